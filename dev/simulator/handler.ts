@@ -85,6 +85,8 @@ export type Simulator = {
   fetch(request: Request): Promise<Response>;
   /** The last 1000 requests, oldest first. */
   requests: SimulatedRequest[];
+  /** The last one with a body: no list of models, which is asked for at any time. */
+  readonly lastAsked: SimulatedRequest | undefined;
   /** Forgets requests, the prefix cache and how often faults happened. */
   clear(): void;
 };
@@ -419,7 +421,14 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     said.clear();
   }
 
-  return { fetch, requests, clear };
+  return {
+    fetch,
+    requests,
+    get lastAsked() {
+      return requests.findLast(({ body }) => body !== undefined);
+    },
+    clear,
+  };
 }
 
 /** A rendered prompt: its tokens as the prefix cache compares them, and their ids. */

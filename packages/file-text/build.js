@@ -7,10 +7,18 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 
 const target = fileURLToPath(new URL("dist/pdfjs.js", import.meta.url));
 
-/** `budget` is what is left for the file that is read: `src/pdf.ts` sets it. What has run out stays so, whoever catches the error. */
+/**
+ * `budget` is what is left for the file that is read: `src/pdf.ts` sets it. Once it has run out, the reader finds the end of the file wherever it reads on: it
+ * passes over many errors and tries again.
+ */
 const PREAMBLE = `export const budget = { bytes: 0, tokens: 0, giveWay: () => undefined };
-const $spendBytes = (count) => { budget.bytes -= count; if (budget.bytes < 0) throw new RangeError("budget"); };
-const $spendTokens = (count) => { budget.tokens -= count; if (budget.tokens < 0) throw new RangeError("budget"); };
+const $spend = (bytes, tokens) => {
+  budget.bytes -= bytes;
+  budget.tokens -= tokens;
+  if (budget.bytes >= 0 && budget.tokens >= 0) return;
+  throw new RangeError("The budget has run out.");
+};
+const $isSpent = () => --budget.tokens < 0 || budget.bytes < 0;
 `;
 
 /** Places in unpdf 1.8.1, each of which is there once. */
@@ -18,21 +26,21 @@ const CHANGES = [
   // Decoded bytes of any filter, as they grow.
   [
     "for(;n<e;)n*=2;let r=new Uint8Array(n);return r.set(t),this.buffer=r}",
-    "for(;n<e;)n*=2;$spendBytes(n-t.byteLength);let r=new Uint8Array(n);return r.set(t),this.buffer=r}",
+    "for(;n<e;)n*=2;$spend(n-t.byteLength,0);let r=new Uint8Array(n);return r.set(t),this.buffer=r}",
   ],
   // The same, of the platform's own DEFLATE.
   [
     "let a=[],o=0;for await(let e of n)a.push(e),o+=e.byteLength;",
-    "let a=[],o=0;for await(let e of n)$spendBytes(e.byteLength),a.push(e),o+=e.byteLength;",
+    "let a=[],o=0;for await(let e of n)$spend(e.byteLength,0),a.push(e),o+=e.byteLength;",
   ],
   // Every word of PDF syntax, also of content streams and character maps.
   [
-    "getObj(){let e=!1,t=this.currentChar;for(;;){if(t<0)return",
-    "getObj(){$spendTokens(1);let e=!1,t=this.currentChar;for(;;){if(t<0)return",
+    "getObj(){let e=!1,t=this.currentChar;for(;;){if(t<0)return te;",
+    "getObj(){if($isSpent())return te;let e=!1,t=this.currentChar;for(;;){if(t<0)return te;",
   ],
   // Ranges of character maps, which may name millions of codes each.
-  ["mapCidRange(e,t,n){if(", "mapCidRange(e,t,n){$spendTokens(10*Math.max(0,t-e));if("],
-  ["mapBfRange(e,t,n){if(", "mapBfRange(e,t,n){$spendTokens(10*Math.max(0,t-e));if("],
+  ["mapCidRange(e,t,n){if(", "mapCidRange(e,t,n){$spend(0,10*Math.max(0,t-e));if("],
+  ["mapBfRange(e,t,n){if(", "mapBfRange(e,t,n){$spend(0,10*Math.max(0,t-e));if("],
   ["this.checked=0,this.endTime<=Date.now())", "this.checked=0,!0)"],
   ["enqueueChunk(!0),Promise.all([t,o.ready])", "enqueueChunk(!0),Promise.all([t,o.ready,budget.giveWay()])"],
 ];

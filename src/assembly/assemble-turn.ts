@@ -1,9 +1,8 @@
 import { createHmac } from "node:crypto";
 import type { Config } from "../config/index.ts";
-import type { Engine, Model, Prompt } from "../contract/engine.ts";
+import type { Engine, Model, Prompt, ServerAttempt } from "../contract/engine.ts";
 import type { Measurements } from "../contract/measurements.ts";
 import type { CompactionCodec } from "../contract/sealing.ts";
-import type { ServerAttempt } from "../contract/server-attempt.ts";
 import { isOperatorsModel } from "../engine/models.ts";
 import type { Item } from "../items/registry.ts";
 import { type CreateRequest, conversationOf } from "../protocol/create-request.ts";
@@ -84,7 +83,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
     past,
     model: {
       engine: modelAccess.engineFor(spec, model, host),
-      isServerGone: (signal) => upstream.isGone(signal),
+      isServerGone: async (signal) => upstream.server.isGone(signal),
       leaveServer: () => upstream.leaveServer(),
       replica: () => upstream.server.config.name,
     },

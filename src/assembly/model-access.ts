@@ -1,7 +1,6 @@
 import type { Config } from "../config/index.ts";
-import type { Engine, Model } from "../contract/engine.ts";
+import type { Engine, Model, ServerAttempt } from "../contract/engine.ts";
 import { type Measurements, modelServerTrace } from "../contract/measurements.ts";
-import type { ServerAttempt } from "../contract/server-attempt.ts";
 import { createEngine } from "../engine/create-engine.ts";
 import { learnModels } from "../engine/model-lists.ts";
 import type { Body } from "../engine/model-server.ts";

@@ -3,9 +3,15 @@ import type { DialectName } from "../config/servers.ts";
 import { dialectOf, fetchModels } from "../engine/model-lists.ts";
 import type { ModelServer } from "../engine/model-server.ts";
 import { listModels as list, type ModelCard } from "../engine/models.ts";
-import { type BoardReport, mustHear, noteReport, reportOf, type ServerReport } from "../engine/pool/board-view.ts";
+import {
+  askHowItIs,
+  type BoardReport,
+  mustHear,
+  noteReport,
+  reportOf,
+  type ServerReport,
+} from "../engine/pool/board-view.ts";
 import { candidateOf } from "../engine/pool/server-load.ts";
-import { askHowItIs } from "../engine/server-gauges.ts";
 import { separatesTenants } from "../engine/tenant-separation.ts";
 import { Upstream } from "../engine/upstream.ts";
 import { type ApiError, toApiError } from "../protocol/errors.ts";

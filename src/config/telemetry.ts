@@ -1,6 +1,5 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
-import { parseKeyValues } from "../protocol/key-values.ts";
 import type { OperatorNetwork } from "./network.ts";
 import { flag, headerSecret, httpUrl, integer, ratio } from "./values.ts";
 import { type Mistake, type Section, type ValuesOf, variable } from "./variable.ts";
@@ -197,3 +196,24 @@ function otlpTarget(values: TelemetryValues, signal: "traces" | "metrics", { fet
   return { url, headers, fetch };
 }
 export type OtlpTarget = NonNullable<ReturnType<typeof otlpTarget>>;
+
+/**
+ * The lists of OpenTelemetry's variables (`OTEL_RESOURCE_ATTRIBUTES`, `OTEL_EXPORTER_OTLP_HEADERS`): `key=value`, separated
+ * by commas, each part percent-encoded, as in W3C's Baggage without its properties. Undefined for what is no such list.
+ */
+export function parseKeyValues(text: string): ReadonlyMap<string, string> | undefined {
+  const values = new Map<string, string>();
+  for (const entry of text.split(",")) {
+    if (entry.trim() === "") continue;
+    const at = entry.indexOf("=");
+    if (at < 0) return undefined;
+    try {
+      const key = decodeURIComponent(entry.slice(0, at).trim());
+      if (key === "") return undefined;
+      values.set(key, decodeURIComponent(entry.slice(at + 1).trim()));
+    } catch {
+      return undefined;
+    }
+  }
+  return values;
+}

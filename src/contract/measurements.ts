@@ -1,6 +1,6 @@
 import type { Usage } from "../protocol/response.ts";
 import type { Model } from "./engine.ts";
-import type { PendingCall, ToolOutcome } from "./tool-call.ts";
+import type { PendingCall, ToolOutcome } from "./tool-session.ts";
 
 /**
  * The measurements that a request takes of itself, for its wide event, its spans and the metrics (docs/telemetry.md): numbers and names,

@@ -1,7 +1,7 @@
 import type { DeltaType, ItemEvent, Unnumbered } from "../items/events.ts";
 import type { Item, OutputItem, ServerCall } from "../items/registry.ts";
 import type { Replay, ToolDescription, ToolExchange, ToolNamespace } from "./engine.ts";
-import type { CalledTool, ToolOutcome } from "./tool-call.ts";
+import type { CalledTool, ToolOutcome } from "./tool-session.ts";
 
 /**
  * A tool that this server runs, as engines and the turn must know it. Each has one folder in `src/tools/`, whose object

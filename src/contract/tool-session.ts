@@ -1,6 +1,5 @@
-import type { CitationFilter } from "./citations.ts";
+import type { McpToolCallError } from "openai/resources/responses/responses";
 import type { PluginTools } from "./engine.ts";
-import type { CalledTool, PendingCall, ToolOutcome } from "./tool-call.ts";
 
 /** A tool of an MCP server, as `mcp_list_tools` shows it. */
 export interface ListedTool {
@@ -59,4 +58,58 @@ export interface ToolSession {
   run(call: PendingCall, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome>;
   /** Ends the sessions with all tool servers. Never rejects. */
   close(): Promise<void>;
+}
+
+/**
+ * The tool of a call that this server answers, whatever name a model calls it by: `kind` is that of its hosted tool, which
+ * alone knows what else is in it. JSON: a durable run keeps it.
+ */
+export interface CalledTool {
+  readonly kind: string;
+}
+
+/** A call that waits to be run, or for its result. JSON, too. */
+export interface PendingCall {
+  /** The id of its item. */
+  item: string;
+  tool: CalledTool;
+  /** As in `ToolExchange`. */
+  name: string;
+  arguments: string;
+}
+
+/** The outcome of a call. A hosted tool may add to it what its own item shows. */
+export interface ToolOutcome {
+  /** The text that the model sees: the result, or why there is none. */
+  output: string;
+  failed: boolean;
+  /** Why it failed, for items that have an `error`. */
+  error?: McpToolCallError;
+  /** The tool is reminded of this in later turns; JSON. */
+  memory?: unknown;
+}
+
+/** A citation of a page, as an annotation of OpenAI's `output_text`. */
+export interface UrlCitation {
+  type: "url_citation";
+  /** The place of the replacement in the whole text, in Unicode code points: OpenAI counts as Python does, not in UTF-16 units. */
+  start_index: number;
+  end_index: number;
+  title: string;
+  url: string;
+}
+
+export interface CitedText {
+  text: string;
+  annotations: readonly UrlCitation[];
+}
+
+/** Replaces citations in one content part. How the text is cut into pieces makes no difference to what comes out. */
+export interface CitationFilter {
+  /** The text that was said and cannot be shown yet. */
+  readonly pending: string;
+  /** Takes the next piece; gives what can be shown by now, and the citations in it. */
+  push(text: string): CitedText;
+  /** Gives what was pending: nothing more comes. */
+  end(): CitedText;
 }

@@ -7,6 +7,7 @@ import {
   connectionLost,
   ENGINE_DEAD,
   malformedAnswer,
+  parsedAnswer,
   readFault,
   timedOut,
   toFaultError,
@@ -178,12 +179,8 @@ export class ModelServer {
 
   /** The JSON answer of a request. Throws as `request` and `text` do, and ApiError 502 when the answer is not JSON. */
   async json(path: string, signal: AbortSignal, body?: string): Promise<unknown> {
-    const text = await this.text(await this.request(path, signal, body), signal, this.#bounds.connectTimeoutMs);
-    try {
-      return JSON.parse(text);
-    } catch {
-      throw malformedAnswer();
-    }
+    const response = await this.request(path, signal, body);
+    return parsedAnswer(await this.text(response, signal, this.#bounds.connectTimeoutMs));
   }
 
   /**

@@ -56,6 +56,15 @@ export function malformedAnswer(): ApiError {
   });
 }
 
+/** An answer as JSON. Throws ApiError 502 where it is none. */
+export function parsedAnswer(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw malformedAnswer();
+  }
+}
+
 /** 502: a prompt is to fit a window that nobody knows. */
 export function windowNotTold(): ApiError {
   const message = "The model server does not tell the context window of this model.";

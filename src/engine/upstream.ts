@@ -1,5 +1,5 @@
 import type { Config } from "../config/index.ts";
-import type { ServerAttempt } from "../contract/server-attempt.ts";
+import type { ServerAttempt } from "../contract/engine.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { hashOf } from "../protocol/hash.ts";
 import { pause } from "../protocol/pause.ts";
@@ -9,12 +9,19 @@ import { assumedDialect, dialectOf, learnDialect, learnModels, noteRefused, serv
 import { answeredStatus, type Body, ModelServer, type RequestOptions, type ServerBounds } from "./model-server.ts";
 import { reportOf } from "./pool/board-view.ts";
 import { chooseServer, firstOf, inGoodHealth } from "./pool/choice.ts";
-import type { Leave } from "./pool/in-flight.ts";
-import { noteFailure, noteSuccess } from "./pool/outliers.ts";
-import { noteRequest, takeRetry } from "./pool/retry-budget.ts";
-import { candidateOf, loadOf, MAX_BUSY_MS, retryBudget } from "./pool/server-load.ts";
+import {
+  candidateOf,
+  type Leave,
+  loadOf,
+  MAX_BUSY_MS,
+  noteFailure,
+  noteRequest,
+  noteSuccess,
+  retryBudget,
+  takeRetry,
+} from "./pool/server-load.ts";
 import { checkSeparation, mayServeTenants } from "./tenant-separation.ts";
-import { malformedAnswer, tenantsNotSeparated } from "./upstream-faults.ts";
+import { malformedAnswer, parsedAnswer, tenantsNotSeparated } from "./upstream-faults.ts";
 
 /**
  * The model servers as an engine sees them: one that answers. Which of several it is, is chosen for each turn, and kept for all
@@ -144,12 +151,8 @@ export class Upstream {
 
   /** The JSON answer of a request. Throws as `request` and `text` do, and ApiError 502 when the answer is not JSON. */
   async json(path: string, signal: AbortSignal, body?: BodyFor): Promise<unknown> {
-    const text = await this.text(await this.request(path, signal, body), signal, this.#config.connectTimeoutMs);
-    try {
-      return JSON.parse(text);
-    } catch {
-      throw malformedAnswer();
-    }
+    const response = await this.request(path, signal, body);
+    return parsedAnswer(await this.text(response, signal, this.#config.connectTimeoutMs));
   }
 
   /** A body that comes whole: `ModelServer.text`. */
@@ -180,11 +183,6 @@ export class Upstream {
     const { readable, writable } = new IdentityTransformStream();
     const ended = response.body.pipeTo(writable).catch(() => server.close(response));
     return { readable, ended: ended.finally(leave) };
-  }
-
-  /** Whether the turn's server is gone: `ModelServer.isGone`. */
-  async isGone(signal: AbortSignal): Promise<boolean> {
-    return this.server.isGone(signal);
   }
 
   /** The turn's server has broken off what it was saying: what comes next is asked of another one, where there is one. */

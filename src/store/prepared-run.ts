@@ -1,8 +1,8 @@
 import { assembleTurn } from "../assembly/assemble-turn.ts";
 import type { ReadPast } from "../assembly/past.ts";
 import { type Config, loadConfig, type Variables } from "../config/index.ts";
+import type { ServerAttempt } from "../contract/engine.ts";
 import { restrictedConfig } from "../contract/grants.ts";
-import type { ServerAttempt } from "../contract/server-attempt.ts";
 import { responseId } from "../protocol/ids.ts";
 import type { McpAccess } from "../protocol/tools.ts";
 import { type Observation, telemetryOf } from "../telemetry/telemetry.ts";

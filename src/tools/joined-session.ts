@@ -1,8 +1,15 @@
 import type { ToolConfig } from "../config/index.ts";
-import type { CitationFilter } from "../contract/citations.ts";
 import type { PluginTools, ToolDescription, ToolNamespace } from "../contract/engine.ts";
-import type { CalledTool, PendingCall, ToolOutcome } from "../contract/tool-call.ts";
-import type { ApprovedCall, ListedTools, ToolSession, UnlistedServer } from "../contract/tool-session.ts";
+import type {
+  ApprovedCall,
+  CalledTool,
+  CitationFilter,
+  ListedTools,
+  PendingCall,
+  ToolOutcome,
+  ToolSession,
+  UnlistedServer,
+} from "../contract/tool-session.ts";
 import { ClientTools, clientToolsIn } from "../protocol/client-tools.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import { hostedOf } from "../protocol/hosted-tools.ts";

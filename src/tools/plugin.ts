@@ -1,9 +1,15 @@
 import type { ToolConfig } from "../config/index.ts";
-import type { CitationFilter } from "../contract/citations.ts";
 import type { Replay, ToolDescription, ToolNamespace } from "../contract/engine.ts";
 import type { Plugin } from "../contract/plugin.ts";
-import type { CalledTool, PendingCall, ToolOutcome } from "../contract/tool-call.ts";
-import type { ApprovedCall, ListedTools, UnlistedServer } from "../contract/tool-session.ts";
+import type {
+  ApprovedCall,
+  CalledTool,
+  CitationFilter,
+  ListedTools,
+  PendingCall,
+  ToolOutcome,
+  UnlistedServer,
+} from "../contract/tool-session.ts";
 import type { Item, ServerCall } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { FunctionTool, McpAccess, Tool as RequestTool } from "../protocol/tools.ts";

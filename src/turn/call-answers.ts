@@ -1,6 +1,6 @@
 import type { ToolExchange } from "../contract/engine.ts";
 import { beginToolCall, endToolCall, traceparent } from "../contract/measurements.ts";
-import type { PendingCall, ToolOutcome } from "../contract/tool-call.ts";
+import type { PendingCall, ToolOutcome } from "../contract/tool-session.ts";
 import type { TurnOptions } from "./options.ts";
 import type { TurnOutput } from "./output.ts";
 import type { BatchSink } from "./output-events.ts";

@@ -1,4 +1,4 @@
-import { mayConform } from "@responses-edge/json-text";
+import { answerFormat } from "../contract/answer-format.ts";
 import type { PluginTools, Prompt } from "../contract/engine.ts";
 import { clientCallOf, type Item, isClientCall, isServerCall, type OutputItem } from "../items/registry.ts";
 import { ClientTools } from "../protocol/client-tools.ts";
@@ -9,8 +9,10 @@ import { roundItems, type TurnState, withoutSuperseded } from "./state.ts";
 /** The comparison of what a turn has put out with its request. A model server may ignore a field, or answer beside it. */
 
 /**
- * Says which field of the request the output of a turn that ends now does not keep to, in words for the client; undefined where it keeps to
- * all. `asked` is the turn's request, and `prompt` the one of its last round, with the tools that items have brought. Text that a stop string may have cut, and the client's own regular expressions, grammars and structural tags are not looked at.
+ * Says which field of the request the output of a turn that ends now does not keep to, in words for the client; undefined
+ * where it keeps to all. The turn's own request has the choice; the prompt of its last round has the tools that items have
+ * brought. Text that a stop string may have cut, and the client's own regular expressions, grammars and structural tags are
+ * not looked at.
  */
 export function disregarded(
   { tool_choice: choice }: CreateRequest,
@@ -30,48 +32,38 @@ export function disregarded(
       called ||= !named || tool === named;
     } else called ||= !named && (isServerCall(item) || item.type === "mcp_approval_request");
   }
-  const hasTools = (pluginTools && hasAny(pluginTools)) || tools.offered(choice).length > 0;
-  if (mustCall(choice) && hasTools && !called) {
+  const plugins = pluginTools?.functions ?? [];
+  const hasPlugins = pluginTools && plugins.length + pluginTools.builtinFunctions.length + namespaces(pluginTools) > 0;
+  if (mustCall(choice) && !called && (hasPlugins || tools.offered(choice).length > 0)) {
     return `'tool_choice': it does not call ${named ? `the tool '${named.name}'` : "a tool"}`;
   }
-  return brokenFormat(request, roundItems(state));
+  const final = finalText(roundItems(state));
+  if (!final) return undefined;
+  const { text, hasLogprobs } = final;
+  const [, unread = ""] = UNREAD_CALL.exec(text) ?? [];
+  if (unread !== "" && (tools.get(unread) || plugins.some(({ name }) => name === unread))) {
+    return `'tools': its call of '${unread}' is text, because the model server reads no calls`;
+  }
+  const format = request.stop == null ? answerFormat(request) : undefined;
+  if (format && !format.mayAccept(text)) return format.fault;
+  const lacksLogprobs = text !== "" && !hasLogprobs && request.include?.includes("message.output_text.logprobs");
+  return lacksLogprobs ? "'include': it has no log probabilities" : undefined;
 }
 
-function hasAny({ functions, builtinFunctions, namespaces }: PluginTools): boolean {
-  return functions.length + builtinFunctions.length + Object.keys(namespaces).length > 0;
+function namespaces({ namespaces }: PluginTools): number {
+  return Object.keys(namespaces).length;
 }
 
-/** The same for the text that a round ends with. One that ends in a call for the client to answer has no final text. */
-function brokenFormat(request: CreateRequest, items: readonly OutputItem[]): string | undefined {
-  const { text, structured_outputs: outputs, stop } = request;
-  const format = text?.format;
-  const isFree = (format?.type ?? "text") === "text" && outputs == null;
-  if (isFree || stop != null || items.some((item) => isClientCall(item) || item.type === "mcp_approval_request"))
-    return;
+/** A call as Hermes, Qwen and the models trained like them write it; the group is the name of its tool. */
+const UNREAD_CALL = /^\s*<tool_call>\s*(?:\{\s*"name"\s*:\s*"|<function=)([\w.-]+)/;
+
+/** The text that a round ends with; undefined where it ends in a refusal, or in a call for the client to answer. */
+function finalText(items: readonly OutputItem[]): { text: string; hasLogprobs: boolean } | undefined {
+  if (items.some((item) => isClientCall(item) || item.type === "mcp_approval_request")) return undefined;
   const message = items.findLast((item) => item.type === "message" && item.phase !== "commentary");
   const parts = message?.type === "message" ? message.content : [];
-  if (parts.some((part) => part.type === "refusal")) return;
-  const answer = parts.map((part) => (part.type === "output_text" ? part.text : "")).join("");
-  if (format?.type === "json_object" && !mayConform(answer, OBJECT)) return "'text.format': its text is no JSON object";
-  if (format?.type === "json_schema" && !mayConform(answer, format.schema)) {
-    return `'text.format': its text does not keep to the schema '${format.name}'`;
-  }
-  if (outputs == null || (format && format.type !== "text")) return;
-  const { choice, json, json_object: isObject } = outputs;
-  if (Array.isArray(choice) && !choice.includes(answer))
-    return "'structured_outputs.choice': its text is none of these";
-  if (isObject === true && !mayConform(answer, OBJECT)) return "'structured_outputs': its text is no JSON object";
-  const schema = typeof json === "string" ? parsed(json) : json;
-  if (schema != null && !mayConform(answer, schema)) return "'structured_outputs.json': its text does not keep to it";
-  return undefined;
-}
-
-const OBJECT = { type: "object" };
-
-function parsed(json: string): unknown {
-  try {
-    return JSON.parse(json);
-  } catch {
-    return undefined;
-  }
+  if (parts.some(({ type }) => type === "refusal")) return undefined;
+  const texts = parts.filter((part) => part.type === "output_text");
+  const hasLogprobs = texts.some(({ logprobs }) => logprobs !== undefined && logprobs.length > 0);
+  return { text: texts.map(({ text }) => text).join(""), hasLogprobs };
 }

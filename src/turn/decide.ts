@@ -20,14 +20,21 @@ export type Step =
   | { kind: "prepare" }
   /** Compacts the prompt, if it must be. */
   | { kind: "compact" }
-  /** Asks the model; with a change where its last answer cannot be used. `isCounted`: the model was at fault. */
-  | { kind: "generate"; again?: { change: PromptChange; isCounted: boolean } }
+  /** Asks the model; `again` where its last answer in this round cannot be used. */
+  | { kind: "generate"; again?: Again }
   /** Goes on with a generation that was cut off with its process. */
   | { kind: "resume" }
   /** Runs the calls that the model has made. The next round begins with `again`: they tell the model what was wrong. */
   | { kind: "answer"; again: readonly RawMessage[] }
   /** Settles the turn. */
   | { kind: "end"; outcome: Outcome };
+
+/** How the model is asked again in a round. */
+export type Again =
+  /** With a change that the engine has made. `isCounted`: the model was at fault. */
+  | { change: PromptChange; isCounted: boolean }
+  /** Its answer is taken back, and it is told which field that does not keep to (`Compliance`). */
+  | { disregarded: string };
 
 /** Why a turn may compact: its client asks for it and for nothing else, or lets it be done when it must. */
 export type CompactionKind = "asked" | "managed";
@@ -37,6 +44,8 @@ export interface TurnFacts {
   compaction: CompactionKind | undefined;
   /** `max_output_tokens`. */
   maxOutputTokens: number;
+  /** Nobody sees the output before the turn has ended, so that an answer can be taken back. */
+  isUnseen: boolean;
 }
 
 /** What ends a generation instead of an answer. */
@@ -125,7 +134,10 @@ function afterGeneration({ askedAgain }: TurnState, done: GenerationDone, facts:
   if (calls > 0 || again.length > 0) return { kind: "answer", again };
   if (noAnswer?.why !== undefined && !waitsForClient) return end(askedInVain(noAnswer.why));
   // Without the tools the model is asked once: one that calls them all the same would do so for ever.
-  return done.mayAnswerWithoutTools ? { kind: "answer", again } : complete(done);
+  if (done.mayAnswerWithoutTools) return { kind: "answer", again };
+  const { disregarded } = done;
+  if (disregarded === undefined || !facts.isUnseen || askedAgain >= MAX_ASKED_AGAIN) return complete(done);
+  return isSpent(done.spentTokens, facts) ? outOfTokens() : { kind: "generate", again: { disregarded } };
 }
 
 function isSpent(tokens: number, { maxOutputTokens }: TurnFacts): boolean {
@@ -139,8 +151,7 @@ function end(outcome: Outcome): Step {
 /** Ends a turn whose output is whole: as completed where it is what was asked for. */
 function complete({ disregarded }: Compliance): Step {
   if (disregarded === undefined) return end({ status: "completed" });
-  const message = `The model server disregarded the request. Its answer does not keep to ${disregarded}.`;
-  return end({ status: "failed", error: new ApiError({ status: 502, message, code: "upstream_disregarded_request" }) });
+  return end(failedBy(`The model server disregarded the request. Its answer does not keep to ${disregarded}.`));
 }
 
 function outOfTokens(): Step {
@@ -149,6 +160,9 @@ function outOfTokens(): Step {
 
 /** `why` says what of the request the answer does not keep to. */
 function askedInVain(why: string): Outcome {
-  const message = `The model was asked again in vain: its answer is none that was asked for. It ends in ${why}`;
-  return { status: "failed", error: new ApiError({ status: 502, message, code: "upstream_malformed_response" }) };
+  return failedBy(`The model was asked again in vain: its answer is none that was asked for. It ends in ${why}`);
+}
+
+function failedBy(message: string): Outcome {
+  return { status: "failed", error: new ApiError({ status: 502, message, code: "upstream_disregarded_request" }) };
 }

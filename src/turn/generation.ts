@@ -182,7 +182,7 @@ export class Generations {
     const { anew = 0 } = resumption ?? {};
     if (!host.sink && (!resumption || anew > 0)) {
       // Nobody has seen anything of it.
-      this.#lose(round.withdraw());
+      this.takeBack();
       return this.#ask();
     }
     if (!resumption) throw cannotContinue(fault);
@@ -252,6 +252,11 @@ export class Generations {
     writer.record({ outage: outage.since });
     response.repeatInProgress();
     this.#options.host.sink?.flush();
+  }
+
+  /** Takes back what the round has put out, which nobody has seen. */
+  takeBack(): void {
+    this.#lose(this.#output.round.withdraw());
   }
 
   /** What was said is said anew: it counts as output all the same. */

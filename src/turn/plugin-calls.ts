@@ -1,6 +1,5 @@
 import type { CallItem, Plugins } from "../contract/plugin.ts";
-import type { CalledTool, PendingCall, ToolOutcome } from "../contract/tool-call.ts";
-import type { ApprovedCall } from "../contract/tool-session.ts";
+import type { ApprovedCall, CalledTool, PendingCall, ToolOutcome } from "../contract/tool-session.ts";
 import { isServerCall, type ServerCall } from "../items/registry.ts";
 import { isJson } from "../protocol/json.ts";
 import type { TurnOptions } from "./options.ts";

@@ -98,10 +98,23 @@ export class RoundPrompt {
     this.#again = change;
   }
 
-  /** The next round's: what the last one has put out follows. `replays` are those of history and output together. */
-  next({ items, replays, trailing, spentTokens }: PromptOutput): void {
+  /** It is asked again after what the model has said, and a word that this does not keep to `field` of the request. */
+  correct(said: readonly Item[], field: string): void {
+    const text = `Your answer does not keep to ${field}. Answer again.`;
+    const content = [{ type: "input_text" as const, text }];
+    const word: Item = { type: "message", role: "user", status: "completed", content };
+    const answers = said.map((item): Item => ({ ...item, id: undefined }));
+    this.change({ items: [...this.current.items, ...answers, word] });
+  }
+
+  /**
+   * The next round's: what the last one has put out follows. `replays` are those of history and output together. `hasCalled`: a
+   * choice that forces a call has been kept to.
+   */
+  next({ items, replays, trailing, spentTokens }: PromptOutput, hasCalled: boolean): void {
     this.#again = undefined;
-    const request = withLoadedTools(afterFirstRound(this.current.request), items);
+    const { request: before } = this.current;
+    const request = withLoadedTools(hasCalled ? afterFirstRound(before) : before, items);
     this.change({ items: [...this.current.items, ...items], replays, trailing, spentTokens, request });
   }
 

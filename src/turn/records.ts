@@ -1,5 +1,5 @@
 import type { RawMessage, Replay, Sampled, ToolExchange } from "../contract/engine.ts";
-import type { PendingCall } from "../contract/tool-call.ts";
+import type { PendingCall } from "../contract/tool-session.ts";
 import type { ErrorFields } from "../protocol/errors.ts";
 import type { Usage } from "../protocol/response.ts";
 

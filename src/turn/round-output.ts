@@ -320,6 +320,8 @@ export class RoundOutput {
     const begun = first && state.deltasBefore[state.output.indexOf(first)];
     // The response has the very list.
     state.output.splice(0, state.output.length, ...state.output.filter(isKept));
+    state.round.sampled = undefined;
+    this.#output.messages.beginRound();
     this.#texts.withdraw();
     this.#clientCalls.withdraw();
     calls.withdraw();

@@ -1,7 +1,6 @@
 import { Buffer } from "node:buffer";
-import type { UrlCitation } from "../contract/citations.ts";
 import type { RawMessage, Replay, Sampled, TokenLogprob } from "../contract/engine.ts";
-import type { PendingCall } from "../contract/tool-call.ts";
+import type { PendingCall, UrlCitation } from "../contract/tool-session.ts";
 import {
   type DeltaType,
   type ItemEvent,

@@ -1,5 +1,5 @@
-import type { CitationFilter, CitedText } from "../contract/citations.ts";
 import type { Phase, TokenLogprob } from "../contract/engine.ts";
+import type { CitationFilter, CitedText } from "../contract/tool-session.ts";
 import type { OutputItem } from "../items/registry.ts";
 import { deltaHead, type OutputParts } from "./output-events.ts";
 import { type OpenPart, withThoughts } from "./state.ts";

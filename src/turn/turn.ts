@@ -1,13 +1,21 @@
 import type { Prompt, RawMessage } from "../contract/engine.ts";
 import { beginToolCall, endToolCall, NO_TOKENS, tokensOf, traceparent } from "../contract/measurements.ts";
 import type { ListedTools, ToolSession, UnlistedServer } from "../contract/tool-session.ts";
-import type { Item } from "../items/registry.ts";
+import { type Item, isServerCall } from "../items/registry.ts";
 import { ClientTools } from "../protocol/client-tools.ts";
 import { ApiError, contextLengthExceeded, toApiError } from "../protocol/errors.ts";
 import { answerCalls, forEachAtOnce, MAX_CONCURRENT_CALLS } from "./call-answers.ts";
 import { Compaction, type DueCompaction } from "./compaction.ts";
 import { disregarded } from "./compliance.ts";
-import { type CompactionKind, type Done, decide, type Outcome, type Step, type TurnFacts } from "./decide.ts";
+import {
+  type Again,
+  type CompactionKind,
+  type Done,
+  decide,
+  type Outcome,
+  type Step,
+  type TurnFacts,
+} from "./decide.ts";
 import { Generations } from "./generation.ts";
 import type { TurnOptions } from "./options.ts";
 import { TurnOutput } from "./output.ts";
@@ -68,7 +76,12 @@ export class Turn {
     this.#prompt = new RoundPrompt(prompt, model.engine, host.signal);
     this.#generations = new Generations(options, this.#output, this.#prompt);
     this.#compaction = kind && new Compaction(kind, options, this.#output, this.#prompt, this.#generations);
-    this.#facts = { compaction: kind, maxOutputTokens: request.max_output_tokens ?? Number.POSITIVE_INFINITY };
+    this.#facts = {
+      compaction: kind,
+      maxOutputTokens: request.max_output_tokens ?? Number.POSITIVE_INFINITY,
+      // Raw messages that a client gives, or is given, are not taken back.
+      isUnseen: !host.sink && !request.enable_response_messages && request.previous_input_messages == null,
+    };
     const mustPrepare = tools.session?.mustPrepare ?? false;
     this.#step = this.#enter(decide(this.#output.state, { did: "begin", mustPrepare }, this.#facts));
   }
@@ -264,10 +277,7 @@ export class Turn {
     let started: Promise<Generation> | undefined;
     if (step.kind === "resume") started = this.#generations.resume(restarted());
     else {
-      if (step.again) {
-        this.#output.askAgain(step.again.isCounted);
-        this.#prompt.askAgain(step.again.change);
-      }
+      if (step.again) this.#askAgain(step.again);
       this.#begun ??= this.#beginRound("generate");
       ({ started } = await this.#begun);
       this.#begun = undefined;
@@ -290,6 +300,15 @@ export class Turn {
     };
   }
 
+  #askAgain(again: Again): void {
+    if ("disregarded" in again) {
+      const said = roundItems(this.#output.state).filter(({ type }) => type === "message");
+      this.#generations.takeBack();
+      this.#prompt.correct(said as Item[], again.disregarded);
+    } else this.#prompt.askAgain(again.change);
+    this.#output.askAgain("disregarded" in again || again.isCounted);
+  }
+
   #disregarded(): string | undefined {
     return disregarded(this.#options.asked.request, this.#prompt.current, this.#output.state);
   }
@@ -308,8 +327,9 @@ export class Turn {
     if (!isClients) {
       // What the round has put out becomes part of the prompt.
       const items = withThoughts(state, roundItems(state)) as Item[];
+      const hasCalled = again.length === 0 || items.some(isServerCall);
       output.nextRound();
-      this.#prompt.next(promptOutput(this.#options.past, output, items));
+      this.#prompt.next(promptOutput(this.#options.past, output, items), hasCalled);
     }
     const disregarded = isClients ? this.#disregarded() : undefined;
     return { did: "answer", waitsForClient: isClients, isFull: output.size.isFull, disregarded };

@@ -62,7 +62,7 @@ it.each([
   const sent = bodies[1]?.input.find(({ type }) => type === "reasoning");
   expect(sent).toMatchObject({ encrypted_content: expect.stringMatching(/^re1\.k1\./) });
   // The model has its thought again.
-  const prompt = JSON.stringify(gateway.vllm.simulator.requests.at(-1)?.body);
+  const prompt = JSON.stringify(gateway.vllm.simulator.lastAsked?.body);
   expect(prompt).toContain(thought);
 });
 

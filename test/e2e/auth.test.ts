@@ -213,7 +213,7 @@ describe("a deployment with keys", () => {
   it("vLLM's cache_salt is a tenant's own, always the same, and tells no key or tenant", async () => {
     async function salt(openai: OpenAI, fields: object = {}): Promise<unknown> {
       await openai.responses.create({ model: "simulator", input: "Hello!", store: false, ...fields });
-      const body = gateway.vllm.simulator.requests.at(-1)?.body;
+      const body = gateway.vllm.simulator.lastAsked?.body;
       return typeof body === "object" && body !== null && "cache_salt" in body ? body.cache_salt : undefined;
     }
     const ofA = await salt(a);

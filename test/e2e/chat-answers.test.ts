@@ -205,7 +205,7 @@ describe("a call that cannot be made", () => {
     gateway.replies(stream(call(0, "nope", "{}"), "tool_calls"));
     const answer = await gateway.post({ model: MODEL, input: "Hi", tools: [getTime] });
     expect(answer.status).toBe(502);
-    expect((await errorOf(answer)).code).toBe("upstream_malformed_response");
+    expect((await errorOf(answer)).code).toBe("upstream_disregarded_request");
     expect(gateway.asked).toHaveLength(4);
   });
 
@@ -272,7 +272,7 @@ describe("the input of a custom tool with a grammar", () => {
     const answer = await gateway.post({ model: MODEL, input: "Hi", tools: [lists] });
     expect(answer.status).toBe(502);
     const { code, message } = await errorOf(answer);
-    expect(code).toBe("upstream_malformed_response");
+    expect(code).toBe("upstream_disregarded_request");
     expect(message).toMatch(/a call of 'keep': the input does not keep to the tool's grammar/);
     expect(gateway.asked).toHaveLength(4);
     gateway.replies(input("keep", "nonsense"));

@@ -341,7 +341,7 @@ describe.each(MODELS)("%s", (model) => {
       input: script(model, name, recipient, name === "shell" ? '{"commands": ["ls"]}' : '{"input": "x"}'),
     });
     if (model === CHAT) expect(lastPrompt(gateway).tool_choice).toEqual({ type: "function", function: { name } });
-    else expect(JSON.stringify(gateway.vllm.simulator.requests.at(-1)?.body)).toContain(`to=${recipient}`);
+    else expect(JSON.stringify(gateway.vllm.simulator.lastAsked?.body)).toContain(`to=${recipient}`);
   });
 });
 

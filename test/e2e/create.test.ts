@@ -683,7 +683,7 @@ describe("the stream", () => {
       if (event.type !== "response.output_text.delta") continue;
       text += event.delta;
       // The model says no more before these have been seen.
-      if (text === "You said:") gateway.vllm.simulator.requests.at(-1)?.release();
+      if (text === "You said:") gateway.vllm.simulator.lastAsked?.release();
     }
     expect(text).toBe("You said: a b c");
   });
@@ -745,7 +745,7 @@ describe("a deployment", () => {
     for await (const piece of (answer.body ?? new ReadableStream()).pipeThrough(new TextDecoderStream())) {
       text += piece;
       // As many as the client waits for: only then does the model begin.
-      if (text.split(": heartbeat\n\n").length > 3) configured.vllm.simulator.requests.at(-1)?.release();
+      if (text.split(": heartbeat\n\n").length > 3) configured.vllm.simulator.lastAsked?.release();
     }
     expect(text.split(": heartbeat\n\n").length - 1).toBeGreaterThanOrEqual(3);
     // A heartbeat stands between events, never within one.

@@ -210,7 +210,7 @@ describe("a JSON request, with JSON_HEARTBEATS", () => {
   afterAll(() => patient.close());
 
   it("whose client leaves is found out by a heartbeat, and vLLM stops", async () => {
-    const seen = () => patient.vllm.simulator.requests.at(-1);
+    const seen = () => patient.vllm.simulator.lastAsked;
     const leaving = new AbortController();
     const left = patient.fetch(`${patient.url}/v1/responses`, {
       method: "POST",
@@ -228,7 +228,7 @@ describe("a JSON request, with JSON_HEARTBEATS", () => {
     const asked = patient.post({ model: "simulator?words=5&fault=stall:3", input: "Hello!", ...TOKEN_BY_TOKEN });
     const response = await asked;
     // The headers came before the answer.
-    patient.vllm.simulator.requests.at(-1)?.release();
+    patient.vllm.simulator.lastAsked?.release();
     const text = await response.text();
     expect(text).toMatch(/^\n+\{/);
     const { id, status } = JSON.parse(text) as ResponseBody;

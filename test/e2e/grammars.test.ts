@@ -30,7 +30,7 @@ const SAMPLE = "*** Begin Patch\n*** Add File: a\n+a\n*** End Patch\n";
 
 /** What reached vLLM last. */
 function asked(): Record<string, unknown> {
-  return gateway.vllm.simulator.requests.at(-1)?.body as Record<string, unknown>;
+  return gateway.vllm.simulator.lastAsked?.body as Record<string, unknown>;
 }
 
 describe.each(["tiny-qwen3", "tiny-gpt-oss"])("%s", (model) => {

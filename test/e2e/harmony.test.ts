@@ -752,7 +752,7 @@ describe("malformed output", () => {
     const from = completions(gateway).length;
     await expect(create({ model, input: "Hello!" })).rejects.toMatchObject({
       status: 502,
-      code: "upstream_malformed_response",
+      code: "upstream_disregarded_request",
       message: expect.stringMatching(why),
     });
     expect(completions(gateway).length - from).toBe(4);
@@ -793,7 +793,7 @@ describe("malformed output", () => {
     const model = saying(...Array.from({ length: 4 }, () => call));
     await expect(create({ model, input: "Hello!", tools })).rejects.toMatchObject({
       status: 502,
-      code: "upstream_malformed_response",
+      code: "upstream_disregarded_request",
     });
   });
 

@@ -128,7 +128,7 @@ describe("a body of unusual text", () => {
     const id = /resp_\w+/.exec(text)?.[0];
     expect(await (await get(`/v1/responses/${id}`)).text()).toContain("You said: a \\ud83d b \\ude00 c");
     expect(await (await get(`/v1/responses/${id}/input_items`)).text()).toContain('"a \\ud83d b \\ude00 c"');
-    const messages = gateway.vllm.simulator.requests.at(-1)?.body;
+    const messages = gateway.vllm.simulator.lastAsked?.body;
     expect(messages).toMatchObject({ messages: [{ role: "user", content: "a \ud83d b \ude00 c" }] });
   });
 });
@@ -479,7 +479,7 @@ describe("/v1/models", () => {
   it("an alias is what the client sees, its model what vLLM does", async () => {
     const response = await gateway.openai.responses.create({ model: "gpt-5", input: "Hello!", store: false });
     expect(response.model).toBe("gpt-5");
-    expect(gateway.vllm.simulator.requests.at(-1)?.body).toMatchObject({ model: "simulator" });
+    expect(gateway.vllm.simulator.lastAsked?.body).toMatchObject({ model: "simulator" });
   });
 
   it("without a model, vLLM's first one answers", async () => {

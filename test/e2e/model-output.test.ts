@@ -247,7 +247,7 @@ describe("a call of a custom tool", () => {
     script = { deltas: [call(0, "patch", '{"input": "a')], finish: "tool_calls" };
     const before = asked.length;
     const failed = gateway.openai.responses.create({ model: "m", input: "Hello!", ...custom });
-    await expect(failed).rejects.toMatchObject({ status: 502, code: "upstream_malformed_response" });
+    await expect(failed).rejects.toMatchObject({ status: 502, code: "upstream_disregarded_request" });
     expect(asked.length - before).toBe(4);
     expect(JSON.stringify(asked.at(-1))).toContain("the input has broken off");
     expect(await outputOf([call(0, "patch", '{"input": "a')], "length", custom)).toMatchObject([

@@ -264,15 +264,15 @@ describe("a key", () => {
       param: "model",
     });
     await post(key, { messages: chat().messages });
-    expect(gateway.vllm.simulator.requests.at(-1)?.body).toMatchObject({ model: "simulator" });
+    expect(gateway.vllm.simulator.lastAsked?.body).toMatchObject({ model: "simulator" });
   });
 
   it("caps the output, by whichever name it is limited", async () => {
     const key = await limited({ max_output_tokens: 7 });
     await (await post(key, chat())).text();
-    expect(gateway.vllm.simulator.requests.at(-1)?.body).toMatchObject({ max_completion_tokens: 7 });
+    expect(gateway.vllm.simulator.lastAsked?.body).toMatchObject({ max_completion_tokens: 7 });
     await (await post(key, chat({ max_tokens: 3 }))).text();
-    expect(gateway.vllm.simulator.requests.at(-1)?.body).toMatchObject({ max_tokens: 3 });
+    expect(gateway.vllm.simulator.lastAsked?.body).toMatchObject({ max_tokens: 3 });
     for (const field of ["max_tokens", "max_completion_tokens"]) {
       await expectError(await post(key, chat({ [field]: 8 })), { status: 400, code: "above_max_value", param: field });
     }
@@ -308,7 +308,7 @@ describe("a key", () => {
   it("has its tier's priority, and no client a better one", async () => {
     const key = await limited({ tier: "gold", vllm_extras: ["priority"] });
     await (await post(key, chat())).text();
-    expect(gateway.vllm.simulator.requests.at(-1)?.body).toMatchObject({ priority: -5 });
+    expect(gateway.vllm.simulator.lastAsked?.body).toMatchObject({ priority: -5 });
     expect((await post(key, chat({ priority: -6 }))).status).toBe(400);
   });
 });

@@ -81,7 +81,7 @@ describe("first turns of a tenant's", () => {
     for (const root of await fullHome()) {
       for (const input of ["One", "Two"]) {
         await say(input, root);
-        const session = gateway.vllm.simulator.requests.at(-1)?.headers["x-session-id"];
+        const session = gateway.vllm.simulator.lastAsked?.headers["x-session-id"];
         expect(sessions.get(root) ?? session).toBe(session);
         sessions.set(root, String(session));
       }

@@ -223,7 +223,7 @@ describe("spans", () => {
     const openai = gateway.client({ apiKey: KEY, defaultHeaders: traceHeaders(traceId, "00") });
     const { id } = await openai.responses.create({ model: "simulator", input: "Hello!" });
     await eventOf(gateway, id);
-    expect(gateway.vllm.simulator.requests.at(-1)?.headers.traceparent).toBe(`00-${traceId}-${PARENT}-00`);
+    expect(gateway.vllm.simulator.lastAsked?.headers.traceparent).toBe(`00-${traceId}-${PARENT}-00`);
     // A later one has come: this one would have, too.
     const later = newTraceId();
     await gateway.client({ apiKey: KEY, defaultHeaders: traceHeaders(later) }).responses.create({ input: "Hello!" });

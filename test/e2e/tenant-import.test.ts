@@ -163,7 +163,7 @@ describe("the import of a tenant", () => {
     ] as const) {
       const next = { model: to, input: "Go on", previous_response_id: previous };
       const [stayed, went] = [await client.responses.create(next), await moved.responses.create(next)];
-      const [prompt, samePrompt] = [here, there].map(({ vllm }) => promptOf(vllm.simulator.requests.at(-1)?.body));
+      const [prompt, samePrompt] = [here, there].map(({ vllm }) => promptOf(vllm.simulator.lastAsked?.body));
       expect(samePrompt).toEqual(prompt);
       expect(went.output_text).toBe(stayed.output_text);
     }

@@ -40,7 +40,7 @@ async function drain(response: Response): Promise<{ text: string; broken: boolea
 }
 
 function lastRequest() {
-  const last = running().simulator.requests.at(-1);
+  const last = running().simulator.lastAsked;
   if (last === undefined) throw new Error("No request arrived");
   return last;
 }

@@ -1,8 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { ToolExchange } from "../../src/contract/engine.ts";
 import { fullNames } from "../../src/contract/plugin.ts";
-import type { CalledTool, PendingCall, ToolOutcome } from "../../src/contract/tool-call.ts";
-import type { ToolSession } from "../../src/contract/tool-session.ts";
+import type { CalledTool, PendingCall, ToolOutcome, ToolSession } from "../../src/contract/tool-session.ts";
 import { type Item, inputItem, type OutputItem } from "../../src/items/registry.ts";
 import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import { newTurnAddress } from "../../src/protocol/ids.ts";

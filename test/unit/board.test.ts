@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { DIALECTS } from "../../src/engine/dialects/all.ts";
-import { mustHear, noteReport, reportOf } from "../../src/engine/pool/board-view.ts";
-import { loadIn } from "../../src/engine/server-gauges.ts";
+import { loadIn, mustHear, noteReport, reportOf } from "../../src/engine/pool/board-view.ts";
 import { nextAsking } from "../../src/store/board.ts";
 
 /** What the board asks and tells, by itself. */

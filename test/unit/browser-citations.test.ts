@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { UrlCitation } from "../../src/contract/citations.ts";
+import type { UrlCitation } from "../../src/contract/tool-session.ts";
 import { BrowserCitationFilter } from "../../src/tools/browser/citations.ts";
 import { charactersTouched } from "../work.ts";
 

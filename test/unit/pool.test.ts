@@ -1,9 +1,16 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { type Candidate, chooseServer, firstOf, ranking } from "../../src/engine/pool/choice.ts";
-import { InFlight } from "../../src/engine/pool/in-flight.ts";
-import { isEjected, newRecord, noteFailure, noteSuccess } from "../../src/engine/pool/outliers.ts";
-import { newRetryBudget, noteRequest, takeRetry } from "../../src/engine/pool/retry-budget.ts";
+import {
+  InFlight,
+  isEjected,
+  newRecord,
+  newRetryBudget,
+  noteFailure,
+  noteRequest,
+  noteSuccess,
+  takeRetry,
+} from "../../src/engine/pool/server-load.ts";
 import { hashOf } from "../../src/protocol/hash.ts";
 import { randomFrom } from "../random.ts";
 

@@ -114,7 +114,7 @@ class FakeSocket {
 }
 
 const ENDLESS = { model: "simulator?tps=200&words=100000" };
-const lastState = () => simulator.requests.at(-1)?.state;
+const lastState = () => simulator.lastAsked?.state;
 
 describe("a connection", () => {
   it("ends with the key: 401 as a frame, then 1008", async () => {
@@ -150,7 +150,7 @@ describe("a connection", () => {
     socket.create(ENDLESS);
     await socket.frame("response.output_text.delta", 10);
     socket.bufferedAmount = 1_000_000;
-    const held = simulator.requests.at(-1);
+    const held = simulator.lastAsked;
     const before = held?.deltasSent ?? 0;
     socket.create({ stream_id: "b" });
     const other = new FakeSocket();
@@ -193,7 +193,7 @@ describe("a connection", () => {
     const socket = new FakeSocket({ HEARTBEAT_MS: "20" });
     socket.create({ model: "simulator?words=5&fault=stall:3" });
     await socket.frame("response.in_progress", 4);
-    simulator.requests.at(-1)?.release();
+    simulator.lastAsked?.release();
     await socket.frame("response.completed");
   });
 });

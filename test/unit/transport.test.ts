@@ -159,6 +159,6 @@ describe("a transport without HTTP", () => {
     if (sink) sink.leaves = true;
     await running;
     expect(sink?.ending).toBe("abandoned");
-    await expect.poll(() => simulator.requests.at(-1)?.state).toBe("aborted");
+    await expect.poll(() => simulator.lastAsked?.state).toBe("aborted");
   });
 });

@@ -8,7 +8,7 @@ import { newOutput } from "./turn-rig.ts";
 
 /** What a turn does next, by its state and what has come of its last step. */
 
-const FACTS: TurnFacts = { compaction: undefined, maxOutputTokens: Number.POSITIVE_INFINITY };
+const FACTS: TurnFacts = { compaction: undefined, maxOutputTokens: Number.POSITIVE_INFINITY, isUnseen: false };
 
 function loggedBy(act: (rig: ReturnType<typeof newOutput>) => void): TurnState {
   const rig = newOutput();
@@ -128,6 +128,12 @@ describe("the step after", () => {
       }),
     ],
     [
+      "one of which nobody has seen anything asks again",
+      generated({ disregarded: "'text.format'" }),
+      { kind: "generate", again: { disregarded: "'text.format'" } },
+      { isUnseen: true },
+    ],
+    [
       "calls beside the client's that were not offered fails, too",
       { did: "answer", waitsForClient: true, isFull: true, disregarded: "'tools'" },
       ends("failed", { error: expect.objectContaining({ code: "upstream_disregarded_request" }) }),
@@ -172,22 +178,30 @@ const generations: fc.Arbitrary<GenerationDone> = fc.record({
 describe("whatever a generation comes to", () => {
   it("a turn ends completed only with an answer, and never asks again for more than the limit", () => {
     fc.assert(
-      fc.property(generations, fc.nat({ max: 5 }), fc.nat({ max: 9 }), (done, askedAgain, maxOutputTokens) => {
-        const step = decide(state({ askedAgain }), done, { compaction: undefined, maxOutputTokens });
-        if (done.fault) expect(step).toEqual({ kind: "end", outcome: done.fault });
-        if (step.kind === "end" && step.outcome.status === "completed") {
-          expect(done.finish === "length" || done.finish === "content_filter").toBe(false);
-          expect(done.calls).toBe(0);
-          expect(done.disregarded).toBeUndefined();
-          if (!done.waitsForClient) expect(done.noAnswer).toBeUndefined();
-        }
-        if (step.kind === "generate") {
-          expect(done.spentTokens).toBeLessThan(maxOutputTokens);
-          if (step.again?.isCounted) expect(askedAgain).toBeLessThan(3);
-        }
-        if (step.kind === "answer" && step.again.length > 0) expect(askedAgain).toBeLessThan(3);
-        expect(["answer", "end", "generate"]).toContain(step.kind);
-      }),
+      fc.property(
+        generations,
+        fc.nat({ max: 5 }),
+        fc.nat({ max: 9 }),
+        fc.boolean(),
+        (done, askedAgain, maxOutputTokens, isUnseen) => {
+          const step = decide(state({ askedAgain }), done, { ...FACTS, maxOutputTokens, isUnseen });
+          if (done.fault) expect(step).toEqual({ kind: "end", outcome: done.fault });
+          if (step.kind === "end" && step.outcome.status === "completed") {
+            expect(done.finish === "length" || done.finish === "content_filter").toBe(false);
+            expect(done.calls).toBe(0);
+            expect(done.disregarded).toBeUndefined();
+            if (!done.waitsForClient) expect(done.noAnswer).toBeUndefined();
+          }
+          if (step.kind === "generate") {
+            expect(done.spentTokens).toBeLessThan(maxOutputTokens);
+            const { again } = step;
+            if (again && "disregarded" in again) expect(isUnseen).toBe(true);
+            if (again && ("disregarded" in again || again.isCounted)) expect(askedAgain).toBeLessThan(3);
+          }
+          if (step.kind === "answer" && step.again.length > 0) expect(askedAgain).toBeLessThan(3);
+          expect(["answer", "end", "generate"]).toContain(step.kind);
+        },
+      ),
     );
   });
 });

@@ -1,6 +1,5 @@
 import { compactionCodec } from "../../src/assembly/sealer.ts";
-import type { CalledTool } from "../../src/contract/tool-call.ts";
-import type { ToolSession } from "../../src/contract/tool-session.ts";
+import type { CalledTool, ToolSession } from "../../src/contract/tool-session.ts";
 import type { StreamEvent } from "../../src/items/events.ts";
 import type { Item } from "../../src/items/registry.ts";
 import { ClientTools } from "../../src/protocol/client-tools.ts";

@@ -1,3 +1,5 @@
+/// <reference path="./pdfjs.d.ts" />
+
 import type { LongWork } from "@responses-edge/long-work";
 import { Allowance, type TextLimits, UnreadableFile } from "./limits.ts";
 import type { TextPage } from "./text-page.ts";

@@ -1,9 +1,9 @@
 import type { Rules } from "@responses-edge/grammar";
+import type { AnswerFormat } from "../../contract/answer-format.ts";
 import type { FinishReason, ModelDelta, Prompt, PromptChange } from "../../contract/engine.ts";
 import type { ClientTool } from "../../protocol/client-tools.ts";
 import { callFaultOf } from "../call-faults.ts";
 import { withholdsTools } from "../offered-tools.ts";
-import type { FinalFormat } from "./final-format.ts";
 import { asJson, type ChatMessage } from "./messages.ts";
 
 /**
@@ -24,7 +24,7 @@ export interface DraftOptions {
   /** A call must come: text that comes instead is held back. */
   mustCall: boolean;
   /** What the final text must be; it is held back until it is known to be so. */
-  format?: FinalFormat | undefined;
+  format?: AnswerFormat | undefined;
   /** The model server was told the format, and does not bind every text to it. */
   wasTold?: boolean;
 }

@@ -1,5 +1,6 @@
 import { LongWork } from "@responses-edge/long-work";
 import type { Config } from "../../config/index.ts";
+import { answerFormat } from "../../contract/answer-format.ts";
 import type { Engine, ModelDelta, Prompt, PromptSize, RawMessage, Resumption } from "../../contract/engine.ts";
 import type { Plugins } from "../../contract/plugin.ts";
 import type { Item } from "../../items/registry.ts";
@@ -21,7 +22,6 @@ import { connectionLost, malformedAnswer, UNREADABLE_ANSWER, windowNotTold } fro
 import { askingFor } from "../vllm-words.ts";
 import { ChunkReader } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
-import { finalFormat } from "./final-format.ts";
 import { type ForcedInput, forcedInput, InputCall } from "./forced-input.ts";
 import {
   type Asking,
@@ -94,7 +94,7 @@ export class ChatEngine implements Engine {
     const dialect = await this.#upstream.learnDialect(signal);
     if (isContinued(prompt) && !dialect.continues) throw notGoneOnWith(dialect);
     if (dialect.window) await this.#checkLimit(prompt, signal);
-    const format = finalFormat(prompt.request);
+    const format = answerFormat(prompt.request);
     if (prompt.isFinal || !mayCall(prompt)) {
       const mayCallInVain = !prompt.isFinal && promptTools(prompt).length > 0;
       const isBound = format !== undefined || prompt.request.structured_outputs != null;
@@ -201,9 +201,7 @@ export class ChatEngine implements Engine {
     const [said, window] = await Promise.all([
       counting === undefined
         ? { count: estimateTokens([shown.items, shown.request.instructions, promptTools(shown)]) }
-        : placingSystemMessages((place) =>
-            this.#upstream.json(path, signal, this.#bodyOf(toCountRequest, shown, place)),
-          ),
+        : placingSystemMessages((place) => this.#upstream.json(path, signal, this.#countRequest(shown, place))),
       counting === "tokenize" ? undefined : contextWindow(prompt.model, this.#upstream, signal),
     ]);
     const {
@@ -219,9 +217,9 @@ export class ChatEngine implements Engine {
     return isTokenPerDelta && isContinued(shown) ? { ...size, isTokenPerDelta } : size;
   }
 
-  /** Makes the body of a request for the server that gets it. */
-  #bodyOf(make: typeof toCountRequest, prompt: Prompt, place: Asking["laterSystemMessages"]) {
-    return (dialect: Dialect) => this.#work.run(make(prompt, place, this.#plugins, dialect));
+  /** Makes the body that has a prompt counted, for the server that gets it. */
+  #countRequest(prompt: Prompt, place: Asking["laterSystemMessages"]): BodyFor {
+    return (dialect) => this.#work.run(toCountRequest(prompt, place, this.#plugins, dialect));
   }
 
   answerMessages(): RawMessage[] {
@@ -232,7 +230,7 @@ export class ChatEngine implements Engine {
     const tokenized = await this.#rawTokens(
       "//tokenize",
       signal,
-      this.#bodyOf(toCountRequest, this.#shown(prompt), "at_beginning"),
+      this.#countRequest(this.#shown(prompt), "at_beginning"),
     );
     if (typeof tokenized !== "object" || tokenized === null || !("tokens" in tokenized)) throw malformedAnswer();
     if (!Array.isArray(tokenized.tokens)) throw malformedAnswer();

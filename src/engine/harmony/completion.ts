@@ -10,6 +10,7 @@ import {
 import type { ModelDelta, Prompt, RawMessage, Sampled, TokenLogprob } from "../../contract/engine.ts";
 import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
 import { ApiError } from "../../protocol/errors.ts";
+import { mustCall } from "../../protocol/tools.ts";
 import { boundRules } from "../bound-inputs.ts";
 import { callFaultOf } from "../call-faults.ts";
 import { offeredPluginTools, offeredTools } from "../offered-tools.ts";
@@ -44,7 +45,9 @@ export class Completion {
   #unread: CompletionChunk | undefined;
   #usage: VllmUsage | undefined;
   #finish: EndReason | undefined;
-  /** What the model is told that has ended in a call which cannot be made, and why. */
+  /** A call must come: a final text is no answer, and is not given. */
+  readonly #mustCall: boolean;
+  /** What the model is told that has ended in no answer, and why. */
   #refusal: { why: string; message: RawMessage } | undefined;
   /** The call that was judged last. */
   #judged: { message: HarmonyMessage; fault: string | undefined } | undefined;
@@ -60,6 +63,9 @@ export class Completion {
     const { request } = prompt;
     const offered = new Set(offeredTools(prompt).map((tool) => tool.name));
     const written = [...functions.written].filter(([, name]) => offered.has(name));
+    const builtins = new Set(builtinNames(prompt));
+    const isForced = mustCall(request.tool_choice) && !prompt.asksForText && opening.length === 0;
+    this.#mustCall = isForced && offered.size + builtins.size > 0;
     const format = request.text?.format?.type ?? "text";
     this.#functions = functions;
     this.#prompt = prompt;
@@ -69,7 +75,7 @@ export class Completion {
       functions: new Map(written),
       namespaced: functions.namespaced,
       custom: new Set(clients.flatMap(({ flatName, tool }) => (tool.type === "custom" ? [flatName] : []))),
-      builtins: new Set(builtinNames(prompt)),
+      builtins,
       expectsJson: format !== "text" && !prompt.asksForText,
       stop: stopStringsOf(prompt),
       bound: prompt.asksForText ? undefined : boundTo(prompt),
@@ -224,16 +230,19 @@ export class Completion {
         this.#refusal = refusalOf(delta.message, "there is no tool of this name.", this.#offered());
       } else if (delta.kind === "message") {
         const message = delta.message;
+        const isUnwanted = this.#mustCall && message.channel === "final";
         const fault = isDone && delta.itemKind === "call" ? this.#faultOf(message) : undefined;
-        const isBroken = fault !== undefined;
+        const isBroken = fault !== undefined || isUnwanted;
         // Only the last call of a completion is answered: after it comes the model's turn again.
-        this.#refusal = isBroken ? refusalOf(message, fault) : undefined;
+        this.#refusal = fault === undefined ? undefined : refusalOf(message, fault);
+        if (isUnwanted)
+          this.#refusal = { why: NO_CALL, message: toRawMessage(noteOf(`Call a tool. ${this.#offered()}`)) };
         // No item stands for a broken call in later prompts: it leads to what comes next.
         const { itemKind, ...rest } = delta;
         out.push({ ...rest, ...(itemKind && !isBroken && { itemKind }), message: toRawMessage(message) });
       } else if (delta.kind === "item_done" && this.#isBrokenCall(this.#deltas[index + 1])) {
         out.push({ kind: "call_cut", index: this.#call });
-      } else {
+      } else if (!this.#mustCall || delta.kind !== "text" || delta.phase !== "final_answer") {
         if (delta.kind === "tool_call") this.#call = delta.index;
         out.push(delta);
       }
@@ -303,6 +312,13 @@ function builtinNames({ pluginTools }: Prompt): string[] {
   return Object.values(offeredPluginTools(pluginTools).namespaces).flatMap(({ name, tools }) =>
     tools.length === 0 ? [name] : tools.map((tool) => `${name}.${tool.name}`),
   );
+}
+
+const NO_CALL = "text without the call that 'tool_choice' asks for.";
+
+/** A word to the model that is none of the client's. */
+function noteOf(text: string): HarmonyMessage {
+  return { role: "user", content: [{ type: "text", text }] };
 }
 
 /** What the model is told that has made a call which cannot be answered, and why. */

@@ -1,12 +1,9 @@
 import type { ModelServerConfig } from "../../config/index.ts";
 import { type Hash, hashOf } from "../../protocol/hash.ts";
 import type { Candidate } from "./choice.ts";
-import { InFlight } from "./in-flight.ts";
-import { isEjected, newRecord, type Record } from "./outliers.ts";
-import { newRetryBudget, type RetryBudget } from "./retry-budget.ts";
 
 /**
- * What this isolate knows of the servers of its pool. Plain data that all its requests may read and write: a promise that
+ * The load of a server of the pool, as this isolate knows it. Plain data that all its requests may read and write: a promise that
  * one request has made, no other may wait for.
  */
 export interface ServerLoad {
@@ -21,9 +18,6 @@ export interface ServerLoad {
 export const MAX_BUSY_MS = 60_000;
 
 const loads = new Map<string, ServerLoad>();
-
-/** Of all requests of this isolate: the servers of a deployment are one pool. */
-export const retryBudget: RetryBudget = newRetryBudget(0);
 
 export function loadOf({ name, baseUrl }: Pick<ModelServerConfig, "name" | "baseUrl">): ServerLoad {
   const known = loads.get(baseUrl);
@@ -49,3 +43,130 @@ export function candidateOf(
     inFlight: inFlight.count,
   };
 }
+
+/**
+ * The requests that are under way to a server. A request that the platform gives up runs none of its last words: one that nobody
+ * holds any more is none.
+ */
+export class InFlight {
+  readonly #places = new Set<WeakRef<object>>();
+  #sweptAt = 0;
+
+  get count(): number {
+    return this.#places.size;
+  }
+
+  /** Counts a request, until what it gives is called or no longer held. */
+  enter(now: number): Leave {
+    if (now - this.#sweptAt > SWEEP_MS) this.#sweep(now);
+    const leave: Leave = () => {
+      this.#places.delete(held);
+    };
+    const held = new WeakRef<object>(leave);
+    this.#places.add(held);
+    return leave;
+  }
+
+  #sweep(now: number): void {
+    this.#sweptAt = now;
+    for (const held of this.#places) if (held.deref() === undefined) this.#places.delete(held);
+  }
+}
+
+/** Ends a request. May be called more than once. */
+export type Leave = () => void;
+
+/** How often, in milliseconds, places are looked for that nobody holds. */
+const SWEEP_MS = 10_000;
+
+/**
+ * Servers that fail are left alone for a while (Envoy's outlier detection, with its defaults): after five failures in a row
+ * for 30 s, then 60 s, up to 300 s; at most a tenth of the servers at a time, but one in any case. Plain data.
+ */
+
+/** The failures of a server that are remembered. Times in Unix milliseconds. */
+export interface Record {
+  /** Failures since the last success. */
+  failures: number;
+  ejectedUntil: number;
+  /** How often in a row it was ejected. */
+  ejections: number;
+}
+
+const MAX_FAILURES = 5;
+const EJECTION_MS = 30_000;
+const MAX_EJECTION_MS = 300_000;
+const MAX_EJECTED_SHARE = 0.1;
+
+/** For each of these in which a server was not ejected, one ejection is forgotten. */
+const INTERVAL_MS = 10_000;
+
+export function newRecord(): Record {
+  return { failures: 0, ejectedUntil: 0, ejections: 0 };
+}
+
+/** A clock that was set back does not make it longer. */
+export function isEjected({ ejectedUntil }: Record, now: number): boolean {
+  return now < ejectedUntil && ejectedUntil - now <= MAX_EJECTION_MS;
+}
+
+export function noteSuccess(record: Record): void {
+  record.failures = 0;
+}
+
+/** Notes a failure of one of a pool's servers, `records` being those of all of them. */
+export function noteFailure(record: Record, records: readonly Record[], now: number): void {
+  record.failures += 1;
+  if (record.failures < MAX_FAILURES || isEjected(record, now)) return;
+  const ejected = records.filter((other) => isEjected(other, now)).length;
+  if (ejected >= Math.max(1, Math.floor(MAX_EJECTED_SHARE * records.length))) return;
+  const calmFor = Math.max(0, now - record.ejectedUntil);
+  record.ejections = Math.max(0, record.ejections - Math.floor(calmFor / INTERVAL_MS)) + 1;
+  record.ejectedUntil = now + Math.min(MAX_EJECTION_MS, EJECTION_MS * record.ejections);
+  record.failures = 0;
+}
+
+/**
+ * How many requests may be asked a second time elsewhere (Finagle's retry budget): a fifth of all requests, and ten a second.
+ * When all servers are in trouble, retries do not become the greater part of the load. Plain data.
+ */
+export interface RetryBudget {
+  /** Retries that may be made now. */
+  tokens: number;
+  /** When it was last looked at, in Unix milliseconds. */
+  at: number;
+}
+
+const PER_REQUEST = 0.2;
+const PER_SECOND = 10;
+
+/** So many may be saved up: the retries of ten seconds. */
+const MAX_TOKENS = 100;
+
+export function newRetryBudget(now: number): RetryBudget {
+  return { tokens: PER_SECOND, at: now };
+}
+
+/** Counts a request, which is no retry. */
+export function noteRequest(budget: RetryBudget, now: number): void {
+  refill(budget, now);
+  budget.tokens = Math.min(MAX_TOKENS, budget.tokens + PER_REQUEST);
+}
+
+/** Takes a retry, where there is one left. */
+export function takeRetry(budget: RetryBudget, now: number): boolean {
+  refill(budget, now);
+  if (budget.tokens < 1) return false;
+  budget.tokens -= 1;
+  return true;
+}
+
+/** A clock that was set back gives nothing. */
+function refill(budget: RetryBudget, now: number): void {
+  const seconds = Math.max(0, now - budget.at) / 1000;
+  budget.tokens = Math.min(MAX_TOKENS, budget.tokens + PER_SECOND * seconds);
+  budget.at = now;
+}
+
+/** The retries of all requests of this isolate: the servers of a deployment are one pool. */
+export const retryBudget: RetryBudget = newRetryBudget(0);

@@ -1,25 +1,46 @@
 import { DurableObject } from "cloudflare:workers";
-import type { Variables } from "../../config/index.ts";
+import { DEFAULT_LIMITS } from "@responses-edge/file-text";
+import { loadConfig, type Variables } from "../../config/index.ts";
+import { ApiError } from "../../protocol/errors.ts";
+import { Permits } from "../memory.ts";
 import { Schema, type Versions } from "../schema.ts";
+import type { FileRecord } from "./file-table.ts";
+import { KeptText, TEXT_TABLES, type TextOutcome } from "./kept-text.ts";
 
 /** Bytes of a row, which must stay below 2 MB; Cloudflare's RPC takes 32 MiB. */
 export const PIECE_BYTES = 1024 * 1024;
 
 /** The tables of a file, by version. What was made once is never changed: a new version adds to it. */
 export const FILE_BYTES_VERSIONS: Versions = [
-  ["CREATE TABLE piece (part INTEGER NOT NULL, seq INTEGER NOT NULL, bytes BLOB NOT NULL, UNIQUE (part, seq))"],
+  [
+    "CREATE TABLE piece (part INTEGER NOT NULL, seq INTEGER NOT NULL, bytes BLOB NOT NULL, UNIQUE (part, seq))",
+    ...TEXT_TABLES,
+  ],
 ];
 
+/** What is asked of a file's object by `fetch`, because it answers with a stream. The body is the file's record, as JSON. */
+const CONTENT = "http://file/content";
+const TEXT = "http://file/text";
+
+/** Asks for the bytes of a file, or for its text as JSON lines. */
+export function fileRequest(kind: "content" | "text", record: FileRecord): Request {
+  return new Request(kind === "content" ? CONTENT : TEXT, { method: "POST", body: JSON.stringify(record) });
+}
+
 /**
- * The bytes of a file, in rows of at most 1 MiB: one Durable Object, named tenant + key. A file that was uploaded in parts has several,
- * which follow each other as the directory says. Nobody is led here but by the directory.
+ * The bytes of a file, in rows of at most 1 MiB, and the text that was read of it: one Durable Object, named tenant + key. A file that was
+ * uploaded in parts has several, which follow each other as the directory says. Nobody is led here but by the directory.
  */
 export class FileBytes extends DurableObject<Variables> {
   readonly #schema: Schema;
+  readonly #text: KeptText;
+  readonly #tenant: string;
 
   constructor(state: DurableObjectState, env: Variables) {
     super(state, env);
+    [this.#tenant = ""] = state.id.name?.split(":") ?? [];
     this.#schema = new Schema(state.storage, FILE_BYTES_VERSIONS);
+    this.#text = new KeptText(this.#schema, this.#tenant);
   }
 
   /** Keeps a piece of a part. Again is harmless. Throws where the piece before it is not there: the file was removed meanwhile. */
@@ -33,39 +54,96 @@ export class FileBytes extends DurableObject<Variables> {
     this.#schema.write(insert, part, seq, bytes.slice().buffer);
   }
 
-  /** The bytes of the parts that the path lists, one after another: `http://file/0,1`. 404 where there are none of a part. */
+  /** The bytes, or the text as JSON lines: 404 where bytes are missing, 422 with the reason where the file has no text. */
   override async fetch(request: Request): Promise<Response> {
-    const parts = new URL(request.url).pathname.slice(1).split(",").map(Number);
-    const has = (part: number) => this.#schema.rows("SELECT 1 FROM piece WHERE part = ? LIMIT 1", part).length > 0;
-    if (!parts.every(has)) return new Response(null, { status: 404 });
-    return new Response(this.#stream(parts));
+    const record = await request.json<FileRecord>();
+    if (request.url === TEXT) return this.#textOf(record);
+    return this.#has(record) ? new Response(streamOf(this.#pieces(record.parts))) : new Response(null, { status: 404 });
+  }
+
+  /** Removes the parts that are not in a list. */
+  keep(parts: readonly number[]): void {
+    this.#schema.rows("DELETE FROM piece WHERE part NOT IN (SELECT value FROM json_each(?))", JSON.stringify(parts));
   }
 
   /** Removes all that is kept here. */
   async erase(): Promise<void> {
+    this.#text.forget();
     const deleted = this.ctx.storage.deleteAll();
     this.#schema.forget();
     await deleted;
   }
 
-  /** Reads a row when the one before it has gone. Breaks off where the file is removed meanwhile: its length tells. */
-  #stream(parts: readonly number[]): ReadableStream<Uint8Array> {
-    const select = "SELECT bytes FROM piece WHERE part = ? AND seq = ?";
-    let at = 0;
-    let seq = 0;
-    return new ReadableStream<Uint8Array>(
-      {
-        pull: (controller) => {
-          for (; at < parts.length; at += 1, seq = 0) {
-            const [row] = this.#schema.rows<{ bytes: ArrayBuffer }>(select, parts[at] ?? 0, seq);
-            if (!row) continue;
-            seq += 1;
-            if (row.bytes.byteLength > 0) return controller.enqueue(new Uint8Array(row.bytes));
-          }
-          controller.close();
-        },
-      },
-      { highWaterMark: 0 },
-    );
+  #has({ parts }: FileRecord): boolean {
+    return parts.every((part) => this.#schema.rows("SELECT 1 FROM piece WHERE part = ? LIMIT 1", part).length > 0);
   }
+
+  /** The rows of parts, each read when the one before it has gone. They end early where the file is removed meanwhile: its length tells. */
+  *#pieces(parts: readonly number[]): Generator<Uint8Array> {
+    const select = "SELECT bytes FROM piece WHERE part = ? AND seq = ?";
+    for (const part of parts) {
+      for (let seq = 0; ; seq += 1) {
+        const [row] = this.#schema.rows<{ bytes: ArrayBuffer }>(select, part, seq);
+        if (!row) break;
+        if (row.bytes.byteLength > 0) yield new Uint8Array(row.bytes);
+      }
+    }
+  }
+
+  async #textOf(record: FileRecord): Promise<Response> {
+    try {
+      const outcome = this.#text.outcome ?? (await this.#makeText(record));
+      if (!outcome) return new Response(null, { status: 404 });
+      if (!outcome.ok) return Response.json(outcome, { status: 422 });
+    } catch (error) {
+      if (error instanceof ApiError) return Response.json(error.toFields(), { status: 503 });
+      throw error;
+    }
+    const encoder = new TextEncoder();
+    return new Response(streamOf(this.#text.pages(), (page) => encoder.encode(`${JSON.stringify(page)}\n`)));
+  }
+
+  /** Undefined where bytes are missing. Throws the 503 and the 429 of an isolate that has no memory for it. */
+  async #makeText(record: FileRecord): Promise<TextOutcome | undefined> {
+    if (!this.#has(record)) return undefined;
+    if (record.bytes > DEFAULT_LIMITS.maxBytes) return TOO_LARGE;
+    const { maxOpenTurns } = loadConfig(this.env);
+    using _permits = new Permits("body", { tenant: this.#tenant, config: { maxOpenTurns } }, record.bytes);
+    const made = this.#text.make(record, async () => {
+      const all = new Uint8Array(record.bytes);
+      let at = 0;
+      for (const piece of this.#pieces(record.parts)) {
+        all.set(piece, at);
+        at += piece.length;
+      }
+      return all;
+    });
+    // Whoever has asked may leave: what is begun is made for the next one.
+    this.ctx.waitUntil(made.catch(() => {}));
+    return await made;
+  }
+}
+
+/** Nobody reads such a file to say so. */
+const TOO_LARGE: TextOutcome = {
+  ok: false,
+  code: "too_large",
+  message: `The file has more than ${DEFAULT_LIMITS.maxBytes} bytes: its text is not read.`,
+};
+
+/** A stream that takes the next value when the one before it has gone. */
+function streamOf<Value>(
+  values: Iterator<Value>,
+  toBytes: (value: Value) => Uint8Array = (value) => value as Uint8Array,
+): ReadableStream<Uint8Array> {
+  return new ReadableStream<Uint8Array>(
+    {
+      pull(controller) {
+        const { done, value } = values.next();
+        if (done) controller.close();
+        else controller.enqueue(toBytes(value));
+      },
+    },
+    { highWaterMark: 0 },
+  );
 }

@@ -1,10 +1,11 @@
+import { type TextPage, UnreadableFile } from "@responses-edge/file-text";
 import { ApiError } from "../../protocol/errors.ts";
 import { newFileKey, parseFileId } from "../../protocol/ids.ts";
 import { checkDisk } from "../free-disk.ts";
 import { type PermitOwner, Permits } from "../memory.ts";
 import type { Result } from "../rpc.ts";
 import type { FileObjects } from "./bindings.ts";
-import { type FileBytes, PIECE_BYTES } from "./file-bytes.ts";
+import { type FileBytes, fileRequest, PIECE_BYTES } from "./file-bytes.ts";
 import type { FileDirectory } from "./file-directory.ts";
 import type { FilePage, FileQuery, FileRecord } from "./file-table.ts";
 
@@ -39,9 +40,33 @@ export class FileClient {
   /** A file and its bytes, as they are read. Throws as `record` does. A body that ends too early was removed meanwhile. */
   async content(id: string): Promise<{ record: FileRecord; body: ReadableStream<Uint8Array> }> {
     const record = await this.record(id);
-    const { body, status } = await this.#bytes(record.key).fetch(`http://file/${record.parts.join(",")}`);
+    const { body, status } = await this.#bytes(record.key).fetch(fileRequest("content", record));
     if (status !== 200 || !body) throw fileNotFound(id);
     return { record, body: body.pipeThrough(new FixedLengthStream(record.bytes)) };
+  }
+
+  /**
+   * The text of a file, page by page, as it was read when somebody first asked for it. Throws as `record` does, an UnreadableFile where it
+   * has none, and the 503 and the 429 of a server that has no memory for reading it now.
+   */
+  async *text(id: string): AsyncGenerator<TextPage, void> {
+    const record = await this.record(id);
+    const answer = await this.#bytes(record.key).fetch(fileRequest("text", record));
+    if (answer.status === 404) throw fileNotFound(id);
+    if (answer.status === 503) throw new ApiError(await answer.json());
+    if (answer.status === 422) {
+      const { code, message } = await answer.json<Pick<UnreadableFile, "code" | "message">>();
+      throw new UnreadableFile(code, message);
+    }
+    let line = "";
+    for await (const text of answer.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+      const [first = "", ...others] = text.split("\n");
+      line += first;
+      for (const next of others) {
+        yield JSON.parse(line) as TextPage;
+        line = next;
+      }
+    }
   }
 
   async list(query: FileQuery): Promise<FilePage> {

@@ -1,5 +1,5 @@
 import { domainOf } from "@responses-edge/page-text";
-import type { CitationFilter, CitedText, UrlCitation } from "../../contract/citations.ts";
+import type { CitationFilter, CitedText, UrlCitation } from "../../contract/tool-session.ts";
 
 /**
  * Citations in what the model says: `【3†L10-L12】` becomes ` ([domain](url)) ` with an annotation over it, as in

@@ -1,5 +1,5 @@
 import type { ResponseFunctionWebSearch } from "openai/resources/responses/responses";
-import type { CalledTool, ToolOutcome } from "../../contract/tool-call.ts";
+import type { CalledTool, ToolOutcome } from "../../contract/tool-session.ts";
 import { hostedOf, type WebSearchTool } from "../../protocol/hosted-tools.ts";
 import { parseArguments } from "../../protocol/json.ts";
 import type { Tool } from "../../protocol/tools.ts";

@@ -1,6 +1,6 @@
 import type { ResponseOutputItem } from "openai/resources/responses/responses";
 import type { ToolNamespace } from "../../contract/engine.ts";
-import type { CalledTool } from "../../contract/tool-call.ts";
+import type { CalledTool } from "../../contract/tool-session.ts";
 import { MCP_CALL, newMcpCall } from "../mcp/plugin.ts";
 import { asFunctions, type RunnablePlugin } from "../plugin.ts";
 import { CLEAN_UP_TOOL, checkToolServer, toolServer } from "../tool-server.ts";

@@ -1,7 +1,6 @@
 import { type GuardOptions, guardedFetch, unlessAborted } from "@responses-edge/guarded-fetch";
 import type { ToolConfig } from "../../config/index.ts";
-import type { ToolOutcome } from "../../contract/tool-call.ts";
-import type { ListedTool } from "../../contract/tool-session.ts";
+import type { ListedTool, ToolOutcome } from "../../contract/tool-session.ts";
 import { parseArguments } from "../../protocol/json.ts";
 import type { ToolTime } from "../plugin.ts";
 import { ToolFault } from "../tool-fault.ts";

@@ -1,5 +1,12 @@
-import type { CalledTool, PendingCall, ToolOutcome } from "../../contract/tool-call.ts";
-import type { ApprovedCall, ListedTool, ListedTools, UnlistedServer } from "../../contract/tool-session.ts";
+import type {
+  ApprovedCall,
+  CalledTool,
+  ListedTool,
+  ListedTools,
+  PendingCall,
+  ToolOutcome,
+  UnlistedServer,
+} from "../../contract/tool-session.ts";
 import type { Item } from "../../items/registry.ts";
 import type { McpServerTool, ToolFilter } from "../../protocol/hosted-tools.ts";
 import { chosenTools, type FunctionTool } from "../../protocol/tools.ts";

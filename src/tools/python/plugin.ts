@@ -1,7 +1,7 @@
 import type { ResponseCodeInterpreterToolCall } from "openai/resources/responses/responses";
 import type { ToolDescription, ToolNamespace } from "../../contract/engine.ts";
 import { type CallItem, stepOf } from "../../contract/plugin.ts";
-import type { CalledTool } from "../../contract/tool-call.ts";
+import type { CalledTool } from "../../contract/tool-session.ts";
 import type { Item } from "../../items/registry.ts";
 import { parseArguments } from "../../protocol/json.ts";
 import type { RunnablePlugin, SessionOptions } from "../plugin.ts";

@@ -1,6 +1,6 @@
 import type { ResponseToolSearchCall, Tool as WireTool } from "openai/resources/responses/responses";
 import { stepOf } from "../../contract/plugin.ts";
-import type { CalledTool, ToolOutcome } from "../../contract/tool-call.ts";
+import type { CalledTool, ToolOutcome } from "../../contract/tool-session.ts";
 import type { Item } from "../../items/registry.ts";
 import { foundTools } from "../../items/tool-search.ts";
 import { type ClientTool, clientToolsIn, isDeferred } from "../../protocol/client-tools.ts";

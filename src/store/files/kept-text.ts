@@ -1,0 +1,94 @@
+import { type TextPage, textOf, UnreadableFile } from "@responses-edge/file-text";
+import { LongWork } from "@responses-edge/long-work";
+import { fromCell, type StoredCell, toCells } from "../row-pieces.ts";
+import type { Schema } from "../schema.ts";
+
+/** How reading a file's text has ended: it is kept, or it cannot be read. */
+export type TextOutcome = { ok: true } | { ok: false; code: UnreadableFile["code"]; message: string };
+
+/** A page is rows that follow each other, of which the first one begins it. The outcome is there when all pages are. */
+export const TEXT_TABLES = [
+  "CREATE TABLE page (seq INTEGER PRIMARY KEY, number INTEGER, begins INTEGER NOT NULL, cell BLOB NOT NULL)",
+  "CREATE TABLE outcome (body TEXT NOT NULL)",
+];
+
+/** The text of a file: made once, when somebody first asks for it, and kept in rows beside the bytes. */
+export class KeptText {
+  readonly #schema: Schema;
+  readonly #tenant: string;
+  #making: Promise<TextOutcome> | undefined;
+  /** Counts what was erased: text that is made of what is gone must not be kept. */
+  #life = 0;
+
+  constructor(schema: Schema, tenant: string) {
+    this.#schema = schema;
+    this.#tenant = tenant;
+  }
+
+  /** How reading the text has ended; undefined where nobody has asked for it. */
+  get outcome(): TextOutcome | undefined {
+    const [row] = this.#schema.rows<{ body: string }>("SELECT body FROM outcome");
+    return row && (JSON.parse(row.body) as TextOutcome);
+  }
+
+  /** Makes the text of the bytes that `read` gives, in slices that give way to others. Who asks meanwhile waits for the same. */
+  make(about: { filename: string; mimeType: string | null }, read: () => Promise<Uint8Array>): Promise<TextOutcome> {
+    this.#making ??= this.#make(about, read).finally(() => {
+      this.#making = undefined;
+    });
+    return this.#making;
+  }
+
+  /** The pages, one at a time. */
+  *pages(): Generator<TextPage> {
+    const select = "SELECT number, begins, cell FROM page WHERE seq = ?";
+    let page: TextPage | undefined;
+    for (let seq = 0; ; seq += 1) {
+      const [row] = this.#schema.rows<{ number: number | null; begins: number; cell: StoredCell }>(select, seq);
+      if (page && (!row || row.begins === 1)) {
+        yield page;
+        page = undefined;
+      }
+      if (!row) return;
+      page ??= { page: row.number, text: "" };
+      page.text += fromCell(row.cell);
+    }
+  }
+
+  /** To be called when everything was deleted. */
+  forget(): void {
+    this.#life += 1;
+  }
+
+  async #make(
+    { filename, mimeType }: { filename: string; mimeType: string | null },
+    read: () => Promise<Uint8Array>,
+  ): Promise<TextOutcome> {
+    const life = this.#life;
+    const write = (statement: string, ...bindings: SqlStorageValue[]) => {
+      if (life !== this.#life) throw new Error("The file was removed meanwhile.");
+      this.#schema.write(statement, ...bindings);
+    };
+    const bytes = await read();
+    // An earlier life may have died over it.
+    write("DELETE FROM page");
+    let outcome: TextOutcome = { ok: true };
+    let seq = 0;
+    try {
+      const about = { filename, mimeType: mimeType ?? undefined };
+      for await (const { page, text } of textOf(bytes, about, {}, new LongWork(this.#tenant))) {
+        for (const [index, cell] of toCells(text).entries()) {
+          const insert = "INSERT INTO page (seq, number, begins, cell) VALUES (?, ?, ?, ?)";
+          write(insert, seq, page, index === 0 ? 1 : 0, typeof cell === "string" ? cell : cell.slice().buffer);
+          seq += 1;
+        }
+      }
+    } catch (error) {
+      if (!(error instanceof UnreadableFile)) throw error;
+      write("DELETE FROM page");
+      outcome = { ok: false, code: error.code, message: error.message };
+    }
+    write("INSERT INTO outcome (body) VALUES (?)", JSON.stringify(outcome));
+    return outcome;
+  }
+}

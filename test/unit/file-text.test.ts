@@ -1,0 +1,108 @@
+import { env, runInDurableObject } from "cloudflare:test";
+import { UnreadableFile } from "@responses-edge/file-text";
+import { describe, expect, it } from "vitest";
+import { loadConfig } from "../../src/config/index.ts";
+import { fileId } from "../../src/protocol/ids.ts";
+import { FileClient } from "../../src/store/files/file-client.ts";
+
+const config = loadConfig(env);
+let tenants = 0;
+
+/** The files of a tenant that has none yet. */
+function newTenant() {
+  tenants += 1;
+  const tenant = `text-${tenants}`;
+  return { tenant, files: new FileClient(env, tenant) };
+}
+
+async function keep({ tenant, files }: ReturnType<typeof newTenant>, bytes: Uint8Array, filename = "a.txt") {
+  using file = await files.receive("key", { tenant, config });
+  for (let at = 0; at < bytes.length; at += 100_000) await file.write(bytes.subarray(at, at + 100_000));
+  const about = { filename, mimeType: null, purpose: "assistants" as const, createdAt: 1, expiresAt: null };
+  return fileId((await file.end(about)).key);
+}
+
+const textOf = async (files: FileClient, id: string) => Array.fromAsync(files.text(id));
+const bytes = (text: string) => new TextEncoder().encode(text);
+const objectOf = (tenant: string, id: string) => env.FILE_BYTES.getByName(`${tenant}:${id.slice("file-".length)}`);
+
+describe("the text of a file", () => {
+  it("is what it says, page by page, and is made once", async () => {
+    const tenant = newTenant();
+    const id = await keep(tenant, bytes("Grüße\n\u{1f9a7}"));
+    expect(await textOf(tenant.files, id)).toEqual([{ page: null, text: "Grüße\n\u{1f9a7}" }]);
+    await runInDurableObject(objectOf(tenant.tenant, id), (_, { storage: { sql } }) => {
+      sql.exec("DELETE FROM piece WHERE seq > 0");
+      sql.exec("UPDATE piece SET bytes = x'00'");
+    });
+    expect(await textOf(tenant.files, id)).toEqual([{ page: null, text: "Grüße\n\u{1f9a7}" }]);
+  });
+
+  it("may be longer than a row, and than what is read of a stream at once", async () => {
+    const tenant = newTenant();
+    const text = Array.from({ length: 150_000 }, (_, line) => `line ${line} 日本`).join("\n");
+    const id = await keep(tenant, bytes(text));
+    const pages = await textOf(tenant.files, id);
+    expect(pages).toHaveLength(1);
+    expect(pages[0]?.text === text).toBe(true);
+    await runInDurableObject(objectOf(tenant.tenant, id), (_, { storage: { sql } }) => {
+      const longest = sql.exec<{ most: number }>("SELECT MAX(length(cell)) AS most FROM page").one().most;
+      expect(longest).toBeLessThan(2_000_000);
+    });
+  });
+
+  it("is made once for all who ask at a time", async () => {
+    const tenant = newTenant();
+    const id = await keep(tenant, bytes("x".repeat(500_000)));
+    const all = await Promise.all(Array.from({ length: 5 }, () => textOf(tenant.files, id)));
+    expect(new Set(all.map((pages) => pages[0]?.text.length))).toEqual(new Set([500_000]));
+    await runInDurableObject(objectOf(tenant.tenant, id), (_, { storage: { sql } }) => {
+      expect(sql.exec("SELECT COUNT(*) AS count FROM outcome").one()).toEqual({ count: 1 });
+    });
+  });
+
+  it("is made anew where its maker has died over it", async () => {
+    const tenant = newTenant();
+    const id = await keep(tenant, bytes("whole"));
+    await runInDurableObject(objectOf(tenant.tenant, id), (_, { storage: { sql } }) => {
+      sql.exec("INSERT INTO page (seq, number, begins, cell) VALUES (0, NULL, 1, 'hal'), (1, NULL, 1, 'x')");
+    });
+    expect(await textOf(tenant.files, id)).toEqual([{ page: null, text: "whole" }]);
+  });
+
+  it("that a file does not have is an UnreadableFile, again and again", async () => {
+    const tenant = newTenant();
+    const id = await keep(tenant, new Uint8Array([0x89, 0x50, 0x4e, 0x47]));
+    for (let time = 0; time < 2; time += 1) {
+      const failed = await textOf(tenant.files, id).catch((error: unknown) => error);
+      expect(failed).toBeInstanceOf(UnreadableFile);
+      expect(failed).toMatchObject({ code: "unsupported_file" });
+    }
+  });
+
+  it("of a file that is longer than what is read at all is refused, without reading it", async () => {
+    const tenant = newTenant();
+    const id = await keep(tenant, new Uint8Array(33 * 1024 * 1024));
+    await expect(textOf(tenant.files, id)).rejects.toMatchObject({ code: "too_large" });
+  });
+
+  it("of another tenant's, and of a deleted file, is a 404", async () => {
+    const tenant = newTenant();
+    const id = await keep(tenant, bytes("secret"));
+    await expect(textOf(newTenant().files, id)).rejects.toMatchObject({ status: 404, code: "file_not_found" });
+    expect(await textOf(tenant.files, id)).toHaveLength(1);
+    await tenant.files.remove(id);
+    await expect(textOf(tenant.files, id)).rejects.toMatchObject({ status: 404, code: "file_not_found" });
+  });
+
+  it("is not kept where the file is erased while it is made", async () => {
+    const tenant = newTenant();
+    const id = await keep(tenant, bytes("x ".repeat(3_000_000)));
+    const asked = textOf(tenant.files, id).catch(() => {});
+    await runInDurableObject(objectOf(tenant.tenant, id), (object) => object.erase());
+    await asked;
+    await runInDurableObject(objectOf(tenant.tenant, id), (_, { storage: { sql } }) => {
+      expect(sql.exec("SELECT name FROM sqlite_schema WHERE name = 'page'").toArray()).toEqual([]);
+    });
+  });
+});
