@@ -221,7 +221,7 @@ export class ChunkIndex {
     const kernel = await kernels();
     const codes = new Codes(kernel(), dimensions);
     this.#codes = codes;
-    const next = `SELECT code.seq, file, first, bytes FROM code JOIN file ON file.no = code.file AND status = 'completed'
+    const next = `SELECT code.seq, file, first, code.bytes FROM code JOIN file ON file.no = code.file AND status = 'completed'
       WHERE code.seq > ? AND file.no > ? ORDER BY code.seq LIMIT ?`;
     for (;;) {
       const rows = this.#schema.rows<CodeRow & { seq: number; file: number }>(
