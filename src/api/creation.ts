@@ -1,10 +1,9 @@
 import { LongWork } from "@responses-edge/long-work";
 import type { z } from "zod";
-import type { TurnSpec } from "../assembly/assemble-turn.ts";
+import type { Past, ReadPast, TurnSpec } from "../assembly/assemble-turn.ts";
 import { tenantCacheSalt } from "../assembly/cache-salt.ts";
 import { checkRequestItems } from "../assembly/media-policy.ts";
 import { ModelAccess } from "../assembly/model-access.ts";
-import type { Past, ReadPast } from "../assembly/past.ts";
 import { type Affinity, affinityOf } from "../assembly/session.ts";
 import type { InputItem } from "../items/registry.ts";
 import { type CreateRequest, createRequest, readCreateBody } from "../protocol/create-request.ts";
@@ -15,6 +14,7 @@ import { checkDisk } from "../store/free-disk.ts";
 import { newTree } from "../store/new-trees.ts";
 import { addItemIds, matchOutputs, needsItemIds } from "../turn/prompt.ts";
 import { type AdmissionKind, admit } from "./admission.ts";
+import { readInputFiles } from "./input-files.ts";
 import { underPolicy } from "./policy.ts";
 import type { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
@@ -183,16 +183,21 @@ export async function prepareTurn(
 ): Promise<PreparedTurn> {
   const { tenant, bodyLength } = caller;
   const { address, cacheSalt, affinity, createdAt } = creation;
+  const files = await readInputFiles(caller, sent, {
+    field: "input",
+    signal: abort.signal,
+    hold: (length) => scope.resize(bodyLength + length),
+  });
   const [model, read, joined] = await Promise.all([
     modelAccess.resolve(request.model, abort.signal),
-    caller.past.past(sent, previous),
+    caller.past.past(files.items, previous),
     conversation,
   ]);
   const work = new LongWork(tenant);
   // For looking at all items, which comes next.
   await work.spend(read.input.length * UNITS_PER_ITEM);
   const accepted = modelAccess.accept(request, model);
-  const length = read.length + (joined?.length ?? 0);
+  const length = read.length + (joined?.length ?? 0) + files.length;
   scope.resize(bodyLength + length);
   const { history, replays } = joined ?? read;
   const matched = [...matchOutputs(history, read.input)];

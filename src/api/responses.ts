@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import { withoutReadParts } from "../items/parts.ts";
 import { type ReasoningShown, shownHead, shownItems } from "../items/reasoning.ts";
 import { conversationNotFound, invalidRequest, responseNotFound } from "../protocol/errors.ts";
 import {
@@ -92,12 +93,12 @@ export function createdResponse(caller: Caller, stored: StoredResponse): StoredR
 }
 
 export function shownItemPage(caller: Caller, page: ItemPage, include: Include): ItemPage {
-  return { ...page, data: shownItems(page.data, reasoningShown(caller, include)) };
+  return { ...page, data: shownItem(caller, page.data, include) };
 }
 
-/** One item, as JSON text. */
+/** Items that were given or made, as JSON text: one, or a list. */
 export function shownItem(caller: Caller, json: string, include: Include): string {
-  return shownItems(json, reasoningShown(caller, include));
+  return shownItems(withoutReadParts(json), reasoningShown(caller, include));
 }
 
 function reasoningShown({ config }: Caller, include: Include): ReasoningShown {

@@ -1,7 +1,7 @@
-import type { PastSource } from "../assembly/past.ts";
+import type { PastSource } from "../assembly/assemble-turn.ts";
 import type { Config } from "../config/index.ts";
 import type { ServerAttempt } from "../contract/engine.ts";
-import type { Identity } from "../contract/identity.ts";
+import type { Identity } from "../contract/grants.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import type { HomeClient } from "../store/client.ts";
 import type { FileClient } from "../store/files/file-client.ts";

@@ -35,8 +35,6 @@ export interface ToolSession {
   readonly unlisted: readonly UnlistedServer[];
   /** Calls to be made before the model is asked. */
   readonly approved: readonly ApprovedCall[];
-  /** Tells whether something is to be done before the model can be asked. */
-  readonly mustPrepare: boolean;
   /** The container in which code runs, as `container_id`. */
   readonly container: string;
   /** Makes a filter for a content part; undefined where there is nothing to cite. */

@@ -1,7 +1,7 @@
 import { ApiError, contextLengthExceeded, invalidRequest } from "../protocol/errors.ts";
-import { clientMessage, clientParam } from "./fault-names.ts";
+import { clientMessage, clientParam } from "./client-faults.ts";
 
-/** What goes wrong with a model server, as errors of this API. */
+/** The faults of model servers, as errors of this API. */
 
 /** The code of an engine that has died while its server still answers. */
 export const ENGINE_DEAD = "upstream_engine_dead";
@@ -81,7 +81,7 @@ export function tenantsNotSeparated(): ApiError {
 }
 
 /**
- * What a model server says of a fault: nested (`{error:{…}}`, vLLM since 0.10 and most others), flat (`{object:"error",…}`, vLLM before), or
+ * A model server's words on a fault: nested (`{error:{…}}`, vLLM since 0.10 and most others), flat (`{object:"error",…}`, vLLM before), or
  * as FastAPI does (`{detail:…}`).
  */
 export interface UpstreamFault {
@@ -220,7 +220,7 @@ function messageOf(status: number, fault: UpstreamFault | undefined): string {
   return fault?.message ?? `The model server answered with status ${status}.`;
 }
 
-/** Whether a 404 is about the model, by the server's own words. Without words it is about the route. */
+/** Tells whether a 404 is about the model, by the server's own words. Without words it is about the route. */
 function isOfModel(status: number, fault: UpstreamFault | undefined): boolean {
   return status === 404 && fault !== undefined && (fault.param === "model" || /model/i.test(fault.message));
 }

@@ -52,7 +52,8 @@ function randomBase62(length: number): string {
   return text;
 }
 
-function base62(value: number): string {
+/** A number in base62, as ids have it. */
+export function base62(value: number): string {
   let text = "";
   let rest = value;
   do {
@@ -158,11 +159,6 @@ export function parseItemId(id: string): ItemAddress | undefined {
     side: match[3] === "i" ? "input" : "output",
     index: fromBase62(match[4] as string),
   };
-}
-
-/** The id of the item at `index` of a turn's input or output. `prefix` is that of its type. */
-export function itemIdOf(prefix: string, address: TurnAddress, side: ItemAddress["side"], index: number): string {
-  return `${prefix}_${address.home}${address.turn}${side === "input" ? "i" : "o"}${base62(index)}`;
 }
 
 /** A new id that ties a function call to its output. */

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { PastSource, ReadPast } from "../assembly/past.ts";
+import type { PastSource, ReadPast } from "../assembly/assemble-turn.ts";
 import type { InputItem, Item } from "../items/registry.ts";
 import {
   ApiError,

@@ -1,9 +1,7 @@
-import { assembleTurn } from "../assembly/assemble-turn.ts";
-import type { ReadPast } from "../assembly/past.ts";
+import { assembleTurn, type ReadPast } from "../assembly/assemble-turn.ts";
 import { type Config, loadConfig, type Variables } from "../config/index.ts";
 import type { ServerAttempt } from "../contract/engine.ts";
-import { restrictedConfig } from "../contract/grants.ts";
-import { NO_KEY } from "../contract/identity.ts";
+import { NO_KEY, restrictedConfig } from "../contract/grants.ts";
 import type { StoreSearch } from "../contract/store-search.ts";
 import { responseId } from "../protocol/ids.ts";
 import type { McpAccess } from "../protocol/tools.ts";

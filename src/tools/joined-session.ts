@@ -83,10 +83,6 @@ export class JoinedSession implements ToolSession {
     return joined;
   }
 
-  get mustPrepare(): boolean {
-    return this.unlisted.length > 0 || this.approved.length > 0;
-  }
-
   get unlisted(): UnlistedServer[] {
     const servers: UnlistedServer[] = [];
     for (const { unlisted = [] } of this.#sessions.values()) servers.push(...unlisted);

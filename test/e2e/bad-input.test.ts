@@ -307,6 +307,20 @@ describe("an input", () => {
       /base64/,
     ],
     [
+      "with a file by its data and its URL",
+      input(user({ type: "input_file", file_data: "SGVsbG8=", file_url: "https://acme.dev/a.txt" })),
+      "input[0].content[0].file_url",
+      "invalid_value",
+      /Mutually exclusive/,
+    ],
+    [
+      "with an image by its URL and its id",
+      input(user({ type: "input_image", image_url: "https://acme.dev/a.png", file_id: "file-1" })),
+      "input[0].content[0].file_id",
+      "invalid_value",
+      /Mutually exclusive/,
+    ],
+    [
       "with a call without call_id",
       input({ type: "function_call", name: "f", arguments: "{}" }),
       "input[0].call_id",
@@ -606,13 +620,6 @@ describe("what this server does not serve is named", () => {
     "unsupported_parameter",
     /not supported by this server/,
   ];
-  const part = (fields: object, param: string): Row => [
-    `${(fields as { type: string }).type} by ${param}`,
-    { input: [user(fields)] },
-    `input[0].content[0].${param}`,
-    "unsupported_parameter",
-    /is not supported by this server\.$/,
-  ];
   refuses([
     no("prompt", { id: "pmpt_1" }),
     no("moderation", { model: "omni" }),
@@ -665,10 +672,6 @@ describe("what this server does not serve is named", () => {
       "unsupported_parameter",
       "'reasoning.mode' is not supported by this server.",
     ],
-    part({ type: "input_image", file_id: "file_1" }, "file_id"),
-    part({ type: "input_file", file_id: "file_1" }, "file_id"),
-    part({ type: "input_file", file_url: "https://a.example.com/b.txt" }, "file_url"),
-    part({ type: "input_file", file_data: "data:application/pdf;base64,AA==", filename: "a.pdf" }, "file_data"),
   ]);
 
   it.each([

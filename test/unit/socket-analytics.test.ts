@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { expect, it, vi } from "vitest";
 import { createSimulator } from "../../dev/simulator/handler.ts";
 import { type AnalyticsDataset, loadConfig } from "../../src/config/index.ts";
-import { NO_KEY } from "../../src/contract/identity.ts";
+import { NO_KEY } from "../../src/contract/grants.ts";
 import { toApiError } from "../../src/protocol/errors.ts";
 import { Connection } from "../../src/socket/connection.ts";
 import { HomeClient } from "../../src/store/client.ts";

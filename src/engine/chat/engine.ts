@@ -18,7 +18,7 @@ import { statusOf } from "../server-status.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import type { BodyFor, Upstream } from "../upstream.ts";
-import { connectionLost, malformedAnswer, UNREADABLE_ANSWER, windowNotTold } from "../upstream-faults.ts";
+import { connectionLost, malformedAnswer, parsedAnswer, UNREADABLE_ANSWER, windowNotTold } from "../upstream-faults.ts";
 import { askingFor } from "../vllm-words.ts";
 import { ChunkReader } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
@@ -39,11 +39,11 @@ import { resumptionAfter } from "./resumption.ts";
 /** How long a server is remembered to look for no calls, in milliseconds. */
 const REMEMBER_MS = 600_000;
 
-/** What chat templates say that want every system message at the beginning, or know no such role later. */
+/** The words of chat templates that want every system message at the beginning, or know no such role later. */
 const SYSTEM_PLACEMENT =
   /system message must be|only.{0,40}system message|unexpected (message )?role|roles? must alternate/i;
 
-/** What vLLM says of `tool_choice: "auto"` where it was started without a parser of calls. */
+/** vLLM's words on `tool_choice: "auto"` where it was started without a parser of calls. */
 const NO_PARSER = /enable-auto-tool-choice|tool-call-parser/i;
 
 export type ChatConfig = Pick<Config, "formatWithTools" | "thinkingBudgets">;
@@ -175,12 +175,22 @@ export class ChatEngine implements Engine {
   }
 
   async #answer(prompt: Prompt, asking: Asked, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
-    const response = await this.#request(prompt, asking, signal);
+    const { model, request } = prompt;
+    const budgets = Object.hasOwn(this.#config.thinkingBudgets, model)
+      ? this.#config.thinkingBudgets[model]
+      : undefined;
+    const effort = request.reasoning?.effort;
+    const thinkingBudget = effort == null ? undefined : budgets?.[effort];
+    const response = await placingSystemMessages((laterSystemMessages) => {
+      const asked = { ...asking, laterSystemMessages, thinkingBudget };
+      const body = (dialect: Dialect) => this.#work.run(toChatRequest(prompt, asked, this.#plugins, dialect));
+      return this.#upstream.request("/chat/completions", signal, body, askingFor(prompt, chatStreamInterval(prompt)));
+    });
     const reader = new ChunkReader({
       // The input of a call is none of the answer.
       stop: asking.inputGrammar === undefined ? stopStringsOf(prompt) : undefined,
-      minTokens: prompt.request.min_tokens ?? undefined,
-      topLogprobs: prompt.request.top_logprobs ?? undefined,
+      minTokens: request.min_tokens ?? undefined,
+      topLogprobs: request.top_logprobs ?? undefined,
       continues: isContinued(prompt),
     });
     const type = response.headers.get("content-type") ?? "";
@@ -278,30 +288,11 @@ export class ChatEngine implements Engine {
     }
   }
 
-  async #request(prompt: Prompt, asking: Asked, signal: AbortSignal): Promise<Response> {
-    const thinkingBudget = this.#thinkingBudget(prompt);
-    const send = (laterSystemMessages: Asking["laterSystemMessages"]) => {
-      const asked = { ...asking, laterSystemMessages, thinkingBudget };
-      const body = (dialect: Dialect) => this.#work.run(toChatRequest(prompt, asked, this.#plugins, dialect));
-      return this.#upstream.request("/chat/completions", signal, body, askingFor(prompt, chatStreamInterval(prompt)));
-    };
-    return placingSystemMessages(send);
-  }
-
-  /** Tokens that the model may think with the request's effort (`THINKING_BUDGETS`). */
-  #thinkingBudget({ model, request }: Prompt): number | undefined {
-    const { thinkingBudgets } = this.#config;
-    const effort = request.reasoning?.effort;
-    return effort != null && Object.hasOwn(thinkingBudgets, model) ? thinkingBudgets[model]?.[effort] : undefined;
-  }
-
   async *#streamedAnswer(response: Response, reader: ChunkReader, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
     const decoder = new SseDecoder();
-    let finished = false;
     try {
       for await (const bytes of this.#upstream.reads(response, signal)) {
         const { deltas, fault } = readPayloads(reader, decoder.push(bytes));
-        finished ||= deltas.some((delta) => delta.kind === "finish");
         if (deltas.length > 0) yield deltas;
         if (fault) throw fault;
         // Leaving closes the upstream request.
@@ -309,7 +300,7 @@ export class ChatEngine implements Engine {
       }
     } catch (error) {
       // The answer is whole; only its usage may be missing.
-      if (finished && !signal.aborted) return;
+      if (reader.isFinished && !signal.aborted) return;
       throw error;
     }
     const { deltas, fault } = readPayloads(reader, decoder.end());
@@ -317,21 +308,14 @@ export class ChatEngine implements Engine {
     if (deltas.length > 0) yield deltas;
     if (fault) throw fault;
     // Some versions end without `[DONE]`; without a finish reason the answer is not whole.
-    if (!finished && !deltas.some((delta) => delta.kind === "finish")) throw connectionLost();
+    if (!reader.isFinished) throw connectionLost();
   }
 
   /** An answer that came whole: asked for (KV transfer), or from a proxy before vLLM that ignores `stream: true`. */
   async *#wholeAnswer(response: Response, reader: ChunkReader, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
-    const text = await this.#upstream.text(response, signal);
-    let body: unknown;
-    try {
-      body = JSON.parse(text);
-    } catch {
-      throw malformedAnswer();
-    }
     const deltas: ModelDelta[] = [];
-    reader.readCompletion(body, deltas);
-    if (!deltas.some((delta) => delta.kind === "finish")) throw malformedAnswer();
+    reader.readCompletion(parsedAnswer(await this.#upstream.text(response, signal)), deltas);
+    if (!reader.isFinished) throw malformedAnswer();
     yield deltas;
   }
 }

@@ -45,12 +45,12 @@ function canBeSaidAnew(item: Item): boolean {
   return item.type === "reasoning" || isServerCall(item) || isCutCall(item) || isBlank(item);
 }
 
-/** Whether an item is a call that was cut and so not made: the model was told, or is to be asked again. */
+/** Tells whether an item is a call that was cut and so not made: the model was told, or is to be asked again. */
 function isCutCall(item: Item): boolean {
   return (item.type === "function_call" || item.type === "custom_tool_call") && item.status === "incomplete";
 }
 
-/** Whether an item is an assistant's message that says nothing but white space. */
+/** Tells whether an item is an assistant's message that says nothing but white space. */
 function isBlank(item: Item): boolean {
   if (item.type !== "message" || item.role !== "assistant") return false;
   return item.content.every((part) => part.type === "output_text") && assistantTextOf(item).trim() === "";

@@ -8,7 +8,7 @@ export interface Dialect {
   readonly name: DialectName;
   /** Its name as people write it. */
   readonly title: string;
-  /** What its model cards say in `owned_by`; undefined: nothing of its own. */
+  /** The `owned_by` of its model cards; undefined: nothing of its own. */
   readonly owner?: string;
   /** A path from the server's root, and a field of its JSON, which no other kind of server has. */
   readonly probe?: { path: string; field: string };
@@ -17,7 +17,7 @@ export interface Dialect {
    * other field is refused where the client has sent it, and left out where this server would have added it.
    */
   readonly fields?: Readonly<Record<string, string>>;
-  /** What it does with a field that it does not know: it is then sent, or refused, what no dialect names (extra fields of the client's). */
+  /** Its way with a field that it does not know: it is then sent, or refused, what no dialect names (extra fields of the client's). */
   readonly unknownFields: "ignored" | "refused";
   /** How the grammar of an answer is told: vLLM's `structured_outputs`, or the field that takes EBNF. Undefined: there is none. */
   readonly grammar?: "structured_outputs" | "grammar" | "ebnf";

@@ -1,4 +1,4 @@
-import type { Identity } from "../../contract/identity.ts";
+import type { Identity } from "../../contract/grants.ts";
 import { allowanceOf } from "./allowance.ts";
 import type { Quota } from "./quota.ts";
 import { costOf, type Prices } from "./usage.ts";

@@ -1,4 +1,4 @@
-import type { CountedLimits } from "../../contract/identity.ts";
+import type { CountedLimits } from "../../contract/grants.ts";
 import { type AttributeFilter, type Attributes, passes } from "../../protocol/attribute-filter.ts";
 import type { Chunking, FileCounts, FileStatus, LastError } from "../../protocol/vector-stores.ts";
 import type { Schema } from "../schema.ts";

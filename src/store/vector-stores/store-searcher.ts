@@ -2,7 +2,7 @@ import { tenantCacheSalt } from "../../assembly/cache-salt.ts";
 import { embed, rerank } from "../../assembly/retrieval-models.ts";
 import type { Config } from "../../config/index.ts";
 import type { RetrievalModel } from "../../config/vector-stores.ts";
-import type { Identity } from "../../contract/identity.ts";
+import type { Identity } from "../../contract/grants.ts";
 import type { StoreSearch } from "../../contract/store-search.ts";
 import { estimateTokens } from "../../protocol/estimate.ts";
 import { MAX_RESULTS } from "../../protocol/search-settings.ts";
