@@ -61,19 +61,26 @@ try {
 async function measure(client: OpenAI): Promise<void> {
   const begin = Date.now();
   const ids = await each(documents, async ({ id, text }) => {
-    const { id: fileId } = await client.files.create({ file: await toFile(Buffer.from(text), `${id}.txt`), purpose: "assistants" });
+    const { id: fileId } = await client.files.create({
+      file: await toFile(Buffer.from(text), `${id}.txt`),
+      purpose: "assistants",
+    });
     return fileId;
   });
   const uploaded = Date.now();
   const store = await client.vectorStores.create({ name: "quality" });
   for (let from = 0; from < ids.length; from += BATCH) {
     const batch = { file_ids: ids.slice(from, from + BATCH) };
-    const { file_counts: counts } = await client.vectorStores.fileBatches.createAndPoll(store.id, batch, { pollIntervalMs: 500 });
+    const { file_counts: counts } = await client.vectorStores.fileBatches.createAndPoll(store.id, batch, {
+      pollIntervalMs: 500,
+    });
     if (counts.completed !== counts.total) throw new Error(`not all files are searchable: ${JSON.stringify(counts)}`);
   }
   const indexed = Date.now();
   const seconds = (ms: number) => (ms / 1000).toFixed(1);
-  console.log(`${ids.length} files: uploaded in ${seconds(uploaded - begin)} s, indexed in ${seconds(indexed - uploaded)} s`);
+  console.log(
+    `${ids.length} files: uploaded in ${seconds(uploaded - begin)} s, indexed in ${seconds(indexed - uploaded)} s`,
+  );
   const nameOf = new Map(ids.map((id, index) => [id, documents[index]?.id ?? ""]));
   console.log("| | nDCG@10 | recall@20 | ms, median |\n|---|---:|---:|---:|");
   for (const [way, weights] of Object.entries(WAYS)) {
@@ -94,11 +101,15 @@ async function measure(client: OpenAI): Promise<void> {
 }
 
 /** Does something for each element, several at a time; gives what came of them, in their order. */
-async function each<Element, Made>(elements: readonly Element[], work: (element: Element) => Promise<Made>): Promise<Made[]> {
+async function each<Element, Made>(
+  elements: readonly Element[],
+  work: (element: Element) => Promise<Made>,
+): Promise<Made[]> {
   const made: Made[] = [];
   let next = 0;
   const worker = async () => {
-    for (let index = next++; index < elements.length; index = next++) made[index] = await work(elements[index] as Element);
+    for (let index = next++; index < elements.length; index = next++)
+      made[index] = await work(elements[index] as Element);
   };
   await Promise.all(Array.from({ length: CONCURRENCY }, worker));
   return made;

@@ -2,7 +2,8 @@
 
 /** Normalised discounted cumulative gain of the first `depth` (Järvelin and Kekäläinen, 2002), with relevance of 0 or 1. */
 export function ndcg(found: readonly string[], relevant: readonly string[], depth: number): number {
-  const gain = (hits: readonly boolean[]) => hits.reduce((sum, hit, index) => sum + (hit ? 1 / Math.log2(index + 2) : 0), 0);
+  const gain = (hits: readonly boolean[]) =>
+    hits.reduce((sum, hit, index) => sum + (hit ? 1 / Math.log2(index + 2) : 0), 0);
   const ideal = gain(relevant.slice(0, depth).map(() => true));
   return ideal === 0 ? 0 : gain(found.slice(0, depth).map((id) => relevant.includes(id))) / ideal;
 }

@@ -1,4 +1,4 @@
-import { textOf, UnreadableFile } from "@responses-edge/file-text";
+import { UnreadableFile } from "@responses-edge/file-text";
 import { LongWork } from "@responses-edge/long-work";
 import { type Chunk, Chunker } from "@responses-edge/vector-search";
 import { tenantCacheSalt } from "../../assembly/cache-salt.ts";
@@ -193,11 +193,9 @@ export class Ingestion {
     const { env, tenant, row, change, files } = this.#host;
     const client = new FileClient(env, tenant);
     if (row.record) await client.usedBy(id, row.record.id);
-    const { record, body } = await client.content(id);
-    const { filename, mimeType } = record;
+    const { filename } = await client.record(id);
     if (filename !== known) change(() => files.setFilename(no, filename));
-    const bytes = new Uint8Array(await new Response(body).arrayBuffer());
-    yield* textOf(bytes, { filename, mimeType: mimeType ?? undefined });
+    yield* client.text(id);
   }
 
   /** Keeps chunks of a file, unless it is gone, was cancelled, or is too much for the store. */

@@ -1,6 +1,6 @@
 import type { CountedLimits } from "../../contract/grants.ts";
 import { type AttributeFilter, type Attributes, passes } from "../../protocol/attribute-filter.ts";
-import type { Chunking, FileCounts, FileStatus, LastError } from "../../protocol/vector-stores.ts";
+import type { Chunking, FileCounts, FileStatus, LastError, StoreFileObject } from "../../protocol/vector-stores.ts";
 import type { Schema } from "../schema.ts";
 
 /** The files of a store, and the batches that they came in. */
@@ -75,6 +75,12 @@ const MAX_FILTERS = 8;
 
 /** Rows that a filter looks at between two slices. */
 const ROWS_AT_ONCE = 2_000;
+
+/** A page of the files of a store. */
+export interface ShownStoreFiles {
+  data: StoreFileObject[];
+  hasMore: boolean;
+}
 
 export class StoreFiles {
   readonly #schema: Schema;

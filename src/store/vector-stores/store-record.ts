@@ -1,6 +1,20 @@
 import type { ExpiresAfter } from "../../protocol/vector-stores.ts";
 import type { Schema } from "../schema.ts";
 
+export interface NewStore {
+  id: string;
+  name: string;
+  description: string | null;
+  metadata: Record<string, string> | null;
+  expiresAfter: ExpiresAfter | null;
+}
+
+export interface StoreChange {
+  name?: string | undefined;
+  metadata?: Record<string, string> | null | undefined;
+  expiresAfter?: ExpiresAfter | null | undefined;
+}
+
 /** What a store says of itself. Times are Unix seconds. */
 export interface StoreRecord {
   id: string;

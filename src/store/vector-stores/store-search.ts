@@ -1,5 +1,5 @@
 import { cosines, type Fused, fuse, type Kernel, termsOf, toCode, toInt8 } from "@responses-edge/vector-search";
-import type { Attributes } from "../../protocol/attribute-filter.ts";
+import type { AttributeFilter, Attributes } from "../../protocol/attribute-filter.ts";
 import type { FoundChunk } from "../../protocol/vector-stores.ts";
 import type { Schema } from "../schema.ts";
 import { type ChunkIndex, kernels } from "./chunk-index.ts";
@@ -15,6 +15,16 @@ export interface StoreQuery {
 export interface Weights {
   embedding: number;
   text: number;
+}
+
+/** A search of a store. */
+export interface StoreSearchRequest {
+  queries: readonly StoreQuery[];
+  /** The model of the queries' embeddings. */
+  model: string | undefined;
+  filters: AttributeFilter | null | undefined;
+  weights: Weights;
+  limit: number;
 }
 
 /** So many of the nearest codes are compared by their embeddings. */

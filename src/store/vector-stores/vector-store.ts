@@ -1,10 +1,9 @@
 import { DurableObject } from "cloudflare:workers";
 import { LongWork } from "@responses-edge/long-work";
-import type { AttributeFilter, Attributes } from "../../protocol/attribute-filter.ts";
+import type { Attributes } from "../../protocol/attribute-filter.ts";
 import { ApiError, invalidRequest } from "../../protocol/errors.ts";
 import type {
   BatchObject,
-  ExpiresAfter,
   FileCounts,
   FoundChunk,
   StoreFileObject,
@@ -15,9 +14,16 @@ import { Schema } from "../schema.ts";
 import { ChunkIndex } from "./chunk-index.ts";
 import { Ingestion, StoreGone } from "./ingestion.ts";
 import type { StoreEnv } from "./store-env.ts";
-import { type FileOwner, type NewStoreFile, type StoreFile, type StoreFileQuery, StoreFiles } from "./store-files.ts";
-import { expiryOf, type StoreRecord, StoreRow } from "./store-record.ts";
-import { type StoreQuery, StoreSearch, type Weights } from "./store-search.ts";
+import {
+  type FileOwner,
+  type NewStoreFile,
+  type ShownStoreFiles,
+  type StoreFile,
+  type StoreFileQuery,
+  StoreFiles,
+} from "./store-files.ts";
+import { expiryOf, type NewStore, type StoreChange, type StoreRecord, StoreRow } from "./store-record.ts";
+import { StoreSearch, type StoreSearchRequest } from "./store-search.ts";
 import { VECTOR_STORE_VERSIONS } from "./tables.ts";
 
 /** One ring of the alarm works so long at most: the platform ends one that lasts. Milliseconds. */
@@ -34,35 +40,6 @@ const MAX_FILES = 100_000;
 
 /** UTF-16 units that one answer has of a file's content. */
 const MAX_CONTENT_LENGTH = 8 * 1024 * 1024;
-
-export interface NewStore {
-  id: string;
-  name: string;
-  description: string | null;
-  metadata: Record<string, string> | null;
-  expiresAfter: ExpiresAfter | null;
-}
-
-export interface StoreChange {
-  name?: string | undefined;
-  metadata?: Record<string, string> | null | undefined;
-  expiresAfter?: ExpiresAfter | null | undefined;
-}
-
-export interface StoreSearchRequest {
-  queries: readonly StoreQuery[];
-  /** The model of the queries' embeddings. */
-  model: string | undefined;
-  filters: AttributeFilter | null | undefined;
-  weights: Weights;
-  limit: number;
-}
-
-/** A page of the files of a store. */
-export interface ShownStoreFiles {
-  data: StoreFileObject[];
-  hasMore: boolean;
-}
 
 /**
  * A vector store: one Durable Object, named tenant + key, with its files, their chunks and what these are found by. Its alarm makes files
