@@ -219,7 +219,9 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
   "POST /v1/vector_stores/{id}/file_batches/{batch}/cancel": () => [
     newBatch().then((path) => ask("POST", `${path}/cancel`)),
   ],
-  "GET /v1/vector_stores/{id}/file_batches/{batch}/files": () => [newBatch().then((path) => ask("GET", `${path}/files`))],
+  "GET /v1/vector_stores/{id}/file_batches/{batch}/files": () => [
+    newBatch().then((path) => ask("GET", `${path}/files`)),
+  ],
   "GET /v1/models": () => [ask("GET", "/v1/models"), ask("GET", "/v1/models?client_version=0.169.0")],
   "GET /v1/models/{id}": () => [ask("GET", "/v1/models/simulator")],
   "POST /v1/chat/completions": () => [pass("/v1/chat/completions", { model: "any", messages: [] })],

@@ -117,6 +117,17 @@ describe.concurrent("a vector store", () => {
     expect(names(strict)).toEqual(["bread.txt"]);
   });
 
+  it("weighs meaning and words as `hybrid_search` says", async () => {
+    const { store } = await filledStore();
+    const search = async (embedding_weight: number, text_weight: number) => {
+      const ranking_options: object = { hybrid_search: { embedding_weight, text_weight } };
+      return names(await openai.vectorStores.search(store.id, { query: "zebra crossing", ranking_options }));
+    };
+    // No file has the words, and each has some meaning.
+    expect(await search(0, 1)).toEqual([]);
+    expect(await search(1, 0)).toHaveLength(3);
+  });
+
   it("searches files alone whose attributes pass a filter, also after these were changed", async () => {
     const { store, files } = await filledStore();
     const found = async (filters: OpenAI.VectorStores.VectorStoreSearchParams["filters"]) =>
