@@ -52,7 +52,7 @@ const COMMON = ["/health", "/v1/models", "/v1/chat/completions", "/v1/completion
 const vllm: Kind = {
   owner: "vllm",
   card: () => ({}),
-  paths: [...COMMON, "/version", "/metrics", "/tokenize", "/detokenize"],
+  paths: [...COMMON, "/version", "/metrics", "/tokenize", "/detokenize", "/v1/embeddings", "/v1/rerank"],
   probes: () => ({}),
   headers: {},
   settings: "",

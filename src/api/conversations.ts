@@ -7,11 +7,12 @@ import { ApiError, conversationNotFound, invalidRequest } from "../protocol/erro
 import { conversationId, newTurnAddress, type TurnAddress } from "../protocol/ids.ts";
 import { metadata } from "../protocol/request-fields.ts";
 import { parse } from "../protocol/validation.ts";
-import { conversationAddress, unwrap } from "../store/client.ts";
+import { conversationAddress } from "../store/client.ts";
 import type { HomeStub } from "../store/home-calls.ts";
 import type { Conversation } from "../store/home-rows.ts";
 import type { ItemPage } from "../store/item-store.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
+import { unwrap } from "../store/rpc.ts";
 import { withItemIds } from "../turn/prompt.ts";
 import { admitStored } from "./admission.ts";
 import { readInputFiles } from "./input-files.ts";

@@ -1,13 +1,13 @@
-import { createHash } from "node:crypto";
 import { LongWork } from "@responses-edge/long-work";
 import type { z } from "zod";
 import type { Past, ReadPast, TurnSpec } from "../assembly/assemble-turn.ts";
+import { tenantCacheSalt } from "../assembly/cache-salt.ts";
 import { checkRequestItems } from "../assembly/media-policy.ts";
 import { ModelAccess } from "../assembly/model-access.ts";
 import { type Affinity, affinityOf } from "../assembly/session.ts";
 import type { InputItem } from "../items/registry.ts";
 import { type CreateRequest, createRequest, readCreateBody } from "../protocol/create-request.ts";
-import { clientLeft, previousResponseNotFound } from "../protocol/errors.ts";
+import { ApiError, clientLeft, previousResponseNotFound } from "../protocol/errors.ts";
 import { newTurnAddress, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
 import { conversationAddress, knownTree } from "../store/client.ts";
 import { checkDisk } from "../store/free-disk.ts";
@@ -92,7 +92,7 @@ export async function checkCreation(
   // A run is stored in any case, and so are the items of a conversation.
   const isStored = request.store !== false || request.background || conversation !== undefined || kind === "run";
   if (makesTurn && isStored) checkDisk();
-  await checkRequestItems(input, "input", caller, signal);
+  await Promise.all([checkRequestItems(input, "input", caller, signal), checkStores(caller, request)]);
   const { previous_response_id: continued } = request;
   const previous = continued == null ? null : (parseResponseId(continued) ?? null);
   if (continued != null && !previous) throw previousResponseNotFound(continued);
@@ -133,6 +133,23 @@ export async function checkCreation(
     modelAccess,
     scope,
   };
+}
+
+/** Throws the 404 of a vector store that a tool of the request names and that is not there. */
+async function checkStores({ stores }: Caller, { tools }: CreateRequest): Promise<void> {
+  const isThere = async (id: string, param: string) => {
+    try {
+      await stores.ask(id, (store) => store.facts());
+    } catch (error) {
+      throw error instanceof ApiError ? new ApiError({ ...error.toFields(), param }) : error;
+    }
+  };
+  const named = (tools ?? []).flatMap((tool, index) =>
+    tool.type === "file_search"
+      ? tool.vector_store_ids.map((id) => isThere(id, `tools[${index}].vector_store_ids`))
+      : [],
+  );
+  if (named.length > 0) await Promise.all(named);
 }
 
 /** How many types a header names. */
@@ -194,27 +211,6 @@ export async function prepareTurn(
 
 /** A history that was read. */
 export type ReadHistory = Omit<ReadPast, "input">;
-
-const salts = new Map<string, string>();
-
-/**
- * The salt of a tenant's prompts at vLLM. With it nobody can time another tenant's prefix cache. A client's
- * own `cache_salt` parts the tenant's cache further.
- */
-export function tenantCacheSalt(tenant: string, clientSalt: string | null | undefined): string {
-  if (clientSalt != null) return hashSalt(`${tenant}\n${clientSalt}`);
-  // As many entries as there are tenants in the configuration.
-  let salt = salts.get(tenant);
-  if (salt === undefined) {
-    salt = hashSalt(`${tenant}\n`);
-    salts.set(tenant, salt);
-  }
-  return salt;
-}
-
-function hashSalt(text: string): string {
-  return createHash("sha256").update(text).digest("base64url");
-}
 
 /** Does what may have to wait for the new turn's conversation, under `ticket`. */
 export async function inQueue<T>(

@@ -11,9 +11,10 @@ import {
   treeOf,
 } from "../protocol/ids.ts";
 import type { includeValues } from "../protocol/request-fields.ts";
-import { conversationAddress, unwrap } from "../store/client.ts";
+import { conversationAddress } from "../store/client.ts";
 import type { HomeStub } from "../store/home-calls.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "../store/item-store.ts";
+import { unwrap } from "../store/rpc.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
 import type { Caller } from "./transport.ts";
 

@@ -3,6 +3,7 @@ import type { Config } from "../config/index.ts";
 import type { Engine, Model, Prompt, Replay, ServerAttempt } from "../contract/engine.ts";
 import type { Measurements } from "../contract/measurements.ts";
 import type { CompactionCodec } from "../contract/sealing.ts";
+import type { StoreSearch } from "../contract/store-search.ts";
 import { isOperatorsModel } from "../engine/models.ts";
 import type { InputItem, Item } from "../items/registry.ts";
 import { type CreateRequest, conversationOf } from "../protocol/create-request.ts";
@@ -47,6 +48,8 @@ export interface TurnHost {
   modelAccess?: ModelAccess | undefined;
   /** How to reach the MCP servers of the request, by label. */
   access: Readonly<Record<string, McpAccess>>;
+  /** Searches the tenant's vector stores, where the turn may search them. */
+  searchStores?: StoreSearch | undefined;
   /** The most that all output of the turn may take as JSON, in UTF-16 units. */
   outputLength: number;
   /** Aborted when nobody wants the answer any more. */
@@ -197,7 +200,7 @@ function toolsOf(
   { home, turn, tenant = "", request }: TurnSpec,
   { replays, input }: Past,
   known: readonly Item[],
-  { config, access, logged }: Pick<TurnHost, "config" | "access" | "logged">,
+  { config, access, logged, searchStores }: Pick<TurnHost, "config" | "access" | "logged" | "searchStores">,
 ): JoinedSession | undefined {
   const items = [...known, ...input];
   const whole = withAllTools(request, items);
@@ -212,6 +215,7 @@ function toolsOf(
     // With the tools' memory of this turn.
     replays: logged ? [...replays, ...logged.replays] : replays,
     output: logged?.output.filter((_, index) => !logged.openLists.includes(index)) ?? [],
+    searchStores,
     ownContainer: `cntr_${home}${turn}`,
     // With a key nobody else can tell whose container it is, or name it.
     sessionOf: (container) =>

@@ -10,6 +10,7 @@ import { HomeClient } from "../store/client.ts";
 import { FileClient } from "../store/files/file-client.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
 import { notePassed } from "../store/memory.ts";
+import { StoreClient } from "../store/vector-stores/store-client.ts";
 import { unknownUrl } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
 import { readForm, readJson } from "./body.ts";
@@ -51,6 +52,7 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
     counting: context.get("counting") ?? { isDone: false },
     homes,
     files: new FileClient(context.env, tenant),
+    stores: new StoreClient(context.env, tenant),
     past: homes,
     bodyLength: context.get("bodyLength") ?? 0,
     clientSession,

@@ -165,12 +165,17 @@ export const caller = z
 export const urlCitation = once(() =>
   given("url_citation", { url: z.string(), title: z.string(), start_index: z.int(), end_index: z.int() }),
 );
+/** `index` is the place in the text, in UTF-16 units, at which the model has cited the file. */
+export const fileCitation = once(() =>
+  given("file_citation", { file_id: z.string(), filename: z.string(), index: z.int() }),
+);
+export const annotation = once(() => z.discriminatedUnion("type", [urlCitation(), fileCitation()]));
 export const topLogprob = once(() => z.object({ token: z.string(), logprob: z.number(), bytes: z.array(z.int()) }));
 export const logprob = once(() => topLogprob().extend({ top_logprobs: z.array(topLogprob()) }));
 export const outputText = once(() =>
   given("output_text", {
     text: z.string(),
-    annotations: z.array(urlCitation()),
+    annotations: z.array(annotation()),
     logprobs: z.array(logprob()).optional(),
   }),
 );

@@ -11,6 +11,7 @@ import { applyPatchCall, applyPatchCallOutput } from "./apply-patch.ts";
 import { codeInterpreterCall } from "./code-interpreter.ts";
 import { compaction, compactionTrigger } from "./compaction.ts";
 import { customToolCall, customToolCallOutput } from "./custom-tool-call.ts";
+import { fileSearchCall } from "./file-search.ts";
 import { foreign, itemReference } from "./foreign.ts";
 import { functionCall, functionCallOutput } from "./function-call.ts";
 import type { ClientCall, ClientOutput, ItemKind, ItemType, NameOf } from "./item-type.ts";
@@ -51,11 +52,11 @@ export const ITEMS = {
   configuration_update: configurationUpdate,
   web_search_call: webSearchCall,
   code_interpreter_call: codeInterpreterCall,
+  file_search_call: fileSearchCall,
   compaction,
   compaction_trigger: compactionTrigger,
   computer_call: foreign("cu"),
   computer_call_output: foreign("cuo"),
-  file_search_call: foreign("fs"),
   image_generation_call: foreign("ig"),
   program: foreign("prog"),
   program_output: foreign("progo"),

@@ -17,6 +17,7 @@ const SHARED_MARK = "000000";
 const RESPONSE_ID = /^resp_([0-9A-Za-z]{22})([0-9A-Za-z]{10})$/;
 const CONVERSATION_ID = /^conv_([0-9A-Za-z]{22})([0-9A-Za-z]{10})$/;
 const FILE_ID = /^file-([0-9A-Za-z]{22})$/;
+const STORE_ID = /^vs_([0-9A-Za-z]{22})$/;
 const ITEM_ID = /^[a-z]+_([0-9A-Za-z]{22})([0-9A-Za-z]{10})([io])([0-9A-Za-z]{1,6})$/;
 
 /** OpenAI's limit on every id (`string_above_max_length` beyond). */
@@ -127,6 +128,25 @@ export function fileId(key: string): string {
 /** The key in a file's id, or undefined when this server cannot have made it. */
 export function parseFileId(id: string): string | undefined {
   return FILE_ID.exec(id)?.[1];
+}
+
+/** A key for a new vector store. */
+export function newStoreKey(): string {
+  return randomBase62(HOME_LENGTH);
+}
+
+export function storeId(key: string): string {
+  return `vs_${key}`;
+}
+
+/** The key in a vector store's id, or undefined when this server cannot have made it. */
+export function parseStoreId(id: string): string | undefined {
+  return STORE_ID.exec(id)?.[1];
+}
+
+/** An id for a new batch of files of a vector store. */
+export function newBatchId(): string {
+  return `vsfb_${randomBase62(HOME_LENGTH)}`;
 }
 
 /** The address in an item id, or undefined when this server cannot have made it. */

@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import type { RawMessage, Replay, Sampled, TokenLogprob } from "../contract/engine.ts";
-import type { PendingCall, UrlCitation } from "../contract/tool-session.ts";
+import type { Citation, PendingCall } from "../contract/tool-session.ts";
 import {
   type DeltaType,
   type ItemEvent,
@@ -109,7 +109,7 @@ export interface OpenPart {
   index: number;
   text: string;
   logprobs: TokenLogprob[];
-  annotations: UrlCitation[];
+  annotations: Citation[];
 }
 
 export function newTurnState(): TurnState {
@@ -196,7 +196,7 @@ export function applyEvent(state: TurnState, event: AppliedEvent): void {
       state.openPart = newPart("summary_text", event.output_index, event.summary_index);
       return;
     case "response.output_text.annotation.added":
-      if (event.annotation?.type === "url_citation") state.openPart?.annotations.push(event.annotation);
+      state.openPart?.annotations.push(event.annotation as Citation);
       return;
     case "response.content_part.done": {
       const item = state.output[event.output_index];

@@ -11,6 +11,7 @@ import { KeptTurns } from "../../src/socket/kept-turns.ts";
 import { Lanes } from "../../src/socket/lanes.ts";
 import { HomeClient } from "../../src/store/client.ts";
 import { FileClient } from "../../src/store/files/file-client.ts";
+import { StoreClient } from "../../src/store/vector-stores/store-client.ts";
 
 /** A socket without a network: what only a fake wire can show, and what a connection may hold. */
 
@@ -69,6 +70,7 @@ class FakeSocket {
           counting: { isDone: false },
           homes,
           files: new FileClient(env, "tenant"),
+          stores: new StoreClient(env, "tenant"),
           past: homes,
           bodyLength: 0,
           signal,

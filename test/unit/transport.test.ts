@@ -11,6 +11,7 @@ import { previousResponseNotFound } from "../../src/protocol/errors.ts";
 import { responseId } from "../../src/protocol/ids.ts";
 import { HomeClient } from "../../src/store/client.ts";
 import { FileClient } from "../../src/store/files/file-client.ts";
+import { StoreClient } from "../../src/store/vector-stores/store-client.ts";
 
 /** The API by a transport of the test's own, without HTTP: a sink, a loop, and a source of the past. */
 
@@ -74,6 +75,7 @@ class Connection implements PastSource {
       counting: { isDone: false },
       homes: new HomeClient(env, "tenant"),
       files: new FileClient(env, "tenant"),
+      stores: new StoreClient(env, "tenant"),
       past: this,
       bodyLength: body.length,
       signal: this.#client.signal,

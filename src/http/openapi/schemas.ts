@@ -15,6 +15,19 @@ import { reasoningEffort, textFormat } from "../../protocol/output-settings.ts";
 import { requestFields } from "../../protocol/request-fields.ts";
 import { responseSchemas } from "../../protocol/response.ts";
 import { namedChoice, nestedChoice, normalChoice, tool, toolChoice } from "../../protocol/tools.ts";
+import {
+  addStoreFileBody,
+  batchObject,
+  contentPage,
+  createBatchBody,
+  createStoreBody,
+  searchBody,
+  searchPage,
+  storeFileObject,
+  updateStoreBody,
+  updateStoreFileBody,
+  vectorStoreObject,
+} from "../../protocol/vector-stores.ts";
 
 /**
  * The answers of endpoints, as zod schemas by the names of the description's components. They only describe: nothing is
@@ -152,6 +165,15 @@ export function answerSchemas() {
     File: fileObject,
     FileList: page(fileObject),
     DeletedFile: deleted("file"),
+    VectorStore: vectorStoreObject,
+    VectorStoreList: page(vectorStoreObject),
+    DeletedVectorStore: deleted("vector_store.deleted"),
+    VectorStoreSearchResults: searchPage,
+    VectorStoreFile: storeFileObject,
+    VectorStoreFileList: page(storeFileObject),
+    DeletedVectorStoreFile: deleted("vector_store.file.deleted"),
+    VectorStoreFileContent: contentPage,
+    VectorStoreFileBatch: batchObject,
     FileContent: z.file().describe("The bytes of the file, as they were uploaded."),
     Model,
     CodexModel,
@@ -278,6 +300,12 @@ export function bodySchemas() {
     PassedRequest: z
       .looseObject({})
       .describe("The model server's own request. What it may contain is said in docs/passthrough.md."),
+    CreateVectorStore: createStoreBody,
+    UpdateVectorStore: updateStoreBody,
+    SearchVectorStore: searchBody,
+    CreateVectorStoreFile: addStoreFileBody,
+    UpdateVectorStoreFile: updateStoreFileBody,
+    CreateVectorStoreFileBatch: createBatchBody,
     CreateFile: fileFields.extend({ file: z.file() }),
     PassedForm: z.looseObject({ file: z.file(), model: z.string().optional() }),
   };

@@ -1,17 +1,21 @@
 import { DurableObject } from "cloudflare:workers";
 import type { Variables } from "../../config/index.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
-import { fileId } from "../../protocol/ids.ts";
+import { fileId, parseStoreId } from "../../protocol/ids.ts";
 import { logLine } from "../../protocol/log-line.ts";
 import { type Result, refused } from "../rpc.ts";
 import { Schema } from "../schema.ts";
+import { type StoreIdPage, StoreList, type StoreQuery } from "../vector-stores/store-list.ts";
 import type { FileBytes } from "./file-bytes.ts";
 import { FILE_DIRECTORY_VERSIONS, type FilePage, type FileQuery, type FileRecord, FileTable } from "./file-table.ts";
 
 /** Files that one ring of the alarm removes: each is an object to be asked. */
 const REMOVED_AT_ONCE = 32;
 
-type DirectoryEnv = Variables & { FILE_BYTES: DurableObjectNamespace<FileBytes> };
+type DirectoryEnv = Variables & {
+  FILE_BYTES: DurableObjectNamespace<FileBytes>;
+  VECTOR_STORES: DurableObjectNamespace;
+};
 
 /**
  * The directory of a tenant's files: one Durable Object, named as the tenant. It alone says which files there are. Their bytes are kept
@@ -21,11 +25,13 @@ type DirectoryEnv = Variables & { FILE_BYTES: DurableObjectNamespace<FileBytes> 
 export class FileDirectory extends DurableObject<DirectoryEnv> {
   readonly #schema: Schema;
   readonly #files: FileTable;
+  readonly #stores: StoreList;
 
   constructor(state: DurableObjectState, env: DirectoryEnv) {
     super(state, env);
     this.#schema = new Schema(state.storage, FILE_DIRECTORY_VERSIONS);
     this.#files = new FileTable(this.#schema);
+    this.#stores = new StoreList(this.#schema);
   }
 
   /** Begins a file of the key `owner`: from now on its bytes may be kept. */
@@ -77,6 +83,7 @@ export class FileDirectory extends DurableObject<DirectoryEnv> {
     this.#change(() => this.#files.sweep(now));
     for (const { key, tries } of this.#files.toRemove(REMOVED_AT_ONCE, now)) {
       try {
+        await this.#removeFromStores(key);
         await this.env.FILE_BYTES.getByName(`${this.ctx.id.name}:${key}`).erase();
         this.#change(() => this.#files.forget(key));
       } catch (error) {
@@ -85,6 +92,33 @@ export class FileDirectory extends DurableObject<DirectoryEnv> {
       }
     }
     await this.#wake();
+  }
+
+  /** Notes that the tenant has a vector store. False where it has as many as it may have. */
+  addStore(id: string, max: number): boolean {
+    return this.#change(() => this.#stores.add(id, max));
+  }
+
+  hasStore(id: string): boolean {
+    return this.#stores.has(id);
+  }
+
+  /** Notes that the tenant has a vector store no more. */
+  removeStore(id: string): void {
+    this.#stores.remove(id);
+  }
+
+  /** Null where a cursor is no store. */
+  stores(query: StoreQuery): StoreIdPage | null {
+    return this.#stores.list(query);
+  }
+
+  async #removeFromStores(key: string): Promise<void> {
+    for (const id of this.#files.users(key)) {
+      const stub = this.env.VECTOR_STORES.getByName(`${this.ctx.id.name}:${parseStoreId(id)}`);
+      // The type of its class imports this one's.
+      await (stub as unknown as { removeFile(id: string): Promise<boolean> }).removeFile(fileId(key));
+    }
   }
 
   /** Sets the alarm for what is due next, unless it rings before. */

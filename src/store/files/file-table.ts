@@ -1,5 +1,6 @@
 import type { FileFields } from "../../protocol/files.ts";
 import type { Schema, Versions } from "../schema.ts";
+import { STORE_LIST_TABLES } from "../vector-stores/store-list.ts";
 
 /** What is kept of a file beside its bytes. Times are Unix seconds. */
 export interface FileRecord {
@@ -46,6 +47,7 @@ export const FILE_DIRECTORY_VERSIONS: Versions = [
     // The vector stores that a file is in.
     "CREATE TABLE used_by (key TEXT NOT NULL, store TEXT NOT NULL, PRIMARY KEY (key, store)) WITHOUT ROWID",
   ],
+  STORE_LIST_TABLES,
 ];
 
 type Row = Pick<FileRecord, "key" | "purpose" | "bytes"> & {
