@@ -8,7 +8,7 @@ const SHOWN_BY: Record<DialectName, string> = {
   vllm: "`npm run test:vllm`",
   llamacpp: "`npm run test:llamacpp`",
   sglang: "its source; `npm test` with the simulator. Not tried on a running one",
-  ollama: "its source; `npm test` with the simulator. Not tried on a running one",
+  ollama: "0.17.4 by hand; `npm test` with the simulator",
   openai: "`npm test` with the simulator. Not tried on a running one",
 };
 
@@ -77,6 +77,7 @@ const ROWS: readonly (readonly [string, (dialect: Dialect) => string])[] = [
   ["Prompts are counted by", ({ counting }) => (counting ? COUNTING[counting] : "an estimate")],
   ["The window is read from", windowOf],
   ["Goes on in mid-text", ({ continues }) => CONTINUES[continues]],
+  ["A prompt that is longer than its window", ({ cutsPrompts }) => (cutsPrompts ? "cut; noticed below a half" : "400")],
   [
     "An input that ends in an assistant's message",
     ({ misreadsLastAnswer }) => (misreadsLastAnswer ? "gets an empty user message" : "as it is"),

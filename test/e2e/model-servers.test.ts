@@ -339,6 +339,16 @@ describe("an open message at SGLang", () => {
   });
 });
 
+it("does not call an answer of Ollama's completed that has read less than half of the prompt", async () => {
+  const input = "river ".repeat(3 * WINDOW);
+  for (const way of ["whole", "in the background"] as const) {
+    const { status, code } = await outcome({ model: "ollama", input }, way);
+    expect([way, status, code]).toEqual([way, "failed", way === "whole" ? "context_length_exceeded" : code]);
+  }
+  const { status } = await ask({ model: "ollama", input: "river ".repeat(WINDOW / 8) });
+  expect(status).toBe("completed");
+});
+
 const MISREADING = ["llamacpp", "sglang", "ollama"] as const;
 
 it.each(MISREADING)("begins a new answer after one of the client's at %s", async (model) => {

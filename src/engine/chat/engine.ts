@@ -3,16 +3,17 @@ import type { Config } from "../../config/index.ts";
 import { answerFormat } from "../../contract/answer-format.ts";
 import type { Engine, ModelDelta, Prompt, PromptSize, RawMessage, Resumption } from "../../contract/engine.ts";
 import type { Plugins } from "../../contract/plugin.ts";
-import type { Item } from "../../items/registry.ts";
+import { type Item, partsOf } from "../../items/registry.ts";
 import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
-import { ApiError, invalidRequest, toApiError } from "../../protocol/errors.ts";
+import { ApiError, contextLengthExceeded, invalidRequest, toApiError } from "../../protocol/errors.ts";
 import { estimateTokens } from "../../protocol/estimate.ts";
 import { mustCall } from "../../protocol/tools.ts";
 import { boundRules, refuseBadFormats } from "../bound-inputs.ts";
 import type { Dialect } from "../dialects/dialect.ts";
 import { notGoneOnWith } from "../dialects/spell.ts";
 import { aboveWindow } from "../harmony/output-limit.ts";
+import { assumedDialect } from "../model-lists.ts";
 import { contextWindow } from "../models.ts";
 import { statusOf } from "../server-status.ts";
 import { SseDecoder } from "../sse-decoder.ts";
@@ -83,7 +84,8 @@ export class ChatEngine implements Engine {
   }
 
   async generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
-    const answer = await this.#begin(prompt, signal);
+    const begun = await this.#begin(prompt, signal);
+    const answer = assumedDialect(this.#upstream.server).cutsPrompts ? ofWholePrompt(prompt, begun) : begun;
     return prompt.request.enable_response_messages ? this.#withRawMessage(answer, prompt.model, signal) : answer;
   }
 
@@ -316,6 +318,25 @@ export class ChatEngine implements Engine {
     const deltas: ModelDelta[] = [];
     reader.readCompletion(parsedAnswer(await this.#upstream.text(response, signal)), deltas);
     if (!reader.isFinished) throw malformedAnswer();
+    yield deltas;
+  }
+}
+
+/**
+ * An answer of a server that cuts prompts and says nothing of it. Throws the 400 `context_length_exceeded` where it has read less than half
+ * of what the messages are estimated to have: what is nearer to it may be a text of long tokens. Thoughts and tools may be left out by a
+ * chat template, and nobody knows what media take.
+ */
+async function* ofWholePrompt(prompt: Prompt, answer: AsyncIterable<ModelDelta[]>): AsyncGenerator<ModelDelta[]> {
+  for await (const deltas of answer) {
+    const told = deltas.find((delta) => delta.kind === "usage");
+    const read = told?.usage.input_tokens ?? 0;
+    const parts = prompt.items.flatMap((item) => (item.type === "message" ? partsOf(item).parts : []));
+    const hasMedia = parts.some(({ type }) => /image|audio|video/.test(type));
+    const texts = parts.map((part) => ("text" in part ? part.text : ""));
+    if (read > 0 && !hasMedia && 2 * read < estimateTokens(texts.join(""))) {
+      throw contextLengthExceeded(`The model server has cut the prompt to ${read} tokens, and answered the rest.`);
+    }
     yield deltas;
   }
 }

@@ -50,6 +50,8 @@ export interface Dialect {
   readonly isTokenPerDelta?: boolean;
   /** Its template ends thoughts with a line feed that its answers have, too. */
   readonly endsThoughts?: boolean;
+  /** It leaves out the oldest messages of a prompt that is longer than its window, says nothing of it, and tells no window. */
+  readonly cutsPrompts?: boolean;
   /** It answers a request for a model that it does not have with the one that it has. */
   readonly answersAnyModel: boolean;
   /** An adapter is asked for as `base:adapter`, and its card has the adapter's name alone, which the base would answer. */

@@ -9,7 +9,7 @@ const {
   ...known
 } = OPENAI_FIELDS;
 
-/** Ollama 0.17, by its source (`openai/openai.go`); not tried on a running one. */
+/** Ollama 0.17.4, by its source (`openai/openai.go`) and as one that was running has answered. */
 export const ollama: Dialect = {
   name: "ollama",
   title: "Ollama",
@@ -25,5 +25,6 @@ export const ollama: Dialect = {
   misreadsLastAnswer: true,
   hasTokenIds: false,
   separatesTenants: false,
+  cutsPrompts: true,
   answersAnyModel: false,
 };
