@@ -6,6 +6,11 @@ import { answered, COMPLETED, given, inItem, normal } from "./shapes.ts";
 
 const STATUSES = ["in_progress", "searching", "completed", "incomplete", "failed"] as const;
 
+const attribute = z.union([z.string(), z.number(), z.boolean()]);
+
+/** A result of which a client gives back no more than some fields. */
+const UNKNOWN = { file_id: "", filename: "", score: 0, text: "", attributes: {} };
+
 /** A search as a client gives it back has what the model saw only where its results were included. */
 export const fileSearchCall = {
   prefix: "fs",
@@ -14,7 +19,15 @@ export const fileSearchCall = {
     id: itemId,
     queries: list(text).nullish(),
     results: list(
-      z.looseObject({ file_id: z.string().nullish(), filename: z.string().nullish(), text: text.nullish() }),
+      z
+        .object({
+          file_id: z.string().nullish(),
+          filename: z.string().nullish(),
+          score: z.number().nullish(),
+          text: text.nullish(),
+          attributes: z.record(z.string(), attribute).nullish(),
+        })
+        .transform(normal("file_id filename score text attributes", UNKNOWN)),
     ).nullish(),
     status: z.enum(STATUSES).nullish(),
   }).transform(normal("id type queries results status", { queries: [], ...COMPLETED })),
@@ -28,7 +41,7 @@ export const fileSearchCall = {
             filename: z.string(),
             score: z.number(),
             text: z.string(),
-            attributes: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])),
+            attributes: z.record(z.string(), attribute),
           }),
         )
         .nullish(),

@@ -181,8 +181,8 @@ export const searchPage = z.object({
   object: z.literal("vector_store.search_results.page"),
   search_query: z.array(z.string()),
   data: z.array(searchResult),
-  has_more: z.literal(false),
-  next_page: z.null(),
+  has_more: z.boolean(),
+  next_page: z.string().nullable(),
 });
 
 export const contentPage = z.object({

@@ -420,7 +420,6 @@ describe("calls and outputs", () => {
 
 describe("tools", () => {
   const hosted = [
-    { type: "file_search", vector_store_ids: ["vs_1"] },
     { type: "computer" },
     { type: "computer_use_preview", display_width: 1, display_height: 1, environment: "linux" },
     { type: "image_generation" },
@@ -436,7 +435,7 @@ describe("tools", () => {
         { tools: [functionTool(), tool] },
         "tools[1].type",
         "unsupported_parameter",
-        `The tool type '${tool.type}' is not supported by this server. Supported values are: 'function', 'custom', 'namespace', 'tool_search', 'local_shell', 'shell', 'apply_patch', 'mcp', 'web_search', 'code_interpreter', 'container'.`,
+        `The tool type '${tool.type}' is not supported by this server. Supported values are: 'function', 'custom', 'namespace', 'tool_search', 'local_shell', 'shell', 'apply_patch', 'mcp', 'web_search', 'code_interpreter', 'file_search', 'container'.`,
       ],
     ),
     ["that are no objects", { tools: ["f"] }, "tools[0]", "invalid_type"],
@@ -540,10 +539,10 @@ describe("tool_choice", () => {
     ["required with tools: []", { tools: [], tool_choice: "required" }, "tool_choice", "invalid_value", required],
     [
       "of a hosted tool",
-      { tools, tool_choice: { type: "file_search" } },
+      { tools, tool_choice: { type: "image_generation" } },
       "tool_choice.type",
       "unsupported_parameter",
-      /'file_search'.*not supported/,
+      /'image_generation'.*not supported/,
     ],
     [
       "of a function as a custom tool",

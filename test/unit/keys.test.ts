@@ -14,6 +14,7 @@ import { QUOTA_VERSIONS } from "../../src/store/quota/quota.ts";
 import { Schema } from "../../src/store/schema.ts";
 import { SCHEMA_VERSIONS } from "../../src/store/schema-versions.ts";
 import { SCHEMA_VERSION } from "../../src/store/tables.ts";
+import { VECTOR_STORE_VERSIONS } from "../../src/store/vector-stores/tables.ts";
 import { guardOf } from "../../src/tools/guard.ts";
 import { counted } from "../hostile/counting.ts";
 
@@ -218,6 +219,7 @@ it("the versions that programs beside the Worker know are those that objects wri
     Quota: QUOTA_VERSIONS.length,
     FileDirectory: FILE_DIRECTORY_VERSIONS.length,
     FileBytes: FILE_BYTES_VERSIONS.length,
+    VectorStore: VECTOR_STORE_VERSIONS.length,
   });
 });
 

@@ -8,12 +8,14 @@ import { patchOperation } from "../../items/apply-patch.ts";
 import { eventSchemas } from "../../items/events.ts";
 import { inputPart } from "../../items/parts.ts";
 import { inputItem } from "../../items/registry.ts";
+import { attributeFilter } from "../../protocol/attribute-filter.ts";
 import { compactRequest, countRequest, createRequest } from "../../protocol/create-request.ts";
 import { alwaysNull } from "../../protocol/described-as.ts";
 import { fileFields, fileObject } from "../../protocol/files.ts";
 import { reasoningEffort, textFormat } from "../../protocol/output-settings.ts";
 import { requestFields } from "../../protocol/request-fields.ts";
 import { responseSchemas } from "../../protocol/response.ts";
+import { rankingOptions } from "../../protocol/search-settings.ts";
 import { namedChoice, nestedChoice, normalChoice, tool, toolChoice } from "../../protocol/tools.ts";
 import {
   addStoreFileBody,
@@ -329,5 +331,7 @@ export function sharedSchemas() {
     ReasoningEffort: reasoningEffort,
     PatchOperation: patchOperation,
     Limits: grants,
+    AttributeFilter: attributeFilter,
+    RankingOptions: rankingOptions,
   };
 }

@@ -82,13 +82,9 @@ export const FILE_SEARCH: RunnablePlugin<FileSearch, ResponseFileSearchToolCall>
   },
   exchangeOf(item, items) {
     if (item.type !== "file_search_call" || !item.results?.length) return undefined;
-    const results = item.results.map(({ file_id, filename, text }) => ({
-      fileId: file_id ?? "",
-      filename: filename ?? "",
-      text: text ?? "",
-      page: null,
-      lastPage: null,
-    }));
+    const results = item.results.map(({ file_id: fileId, filename, text }) => {
+      return { fileId, filename, text, page: null, lastPage: null };
+    });
     const output = shownResults(callsIn(items).indexOf(item), results);
     return { name: NAME, arguments: JSON.stringify({ queries: item.queries }), output, step: stepOf(item) };
   },
