@@ -14,7 +14,7 @@ export type FileAbout = Pick<FileRecord, "filename" | "mimeType" | "purpose" | "
 
 /** A directory as its callers see it. (The type of a stub gives an answer that is a union as a union of promises.) */
 type DirectoryStub = {
-  [Name in "begin" | "touch" | "commit" | "record" | "remove" | "use" | "disuse"]: (
+  [Name in "begin" | "touch" | "commit" | "record" | "remove" | "removeSome" | "use" | "disuse"]: (
     ...args: Parameters<FileDirectory[Name]>
   ) => Promise<Awaited<ReturnType<FileDirectory[Name]>>>;
 } & { list(query: FileQuery): Promise<Result<FilePage>> };
@@ -79,6 +79,11 @@ export class FileClient {
   async remove(id: string): Promise<void> {
     const key = parseFileId(id);
     if (key === undefined || !(await this.#directory.remove(key))) throw fileNotFound(id);
+  }
+
+  /** Removes at most `limit` files. Gives how many. */
+  removeSome(limit: number): Promise<number> {
+    return this.#directory.removeSome(limit);
   }
 
   /** Notes that a file is in a vector store, which is then told when the file is removed. Throws as `record` does. */

@@ -69,6 +69,13 @@ export class FileDirectory extends DurableObject<DirectoryEnv> {
     return isGone;
   }
 
+  /** Removes at most `limit` files, as `remove` does, and what was received of others. Gives how many. */
+  async removeSome(limit: number): Promise<number> {
+    const removed = this.ctx.storage.transactionSync(() => this.#files.removeSome(limit, Date.now()));
+    await this.#wake();
+    return removed;
+  }
+
   /** Notes that a file is in a vector store, which is told when the file is removed. False where there is no such file. */
   use(key: string, store: string): boolean {
     return this.#change(() => this.#files.use(key, store, Date.now()));

@@ -132,6 +132,18 @@ export class FileTable {
     return gone;
   }
 
+  /** Removes at most `limit` files, and what was received of others. Gives how many. */
+  removeSome(limit: number, now: number): number {
+    const keys = ["file", "unfinished"].flatMap((table) =>
+      this.#schema.rows<{ key: string }>(
+        `DELETE FROM ${table} WHERE key IN (SELECT key FROM ${table} LIMIT ?) RETURNING key`,
+        limit,
+      ),
+    );
+    for (const { key } of keys) this.#note(key, now);
+    return keys.length;
+  }
+
   /** Has what has expired, and what was given up, be removed. */
   sweep(now: number): void {
     const expired = "DELETE FROM file WHERE expires_at <= ? RETURNING key";

@@ -85,6 +85,12 @@ export class StoreClient {
     await this.#directory.removeStore(id);
   }
 
+  /** Takes a store that is gone off the list. Throws the error of one that could not be removed. */
+  async forget(id: string, error: unknown): Promise<void> {
+    if (!(error instanceof ApiError) || error.status !== 404) throw error;
+    await this.#directory.removeStore(id);
+  }
+
   /** The object of a store whose id this server has made. */
   stub(id: string): StoreStub {
     const key = parseStoreId(id) ?? "";
