@@ -41,7 +41,8 @@ export function disregarded(
   const final = finalText(roundItems(state));
   if (!final) return undefined;
   const { text, hasLogprobs } = final;
-  const [, unread = ""] = UNREAD_CALL.exec(text) ?? [];
+  // Where nothing may be called, such a text is what the model has to say.
+  const [, unread = ""] = (choice !== "none" && UNREAD_CALL.exec(text)) || [];
   if (unread !== "" && (tools.get(unread) || plugins.some(({ name }) => name === unread))) {
     return `'tools': its call of '${unread}' is text, because the model server reads no calls`;
   }
