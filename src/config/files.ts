@@ -13,7 +13,7 @@ export const files = {
     maxFileBytes: variable(
       "MAX_FILE_BYTES",
       integer(512 * 1024 * 1024, 1024, MOST_BYTES),
-      "The largest file that `/v1/files` takes; it is never in memory as a whole. Cloudflare takes bodies of 100 MB (Free, Pro), 200 MB (Business) or 500 MB (Enterprise); larger files go through `/v1/uploads` there.",
+      "The largest file that `/v1/files` takes; it is never in memory as a whole. Cloudflare takes bodies of 100 MB (Free, Pro), 200 MB (Business) or 500 MB (Enterprise).",
     ),
     maxReadBytes: variable(
       "INPUT_FILE_MAX_BYTES",
