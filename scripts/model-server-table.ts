@@ -8,7 +8,7 @@ const SHOWN_BY: Record<DialectName, string> = {
   vllm: "`npm run test:vllm`",
   llamacpp: "`npm run test:llamacpp`",
   sglang: "its source; `npm test` with the simulator. Not tried on a running one",
-  ollama: "its source; `npm test` with the simulator. Not tried on a running one",
+  ollama: "0.17.4 by hand; `npm test` with the simulator",
   openai: "`npm test` with the simulator. Not tried on a running one",
 };
 
@@ -32,6 +32,8 @@ const CHOICES = {
   required: "it alone is offered, with `required`",
   none: "it alone is offered",
 };
+
+const CONTINUES = { after_thoughts: yes, without_thoughts: "only without thoughts", never: "–" };
 
 const COUNTING = { tokenize: "`/tokenize`", input_tokens: "`/v1/chat/completions/input_tokens`" };
 
@@ -59,6 +61,7 @@ const ROWS: readonly (readonly [string, (dialect: Dialect) => string])[] = [
     "A model that it does not have",
     ({ answersAnyModel }) => (answersAnyModel ? "400, by its list" : "400, by its words"),
   ],
+  ["An adapter", ({ prefixesAdapters }) => (prefixesAdapters ? "`base:adapter`" : "by its name")],
   ["`max_output_tokens`", field("max_completion_tokens")],
   ["A tool that is chosen by name", ({ choice }) => CHOICES[choice]],
   ['`tool_choice: "required"`', ({ choice }) => (choice === "none" ? "not told; checked" : "told; checked")],
@@ -73,10 +76,11 @@ const ROWS: readonly (readonly [string, (dialect: Dialect) => string])[] = [
   ["Earlier thoughts in the prompt", ({ unknownFields }) => (unknownFields === "refused" ? "left out" : yes)],
   ["Prompts are counted by", ({ counting }) => (counting ? COUNTING[counting] : "an estimate")],
   ["The window is read from", windowOf],
-  ["Goes on in mid-text", ({ continues }) => (continues ? yes : "–")],
+  ["Goes on in mid-text", ({ continues }) => CONTINUES[continues]],
+  ["A prompt that is longer than its window", ({ cutsPrompts }) => (cutsPrompts ? "cut; noticed below a half" : "400")],
   [
     "An input that ends in an assistant's message",
-    ({ alwaysContinues }) => (alwaysContinues ? "gets an empty user message" : "as it is"),
+    ({ misreadsLastAnswer }) => (misreadsLastAnswer ? "gets an empty user message" : "as it is"),
   ],
   ["Tenants in its prefix cache", tenants],
   ["Its load is read from `/metrics`", ({ gauges }) => (gauges ? yes : "–")],

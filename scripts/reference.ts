@@ -185,7 +185,7 @@ async function importWorkerModule<Module>(path: string): Promise<Module> {
     load: (url, context, next) => {
       if (url.startsWith("cloudflare:")) return { format: "module", source, shortCircuit: true };
       // Files that the bundler makes texts of.
-      const isText = /\?raw$|\.tiktoken$|\.html$|\.css$|\.svg$/.test(url);
+      const isText = /\?raw$|\.tiktoken$|\.wasm$|\.html$|\.css$|\.svg$/.test(url);
       return isText ? { format: "module", source: "export default ''", shortCircuit: true } : next(url, context);
     },
   });

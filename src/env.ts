@@ -5,9 +5,10 @@ import type { Home } from "./store/home.ts";
 import type { KeyDirectory } from "./store/keys/key-directory.ts";
 import type { FileBindings } from "./store/open-homes.ts";
 import type { Quota } from "./store/quota/quota.ts";
+import type { StoreObjects } from "./store/vector-stores/store-env.ts";
 
 /** The bindings that wrangler, and `serve`, give the Worker. */
-export interface Env extends Variables, FileBindings, FileObjects {
+export interface Env extends Variables, FileBindings, FileObjects, StoreObjects {
   HOME: DurableObjectNamespace<Home>;
   KEYS: DurableObjectNamespace<KeyDirectory>;
   QUOTAS: DurableObjectNamespace<Quota>;

@@ -58,7 +58,7 @@ function freshAnswer(
     );
     for (const [index, tool] of calls.entries()) {
       const part = parts[turn.rounds * calls.length + index] ?? parts.at(-1);
-      const given = part === undefined ? undefined : builtinArguments(tool.name.replace("_", "."), part);
+      const given = part === undefined ? undefined : argumentsOf(tool.name, part);
       const tokens = splitTokens(given ?? JSON.stringify(fillSchema(tool.parameters)));
       said.push({ kind: "tool_call", name: tool.name, tokens });
     }
@@ -129,8 +129,14 @@ const ARGUMENT: Record<string, (given: string) => Json> = {
   "browser.open": (given) => ({ id: /^-?\d+$/.test(given) ? Number(given) : given }),
   "browser.find": (given) => ({ pattern: given }),
   python: (given) => ({ code: given }),
+  file_search: (given) => ({ queries: [given] }),
   "container.exec": (given) => ({ cmd: ["sh", "-c", given] }),
 };
+
+/** The same by the name of a function: `browser_search`, `file_search`. */
+function argumentsOf(name: string, part: string): string | undefined {
+  return builtinArguments(name, part) ?? builtinArguments(name.replace("_", "."), part);
+}
 
 /** A part in backticks as the arguments of a built-in tool: JSON as it is, else as its argument. `undefined` for other tools. */
 export function builtinArguments(name: string, part: string): string | undefined {

@@ -13,6 +13,7 @@ import { renderChatml } from "./chatml-template.ts";
 import { completionChoices } from "./completion-choices.ts";
 import { parseCompletionRequest } from "./completion-request.ts";
 import { completionBody, completionFrames, generatedTokens } from "./completion-wire.ts";
+import { embeddingsBody, rerankBody } from "./embeddings.ts";
 import {
   badRequest,
   ConnectionLost,
@@ -180,6 +181,11 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     },
     "/v1/chat/completions": { method: "POST", answer: chat },
     "/v1/completions": { method: "POST", answer: complete },
+    "/v1/embeddings": {
+      method: "POST",
+      answer: (_, body, model) => json(embeddingsBody(body, model, unixSeconds())),
+    },
+    "/v1/rerank": { method: "POST", answer: (_, body, model) => json(rerankBody(body, model)) },
     "/tokenize": { method: "POST", answer: tokenize },
     "/detokenize": { method: "POST", answer: detokenize },
   };
@@ -376,7 +382,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
       object: "model",
       created: started,
       owned_by: options.ownedBy ?? kind.owner,
-      ...(kind.fields && kind.card(id, contextLength(settings, id))),
+      ...(kind.fields && kind.card(id, contextLength(settings, id), parent)),
       ...(kind.fields === undefined && vllmCard(id, parent, settings)),
     };
   }

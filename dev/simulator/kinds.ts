@@ -9,8 +9,8 @@ export type KindName = "vllm" | "llamacpp" | "sglang" | "ollama" | "transformers
 export type Kind = {
   /** `owned_by` of its model cards. */
   owner: string;
-  /** A card has this beside its id and its owner. */
-  card(id: string, window: number): JsonObject;
+  /** A card has this beside its id and its owner. An adapter's has a `parent`. */
+  card(id: string, window: number, parent: string | null): JsonObject;
   /** Those of vLLM's paths that it has, too. */
   paths: readonly string[];
   /** Paths that vLLM does not have, which tell of the server. */
@@ -52,7 +52,7 @@ const COMMON = ["/health", "/v1/models", "/v1/chat/completions", "/v1/completion
 const vllm: Kind = {
   owner: "vllm",
   card: () => ({}),
-  paths: [...COMMON, "/version", "/metrics", "/tokenize", "/detokenize"],
+  paths: [...COMMON, "/version", "/metrics", "/tokenize", "/detokenize", "/v1/embeddings", "/v1/rerank"],
   probes: () => ({}),
   headers: {},
   settings: "",
@@ -167,7 +167,7 @@ function expectJson(call: Json): void {
 const sglang: Kind = {
   ...vllm,
   owner: "sglang",
-  card: (id, window) => ({ root: id, parent: null, max_model_len: window }),
+  card: (id, window, parent) => ({ root: id, parent, max_model_len: parent === null ? window : null }),
   paths: [...COMMON, "/metrics", "/tokenize", "/detokenize"],
   probes: (model) => ({
     "/server_info": { model_path: model, internal_states: [{}], version: "0.5.23", startup_time: 0 },

@@ -18,6 +18,10 @@ const $spend = (bytes, tokens) => {
   if (budget.bytes >= 0 && budget.tokens >= 0) return;
   throw new RangeError("The budget has run out.");
 };
+const $awaitedLater = (promise) => {
+  promise.catch(() => undefined);
+  return promise;
+};
 const $isSpent = () => --budget.tokens < 0 || budget.bytes < 0;
 `;
 
@@ -38,6 +42,8 @@ const CHANGES = [
     "getObj(){let e=!1,t=this.currentChar;for(;;){if(t<0)return te;",
     "getObj(){if($isSpent())return te;let e=!1,t=this.currentChar;for(;;){if(t<0)return te;",
   ],
+  // The page dictionaries that are fetched ahead: where one of them is damaged, the others may never be awaited.
+  ["!s.has(n)&&s.put(n,i.fetchAsync(n))", "!s.has(n)&&s.put(n,$awaitedLater(i.fetchAsync(n)))"],
   // Ranges of character maps, which may name millions of codes each.
   ["mapCidRange(e,t,n){if(", "mapCidRange(e,t,n){$spend(0,10*Math.max(0,t-e));if("],
   ["mapBfRange(e,t,n){if(", "mapBfRange(e,t,n){$spend(0,10*Math.max(0,t-e));if("],

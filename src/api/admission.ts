@@ -1,5 +1,4 @@
-import { type Grants, NOTHING_STORED, type Stored } from "../contract/grants.ts";
-import type { Identity } from "../contract/identity.ts";
+import { type Grants, type Identity, NOTHING_STORED, type Stored } from "../contract/grants.ts";
 import type { InputItem, Item } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { estimateFrame, estimateTokens } from "../protocol/estimate.ts";

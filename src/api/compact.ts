@@ -1,5 +1,6 @@
 import { assembleTurn } from "../assembly/assemble-turn.ts";
 import { compactionCodec } from "../assembly/sealer.ts";
+import { withoutContent } from "../items/parts.ts";
 import { type Item, itemId, type OutputItem } from "../items/registry.ts";
 import { compactRequest } from "../protocol/create-request.ts";
 import { clientLeft, internalError } from "../protocol/errors.ts";
@@ -61,5 +62,5 @@ function isUserMessage(item: Item): boolean {
 }
 
 function withOwnId<Kept extends { type: string }>(item: Kept, address: TurnAddress, index: number): Kept {
-  return { ...item, id: itemId(item.type, address, "output", index) };
+  return { ...withoutContent(item), id: itemId(item.type, address, "output", index) };
 }

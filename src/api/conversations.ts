@@ -7,13 +7,15 @@ import { ApiError, conversationNotFound, invalidRequest } from "../protocol/erro
 import { conversationId, newTurnAddress, type TurnAddress } from "../protocol/ids.ts";
 import { metadata } from "../protocol/request-fields.ts";
 import { parse } from "../protocol/validation.ts";
-import { conversationAddress, unwrap } from "../store/client.ts";
+import { conversationAddress } from "../store/client.ts";
 import type { HomeStub } from "../store/home-calls.ts";
 import type { Conversation } from "../store/home-rows.ts";
 import type { ItemPage } from "../store/item-store.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
+import { unwrap } from "../store/rpc.ts";
 import { withItemIds } from "../turn/prompt.ts";
 import { admitStored } from "./admission.ts";
+import { readInputFiles } from "./input-files.ts";
 import { checkMayStore, noteHome } from "./policy.ts";
 import { type Include, type ShownPage, shownItem, shownItemPage } from "./responses.ts";
 import type { Caller } from "./transport.ts";
@@ -125,7 +127,8 @@ async function toStoredItems(caller: Caller, items: InputItem[], address: TurnAd
     throw invalidRequest(`items[${trigger}].type`, "A 'compaction_trigger' is no item of a conversation.");
   }
   await checkRequestItems(items, "items", caller, signal);
-  const { input } = await past.past(items, null);
+  const read = await readInputFiles(caller, items, { field: "items", signal });
+  const { input } = await past.past(read.items, null);
   checkMedia(input, config.isMediaListed, ({ index }) => `items[${index}]`);
   const stored = JSON.stringify(withItemIds(input, address, true));
   if (stored.length > MAX_CALL_LENGTH) throw invalidRequest("items", "The items are too large to be stored.");

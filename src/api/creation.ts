@@ -1,20 +1,20 @@
-import { createHash } from "node:crypto";
 import { LongWork } from "@responses-edge/long-work";
 import type { z } from "zod";
-import type { TurnSpec } from "../assembly/assemble-turn.ts";
+import type { Past, ReadPast, TurnSpec } from "../assembly/assemble-turn.ts";
+import { tenantCacheSalt } from "../assembly/cache-salt.ts";
 import { checkRequestItems } from "../assembly/media-policy.ts";
 import { ModelAccess } from "../assembly/model-access.ts";
-import type { Past, ReadPast } from "../assembly/past.ts";
 import { type Affinity, affinityOf } from "../assembly/session.ts";
 import type { InputItem } from "../items/registry.ts";
 import { type CreateRequest, createRequest, readCreateBody } from "../protocol/create-request.ts";
-import { clientLeft, previousResponseNotFound } from "../protocol/errors.ts";
+import { ApiError, clientLeft, previousResponseNotFound } from "../protocol/errors.ts";
 import { newTurnAddress, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
 import { conversationAddress, knownTree } from "../store/client.ts";
 import { checkDisk } from "../store/free-disk.ts";
 import { newTree } from "../store/new-trees.ts";
 import { addItemIds, matchOutputs, needsItemIds } from "../turn/prompt.ts";
 import { type AdmissionKind, admit } from "./admission.ts";
+import { readInputFiles } from "./input-files.ts";
 import { underPolicy } from "./policy.ts";
 import type { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
@@ -92,7 +92,7 @@ export async function checkCreation(
   // A run is stored in any case, and so are the items of a conversation.
   const isStored = request.store !== false || request.background || conversation !== undefined || kind === "run";
   if (makesTurn && isStored) checkDisk();
-  await checkRequestItems(input, "input", caller, signal);
+  await Promise.all([checkRequestItems(input, "input", caller, signal), checkStores(caller, request)]);
   const { previous_response_id: continued } = request;
   const previous = continued == null ? null : (parseResponseId(continued) ?? null);
   if (continued != null && !previous) throw previousResponseNotFound(continued);
@@ -135,6 +135,23 @@ export async function checkCreation(
   };
 }
 
+/** Throws the 404 of a vector store that a tool of the request names and that is not there. */
+async function checkStores({ stores }: Caller, { tools }: CreateRequest): Promise<void> {
+  const isThere = async (id: string, param: string) => {
+    try {
+      await stores.ask(id, (store) => store.facts());
+    } catch (error) {
+      throw error instanceof ApiError ? new ApiError({ ...error.toFields(), param }) : error;
+    }
+  };
+  const named = (tools ?? []).flatMap((tool, index) =>
+    tool.type === "file_search"
+      ? tool.vector_store_ids.map((id) => isThere(id, `tools[${index}].vector_store_ids`))
+      : [],
+  );
+  if (named.length > 0) await Promise.all(named);
+}
+
 /** How many types a header names. */
 const MAX_TOLD_TYPES = 16;
 
@@ -166,16 +183,21 @@ export async function prepareTurn(
 ): Promise<PreparedTurn> {
   const { tenant, bodyLength } = caller;
   const { address, cacheSalt, affinity, createdAt } = creation;
+  const files = await readInputFiles(caller, sent, {
+    field: "input",
+    signal: abort.signal,
+    hold: (length) => scope.resize(bodyLength + length),
+  });
   const [model, read, joined] = await Promise.all([
     modelAccess.resolve(request.model, abort.signal),
-    caller.past.past(sent, previous),
+    caller.past.past(files.items, previous),
     conversation,
   ]);
   const work = new LongWork(tenant);
   // For looking at all items, which comes next.
   await work.spend(read.input.length * UNITS_PER_ITEM);
   const accepted = modelAccess.accept(request, model);
-  const length = read.length + (joined?.length ?? 0);
+  const length = read.length + (joined?.length ?? 0) + files.length;
   scope.resize(bodyLength + length);
   const { history, replays } = joined ?? read;
   const matched = [...matchOutputs(history, read.input)];
@@ -189,27 +211,6 @@ export async function prepareTurn(
 
 /** A history that was read. */
 export type ReadHistory = Omit<ReadPast, "input">;
-
-const salts = new Map<string, string>();
-
-/**
- * The salt of a tenant's prompts at vLLM. With it nobody can time another tenant's prefix cache. A client's
- * own `cache_salt` parts the tenant's cache further.
- */
-export function tenantCacheSalt(tenant: string, clientSalt: string | null | undefined): string {
-  if (clientSalt != null) return hashSalt(`${tenant}\n${clientSalt}`);
-  // As many entries as there are tenants in the configuration.
-  let salt = salts.get(tenant);
-  if (salt === undefined) {
-    salt = hashSalt(`${tenant}\n`);
-    salts.set(tenant, salt);
-  }
-  return salt;
-}
-
-function hashSalt(text: string): string {
-  return createHash("sha256").update(text).digest("base64url");
-}
 
 /** Does what may have to wait for the new turn's conversation, under `ticket`. */
 export async function inQueue<T>(

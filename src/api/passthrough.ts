@@ -1,3 +1,4 @@
+import { tenantCacheSalt } from "../assembly/cache-salt.ts";
 import { checkMediaUrls } from "../assembly/media-policy.ts";
 import { type PassedAnswer, passOn } from "../assembly/model-access.ts";
 import { type PassthroughEndpoint, VLLM_EXTRAS } from "../config/index.ts";
@@ -7,7 +8,6 @@ import { estimateTokens } from "../protocol/estimate.ts";
 import { hashText } from "../protocol/hash.ts";
 import { isJsonObject, type JsonObject } from "../protocol/json.ts";
 import { admitPassed, type TokenCount } from "./admission.ts";
-import { tenantCacheSalt } from "./creation.ts";
 import { countedBody } from "./passed-usage.ts";
 import { allowedModel, checkCap, notOpen, priorityOf } from "./policy.ts";
 import { RequestScope } from "./request-scope.ts";

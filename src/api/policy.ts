@@ -1,6 +1,5 @@
 import { type Config, VLLM_EXTRAS } from "../config/index.ts";
-import { hasModel } from "../contract/grants.ts";
-import type { Identity } from "../contract/identity.ts";
+import { hasModel, type Identity } from "../contract/grants.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { shortened } from "../protocol/validation.ts";

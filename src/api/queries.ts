@@ -2,6 +2,7 @@ import { z } from "zod";
 import { describedAs } from "../protocol/described-as.ts";
 import { MAX_ID_LENGTH, parseFileId } from "../protocol/ids.ts";
 import { includeValues } from "../protocol/request-fields.ts";
+import { FILE_STATUSES } from "../protocol/vector-stores.ts";
 
 /** The queries that endpoints take. Times are Unix seconds. */
 
@@ -36,6 +37,21 @@ export const pageQuery = z
     after: z.string().min(1).max(MAX_ID_LENGTH).optional(),
   })
   .transform(({ include, limit, order, after }) => ({ include, limit, order, after }));
+
+const storesPage = z.object({
+  limit: wholeNumber.pipe(z.int().min(1).max(100)).default(20),
+  order: z.enum(["asc", "desc"]).default("desc"),
+  after: z.string().min(1).max(MAX_ID_LENGTH).optional(),
+  before: z.string().min(1).max(MAX_ID_LENGTH).optional(),
+});
+
+/** The query of the list of vector stores. */
+export const storesQuery = storesPage;
+
+/** The query of the files of a vector store, or of a batch. */
+export const storeFilesQuery = storesPage
+  .extend({ filter: z.enum(FILE_STATUSES).optional() })
+  .transform(({ filter, ...page }) => ({ ...page, ...(filter !== undefined && { status: filter }) }));
 
 /** The query of a tree. */
 export const treeQuery = pageQuery.transform(({ include: _include, ...page }) => page);

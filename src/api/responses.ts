@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import { withoutReadParts } from "../items/parts.ts";
 import { type ReasoningShown, shownHead, shownItems } from "../items/reasoning.ts";
 import { conversationNotFound, invalidRequest, responseNotFound } from "../protocol/errors.ts";
 import {
@@ -10,9 +11,10 @@ import {
   treeOf,
 } from "../protocol/ids.ts";
 import type { includeValues } from "../protocol/request-fields.ts";
-import { conversationAddress, unwrap } from "../store/client.ts";
+import { conversationAddress } from "../store/client.ts";
 import type { HomeStub } from "../store/home-calls.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "../store/item-store.ts";
+import { unwrap } from "../store/rpc.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
 import type { Caller } from "./transport.ts";
 
@@ -91,12 +93,12 @@ export function createdResponse(caller: Caller, stored: StoredResponse): StoredR
 }
 
 export function shownItemPage(caller: Caller, page: ItemPage, include: Include): ItemPage {
-  return { ...page, data: shownItems(page.data, reasoningShown(caller, include)) };
+  return { ...page, data: shownItem(caller, page.data, include) };
 }
 
-/** One item, as JSON text. */
+/** Items that were given or made, as JSON text: one, or a list. */
 export function shownItem(caller: Caller, json: string, include: Include): string {
-  return shownItems(json, reasoningShown(caller, include));
+  return shownItems(withoutReadParts(json), reasoningShown(caller, include));
 }
 
 function reasoningShown({ config }: Caller, include: Include): ReasoningShown {

@@ -15,14 +15,14 @@ import { responseId, type TurnAddress } from "../protocol/ids.ts";
 import { canonicalJson } from "../protocol/json.ts";
 import type { ResponseObject } from "../protocol/response.ts";
 import { accessOf, echoTool, type McpAccess, type Tool } from "../protocol/tools.ts";
-import { unwrap } from "../store/client.ts";
 import type { HomeStub } from "../store/home-calls.ts";
 import { lengthBeside } from "../store/limits.ts";
-import { homeUrl, refused } from "../store/rpc.ts";
+import { homeUrl, refused, unwrap } from "../store/rpc.ts";
 import type { RunSpec } from "../store/run-store.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
 import { addItemIds } from "../turn/prompt.ts";
 import { type Creation, inQueue } from "./creation.ts";
+import { readInputFiles } from "./input-files.ts";
 import { noteHome } from "./policy.ts";
 import { createdResponse } from "./responses.ts";
 import type { Caller, Created } from "./transport.ts";
@@ -36,10 +36,15 @@ import type { Caller, Created } from "./transport.ts";
 export async function startRun(creation: Creation): Promise<StoredResponse> {
   const { caller, request, abort, address, conversation, owner, cacheSalt, affinity, modelAccess, scope } = creation;
   const { config, homes, past, tenant, identity } = caller;
+  const files = await readInputFiles(caller, creation.input, {
+    field: "input",
+    signal: abort.signal,
+    hold: (length) => scope.resize(caller.bodyLength + length),
+  });
   const [model, { input }] = await Promise.all([
     modelAccess.resolve(request.model, abort.signal),
     // The home reads the turns before by itself.
-    past.past(creation.input, null),
+    past.past(files.items, null),
   ]);
   const { input: _sent, ...rest } = modelAccess.accept(request, model);
   const access = accessOf(rest);

@@ -1,10 +1,13 @@
 import type { z } from "zod";
 import { HomeClient } from "../store/client.ts";
 import type { FileObjects } from "../store/files/bindings.ts";
+import { FileClient } from "../store/files/file-client.ts";
 import type { HomesBinding } from "../store/home-calls.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
 import type { Quota } from "../store/quota/quota.ts";
 import { homeUrl } from "../store/rpc.ts";
+import { StoreClient } from "../store/vector-stores/store-client.ts";
+import type { StoreObjects } from "../store/vector-stores/store-env.ts";
 import { type Administrator, parseTenant, shownKey } from "./keys.ts";
 import { type homesQuery, MAX_HOMES } from "./queries.ts";
 
@@ -14,9 +17,9 @@ import { type homesQuery, MAX_HOMES } from "./queries.ts";
  */
 
 export interface TenantData extends Administrator {
-  files: FileObjects;
   homes: HomesBinding;
   quotas: DurableObjectNamespace<Quota>;
+  files: FileObjects & StoreObjects;
 }
 
 /** A home that was used so lately may have a turn under way that will be kept. Its note stays. */
@@ -95,22 +98,34 @@ async function aboutTenant({ directories, quotas }: TenantData, tenant: string):
   return lines;
 }
 
+/** Files that one call removes. Each vector store costs a call of its own, as a home does. */
+const MAX_FILES = 10_000;
+
+/** Removes vector stores and files of a tenant, at most so many. True where there were no more. */
+async function eraseFiles({ files }: TenantData, tenant: string): Promise<boolean> {
+  const stores = new StoreClient(files, tenant);
+  const { ids, hasMore } = await stores.list({ limit: MAX_HOMES, order: "asc" });
+  // One that is gone is on the list until its directory hears of it.
+  for (const id of ids) await stores.remove(id).catch((error: unknown) => stores.forget(id, error));
+  return (await new FileClient(files, tenant).removeSome(MAX_FILES)) < MAX_FILES && !hasMore;
+}
+
 /**
- * Erases a tenant: its keys, limits and files at once, then what its homes keep, at most `MAX_HOMES` of them, and, when none is
- * left, what was counted. The audit log goes on telling what was done. Again is harmless.
+ * Erases a tenant: its keys and limits at once, then what its homes keep, at most `MAX_HOMES` of them, its vector stores and its files, and, when no
+ * home is left, what was counted. The audit log goes on telling what was done. Again is harmless.
  */
 export async function eraseTenant(admin: TenantData, id: string, after: string | undefined) {
   const tenant = parseTenant(id);
   const directory = admin.directories.getByName(DIRECTORY);
   await directory.eraseTenant(admin.name, tenant);
-  await admin.files.FILE_DIRECTORIES.getByName(tenant).eraseFiles();
   const quota = admin.quotas.getByName(tenant);
   const homes = await quota.homes(after ?? "", MAX_HOMES);
   const client = new HomeClient(admin.homes, tenant);
   for (const home of homes) await client.ask(home, undefined, (stub) => stub.erase());
+  const hasNoFiles = await eraseFiles(admin, tenant);
   const isEmpty = await quota.forgetHomes(homes, SETTLED_AFTER_MS);
   if (isEmpty) await quota.erase();
   const next = homes.length === MAX_HOMES ? (homes.at(-1) ?? null) : null;
   // Homes in which a turn was under way lately are left, too, as it may have been kept since: then again in an hour.
-  return { object: "tenant.erased" as const, id: tenant, homes: homes.length, next, has_more: !isEmpty };
+  return { object: "tenant.erased" as const, id: tenant, homes: homes.length, next, has_more: !isEmpty || !hasNoFiles };
 }

@@ -1,13 +1,14 @@
-import type { PastSource } from "../assembly/past.ts";
+import type { PastSource } from "../assembly/assemble-turn.ts";
 import type { Config } from "../config/index.ts";
 import type { ServerAttempt } from "../contract/engine.ts";
-import type { Identity } from "../contract/identity.ts";
+import type { Identity } from "../contract/grants.ts";
 import type { TurnAddress } from "../protocol/ids.ts";
 import type { HomeClient } from "../store/client.ts";
 import type { FileClient } from "../store/files/file-client.ts";
 import type { AuditEvent } from "../store/keys/key-directory.ts";
 import type { Quota } from "../store/quota/quota.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
+import type { StoreClient } from "../store/vector-stores/store-client.ts";
 import type { Observation } from "../telemetry/telemetry.ts";
 import type { BatchSink } from "../turn/output-events.ts";
 import type { TurnResult } from "../turn/turn.ts";
@@ -41,6 +42,8 @@ export interface Caller {
   homes: HomeClient;
   /** The tenant's files. */
   files: FileClient;
+  /** The tenant's vector stores. */
+  stores: StoreClient;
   /** Where earlier turns are read. */
   past: PastSource;
   /** The length of the request's body in bytes, or in UTF-16 units; 0 without a body. */

@@ -1,10 +1,11 @@
 import { createHmac } from "node:crypto";
 import type { Config } from "../config/index.ts";
-import type { Engine, Model, Prompt, ServerAttempt } from "../contract/engine.ts";
+import type { Engine, Model, Prompt, Replay, ServerAttempt } from "../contract/engine.ts";
 import type { Measurements } from "../contract/measurements.ts";
 import type { CompactionCodec } from "../contract/sealing.ts";
+import type { StoreSearch } from "../contract/store-search.ts";
 import { isOperatorsModel } from "../engine/models.ts";
-import type { Item } from "../items/registry.ts";
+import type { InputItem, Item } from "../items/registry.ts";
 import { type CreateRequest, conversationOf } from "../protocol/create-request.ts";
 import { responseId, type TurnAddress } from "../protocol/ids.ts";
 import { hostedKey, type McpAccess } from "../protocol/tools.ts";
@@ -22,7 +23,6 @@ import { truncateToFit } from "../turn/truncation.ts";
 import { Turn } from "../turn/turn.ts";
 import { checkMedia, checkPromptMedia } from "./media-policy.ts";
 import { ModelAccess } from "./model-access.ts";
-import type { Past } from "./past.ts";
 import { compactionCodec, createSealer } from "./sealer.ts";
 import type { Affinity } from "./session.ts";
 
@@ -48,6 +48,8 @@ export interface TurnHost {
   modelAccess?: ModelAccess | undefined;
   /** How to reach the MCP servers of the request, by label. */
   access: Readonly<Record<string, McpAccess>>;
+  /** Searches the tenant's vector stores, where the turn may search them. */
+  searchStores?: StoreSearch | undefined;
   /** The most that all output of the turn may take as JSON, in UTF-16 units. */
   outputLength: number;
   /** Aborted when nobody wants the answer any more. */
@@ -198,7 +200,7 @@ function toolsOf(
   { home, turn, tenant = "", request }: TurnSpec,
   { replays, input }: Past,
   known: readonly Item[],
-  { config, access, logged }: Pick<TurnHost, "config" | "access" | "logged">,
+  { config, access, logged, searchStores }: Pick<TurnHost, "config" | "access" | "logged" | "searchStores">,
 ): JoinedSession | undefined {
   const items = [...known, ...input];
   const whole = withAllTools(request, items);
@@ -213,6 +215,7 @@ function toolsOf(
     // With the tools' memory of this turn.
     replays: logged ? [...replays, ...logged.replays] : replays,
     output: logged?.output.filter((_, index) => !logged.openLists.includes(index)) ?? [],
+    searchStores,
     ownContainer: `cntr_${home}${turn}`,
     // With a key nobody else can tell whose container it is, or name it.
     sessionOf: (container) =>
@@ -221,4 +224,29 @@ function toolsOf(
         .digest("hex")
         .slice(0, 32),
   });
+}
+
+/** All that a turn knows before its model speaks. */
+export interface Past {
+  /** Items of earlier turns, oldest first. */
+  history: Item[];
+  /** The raw messages behind them. */
+  replays: Replay[];
+  /** The turn's own input, references resolved. */
+  input: Item[];
+}
+
+/** A past that was read. */
+export interface ReadPast extends Past {
+  /** The length of all that was read for it, as JSON, in UTF-16 units. */
+  length: number;
+}
+
+/** Where the past of a turn can be read: the homes of its tenant, or whoever else keeps turns. */
+export interface PastSource {
+  /**
+   * The turn at `previous` with all before it, and `input` with what it refers to. Throws the 400s of what is not
+   * there: another tenant's, deleted and never stored ones look alike.
+   */
+  past(input: readonly InputItem[], previous: TurnAddress | null): Promise<ReadPast>;
 }

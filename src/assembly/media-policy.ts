@@ -37,7 +37,8 @@ function mediaUrls(items: readonly { type: string }[], nameOf: (place: MediaPlac
     for (const [at, part] of parts.entries()) {
       if (part.type !== "input_image" && part.type !== "input_video") continue;
       const [key, url] = part.type === "input_image" ? ["image_url", part.image_url] : ["video_url", part.video_url];
-      if (!/^data:/i.test(url)) urls.push({ url, param: nameOf({ index, path: `.${field}[${at}].${key}` }) });
+      if (url !== undefined && !/^data:/i.test(url))
+        urls.push({ url, param: nameOf({ index, path: `.${field}[${at}].${key}` }) });
     }
   }
   return urls;

@@ -1,7 +1,10 @@
+import { LongWork } from "@responses-edge/long-work";
 import type { Config } from "../config/index.ts";
 import type { Engine, Model, ServerAttempt } from "../contract/engine.ts";
 import { type Measurements, modelServerTrace } from "../contract/measurements.ts";
-import { createEngine } from "../engine/create-engine.ts";
+import { ChatEngine } from "../engine/chat/engine.ts";
+import { ClientFaults } from "../engine/client-faults.ts";
+import { HarmonyEngine } from "../engine/harmony/engine.ts";
 import { learnModels } from "../engine/model-lists.ts";
 import type { Body } from "../engine/model-server.ts";
 import { resolveModel } from "../engine/models.ts";
@@ -38,7 +41,15 @@ export class ModelAccess {
 
   /** The engine that speaks to the request's model. */
   engineOf({ engine }: Model): Engine {
-    this.#engine ??= createEngine(engine, this.#config, this.upstream, PLUGINS, this.#tenant);
+    if (!this.#engine) {
+      const work = new LongWork(this.#tenant);
+      const { upstream } = this;
+      const speaking =
+        engine === "harmony"
+          ? new HarmonyEngine(upstream, PLUGINS, this.#config.harmony, work)
+          : new ChatEngine(upstream, PLUGINS, this.#config, work);
+      this.#engine = new ClientFaults(speaking);
+    }
     return this.#engine;
   }
 

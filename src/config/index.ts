@@ -9,6 +9,7 @@ import { type AnalyticsDataset, telemetry, telemetryConfig, telemetryMistakes } 
 import { toolConfig, tools } from "./tools.ts";
 import { type ModelServerConfig, readModelServers } from "./upstreams.ts";
 import { type Mistake, type NameIn, readSection, type ValuesOf } from "./variable.ts";
+import { vectorStoreConfig, vectorStores } from "./vector-stores.ts";
 import { webhookConfig, webhookMistakes, webhooks } from "./webhooks.ts";
 
 export type { EncryptionKey, ModelPrice } from "./keys.ts";
@@ -20,7 +21,20 @@ export type { ToolConfig } from "./tools.ts";
 export type { ModelServerConfig } from "./upstreams.ts";
 
 /** Every variable and secret of the Worker, in the order of docs/reference/configuration.md, which is generated from this. */
-export const SECTIONS = { servers, models, harmony, tools, keys, tokens, store, files, webhooks, serving, telemetry };
+export const SECTIONS = {
+  servers,
+  models,
+  harmony,
+  tools,
+  keys,
+  tokens,
+  store,
+  files,
+  vectorStores,
+  webhooks,
+  serving,
+  telemetry,
+};
 type Sections = typeof SECTIONS;
 type Values = { [Name in keyof Sections]: ValuesOf<Sections[Name]> };
 type VariableName = NameIn<Sections[keyof Sections]>;
@@ -152,6 +166,7 @@ function compose(values: Values, modelServers: readonly ModelServerConfig[], env
     harmony: values.harmony,
     tools: toolConfig(values.tools, network),
     dropsUnknownTools: values.tools.dropsUnknownTools,
+    vectorStores: vectorStoreConfig(values.vectorStores, values.servers, network),
     apiKeys,
     allowAnonymous,
     encryptionKeys,

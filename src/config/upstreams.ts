@@ -169,6 +169,17 @@ function readSecrets(text: string | undefined, mistakes: Mistake[]): ReadonlyMap
   return secrets;
 }
 
+/** A server of the operator's beside the pool, which gets no answers of a prompt that tenants could tell apart. */
+export function serverAt(
+  { url, apiKey }: { url: string; apiKey: string | undefined },
+  name: string,
+  network: OperatorNetwork,
+  values: ServerValues,
+): ModelServerConfig {
+  const given = { url, weight: 1, drain: false, shared_cache: true };
+  return toServer(given, name, undefined, network, { api_key: apiKey ?? null, headers: {} }, values);
+}
+
 function toServer(
   given: Omit<Entry, "name">,
   name: string,

@@ -2,7 +2,7 @@ import { conforms, mayConform } from "@responses-edge/json-text";
 import type { CreateRequest } from "../protocol/create-request.ts";
 
 /**
- * What a request says of the final text of its answer. OpenAI's rule is that a format binds the text and never the calls
+ * The format that a request asks of the final text of its answer. OpenAI's rule is that a format binds the text and never the calls
  * before it. Where vLLM's `structured_outputs` and `text.format` are both there, the format counts.
  */
 export interface AnswerFormat {

@@ -141,6 +141,8 @@ export class Plugins {
    */
   exchangeOf(item: Item, replay: Replay | undefined, items: readonly Item[]): ToolExchange | undefined {
     if (replay?.exchange) return replay.exchange;
+    // Words are no calls.
+    if (item.type === "message") return undefined;
     for (const tool of this.#tools) {
       const exchange = tool.exchangeOf?.(item, items);
       if (exchange) return exchange;

@@ -35,8 +35,6 @@ export interface ToolSession {
   readonly unlisted: readonly UnlistedServer[];
   /** Calls to be made before the model is asked. */
   readonly approved: readonly ApprovedCall[];
-  /** Tells whether something is to be done before the model can be asked. */
-  readonly mustPrepare: boolean;
   /** The container in which code runs, as `container_id`. */
   readonly container: string;
   /** Makes a filter for a content part; undefined where there is nothing to cite. */
@@ -99,9 +97,20 @@ export interface UrlCitation {
   url: string;
 }
 
+/** A citation of a file, as an annotation of OpenAI's `output_text`. */
+export interface FileCitation {
+  type: "file_citation";
+  /** The place in the text, in UTF-16 units. */
+  index: number;
+  file_id: string;
+  filename: string;
+}
+
+export type Citation = UrlCitation | FileCitation;
+
 export interface CitedText {
   text: string;
-  annotations: readonly UrlCitation[];
+  annotations: readonly Citation[];
 }
 
 /** Replaces citations in one content part. How the text is cut into pieces makes no difference to what comes out. */

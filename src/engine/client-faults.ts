@@ -8,11 +8,10 @@ import type {
   Sampled,
   ToolExchange,
 } from "../contract/engine.ts";
-import type { Item } from "../items/registry.ts";
+import { type Item, partsOf } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { bindsInputs } from "./bound-inputs.ts";
-import { grammarError, grammarFields, mediaParam, refusesGrammar } from "./fault-names.ts";
 
 /**
  * An engine whose faults name what the client sent, and come before its answer begins where vLLM lets them.
@@ -54,7 +53,7 @@ export class ClientFaults implements Engine {
     }
   }
 
-  /** Whether the model server answers the same prompt where nothing binds it. */
+  /** Tells whether the model server answers the same prompt where nothing binds it. */
   async #servesWithoutGrammar(prompt: Prompt, signal: AbortSignal): Promise<boolean> {
     const { text: _, structured_outputs: __, tools: ___, tool_choice: ____, ...free } = prompt.request;
     const request: CreateRequest = { ...free, max_output_tokens: 1, enable_response_messages: false };
@@ -125,4 +124,111 @@ async function begin(answer: AsyncIterable<ModelDelta[]>): Promise<AsyncIterable
       await iterator.return?.();
     }
   })();
+}
+
+/** Names of fields: vLLM's 400s have others than the client. */
+
+/** Fields of vLLM's routes that a client of this API never sent, and those that they were made from. */
+const CLIENT_NAMES: Record<string, string> = {
+  input_tokens: "input",
+  logprobs: "top_logprobs",
+  max_completion_tokens: "max_output_tokens",
+  max_tokens: "max_output_tokens",
+  messages: "input",
+  prompt: "input",
+  reasoning_effort: "reasoning.effort",
+  response_format: "text.format",
+};
+
+/** vLLM's `body.stop`, `messages[0].content` or `max_tokens` as a path of the request's; null stays null. */
+export function clientParam(param: string | null | undefined): string | null {
+  if (param == null || param === "") return null;
+  const path = param.replace(/^body\./, "");
+  const field = /^[A-Za-z_]+/.exec(path)?.[0] ?? "";
+  const name = Object.hasOwn(CLIENT_NAMES, field) ? CLIENT_NAMES[field] : undefined;
+  // Everything below is vLLM's own.
+  if (name !== undefined) return name;
+  return path.replace(/\.(\d+)(?=\.|$)/g, "[$1]");
+}
+
+/** A message of vLLM's in the client's words, without its own parameters. */
+export function clientMessage(message: string): string {
+  return message
+    .replace(/ \(parameter=[^()]*\)$/, "")
+    .replace(/'max_tokens' or 'max_completion_tokens'|\bmax_(completion_)?tokens\b/g, "max_output_tokens")
+    .replace(/\bresponse_format\b/g, "text.format");
+}
+
+/** The words of vLLM, or the library behind it, on a grammar that it cannot make. */
+const GRAMMAR =
+  /^grammar error|invalid grammar|grammar (specification|compil)|structural_tag|structured.?outputs?|guided.?(json|regex|grammar|decoding)|json.?schema|xgrammar|outlines|llguidance|unsupported by|invalid regex|regex parse/i;
+
+/** Tells whether vLLM refuses a grammar that was made from the request. */
+export function refusesGrammar({ status, message, param }: ApiError): boolean {
+  return (
+    status === 400 && (GRAMMAR.test(message) || /response_format|text\.format|structured_outputs/.test(param ?? ""))
+  );
+}
+
+/** A field that vLLM makes a grammar from: its path, and what it holds. */
+interface GrammarField {
+  path: string;
+  value: unknown;
+}
+
+/** The fields of a request that become vLLM's grammar. */
+export function grammarFields(request: CreateRequest): GrammarField[] {
+  const fields: GrammarField[] = [];
+  const format = request.text?.format;
+  if (format?.type === "json_schema") fields.push({ path: "text.format.schema", value: format.schema });
+  for (const [kind, value] of Object.entries(request.structured_outputs ?? {})) {
+    if (value != null) fields.push({ path: `structured_outputs.${kind}`, value });
+  }
+  const { tools = [], tool_choice: choice } = request;
+  const isForced = choice != null && choice !== "auto" && choice !== "none";
+  for (const [index, tool] of (tools ?? []).entries()) {
+    if (tool.type !== "function" || (tool.strict !== true && !isForced)) continue;
+    fields.push({ path: `tools[${index}].parameters`, value: tool.parameters });
+  }
+  return fields;
+}
+
+/**
+ * The 400 of a grammar, naming the field that it was made from: the only one, or the one that has what the message
+ * quotes. Of several tools the list is named.
+ */
+export function grammarError(message: string, request: CreateRequest): ApiError {
+  return invalidRequest(blame(message, grammarFields(request)), clientMessage(message), "invalid_request");
+}
+
+function blame(message: string, fields: readonly GrammarField[]): string | null {
+  if (fields.length === 1) return fields[0]?.path ?? null;
+  const quoted = [...message.slice(0, MAX_READ).matchAll(/["'`/:]\s*([\w$.-]{2,64})/g)].map(([, word]) => word ?? "");
+  const having = fields.filter(({ value }) => {
+    const text = JSON.stringify(value) ?? "";
+    return quoted.some((word) => text.includes(word));
+  });
+  if (having.length === 1) return having[0]?.path ?? null;
+  const tools = fields.filter(({ path }) => path.startsWith("tools["));
+  if (tools.length === fields.length && tools.length > 0) return "tools";
+  return fields.find(({ path }) => !path.startsWith("tools["))?.path ?? null;
+}
+
+/** Characters of a message that are looked at for words of a schema. */
+const MAX_READ = 500;
+
+/** vLLM's words on a picture or a sound that the model, or the server, cannot take. */
+const MEDIA = /multimodal|multi-modal|\bimages?\b|\baudios?\b|\bvideos?\b|media|\bPIL\b/i;
+
+/** The first part of the input that is no text, for a fault that names none; `input` else. */
+export function mediaParam(message: string, { input }: CreateRequest): string | null {
+  if (!MEDIA.test(message) || !Array.isArray(input)) return null;
+  for (const [index, item] of input.entries()) {
+    const { field, parts } = partsOf(item);
+    const part = parts.findIndex(
+      ({ type }) => type === "input_image" || type === "input_audio" || type === "input_video",
+    );
+    if (part >= 0) return `input[${index}].${field}[${part}]`;
+  }
+  return null;
 }

@@ -1,8 +1,10 @@
 import type { InputPart } from "../items/parts.ts";
 
-/** A text file as text, under its name. The schema has let only base64 data URLs of text pass. */
-export function fileText(part: Extract<InputPart, { type: "input_file" }>): string {
-  const base64 = part.file_data.slice(part.file_data.indexOf(",") + 1);
-  const bytes = Uint8Array.fromBase64(base64);
-  return `[file: ${part.filename ?? "unnamed"}]\n${new TextDecoder().decode(bytes)}`;
+/** What the model gets of a file: the text that was read when its request was accepted, or its data as text, under its name. */
+export function fileText({ file_content: read, file_data: data = "", filename }: InputFile): string {
+  if (read !== undefined) return read;
+  const bytes = Uint8Array.fromBase64(data.slice(data.indexOf(",") + 1));
+  return `[file: ${filename ?? "unnamed"}]\n${new TextDecoder().decode(bytes)}`;
 }
+
+type InputFile = Extract<InputPart, { type: "input_file" }>;

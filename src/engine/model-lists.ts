@@ -3,7 +3,7 @@ import type { Dialect } from "./dialects/dialect.ts";
 import type { ModelServer } from "./model-server.ts";
 import { malformedAnswer } from "./upstream-faults.ts";
 
-/** What each model server says it serves, as this isolate has heard it. */
+/** The models that each server says it serves, as this isolate has heard it. */
 
 /** A model card of vLLM's `/v1/models`, as this server shows it: with aliases beside the models they name. */
 export interface ModelCard {
@@ -48,7 +48,7 @@ const recognised = new Map<string, { dialect: Dialect; owners: string }>();
 const refused = new Map<string, number>();
 
 function isRecent(at: number | undefined, now = Date.now()): boolean {
-  // What is of the future was noted before a clock was set back.
+  // A time of the future was noted before a clock was set back.
   return at !== undefined && now - at < CACHE_MS && now >= at;
 }
 
@@ -67,8 +67,9 @@ export async function fetchModels(server: ModelServer, signal: AbortSignal): Pro
   );
   if (cards.length > 0) await recognise(server, cards, signal);
   const { models } = server.config;
-  const { window } = dialectOf(server) ?? {};
+  const { window, prefixesAdapters } = dialectOf(server) ?? {};
   return cards
+    .map((card) => (prefixesAdapters && card.parent != null ? { ...card, id: `${card.parent}:${card.id}` } : card))
     .filter(({ id }) => models === undefined || models.includes(id))
     .map((card) => (window ? { max_model_len: windowOf(card, window), ...card } : card));
 }
@@ -103,7 +104,7 @@ async function probed(server: ModelServer, signal: AbortSignal): Promise<Dialect
   return found.find((dialect) => dialect !== undefined);
 }
 
-/** What kind of server it is, as the operator or the server itself says; undefined where it has told nothing yet. */
+/** The kind of server, as the operator or the server itself says; undefined where it has told nothing yet. */
 export function dialectOf({ baseUrl, config }: Pick<ModelServer, "baseUrl" | "config">): Dialect | undefined {
   return config.dialect === undefined ? recognised.get(baseUrl)?.dialect : DIALECTS[config.dialect];
 }
@@ -174,7 +175,7 @@ export async function listModelsOfAll(
   }
 }
 
-/** What is known of a server's having a model; undefined where it has not told its models. */
+/** Tells whether a server has a model; undefined where it has not told its models. */
 export function serves(server: ModelServer, model: string): boolean | undefined {
   if (isRecent(refused.get(`${server.baseUrl}\n${model}`))) return false;
   const { models } = server.config;
@@ -214,7 +215,7 @@ export async function learnModels(servers: readonly ModelServer[], model: string
   const due = stale.filter(({ baseUrl }) => now - (renewedAt.get(baseUrl) ?? 0) >= CARD_WAIT_MS).slice(0, MAX_RENEWED);
   for (const server of due) {
     renewedAt.set(server.baseUrl, now);
-    // What it comes to is in the lists.
+    // Its result is in the lists.
     void cardsSoon(server, signal).catch(() => {});
   }
 }

@@ -2,7 +2,7 @@ import { readerOf, setTellingTimeout, socketFetch } from "@responses-edge/socket
 import type { Config, ModelServerConfig } from "../config/index.ts";
 import { type ReadBounds, ReadFault, readBoundedText } from "../protocol/bounded-read.ts";
 import { ApiError } from "../protocol/errors.ts";
-import { sawDown, sawUp, statusOf } from "./server-status.ts";
+import { sawDown, statusOf } from "./server-status.ts";
 import {
   connectionLost,
   ENGINE_DEAD,
@@ -19,7 +19,7 @@ import {
 /** An error is told in a few words: more than this of one is nothing to read, or to pass on. */
 const MAX_ERROR_BYTES = 64 * 1024;
 
-/** Of an answer that comes whole; the tokens of a million-token prompt are 8 MB. */
+/** The longest answer that comes whole; the tokens of a million-token prompt are 8 MB. */
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024;
 
 /** How long the server may take to say how it is, and what is wrong with a request, in milliseconds. */
@@ -29,13 +29,13 @@ const ERROR_TIMEOUT_MS = 5_000;
 /** When a stream's timer rings first: many streams that begin at once show soon that the thread is behind. In milliseconds. */
 const FIRST_LOOK_MS = 50;
 
-/** What `/health` is answered with where no engine lives behind it: by vLLM itself, or by a proxy before it. */
+/** The statuses of `/health` where no engine lives behind it: by vLLM itself, or by a proxy before it. */
 const GONE_STATUSES = new Set([502, 503, 504]);
 
 /** How long a model server may take, and how it is asked whether it is gone. */
 export type ServerBounds = Pick<Config, "connectTimeoutMs" | "firstByteTimeoutMs" | "idleTimeoutMs" | "silenceMs">;
 
-/** What of a request is not the same for all. */
+/** The parts of a request that are not the same for all. */
 export interface RequestOptions {
   /** How long the headers may take, in milliseconds, if not `VLLM_CONNECT_TIMEOUT_MS`. */
   withinMs?: number | undefined;
@@ -43,7 +43,7 @@ export interface RequestOptions {
   isWhole?: boolean | undefined;
   /** The answer comes in many small pieces. */
   isTokenStream?: boolean | undefined;
-  /** Of a body that is no JSON. */
+  /** The type of a body that is no JSON. */
   contentType?: string | undefined;
   /** The client has spoken to the server in its own words, and hears of its faults in these. */
   isPassedOn?: boolean | undefined;
@@ -59,7 +59,7 @@ export function answeredStatus(error: ApiError): number | undefined {
   return statuses.get(error);
 }
 
-/** What tells a server which other requests a request belongs with. */
+/** Marks tell a server which other requests a request belongs with. */
 export interface RequestMarks {
   /** Names the requests that a router before the server is to keep together. */
   session?: { id: string | undefined } | undefined;
@@ -73,21 +73,19 @@ export interface RequestMarks {
  */
 export class ModelServer {
   readonly config: ModelServerConfig;
+  /** Names the server, for caches; never shown to anybody. */
+  readonly baseUrl: string;
   readonly #bounds: ServerBounds;
   readonly #marks: RequestMarks;
-  /** What closes the request behind a response: cancelling the body alone leaves the connection to the runtime. */
+  /** These close the request behind a response: cancelling the body alone leaves the connection to the runtime. */
   readonly #requests = new WeakMap<Response, AbortController>();
 
   /** `marks` may change between two requests. */
   constructor(config: ModelServerConfig, bounds: ServerBounds, marks: RequestMarks = {}) {
     this.config = config;
+    this.baseUrl = config.baseUrl;
     this.#bounds = bounds;
     this.#marks = marks;
-  }
-
-  /** Names the server, for caches; never shown to anybody. */
-  get baseUrl(): string {
-    return this.config.baseUrl;
   }
 
   /** Since when the server is down, as far as this isolate has seen. Unix milliseconds. */
@@ -138,7 +136,7 @@ export class ModelServer {
     }
     this.#requests.set(response, abort);
     if (!response.ok) throw await this.#errorOf(response, signal, isPassedOn ? toPassedError : toFaultError);
-    sawUp(this.baseUrl);
+    statusOf(this.baseUrl).downSince = undefined;
     return response;
   }
 
@@ -205,7 +203,7 @@ export class ModelServer {
   }
 
   /**
-   * Whether the server says itself, or its silence does, that no engine is there: `/health` refuses the
+   * Tells whether the server says itself, or its silence does, that no engine is there: `/health` refuses the
    * connection or answers 502, 503 or 504. A server that does not answer in time may only be busy.
    * Throws the signal's reason when it is aborted.
    */

@@ -73,8 +73,8 @@ function targetOf(name: string, { modelAliases }: Config): string {
 /** The name itself, or that of the first of its fallbacks (`MODEL_FALLBACKS`) that has a server, where its own are all gone. */
 async function servedName(name: string, config: Config, upstream: Upstream, signal: AbortSignal): Promise<string> {
   const { modelFallbacks: fallbacks } = config;
-  const key = [name, targetOf(name, config)].find((each) => Object.hasOwn(fallbacks, each));
-  if (key === undefined) return name;
+  const key = Object.hasOwn(fallbacks, name) ? name : targetOf(name, config);
+  if (!Object.hasOwn(fallbacks, key)) return name;
   for (const candidate of [name, ...(fallbacks[key] ?? [])]) {
     const model = targetOf(candidate, config);
     await learnModels(upstream.servers, model, signal);
@@ -88,7 +88,7 @@ async function servedName(name: string, config: Config, upstream: Upstream, sign
 /** How long a server that was well is taken to be so, in milliseconds. */
 const WELL_MS = 250;
 
-/** Whether a server is there, as it has said of late, or says now. */
+/** Tells whether a server is there, as it has said of late, or says now. */
 async function mayAnswer(server: ModelServer, signal: AbortSignal): Promise<boolean> {
   const { health, downSince } = statusOf(server.baseUrl);
   const now = Date.now();
@@ -98,7 +98,7 @@ async function mayAnswer(server: ModelServer, signal: AbortSignal): Promise<bool
 }
 
 /**
- * Whether a model is one of the operator's: the configuration names it, or a server lists it, as far as this isolate has heard, and not
+ * Tells whether a model is one of the operator's: the configuration names it, or a server lists it, as far as this isolate has heard, and not
  * as an adapter. Servers load adapters by the names that clients say (vLLM's LoRA resolvers), and list them from then on.
  */
 export function isOperatorsModel(model: string, config: Config): boolean {
@@ -126,12 +126,12 @@ async function engineOf(model: string, config: Config, upstream: Upstream, signa
   if (own) return own;
   const said = await engineOfServer(model, upstream, signal);
   if (said) return said;
-  const isOss = (name: unknown) => typeof name === "string" && GPT_OSS.test(name);
-  if (isOss(model)) return harmonyIfServed(model, upstream, signal);
+  if (GPT_OSS.test(model)) return harmonyIfServed(model, upstream, signal);
   for (const { id, root } of lineage(model, await cardsWith(model, upstream, signal))) {
     const engine = configured(id);
     if (engine) return engine;
-    if (isOss(id) || isOss(root)) return harmonyIfServed(model, upstream, signal);
+    if (GPT_OSS.test(id) || (typeof root === "string" && GPT_OSS.test(root)))
+      return harmonyIfServed(model, upstream, signal);
   }
   return "chat";
 }
@@ -145,7 +145,7 @@ async function harmonyIfServed(model: string, upstream: Upstream, signal: AbortS
   return servers.some((server) => assumedDialect(server).hasTokenIds) ? "harmony" : "chat";
 }
 
-/** What the operator says of the server that has the model. */
+/** The engine that the operator names for the server that has the model. */
 async function engineOfServer(
   model: string,
   { servers }: Upstream,
@@ -170,7 +170,7 @@ function lineage(model: string, cards: readonly ModelCard[]): Pick<ModelCard, "i
 
 /**
  * Cards among which a model's should be, none where they cannot be had soon: the turn itself will show what is wrong.
- * What a model is made of does not change while it is served, so an old card is as good as a new one.
+ * The parts of a model do not change while it is served, so an old card is as good as a new one.
  */
 async function cardsWith(model: string, upstream: Upstream, signal: AbortSignal): Promise<readonly ModelCard[]> {
   for (const server of upstream.servers) {

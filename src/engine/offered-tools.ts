@@ -14,39 +14,37 @@ type ToolPrompt = Pick<Prompt, "request"> & Partial<Pick<Prompt, "pluginTools" |
 
 const NO_PLUGIN_TOOLS: PluginTools = { functions: [], namespaces: {}, builtinFunctions: [] };
 
-/** The functions that the model may call: the client's, and those of MCP servers. */
-export function offeredTools({ request, pluginTools }: ToolPrompt): FunctionTool[] {
-  const clients = ClientTools.of(request.tools).offered(request.tool_choice);
-  return [...clients.map(functionOf), ...offeredPluginTools(pluginTools).functions];
+/** Functions of the client, of MCP servers too; and all tools of this server. */
+interface PromptTools {
+  functions: FunctionTool[];
+  plugins: PluginTools;
 }
 
-/** The functions that stand in the prompt. */
-export function shownTools(prompt: ToolPrompt): FunctionTool[] {
-  if (prompt.onlyOffered) return offeredTools(prompt);
-  return [...ClientTools.of(prompt.request.tools).all.map(functionOf), ...shownPluginTools(prompt).functions];
-}
-
-/** The tools of this server that stand in the prompt. */
-export function shownPluginTools({ pluginTools = NO_PLUGIN_TOOLS, onlyOffered }: ToolPrompt): PluginTools {
-  return onlyOffered ? offeredPluginTools(pluginTools) : pluginTools;
-}
-
-/** Those that the model may call. */
-export function offeredPluginTools(pluginTools: PluginTools = NO_PLUGIN_TOOLS): PluginTools {
+/** The tools that the model may call. */
+export function offeredTools({ request, pluginTools = NO_PLUGIN_TOOLS }: ToolPrompt): PromptTools {
+  const clients = ClientTools.of(request.tools).offered(request.tool_choice).map(functionOf);
   const { functions, namespaces, builtinFunctions, withheld } = pluginTools;
-  if (!withheld || withheld.size === 0) return pluginTools;
+  if (!withheld || withheld.size === 0) return { functions: [...clients, ...functions], plugins: pluginTools };
   const isOffered = ({ name }: { name: string }) => !withheld.has(name);
-  return {
+  const plugins = {
     functions: functions.filter(isOffered),
     namespaces: Object.fromEntries(Object.entries(namespaces).filter(([, namespace]) => isOffered(namespace))),
     builtinFunctions: builtinFunctions.filter(isOffered),
   };
+  return { functions: [...clients, ...plugins.functions], plugins };
 }
 
-/** Whether tools stand in the prompt that the model may not call. */
+/** The tools that stand in the prompt. */
+export function shownTools(prompt: ToolPrompt): PromptTools {
+  if (prompt.onlyOffered) return offeredTools(prompt);
+  const { request, pluginTools: plugins = NO_PLUGIN_TOOLS } = prompt;
+  return { functions: [...ClientTools.of(request.tools).all.map(functionOf), ...plugins.functions], plugins };
+}
+
+/** Tells whether tools stand in the prompt that the model may not call. */
 export function withholdsTools(prompt: ToolPrompt): boolean {
   if (prompt.onlyOffered) return false;
   const clients = ClientTools.of(prompt.request.tools);
-  const { withheld } = shownPluginTools(prompt);
+  const withheld = prompt.pluginTools?.withheld;
   return (withheld && withheld.size > 0) || clients.offered(prompt.request.tool_choice).length < clients.all.length;
 }

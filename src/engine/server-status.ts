@@ -1,5 +1,5 @@
 /**
- * What this isolate has seen of its model servers, by their URL. Plain data that all its requests may read and write:
+ * The state of model servers as this isolate has seen it, by their URL. Plain data that all its requests may read and write:
  * a promise that one request has made, no other may wait for.
  */
 
@@ -31,9 +31,4 @@ export function sawDown(baseUrl: string): void {
   const status = statusOf(baseUrl);
   status.downAt = Date.now();
   status.downSince ??= status.downAt;
-}
-
-/** The server has answered. */
-export function sawUp(baseUrl: string): void {
-  statusOf(baseUrl).downSince = undefined;
 }

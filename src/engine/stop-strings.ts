@@ -1,6 +1,6 @@
 import type { Prompt } from "../contract/engine.ts";
 
-/** What ends the answer to a prompt (`stop`), if something does. Other text that a model is asked for is not cut. */
+/** The strings that end the answer to a prompt (`stop`), if some do. Other text that a model is asked for is not cut. */
 export function stopStringsOf({ request, asksForText }: Prompt): StopStrings | undefined {
   const { stop, include_stop_str_in_output: included } = request;
   if (stop == null || asksForText) return undefined;

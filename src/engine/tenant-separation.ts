@@ -13,7 +13,7 @@ type Setting = Config["unsaltedServers"];
 const warned = new Set<string>();
 
 /**
- * Whether a server keeps the prompts of different tenants apart in its prefix cache, as one that heeds `cache_salt` does: by its
+ * Tells whether a server keeps the prompts of different tenants apart in its prefix cache, as one that heeds `cache_salt` does: by its
  * dialect, or because the operator says it. Undefined where the server has not told who it is.
  */
 export function separatesTenants(server: Pick<ModelServer, "baseUrl" | "config">): boolean | undefined {
@@ -21,7 +21,7 @@ export function separatesTenants(server: Pick<ModelServer, "baseUrl" | "config">
   return server.config.salted ?? (dialect && dialect.separatesTenants === true);
 }
 
-/** Whether a server may get prompts of several tenants, as far as it is known. */
+/** Tells whether a server may get prompts of several tenants, as far as it is known. */
 export function mayServeTenants(server: Pick<ModelServer, "baseUrl" | "config">, setting: Setting): boolean {
   const { salted, sharesCache } = server.config;
   if (setting === "refuse") return sharesCache || separatesTenants(server) !== false;

@@ -1,7 +1,7 @@
 import { ApiError, contextLengthExceeded, invalidRequest } from "../protocol/errors.ts";
-import { clientMessage, clientParam } from "./fault-names.ts";
+import { clientMessage, clientParam } from "./client-faults.ts";
 
-/** What goes wrong with a model server, as errors of this API. */
+/** The faults of model servers, as errors of this API. */
 
 /** The code of an engine that has died while its server still answers. */
 export const ENGINE_DEAD = "upstream_engine_dead";
@@ -81,7 +81,7 @@ export function tenantsNotSeparated(): ApiError {
 }
 
 /**
- * What a model server says of a fault: nested (`{error:{…}}`, vLLM since 0.10 and most others), flat (`{object:"error",…}`, vLLM before), or
+ * A model server's words on a fault: nested (`{error:{…}}`, vLLM since 0.10 and most others), flat (`{object:"error",…}`, vLLM before), or
  * as FastAPI does (`{detail:…}`).
  */
 export interface UpstreamFault {
@@ -129,8 +129,9 @@ const OUTPUT_LIMIT =
 /** The prompt leaves nothing of the window: vLLM ≥ 0.20 then makes the limit itself, and refuses it. */
 const FULL_WINDOW = /^max_(completion_)?tokens must be at least 1, got/i;
 
-/** vLLM before 0.12 adds the two up: the prompt is at fault only where it fills the window by itself. */
-const BOTH = /maximum context length is (\d+) tokens.*\((\d+) in the (?:messages|prompt), (\d+) in the completion\)/i;
+/** vLLM before 0.12, and SGLang, add the two up: the prompt is at fault only where it fills the window by itself. */
+const BOTH =
+  /maximum context length (?:is|of) (\d+) tokens.*?[(:] ?(\d+) (?:in the (?:messages|prompt),|tokens from the input messages and) \d+ (?:in the|tokens for the) completion/i;
 
 /** In the words of vLLM, llama.cpp (`exceed_context_size_error`), SGLang and Ollama. */
 const CONTEXT_LENGTH =
@@ -220,7 +221,7 @@ function messageOf(status: number, fault: UpstreamFault | undefined): string {
   return fault?.message ?? `The model server answered with status ${status}.`;
 }
 
-/** Whether a 404 is about the model, by the server's own words. Without words it is about the route. */
+/** Tells whether a 404 is about the model, by the server's own words. Without words it is about the route. */
 function isOfModel(status: number, fault: UpstreamFault | undefined): boolean {
   return status === 404 && fault !== undefined && (fault.param === "model" || /model/i.test(fault.message));
 }

@@ -31,11 +31,11 @@ import { malformedAnswer, parsedAnswer, tenantsNotSeparated } from "./upstream-f
 export type UpstreamConfig = ServerBounds &
   Pick<Config, "modelServers" | "loadFactor" | "failoverMs" | "boardMs" | "unsaltedServers">;
 
-/** What a turn has in common with others that do well at the same server. */
+/** The session that a turn has in common with others that do well at the same server. */
 export interface Session {
   /** Sent to the server as `X-Session-ID`, for a router behind it. Tells nothing of what it was made of; undefined: nothing. */
   id: string | undefined;
-  /** What the server is chosen by; undefined: by load. */
+  /** The key that the server is chosen by; undefined: by load. */
   key: string | undefined;
   /** The key is that of a conversation, whose earlier turns went the same way. */
   isRoot: boolean;
@@ -57,7 +57,7 @@ export type BodyFor = Body | ((dialect: Dialect) => Body | Promise<Body>);
 /** How many servers are asked the same, at most. */
 const MAX_TRIES = 3;
 
-/** Of a server that fails without a reason that could be the server's own: the prompt may be the reason. */
+/** The same for a server that fails without a reason that could be its own: the prompt may be the reason. */
 const MAX_TRIES_AT_FAILURE = 2;
 
 /** Waits before another server is asked: up to so long, and twice as long the next time. In milliseconds. */
@@ -83,7 +83,7 @@ export class Upstream {
   #chosen: ModelServer | undefined;
   /** Servers that have failed this turn, the last one at the end. */
   #failed: readonly ModelServer[] = [];
-  /** What the turn needs of its server. */
+  /** The turn's needs of its server. */
   #needs: ((dialect: Dialect) => boolean) | undefined;
 
   constructor(config: UpstreamConfig, options: UpstreamOptions = {}) {
@@ -107,7 +107,7 @@ export class Upstream {
     return this.#chosen;
   }
 
-  /** What kind of server the turn's is, after asking it where it has told nothing yet. Rejects with the reason of an aborted `signal`. */
+  /** The kind of the turn's server, after asking it where it has told nothing yet. Rejects with the reason of an aborted `signal`. */
   async learnDialect(signal: AbortSignal): Promise<Dialect> {
     const { server } = this;
     return dialectOf(server) ?? learnDialect(server, signal);
@@ -131,8 +131,8 @@ export class Upstream {
     const only = this.#only;
     if (!only) return this.#requestOfAny(path, signal, body, options);
     const sent = body === undefined ? undefined : await this.#bodyFor(only, body, signal);
-    const ask = () => only.request(path, signal, sent, options);
-    return this.#options.onAttempt ? this.#told(only, path, 1, ask) : ask();
+    if (!this.#options.onAttempt) return only.request(path, signal, sent, options);
+    return this.#told(only, path, 1, () => only.request(path, signal, sent, options));
   }
 
   /** The body that a server gets. Throws the 400 of a model that it does not have, and the 503 where it may have no prompt. */
@@ -276,7 +276,7 @@ export class Upstream {
     const untried = this.#untried();
     const chosen = chooseServer(this.#candidates(untried), {
       key: session?.key === undefined ? undefined : hashOf(session.key),
-      // What fails elsewhere is new to a server that drains.
+      // A request that has failed elsewhere is new to a server that drains.
       keepsDraining: session?.isRoot === true && this.#failed.length === 0,
       loadFactor: this.#config.loadFactor,
       random: Math.random,

@@ -4,7 +4,7 @@ import type { Usage } from "../protocol/response.ts";
 import type { RequestOptions } from "./model-server.ts";
 import { answerAborted } from "./upstream-faults.ts";
 
-/** What both of vLLM's completion routes say in the same words. Read leniently: its versions differ. */
+/** The words that both of vLLM's completion routes share. Read leniently: its versions differ. */
 
 export interface VllmUsage {
   prompt_tokens?: number;
@@ -13,7 +13,7 @@ export interface VllmUsage {
   prompt_tokens_details?: {
     cached_tokens?: number | null;
     cache_write_tokens?: number | null;
-    /** What vLLM ≥ 0.32 calls them. */
+    /** The name that vLLM ≥ 0.32 has for them. */
     created_cache_tokens?: number | null;
   } | null;
   completion_tokens_details?: { reasoning_tokens?: number | null } | null;
@@ -58,7 +58,7 @@ export function toFinishReason(reason: string): FinishReason {
   }
 }
 
-/** Whether an answer is asked for as a stream: vLLM hands KV transfer parameters over only in one that comes whole. */
+/** Tells whether an answer is asked for as a stream: vLLM hands KV transfer parameters over only in one that comes whole. */
 export function isStreamed(request: CreateRequest): boolean {
   return request.stream === true || request.kv_transfer_params == null;
 }

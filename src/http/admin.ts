@@ -182,7 +182,7 @@ function administrator(context: Context<AppEnv>): Administrator {
 }
 
 function tenantData(context: Context<AppEnv>): TenantData {
-  return { ...administrator(context), homes: context.env, files: context.env, quotas: context.env.QUOTAS };
+  return { ...administrator(context), homes: context.env, quotas: context.env.QUOTAS, files: context.env };
 }
 
 function liveRuns(context: Context<AppEnv>): LiveRuns {

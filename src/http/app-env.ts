@@ -1,6 +1,6 @@
 import type { Counting } from "../api/transport.ts";
 import type { Config } from "../config/index.ts";
-import type { Identity } from "../contract/identity.ts";
+import type { Identity } from "../contract/grants.ts";
 import type { Env } from "../env.ts";
 import type { Observation } from "../telemetry/telemetry.ts";
 

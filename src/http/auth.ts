@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { Context } from "hono";
 import type { Config, JwtConfig } from "../config/index.ts";
-import { CONFIGURED_KEY, type Identity, NO_KEY } from "../contract/identity.ts";
+import { CONFIGURED_KEY, type Identity, NO_KEY } from "../contract/grants.ts";
 import type { Env } from "../env.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { subprotocolKey, wantsSocket } from "../socket/upgrade.ts";

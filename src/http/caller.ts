@@ -2,8 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { Context } from "hono";
 import type { Caller } from "../api/transport.ts";
 import { hearReport } from "../assembly/model-server.ts";
-import { restrictedConfig } from "../contract/grants.ts";
-import type { Identity } from "../contract/identity.ts";
+import { type Identity, restrictedConfig } from "../contract/grants.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { logLine } from "../protocol/log-line.ts";
 import { BOARD } from "../store/board.ts";
@@ -11,6 +10,7 @@ import { HomeClient } from "../store/client.ts";
 import { FileClient } from "../store/files/file-client.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
 import { notePassed } from "../store/memory.ts";
+import { StoreClient } from "../store/vector-stores/store-client.ts";
 import { unknownUrl } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
 import { readForm, readJson } from "./body.ts";
@@ -52,6 +52,7 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
     counting: context.get("counting") ?? { isDone: false },
     homes,
     files: new FileClient(context.env, tenant),
+    stores: new StoreClient(context.env, tenant),
     past: homes,
     bodyLength: context.get("bodyLength") ?? 0,
     clientSession,

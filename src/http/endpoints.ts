@@ -6,12 +6,14 @@ import { models } from "./models.ts";
 import { passthrough } from "./passthrough.ts";
 import { responses } from "./responses.ts";
 import { description, health, metrics } from "./status.ts";
+import { vectorStores } from "./vector-stores.ts";
 
 /** Every endpoint, in the order of docs/reference/endpoints.md. */
 export const endpoints: readonly Endpoint[] = [
   ...responses,
   ...conversations,
   ...files,
+  ...vectorStores,
   ...models,
   ...passthrough,
   ...administration,

@@ -16,7 +16,7 @@ import { followResponse } from "../api/runs.ts";
 import type { SlowAnswer } from "../api/transport.ts";
 import { loadConfig } from "../config/index.ts";
 import type { ServerAttempt } from "../contract/engine.ts";
-import type { Identity } from "../contract/identity.ts";
+import type { Identity } from "../contract/grants.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { OPEN_RESPONSES_VERSION } from "../protocol/open-responses.ts";
 import { SseStream } from "../protocol/sse-stream.ts";

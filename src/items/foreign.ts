@@ -8,7 +8,6 @@ import { given, once } from "./shapes.ts";
 export const FOREIGN = [
   "computer_call",
   "computer_call_output",
-  "file_search_call",
   "image_generation_call",
   "program",
   "program_output",

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { list } from "../protocol/collections.ts";
 import type { ItemType } from "./item-type.ts";
 import {
+  annotation,
   type InputPart,
   inputPart,
   inputText,
@@ -11,7 +12,6 @@ import {
   outputText,
   refusal,
   text,
-  urlCitation,
 } from "./parts.ts";
 import { answered, COMPLETED, contentDelta, given, inContent, normal, status } from "./shapes.ts";
 
@@ -88,7 +88,7 @@ export const message = {
     "response.output_text.annotation.added": () => ({
       ...inContent(),
       annotation_index: z.int().min(0),
-      annotation: urlCitation(),
+      annotation: annotation(),
     }),
     "response.refusal.delta": contentDelta,
     "response.refusal.done": () => ({ ...inContent(), refusal: z.string() }),

@@ -36,6 +36,14 @@ const promptCacheBreakpoint = z
 
 export const inputText = given("input_text", { text, prompt_cache_breakpoint: promptCacheBreakpoint });
 
+/** Where a file or an image is to be had: one of several fields. */
+function oneSource(part: object, fields: readonly string[], context: z.RefinementCtx): void {
+  const given = fields.filter((field) => (part as Readonly<Record<string, unknown>>)[field] != null);
+  const [first = "", second] = given;
+  if (second === undefined) return;
+  refuse(context, [second], `Mutually exclusive parameters: '${first}' and '${second}'.`, "invalid_value");
+}
+
 const inputImage = given("input_image", {
   image_url: z.string().nullish(),
   file_id: z.string().nullish(),
@@ -43,20 +51,38 @@ const inputImage = given("input_image", {
   prompt_cache_breakpoint: promptCacheBreakpoint,
 })
   .superRefine((part, context) => {
-    if (part.file_id != null) notServed(context, ["file_id"], "An image by 'file_id'");
-    else if (part.image_url == null || !/^(https?:\/\/|data:image\/)/i.test(part.image_url)) {
+    oneSource(part, ["image_url", "file_id"], context);
+    if (part.file_id == null && !/^(https?:\/\/|data:image\/)/i.test(part.image_url ?? "")) {
       const message = "Expected an http(s) URL, or a base64 data URL with an image media type (data:image/…;base64,…).";
       refuse(context, ["image_url"], message, "invalid_value");
     }
   })
-  .transform(normal("type image_url detail prompt_cache_breakpoint", { image_url: "", detail: "auto" }));
+  .transform(normal("type image_url file_id detail prompt_cache_breakpoint", { detail: "auto" }));
 
-/** Media types of a file that can be given to a chat model as text. */
+/** Media types of files that a model is given as they are. */
 const TEXT_FILE =
   /^data:(text\/[\w.+-]+|application\/(json|xml|yaml|x-yaml|javascript|x-ndjson))(;charset=[\w-]+)?;base64,/i;
 
+/** Text that is read all the same: pages of the web, and PDF and Office files whose media type is not theirs. */
+const NO_TEXT = /^data:text\/html|^data:[^,]*,(?:JVBERi|UEsDB)/i;
+
 /** Only so much of a data URL is looked at for its type: a pattern keeps a state for every character that it tries. */
 const MAX_MEDIA_TYPE_LENGTH = 256;
+
+/** Whether the data of a file is text that a model is given as it is. */
+export function isPlainText(fileData: string): boolean {
+  const start = fileData.slice(0, MAX_MEDIA_TYPE_LENGTH);
+  return TEXT_FILE.test(start) && !NO_TEXT.test(start);
+}
+
+/** The media type and the base64 of `file_data`: a data URL, or base64 alone. Undefined for a data URL that is not base64. */
+export function fileDataOf(fileData: string): { mimeType: string | undefined; base64: string } | undefined {
+  if (!/^data:/i.test(fileData.slice(0, 5))) return { mimeType: undefined, base64: fileData };
+  const header = fileData.slice(0, MAX_MEDIA_TYPE_LENGTH);
+  const comma = header.indexOf(",");
+  if (!/;base64$/i.test(header.slice(0, Math.max(0, comma)))) return undefined;
+  return { mimeType: header.slice(5, comma - ";base64".length), base64: fileData.slice(comma + 1) };
+}
 
 function isBase64(text: string): boolean {
   try {
@@ -76,17 +102,17 @@ const inputFile = given("input_file", {
   prompt_cache_breakpoint: promptCacheBreakpoint,
 })
   .superRefine((part, context) => {
-    if (part.file_id != null) notServed(context, ["file_id"], "A file by 'file_id'");
-    else if (part.file_url != null) notServed(context, ["file_url"], "A file by 'file_url'");
-    else if (part.file_data == null) {
-      missing(context, "file_data");
-    } else if (!TEXT_FILE.test(part.file_data.slice(0, MAX_MEDIA_TYPE_LENGTH))) {
-      notServed(context, ["file_data"], "A file that is not text (data:text/…;base64,… or application/json)");
-    } else if (!isBase64(part.file_data.slice(part.file_data.indexOf(",") + 1))) {
-      refuse(context, ["file_data"], "Invalid base64 in 'file_data'.", "invalid_value");
-    }
+    oneSource(part, ["file_data", "file_id", "file_url"], context);
+    if (part.file_data != null) {
+      const data = fileDataOf(part.file_data);
+      if (!data) {
+        refuse(context, ["file_data"], "Expected a base64 data URL (data:…;base64,…), or base64.", "invalid_value");
+      } else if (!isBase64(data.base64)) {
+        refuse(context, ["file_data"], "Invalid base64 in 'file_data'.", "invalid_value");
+      }
+    } else if (part.file_id == null && part.file_url == null) missing(context, "file_data");
   })
-  .transform(normal("type file_data filename detail prompt_cache_breakpoint", { file_data: "" }));
+  .transform(normal("type file_data file_id file_url filename detail prompt_cache_breakpoint"));
 
 const inputAudio = given("input_audio", {
   input_audio: z.object({ data: z.string().min(1), format: z.enum(["mp3", "wav"]) }),
@@ -96,7 +122,36 @@ const inputVideo = given("input_video", { video_url: z.string().min(1) });
 
 export const inputPart = z.discriminatedUnion("type", [inputText, inputImage, inputFile, inputAudio, inputVideo]);
 
-export type InputPart = z.output<typeof inputPart>;
+type SentPart = z.output<typeof inputPart>;
+
+/**
+ * What a model gets of a part that was read when its request was accepted: the text of a file, or an image as a data URL. Kept with the part, so
+ * that later turns have the same prompt; no client is shown it.
+ */
+interface ReadPart {
+  file_content?: string;
+}
+
+export type InputPart =
+  | Exclude<SentPart, { type: "input_file" | "input_image" }>
+  | (Extract<SentPart, { type: "input_file" | "input_image" }> & ReadPart);
+
+/** Items as JSON text, without what only the model gets of their parts. */
+export function withoutReadParts(json: string): string {
+  if (!json.includes('"file_content":')) return json;
+  return JSON.stringify(withoutContent(JSON.parse(json)));
+}
+
+/** The same of an item, or of a list of them. */
+export function withoutContent<Value>(value: Value): Value {
+  if (Array.isArray(value)) return value.map(withoutContent) as Value;
+  if (typeof value !== "object" || value === null) return value;
+  const shown = { ...value } as Record<string, unknown>;
+  if (shown.type === "input_file" || shown.type === "input_image") delete shown.file_content;
+  for (const field of ["content", "output"])
+    if (Array.isArray(shown[field])) shown[field] = shown[field].map(withoutContent);
+  return shown as Value;
+}
 
 /** The answer of a tool: a text, or parts. */
 export const toolOutput = z.union([text, list(inputPart)]);
@@ -110,12 +165,17 @@ export const caller = z
 export const urlCitation = once(() =>
   given("url_citation", { url: z.string(), title: z.string(), start_index: z.int(), end_index: z.int() }),
 );
+/** `index` is the place in the text, in UTF-16 units, at which the model has cited the file. */
+export const fileCitation = once(() =>
+  given("file_citation", { file_id: z.string(), filename: z.string(), index: z.int() }),
+);
+export const annotation = once(() => z.discriminatedUnion("type", [urlCitation(), fileCitation()]));
 export const topLogprob = once(() => z.object({ token: z.string(), logprob: z.number(), bytes: z.array(z.int()) }));
 export const logprob = once(() => topLogprob().extend({ top_logprobs: z.array(topLogprob()) }));
 export const outputText = once(() =>
   given("output_text", {
     text: z.string(),
-    annotations: z.array(urlCitation()),
+    annotations: z.array(annotation()),
     logprobs: z.array(logprob()).optional(),
   }),
 );

@@ -6,11 +6,12 @@ import type {
 } from "openai/resources/responses/responses";
 import { z } from "zod";
 import { flatName } from "../protocol/client-tools.ts";
-import { itemIdOf, type TurnAddress } from "../protocol/ids.ts";
+import { base62, type TurnAddress } from "../protocol/ids.ts";
 import { applyPatchCall, applyPatchCallOutput } from "./apply-patch.ts";
 import { codeInterpreterCall } from "./code-interpreter.ts";
 import { compaction, compactionTrigger } from "./compaction.ts";
 import { customToolCall, customToolCallOutput } from "./custom-tool-call.ts";
+import { fileSearchCall } from "./file-search.ts";
 import { foreign, itemReference } from "./foreign.ts";
 import { functionCall, functionCallOutput } from "./function-call.ts";
 import type { ClientCall, ClientOutput, ItemKind, ItemType, NameOf } from "./item-type.ts";
@@ -51,11 +52,11 @@ export const ITEMS = {
   configuration_update: configurationUpdate,
   web_search_call: webSearchCall,
   code_interpreter_call: codeInterpreterCall,
+  file_search_call: fileSearchCall,
   compaction,
   compaction_trigger: compactionTrigger,
   computer_call: foreign("cu"),
   computer_call_output: foreign("cuo"),
-  file_search_call: foreign("fs"),
   image_generation_call: foreign("ig"),
   program: foreign("prog"),
   program_output: foreign("progo"),
@@ -157,8 +158,8 @@ export function isKept<Item extends { type: string }>(
 }
 
 /** The id of the item at `index` of a turn's input or output, by its type. */
-export function itemId(type: string, address: TurnAddress, side: "input" | "output", index: number): string {
-  return itemIdOf(DESCRIBED[type]?.prefix ?? "item", address, side, index);
+export function itemId(type: string, { home, turn }: TurnAddress, side: "input" | "output", index: number): string {
+  return `${DESCRIBED[type]?.prefix ?? "item"}_${home}${turn}${side === "input" ? "i" : "o"}${base62(index)}`;
 }
 
 /** Adds to the field of an item that the model writes. False where the item has none whose events tell of it. */

@@ -212,7 +212,9 @@ export async function readCreateBody(sent: unknown, reading: BodyReading, work: 
   const body = dropped.length > 0 && isJsonObject(sent) ? withoutUnknownTools(sent) : sent;
   // Validating the body then takes little at once.
   if (isJsonObject(body) && Array.isArray(body.input)) await work.run(readAhead(inputItem, body.input, MAX_ITEMS));
-  const request = withExtraFields(parse(reading.schema, body), body, reading.vllmExtraFields);
+  const { schema, vllmExtraFields } = reading;
+  const parsed = parse(schema, body);
+  const request = vllmExtraFields.length === 0 ? parsed : withExtraFields(parsed, body, vllmExtraFields);
   return { request, input: toItems(request.input), conversation: conversationOf(request), dropped };
 }
 
@@ -260,7 +262,7 @@ const MAX_EXTRA_DEPTH = 32;
  * large or too deep, before all of them has been looked at.
  */
 function withExtraFields(request: CreateRequest, body: unknown, names: readonly string[]): CreateRequest {
-  if (names.length === 0 || typeof body !== "object" || body === null) return request;
+  if (typeof body !== "object" || body === null) return request;
   const fields = names
     .filter((name) => Object.hasOwn(body, name))
     .map((name) => [name, Reflect.get(body, name)] as const);

@@ -1,6 +1,8 @@
 import { canonicalHost } from "@responses-edge/guarded-fetch";
 import { z } from "zod";
 import { list, map } from "./collections.ts";
+import { MAX_ID_LENGTH } from "./ids.ts";
+import { searchSettings } from "./search-settings.ts";
 import {
   allowedCallers,
   callerFieldsOf,
@@ -124,6 +126,15 @@ const codeInterpreterTool = z
     ...(allowed_callers != null && { allowed_callers }),
   }));
 
+/** The vector stores that one tool searches. */
+const MAX_STORES = 16;
+
+const fileSearchTool = z.object({
+  type: z.literal("file_search"),
+  vector_store_ids: list(z.string().min(1).max(MAX_ID_LENGTH), { min: 1, max: MAX_STORES }),
+  ...searchSettings,
+});
+
 /** vLLM's: a shell, on the operator's tool server. */
 const containerTool = z.object({ type: z.literal("container") });
 
@@ -142,6 +153,7 @@ const HOSTED = {
   mcp: { schema: mcpServerTool, isOfRequestOnly: true },
   browser: { schema: webSearchTool, labels: ["web_search_preview", "web_search", "browser"] },
   python: { schema: codeInterpreterTool, labels: ["code_interpreter", "python"] },
+  file_search: { schema: fileSearchTool },
   container: { schema: containerTool, labels: ["container"], isOfRequestOnly: true },
 } as const satisfies Record<string, HostedRequest>;
 
@@ -154,6 +166,7 @@ export type BuiltinKind = { [K in Kind]: (typeof HOSTED)[K] extends { labels: un
 export type HostedType = z.output<(typeof HOSTED)[Kind]["schema"]>["type"];
 
 export type McpServerTool = z.output<typeof mcpServerTool>;
+export type FileSearchTool = z.output<typeof fileSearchTool>;
 export type WebSearchTool = z.output<typeof webSearchTool>;
 export type ToolFilter = z.output<typeof toolFilter>;
 

@@ -19,6 +19,7 @@ const CONVERSATION_ID = /^conv_([0-9A-Za-z]{22})([0-9A-Za-z]{10})$/;
 const FILE_ID = /^file-([0-9A-Za-z]{22})$/;
 const UPLOAD_ID = /^upload_([0-9A-Za-z]{22})$/;
 const PART_ID = /^part_([0-9A-Za-z]{22})([0-9A-Za-z]{1,4})$/;
+const STORE_ID = /^vs_([0-9A-Za-z]{22})$/;
 const ITEM_ID = /^[a-z]+_([0-9A-Za-z]{22})([0-9A-Za-z]{10})([io])([0-9A-Za-z]{1,6})$/;
 
 /** OpenAI's limit on every id (`string_above_max_length` beyond). */
@@ -53,7 +54,8 @@ function randomBase62(length: number): string {
   return text;
 }
 
-function base62(value: number): string {
+/** A number in base62, as ids have it. */
+export function base62(value: number): string {
   let text = "";
   let rest = value;
   do {
@@ -151,6 +153,25 @@ export function parsePartId(id: string, key: string): number | undefined {
   return match?.[1] === key ? fromBase62(match[2] as string) : undefined;
 }
 
+/** A key for a new vector store. */
+export function newStoreKey(): string {
+  return randomBase62(HOME_LENGTH);
+}
+
+export function storeId(key: string): string {
+  return `vs_${key}`;
+}
+
+/** The key in a vector store's id, or undefined when this server cannot have made it. */
+export function parseStoreId(id: string): string | undefined {
+  return STORE_ID.exec(id)?.[1];
+}
+
+/** An id for a new batch of files of a vector store. */
+export function newBatchId(): string {
+  return `vsfb_${randomBase62(HOME_LENGTH)}`;
+}
+
 /** The address in an item id, or undefined when this server cannot have made it. */
 export function parseItemId(id: string): ItemAddress | undefined {
   const match = ITEM_ID.exec(id);
@@ -161,11 +182,6 @@ export function parseItemId(id: string): ItemAddress | undefined {
     side: match[3] === "i" ? "input" : "output",
     index: fromBase62(match[4] as string),
   };
-}
-
-/** The id of the item at `index` of a turn's input or output. `prefix` is that of its type. */
-export function itemIdOf(prefix: string, address: TurnAddress, side: ItemAddress["side"], index: number): string {
-  return `${prefix}_${address.home}${address.turn}${side === "input" ? "i" : "o"}${base62(index)}`;
 }
 
 /** A new id that ties a function call to its output. */

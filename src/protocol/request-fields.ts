@@ -131,7 +131,7 @@ const openaiFields = {
     .union([z.string().max(10_485_760), list(inputItem, { max: MAX_ITEMS })])
     .nullish()
     .describe(
-      "A text, or items: messages (`user`, `assistant`, `system`, `developer`), calls and outputs of tools, `reasoning`, `item_reference`, `mcp_approval_response`, `additional_tools`, `configuration_update`, `compaction`, `compaction_trigger`. Items of tools that are not served are kept and not shown to the model. The parts of a message are `input_text`, `input_image` (a URL or data URL), `input_audio`, `input_video`, `input_file` (text files in `file_data`), `output_text` and `refusal`.",
+      "A text, or items: messages (`user`, `assistant`, `system`, `developer`), calls and outputs of tools, `reasoning`, `item_reference`, `mcp_approval_response`, `additional_tools`, `configuration_update`, `compaction`, `compaction_trigger`. Items of tools that are not served are kept and not shown to the model. The parts of a message are `input_text`, `input_image` (a URL, a data URL or a `file_id`), `input_audio`, `input_video`, `input_file` (by `file_data`, `file_url` or `file_id`: PDF, Office, HTML and text), `output_text` and `refusal`.",
     ),
   instructions: z
     .string()

@@ -243,7 +243,6 @@ const UNSERVED_CHOICES = new Set([
   "computer",
   "computer_use",
   "computer_use_preview",
-  "file_search",
   "image_generation",
   "programmatic_tool_calling",
 ]);

@@ -1,5 +1,5 @@
 import type { UnstoredTurn } from "../api/transport.ts";
-import type { PastSource, ReadPast } from "../assembly/past.ts";
+import type { PastSource, ReadPast } from "../assembly/assemble-turn.ts";
 import type { InputItem } from "../items/registry.ts";
 import { parseResponseId, responseId, type TurnAddress } from "../protocol/ids.ts";
 import { concatArrays, readHistory } from "../store/history.ts";

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { PastSource, ReadPast } from "../assembly/past.ts";
+import type { PastSource, ReadPast } from "../assembly/assemble-turn.ts";
 import type { InputItem, Item } from "../items/registry.ts";
 import {
   ApiError,
@@ -23,7 +23,7 @@ import { emptySnapshot, type ItemKey, type Snapshot } from "./history-reader.ts"
 import { HomeCalls, type HomeStub } from "./home-calls.ts";
 import { MAX_HISTORY_LENGTH } from "./limits.ts";
 import { closeHome } from "./new-trees.ts";
-import { homeUrl, isRetryable, type Result } from "./rpc.ts";
+import { homeUrl, isRetryable, unwrap } from "./rpc.ts";
 import type { TurnToSettle } from "./settlement.ts";
 
 /** Homes that one request may refer to. Each is an object to be woken; turns that continue each other share one. */
@@ -169,12 +169,6 @@ export class HomeClient extends HomeCalls implements PastSource {
     }
     return snapshots;
   }
-}
-
-/** The value of an RPC's result. Throws the error that it carries. */
-export function unwrap<T>(result: Result<T>): T {
-  if (!result.ok) throw new ApiError(result.error);
-  return result.value;
 }
 
 /**

@@ -1,9 +1,8 @@
 import { DurableObject } from "cloudflare:workers";
-import { loadConfig, type Variables } from "../config/index.ts";
+import { loadConfig } from "../config/index.ts";
 import type { ErrorFields } from "../protocol/errors.ts";
 import { type TurnAddress, treeOf } from "../protocol/ids.ts";
 import type { McpAccess } from "../protocol/tools.ts";
-import type { BoardBinding } from "./board.ts";
 import { ConversationLock, LeaseSockets } from "./conversation-lock.ts";
 import { ConversationTurns } from "./conversation-turns.ts";
 import { ReaderCount, streamEvents } from "./event-reader.ts";
@@ -15,7 +14,7 @@ import { type Conversation, HomeRows, type IdempotencyClaim } from "./home-rows.
 import { Housekeeping, oldestOf } from "./housekeeping.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "./item-store.ts";
 import { type FileBindings, HomeLife } from "./open-homes.ts";
-import type { QuotaBinding } from "./quota/run-quota.ts";
+import type { RunEnv } from "./prepared-run.ts";
 import { type LiveRunFacts, ResponseReader, treePage } from "./response-reader.ts";
 import { type HomeRequest, type Result, readHomeUrl, refusalOf, refused } from "./rpc.ts";
 import { admitRun, RunHost } from "./run-host.ts";
@@ -32,7 +31,7 @@ import type { StoredResponse } from "./turn-store.ts";
  * This class is what the Worker may ask, and the alarm; the work is done in the parts that its constructor puts
  * together. Reading never creates a table.
  */
-export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding & FileBindings> {
+export class Home extends DurableObject<RunEnv & FileBindings> {
   readonly #rows: HomeRows;
   readonly #conversation: ConversationTurns;
   readonly #runs: RunHost;
@@ -45,7 +44,7 @@ export class Home extends DurableObject<Variables & QuotaBinding & BoardBinding 
   /** For what settles a turn. */
   readonly #settling: Parameters<typeof settle>[0];
 
-  constructor(state: DurableObjectState, env: Variables & QuotaBinding & BoardBinding & FileBindings) {
+  constructor(state: DurableObjectState, env: RunEnv & FileBindings) {
     super(state, env);
     const config = () => loadConfig(this.env);
     const waitUntil = (promise: Promise<unknown>) => this.#life.waitUntil(promise);

@@ -1,8 +1,8 @@
-import { assembleTurn } from "../assembly/assemble-turn.ts";
-import type { ReadPast } from "../assembly/past.ts";
+import { assembleTurn, type ReadPast } from "../assembly/assemble-turn.ts";
 import { type Config, loadConfig, type Variables } from "../config/index.ts";
 import type { ServerAttempt } from "../contract/engine.ts";
-import { restrictedConfig } from "../contract/grants.ts";
+import { NO_KEY, restrictedConfig } from "../contract/grants.ts";
+import type { StoreSearch } from "../contract/store-search.ts";
 import { responseId } from "../protocol/ids.ts";
 import type { McpAccess } from "../protocol/tools.ts";
 import { type Observation, telemetryOf } from "../telemetry/telemetry.ts";
@@ -12,6 +12,7 @@ import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
 import type { BoardBinding } from "./board.ts";
 import type { Lease } from "./conversation-lock.ts";
 import type { EventLogStore } from "./event-log.ts";
+import type { FileObjects } from "./files/bindings.ts";
 import { type History, readHistory } from "./history.ts";
 import { MAX_CALL_LENGTH } from "./limits.ts";
 import { EventLogWriter } from "./log-writer.ts";
@@ -19,12 +20,18 @@ import { HeldQuota, type QuotaBinding } from "./quota/run-quota.ts";
 import type { Cell } from "./row-pieces.ts";
 import type { RunSpec, RunStore } from "./run-store.ts";
 import type { ObjectLoad } from "./tenant-load.ts";
+import { StoreClient } from "./vector-stores/store-client.ts";
+import type { StoreObjects } from "./vector-stores/store-env.ts";
+import { storeSearch } from "./vector-stores/store-searcher.ts";
 
 /** A run that is ready to go: its turn can be made, and what it puts out goes to its home. */
 
+/** What a run is given of the environment of its home. */
+export type RunEnv = Variables & QuotaBinding & BoardBinding & FileObjects & StoreObjects;
+
 /** The parts of its home that a run needs. */
 export interface RunHome {
-  env: Variables & QuotaBinding & BoardBinding;
+  env: RunEnv;
   /** Keeps an object alive and its errors out of nowhere. */
   waitUntil(promise: Promise<unknown>): void;
   runs: RunStore;
@@ -99,6 +106,7 @@ export function prepareRun(
     return assembleTurn(spec, past, {
       config,
       access,
+      searchStores: searchOf(home, spec, config),
       outputLength,
       signal,
       waitUntil,
@@ -135,6 +143,21 @@ export function prepareRun(
     observation,
     server: () => server,
   };
+}
+
+/** The search of a run, in the limits of the caller that has begun it. */
+function searchOf(home: RunHome, spec: RunSpec, config: Config): StoreSearch {
+  const { env } = home;
+  const { tenant = "", policy, reservation } = spec;
+  const identity = {
+    tenant,
+    policy,
+    keyId: reservation?.keyId ?? NO_KEY,
+    counted: reservation?.limits,
+    storingKey: undefined,
+  };
+  const waitUntil = (promise: Promise<unknown>) => home.waitUntil(promise);
+  return storeSearch({ config, stores: new StoreClient(env, tenant), identity, quotas: env.QUOTAS, waitUntil });
 }
 
 /** A run is a request of its own to telemetry: the one that has begun it may have ended long before. */

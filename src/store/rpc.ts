@@ -67,3 +67,9 @@ export function refusalOf(error: unknown): Result<never> {
 export function isRetryable(error: unknown): boolean {
   return typeof error === "object" && error !== null && "retryable" in error && error.retryable === true;
 }
+
+/** The value of an RPC's result. Throws the error that it carries. */
+export function unwrap<T>(result: Result<T>): T {
+  if (!result.ok) throw new ApiError(result.error);
+  return result.value;
+}

@@ -2,4 +2,11 @@
  * The version of the tables that the objects of each class write today, by the class's name; what `Board` keeps heals itself. Programs
  * beside the Worker read it too: they must not lay hands on what a newer version has written.
  */
-export const SCHEMA_VERSIONS = { Home: 8, KeyDirectory: 1, Quota: 2, FileDirectory: 1, FileBytes: 1 } as const;
+export const SCHEMA_VERSIONS = {
+  Home: 8,
+  KeyDirectory: 1,
+  Quota: 2,
+  FileDirectory: 3,
+  FileBytes: 1,
+  VectorStore: 1,
+} as const;

@@ -15,6 +15,7 @@ import { invalidRequest } from "../protocol/errors.ts";
 import { hostedOf } from "../protocol/hosted-tools.ts";
 import { chosenTools, type FunctionTool, hostedKey, mustCall, type Tool } from "../protocol/tools.ts";
 import { formatPath } from "../protocol/validation.ts";
+import { CitationMarks, type Cite } from "./citation-marks.ts";
 import { truncate } from "./mcp/answers.ts";
 import { toMcpError } from "./mcp/faults.ts";
 import { type PluginSession, type RunnablePlugin, type SessionRequest, ToolTime } from "./plugin.ts";
@@ -45,13 +46,15 @@ export class JoinedSession implements ToolSession {
     this.#time = new ToolTime(config.turnTimeMs);
     this.#outputLeft = config.outputBytes * 10;
     this.#clientFunctions = new Set(ClientTools.of(request.tools).names);
+    const cites: Cite[] = [];
     for (const [plugin, isChosen] of plugins) {
       const session = plugin.session({ ...options, clientFunctions: this.#clientFunctions, time: this.#time });
       this.#sessions.set(plugin.kind, session);
       if (!isChosen) this.#unchosen.add(plugin.kind);
       this.container ||= session.container ?? "";
-      this.citations ??= session.citations;
+      if (session.cite) cites.push(session.cite);
     }
+    if (cites.length > 0) this.citations = () => new CitationMarks(firstOf(cites));
   }
 
   /**
@@ -78,10 +81,6 @@ export class JoinedSession implements ToolSession {
     const sessions = joined ? joined.#sessions : undefined;
     for (const plugin of PLUGIN_LIST) plugin.takeInput?.(options, sessions?.get(plugin.kind));
     return joined;
-  }
-
-  get mustPrepare(): boolean {
-    return this.unlisted.length > 0 || this.approved.length > 0;
   }
 
   get unlisted(): UnlistedServer[] {
@@ -170,6 +169,17 @@ export class JoinedSession implements ToolSession {
     this.#outputLeft -= new TextEncoder().encode(text).length;
     return text;
   }
+}
+
+/** The citation of the first tool that knows a mark. */
+function firstOf(cites: readonly Cite[]): Cite {
+  return (source, part) => {
+    for (const cite of cites) {
+      const cited = cite(source, part);
+      if (cited) return cited;
+    }
+    return undefined;
+  };
 }
 
 /** The hosted tool that a tool of a request asks for; none for a client's function. */

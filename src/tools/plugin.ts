@@ -1,10 +1,10 @@
 import type { ToolConfig } from "../config/index.ts";
 import type { Replay, ToolDescription, ToolNamespace } from "../contract/engine.ts";
 import type { Plugin } from "../contract/plugin.ts";
+import type { StoreSearch } from "../contract/store-search.ts";
 import type {
   ApprovedCall,
   CalledTool,
-  CitationFilter,
   ListedTools,
   PendingCall,
   ToolOutcome,
@@ -13,6 +13,7 @@ import type {
 import type { Item, ServerCall } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import type { FunctionTool, McpAccess, Tool as RequestTool } from "../protocol/tools.ts";
+import type { Cite } from "./citation-marks.ts";
 import { ToolFault } from "./tool-fault.ts";
 
 /** A plugin with all that it takes to run its tools. */
@@ -48,6 +49,8 @@ export interface SessionRequest {
   sessionOf: (container: string) => string;
   /** `container_id` of a turn that names none. */
   ownContainer: string;
+  /** Searches the tenant's vector stores; undefined where the turn's host has none. */
+  searchStores: StoreSearch | undefined;
 }
 
 /** The same, as each plugin's session knows it. */
@@ -78,7 +81,8 @@ export interface PluginSession {
   list?(server: UnlistedServer, signal: AbortSignal, traceparent?: string): Promise<ListedTools>;
   readonly approved?: readonly ApprovedCall[];
   readonly container?: string;
-  readonly citations?: () => CitationFilter;
+  /** Makes citations of marks in what the model says. */
+  readonly cite?: Cite;
 }
 
 /** The tools of a Harmony namespace as functions, for models that know no namespaces: `browser_search`. */

@@ -2,6 +2,7 @@ import { Plugins } from "../contract/plugin.ts";
 import type { HostedKind } from "../protocol/hosted-tools.ts";
 import { BROWSER } from "./browser/plugin.ts";
 import { CONTAINER } from "./container/plugin.ts";
+import { FILE_SEARCH } from "./file-search/plugin.ts";
 import { MCP } from "./mcp/plugin.ts";
 import type { RunnablePlugin } from "./plugin.ts";
 import { PYTHON } from "./python/plugin.ts";
@@ -11,6 +12,7 @@ import { TOOL_SEARCH } from "./tool-search/plugin.ts";
 const OWN: { readonly [Kind in Exclude<HostedKind, "mcp">]: RunnablePlugin & { kind: Kind } } = {
   browser: BROWSER,
   python: PYTHON,
+  file_search: FILE_SEARCH,
   container: CONTAINER,
   tool_search: TOOL_SEARCH,
 };

@@ -53,7 +53,7 @@ export async function answerCalls(
   });
 }
 
-/** What a tool does cannot be undone, nor its answer be had again: both are kept at once, where they are kept. */
+/** A tool's work cannot be undone, nor its answer be had again: both are kept at once, where they are kept. */
 function commit(sink: BatchSink | undefined): Promise<void> | undefined {
   if (!sink?.commit) return sink?.flush();
   sink.commit();

@@ -199,10 +199,10 @@ export class ClientCalls {
   ): void {
     this.#open.delete(index);
     this.#closed.add(index);
-    // What comes after its end belongs to no call.
+    // Anything after its end belongs to no call.
     if (call === this.#resumed) this.#resumed = undefined;
     if (call.kind === "whole") {
-      // Of one that broke off there is nothing to be shown.
+      // One that broke off shows nothing.
       if (status === "completed") this.#show(call, isSilent, beforeDone);
       return;
     }

@@ -68,7 +68,7 @@ export function paramOf(
 
 const openedItems = new WeakMap<CompactionItem, CompactionContent>();
 
-/** What a compaction item carries; each item is read once. Throws the 400 that names `param` for one that cannot be read. */
+/** The content of a compaction item; each item is read once. Throws the 400 that names `param` for one that cannot be read. */
 export function openCompaction(
   item: CompactionItem,
   codec: CompactionCodec,
@@ -83,7 +83,7 @@ export function openCompaction(
   return content;
 }
 
-/** What a compaction has left, as items of a prompt. */
+/** The items that a compaction has left for a prompt. */
 export function standingItems({ before, summary, after }: CompactionContent, role: NoteRole): Item[] {
   return [...before, ...(summary === "" ? [] : [noteOf(`${FRAME}\n\n${summary}`, role, SUMMARY_ID)]), ...after];
 }

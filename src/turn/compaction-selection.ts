@@ -5,28 +5,28 @@ import { answeredId, calledId, type Item, isAside, type MessageItem } from "../i
 import { isInstruction, SUMMARY_ID, textOf } from "./compacted-past.ts";
 
 /**
- * What a compaction keeps as it is, and what its summary is to stand for. All lengths are characters of text, which tokens
+ * Selects what a compaction keeps as it is, and what its summary is to stand for. All lengths are characters of text, which tokens
  * are about proportional to.
  */
 
 interface SelectionOptions {
-  /** Of the user's messages, and of instructions after the first ones, together. */
+  /** The length of the user's messages, and of instructions after the first ones, together. */
   keptLength: number;
-  /** Of the messages at the end that nobody has answered; 0 where they are no more than earlier ones. */
+  /** The length of the messages at the end that nobody has answered; 0 where they are no more than earlier ones. */
   tailLength: number;
   /** The raw messages behind the items: what a hosted tool has answered may be there only. */
   replays?: readonly Replay[];
 }
 
 export interface Selection extends Omit<CompactionContent, "summary"> {
-  /** What is left to the summary, without earlier summaries. */
+  /** The items that are left to the summary, without earlier summaries. */
   replacedLength: number;
 }
 
 /** Less of a message than this says nothing. */
 const MIN_PIECE_LENGTH = 64;
 
-/** Of tools and settings together, as JSON. */
+/** The length of tools and settings together, as JSON. */
 const MAX_ASIDES_LENGTH = 1024 * 1024;
 
 /**
@@ -145,7 +145,7 @@ export function answeredCalls(items: readonly Item[]): Set<string> {
 }
 
 /**
- * What no model reads, and the turns to come are made with: the newest list of each MCP server's tools, tools that items
+ * Items that no model reads, and the turns to come are made with: the newest list of each MCP server's tools, tools that items
  * have brought, and settings. What is too large is left out: such tools are listed, or found, anew.
  */
 function asides(items: readonly Item[]): Item[] {

@@ -20,11 +20,11 @@ import { measureOrExplain, truncateToFit } from "./truncation.ts";
  * `context_management` allows, or as all that a turn does whose input asks for it. At most one in a round.
  */
 
-/** What is left of the window where a request names no threshold. */
+/** The part of the window that is left free where a request names no threshold. */
 const DEFAULT_SHARE = 0.8;
 const MIN_THRESHOLD = 1000;
 
-/** Of the threshold, what each part of a compacted prompt may take. */
+/** The share of the threshold that each part of a compacted prompt may take. */
 const KEPT_SHARE = 0.25;
 const TAIL_SHARE = 0.5;
 const SUMMARY_SHARE = 0.25;
@@ -32,7 +32,7 @@ const SUMMARY_SHARE = 0.25;
 const MAX_KEPT_TOKENS = 20_000;
 const MIN_SUMMARY_TOKENS = 256;
 const MAX_SUMMARY_TOKENS = 8_192;
-/** What a model may think before it writes a summary, in tokens. */
+/** The most that a model may think before it writes a summary, in tokens. */
 const THINKING_TOKENS = 4_096;
 
 /** A prompt of which less would go is left as it is. Characters. */
@@ -171,7 +171,7 @@ export class Compaction {
         const content = contentOf(due, said.text);
         output.endCompaction(secrets.compactions.write(content));
         this.#prompt.change({ items: standingItems(content, model.engine.noteRole), trailing: [] });
-        // What has cost so much is not to be done again.
+        // Work that has cost so much is not to be done again.
         if (host.sink?.commit) host.sink.commit();
         else await host.sink?.flush();
         return host.signal.aborted ? { status: "cancelled" } : undefined;
@@ -231,7 +231,7 @@ function summaryTokens(threshold: number): number {
 }
 
 /**
- * What the compaction item carries. A summary that is no shorter than what it stands for is of no use: the item then
+ * The content of the compaction item. A summary that is no shorter than what it stands for is of no use: the item then
  * carries all of it.
  */
 function contentOf({ prompt: { items }, selection }: DueCompaction, summary: string): CompactionContent {
@@ -288,7 +288,7 @@ function summaryPrompt(prompt: Prompt, role: NoteRole, maxOutputTokens: number):
   };
 }
 
-/** What makes the same prompt of a request. How the answer is sampled, and what it must be, is another matter. */
+/** The parts of a request that make the same prompt. How the answer is sampled, and what it must be, is another matter. */
 function requestOf(request: CreateRequest, max_output_tokens: number): CreateRequest {
   const { model, instructions, tools, tool_choice, parallel_tool_calls, reasoning, text, background } = request;
   const { cache_salt, priority, chat_template_kwargs, mm_processor_kwargs, vllm_fields } = request;
@@ -312,13 +312,13 @@ function requestOf(request: CreateRequest, max_output_tokens: number): CreateReq
   };
 }
 
-/** What a model says when it is asked for a summary: its text; thoughts and calls are none of it. */
+/** The answer of a model that is asked for a summary: its text; thoughts and calls are none of it. */
 class SummaryText {
   readonly #maxLength: number;
   #text = "";
   /** Grows with all that the model says. */
   progress = 0;
-  /** What it has cost, once the model server has said so. */
+  /** Its usage, once the model server has told it. */
   usage: Usage | undefined;
 
   /** It is cut after so many characters. */

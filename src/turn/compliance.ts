@@ -1,5 +1,5 @@
 import { answerFormat } from "../contract/answer-format.ts";
-import type { PluginTools, Prompt } from "../contract/engine.ts";
+import type { Prompt } from "../contract/engine.ts";
 import { clientCallOf, type Item, isClientCall, isServerCall, type OutputItem } from "../items/registry.ts";
 import { ClientTools } from "../protocol/client-tools.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
@@ -33,14 +33,16 @@ export function disregarded(
     } else called ||= !named && (isServerCall(item) || item.type === "mcp_approval_request");
   }
   const plugins = pluginTools?.functions ?? [];
-  const hasPlugins = pluginTools && plugins.length + pluginTools.builtinFunctions.length + namespaces(pluginTools) > 0;
+  const { builtinFunctions = [], namespaces = {} } = pluginTools ?? {};
+  const hasPlugins = plugins.length + builtinFunctions.length + Object.keys(namespaces).length > 0;
   if (mustCall(choice) && !called && (hasPlugins || tools.offered(choice).length > 0)) {
     return `'tool_choice': it does not call ${named ? `the tool '${named.name}'` : "a tool"}`;
   }
   const final = finalText(roundItems(state));
   if (!final) return undefined;
   const { text, hasLogprobs } = final;
-  const [, unread = ""] = UNREAD_CALL.exec(text) ?? [];
+  // Where nothing may be called, such a text is what the model has to say.
+  const [, unread = ""] = (choice !== "none" && UNREAD_CALL.exec(text)) || [];
   if (unread !== "" && (tools.get(unread) || plugins.some(({ name }) => name === unread))) {
     return `'tools': its call of '${unread}' is text, because the model server reads no calls`;
   }
@@ -50,20 +52,23 @@ export function disregarded(
   return lacksLogprobs ? "'include': it has no log probabilities" : undefined;
 }
 
-function namespaces({ namespaces }: PluginTools): number {
-  return Object.keys(namespaces).length;
-}
-
 /** A call as Hermes, Qwen and the models trained like them write it; the group is the name of its tool. */
 const UNREAD_CALL = /^\s*<tool_call>\s*(?:\{\s*"name"\s*:\s*"|<function=)([\w.-]+)/;
 
 /** The text that a round ends with; undefined where it ends in a refusal, or in a call for the client to answer. */
 function finalText(items: readonly OutputItem[]): { text: string; hasLogprobs: boolean } | undefined {
-  if (items.some((item) => isClientCall(item) || item.type === "mcp_approval_request")) return undefined;
-  const message = items.findLast((item) => item.type === "message" && item.phase !== "commentary");
-  const parts = message?.type === "message" ? message.content : [];
-  if (parts.some(({ type }) => type === "refusal")) return undefined;
-  const texts = parts.filter((part) => part.type === "output_text");
-  const hasLogprobs = texts.some(({ logprobs }) => logprobs !== undefined && logprobs.length > 0);
-  return { text: texts.map(({ text }) => text).join(""), hasLogprobs };
+  let message: Extract<OutputItem, { type: "message" }> | undefined;
+  for (const item of items) {
+    if (isClientCall(item) || item.type === "mcp_approval_request") return undefined;
+    if (item.type === "message" && item.phase !== "commentary") message = item;
+  }
+  let text = "";
+  let hasLogprobs = false;
+  for (const part of message?.content ?? []) {
+    if (part.type === "refusal") return undefined;
+    if (part.type !== "output_text") continue;
+    text += part.text;
+    hasLogprobs ||= (part.logprobs?.length ?? 0) > 0;
+  }
+  return { text, hasLogprobs };
 }

@@ -4,7 +4,7 @@ import { ApiError } from "../protocol/errors.ts";
 import { spentTokens, type TurnState } from "./state.ts";
 
 /**
- * What a turn does next, and how it ends. Nothing here waits for anything or changes anything: a turn does a step, tells
+ * Decides what a turn does next, and how it ends. Nothing here waits for anything or changes anything: a turn does a step, tells
  * what has come of it (`Done`), and asks again.
  */
 
@@ -39,7 +39,7 @@ export type Again =
 /** Why a turn may compact: its client asks for it and for nothing else, or lets it be done when it must. */
 export type CompactionKind = "asked" | "managed";
 
-/** What is true of a turn from its beginning to its end. */
+/** The facts of a turn that hold from its beginning to its end. */
 export interface TurnFacts {
   compaction: CompactionKind | undefined;
   /** `max_output_tokens`. */
@@ -48,10 +48,10 @@ export interface TurnFacts {
   isUnseen: boolean;
 }
 
-/** What ends a generation instead of an answer. */
+/** The end of a generation that has no answer. */
 export type NoAnswer = Extract<ModelDelta, { kind: "broken" | "ask_again" }>;
 
-/** What has come of a step. */
+/** The result of a step. */
 export type Done =
   /** The turn begins, or goes on after its process has died. */
   | { did: "begin"; mustPrepare: boolean }
@@ -70,7 +70,7 @@ interface Compliance {
 
 export interface GenerationDone extends Compliance {
   did: "generate";
-  /** What has ended the generation before its end. */
+  /** The outcome that has ended the generation before its end. */
   fault: Outcome | undefined;
   finish: FinishReason | undefined;
   noAnswer: NoAnswer | undefined;

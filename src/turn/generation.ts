@@ -98,7 +98,7 @@ export class Generations {
         while (!read.done) {
           for (const delta of read.value) round.apply(delta);
           round.recordBuffered();
-          // What it returns holds the turn back until it resolves.
+          // A promise that it returns holds the turn back until it resolves.
           const full = sink?.flush();
           if (full) await full;
           if (size.isFull) {
@@ -108,7 +108,7 @@ export class Generations {
           read = await reads.next();
         }
       } finally {
-        // What is left of it is not wanted; of one that has ended nothing is left.
+        // The rest of it is not wanted; one that has ended has none.
         if (!read.done) await reads.return?.();
       }
     };
@@ -259,7 +259,7 @@ export class Generations {
     this.#lose(this.#output.round.withdraw());
   }
 
-  /** What was said is said anew: it counts as output all the same. */
+  /** Words that are said anew have counted as output all the same. */
   #lose(deltas: DeltaCount): void {
     const { writer, state } = this.#output;
     writer.record({ lost: plus(state.round.lost, deltas) });

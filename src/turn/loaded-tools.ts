@@ -154,7 +154,7 @@ function keyOf(tool: Tool, namespace: NamespaceTool | undefined): string {
   return `${namespace.name}.${name}`;
 }
 
-/** What has been found is there. */
+/** A tool that has been found is there. */
 function notDeferred<T extends Tool>(tool: T): T {
   return isDeferred(tool) ? { ...tool, defer_loading: false } : tool;
 }

@@ -12,7 +12,7 @@ import type { BatchSink } from "./output-events.ts";
 import type { ReasoningSeal } from "./sealed-reasoning.ts";
 import type { TurnState } from "./state.ts";
 
-/** What a turn is made of. Each part is passed on as it is. */
+/** The parts that a turn is made of. Each is passed on as it is. */
 export interface TurnOptions {
   asked: Asked;
   past: TurnPast;
@@ -45,7 +45,7 @@ export interface TurnPast {
   input: readonly Item[];
   /** The newest compaction of history and input. */
   opened?: OpenedCompaction | undefined;
-  /** What was left out of the past, because it could not be opened. */
+  /** The items that were left out of the past, because they could not be opened. */
   removed: readonly InputTransformation[];
 }
 
@@ -67,7 +67,7 @@ export interface TurnBounds {
   maxFruitless: number;
   /** How long an outage of the model server is waited for, in milliseconds. */
   outageMs: number;
-  /** What all that the turn puts out may take as JSON, in UTF-16 units; what reaches it is `incomplete`. */
+  /** The most that all output of the turn may take as JSON, in UTF-16 units; a turn that reaches it is `incomplete`. */
   outputLength: number;
 }
 
@@ -77,7 +77,7 @@ interface TurnPlugins {
   session?: ToolSession | undefined;
 }
 
-/** What is kept from clients, or given to them sealed. */
+/** The parts that are kept from clients, or given to them sealed. */
 interface TurnSecrets {
   /** No client gets to see what the model thinks. */
   hidesReasoning: boolean;
@@ -96,6 +96,6 @@ export interface TurnHost {
   sink?: BatchSink | undefined;
   /** Keeps the host alive for what is still to be done when the turn has ended. */
   waitUntil?: (promise: Promise<unknown>) => void;
-  /** What the request measures of itself, where anybody wants to know. */
+  /** The request's measurements, where anybody wants to know. */
   measured?: Measurements | undefined;
 }

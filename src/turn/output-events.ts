@@ -24,7 +24,7 @@ export interface BatchSink extends EventSink {
   readonly signOfLifeMs?: number;
 }
 
-/** What every part of a turn's output works on. */
+/** Every part of a turn's output works on these. */
 export interface OutputParts {
   readonly state: TurnState;
   readonly writer: EventWriter;
@@ -116,14 +116,14 @@ export function deltaHead(
   return `${JSON.stringify({ type, ...at }).slice(0, -1)},"sequence_number":`;
 }
 
-/** What an item, a part or a raw message has beside its text. */
+/** The length that an item, a part or a raw message has beside its text. */
 const FRAME_LENGTH = 512;
 
-/** What is kept free for what a turn says when it ends. */
+/** So much is kept free for the words of a turn that ends. */
 const SPARE_LENGTH = 64 * 1024;
 
 interface OutputSizeOptions {
-  /** What all that the turn puts out may take as JSON. */
+  /** The most that all output of the turn may take as JSON. */
   limit: number;
   /** Texts are given as raw messages, too (`enable_response_messages`). */
   withMessages: boolean;
@@ -133,7 +133,7 @@ interface OutputSizeOptions {
 export class OutputSize {
   readonly #limit: number;
   readonly #withMessages: boolean;
-  /** What the model has sampled is kept beside the items: their texts are kept twice. */
+  /** The model's samples are kept beside the items: their texts are kept twice. */
   keepsSampled: boolean;
   #length: number;
 

@@ -12,7 +12,7 @@ import { newTurnState, openCompaction, type TurnState } from "./state.ts";
 /**
  * All that a turn puts out: OpenAI's events, and the items of the final body.
  *
- * What the model says becomes items in `round`, and calls of this server's tools in `calls`; lists of tools and compactions
+ * The model's words become items in `round`, and calls of this server's tools in `calls`; lists of tools and compactions
  * are made here. Stream, body and store have the same item objects, so their ids and texts cannot differ. The order of
  * events is that of the strictest public reader, openai-node's `ResponseStream`.
  */
@@ -27,7 +27,7 @@ export class TurnOutput {
   readonly messages: RawMessages;
   /** Calls of this server's tools. */
   readonly calls: PluginCalls;
-  /** What the model says. */
+  /** The model's words. */
   readonly round: RoundOutput;
 
   /** A turn that was cut off goes on from its `logged` state. */

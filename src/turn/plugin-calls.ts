@@ -20,7 +20,7 @@ interface OpenPluginCall {
   name: string;
   /** How its item is made. */
   shape: CallItem;
-  /** What the model has written of it. */
+  /** The part that the model has written. */
   text: string;
   /** The id of the request by which the client has approved it. */
   approvalRequest: string | null;
@@ -42,7 +42,7 @@ export interface CallParts extends OutputParts {
 export class PluginCalls {
   readonly #output: CallParts;
   readonly #plugins: Plugins;
-  /** What is shown beside the usual (`include` of the request). */
+  /** The fields that are shown beside the usual (`include` of the request). */
   readonly #include: readonly string[];
   /** The container in which code runs, as `container_id`. */
   readonly #container: string;

@@ -1,4 +1,4 @@
-import { collect, finish, type Steps } from "@responses-edge/long-work";
+import { finish, type Steps } from "@responses-edge/long-work";
 import type { Engine, PluginTools, Prompt, PromptChange, RawMessage, Replay } from "../contract/engine.ts";
 import { answeredId, calledId, type Item, isClientCall, isKept, isServerCall, itemId } from "../items/registry.ts";
 import { ClientTools, flatName } from "../protocol/client-tools.ts";
@@ -13,7 +13,7 @@ import type { TurnOutput } from "./output.ts";
 import { spentTokens, type TurnState, withoutSuperseded, withThoughts } from "./state.ts";
 import { truncateToFit } from "./truncation.ts";
 
-/** What the first prompt of a turn is made of. */
+/** The parts that the first prompt of a turn is made of. */
 interface PromptSource {
   asked: Omit<Asked, "address" | "model"> & { model: { upstream: string } };
   past: Omit<TurnPast, "removed">;
@@ -50,7 +50,7 @@ export function makePrompt({ asked, past }: PromptSource, noteRole: NoteRole, pl
   };
 }
 
-/** What a turn has put out, as it stands in the prompt of its next round. */
+/** A turn's output as it stands in the prompt of its next round. */
 interface PromptOutput {
   /** Items of all rounds before. */
   items: readonly Item[];
@@ -125,7 +125,7 @@ export class RoundPrompt {
   }
 }
 
-/** What a turn has put out by now, of which `items` are to follow in its prompt. */
+/** A turn's output by now, of which `items` are to follow in its prompt. */
 export function promptOutput(past: TurnPast, { messages, state }: TurnOutput, items: readonly Item[]): PromptOutput {
   return {
     items,
@@ -141,7 +141,7 @@ export function earlierOutput(state: TurnState): Item[] {
   return withThoughts(state, withoutSuperseded(state, earlier)) as Item[];
 }
 
-/** What holds for the first round only: a choice that forces a call, and the remote prefill of its prompt. */
+/** A request without what holds for the first round only: a choice that forces a call, and the remote prefill of its prompt. */
 export function afterFirstRound({ kv_transfer_params: _, ...request }: CreateRequest): CreateRequest {
   const { tool_choice: choice } = request;
   if (!mustCall(choice) || choice == null || ClientTools.of(request.tools).named(choice)) return request;
@@ -251,17 +251,15 @@ export function withItemIds(input: readonly Item[], address: TurnAddress, inConv
   return finish(addItemIds(input, address, inConversation));
 }
 
-/** The same in steps. */
-export function addItemIds(input: readonly Item[], address: TurnAddress, inConversation: boolean): Steps<NamedItem[]> {
-  return collect(namedItems(input, address, inConversation), UNITS_PER_ITEM);
-}
-
 type NamedItem = Item & { id: string };
 
-/** Giving an item its id takes about so many microseconds. */
+/** Items between two steps, and about how many microseconds it takes to give one its id. */
+const ITEMS_PER_STEP = 100;
 const UNITS_PER_ITEM = 3;
 
-function* namedItems(input: readonly Item[], address: TurnAddress, inConversation: boolean): Generator<NamedItem> {
+/** The same in steps. */
+export function* addItemIds(input: readonly Item[], address: TurnAddress, inConversation: boolean): Steps<NamedItem[]> {
+  const named: NamedItem[] = [];
   const seen = new Set<string>();
   const renamed = new Map<string, string>();
   for (const [index, item] of input.entries()) {
@@ -271,8 +269,10 @@ function* namedItems(input: readonly Item[], address: TurnAddress, inConversatio
     if (item.type === "mcp_approval_request" && item.id !== undefined) renamed.set(item.id, id);
     const request = "approval_request_id" in item && item.approval_request_id;
     const approval_request_id = request ? renamed.get(request) : undefined;
-    yield { ...item, id, ...(approval_request_id !== undefined && { approval_request_id }) };
+    named.push({ ...item, id, ...(approval_request_id !== undefined && { approval_request_id }) });
+    if (named.length % ITEMS_PER_STEP === 0) yield ITEMS_PER_STEP * UNITS_PER_ITEM;
   }
+  return named;
 }
 
 /**

@@ -117,7 +117,7 @@ export class RawMessages {
     round.trailing = [];
   }
 
-  /** What the ended generation leaves, for `AnsweringRecord`. */
+  /** The messages that the ended generation leaves, for `AnsweringRecord`. */
   get left(): Pick<AnsweringRecord, "replays" | "trailing"> {
     return { replays: [...this.#round.replays], trailing: [...this.#round.trailing] };
   }

@@ -4,13 +4,13 @@ import type { ErrorFields } from "../protocol/errors.ts";
 import type { Usage } from "../protocol/response.ts";
 
 /**
- * What a run's log keeps beside its events, so that a crashed turn can go on. No reader of the stream sees it.
+ * Records that a run's log keeps beside its events, so that a crashed turn can go on. No reader of the stream sees it.
  *
  * A line of a log that begins with a brace is an event; one that begins with a bracket is a record.
  */
 
 export type TurnRecord =
-  /** What the model has sampled since the last of these. */
+  /** The model's samples since the last of these. */
   | { sampled: Sampled }
   /** The text at the end of the open part that may become a citation: the model has said it, no event has. */
   | { buffered: string }

@@ -24,7 +24,7 @@ export interface ClosedResponse {
   /** The output as it is kept: also with what no client gets to see. */
   kept: string;
   messages: string | null;
-  /** What the turn has used, as far as is known: rounds that broke off have put out deltas, and told no usage. */
+  /** The turn's usage, as far as is known: rounds that broke off have put out deltas, and told no usage. */
   spent: { usage: Usage | null; deltas: number; rounds: number };
 }
 

@@ -146,16 +146,16 @@ export async function isTransient(fault: ApiError, isServerGone: () => Promise<b
   return MAY_BE_GONE.has(fault.code) && isServerGone();
 }
 
-/** What a model says, by upstream reads. */
+/** A model's deltas, by upstream reads. */
 export type Generation = AsyncIterable<ModelDelta[]>;
 
-/** What is known of a generation that broke off: tokens of its prompt, and about as many as it reasoned. */
+/** A generation that broke off, as it is known: tokens of its prompt, and about as many as it reasoned. */
 export interface BrokenOff {
   prompt: number;
   /** Tokens that a template adds to a message that is gone on with. They count as nothing. */
   added?: number;
   reasoning: number;
-  /** What broke off, and is gone on with, is text. */
+  /** The part that broke off, and is gone on with, is text. */
   isText: boolean;
 }
 
@@ -171,13 +171,13 @@ export async function* resumed(
     yield deltas.map((delta) => {
       if (delta.kind === "usage" && rest) {
         const usage = wholeUsage(delta.usage, rest);
-        // What the model is asked again is counted by itself.
+        // A prompt that is asked again is counted by itself.
         rest = undefined;
         return { ...delta, usage };
       }
       if (delta.kind !== "text" || skip === "") return delta;
       const common = commonPrefix(skip, delta.text);
-      // What is said anew ends the repetition, whatever is left of it.
+      // New words end the repetition, whatever is left of it.
       skip = common < delta.text.length ? "" : skip.slice(common);
       return { ...delta, text: delta.text.slice(common), logprobs: withoutFirst(delta.logprobs, common) };
     });

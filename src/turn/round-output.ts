@@ -13,12 +13,12 @@ import { sealReasoning } from "./sealed-reasoning.ts";
 import { minus, type OpenPart, roundItems, withThoughts } from "./state.ts";
 import { itemType, TextParts } from "./text-parts.ts";
 
-/** What a model says in a round: which item a delta is for, and what ends when something else begins. */
+/** The output of a round: which item a delta is for, and what ends when something else begins. */
 
 type CallDelta = Extract<ModelDelta, { kind: "tool_call" }>;
 type ResumedCall = Extract<ModelDelta, { kind: "resumed_call" }>;
 
-/** What a request lets a model call. */
+/** The calls that a request lets a model make. */
 export interface CallRules {
   /** Names of the client's tools that may be called, or undefined for any (`tool_choice`: `none`, `allowed_tools`). */
   allowed: ReadonlySet<string> | undefined;
@@ -41,10 +41,10 @@ interface RoundParts extends CallParts {
   readonly calls: PluginCalls;
 }
 
-/** What a call is that begins: one of the client's, one of this server's, one too many of these, or nothing. */
+/** The kind of a call that begins: one of the client's, one of this server's, one too many of these, or nothing. */
 export type Beginning = "client" | "server" | "ignored" | "dropped";
 
-/** What is known of a call that begins. */
+/** The facts of a call that begins. */
 export interface BegunCallFacts {
   name: string;
   /** It calls a tool of this server's, which `mayRun` now. */
@@ -81,7 +81,7 @@ export class RoundOutput {
   readonly #sealsMessages: boolean;
   /** Why the model stopped, once it has said so. */
   finish: FinishReason | undefined;
-  /** What the generation has ended in instead of an answer. */
+  /** The end of a generation that has no answer. */
   noAnswer: NoAnswer | undefined;
   /** Grows with all that the model says, also with what no event tells (yet). */
   progress: number;
@@ -91,7 +91,10 @@ export class RoundOutput {
     const { seal } = options.secrets;
     this.#output = output;
     this.#options = options;
-    this.#rules = callRules(options);
+    const { tool_choice: choice, parallel_tool_calls: parallel } = options.asked.request;
+    const isLimited = choice === "none" || (typeof choice === "object" && choice?.type === "allowed_tools");
+    const offered = isLimited ? ClientTools.of(options.prompted.tools).offered(choice) : undefined;
+    this.#rules = { allowed: offered && new Set(offered.map(({ flatName }) => flatName)), parallel: parallel ?? true };
     this.#reasoning = reasoningForm(options);
     this.#texts = new TextParts(output, {
       citations: options.tools.session?.citations,
@@ -103,7 +106,7 @@ export class RoundOutput {
     this.progress = state.deltas.all;
   }
 
-  /** What has been used, as far as the model server has said it. */
+  /** The usage, as far as the model server has told it. */
   get usage(): Usage | null {
     return this.#output.response.object.usage;
   }
@@ -279,7 +282,7 @@ export class RoundOutput {
   // A generation that broke off
 
   /**
-   * What this round has generated, as items that a prompt can end with: an open part is there with its text so far.
+   * This round's output, as items that a prompt can end with: an open part is there with its text so far.
    * An unfinished function call is there too; an engine that cannot go on with it says so.
    */
   get partialItems(): OutputItem[] {
@@ -338,14 +341,7 @@ export class RoundOutput {
   }
 }
 
-function callRules({ asked: { request }, prompted }: RoundOptions): CallRules {
-  const { tool_choice: choice, parallel_tool_calls: parallel } = request;
-  const isLimited = choice === "none" || (typeof choice === "object" && choice?.type === "allowed_tools");
-  const offered = isLimited ? ClientTools.of(prompted.tools).offered(choice) : undefined;
-  return { allowed: offered && new Set(offered.map(({ flatName }) => flatName)), parallel: parallel ?? true };
-}
-
-/** In which form reasoning is shown: as a summary where one is asked for, and hidden where the operator says so. */
+/** The form in which reasoning is shown: as a summary where one is asked for, and hidden where the operator says so. */
 function reasoningForm({ asked: { request }, secrets }: RoundOptions) {
   if (request.include_reasoning === false) return undefined;
   if (secrets.hidesReasoning) return "hidden_text";

@@ -6,7 +6,7 @@ import { contextLengthExceeded } from "../protocol/errors.ts";
 import type { InputTransformation } from "../protocol/response.ts";
 
 /**
- * What the `encrypted_content` of reasoning holds: all that `previous_response_id` would bring back into the prompt of a
+ * The content of a reasoning item's `encrypted_content`: all that `previous_response_id` would bring back into the prompt of a
  * client that keeps its items itself. Such a client may leave out ids, and write arguments anew.
  */
 interface SealedReasoning {
@@ -24,7 +24,7 @@ interface SealedReasoning {
 interface SealedCall {
   /** The id of its item. */
   item: string;
-  /** Of a call that the client answers: what it is answered by, and the arguments with which it was made. */
+  /** The call id by which the client answers a call, and the arguments with which it was made. */
   call_id?: string;
   arguments?: string;
   messages: RawMessage[];
@@ -37,7 +37,7 @@ const MAX_OPENED_LENGTH = 12 * 1024 * 1024;
 /** Items left out of which a response tells: it does so in every snapshot. */
 const MAX_TOLD = 1_000;
 
-/** What seals the reasoning of a turn, and opens what its prompt has. */
+/** Seals the reasoning of a turn, and opens what its prompt has. */
 export interface ReasoningSeal {
   sealer: Sealer;
   engine: EngineName;
@@ -81,7 +81,7 @@ function sealedCall({ item: id, messages, exchange }: Replay, item: OutputItem |
   if (!item) return [];
   if (isServerCall(item)) {
     if (!exchange) return [];
-    // What the tool remembers is for this server alone.
+    // The tool's memory is for this server alone.
     const { memory: _, ...shown } = exchange;
     return [{ item: id, messages, exchange: shown }];
   }
@@ -89,7 +89,7 @@ function sealedCall({ item: id, messages, exchange }: Replay, item: OutputItem |
   return call ? [{ item: id, ...call, messages }] : [];
 }
 
-/** Of a call that the client answers: by what, and the arguments where the item has them as the model wrote them. */
+/** The call id of a call that the client answers, and the arguments where the item has them as the model wrote them. */
 function clientCall(item: Item | OutputItem): { call_id: string; arguments?: string } | undefined {
   if (!isClientCall(item) || typeof item.call_id !== "string") return undefined;
   const said: unknown = "arguments" in item ? item.arguments : "input" in item ? item.input : undefined;
@@ -147,7 +147,7 @@ class Opening {
   #item({ encrypted_content: blob = "", ...shown }: ReasoningItem, isHistory: boolean): Item[] {
     const hasText = (shown.content?.length ?? 0) + shown.summary.length > 0;
     const isKept = shown.id !== undefined && this.#replayed.has(shown.id);
-    // What this server has kept is what it has sealed.
+    // An item that this server has kept has the messages that it has sealed.
     if (isKept || (isHistory && hasText && this.#seal?.engine === "chat")) return [shown];
     const content = this.#open(blob);
     if (typeof content !== "string") return [this.#opened(shown, content)];
@@ -158,7 +158,7 @@ class Opening {
     return [];
   }
 
-  /** What a blob holds, or why it cannot be used. */
+  /** The content of a blob, or why it cannot be used. */
   #open(blob: string): SealedReasoning | InputTransformation["reason"] {
     const opened: Opened = this.#seal?.sealer.open("reasoning", blob) ?? { reason: "unreadable" };
     if (opened.reason !== undefined) {

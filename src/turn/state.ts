@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import type { RawMessage, Replay, Sampled, TokenLogprob } from "../contract/engine.ts";
-import type { PendingCall, UrlCitation } from "../contract/tool-session.ts";
+import type { Citation, PendingCall } from "../contract/tool-session.ts";
 import {
   type DeltaType,
   type ItemEvent,
@@ -31,7 +31,7 @@ export function minus(a: DeltaCount, b: DeltaCount): DeltaCount {
  *
  * `applyEvent`, `applyDelta` and `applyRecord` are the only ways in which it changes. The turn applies what it says and
  * records as it goes; `readLoggedTurn` applies the lines of its log. So a turn that goes on after a crash is where it was.
- * What a log does not tell is no part of it: the raw messages of a generation that has not ended, say.
+ * Anything that a log does not tell is no part of it: the raw messages of a generation that has not ended, say.
  */
 export interface TurnState {
   /** Events so far: the next one's sequence number. */
@@ -44,7 +44,7 @@ export interface TurnState {
   openPart: OpenPart | undefined;
   /** The text at the end of the open part that may become a citation: the model has said it, no event has. */
   buffered: string;
-  /** What the model has thought and no event tells, by the ids of its items: an operator may hide it. */
+  /** The model's thoughts that no event tells, by the ids of its items: an operator may hide it. */
   thoughts: Map<string, string>;
   /** Tokens of delta events so far, about. */
   deltas: DeltaCount;
@@ -78,9 +78,9 @@ interface RoundState {
   firstItem: number;
   /** Tokens of delta events before it, about. */
   deltasBefore: DeltaCount;
-  /** What it has said in vain, because it was begun anew. */
+  /** The deltas that it has said in vain, because it was begun anew. */
   lost: DeltaCount;
-  /** What it has sampled so far. */
+  /** Its samples so far. */
   sampled: Sampled | undefined;
   /** Calls for this server that the model has completed, as long as it goes on generating. */
   called: PendingCall[];
@@ -109,7 +109,7 @@ export interface OpenPart {
   index: number;
   text: string;
   logprobs: TokenLogprob[];
-  annotations: UrlCitation[];
+  annotations: Citation[];
 }
 
 export function newTurnState(): TurnState {
@@ -196,7 +196,7 @@ export function applyEvent(state: TurnState, event: AppliedEvent): void {
       state.openPart = newPart("summary_text", event.output_index, event.summary_index);
       return;
     case "response.output_text.annotation.added":
-      if (event.annotation?.type === "url_citation") state.openPart?.annotations.push(event.annotation);
+      state.openPart?.annotations.push(event.annotation as Citation);
       return;
     case "response.content_part.done": {
       const item = state.output[event.output_index];

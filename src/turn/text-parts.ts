@@ -72,7 +72,7 @@ export class TextParts {
     }
   }
 
-  /** What was said and no event has told yet, because it may become a citation. */
+  /** The text that was said and that no event has told yet, because it may become a citation. */
   get buffered(): string {
     return this.#open?.filter?.pending ?? "";
   }

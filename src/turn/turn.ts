@@ -82,7 +82,8 @@ export class Turn {
       // Raw messages that a client gives, or is given, are not taken back.
       isUnseen: !host.sink && !request.enable_response_messages && request.previous_input_messages == null,
     };
-    const mustPrepare = tools.session?.mustPrepare ?? false;
+    const { unlisted = [], approved = [] } = tools.session ?? {};
+    const mustPrepare = unlisted.length > 0 || approved.length > 0;
     this.#step = this.#enter(decide(this.#output.state, { did: "begin", mustPrepare }, this.#facts));
   }
 
@@ -110,7 +111,7 @@ export class Turn {
         if (!Array.isArray(messages)) messages.catch(() => {});
         else if (this.#output.size.fits(messages)) this.#output.messages.setInput(messages);
       } catch {
-        // What is wrong with the prompt ends the run, which has not begun.
+        // A fault of the prompt ends the run, which has not begun.
       }
     }
     this.#output.response.queue();
@@ -199,7 +200,7 @@ export class Turn {
         else if (kind === "answer") done = await this.#answer(this.#step.again);
         else done = await this.#generate(this.#step);
         this.#step = this.#enter(decide(this.#output.state, done, this.#facts));
-        // What has been found out meanwhile belongs to the prompt.
+        // Lists that have come meanwhile belong to the prompt.
         if (kind === "prepare" && asked.request.enable_response_messages) await this.#setInputMessages();
       }
       return this.#step.outcome;
@@ -296,7 +297,7 @@ export class Turn {
       waitsForClient: waitsForClient(state),
       mayAnswerWithoutTools: calls.ignored > 0 && this.#prompt.current.pluginTools !== undefined,
       spentTokens: spentTokens(state) + response.tokensInRound,
-      disregarded: isWhole ? this.#disregarded() : undefined,
+      disregarded: isWhole ? disregarded(this.#options.asked.request, this.#prompt.current, state) : undefined,
     };
   }
 
@@ -307,10 +308,6 @@ export class Turn {
       this.#prompt.correct(said as Item[], again.disregarded);
     } else this.#prompt.askAgain(again.change);
     this.#output.askAgain("disregarded" in again || again.isCounted);
-  }
-
-  #disregarded(): string | undefined {
-    return disregarded(this.#options.asked.request, this.#prompt.current, this.#output.state);
   }
 
   /** Runs the calls of a round, and begins the next one, unless the client has to answer something, too. */
@@ -325,14 +322,19 @@ export class Turn {
     await answerCalls(output, this.#options);
     const isClients = waitsForClient(state);
     if (!isClients) {
-      // What the round has put out becomes part of the prompt.
+      // The round's output becomes part of the prompt.
       const items = withThoughts(state, roundItems(state)) as Item[];
       const hasCalled = again.length === 0 || items.some(isServerCall);
       output.nextRound();
       this.#prompt.next(promptOutput(this.#options.past, output, items), hasCalled);
     }
-    const disregarded = isClients ? this.#disregarded() : undefined;
-    return { did: "answer", waitsForClient: isClients, isFull: output.size.isFull, disregarded };
+    const { asked } = this.#options;
+    return {
+      did: "answer",
+      waitsForClient: isClients,
+      isFull: output.size.isFull,
+      disregarded: isClients ? disregarded(asked.request, this.#prompt.current, state) : undefined,
+    };
   }
 
   /** Gives the prompt with the response, as raw messages. Returns the fault that prevents it. */

@@ -115,6 +115,38 @@ function passFile(path: string): Promise<Response> {
   return passing.fetch(passing.url + path, { method: "POST", body });
 }
 
+/** Sends a form by the tenant's key. */
+function sendForm(path: string, fields: Record<string, string | File>): Promise<Response> {
+  const body = new FormData();
+  for (const [name, value] of Object.entries(fields)) body.append(name, value);
+  return gateway.fetch(gateway.url + path, { method: "POST", headers: { authorization: `Bearer ${key}` }, body });
+}
+
+function sendFile(text = "Owls hoot."): Promise<Response> {
+  return sendForm("/v1/files", { purpose: "assistants", file: new File([text], "owls.md") });
+}
+
+const newUpload = () =>
+  ask("POST", "/v1/uploads", { bytes: 3, filename: "a.txt", mime_type: "text/plain", purpose: "assistants" });
+const newUploadPath = async () => `/v1/uploads/${await idOf(newUpload())}`;
+
+const sendPart = (path: string) => sendForm(`${path}/parts`, { data: new File(["Tea"], "part") });
+
+const STORES = "/v1/vector_stores";
+const newFile = () => idOf(sendFile());
+const newStore = async () => `${STORES}/${await idOf(ask("POST", STORES, { name: "owls" }))}`;
+
+/** A store with a file, each by its path. */
+async function newStoreFile(): Promise<string> {
+  const [store, file_id] = await Promise.all([newStore(), newFile()]);
+  return `${store}/files/${await idOf(ask("POST", `${store}/files`, { file_id }))}`;
+}
+
+async function newBatch(): Promise<string> {
+  const [store, file] = await Promise.all([newStore(), newFile()]);
+  return `${store}/file_batches/${await idOf(ask("POST", `${store}/file_batches`, { file_ids: [file] }))}`;
+}
+
 /** For each operation requests that it answers well. Who adds an endpoint adds some here. */
 const DRIVERS: Record<string, () => Promise<Response>[]> = {
   "POST /v1/responses": () => [
@@ -148,6 +180,59 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
   ],
   "GET /v1/conversations/{id}/items/{item}": () => [newItem().then((path) => ask("GET", path))],
   "DELETE /v1/conversations/{id}/items/{item}": () => [newItem().then((path) => ask("DELETE", path))],
+  "POST /v1/files": () => [sendFile()],
+  "GET /v1/files": () => [ask("GET", "/v1/files?limit=5&purpose=assistants&order=asc")],
+  "GET /v1/files/{id}": () => [newFile().then((id) => ask("GET", `/v1/files/${id}`))],
+  "GET /v1/files/{id}/content": () => [newFile().then((id) => ask("GET", `/v1/files/${id}/content`))],
+  "DELETE /v1/files/{id}": () => [newFile().then((id) => ask("DELETE", `/v1/files/${id}`))],
+  "POST /v1/uploads": () => [newUpload()],
+  "POST /v1/uploads/{id}/parts": () => [newUploadPath().then(sendPart)],
+  "POST /v1/uploads/{id}/complete": () => [
+    newUploadPath().then(async (path) => ask("POST", `${path}/complete`, { part_ids: [await idOf(sendPart(path))] })),
+  ],
+  "POST /v1/uploads/{id}/cancel": () => [newUploadPath().then((path) => ask("POST", `${path}/cancel`))],
+  "POST /v1/vector_stores": () => [
+    ask("POST", STORES, { name: "owls", metadata: { a: "b" }, expires_after: { anchor: "last_active_at", days: 1 } }),
+  ],
+  "GET /v1/vector_stores": () => [newStore().then(() => ask("GET", `${STORES}?limit=2&order=desc`))],
+  "GET /v1/vector_stores/{id}": () => [newStore().then((path) => ask("GET", path))],
+  "POST /v1/vector_stores/{id}": () => [newStore().then((path) => ask("POST", path, { name: "others" }))],
+  "DELETE /v1/vector_stores/{id}": () => [newStore().then((path) => ask("DELETE", path))],
+  "POST /v1/vector_stores/{id}/reindex": () => [newStore().then((path) => ask("POST", `${path}/reindex`))],
+  "POST /v1/vector_stores/{id}/search": () => [
+    newStoreFile().then((path) => ask("POST", path.replace(/files.*/, "search"), { query: "Who hoots?" })),
+  ],
+  "POST /v1/vector_stores/{id}/files": () => [
+    Promise.all([newStore(), newFile()]).then(([path, file_id]) =>
+      ask("POST", `${path}/files`, { file_id, attributes: { a: 1, b: true, c: "d" } }),
+    ),
+  ],
+  "GET /v1/vector_stores/{id}/files": () => [
+    newStoreFile().then((path) => ask("GET", path.replace(/files.*/, "files?limit=5"))),
+  ],
+  "GET /v1/vector_stores/{id}/files/{file}": () => [newStoreFile().then((path) => ask("GET", path))],
+  "POST /v1/vector_stores/{id}/files/{file}": () => [
+    newStoreFile().then((path) => ask("POST", path, { attributes: { a: "b" } })),
+  ],
+  "GET /v1/vector_stores/{id}/files/{file}/content": () => [
+    newStoreFile().then(async (path) => {
+      await eventually(async () => (await (await ask("GET", path)).text()).includes('"completed"'));
+      return ask("GET", `${path}/content`);
+    }),
+  ],
+  "DELETE /v1/vector_stores/{id}/files/{file}": () => [newStoreFile().then((path) => ask("DELETE", path))],
+  "POST /v1/vector_stores/{id}/file_batches": () => [
+    Promise.all([newStore(), newFile()]).then(([path, file]) =>
+      ask("POST", `${path}/file_batches`, { file_ids: [file] }),
+    ),
+  ],
+  "GET /v1/vector_stores/{id}/file_batches/{batch}": () => [newBatch().then((path) => ask("GET", path))],
+  "POST /v1/vector_stores/{id}/file_batches/{batch}/cancel": () => [
+    newBatch().then((path) => ask("POST", `${path}/cancel`)),
+  ],
+  "GET /v1/vector_stores/{id}/file_batches/{batch}/files": () => [
+    newBatch().then((path) => ask("GET", `${path}/files`)),
+  ],
   "GET /v1/models": () => [ask("GET", "/v1/models"), ask("GET", "/v1/models?client_version=0.169.0")],
   "GET /v1/models/{id}": () => [ask("GET", "/v1/models/simulator")],
   "POST /v1/chat/completions": () => [pass("/v1/chat/completions", { model: "any", messages: [] })],

@@ -307,6 +307,20 @@ describe("an input", () => {
       /base64/,
     ],
     [
+      "with a file by its data and its URL",
+      input(user({ type: "input_file", file_data: "SGVsbG8=", file_url: "https://acme.dev/a.txt" })),
+      "input[0].content[0].file_url",
+      "invalid_value",
+      /Mutually exclusive/,
+    ],
+    [
+      "with an image by its URL and its id",
+      input(user({ type: "input_image", image_url: "https://acme.dev/a.png", file_id: "file-1" })),
+      "input[0].content[0].file_id",
+      "invalid_value",
+      /Mutually exclusive/,
+    ],
+    [
       "with a call without call_id",
       input({ type: "function_call", name: "f", arguments: "{}" }),
       "input[0].call_id",
@@ -406,7 +420,6 @@ describe("calls and outputs", () => {
 
 describe("tools", () => {
   const hosted = [
-    { type: "file_search", vector_store_ids: ["vs_1"] },
     { type: "computer" },
     { type: "computer_use_preview", display_width: 1, display_height: 1, environment: "linux" },
     { type: "image_generation" },
@@ -422,7 +435,7 @@ describe("tools", () => {
         { tools: [functionTool(), tool] },
         "tools[1].type",
         "unsupported_parameter",
-        `The tool type '${tool.type}' is not supported by this server. Supported values are: 'function', 'custom', 'namespace', 'tool_search', 'local_shell', 'shell', 'apply_patch', 'mcp', 'web_search', 'code_interpreter', 'container'.`,
+        `The tool type '${tool.type}' is not supported by this server. Supported values are: 'function', 'custom', 'namespace', 'tool_search', 'local_shell', 'shell', 'apply_patch', 'mcp', 'web_search', 'code_interpreter', 'file_search', 'container'.`,
       ],
     ),
     ["that are no objects", { tools: ["f"] }, "tools[0]", "invalid_type"],
@@ -526,10 +539,10 @@ describe("tool_choice", () => {
     ["required with tools: []", { tools: [], tool_choice: "required" }, "tool_choice", "invalid_value", required],
     [
       "of a hosted tool",
-      { tools, tool_choice: { type: "file_search" } },
+      { tools, tool_choice: { type: "image_generation" } },
       "tool_choice.type",
       "unsupported_parameter",
-      /'file_search'.*not supported/,
+      /'image_generation'.*not supported/,
     ],
     [
       "of a function as a custom tool",
@@ -606,13 +619,6 @@ describe("what this server does not serve is named", () => {
     "unsupported_parameter",
     /not supported by this server/,
   ];
-  const part = (fields: object, param: string): Row => [
-    `${(fields as { type: string }).type} by ${param}`,
-    { input: [user(fields)] },
-    `input[0].content[0].${param}`,
-    "unsupported_parameter",
-    /is not supported by this server\.$/,
-  ];
   refuses([
     no("prompt", { id: "pmpt_1" }),
     no("moderation", { model: "omni" }),
@@ -665,10 +671,6 @@ describe("what this server does not serve is named", () => {
       "unsupported_parameter",
       "'reasoning.mode' is not supported by this server.",
     ],
-    part({ type: "input_image", file_id: "file_1" }, "file_id"),
-    part({ type: "input_file", file_id: "file_1" }, "file_id"),
-    part({ type: "input_file", file_url: "https://a.example.com/b.txt" }, "file_url"),
-    part({ type: "input_file", file_data: "data:application/pdf;base64,AA==", filename: "a.pdf" }, "file_data"),
   ]);
 
   it.each([

@@ -38,7 +38,7 @@ export interface Fleet extends Gateway {
 }
 
 /** How a server of the fleet is played. */
-type PlayedServer = Pick<SimulatorOptions, "models" | "ownedBy" | "kind" | "maxModelLen">;
+type PlayedServer = Pick<SimulatorOptions, "models" | "adapters" | "ownedBy" | "kind" | "maxModelLen">;
 
 export interface FleetOptions {
   /** Fields of UPSTREAMS and options of the simulator, by the server's name. */
@@ -83,7 +83,7 @@ export async function startFleet({ servers: described, variables = {} }: FleetOp
   };
 }
 
-async function startReplica(name: string, { models, ownedBy, kind, maxModelLen }: PlayedServer) {
+async function startReplica(name: string, { models, adapters, ownedBy, kind, maxModelLen }: PlayedServer) {
   const replica = {
     name,
     trouble: "",
@@ -105,6 +105,7 @@ async function startReplica(name: string, { models, ownedBy, kind, maxModelLen }
   };
   const options = {
     ...(models && { models }),
+    ...(adapters && { adapters }),
     ...(ownedBy && { ownedBy }),
     ...(kind && { kind }),
     ...(maxModelLen !== undefined && { maxModelLen }),

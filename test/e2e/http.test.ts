@@ -352,7 +352,7 @@ describe("routes", () => {
   });
 
   it.each([
-    ["POST", "/v1/files", { status: 404, code: "unknown_url" }],
+    ["POST", "/v1/images", { status: 404, code: "unknown_url" }],
     ["POST", "/v1/models", { status: 405, code: "method_not_allowed" }],
     ["POST", "/v1/responses", { status: 415, code: "unsupported_media_type" }],
   ])("%s %s with a form of 24 MB is read to its end, and refused for what it is", async (method, path, wanted) => {

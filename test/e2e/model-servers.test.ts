@@ -29,6 +29,7 @@ beforeAll(async () => {
   fleet = await startFleet({
     servers: {
       ...Object.fromEntries(KINDS.map((kind) => [kind, server(kind)])),
+      lora: { kind: "sglang", models: ["base"], adapters: { tuned: "base" }, maxModelLen: WINDOW },
       harmony: { kind: "vllm", models: ["gpt-oss-20b"], fields: { models: ["gpt-oss-20b"] } },
       untagged: { kind: "vllm", models: ["gpt-oss-120b"], fields: { models: ["gpt-oss-120b"] } },
     },
@@ -297,7 +298,60 @@ it("has log probabilities of llama.cpp where none but the tokens' own are asked 
   expect(JSON.stringify(output)).toContain('"logprobs":[{"token":"You"');
 });
 
-it.each(["llamacpp", "ollama"] as const)("begins a new answer after one of the client's at %s", async (model) => {
+it("says of SGLang's sum of both whether the prompt or the output is too long", async () => {
+  const input = "x ".repeat(WINDOW / 2 - 10);
+  const refused = await refusal({ model: "sglang", input, max_output_tokens: WINDOW });
+  expect(refused).toEqual({ status: 400, code: "above_max_value", param: "max_output_tokens" });
+  expect(bodies("sglang")).toHaveLength(1);
+});
+
+describe("the models of an SGLang that answers for any", () => {
+  it.each(["tuned", "base:other", "other"])("are those of its list (%s)", async (model) => {
+    expect(await refusal({ model, input: "x" })).toMatchObject({ status: 400, code: "model_not_found" });
+    expect(bodies("lora")).toEqual([]);
+  });
+
+  it("are adapters by the names that it knows in requests", async () => {
+    const response = await ask({ model: "base:tuned", input: "Hello" });
+    expect([response.model, textOf(response)]).toEqual(["base:tuned", ["You said: Hello"]]);
+    expect(bodies("lora")).toMatchObject([{ model: "base:tuned" }]);
+    const listed = (await fleet.openai.models.list()).data.map(({ id }) => id);
+    expect(listed).toContain("base:tuned");
+    expect(listed).not.toContain("tuned");
+  });
+});
+
+describe("an open message at SGLang", () => {
+  const open = { type: "message", role: "assistant", status: "in_progress", id: "msg_1", content: "You" };
+
+  it("is gone on with", async () => {
+    await ask({ model: "sglang", input: [{ role: "user", content: "abc" }, open] });
+    expect(bodies("sglang")).toMatchObject([
+      { continue_final_message: true, messages: [{ role: "user" }, { role: "assistant", content: "You" }] },
+    ]);
+  });
+
+  it("is refused after thoughts, which it would forget", async () => {
+    const thoughts = { type: "reasoning", id: "rs_1", summary: [], content: [{ type: "reasoning_text", text: "Hm." }] };
+    const input = [{ role: "user", content: "abc" }, thoughts, open];
+    expect(await refusal({ model: "sglang", input })).toEqual({ ...UNSUPPORTED, param: "input" });
+    expect(bodies("sglang")).toEqual([]);
+  });
+});
+
+it("does not call an answer of Ollama's completed that has read less than half of the prompt", async () => {
+  const input = "river ".repeat(3 * WINDOW);
+  for (const way of ["whole", "in the background"] as const) {
+    const { status, code } = await outcome({ model: "ollama", input }, way);
+    expect([way, status, code]).toEqual([way, "failed", way === "whole" ? "context_length_exceeded" : code]);
+  }
+  const { status } = await ask({ model: "ollama", input: "river ".repeat(WINDOW / 8) });
+  expect(status).toBe("completed");
+});
+
+const MISREADING = ["llamacpp", "sglang", "ollama"] as const;
+
+it.each(MISREADING)("begins a new answer after one of the client's at %s", async (model) => {
   await ask({
     model,
     input: [

@@ -25,6 +25,9 @@ const SHOWN_ELSEWHERE: Record<string, string> = {
   "include=code_interpreter_call.outputs": "e2e/code-interpreter.test.ts",
   "reasoning.context": "e2e/harmony.test.ts",
   "filters.allowed_domains": "e2e/web-search.test.ts",
+  "include=file_search_call.results": "e2e/file-search.test.ts",
+  "hybrid_search.embedding_weight": "e2e/vector-stores.test.ts",
+  "hybrid_search.text_weight": "e2e/vector-stores.test.ts",
   "tools<function>.defer_loading": "e2e/client-tools.test.ts",
   "tools<custom>.defer_loading": "e2e/client-tools.test.ts",
   "tools<namespace>.description": "unit/client-tools.test.ts",
@@ -385,6 +388,18 @@ async function send(kind: string, body: JsonObject): Promise<Response> {
 }
 
 /** What the server takes where a type allows any text or number. */
+/** A vector store with a file of such attributes each, all of which the model finds. */
+async function filledStore(...attributes: Record<string, string | number | boolean>[]): Promise<string> {
+  const { files, vectorStores } = gateway.openai;
+  const { id } = await vectorStores.create({});
+  for (const [index, each] of attributes.entries()) {
+    const text = new File([`All the queries find it: ${index}.`], `${attributes.length}-${index}.md`);
+    const { id: file_id } = await files.create({ file: text, purpose: "assistants" });
+    await vectorStores.files.createAndPoll(id, { file_id, attributes: each }, { pollIntervalMs: 20 });
+  }
+  return id;
+}
+
 async function samples(): Promise<Samples> {
   const created = await gateway.openai.responses.create({ model: "simulator", input: "Before" });
   const conversation = await gateway.openai.conversations.create({ items: [{ role: "user", content: "Before" }] });
@@ -393,11 +408,16 @@ async function samples(): Promise<Samples> {
   const sealed = compaction?.type === "compaction" ? compaction.encrypted_content : "";
   const schema = { type: "object", properties: { q: { type: "string" } }, required: ["q"] };
   const image = "data:image/png;base64,iVBORw0KGgo=";
+  const [store, other] = [await filledStore({ x: "x" }, { x: "y" }, { x: 2 }, { x: true }), await filledStore({})];
   const [item] = (await gateway.openai.responses.inputItems.list(created.id)).data;
   return {
     "input<item_reference>.id": [item?.id],
     "items<item_reference>.id": [item?.id],
     model: ["simulator", "simulator-reasoning"],
+    "tools<file_search>": [{ vector_store_ids: [store] }],
+    "tools<file_search>.vector_store_ids": [[store], [other]],
+    "filters<and>.filters": [[{ type: "eq", key: "x", value: "x" }], [{ type: "eq", key: "x", value: "y" }]],
+    "input<file_search_call>": [{ queries: ["x"], results: [{ file_id: "x", filename: "x", text: "x" }] }],
     previous_response_id: [created.id],
     conversation: [conversation.id, { id: conversation.id }],
     "conversation.id": [conversation.id],

@@ -125,6 +125,8 @@ describe("the erasure of a tenant", () => {
     const theirs = await fill(other.key);
     const client = gateway.client({ apiKey: one.key.value });
     await client.responses.create({ model: "simulator?tps=20&words=100000", input: "Runs on", background: true });
+    const file = await client.files.create({ file: new File(["Owls hoot."], "owls.md"), purpose: "assistants" });
+    const store = await client.vectorStores.create({ file_ids: [file.id] });
     const erased = await ask(gateway, "DELETE", `/v1/admin/tenants/${one.tenant}`);
     // What was used within the hour is looked at once more.
     expect(erased).toMatchObject({ object: "tenant.erased", id: one.tenant, has_more: true });
@@ -134,6 +136,9 @@ describe("the erasure of a tenant", () => {
     const heir = gateway.client({ apiKey: (await makeKey(gateway, one.tenant)).value });
     for (const id of ids) await expect(heir.responses.retrieve(id)).rejects.toMatchObject({ status: 404 });
     expect((await exported(one.tenant)).some(({ object }) => object === "response")).toBe(false);
+    await expect(heir.files.content(file.id)).rejects.toMatchObject({ status: 404 });
+    await expect(heir.vectorStores.retrieve(store.id)).rejects.toMatchObject({ status: 404 });
+    expect([(await heir.files.list()).data, (await heir.vectorStores.list()).data]).toEqual([[], []]);
     const stays = gateway.client({ apiKey: other.key.value });
     for (const id of theirs.ids) expect((await stays.responses.retrieve(id)).id).toBe(id);
     const log = await ask<{ data: Line[] }>(gateway, "GET", `/v1/organization/audit_logs?project_ids=${one.tenant}`);

@@ -262,7 +262,7 @@ export const ROWS: Row[] = [
       request(
         `"input":[{"role":"user","content":[{"type":"input_file","file_data":"data:text/${"a".repeat(10 * MIB)}"}]}]`,
       ),
-    refused: bad("input[0].content[0].file_data", "unsupported_parameter"),
+    refused: bad("input[0].content[0].file_data", "invalid_value"),
   },
   {
     name: "a function's name of 11 MB",

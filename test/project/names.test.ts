@@ -22,6 +22,7 @@ it("the classes of objects and their bindings stay", () => {
     BOARD: "Board",
     FILE_DIRECTORIES: "FileDirectory",
     FILE_BYTES: "FileBytes",
+    VECTOR_STORES: "VectorStore",
   });
   for (const [binding, name] of Object.entries(OBJECT_CLASSES)) {
     expect(settings).toContain(`[exports.${name}]\ntype = "durable-object"\nstorage = "sqlite"\n`);
@@ -30,7 +31,7 @@ it("the classes of objects and their bindings stay", () => {
 });
 
 it("the unique keys of workerd's namespaces stay, from which the ids of objects are derived", () => {
-  const classes = ["Home", "KeyDirectory", "Quota", "Board", "FileDirectory", "FileBytes"];
+  const classes = ["Home", "KeyDirectory", "Quota", "Board", "FileDirectory", "FileBytes", "VectorStore"];
   expect(classes.map(uniqueKeyOf)).toEqual([
     "responses-edge-Home",
     "responses-edge-KeyDirectory",
@@ -38,6 +39,7 @@ it("the unique keys of workerd's namespaces stay, from which the ids of objects 
     "responses-edge-Board",
     "responses-edge-FileDirectory",
     "responses-edge-FileBytes",
+    "responses-edge-VectorStore",
   ]);
 });
 

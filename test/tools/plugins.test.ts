@@ -120,6 +120,26 @@ const SAMPLES: Record<string, Sample> = {
   },
 };
 
+const RESULT = { file_id: "file-1", filename: "owls.md", score: 0.5, text: "Owls hoot.", attributes: {} };
+SAMPLES.file_search = {
+  tool: { kind: "file_search" },
+  written: "file_search",
+  name: "file_search",
+  pieces: ['{"queries":', '["owls"]}'],
+  outcome: { output: "【0:0†source】 file-1 owls.md\nOwls hoot.", failed: false, results: [RESULT] },
+  events: [
+    "response.file_search_call.in_progress",
+    "response.file_search_call.searching",
+    "response.file_search_call.completed",
+  ],
+  item: { type: "file_search_call", queries: ["owls"], results: [RESULT] },
+  exchange: {
+    name: "file_search",
+    arguments: '{"queries":["owls"]}',
+    output: "【0:0†source】 file-1 owls.md\nOwls hoot.",
+  },
+};
+
 const FOUND = [{ type: "function", name: "hoot", description: "Hoots.", parameters: null, strict: null }];
 SAMPLES.tool_search = {
   tool: { kind: "tool_search" },
@@ -135,7 +155,11 @@ SAMPLES.tool_search = {
   exchange: undefined,
 };
 
-const INCLUDE = ["web_search_call.action.sources", "code_interpreter_call.outputs"] as CreateRequest["include"];
+const INCLUDE = [
+  "file_search_call.results",
+  "web_search_call.action.sources",
+  "code_interpreter_call.outputs",
+] as CreateRequest["include"];
 const ADDRESS = newTurnAddress();
 
 /** The calls of a turn, with its events; `items` and `called` are what was there before a crash. */

@@ -1,7 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
-import { assemblePrompt, assembleTurn, type TurnSpec } from "../../src/assembly/assemble-turn.ts";
-import type { Past } from "../../src/assembly/past.ts";
+import { assemblePrompt, assembleTurn, type Past, type TurnSpec } from "../../src/assembly/assemble-turn.ts";
 import { type Config, loadConfig } from "../../src/config/index.ts";
 import type { Item } from "../../src/items/registry.ts";
 import { createRequest } from "../../src/protocol/create-request.ts";

@@ -1,7 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
-import { assembleTurn, type TurnSpec } from "../../src/assembly/assemble-turn.ts";
-import type { Past } from "../../src/assembly/past.ts";
+import { assembleTurn, type Past, type TurnSpec } from "../../src/assembly/assemble-turn.ts";
 import { compactionCodec } from "../../src/assembly/sealer.ts";
 import { type Config, loadConfig } from "../../src/config/index.ts";
 import type { CompactionContent } from "../../src/contract/sealing.ts";

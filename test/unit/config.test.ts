@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import { describe, expect, it } from "vitest";
-import { tenantCacheSalt } from "../../src/api/creation.ts";
+import { tenantCacheSalt } from "../../src/assembly/cache-salt.ts";
 import {
   type Config,
   ConfigError,
@@ -117,7 +117,7 @@ describe("the configuration", () => {
   });
 
   it.each([
-    [undefined, ["tool_search", "mcp", "browser", "python", "container"]],
+    [undefined, ["tool_search", "mcp", "browser", "python", "file_search", "container"]],
     ["none", ["tool_search"]],
     ["web_search, mcp", ["tool_search", "mcp", "browser"]],
   ])("HOSTED_TOOLS=%s offers %j", (HOSTED_TOOLS, kinds) => {

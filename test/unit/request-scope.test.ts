@@ -15,6 +15,7 @@ import { conversationAddress, HomeClient } from "../../src/store/client.ts";
 import { FileClient } from "../../src/store/files/file-client.ts";
 import { newIdentity } from "../../src/store/keys/key-cache.ts";
 import { turnsBesideClients } from "../../src/store/memory.ts";
+import { StoreClient } from "../../src/store/vector-stores/store-client.ts";
 
 /** Whatever becomes of a request, everything that it held is given back: memory permits, its reservation, and its conversation. */
 
@@ -75,6 +76,7 @@ function callerOf(fields: Partial<Caller> = {}): Caller {
     counting: { isDone: false },
     homes,
     files: new FileClient(env, tenant),
+    stores: new StoreClient(env, tenant),
     past: homes,
     bodyLength: 100,
     signal: new AbortController().signal,

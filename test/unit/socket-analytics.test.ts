@@ -2,11 +2,12 @@ import { env } from "cloudflare:workers";
 import { expect, it, vi } from "vitest";
 import { createSimulator } from "../../dev/simulator/handler.ts";
 import { type AnalyticsDataset, loadConfig } from "../../src/config/index.ts";
-import { NO_KEY } from "../../src/contract/identity.ts";
+import { NO_KEY } from "../../src/contract/grants.ts";
 import { toApiError } from "../../src/protocol/errors.ts";
 import { Connection } from "../../src/socket/connection.ts";
 import { HomeClient } from "../../src/store/client.ts";
 import { FileClient } from "../../src/store/files/file-client.ts";
+import { StoreClient } from "../../src/store/vector-stores/store-client.ts";
 import { AnalyticsWriter } from "../../src/telemetry/analytics.ts";
 import { telemetryOf } from "../../src/telemetry/telemetry.ts";
 
@@ -36,6 +37,7 @@ it("a connection of many creates loses none of them, and is heard of when it has
           tenant: "acme",
           homes,
           files: new FileClient(env, "acme"),
+          stores: new StoreClient(env, "acme"),
           past: homes,
           bodyLength: 0,
           signal,

@@ -1,9 +1,9 @@
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, it } from "vitest";
 import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
-import type { PastSource } from "../../src/assembly/past.ts";
+import type { PastSource } from "../../src/assembly/assemble-turn.ts";
 import { loadConfig, type Variables } from "../../src/config/index.ts";
-import { NO_KEY } from "../../src/contract/identity.ts";
+import { NO_KEY } from "../../src/contract/grants.ts";
 import { ApiError, previousResponseNotFound, toApiError } from "../../src/protocol/errors.ts";
 import { newTurnAddress, responseId } from "../../src/protocol/ids.ts";
 import { Connection } from "../../src/socket/connection.ts";
@@ -11,6 +11,7 @@ import { KeptTurns } from "../../src/socket/kept-turns.ts";
 import { Lanes } from "../../src/socket/lanes.ts";
 import { HomeClient } from "../../src/store/client.ts";
 import { FileClient } from "../../src/store/files/file-client.ts";
+import { StoreClient } from "../../src/store/vector-stores/store-client.ts";
 
 /** A socket without a network: what only a fake wire can show, and what a connection may hold. */
 
@@ -69,6 +70,7 @@ class FakeSocket {
           counting: { isDone: false },
           homes,
           files: new FileClient(env, "tenant"),
+          stores: new StoreClient(env, "tenant"),
           past: homes,
           bodyLength: 0,
           signal,

@@ -3,14 +3,15 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
 import { createResponse } from "../../src/api/create-response.ts";
 import type { Caller, ClientSink } from "../../src/api/transport.ts";
-import type { PastSource, ReadPast } from "../../src/assembly/past.ts";
+import type { PastSource, ReadPast } from "../../src/assembly/assemble-turn.ts";
 import { loadConfig } from "../../src/config/index.ts";
-import { NO_KEY } from "../../src/contract/identity.ts";
+import { NO_KEY } from "../../src/contract/grants.ts";
 import type { Item } from "../../src/items/registry.ts";
 import { previousResponseNotFound } from "../../src/protocol/errors.ts";
 import { responseId } from "../../src/protocol/ids.ts";
 import { HomeClient } from "../../src/store/client.ts";
 import { FileClient } from "../../src/store/files/file-client.ts";
+import { StoreClient } from "../../src/store/vector-stores/store-client.ts";
 
 /** The API by a transport of the test's own, without HTTP: a sink, a loop, and a source of the past. */
 
@@ -74,6 +75,7 @@ class Connection implements PastSource {
       counting: { isDone: false },
       homes: new HomeClient(env, "tenant"),
       files: new FileClient(env, "tenant"),
+      stores: new StoreClient(env, "tenant"),
       past: this,
       bodyLength: body.length,
       signal: this.#client.signal,

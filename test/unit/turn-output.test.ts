@@ -3,7 +3,8 @@ import type { ModelDelta } from "../../src/contract/engine.ts";
 import { contextLengthExceeded } from "../../src/protocol/errors.ts";
 import { tools } from "../../src/protocol/tools.ts";
 import { parse } from "../../src/protocol/validation.ts";
-import { BrowserCitationFilter } from "../../src/tools/browser/citations.ts";
+import { asLink } from "../../src/tools/browser/plugin.ts";
+import { CitationMarks } from "../../src/tools/citation-marks.ts";
 import { readLoggedTurn } from "../../src/turn/resume.ts";
 import { type Beginning, type BegunCallFacts, beginningOf, type CallRules } from "../../src/turn/round-output.ts";
 import { waitsForClient } from "../../src/turn/state.ts";
@@ -72,7 +73,7 @@ describe("text parts", () => {
 
   it("keep what may become a citation, and count it only when it is said", () => {
     const page = { url: "https://example.com/", title: "E" };
-    const rig = newOutput({}, { session: { citations: () => new BrowserCitationFilter(() => page) } });
+    const rig = newOutput({}, { session: { citations: () => new CitationMarks(() => asLink(page)) } });
     say(rig, text("so 【1†L1"));
     expect(rig.state).toMatchObject({ buffered: "【1†L1", openPart: { text: "so " }, deltas: { all: 1 } });
     expect(rig.output.round.partialItems).toMatchObject([{ content: [{ text: "so 【1†L1" }] }]);

@@ -3,7 +3,8 @@ import { describe, expect, it } from "vitest";
 import type { ModelDelta } from "../../src/contract/engine.ts";
 import type { Sealer } from "../../src/contract/sealing.ts";
 import type { OutputItem } from "../../src/items/registry.ts";
-import { BrowserCitationFilter } from "../../src/tools/browser/citations.ts";
+import { asLink } from "../../src/tools/browser/plugin.ts";
+import { CitationMarks } from "../../src/tools/citation-marks.ts";
 import type { TurnOutput } from "../../src/turn/output.ts";
 import { isRecord, parseRecord, recordLine, type TurnRecord } from "../../src/turn/records.ts";
 import { readLoggedTurn } from "../../src/turn/resume.ts";
@@ -84,7 +85,7 @@ const sealer: Sealer = {
 };
 
 const PAGE = { url: "https://example.com/a", title: "A" };
-const citations: RigOptions = { session: { citations: () => new BrowserCitationFilter(() => PAGE) } };
+const citations: RigOptions = { session: { citations: () => new CitationMarks(() => asLink(PAGE)) } };
 
 function take(output: TurnOutput, step: Step): void {
   if ("deltas" in step) {

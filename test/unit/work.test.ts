@@ -120,7 +120,7 @@ it("the tools that a choice leaves are found in one pass over both", () => {
   const reads = (count: number) => {
     const tools = Array.from({ length: count }, (_, index) => ({ type: "function", name: `f${index}` }));
     const { value, reads } = counted({ tools, tool_choice: { type: "allowed_tools", mode: "auto", tools } });
-    expect(offeredTools({ request: value as unknown as CreateRequest })).toHaveLength(count);
+    expect(offeredTools({ request: value as unknown as CreateRequest }).functions).toHaveLength(count);
     return reads();
   };
   expect(reads(1000)).toBeLessThanOrEqual(110 * reads(10));

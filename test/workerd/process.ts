@@ -18,11 +18,12 @@ export interface WorkerdProcess {
   url: string;
   /** What its homes have stored. */
   storage: ObjectStorage;
-  /** What its other objects have stored: keys, what tenants have used, and files. */
+  /** What its other objects have stored: keys, what tenants have used, files and vector stores. */
   keys: ObjectStorage;
   quotas: ObjectStorage;
   fileDirectories: ObjectStorage;
   fileBytes: ObjectStorage;
+  vectorStores: ObjectStorage;
   /** Resident memory of the process, in MB (Linux). */
   memory(): number;
   /** All that it has printed: the Worker's console, and workerd's own words. */
@@ -92,6 +93,7 @@ export async function startWorkerd(
     quotas: new ObjectStorage(folderOf("Quota")),
     fileDirectories: new ObjectStorage(folderOf("FileDirectory")),
     fileBytes: new ObjectStorage(folderOf("FileBytes")),
+    vectorStores: new ObjectStorage(folderOf("VectorStore")),
     memory: () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${child?.pid}/status`, "utf8"))?.[1]) / 1024,
     logs: () => logs,
     kill,

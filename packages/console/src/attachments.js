@@ -2,7 +2,7 @@ import { size } from "./format.js";
 
 /** Files that go with an input. */
 
-/** Of all files of a request, in bytes: base64 makes a third more of them, and the server takes 12 MiB by default. */
+/** The most that all files of a request have, in bytes: base64 makes a third more of them, and the server takes 12 MiB by default. */
 const MAX_BYTES = 24_000_000;
 const MAX_FILES = 50;
 

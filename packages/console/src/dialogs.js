@@ -84,7 +84,7 @@ export function messageOf(error) {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** What went wrong, where something has. @param {string} message */
+/** A notice of what went wrong, where something has. @param {string} message */
 export function faultNotice(message) {
   return message ? html`<p class="notice bad" dir="auto" role="alert">${message}</p>` : nothing;
 }

@@ -23,7 +23,7 @@ function rememberNow() {
   if (waiting === undefined) return;
   clearTimeout(waiting);
   waiting = undefined;
-  // Who signs out leaves nothing.
+  // A user who signs out leaves nothing.
   if (session.who === "unknown") return;
   const { attachments, servers, ...rest } = draft;
   const characters = attachments.reduce((sum, { url }) => sum + url.length, 0);

@@ -55,7 +55,7 @@ export function keepRecord(id, record) {
   if (records.size > MAX_RESPONSES && oldest !== undefined) records.delete(oldest);
 }
 
-/** What this page has seen of a response's events. @param {string} id */
+/** The events of a response that this page has seen. @param {string} id */
 export function recordOf(id) {
   return records.get(id);
 }

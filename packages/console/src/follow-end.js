@@ -34,7 +34,7 @@ export class EndFollower {
     element.addEventListener("click", (event) => this.#clicked(event));
   }
 
-  /** Whether the end is out of view because the reader has left it. */
+  /** Tells whether the end is out of view because the reader has left it. */
   get isAway() {
     return this.#isAway;
   }
@@ -78,7 +78,7 @@ export class EndFollower {
     const opened = /** @type {Element} */ (target).closest("summary, .more");
     if (!opened) return;
     const { top } = opened.getBoundingClientRect();
-    // What has been opened is there with the next frame.
+    // A part that has been opened is there with the next frame.
     requestAnimationFrame(() => {
       if (this.#missing() > top) this.#isFollowing = false;
       this.#told();

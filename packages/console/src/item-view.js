@@ -123,7 +123,7 @@ const KINDS = {
 function describe(item) {
   const { status } = item;
   const kind = Object.hasOwn(KINDS, item.type) ? KINDS[item.type] : undefined;
-  // What has a role and content is a message also without a type.
+  // An item with a role and content is a message also without a type.
   const known = kind ?? (item.type === undefined && item.role !== undefined ? KINDS.message : undefined);
   if (known) return { status, ...known(item) };
   return {
@@ -242,7 +242,7 @@ export class ItemView {
   #texts = new Map();
   /** Parts that events have begun, and the item does not have yet. @type {Set<string>} */
   #begun = new Set();
-  /** Whether somebody has opened or closed it. @type {boolean | undefined} */
+  /** True if somebody has opened it, false if closed. @type {boolean | undefined} */
   #isOpen;
 
   /** @param {Item} item */
@@ -311,7 +311,7 @@ export class ItemView {
       long = new LongText("", { fileName: `${this.#item.id ?? "item"}.txt` });
       this.#texts.set(key, long);
     }
-    // What has been streamed is there already; while it is, the item has less of it.
+    // Streamed text is there already; while it is, the item has less of it.
     if (!this.#begun.has(key)) long.set(whole);
     return html`<div class=${isCode ? "part code" : "part"}>${label ? html`<p class="part-label">${label}</p>` : nothing}${long.element}</div>`;
   }

@@ -55,7 +55,7 @@ export function lookView(section) {
       draw(id);
     },
     hide() {
-      // What runs is looked at anew when it is shown again.
+      // A response that runs is looked at anew when it is shown again.
       looked?.leave();
     },
     signedIn() {
@@ -71,9 +71,9 @@ export function lookView(section) {
 class Looked {
   id;
   element = document.createElement("div");
-  /** Whether what is shown is what the server has. */
+  /** True if the shown response is the one that the server has. */
   isCurrent = true;
-  /** Whether the response has ended, and all of it is here. */
+  /** True if the response has ended, and all of it is here. */
   #isWhole = false;
   #abort = new AbortController();
   #answer = new Answer();
@@ -171,7 +171,7 @@ class Looked {
       }
       this.#timeline.draw();
     }
-    // What the page has seen itself has times.
+    // A record that the page has made itself has times.
     if (!seen) keepRecord(this.id, record);
     this.#draw();
   }

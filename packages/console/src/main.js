@@ -148,7 +148,7 @@ function showRoute() {
   if (isElsewhere) scrollTo({ top: isOther ? next.top : 0, behavior: "instant" });
 }
 
-/** Whether the form for a key is up because the one before was refused. */
+/** True if the form for a key is up because the one before was refused. */
 let isAsking = false;
 
 /** @param {string} message the server's words */

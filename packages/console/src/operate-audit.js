@@ -4,7 +4,7 @@ import { faultNotice, messageOf } from "./dialogs.js";
 import { beginning, moment } from "./format.js";
 
 /**
- * Who did what, and when: `GET /v1/organization/audit_logs`, newest first.
+ * The audit log, who did what and when: `GET /v1/organization/audit_logs`, newest first.
  *
  * @typedef {object} Row What is done to stands under the name of what was done: `{ type: "api_key.created", "api_key.created": { id } }`
  * @property {string} id

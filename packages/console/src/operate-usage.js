@@ -5,7 +5,7 @@ import { count, size } from "./format.js";
 import { barPlot, MAX_SERIES } from "./plot.js";
 
 /**
- * What was used over time: `GET /v1/organization/usage/completions`.
+ * The usage over time: `GET /v1/organization/usage/completions`.
  *
  * @typedef {object} Result
  * @property {number} input_tokens
@@ -53,7 +53,7 @@ const MEASURES = {
   cost: { label: "Cost in US dollars", of: ({ cost_usd: cost }) => cost },
 };
 
-/** What tokens are divided into, where they are not grouped. @type {[name: string, of: Amount][]} */
+/** The kinds into which tokens are divided, where they are not grouped. @type {[name: string, of: Amount][]} */
 const KINDS = [
   ["Input, cached", ({ input_cached_tokens: cached }) => cached],
   ["Input", ({ input_tokens: input, input_cached_tokens: cached }) => input - cached],
@@ -188,7 +188,7 @@ export function usageSection(element) {
   return { show: () => void load() };
 }
 
-/** What tenants store now, those that store most first. @param {readonly Stored[]} tenants */
+/** The storage of tenants now, those that store most first. @param {readonly Stored[]} tenants */
 function storedTemplate(tenants) {
   const storing = tenants
     .filter(({ usage_bytes: bytes, limits }) => bytes > 0 || limits !== null)

@@ -7,7 +7,7 @@ import { usageSection } from "./operate-usage.js";
 import { session } from "./session.js";
 
 /**
- * What an operator looks after, a section each: `#/operate/{section}`. A section is made when it is first asked for.
+ * The operator's views, a section each: `#/operate/{section}`. A section is made when it is first asked for.
  *
  * @typedef {object} Section
  * @property {() => void} show Called whenever it comes up: asks for what is new.

@@ -11,7 +11,7 @@ import { count } from "./format.js";
 
 const MARGIN = { left: 52, right: 4, top: 12, bottom: 28 };
 
-/** Of the plot, in pixels, and how many labels have room below the bars. */
+/** The sizes of the plot, in pixels, and how many labels have room below the bars. */
 const SIZES = {
   wide: { width: 1_180, height: 280, labels: 8 },
   narrow: { width: 340, height: 240, labels: 3 },

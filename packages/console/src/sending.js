@@ -113,7 +113,7 @@ async function* followFrom(place, id, signal) {
   }
 }
 
-/** Whether asking again would not help. @param {unknown} error */
+/** Tells whether asking again would not help. @param {unknown} error */
 function isFinal(error) {
   return error instanceof ApiFault && error.status >= 400 && error.status < 500 && error.status !== 429;
 }

@@ -1,12 +1,12 @@
 /**
- * Who uses this tab. The key is kept in the tab's session storage and nowhere else: a reload goes on, another tab begins without it.
+ * The user of this tab. The key is kept in the tab's session storage and nowhere else: a reload goes on, another tab begins without it.
  * @typedef {"unknown" | "open" | "tenant" | "admin"} Who
  * `open`: the server serves without keys. `admin`: a root key, which has no responses of its own.
  */
 
 const KEY = "console.key";
 
-/** What else this console keeps in the session storage begins with this. */
+/** The other names of this console in the session storage begin with this. */
 const OWN = "console.";
 
 export const session = {
@@ -39,7 +39,7 @@ export function forgetEverything() {
 }
 
 /**
- * What this tab remembers under a name; undefined where there is nothing, or nothing that can be read.
+ * The value that this tab remembers under a name; undefined where there is nothing, or nothing that can be read.
  * @param {string} name
  * @returns {any}
  */

@@ -9,7 +9,7 @@ import { beginning, count, moment } from "./format.js";
  * @typedef {import("./tree-model.js").Entry} Entry
  */
 
-/** Of a row, in pixels. */
+/** The height of a row, in pixels. */
 const ROW_HEIGHT = 56;
 
 /** Rows that are there above and below what can be seen. */
@@ -31,7 +31,7 @@ export class TreeList {
   /** @type {Set<string>} */
   #closed = new Set();
   #active = 0;
-  /** What is looked for, in small letters. */
+  /** The text that is looked for, in small letters. */
   #wanted = "";
   /** @type {string | undefined} */
   #chosen;

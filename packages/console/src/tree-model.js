@@ -78,7 +78,7 @@ export class Tree {
   }
 
   /**
-   * What is to be seen, from top to bottom: each node is followed by what continues it, but for those in `closed`.
+   * The nodes that are to be seen, from top to bottom: each node is followed by what continues it, but for those in `closed`.
    * @param {ReadonlySet<string>} closed ids
    * @returns {Entry[]}
    */

@@ -22,20 +22,20 @@ const MAX_NODES = 20_000;
 
 /** @param {HTMLElement} section @returns {import("./main.js").View} */
 export function treeView(section) {
-  /** Of the response or conversation whose tree is shown. @type {string | undefined} */
+  /** The id of the response or conversation whose tree is shown. @type {string | undefined} */
   let of;
   /** @type {Tree | undefined} */
   let tree;
   /** @type {Entry | undefined} */
   let chosen;
-  /** What the chosen one is to be compared with. @type {Entry | undefined} */
+  /** The node that the chosen one is to be compared with. @type {Entry | undefined} */
   let marked;
   /** @type {[one: Entry, other: Entry] | undefined} */
   let branches;
   let isCut = false;
   let progress = "";
   let fault = "";
-  /** What is being asked for. */
+  /** The question that is under way. */
   let asking = new AbortController();
   let reading = new AbortController();
 

@@ -72,7 +72,7 @@ export function tryView(section) {
 
   function rememberTurns() {
     const latest = turns.slice(-MAX_TURNS).map((turn) => turn.remembered);
-    // What is not remembered is still stored by the server.
+    // A turn that is not remembered is still stored by the server.
     if (!remember("turns", latest)) remember("turns", latest.slice(-1));
   }
 
@@ -100,7 +100,7 @@ export function tryView(section) {
     },
   };
 
-  /** What was typed in has been sent. */
+  /** Forgets the text that was typed in and has been sent. */
   function typedWasSent() {
     draft.input = "";
     draft.attachments = [];
@@ -141,7 +141,7 @@ export function tryView(section) {
     drawSoon();
   }
 
-  /** What is attached, as the parts of a message that show it. */
+  /** The attachments, as the parts of a message that show them. */
   function attachmentParts() {
     const [message] = /** @type {{ content: { type: string }[] }[]} */ (inputOf(draft));
     return message?.content.filter(({ type }) => type !== "input_text") ?? [];

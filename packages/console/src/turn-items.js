@@ -2,7 +2,7 @@ import { html, nothing, render } from "lit-html";
 import { callJson } from "./api.js";
 import { ItemView } from "./item-view.js";
 
-/** What was said in a turn: its own input, and its output. */
+/** The words of a turn: its own input, and its output. */
 
 /** Items of the input that are shown; the view of the response has the rest. */
 const MAX_INPUT_ITEMS = 100;

@@ -38,7 +38,7 @@ const MAX_INPUT = 20_000;
 
 const UNSTORED = "This response was not stored: it was shown only once.";
 
-/** What became of a response whose page lost its connection. A page that is left does. */
+/** The fault of a response whose page lost its connection. A page that is left does. */
 const CUT_WITHOUT_ID = "The page was left before the server had answered: the answer is lost to it.";
 const CUT_UNSTORED =
   "The page was left before the response had ended, which stopped it. It was not stored: nothing is left of it.";
@@ -73,7 +73,7 @@ export class TurnView {
     this.#draw();
   }
 
-  /** What of it is to be remembered. @returns {Sent} */
+  /** The part of it that is to be remembered. @returns {Sent} */
   get remembered() {
     return { ...this.sent, input: this.sent.input.slice(0, MAX_INPUT) };
   }
@@ -343,7 +343,7 @@ export class TurnView {
   }
 }
 
-/** What went wrong, with the name of the field. @param {unknown} error */
+/** The message of an error, with the name of the field. @param {unknown} error */
 function messageOf(error) {
   const where = error instanceof ApiFault && error.param ? ` (${error.param})` : "";
   return `${error instanceof Error ? error.message : String(error)}${where}`;
@@ -361,7 +361,7 @@ async function retrieve(id, attempts, signal) {
   }
 }
 
-/** What was attached, in a line. @param {import("./request-body.js").Attachment} attachment */
+/** An attachment in a line. @param {import("./request-body.js").Attachment} attachment */
 export function attachmentLabel({ name, size: bytes }) {
   return `${name} (${size(bytes)})`;
 }

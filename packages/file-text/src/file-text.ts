@@ -3,7 +3,7 @@ import { decodePage, PageText, tokenizeHtml } from "@responses-edge/page-text";
 import { DEFAULT_LIMITS, type TextLimits, UnreadableFile } from "./limits.ts";
 import { officeText } from "./office.ts";
 import { pdfText } from "./pdf.ts";
-import { plainText } from "./plain.ts";
+import { charsetOf, plainText } from "./plain.ts";
 import type { TextPage } from "./text-page.ts";
 
 /** What a file is said to be. Its content has the last word. */
@@ -51,7 +51,7 @@ async function* read(
     refuseKnown(bytes);
     await work.spend(bytes.length * UNITS_PER_BYTE);
     const text = plainText(bytes, about.mimeType);
-    const shown = isHtml(text, about) ? htmlText(decodePage(bytes, undefined, false), limits) : text;
+    const shown = isHtml(text, about) ? htmlText(decodePage(bytes, charsetOf(about.mimeType), false), limits) : text;
     // A UTF-16 unit is at most three bytes of UTF-8.
     if (shown.length * 3 > limits.maxTextBytes && new TextEncoder().encode(shown).length > limits.maxTextBytes) {
       throw tooLong(limits);

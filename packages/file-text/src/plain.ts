@@ -28,9 +28,13 @@ function unmarkedText(bytes: Uint8Array, mimeType: string): string {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes);
   } catch {
-    const charset = /;\s*charset\s*=\s*"?([\w.:-]{1,40})/i.exec(mimeType.slice(0, 256))?.[1];
-    return decoderOf(charset).decode(bytes);
+    return decoderOf(charsetOf(mimeType)).decode(bytes);
   }
+}
+
+/** The charset that a media type names. */
+export function charsetOf(mimeType = ""): string | undefined {
+  return /;\s*charset\s*=\s*"?([\w.:-]{1,40})/i.exec(mimeType.slice(0, 256))?.[1];
 }
 
 function decoderOf(charset = "windows-1252"): TextDecoder {

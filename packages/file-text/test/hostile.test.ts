@@ -248,6 +248,22 @@ const FILES: readonly [format: string, file: Uint8Array][] = [
 ];
 
 /** Reads what may be anything: text, or a refusal that says why. */
+it("a PDF with several damaged pages leaves no rejection that nobody handles", async () => {
+  const left: unknown[] = [];
+  const note = (event: PromiseRejectionEvent) => left.push(event.reason);
+  addEventListener("unhandledrejection", note);
+  try {
+    const text = new TextDecoder("latin1").decode(textPdf(["one", "two", "three"]));
+    const damaged = text.replace("4 0 obj", "4 0 xyz").replace("6 0 obj", "6 0 xyz").replace("8 0 obj", "8 0 xyz");
+    await readOrRefuse(strToU8(damaged, true));
+    // A rejection is told of once the tasks of its turn have run.
+    await new Promise((resolve) => setTimeout(resolve));
+    expect(left).toEqual([]);
+  } finally {
+    removeEventListener("unhandledrejection", note);
+  }
+});
+
 async function readOrRefuse(bytes: Uint8Array): Promise<void> {
   const limits = { maxTextBytes: MIB, maxExpandedBytes: 4 * MIB, maxPageTokens: 100_000, maxPages: 50 };
   try {

@@ -1,5 +1,5 @@
 /**
- * What grammars come to when their counted repetitions are written out, as grammar compilers may do: `((a{99}){99}){99}` has 17
+ * The size of grammars when their counted repetitions are written out, as grammar compilers may do: `((a{99}){99}){99}` has 17
  * characters and stands for a million.
  */
 
@@ -17,7 +17,7 @@ const CLASS = /\[\^?\]?(?:[^\]\\]|\\[\s\S])*\]/y;
 const SLASHED = /\/((?:[^/\\\n]|\\[\s\S])+)\//y;
 const COMMENT = /(?:\/\/|#)[^\n]*/y;
 
-/** What stands in brackets that are open: all of it, and its last part, which a count behind it repeats. */
+/** The expansion of open brackets: all of it, and its last part, which a count behind it repeats. */
 interface Bracket {
   size: number;
   last: number;

@@ -1,5 +1,5 @@
 /**
- * What both grammar languages of custom tools come down to: sets of characters, put in sequence, chosen from and repeated,
+ * The expressions to which both grammar languages of custom tools come down: sets of characters, put in sequence, chosen from and repeated,
  * and rules by name. The functions that make expressions keep them small; none of them changes what it is given.
  */
 export type Expression =
@@ -19,7 +19,7 @@ type Range = readonly [first: number, last: number];
 
 export const MAX_CODE_POINT = 0x10ffff;
 
-/** What a model can write: all but U+0000, which grammar compilers take for the end of a text, and lone surrogates. */
+/** The characters that a model can write: all but U+0000, which grammar compilers take for the end of a text, and lone surrogates. */
 const ALL: CharSet = [
   [0x01, 0xd7ff],
   [0xe000, MAX_CODE_POINT],
@@ -150,7 +150,7 @@ function isOpen({ min, max }: { min: number; max: number }): boolean {
   return min <= 1 && (max === 1 || max === Number.POSITIVE_INFINITY);
 }
 
-/** What an expression is made of. */
+/** The parts of an expression. */
 export function partsOf(expression: Expression): readonly Expression[] {
   switch (expression.kind) {
     case "text":

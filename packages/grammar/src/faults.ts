@@ -11,7 +11,7 @@ export class GrammarFault extends Error {
 }
 
 /**
- * What a reader notes of a grammar that is one, and yet cannot be bound to a model: the first thing that has no
+ * A reader notes this of a grammar that is one, and yet cannot be bound to a model: the first thing that has no
  * counterpart in what model servers take.
  */
 export class Beyond {

@@ -8,7 +8,7 @@ export interface GrammarFormat {
   definition: string;
 }
 
-/** What a grammar comes to: rules that a model can be bound to, or what it has that is beyond them. */
+/** The reading of a grammar: rules that a model can be bound to, or what it has that is beyond them. */
 export type Reading = Rules | { beyond: string };
 
 /**

@@ -42,7 +42,7 @@ export function parseLark(source: string): Rules | { beyond: string } {
 /** A name that a definition uses, and where. */
 type Use = { name: string; at: number };
 
-/** What a definition says, before it is known what may stand between its tokens. */
+/** A definition as it is read, before it is known what may stand between its tokens. */
 type Node =
   | { kind: "token"; expression: Expression }
   | { kind: "name"; use: Use; isTerminal: boolean }

@@ -24,7 +24,7 @@ const LONGEST = 4_096;
 /** Rules within each other, at most. */
 const DEEPEST = 64;
 
-/** What JSON writes with a backslash. */
+/** The characters that JSON writes with a backslash. */
 const ESCAPED = charSet([
   [0x00, 0x1f],
   [0x22, 0x22],

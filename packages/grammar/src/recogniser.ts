@@ -100,7 +100,7 @@ function makeNetwork({ start, rules }: Rules): Network | undefined {
   }
 }
 
-/** What is possible at a place of the text. */
+/** The states that are possible at a place of the text. */
 interface Place {
   index: number;
   /** States that wait for a character, with the places where their rules began. */
@@ -161,7 +161,7 @@ export class Recogniser {
     return this.#isUnread || (!this.#isBroken && this.#accepts && this.#half === "");
   }
 
-  /** Of what has come, so much is the beginning of a text of the grammar, in UTF-16 units. */
+  /** So much of the text is the beginning of one of the grammar, in UTF-16 units. */
   get read(): number {
     return this.#read;
   }
@@ -193,7 +193,7 @@ export class Recogniser {
     if (!network) return;
     const seen = new Set<number>();
     for (let entry = agenda.pop(); entry; entry = agenda.pop()) {
-      // What leads to a state that was entered before is work, too.
+      // A step to a state that was entered before is work, too.
       this.#steps += 1;
       if (this.#isUnread) return;
       const { state: at, origin } = entry;

@@ -167,7 +167,7 @@ class RegexParser {
     let isAtEnd = false;
     while (this.#at < this.#pattern.length && !"|)".includes(this.#next())) {
       const part = this.#quantified(depth, isFirst && parts.length === 0);
-      // What stands after an end can be there only if it is nothing.
+      // Nothing can stand after an end.
       if (isAtEnd && part.expression !== NOTHING) this.#beyond("an anchor in the middle of a regular expression");
       isAtStart ||= part.isAtStart;
       isAtEnd ||= part.isAtEnd;
@@ -305,7 +305,7 @@ class RegexParser {
     }
   }
 
-  /** What follows a backslash, outside of a class. */
+  /** Reads what follows a backslash, outside of a class. */
   #escape(begin: number, isFirst: boolean): Part {
     const character = this.#character();
     const set = Object.hasOwn(SETS, character) ? SETS[character] : undefined;
@@ -363,7 +363,7 @@ class RegexParser {
     return chars(this.#modes.ignoreCase ? withOtherCase([[code, code]]) : [[code, code]]);
   }
 
-  /** What a class has, up to its `]`. */
+  /** Reads the characters of a class, up to its `]`. */
   #class(begin: number): CharSet {
     const isNegated = this.#take("^");
     const sets: CharSet[] = [];

@@ -3,7 +3,7 @@ import { ROLES } from "./message.ts";
 import { type Segment, toText } from "./segments.ts";
 import { CHANNEL, CONSTRAIN } from "./vocabulary.ts";
 
-/** What stands between `<|start|>` and `<|message|>`. */
+/** The header of a message: all between `<|start|>` and `<|message|>`. */
 export interface Header {
   role: Role;
   /** The author's name; a tool's is its full name. */
@@ -128,7 +128,7 @@ function parseLoosely(segments: readonly Segment[], isTool: (word: string) => bo
       takeRole(scan, header, isTool);
       if (!segments.includes(CHANNEL)) takeUnmarkedChannel(scan, header);
     } else if (marker === CHANNEL) {
-      // What stood before a channel is no part of what is said on it.
+      // Words before a channel are no part of what is said on it.
       header.rest = "";
       takeChannel(scan, header);
       takeBareRecipient(scan, header, isTool);

@@ -5,7 +5,7 @@ import { fullName, isOfferedTool, type OfferedTools, type Recipient, resolveReci
 import { type Segment, toText } from "./segments.ts";
 import { CALL, CHANNEL, CONSTRAIN, END, ENDOFTEXT, FIRST_SPECIAL_ID, MESSAGE, RETURN, START } from "./vocabulary.ts";
 
-/** What the parser makes of tokens: deltas, and calls of tools that no client runs. Such a call has shown nothing. */
+/** The parser's output: deltas, and calls of tools that no client runs. Such a call has shown nothing. */
 export type HarmonyDelta =
   | { kind: "reasoning"; text: string }
   /** `phase` tells a preamble between calls from the answer. */
@@ -70,7 +70,7 @@ export type EndReason = "stop" | "length";
  */
 const LONGEST_HEADER_TEXT = 256;
 
-/** What the content of a message becomes. */
+/** The form that the content of a message takes. */
 type Show =
   | "reasoning"
   | "final"
@@ -87,7 +87,7 @@ interface OpenMessage {
   recipient?: string;
   channel: Channel;
   contentType?: string;
-  /** What is called takes JSON. */
+  /** The tool that is called takes JSON. */
   isOfJson?: boolean;
   /** The header as it was written, where that can be said again. */
   header?: string;
@@ -149,7 +149,7 @@ export class HarmonyParser {
     return this.#stopped;
   }
 
-  /** What was to be JSON has ended before it was. */
+  /** Tells whether text that was to be JSON has ended before it was. */
   get isCutShort(): boolean {
     return this.#isCutShort;
   }
@@ -188,7 +188,7 @@ export class HarmonyParser {
     this.#flush(out);
   }
 
-  /** What is being read may be shown as the answer. */
+  /** Tells whether the text that is being read may be shown as the answer. */
   #mayShow(): boolean {
     return this.#state === "content" && (this.#message.show === "final" || this.#message.show === "undecided");
   }
@@ -368,7 +368,7 @@ export class HarmonyParser {
     this.#message = { show, recipient: to, channel, contentType, isOfJson, content: rest, hasWords };
     if (header.clean && delimited && header.recipient === to) this.#message.header = toText(segments);
     this.#fresh = rest;
-    // Of a header that grew too long, all is content: its last tokens have not been read yet.
+    // A header that grew too long is all content: its last tokens have not been read yet.
     const share = by === undefined ? 1 : rest.length / Math.max(1, this.#headerLength);
     this.#contentTokens = rest === "" ? 0 : this.#headerTokens * share;
     this.#buffered = 0;
@@ -487,7 +487,7 @@ export class HarmonyParser {
   }
 }
 
-/** What ends a message, or begins another, without ending the output. */
+/** Tokens that end a message, or begin another, without ending the output. */
 const BREAKS_BODY = new Set<number>([END, START, CHANNEL, MESSAGE]);
 
 const GLUED_CHANNEL = /^analysis\S/;
@@ -496,7 +496,7 @@ function showOfCall(recipient: Recipient): Show {
   return recipient.kind === "function" || recipient.kind === "builtin" ? "call" : "nothing";
 }
 
-/** What a message is that is no call. Only `<|message|>` makes a comment visible; an answer is one without it, too. */
+/** The form of a message that is no call. Only `<|message|>` makes a comment visible; an answer is one without it, too. */
 function showOfMessage(header: Header, recipient: Recipient, delimited: boolean): Show {
   if (recipient.kind !== "everybody") return "reasoning";
   if (header.channel === undefined) return "undecided";
@@ -509,7 +509,7 @@ function channelOf(show: Show): Channel {
   return show === "final" || show === "commentary" ? show : "analysis";
 }
 
-/** What becomes a message to the reader. */
+/** Tells whether a form becomes a message to the reader. */
 function isSaid(show: Show): boolean {
   return show === "final" || show === "commentary";
 }

@@ -1,7 +1,7 @@
 import type { Segment } from "./segments.ts";
 import { CALL, ENDOFTEXT, FIRST_SPECIAL_ID, RETURN, SPECIAL_TOKENS, specialTokenName } from "./vocabulary.ts";
 
-/** What one event of vLLM's stream brings: text, and the ids of its tokens where the server gives them. */
+/** One event of vLLM's stream: text, and the ids of its tokens where the server gives them. */
 export interface Chunk {
   text: string;
   ids: readonly number[] | undefined;
@@ -172,7 +172,7 @@ export class PieceReader {
     this.#ids = [];
   }
 
-  /** What was held back, once the stream has ended. */
+  /** Gives what was held back, once the stream has ended. */
   flush(): Segment[] {
     const rest = this.#buffered;
     this.#buffered = "";

@@ -23,7 +23,7 @@ const EVERYBODY = new Set(["", "assistant", "user", "all"]);
 const FUNCTIONS = "functions.";
 
 /**
- * Who is meant by the recipient of a header. The model forgets `functions.` before a function's name and puts it before
+ * The tool that the recipient of a header means. The model forgets `functions.` before a function's name and puts it before
  * a built-in tool's; a caller's function of that very name goes first there (openai/gpt-oss `responses_api`).
  */
 export function resolveRecipient(written: string, tools: OfferedTools): Recipient {

@@ -12,7 +12,7 @@ import { CALL, CHANNEL, CONSTRAIN, END, MESSAGE, SPECIAL_TOKENS, START } from ".
 
 export interface RenderOptions {
   /**
-   * Whether schemas are first rewritten so that the types the model reads lose less of them (schema-normalisation.ts).
+   * True if schemas are first rewritten so that the types the model reads lose less of them (schema-normalisation.ts).
    * Default true; openai/harmony does not.
    */
   normaliseSchemas?: boolean;

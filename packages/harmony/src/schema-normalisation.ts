@@ -14,7 +14,7 @@ const MAX_EXPANSION = 64 * 1024;
 
 interface Scope {
   root: unknown;
-  /** What is left of `MAX_EXPANSION`. */
+  /** The rest of `MAX_EXPANSION`. */
   budget: number;
   /** The targets that we are inside of. */
   active: unknown[];
@@ -41,7 +41,7 @@ function normalise(schema: unknown, scope: Scope): unknown {
   return showable(result);
 }
 
-/** What a `$ref` refers to, normalised; `undefined` for what is not in the schema, itself, or too large. */
+/** The schema that a `$ref` refers to, normalised; `undefined` for what is not in the schema, itself, or too large. */
 function target(pointer: string, scope: Scope): unknown {
   const schema = resolve(scope.root, pointer);
   if (!isJsonObject(schema) || scope.active.includes(schema) || scope.budget <= 0) return undefined;

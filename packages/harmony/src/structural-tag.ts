@@ -18,7 +18,7 @@ export type Format =
 const BODY_END = ["<|end|>", ""];
 
 /**
- * What no text may have in it, being how a message ends or another begins. To a grammar a special token is the text of its
+ * Special tokens that no text may have in it: a message ends with them, or another begins. To a grammar a special token is the text of its
  * literal, which any string may have: the model would go on in a string that has ended for every reader. `excludes` came
  * with xgrammar 0.2; older ones do not read it. Tokens that stop the generation are never open to a grammar.
  */
@@ -49,7 +49,7 @@ export function builtinCalls({ name, tools }: ToolNamespace): Format[] {
   );
 }
 
-/** What may come first: thoughts, and a preamble (none before an answer in a format). */
+/** The messages that may come first: thoughts, and a preamble (none before an answer in a format). */
 function withPreludes(ends: Format, withPreamble: boolean): Format {
   const thoughts = message("<|channel|>analysis<|message|>");
   const preamble = message("<|channel|>commentary<|message|>");

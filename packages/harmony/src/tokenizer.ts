@@ -119,7 +119,7 @@ function* encode(text: string, ranks: ReadonlyMap<ByteString, number>): Generato
     const ids: number[] = [];
     const end = sliceEnd(text, start);
     const pieces = text.slice(start, end).match(PIECE) ?? [];
-    // What follows the slice may change its last two pieces (`don` and `'`, `  \n` and `  `), and no earlier one.
+    // Text after the slice may change its last two pieces (`don` and `'`, `  \n` and `  `), and no earlier one.
     const settled = end === text.length ? pieces : pieces.slice(0, Math.max(1, pieces.length - 2));
     for (const piece of settled) {
       const bytes = utf8(piece);

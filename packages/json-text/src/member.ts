@@ -16,7 +16,7 @@ const COMMA = 0x2c;
 const COLON = 0x3a;
 const BACKSLASH = 0x5c;
 
-/** What a byte outside of strings does to the depth. */
+/** The change of the depth by a byte outside of strings. */
 const DEPTH = new Int8Array(256);
 for (const open of "[{") DEPTH[open.charCodeAt(0)] = 1;
 for (const close of "]}") DEPTH[close.charCodeAt(0)] = -1;

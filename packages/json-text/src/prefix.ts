@@ -14,7 +14,7 @@ const OBJECT_END = 0x7d;
  * be an array or an object. One pass over it.
  */
 export function parseJsonPrefix(text: string): unknown {
-  /** What closes the brackets that are open. */
+  /** The characters that close the open brackets. */
   let closing = "";
   /** Up to where all is whole: a bracket, or a text that is no key. */
   let whole = { end: 0, closing: "" };
@@ -36,7 +36,7 @@ export function parseJsonPrefix(text: string): unknown {
       whole = { end: index + 1, closing };
     } else if (code === COMMA) {
       isKey = closing.startsWith("}");
-      // What is before a comma may be a number, of which nothing else tells where it ends.
+      // Characters before a comma may be a number, of which nothing else tells where it ends.
       whole = { end: index, closing };
     } else if (code === COLON) isKey = false;
   }

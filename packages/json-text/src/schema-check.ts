@@ -174,7 +174,7 @@ class Check {
     return count;
   }
 
-  /** What a reference within the schema (`#/$defs/name`) stands for. */
+  /** The schema for which a reference within it (`#/$defs/name`) stands. */
   #resolve(reference: unknown): unknown {
     if (typeof reference !== "string" || !reference.startsWith("#")) return undefined;
     this.#work(reference.length);

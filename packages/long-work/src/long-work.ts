@@ -20,7 +20,7 @@ interface Waiter {
 /** A waiter on whose account each other one was refused this often is gone: the platform has dropped its request. */
 const MAX_PASSED_OVER = 8;
 
-/** Who may have the next slice: one piece of work at a time, and one slice of each tenant in turn. */
+/** Gives slices in turn: one piece of work at a time, and one slice of each tenant in turn. */
 export class SliceQueue {
   readonly #gap: () => Promise<void>;
   /** The next tenant first. */

@@ -59,7 +59,7 @@ function pairs(list: string): [string, string][] {
   return found;
 }
 
-/** What numeric references to C1 controls stand for (the standard's table, which is windows-1252). */
+/** The characters for which numeric references to C1 controls stand (the standard's table, which is windows-1252). */
 const C1 = "€\u0081‚ƒ„…†‡ˆ‰Š‹Œ\u008dŽ\u008f\u0090‘’“”•–—˜™š›œ\u009džŸ";
 
 const REFERENCE = /&(?:#(?:([0-9]+)|[xX]([0-9a-fA-F]+));?|([A-Za-z][A-Za-z0-9]{1,31})(;?))/g;

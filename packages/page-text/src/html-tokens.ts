@@ -119,7 +119,7 @@ function readAttributes(html: string, at: number): { attributes: Attributes; end
   }
 }
 
-/** Of one element: more are nobody's. */
+/** The most attributes of one element: more are nobody's. */
 const MAX_ATTRIBUTES = 256;
 
 function commentEnd(html: string, at: number): number {

@@ -78,7 +78,7 @@ export class PageText implements HtmlSink {
   #hidden: { name: string; depth: number; holdsHtml: number } | undefined;
 
   #text = "";
-  /** What comes before the next text: breaks, a space, bars of table cells, the marker of a list item or heading. */
+  /** The marks before the next text: breaks, a space, bars of table cells, the marker of a list item or heading. */
   #breaks = 0;
   #space = false;
   #bars = 0;

@@ -3,7 +3,7 @@ import { tokenizeHtml } from "./html-tokens.ts";
 import { domainOf, withoutMarks } from "./marks.ts";
 import { PageText, type PageTextLimits } from "./page-text.ts";
 
-/** What a page shows: its text with marks for links, and where these lead. */
+/** A page as it is shown: its text with marks for links, and where these lead. */
 export interface PageContent {
   /** Where it was found, after redirects. */
   url: string;

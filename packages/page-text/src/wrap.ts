@@ -10,7 +10,7 @@ const SPACES = /[\t\n\v\f\r ]+/y;
 const WORD = /[^\t\n\v\f\r ]+/y;
 
 /**
- * What a word with hyphens begins with: dashes between words, or all up to a hyphen with letters on both sides (as in
+ * The beginning of a word with hyphens: dashes between words, or all up to a hyphen with letters on both sides (as in
  * `well-known`, not in `-x` or `1-2`), up to dashes, or up to its end. This is `textwrap`'s own expression.
  */
 const HYPHENATED =

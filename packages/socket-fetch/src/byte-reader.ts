@@ -202,7 +202,7 @@ class ReadAhead {
 
   constructor(branch: ReadableStream<Uint8Array>) {
     const { readable, writable } = new IdentityTransformStream();
-    // What nobody takes would be kept for as long as the other branch is read.
+    // Bytes that nobody takes would be kept for as long as the other branch is read.
     branch.pipeTo(writable).catch(() => branch.cancel().catch(() => {}));
     this.#reader = readable.getReader({ mode: "byob" });
   }
@@ -233,7 +233,7 @@ class ReadAhead {
       this.#buffer = value.buffer;
       this.#full = undefined;
     } catch {
-      // Who reads the other branch hears of it.
+      // The reader of the other branch hears of it.
     }
   }
 }

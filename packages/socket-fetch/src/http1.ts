@@ -4,16 +4,16 @@
  */
 import { Buffer } from "node:buffer";
 
-/** What came is no answer in HTTP/1.1, or none that this client has asked for. */
+/** The bytes that came are no answer in HTTP/1.1, or none that this client has asked for. */
 export class Http1Error extends Error {
   override readonly name = "Http1Error";
 }
 
-/** Of an answer's head, and of the interim ones before it, all together. */
+/** The longest head of an answer, with the interim ones before it. */
 export const MAX_HEAD_BYTES = 64 * 1024;
 const MAX_HEADERS = 256;
 
-/** Of the line that says how long a chunk is, with its extensions. */
+/** The longest line that says how long a chunk is, with its extensions. */
 const MAX_CHUNK_LINE_BYTES = 1024;
 const MAX_TRAILER_BYTES = 16 * 1024;
 
@@ -131,7 +131,7 @@ class ConnectionFraming implements Framing {
   }
 }
 
-/** What the next byte of a chunked body is (RFC 9112 §7.1). */
+/** The place of the next byte in a chunked body (RFC 9112 §7.1). */
 type ChunkState =
   | "size"
   | "extension"
@@ -152,7 +152,7 @@ export class ChunkedFraming implements Framing {
   /** Bytes of the present chunk that are still to come; while its size is read, what there is of it. */
   #left = 0;
   #digits = 0;
-  /** Of the present line that frames something, and of all trailers. */
+  /** The length of the present line that frames something, and of all trailers. */
   #lineBytes = 0;
 
   get ended(): boolean {
@@ -245,7 +245,7 @@ const HEX_DIGITS = Int8Array.from({ length: 256 }, (_, byte) => {
   return byte < 128 ? digit : -1;
 });
 
-/** What ends a line, and with it a header, or is no byte of a header's at all. */
+/** Bytes that end a line, and with it a header, or that no header has at all. */
 const VISIBLE = /^[\x20-\x7e]*$/;
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 

@@ -115,7 +115,7 @@ class SocketBody implements ByteReader {
   readonly #close: () => void;
   #buffer: ArrayBufferLike;
   readonly #pace = new ReadPace();
-  /** What has come with the head, until the first read. */
+  /** The bytes that have come with the head, until the first read. */
   #held: Uint8Array;
 
   constructor(reader: ReadableStreamBYOBReader, held: Uint8Array<ArrayBuffer>, { framing }: Head, close: () => void) {
@@ -146,7 +146,7 @@ class SocketBody implements ByteReader {
     this.#close();
   }
 
-  /** What comes next of the body; undefined where the end of the connection is the body's. */
+  /** The part of the body that comes next; undefined where the end of the connection is the body's. */
   async #receive(): Promise<Uint8Array | undefined> {
     const { value, done } = await this.#reader.read(new Uint8Array(this.#buffer));
     if (value) this.#buffer = value.buffer;

@@ -2,7 +2,7 @@ import type { FinishReason, ModelDelta, TokenLogprob } from "../../contract/engi
 import type { StopStrings } from "../stop-strings.ts";
 
 export interface AnswerTextOptions {
-  /** What ends the answer, if something does. */
+  /** The strings that end the answer, if some do. */
   stop?: StopStrings | undefined;
   /** The prompt ends in an open message: white space at the beginning belongs to its text. */
   continues?: boolean;
@@ -25,16 +25,12 @@ export class AnswerText {
   /** Held back, with the tokens that begin in it and the places where they do. */
   #held = "";
   #tokens: { entry: TokenLogprob; start: number }[] = [];
-  #stopped = false;
+  /** A stop string has ended the answer. Nothing that the model says after it counts. */
+  stopped = false;
 
   constructor({ stop, continues = false }: AnswerTextOptions = {}) {
     this.#stop = stop;
     this.#begun = continues;
-  }
-
-  /** A stop string has ended the answer. Nothing that the model says after it counts. */
-  get stopped(): boolean {
-    return this.#stopped;
   }
 
   /** Adds what can be delivered of the next text. `isBound`: false where no stop string may end in it yet (`min_tokens`). */
@@ -49,7 +45,12 @@ export class AnswerText {
       return;
     }
     const before = this.#held.length;
-    this.#hold(text, logprobs);
+    this.#held += text;
+    let start = before;
+    for (const entry of logprobs) {
+      this.#tokens.push({ entry, start: Math.min(start, this.#held.length - 1) });
+      start += entry.token.length;
+    }
     if (!this.#begun) return;
     const stop = this.#stop;
     if (!isBound) stop?.reset();
@@ -57,7 +58,7 @@ export class AnswerText {
     if (found !== undefined) {
       this.#deliver(before + from + found, out);
       this.#forget();
-      this.#stopped = true;
+      this.stopped = true;
       return;
     }
     this.#deliver(this.#held.length - (stop?.buffered ?? 0), out);
@@ -79,16 +80,6 @@ export class AnswerText {
     const isAnswer = this.#begun || (reason === "stop" && !this.#saysMore);
     if (isAnswer) this.#deliver(this.#held.length, out);
     this.#forget();
-  }
-
-  #hold(text: string, logprobs: readonly TokenLogprob[]): void {
-    let start = this.#held.length;
-    this.#held += text;
-    const last = this.#held.length - 1;
-    for (const entry of logprobs) {
-      this.#tokens.push({ entry, start: Math.min(start, last) });
-      start += entry.token.length;
-    }
   }
 
   /** Delivers so many characters, and the tokens that begin in them. */

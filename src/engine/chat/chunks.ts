@@ -70,7 +70,10 @@ export class ChunkReader {
   readonly #minTokens: number;
   readonly #topLogprobs: number;
   #reasoned = false;
-  #isOver = false;
+  /** A stop string has ended the answer, and its usage is known: what the server still generates is not wanted. */
+  isOver = false;
+  /** The reason for the end has come: the answer is whole, but perhaps for its usage. */
+  isFinished = false;
   /** Text has come as such. */
   #hasText = false;
   /** The usage of a chunk that has choices, while none without any has come: some servers send no other. */
@@ -81,11 +84,6 @@ export class ChunkReader {
     this.#continues = options.continues ?? false;
     this.#minTokens = options.minTokens ?? 0;
     this.#topLogprobs = options.topLogprobs ?? 0;
-  }
-
-  /** A stop string has ended the answer, and its usage is known: what the server still generates is not wanted. */
-  get isOver(): boolean {
-    return this.#isOver;
   }
 
   /** Adds the deltas of one `data:` payload to `deltas`. Throws ApiError for an error in the stream and for non-JSON. */
@@ -108,7 +106,8 @@ export class ChunkReader {
     }
     const choices = list(chunk.choices);
     // One answer is asked for; what else a server sends is not it.
-    const choice = choices.map((each) => object<ChatChoice>(each)).find(({ index }) => (index ?? 0) === 0);
+    let choice: ChatChoice | undefined;
+    for (const each of choices) if ((object<ChatChoice>(each).index ?? 0) === 0) choice ??= each;
     const wasStopped = this.#text.stopped;
     if (choice && !wasStopped) {
       const entries = list(choice.logprobs?.content);
@@ -116,7 +115,7 @@ export class ChunkReader {
       const delta = choice.delta ?? choice.message;
       if (delta != null) {
         const isBound = (chunk.usage?.completion_tokens ?? Number.POSITIVE_INFINITY) > this.#minTokens;
-        this.#readDelta(this.#withoutLostText(object<ChatMessageDelta>(delta)), deltas, isBound);
+        this.#readDelta(object<ChatMessageDelta>(delta), deltas, isBound);
       }
       if (choice.token_ids != null) deltas.push({ kind: "sampled", sampled: { ids: [...list(choice.token_ids)] } });
       const said = text(choice.finish_reason);
@@ -124,17 +123,18 @@ export class ChunkReader {
       if (reason) {
         this.#text.end(reason, deltas);
         deltas.push({ kind: "finish", reason });
+        this.isFinished = true;
       }
     } else if (!chunk.choices && !chunk.usage) {
       throw malformedStream();
     }
     // With `continuous_usage_stats` every chunk has usage; only the one without choices counts them all. A completion
     // that came whole has both in one, and of an answer that is over all have been counted.
-    if (chunk.usage && !this.#isOver && (choices.length === 0 || choice?.message || this.#text.stopped)) {
+    if (chunk.usage && !this.isOver && (choices.length === 0 || choice?.message || this.#text.stopped)) {
       deltas.push({ kind: "usage", usage: this.#usage(chunk.usage) });
       this.#usageSoFar = undefined;
-      this.#isOver = this.#text.stopped;
-    } else if (chunk.usage && !this.#isOver) this.#usageSoFar = chunk.usage;
+      this.isOver = this.#text.stopped;
+    } else if (chunk.usage && !this.isOver) this.#usageSoFar = chunk.usage;
     if (chunk.kv_transfer_params != null) deltas.push({ kind: "kv_transfer_params", value: chunk.kv_transfer_params });
   }
 
@@ -144,27 +144,19 @@ export class ChunkReader {
     this.#usageSoFar = undefined;
   }
 
-  /**
-   * vLLM's reasoning parsers take what follows an open message for reasoning, unless the prompt has reasoning that ends:
-   * in a whole answer always, in a stream where no earlier message has thoughts.
-   */
-  #withoutLostText(delta: ChatMessageDelta): ChatMessageDelta {
-    const content = text(delta.content);
-    this.#hasText ||= content !== "";
-    const reasoning = text(delta.reasoning ?? delta.reasoning_content);
-    if (!this.#continues || reasoning === "" || this.#hasText) return delta;
-    return { ...delta, reasoning: null, reasoning_content: null, content: reasoning };
-  }
-
-  /** The same in vLLM's counts. */
+  /** vLLM's counts, without a thought that was none (`#readDelta`). */
   #usage(reported: VllmUsage) {
     const usage = toUsage(reported);
     return this.#continues && !this.#reasoned ? { ...usage, output_tokens_details: { reasoning_tokens: 0 } } : usage;
   }
 
   #readDelta(delta: ChatMessageDelta, deltas: ModelDelta[], isBound: boolean): void {
-    const reasoning = text(delta.reasoning ?? delta.reasoning_content);
-    const content = text(delta.content);
+    let reasoning = text(delta.reasoning ?? delta.reasoning_content);
+    let content = text(delta.content);
+    this.#hasText ||= content !== "";
+    // vLLM's reasoning parsers take what follows an open message for reasoning, unless the prompt has reasoning that ends:
+    // in a whole answer always, in a stream where no earlier message has thoughts.
+    if (this.#continues && reasoning !== "" && !this.#hasText) [reasoning, content] = ["", reasoning];
     const calls = list(delta.tool_calls);
     if (reasoning !== "") {
       this.#reasoned = true;

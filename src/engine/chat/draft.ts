@@ -2,7 +2,7 @@ import type { Rules } from "@responses-edge/grammar";
 import type { AnswerFormat } from "../../contract/answer-format.ts";
 import type { FinishReason, ModelDelta, Prompt, PromptChange } from "../../contract/engine.ts";
 import type { ClientTool } from "../../protocol/client-tools.ts";
-import { callFaultOf } from "../call-faults.ts";
+import { callFaultOf } from "../bound-inputs.ts";
 import { withholdsTools } from "../offered-tools.ts";
 import { asJson, type ChatMessage } from "./messages.ts";
 
@@ -23,7 +23,7 @@ export interface DraftOptions {
   rules: ReadonlyMap<string, Rules>;
   /** A call must come: text that comes instead is held back. */
   mustCall: boolean;
-  /** What the final text must be; it is held back until it is known to be so. */
+  /** The format of the final text, which is held back until it is known to be so. */
   format?: AnswerFormat | undefined;
   /** The model server was told the format, and does not bind every text to it. */
   wasTold?: boolean;
@@ -118,7 +118,7 @@ export class Draft {
     call.buffered = [];
   }
 
-  /** Whether nothing binds the arguments, and nobody here reads them. */
+  /** Tells whether nothing binds the arguments, and nobody here reads them. */
   #mayBeCut({ name = "" }: DraftCall): boolean {
     return this.#options.clients.has(name) && !this.#options.live.has(name);
   }
@@ -127,7 +127,7 @@ export class Draft {
     return name !== undefined && this.#options.offered.has(name);
   }
 
-  /** Whether text or a call of the answer has been given, which cannot be taken back. */
+  /** Tells whether text or a call of the answer has been given, which cannot be taken back. */
   get hasShown(): boolean {
     return this.#hasShown;
   }
@@ -196,7 +196,7 @@ export class Draft {
     return { kind: "ask_again", why, change: this.#prompt.isFinal ? { ...change, isFinal: true } : change };
   }
 
-  /** What was changed of the prompt before. */
+  /** The change that was made to the prompt before. */
   get #change(): PromptChange {
     const { corrections, onlyOffered, freeInputs } = this.#prompt;
     return { ...(corrections && { corrections }), onlyOffered, ...(freeInputs && { freeInputs }) };

@@ -3,22 +3,23 @@ import type { Config } from "../../config/index.ts";
 import { answerFormat } from "../../contract/answer-format.ts";
 import type { Engine, ModelDelta, Prompt, PromptSize, RawMessage, Resumption } from "../../contract/engine.ts";
 import type { Plugins } from "../../contract/plugin.ts";
-import type { Item } from "../../items/registry.ts";
+import { type Item, partsOf } from "../../items/registry.ts";
 import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
-import { ApiError, invalidRequest, toApiError } from "../../protocol/errors.ts";
+import { ApiError, contextLengthExceeded, invalidRequest, toApiError } from "../../protocol/errors.ts";
 import { estimateTokens } from "../../protocol/estimate.ts";
 import { mustCall } from "../../protocol/tools.ts";
 import { boundRules, refuseBadFormats } from "../bound-inputs.ts";
 import type { Dialect } from "../dialects/dialect.ts";
 import { notGoneOnWith } from "../dialects/spell.ts";
 import { aboveWindow } from "../harmony/output-limit.ts";
+import { assumedDialect } from "../model-lists.ts";
 import { contextWindow } from "../models.ts";
 import { statusOf } from "../server-status.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import type { BodyFor, Upstream } from "../upstream.ts";
-import { connectionLost, malformedAnswer, UNREADABLE_ANSWER, windowNotTold } from "../upstream-faults.ts";
+import { connectionLost, malformedAnswer, parsedAnswer, UNREADABLE_ANSWER, windowNotTold } from "../upstream-faults.ts";
 import { askingFor } from "../vllm-words.ts";
 import { ChunkReader } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
@@ -34,16 +35,16 @@ import {
   toChatRequest,
   toCountRequest,
 } from "./request.ts";
-import { resumptionAfter } from "./resumption.ts";
+import { goesOnWith, resumptionAfter } from "./resumption.ts";
 
 /** How long a server is remembered to look for no calls, in milliseconds. */
 const REMEMBER_MS = 600_000;
 
-/** What chat templates say that want every system message at the beginning, or know no such role later. */
+/** The words of chat templates that want every system message at the beginning, or know no such role later. */
 const SYSTEM_PLACEMENT =
   /system message must be|only.{0,40}system message|unexpected (message )?role|roles? must alternate/i;
 
-/** What vLLM says of `tool_choice: "auto"` where it was started without a parser of calls. */
+/** vLLM's words on `tool_choice: "auto"` where it was started without a parser of calls. */
 const NO_PARSER = /enable-auto-tool-choice|tool-call-parser/i;
 
 export type ChatConfig = Pick<Config, "formatWithTools" | "thinkingBudgets">;
@@ -83,7 +84,8 @@ export class ChatEngine implements Engine {
   }
 
   async generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
-    const answer = await this.#begin(prompt, signal);
+    const begun = await this.#begin(prompt, signal);
+    const answer = assumedDialect(this.#upstream.server).cutsPrompts ? ofWholePrompt(prompt, begun) : begun;
     return prompt.request.enable_response_messages ? this.#withRawMessage(answer, prompt.model, signal) : answer;
   }
 
@@ -92,7 +94,7 @@ export class ChatEngine implements Engine {
     const prompt = this.#shown(given);
     if (prompt.asksForText) return this.#answer(prompt, { bindsFormat: false, finalText: true }, signal);
     const dialect = await this.#upstream.learnDialect(signal);
-    if (isContinued(prompt) && !dialect.continues) throw notGoneOnWith(dialect);
+    if (isContinued(prompt) && !goesOnWith(prompt.items, dialect)) throw notGoneOnWith(dialect);
     if (dialect.window) await this.#checkLimit(prompt, signal);
     const format = answerFormat(prompt.request);
     if (prompt.isFinal || !mayCall(prompt)) {
@@ -175,12 +177,22 @@ export class ChatEngine implements Engine {
   }
 
   async #answer(prompt: Prompt, asking: Asked, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
-    const response = await this.#request(prompt, asking, signal);
+    const { model, request } = prompt;
+    const budgets = Object.hasOwn(this.#config.thinkingBudgets, model)
+      ? this.#config.thinkingBudgets[model]
+      : undefined;
+    const effort = request.reasoning?.effort;
+    const thinkingBudget = effort == null ? undefined : budgets?.[effort];
+    const response = await placingSystemMessages((laterSystemMessages) => {
+      const asked = { ...asking, laterSystemMessages, thinkingBudget };
+      const body = (dialect: Dialect) => this.#work.run(toChatRequest(prompt, asked, this.#plugins, dialect));
+      return this.#upstream.request("/chat/completions", signal, body, askingFor(prompt, chatStreamInterval(prompt)));
+    });
     const reader = new ChunkReader({
       // The input of a call is none of the answer.
       stop: asking.inputGrammar === undefined ? stopStringsOf(prompt) : undefined,
-      minTokens: prompt.request.min_tokens ?? undefined,
-      topLogprobs: prompt.request.top_logprobs ?? undefined,
+      minTokens: request.min_tokens ?? undefined,
+      topLogprobs: request.top_logprobs ?? undefined,
       continues: isContinued(prompt),
     });
     const type = response.headers.get("content-type") ?? "";
@@ -191,7 +203,7 @@ export class ChatEngine implements Engine {
   }
 
   resumption(prompt: Prompt, partial: readonly Item[]): Resumption | undefined {
-    return resumptionAfter(prompt, partial, () => this.#upstream.require(({ continues }) => continues));
+    return resumptionAfter(prompt, partial, (suits) => this.#upstream.require(suits));
   }
 
   async measure(prompt: Prompt, signal: AbortSignal, { countsAll = false } = {}): Promise<PromptSize> {
@@ -278,30 +290,11 @@ export class ChatEngine implements Engine {
     }
   }
 
-  async #request(prompt: Prompt, asking: Asked, signal: AbortSignal): Promise<Response> {
-    const thinkingBudget = this.#thinkingBudget(prompt);
-    const send = (laterSystemMessages: Asking["laterSystemMessages"]) => {
-      const asked = { ...asking, laterSystemMessages, thinkingBudget };
-      const body = (dialect: Dialect) => this.#work.run(toChatRequest(prompt, asked, this.#plugins, dialect));
-      return this.#upstream.request("/chat/completions", signal, body, askingFor(prompt, chatStreamInterval(prompt)));
-    };
-    return placingSystemMessages(send);
-  }
-
-  /** Tokens that the model may think with the request's effort (`THINKING_BUDGETS`). */
-  #thinkingBudget({ model, request }: Prompt): number | undefined {
-    const { thinkingBudgets } = this.#config;
-    const effort = request.reasoning?.effort;
-    return effort != null && Object.hasOwn(thinkingBudgets, model) ? thinkingBudgets[model]?.[effort] : undefined;
-  }
-
   async *#streamedAnswer(response: Response, reader: ChunkReader, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
     const decoder = new SseDecoder();
-    let finished = false;
     try {
       for await (const bytes of this.#upstream.reads(response, signal)) {
         const { deltas, fault } = readPayloads(reader, decoder.push(bytes));
-        finished ||= deltas.some((delta) => delta.kind === "finish");
         if (deltas.length > 0) yield deltas;
         if (fault) throw fault;
         // Leaving closes the upstream request.
@@ -309,7 +302,7 @@ export class ChatEngine implements Engine {
       }
     } catch (error) {
       // The answer is whole; only its usage may be missing.
-      if (finished && !signal.aborted) return;
+      if (reader.isFinished && !signal.aborted) return;
       throw error;
     }
     const { deltas, fault } = readPayloads(reader, decoder.end());
@@ -317,21 +310,33 @@ export class ChatEngine implements Engine {
     if (deltas.length > 0) yield deltas;
     if (fault) throw fault;
     // Some versions end without `[DONE]`; without a finish reason the answer is not whole.
-    if (!finished && !deltas.some((delta) => delta.kind === "finish")) throw connectionLost();
+    if (!reader.isFinished) throw connectionLost();
   }
 
   /** An answer that came whole: asked for (KV transfer), or from a proxy before vLLM that ignores `stream: true`. */
   async *#wholeAnswer(response: Response, reader: ChunkReader, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
-    const text = await this.#upstream.text(response, signal);
-    let body: unknown;
-    try {
-      body = JSON.parse(text);
-    } catch {
-      throw malformedAnswer();
-    }
     const deltas: ModelDelta[] = [];
-    reader.readCompletion(body, deltas);
-    if (!deltas.some((delta) => delta.kind === "finish")) throw malformedAnswer();
+    reader.readCompletion(parsedAnswer(await this.#upstream.text(response, signal)), deltas);
+    if (!reader.isFinished) throw malformedAnswer();
+    yield deltas;
+  }
+}
+
+/**
+ * An answer of a server that cuts prompts and says nothing of it. Throws the 400 `context_length_exceeded` where it has read less than half
+ * of what the messages are estimated to have: what is nearer to it may be a text of long tokens. Thoughts and tools may be left out by a
+ * chat template, and nobody knows what media take.
+ */
+async function* ofWholePrompt(prompt: Prompt, answer: AsyncIterable<ModelDelta[]>): AsyncGenerator<ModelDelta[]> {
+  for await (const deltas of answer) {
+    const told = deltas.find((delta) => delta.kind === "usage");
+    const read = told?.usage.input_tokens ?? 0;
+    const parts = prompt.items.flatMap((item) => (item.type === "message" ? partsOf(item).parts : []));
+    const hasMedia = parts.some(({ type }) => /image|audio|video/.test(type));
+    const texts = parts.map((part) => ("text" in part ? part.text : ""));
+    if (read > 0 && !hasMedia && 2 * read < estimateTokens(texts.join(""))) {
+      throw contextLengthExceeded(`The model server has cut the prompt to ${read} tokens, and answered the rest.`);
+    }
     yield deltas;
   }
 }

@@ -38,7 +38,7 @@ export class LogprobAligner {
     return taken;
   }
 
-  /** What has been sampled so far is not shown any more: a call has begun. */
+  /** Nothing that has been sampled so far is shown any more: a call has begun. */
   skip(): void {
     this.#behindCall = true;
     this.#pending = [];
@@ -187,7 +187,7 @@ function isEmpty(entry: TokenLogprob | undefined): boolean {
   return entry !== undefined && entry.bytes.length === 0;
 }
 
-/** Whether a token is part of a character that a later one completes. */
+/** Tells whether a token is part of a character that a later one completes. */
 function isPartial(entry: TokenLogprob): boolean {
   return entry.bytes.length === 0 || hasReplacement(entry);
 }

@@ -41,7 +41,7 @@ export type ChatMessage =
 type AssistantMessage = Extract<ChatMessage, { role: "assistant" }>;
 
 export interface MessageOptions {
-  /** What is known of the calls that this server has answered. */
+  /** The calls that this server has answered, as they are known. */
   replays: readonly Replay[];
   plugins: Plugins;
   instructions: string | null;
@@ -255,7 +255,7 @@ function toContentPart(part: InputPart): ContentPart {
       return { type: "text", text: part.text };
     case "input_image": {
       const detail = part.detail === "original" ? "high" : part.detail;
-      return { type: "image_url", image_url: { url: part.image_url, detail } };
+      return { type: "image_url", image_url: { url: part.file_content ?? part.image_url ?? "", detail } };
     }
     case "input_audio":
       return { type: "input_audio", input_audio: part.input_audio };

@@ -12,7 +12,7 @@ import { type FunctionTool, mustCall } from "../../protocol/tools.ts";
 import { boundRules } from "../bound-inputs.ts";
 import type { Dialect } from "../dialects/dialect.ts";
 import { spell } from "../dialects/spell.ts";
-import { offeredPluginTools, offeredTools, shownPluginTools, shownTools } from "../offered-tools.ts";
+import { offeredTools, shownTools } from "../offered-tools.ts";
 import { isStreamed, streamInterval } from "../vllm-words.ts";
 import { chatMessages, isUnfinished, type MessageOptions } from "./messages.ts";
 
@@ -23,30 +23,6 @@ const PASSED_THROUGH = (Object.keys(vllmFields) as (keyof typeof vllmFields)[]).
 
 /** Efforts that every vLLM since 0.10 takes as `reasoning_effort`; the others reach the template only. */
 const PORTABLE_EFFORTS = new Set(["low", "medium", "high"]);
-
-function messageOptions(
-  { request, replays }: Prompt,
-  laterSystemMessages: MessageOptions["laterSystemMessages"],
-  plugins: Plugins,
-): MessageOptions {
-  return {
-    replays,
-    plugins,
-    instructions: request.instructions ?? null,
-    reasoningContext: request.reasoning?.context ?? "auto",
-    laterSystemMessages,
-  };
-}
-
-/**
- * Variables for the chat template. vLLM's own Responses API sets the same two from the effort: `reasoning_effort`, and
- * `enable_thinking` for templates that only know on and off. What the client sets itself wins.
- */
-function templateKwargs(request: CreateRequest): Record<string, unknown> | undefined {
-  const effort = request.reasoning?.effort;
-  if (effort == null) return request.chat_template_kwargs ?? undefined;
-  return { reasoning_effort: effort, enable_thinking: effort !== "none", ...request.chat_template_kwargs };
-}
 
 /** How a prompt is put to vLLM. */
 export interface Asking {
@@ -63,17 +39,19 @@ export interface Asking {
 
 /** The tools that a model may call, whoever answers them. */
 export function callableTools(prompt: Prompt): FunctionTool[] {
-  return [...bound(offeredTools(prompt), prompt), ...offeredPluginTools(prompt.pluginTools).builtinFunctions];
+  return bound(offeredTools(prompt), prompt);
 }
 
 /** The tools that stand in the prompt. */
 export function promptTools(prompt: Prompt): FunctionTool[] {
-  return [...bound(shownTools(prompt), prompt), ...shownPluginTools(prompt).builtinFunctions];
+  return bound(shownTools(prompt), prompt);
 }
 
-function bound(tools: FunctionTool[], { request, freeInputs }: Prompt): FunctionTool[] {
+function bound({ functions, plugins }: ReturnType<typeof shownTools>, { request, freeInputs }: Prompt): FunctionTool[] {
   const rules = boundRules(request);
-  return freeInputs || rules.size === 0 ? tools : tools.map((tool) => withPattern(tool, rules.get(tool.name)));
+  const isFree = freeInputs || rules.size === 0;
+  const tools = isFree ? functions : functions.map((tool) => withPattern(tool, rules.get(tool.name)));
+  return [...tools, ...plugins.builtinFunctions];
 }
 
 /** The function that stands for a custom tool, strict where a pattern of its schema says what the tool's grammar does. */
@@ -82,7 +60,7 @@ function withPattern(tool: FunctionTool, rules: Rules | undefined): FunctionTool
   return pattern === undefined ? tool : { ...tool, parameters: customParameters(pattern), strict: true };
 }
 
-/** Whether the server's grammar lets the model choose between calls and the final text in its format. */
+/** Tells whether the server's grammar lets the model choose between calls and the final text in its format. */
 export function isJoined(prompt: Prompt, formatWithTools: FormatWithTools, { joinsFormat }: Dialect): boolean {
   if (!joinsFormat) return false;
   if (formatWithTools !== "strict") return formatWithTools === "always";
@@ -111,7 +89,7 @@ function chatToolChoice({ tools, tool_choice: choice }: CreateRequest) {
   if (typeof choice === "string") return choice;
   const named = ClientTools.of(tools).named(choice);
   if (named) return { type: "function", function: { name: named.flatName } };
-  // Of a hosted tool, only what was chosen is offered.
+  // Nothing of a hosted tool is offered but what was chosen.
   return mustCall(choice) ? "required" : "auto";
 }
 
@@ -123,28 +101,37 @@ function responseFormat(request: CreateRequest) {
   return { type, json_schema: schema };
 }
 
-/** Whether the model is to go on with an open message. */
+/** Tells whether the model is to go on with an open message. */
 export function isContinued(prompt: Prompt): boolean {
   return !prompt.corrections?.length && isUnfinished(prompt.items.at(-1));
 }
 
-/** What decides the prompt's tokens: shared by generating and measuring. */
-function* promptFields(prompt: Prompt, laterSystemMessages: Asking["laterSystemMessages"], plugins: Plugins) {
+/** The fields that decide the prompt's tokens: shared by generating and measuring. */
+function* promptFields(
+  prompt: Prompt,
+  laterSystemMessages: Asking["laterSystemMessages"],
+  plugins: Plugins,
+): Steps<Record<string, unknown>> {
+  const { request, replays, items, model } = prompt;
+  const { reasoning, instructions = null, chat_template_kwargs: own } = request;
+  const reasoningContext = reasoning?.context ?? "auto";
+  const options = { replays, plugins, instructions, reasoningContext, laterSystemMessages };
+  const effort = reasoning?.effort;
   // vLLM's prefill: an assistant message that was left open at the end, by the client or by an upstream that died.
   const continued = isContinued(prompt);
   return {
-    model: prompt.model,
-    messages: [
-      ...(yield* chatMessages(prompt.items, messageOptions(prompt, laterSystemMessages, plugins))),
-      ...(prompt.corrections ?? []),
-    ],
+    model,
+    messages: [...(yield* chatMessages(items, options)), ...(prompt.corrections ?? [])],
     tools: chatTools(prompt),
-    chat_template_kwargs: templateKwargs(prompt.request),
+    // vLLM's own Responses API sets the same two for the chat template: `enable_thinking` is for templates that only know on and
+    // off. Variables that the client sets itself win.
+    chat_template_kwargs:
+      effort == null ? (own ?? undefined) : { reasoning_effort: effort, enable_thinking: effort !== "none", ...own },
     ...(continued && { continue_final_message: true, add_generation_prompt: false }),
   };
 }
 
-/** Whether the model may call a tool in this round. */
+/** Tells whether the model may call a tool in this round. */
 export function mayCall(prompt: Prompt): boolean {
   return prompt.request.tool_choice !== "none" && callableTools(prompt).length > 0;
 }

@@ -1,5 +1,6 @@
 import type { Prompt, Resumption } from "../../contract/engine.ts";
 import { type Item, isServerCall } from "../../items/registry.ts";
+import type { Dialect } from "../dialects/dialect.ts";
 
 /**
  * Chat templates can be left open only in the text of the last assistant message (`continue_final_message`): not in
@@ -7,12 +8,12 @@ import { type Item, isServerCall } from "../../items/registry.ts";
  * anew; a client might act on half a call, so one of its own that it has seen is the end. White space at the end of
  * the text is what templates trim, so it is held back. What a grammar forces cannot be continued: vLLM's grammars
  * begin with the first token that it generates.
- * `canContinue` tells whether there is a model server that goes on with a text.
+ * `require` tells whether there is a model server that suits, and has the turn go on there.
  */
 export function resumptionAfter(
   prompt: Prompt,
   partial: readonly Item[],
-  canContinue: () => boolean,
+  require: (suits: (dialect: Dialect) => boolean) => boolean,
 ): Resumption | undefined {
   const [only] = partial;
   // Nothing but white space: the model begins again.
@@ -22,7 +23,6 @@ export function resumptionAfter(
   const said = partial.slice(0, kept).filter((item) => !isCutCall(item));
   const last = said.at(-1);
   if (!last) return { prompt, repeated: "", anew };
-  if (!canContinue()) return undefined;
   const { structured_outputs, text: format } = prompt.request;
   if (structured_outputs != null || (format?.format?.type ?? "text") !== "text") return undefined;
   if (last.type !== "message" || last.role !== "assistant") return undefined;
@@ -37,7 +37,19 @@ export function resumptionAfter(
     content: [{ type: "output_text", text: trimmed, annotations: [], logprobs: [] }],
   };
   const items = [...prompt.items, ...said.slice(0, -1), open];
+  if (!require((dialect) => goesOnWith(items, dialect))) return undefined;
   return { prompt: { ...prompt, items, corrections: [] }, repeated: text.slice(trimmed.length), anew };
+}
+
+/** Whether a server goes on with the open message that a prompt ends in. */
+export function goesOnWith(items: readonly Item[], { continues }: Dialect): boolean {
+  if (continues !== "without_thoughts") return continues === "after_thoughts";
+  const answer = items.slice(items.findLastIndex((item) => !isOfAnswer(item)) + 1);
+  return !answer.some(({ type }) => type === "reasoning");
+}
+
+function isOfAnswer(item: Item): boolean {
+  return item.type === "reasoning" || (item.type === "message" && item.role === "assistant");
 }
 
 /** Thoughts, white space, and calls that this server has not run yet: nothing is lost when a model thinks again. */
@@ -45,12 +57,12 @@ function canBeSaidAnew(item: Item): boolean {
   return item.type === "reasoning" || isServerCall(item) || isCutCall(item) || isBlank(item);
 }
 
-/** Whether an item is a call that was cut and so not made: the model was told, or is to be asked again. */
+/** Tells whether an item is a call that was cut and so not made: the model was told, or is to be asked again. */
 function isCutCall(item: Item): boolean {
   return (item.type === "function_call" || item.type === "custom_tool_call") && item.status === "incomplete";
 }
 
-/** Whether an item is an assistant's message that says nothing but white space. */
+/** Tells whether an item is an assistant's message that says nothing but white space. */
 function isBlank(item: Item): boolean {
   if (item.type !== "message" || item.role !== "assistant") return false;
   return item.content.every((part) => part.type === "output_text") && assistantTextOf(item).trim() === "";

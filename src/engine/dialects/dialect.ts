@@ -8,7 +8,7 @@ export interface Dialect {
   readonly name: DialectName;
   /** Its name as people write it. */
   readonly title: string;
-  /** What its model cards say in `owned_by`; undefined: nothing of its own. */
+  /** The `owned_by` of its model cards; undefined: nothing of its own. */
   readonly owner?: string;
   /** A path from the server's root, and a field of its JSON, which no other kind of server has. */
   readonly probe?: { path: string; field: string };
@@ -17,7 +17,7 @@ export interface Dialect {
    * other field is refused where the client has sent it, and left out where this server would have added it.
    */
   readonly fields?: Readonly<Record<string, string>>;
-  /** What it does with a field that it does not know: it is then sent, or refused, what no dialect names (extra fields of the client's). */
+  /** Its way with a field that it does not know: it is then sent, or refused, what no dialect names (extra fields of the client's). */
   readonly unknownFields: "ignored" | "refused";
   /** How the grammar of an answer is told: vLLM's `structured_outputs`, or the field that takes EBNF. Undefined: there is none. */
   readonly grammar?: "structured_outputs" | "grammar" | "ebnf";
@@ -33,10 +33,13 @@ export interface Dialect {
   readonly counting?: "tokenize" | "input_tokens";
   /** The field of a model card that has its window, in tokens, as a path. */
   readonly window?: readonly string[];
-  /** It goes on with the text of the last message (`continue_final_message`). Else an answer that was shown is not gone on with. */
-  readonly continues: boolean;
-  /** It goes on with an assistant's message at the end of the prompt though it is not asked to. */
-  readonly alwaysContinues: boolean;
+  /**
+   * When it goes on with the text of the last message (`continue_final_message`): also where that has thoughts, or only where it has
+   * none. An answer that was shown is not gone on with elsewhere.
+   */
+  readonly continues: "after_thoughts" | "without_thoughts" | "never";
+  /** It takes an assistant's message at the end of the prompt for an open one, or for the user's, though it is not asked to. */
+  readonly misreadsLastAnswer: boolean;
   /** It takes prompts of token ids at `/v1/completions`, and gives the ids of what it samples: Harmony needs them. */
   readonly hasTokenIds: boolean;
   /** It keeps the prompts of different tenants apart in its prefix cache (`cache_salt`). Undefined: nobody knows. */
@@ -47,8 +50,12 @@ export interface Dialect {
   readonly isTokenPerDelta?: boolean;
   /** Its template ends thoughts with a line feed that its answers have, too. */
   readonly endsThoughts?: boolean;
+  /** It leaves out the oldest messages of a prompt that is longer than its window, says nothing of it, and tells no window. */
+  readonly cutsPrompts?: boolean;
   /** It answers a request for a model that it does not have with the one that it has. */
   readonly answersAnyModel: boolean;
+  /** An adapter is asked for as `base:adapter`, and its card has the adapter's name alone, which the base would answer. */
+  readonly prefixesAdapters?: boolean;
   /** The lines of `/metrics` that count requests which run or wait; the first group is the number. */
   readonly gauges?: RegExp;
 }

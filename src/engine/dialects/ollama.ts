@@ -9,7 +9,7 @@ const {
   ...known
 } = OPENAI_FIELDS;
 
-/** Ollama 0.17, by its source (`openai/openai.go`); not tried on a running one. */
+/** Ollama 0.17.4, by its source (`openai/openai.go`) and as one that was running has answered. */
 export const ollama: Dialect = {
   name: "ollama",
   title: "Ollama",
@@ -21,9 +21,10 @@ export const ollama: Dialect = {
   bindsFormat: true,
   joinsFormat: false,
   logprobsWithTools: false,
-  continues: false,
-  alwaysContinues: true,
+  continues: "never",
+  misreadsLastAnswer: true,
   hasTokenIds: false,
   separatesTenants: false,
+  cutsPrompts: true,
   answersAnyModel: false,
 };

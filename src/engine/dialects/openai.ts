@@ -12,8 +12,8 @@ export const openai: Dialect = {
   joinsFormat: false,
   logprobsWithTools: true,
   window: ["max_model_len"],
-  continues: false,
-  alwaysContinues: false,
+  continues: "never",
+  misreadsLastAnswer: false,
   hasTokenIds: false,
   answersAnyModel: false,
 };

@@ -64,7 +64,7 @@ function withMessages(body: ChatBody, dialect: Dialect): ChatMessage[] {
   const messages = (body.messages as ChatMessage[]).map((message) => withThoughts(message, dialect));
   const isWhole = body.continue_final_message === undefined && messages.at(-1)?.role === "assistant";
   // Such a server begins a new message only after somebody else's.
-  return dialect.alwaysContinues && isWhole ? [...messages, { role: "user", content: "" }] : messages;
+  return dialect.misreadsLastAnswer && isWhole ? [...messages, { role: "user", content: "" }] : messages;
 }
 
 /** A message with the thoughts that the server takes, and with a text where it has nothing else that is OpenAI's. */

@@ -1,19 +1,20 @@
-import type { HarmonyMessage, Segment, Tokenizer } from "@responses-edge/harmony";
 import {
   type EndReason,
   type HarmonyDelta,
+  type HarmonyMessage,
   HarmonyParser,
   PieceReader,
+  type Segment,
   STOP_TOKEN_IDS,
   StrippedMarkersError,
+  type Tokenizer,
 } from "@responses-edge/harmony";
 import type { ModelDelta, Prompt, RawMessage, Sampled, TokenLogprob } from "../../contract/engine.ts";
 import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import { mustCall } from "../../protocol/tools.ts";
-import { boundRules } from "../bound-inputs.ts";
-import { callFaultOf } from "../call-faults.ts";
-import { offeredPluginTools, offeredTools } from "../offered-tools.ts";
+import { boundRules, callFaultOf } from "../bound-inputs.ts";
+import { offeredTools } from "../offered-tools.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import { toUsage, type VllmUsage } from "../vllm-words.ts";
 import { type CompletionChunk, readCompletionChunk } from "./chunks.ts";
@@ -47,7 +48,7 @@ export class Completion {
   #finish: EndReason | undefined;
   /** A call must come: a final text is no answer, and is not given. */
   readonly #mustCall: boolean;
-  /** What the model is told that has ended in no answer, and why. */
+  /** The words to a model that has ended in no answer, and why it has. */
   #refusal: { why: string; message: RawMessage } | undefined;
   /** The call that was judged last. */
   #judged: { message: HarmonyMessage; fault: string | undefined } | undefined;
@@ -61,7 +62,7 @@ export class Completion {
   /** `opening` is the header of a message that the prompt has left open, without `<|start|>assistant`. */
   constructor(prompt: Prompt, functions: FunctionNames, opening: readonly Segment[]) {
     const { request } = prompt;
-    const offered = new Set(offeredTools(prompt).map((tool) => tool.name));
+    const offered = new Set(offeredTools(prompt).functions.map((tool) => tool.name));
     const written = [...functions.written].filter(([, name]) => offered.has(name));
     const builtins = new Set(builtinNames(prompt));
     const isForced = mustCall(request.tool_choice) && !prompt.asksForText && opening.length === 0;
@@ -166,7 +167,7 @@ export class Completion {
     }
   }
 
-  /** What an event says besides what the parser reads. */
+  /** The parts of an event that the parser does not read. */
   #settle(chunk: CompletionChunk, out: ModelDelta[]): void {
     const { text, ids, finish } = chunk;
     this.#tokens += tokensOf(chunk);
@@ -270,7 +271,7 @@ export class Completion {
 
   /** The tools that the model may call. Not all that have a name here: some were only called in earlier turns. */
   #offered(): string {
-    const functions = offeredTools(this.#prompt).map(({ name }) => this.#functions.recipient(name));
+    const functions = offeredTools(this.#prompt).functions.map(({ name }) => this.#functions.recipient(name));
     const offered = [...functions, ...builtinNames(this.#prompt)];
     return offered.length > 0 ? `The tools are: ${offered.join(", ")}.` : "There are no tools.";
   }
@@ -308,8 +309,8 @@ function openCall(deltas: readonly HarmonyDelta[]): ResumedCall[] {
 }
 
 /** Built-in tools that may be called, by their full names; a namespace without tools is one itself. */
-function builtinNames({ pluginTools }: Prompt): string[] {
-  return Object.values(offeredPluginTools(pluginTools).namespaces).flatMap(({ name, tools }) =>
+function builtinNames(prompt: Prompt): string[] {
+  return Object.values(offeredTools(prompt).plugins.namespaces).flatMap(({ name, tools }) =>
     tools.length === 0 ? [name] : tools.map((tool) => `${name}.${tool.name}`),
   );
 }
@@ -321,7 +322,7 @@ function noteOf(text: string): HarmonyMessage {
   return { role: "user", content: [{ type: "text", text }] };
 }
 
-/** What the model is told that has made a call which cannot be answered, and why. */
+/** The words to a model that has made a call which cannot be answered, and why it cannot. */
 function refusalOf({ recipient = "", channel = "commentary" }: HarmonyMessage, fault: string, advice = "") {
   // A name of the model's own making must not become more than a name.
   const name = /^[A-Za-z0-9_.:-]{1,128}$/.test(recipient) ? recipient : "tool";

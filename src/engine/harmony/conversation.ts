@@ -11,7 +11,7 @@ import { ClientTools, flatName } from "../../protocol/client-tools.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
 import type { FunctionTool } from "../../protocol/tools.ts";
 import { fileText } from "../file-text.ts";
-import { shownPluginTools, shownTools } from "../offered-tools.ts";
+import { shownTools } from "../offered-tools.ts";
 import { FunctionNames, identifierOf, type NamedTool } from "./function-names.ts";
 import { fromRawMessage } from "./raw-messages.ts";
 
@@ -34,7 +34,7 @@ const UNITS_PER_MESSAGE = 3;
 export function* toConversation(prompt: Prompt, config: HarmonyConfig, plugins: Plugins): Steps<Conversation> {
   const { request, items } = prompt;
   const clients = ClientTools.of(request.tools);
-  const shown = shownTools(prompt).map(({ name }) => clients.get(name) ?? name);
+  const shown = shownTools(prompt).functions.map(({ name }) => clients.get(name) ?? name);
   const functions = new FunctionNames([...shown, ...calledFunctions(items, plugins)], plugins.namespaces);
   const leading = items.findIndex((item) => !isInstruction(item));
   const rest = leading === -1 ? [] : items.slice(leading);
@@ -64,7 +64,7 @@ function systemContent(
   instructions: readonly string[],
 ): SystemContent {
   const { request, createdAt } = prompt;
-  const { namespaces } = shownPluginTools(prompt);
+  const { namespaces } = shownTools(prompt).plugins;
   return {
     type: "system_content",
     // Where vLLM puts them with VLLM_GPT_OSS_HARMONY_SYSTEM_INSTRUCTIONS.
@@ -108,7 +108,7 @@ function developerContent(
   functions: FunctionNames,
 ): DeveloperContent | undefined {
   const { request } = prompt;
-  const tools = shownTools(prompt);
+  const { functions: tools } = shownTools(prompt);
   const format = responseFormat(request.text?.format);
   if (instructions.length === 0 && tools.length === 0 && !format) return undefined;
   return {
@@ -131,7 +131,7 @@ function toNamespaces(
     const key = functions.namespaceOf(name);
     const about = client?.namespaceDescription;
     namespaces[key] ??= { name: key, ...(about && { description: about }), tools: [] };
-    // What a custom tool takes is the text itself.
+    // A custom tool takes the text itself.
     const argument = client?.tool.type === "custom" ? { type: "string" } : parameters;
     namespaces[key].tools.push({
       name: functions.shown(name),

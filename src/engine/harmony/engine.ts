@@ -42,7 +42,7 @@ import { fromRawMessage, parsePreviousMessages, toRawMessage } from "./raw-messa
 import { toCompletionRequest } from "./request.ts";
 import { refusedSchema, refuseEndlessSchemas, structuredOutputs } from "./structural-tag.ts";
 
-/** What a server says that does not know structural tags, rather than one that refuses a schema in them. */
+/** The words of a server that does not know structural tags, rather than one that refuses a schema in them. */
 const UNKNOWN_STRUCTURE =
   /structural.?tags? (is|are) not (supported|enabled|implemented)|structured.?outputs? (is|are) not (supported|enabled|implemented)|extra (fields|inputs)|unexpected keyword|(unknown|unrecognized) (field|parameter|argument)/i;
 
@@ -60,7 +60,7 @@ const withStructure = new Set<string>();
 interface Rendered {
   segments: Segment[];
   functions: FunctionNames;
-  /** What the answer goes on with rather than begin anew: the header of a message that was left open. */
+  /** The answer goes on with this rather than begin anew: the header of a message that was left open. */
   opening: Segment[];
 }
 
@@ -104,7 +104,7 @@ export class HarmonyEngine implements Engine {
     try {
       response = await this.#request(prompt, rendered, signal);
     } catch (error) {
-      // What was sampled before has filled the window: the answer is as long as it can be.
+      // Earlier samples have filled the window: the answer is as long as it can be.
       if (!sampled || !(error instanceof ApiError) || error.code !== "context_length_exceeded") throw error;
       completion.endAtWindow();
       return endOf(completion, await toPromptIds(rendered.segments, sampled, this.#work));
@@ -146,7 +146,7 @@ export class HarmonyEngine implements Engine {
     return isClients || this.#lacksTags ? { ...prompt, onlyOffered: true } : prompt;
   }
 
-  /** Whether the server is known to take no structural tags. */
+  /** Tells whether the server is known to take no structural tags. */
   get #lacksTags(): boolean {
     const since = withoutStructure.get(this.#upstream.server.baseUrl) ?? Number.NEGATIVE_INFINITY;
     return Date.now() - since < REMEMBER_MS;
@@ -238,7 +238,7 @@ export class HarmonyEngine implements Engine {
   }
 }
 
-/** What is left of a completion of which everything has been sampled: it broke off before it could be settled. */
+/** The rest of a completion of which everything has been sampled: it broke off before it could be settled. */
 async function* endOf(completion: Completion, promptIds: readonly number[]): AsyncGenerator<ModelDelta[]> {
   const deltas: ModelDelta[] = [];
   completion.end(deltas, promptIds.length);
@@ -249,7 +249,7 @@ async function* endOf(completion: Completion, promptIds: readonly number[]): Asy
 async function readAll(completion: Completion, payloads: readonly string[], deltas: ModelDelta[]): Promise<unknown> {
   try {
     for (const payload of payloads) {
-      // What a server has generated meanwhile is not wanted, and does not count.
+      // A server's tokens since then are not wanted, and do not count.
       if (completion.stopped) break;
       if (payload === "[DONE]") continue;
       if (!completion.read(payload, deltas)) completion.readExactly(await loadTokenizer(), deltas);

@@ -6,7 +6,7 @@ import { ApiError, contextLengthExceeded, invalidRequest } from "../../protocol/
  * - From 0.20 on vLLM takes up to the whole window and clamps it to what the prompt leaves.
  * - Before, prompt and `max_tokens` together must fit, so the prompt has to be counted.
  * - More than the window is a 400 everywhere.
- * What a server does is learnt from its first answer and remembered, so that a turn needs no further call.
+ * A server's way is learnt from its first answer and remembered, so that a turn needs no further call.
  */
 
 /** gpt-oss's own context window, for a server that does not tell. */
@@ -18,7 +18,7 @@ const REMEMBER_MS = 600_000;
 /** A window that is not known and a server that does not clamp are two surprises. */
 const MAX_ATTEMPTS = 3;
 
-/** Whether a server clamps `max_tokens`, and the windows of its models where it has named them in refusing one. */
+/** A server as its answers have shown it: it clamps `max_tokens` or not, and the windows that it has named in refusing one. */
 const clamping = new Map<string, { at: number; value: boolean }>();
 const windows = new Map<string, { at: number; value: number }>();
 
@@ -35,12 +35,12 @@ const NO_ROOM = /max_tokens must be at least 1/i;
 
 /** A prompt whose answer's length is to be limited. */
 export interface LimitedPrompt {
-  /** What is learnt is remembered by these: the server that is asked next, or was asked last. */
+  /** The facts that are learnt are remembered by these: the server that is asked next, or was asked last. */
   server: () => string;
   model: string;
   /** The model's window by its card, if that tells. */
   window: number | undefined;
-  /** What the client wants at most, less what the turn has used up. */
+  /** The most that the client wants, less what the turn has used up. */
   wanted: number | undefined;
   /** The prompt as it is to be sent, if it need not be counted. */
   body: string | number[];
@@ -93,7 +93,7 @@ export async function withOutputLimit<T>(
   }
 }
 
-/** Whether a prompt and its answer fit, without counting: a token has at least one byte. */
+/** Tells whether a prompt and its answer fit, without counting: a token has at least one byte. */
 function surelyFits(body: string | number[], maxTokens: number, window: number): boolean {
   return (typeof body === "string" ? 3 * body.length : body.length) + maxTokens <= window;
 }

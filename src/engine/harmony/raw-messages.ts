@@ -83,7 +83,7 @@ function fromHarmony(message: Shape): HarmonyMessage {
   return harmony;
 }
 
-/** Whether a header is a regular one that says what the fields say, so that it can be repeated to the model. */
+/** Tells whether a header is a regular one that says what the fields say, so that it can be repeated to the model. */
 function saysTheSame(header: string, message: HarmonyMessage): boolean {
   const parsed = parseHeaderText(header);
   return (

@@ -19,7 +19,7 @@ import { isJsonObject } from "../../protocol/json.ts";
 import { mustCall } from "../../protocol/tools.ts";
 import { formatPath } from "../../protocol/validation.ts";
 import { boundRules } from "../bound-inputs.ts";
-import { offeredPluginTools, offeredTools, withholdsTools } from "../offered-tools.ts";
+import { offeredTools, withholdsTools } from "../offered-tools.ts";
 import type { FunctionNames } from "./function-names.ts";
 
 /** Functions up to which their arguments exclude these, too: each schema then takes the model server a second or two, once. */
@@ -31,10 +31,10 @@ const FEW = 8;
  */
 const MANY = 128;
 
-/** What of a prompt decides about its grammar. */
+/** The parts of a prompt that decide about its grammar. */
 type BoundPrompt = Pick<Prompt, "request" | "pluginTools" | "freeInputs" | "onlyOffered">;
 
-/** What the grammar of `structuredOutputs` binds the answer to; undefined where there is none, or the client's own. */
+/** The form to which the grammar of `structuredOutputs` binds the answer; undefined where there is none, or the client's own. */
 export function boundTo(prompt: BoundPrompt): { answer: "json" | "other" } | undefined {
   if (!isBound(prompt) || prompt.request.structured_outputs?.structural_tag !== undefined) return undefined;
   return { answer: answerFormat(prompt.request)?.type === "json_schema" ? "json" : "other" };
@@ -44,12 +44,12 @@ function isBound(prompt: BoundPrompt): boolean {
   return bindsContent(prompt) || withholdsTools(prompt);
 }
 
-/** Whether it binds what is said, and not only to whom. */
+/** Tells whether it binds what is said, and not only to whom. */
 function bindsContent(prompt: BoundPrompt): boolean {
-  const { request, pluginTools, freeInputs } = prompt;
+  const { request, freeInputs } = prompt;
   if (request.structured_outputs?.structural_tag !== undefined || answerFormat(request)) return true;
-  const tools = offeredTools(prompt);
-  const count = tools.length + Object.keys(offeredPluginTools(pluginTools).namespaces).length;
+  const { functions: tools, plugins } = offeredTools(prompt);
+  const count = tools.length + Object.keys(plugins.namespaces).length;
   const rules = boundRules(request);
   const bindsOne = tools.some(({ name, strict }) => strict || (!freeInputs && rules.has(name)));
   return bindsOne || (count > 0 && mustCall(request.tool_choice));
@@ -66,9 +66,9 @@ export function structuredOutputs(prompt: BoundPrompt, functions: FunctionNames)
   if (own?.structural_tag !== undefined) return own;
   if (!isBound(prompt)) return undefined;
   const answer = answerFormat(request);
-  const namespaces = Object.values(offeredPluginTools(prompt.pluginTools).namespaces);
+  const { functions: tools, plugins } = offeredTools(prompt);
+  const namespaces = Object.values(plugins.namespaces);
   const choice = request.tool_choice;
-  const tools = offeredTools(prompt);
   const isForced = tools.length + namespaces.length > 0 && mustCall(choice);
   const clients = ClientTools.of(request.tools);
   const named = clients.named(choice)?.flatName;
@@ -85,7 +85,7 @@ export function structuredOutputs(prompt: BoundPrompt, functions: FunctionNames)
   return structuralTag(ends, !answer);
 }
 
-/** What the answer must be, from `text.format` or vLLM's `structured_outputs`; undefined for free text. */
+/** The form of the answer, from `text.format` or vLLM's `structured_outputs`; undefined for free text. */
 function answerFormat({ text, structured_outputs: own }: CreateRequest): Format | undefined {
   const format = text?.format;
   if (format?.type === "json_object") return jsonOf({ type: "object" });
@@ -111,7 +111,7 @@ function parsed(schema: unknown): unknown {
   }
 }
 
-/** What the input of a custom tool must be. */
+/** The form of a custom tool's input. */
 function inputOf({ request, freeInputs }: BoundPrompt, name: string): Format {
   const rules = freeInputs ? undefined : boundRules(request).get(name);
   return rules ? { type: "grammar", grammar: toEbnf(rules, { excludes: EXCLUDED }) } : ANY_TEXT;
@@ -168,7 +168,7 @@ function schemasOf({ tools }: CreateRequest): { field: string; schema: unknown; 
   );
 }
 
-/** Whether a schema is a `$ref` to a `$ref` and so on that comes back to one of them. */
+/** Tells whether a schema is a `$ref` to a `$ref` and so on that comes back to one of them. */
 function isEndless(root: unknown): boolean {
   const seen = new Set<unknown>();
   for (let schema: unknown = root; isJsonObject(schema) && typeof schema.$ref === "string"; ) {

@@ -18,7 +18,7 @@ export interface Candidate {
 }
 
 export interface ChoiceOptions {
-  /** What the turn has in common with others, which should go to the same server. Without it the load alone decides. */
+  /** The key that the turn has in common with others, which should go to the same server. Without it the load alone decides. */
   key?: Hash | undefined;
   /** The key is that of a conversation, which may be older than a server's draining. */
   keepsDraining: boolean;

@@ -58,6 +58,7 @@ function outputComponents(): Record<string, z.ZodType> {
   const items = [...outputSchemas()].map(([type, schema]) => [OUTPUT_NAMES[type] ?? pascal(type), schema]);
   return {
     UrlCitation: parts.urlCitation(),
+    FileCitation: parts.fileCitation(),
     TopLogprob: parts.topLogprob(),
     Logprob: parts.logprob(),
     OutputText: parts.outputText(),

@@ -27,6 +27,7 @@ export const GROUPS = {
   Responses: "OpenAI's Responses API.",
   Conversations: "OpenAI's Conversations API.",
   Files: "OpenAI's Files and Uploads APIs.",
+  "Vector stores": "OpenAI's Vector stores API: files that are searched by meaning and by words.",
   Models: "The models that responses can be made with.",
   "Model server":
     "vLLM's own endpoints. A deployment has those that `PASSTHROUGH_ENDPOINTS` names; the others answer 404.",

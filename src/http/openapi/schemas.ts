@@ -8,6 +8,7 @@ import { patchOperation } from "../../items/apply-patch.ts";
 import { eventSchemas } from "../../items/events.ts";
 import { inputPart } from "../../items/parts.ts";
 import { inputItem } from "../../items/registry.ts";
+import { attributeFilter } from "../../protocol/attribute-filter.ts";
 import { compactRequest, countRequest, createRequest } from "../../protocol/create-request.ts";
 import { alwaysNull } from "../../protocol/described-as.ts";
 import {
@@ -21,7 +22,21 @@ import {
 import { reasoningEffort, textFormat } from "../../protocol/output-settings.ts";
 import { requestFields } from "../../protocol/request-fields.ts";
 import { responseSchemas } from "../../protocol/response.ts";
+import { rankingOptions } from "../../protocol/search-settings.ts";
 import { namedChoice, nestedChoice, normalChoice, tool, toolChoice } from "../../protocol/tools.ts";
+import {
+  addStoreFileBody,
+  batchObject,
+  contentPage,
+  createBatchBody,
+  createStoreBody,
+  searchBody,
+  searchPage,
+  storeFileObject,
+  updateStoreBody,
+  updateStoreFileBody,
+  vectorStoreObject,
+} from "../../protocol/vector-stores.ts";
 
 /**
  * The answers of endpoints, as zod schemas by the names of the description's components. They only describe: nothing is
@@ -161,6 +176,15 @@ export function answerSchemas() {
     DeletedFile: deleted("file"),
     Upload: uploadObject,
     UploadPart: uploadPartObject,
+    VectorStore: vectorStoreObject,
+    VectorStoreList: page(vectorStoreObject),
+    DeletedVectorStore: deleted("vector_store.deleted"),
+    VectorStoreSearchResults: searchPage,
+    VectorStoreFile: storeFileObject,
+    VectorStoreFileList: page(storeFileObject),
+    DeletedVectorStoreFile: deleted("vector_store.file.deleted"),
+    VectorStoreFileContent: contentPage,
+    VectorStoreFileBatch: batchObject,
     FileContent: z.file().describe("The bytes of the file, as they were uploaded."),
     Model,
     CodexModel,
@@ -290,6 +314,12 @@ export function bodySchemas() {
     CreateUpload: createUploadBody,
     AddUploadPart: z.object({ data: z.file() }),
     CompleteUpload: completeUploadBody,
+    CreateVectorStore: createStoreBody,
+    UpdateVectorStore: updateStoreBody,
+    SearchVectorStore: searchBody,
+    CreateVectorStoreFile: addStoreFileBody,
+    UpdateVectorStoreFile: updateStoreFileBody,
+    CreateVectorStoreFileBatch: createBatchBody,
     CreateFile: fileFields.extend({ file: z.file() }),
     PassedForm: z.looseObject({ file: z.file(), model: z.string().optional() }),
   };
@@ -313,5 +343,7 @@ export function sharedSchemas() {
     ReasoningEffort: reasoningEffort,
     PatchOperation: patchOperation,
     Limits: grants,
+    AttributeFilter: attributeFilter,
+    RankingOptions: rankingOptions,
   };
 }

@@ -2,8 +2,8 @@ import { type TextPage, UnreadableFile } from "@responses-edge/file-text";
 import type { FileLimits } from "../../contract/grants.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import { newFileKey, parseFileId } from "../../protocol/ids.ts";
-import { unwrap } from "../client.ts";
 import { checkDisk } from "../free-disk.ts";
+import { unwrap } from "../rpc.ts";
 import type { DirectoryStub, FileObjects } from "./bindings.ts";
 import { type BytesAtRest, bytesInRows } from "./bytes-at-rest.ts";
 import { fileRequest } from "./file-bytes.ts";
@@ -72,6 +72,11 @@ export class FileClient {
   async remove(id: string): Promise<void> {
     const key = parseFileId(id);
     if (key === undefined || !unwrap(await this.#directory.remove(key))) throw fileNotFound(id);
+  }
+
+  /** Removes files and uploads, at most `limit` and as many parts. Gives how many. */
+  async removeSome(limit: number): Promise<number> {
+    return unwrap(await this.#directory.removeSome(limit));
   }
 
   /** Notes that a file is in a vector store, which is then told when the file is removed. Throws as `record` does. */

@@ -2,21 +2,23 @@ import { DurableObject } from "cloudflare:workers";
 import type { Variables } from "../../config/index.ts";
 import type { FileLimits } from "../../contract/grants.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
-import { fileId } from "../../protocol/ids.ts";
+import { fileId, parseStoreId } from "../../protocol/ids.ts";
 import { logLine } from "../../protocol/log-line.ts";
 import { type Result, refusalOf, refused } from "../rpc.ts";
-import { Schema, type Versions } from "../schema.ts";
+import { Schema } from "../schema.ts";
+import { type StoreIdPage, StoreList, type StoreQuery } from "../vector-stores/store-list.ts";
+import { FILE_DIRECTORY_VERSIONS } from "./directory-tables.ts";
 import type { FileBytes } from "./file-bytes.ts";
-import { FILE_TABLES, type FilePage, type FileQuery, type FileRecord, FileTable, type Removed } from "./file-table.ts";
-import { UPLOAD_TABLE, type UploadRecord, UploadTable } from "./upload-table.ts";
-
-/** The tables of a directory, by version. What was made once is never changed: a new version adds to it. */
-export const FILE_DIRECTORY_VERSIONS: Versions = [[...FILE_TABLES, UPLOAD_TABLE]];
+import { type FilePage, type FileQuery, type FileRecord, FileTable, type Removed } from "./file-table.ts";
+import { type UploadRecord, UploadTable } from "./upload-table.ts";
 
 /** Files that one ring of the alarm removes: each is an object to be asked. */
 const REMOVED_AT_ONCE = 32;
 
-type DirectoryEnv = Variables & { FILE_BYTES: DurableObjectNamespace<FileBytes> };
+type DirectoryEnv = Variables & {
+  FILE_BYTES: DurableObjectNamespace<FileBytes>;
+  VECTOR_STORES: DurableObjectNamespace;
+};
 
 /**
  * The directory of a tenant's files: one Durable Object, named as the tenant. It alone says which files there are. Their bytes are kept
@@ -27,12 +29,14 @@ export class FileDirectory extends DurableObject<DirectoryEnv> {
   readonly #schema: Schema;
   readonly #files: FileTable;
   readonly #uploads: UploadTable;
+  readonly #stores: StoreList;
 
   constructor(state: DurableObjectState, env: DirectoryEnv) {
     super(state, env);
     this.#schema = new Schema(state.storage, FILE_DIRECTORY_VERSIONS);
     this.#files = new FileTable(this.#schema);
     this.#uploads = new UploadTable(this.#schema, this.#files);
+    this.#stores = new StoreList(this.#schema);
   }
 
   /** Begins a file of the key `owner`: from now on its bytes may be kept. */
@@ -73,17 +77,13 @@ export class FileDirectory extends DurableObject<DirectoryEnv> {
     await this.#change(() => this.#files.discard(key, Date.now()));
   }
 
-  /** Removes all files and uploads. */
-  async eraseFiles(): Promise<void> {
-    await this.#change(() => {
-      this.#uploads.erase();
-      this.#files.erase(Date.now());
-    });
+  /** Removes files and uploads, as `remove` does, at most `limit` and as many parts. Gives how many. */
+  removeSome(limit: number): Promise<Result<number>> {
+    return this.#change(() => this.#uploads.removeSome(limit) + this.#files.removeSome(limit, Date.now()));
   }
 
   /** Notes that a file is in a vector store, which is told when the file is removed. False where there is no such file. */
   use(key: string, store: string): boolean {
-    this.#schema.open();
     return this.#files.use(key, store, Date.now());
   }
 
@@ -148,10 +148,38 @@ export class FileDirectory extends DurableObject<DirectoryEnv> {
     await this.#wake();
   }
 
+  /** Notes that the tenant has a vector store. False where it has as many as it may have. */
+  addStore(id: string, max: number): boolean {
+    return this.#stores.add(id, max);
+  }
+
+  hasStore(id: string): boolean {
+    return this.#stores.has(id);
+  }
+
+  /** Notes that the tenant has a vector store no more. */
+  removeStore(id: string): void {
+    this.#stores.remove(id);
+  }
+
+  /** Null where a cursor is no store. */
+  stores(query: StoreQuery): StoreIdPage | null {
+    return this.#stores.list(query);
+  }
+
+  async #removeFromStores(key: string): Promise<void> {
+    for (const id of this.#files.users(key)) {
+      const stub = this.env.VECTOR_STORES.getByName(`${this.ctx.id.name}:${parseStoreId(id)}`);
+      // The type of its class imports this one's.
+      await (stub as unknown as { removeFile(id: string): Promise<boolean> }).removeFile(fileId(key));
+    }
+  }
+
   async #removeBytes({ key, kept }: Removed): Promise<void> {
     const bytes = this.env.FILE_BYTES.getByName(`${this.ctx.id.name}:${key}`);
-    if (kept) await bytes.keep(kept);
-    else await bytes.erase();
+    if (kept) return await bytes.keep(kept);
+    await this.#removeFromStores(key);
+    await bytes.erase();
   }
 
   #isPending(key: string): boolean {

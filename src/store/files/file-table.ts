@@ -34,39 +34,6 @@ export interface FileQuery {
   after?: string | undefined;
 }
 
-/** The tables of the files of a directory. */
-export const FILE_TABLES = [
-  `CREATE TABLE file (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, owner TEXT NOT NULL, purpose TEXT NOT NULL,
-    bytes INTEGER NOT NULL, created_at INTEGER NOT NULL, expires_at INTEGER, body TEXT NOT NULL)`,
-  "CREATE INDEX file_purpose ON file (purpose, seq)",
-  "CREATE INDEX file_expiry ON file (expires_at) WHERE expires_at IS NOT NULL",
-  // Parts that are being received, and those of uploads: whole (1), or given up (2). Nobody sees them. Part 0 is a file that comes as one.
-  `CREATE TABLE part (
-    key TEXT NOT NULL, part INTEGER NOT NULL, owner TEXT NOT NULL, bytes INTEGER NOT NULL, touched_at INTEGER NOT NULL,
-    is_whole INTEGER NOT NULL, PRIMARY KEY (key, part)) WITHOUT ROWID`,
-  // Files that are gone, or have come, and what of their bytes is still to be removed: all but the parts that are kept.
-  "CREATE TABLE removed (key TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL, tries INTEGER NOT NULL, kept TEXT) WITHOUT ROWID",
-  // The vector stores that a file is in.
-  "CREATE TABLE used_by (key TEXT NOT NULL, store TEXT NOT NULL, PRIMARY KEY (key, store)) WITHOUT ROWID",
-  "CREATE TABLE total (owner TEXT NOT NULL PRIMARY KEY, files INTEGER NOT NULL, bytes INTEGER NOT NULL) WITHOUT ROWID",
-  ...totalsOf("file", "1"),
-  ...totalsOf("part", "part = 0"),
-];
-
-/** Triggers that keep the totals of a table's rows; `files`: how many files a row is. */
-function totalsOf(table: string, files: string): string[] {
-  const filesOf = (row: string) => files.replace("part", `${row}.part`);
-  const add = `INSERT INTO total (owner, files, bytes) VALUES (NEW.owner, ${filesOf("NEW")}, NEW.bytes)
-    ON CONFLICT (owner) DO UPDATE SET files = files + excluded.files, bytes = bytes + excluded.bytes;`;
-  const subtract = `UPDATE total SET files = files - (${filesOf("OLD")}), bytes = bytes - OLD.bytes WHERE owner = OLD.owner;`;
-  return [
-    `CREATE TRIGGER ${table}_in AFTER INSERT ON ${table} BEGIN ${add} END`,
-    `CREATE TRIGGER ${table}_out AFTER DELETE ON ${table} BEGIN ${subtract} END`,
-    `CREATE TRIGGER ${table}_changed AFTER UPDATE OF bytes ON ${table} BEGIN ${subtract} ${add} END`,
-  ];
-}
-
 type Row = Pick<FileRecord, "key" | "purpose" | "bytes"> & {
   created_at: number;
   expires_at: number | null;
@@ -182,12 +149,14 @@ export class FileTable {
     if (parts.length > 0) this.noteRemoved(key, null, now);
   }
 
-  /** Has all files be removed, and all that is received. */
-  erase(now: number): void {
-    for (const table of ["file", "part"]) {
-      const gone = this.#schema.rows<{ key: string }>(`DELETE FROM ${table} RETURNING key`);
-      for (const { key } of gone) this.noteRemoved(key, null, now);
-    }
+  /** Removes at most `limit` files, and at most as many parts of others. Gives how many of both. */
+  removeSome(limit: number, now: number): number {
+    const gone = [
+      "file WHERE key IN (SELECT key FROM file",
+      "part WHERE (key, part) IN (SELECT key, part FROM part",
+    ].flatMap((rows) => this.#schema.rows<{ key: string }>(`DELETE FROM ${rows} LIMIT ?) RETURNING key`, limit));
+    for (const key of new Set(gone.map(({ key }) => key))) this.noteRemoved(key, null, now);
+    return gone.length;
   }
 
   /** Has what has expired, and what was given up, be removed. */
@@ -279,7 +248,8 @@ export class FileTable {
 const VISIBLE = "(expires_at IS NULL OR expires_at > ?)";
 
 function recordOf({ created_at: createdAt, expires_at: expiresAt, body, ...row }: Row): FileRecord {
-  const rest = JSON.parse(body) as Pick<FileRecord, "filename" | "mimeType" | "parts" | "at">;
+  // Before version 3 all bytes were in rows.
+  const rest = { at: "rows", ...JSON.parse(body) } as Pick<FileRecord, "filename" | "mimeType" | "parts" | "at">;
   return { ...row, ...rest, createdAt, expiresAt };
 }
 

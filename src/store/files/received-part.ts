@@ -1,7 +1,7 @@
 import type { FileLimits } from "../../contract/grants.ts";
 import { ApiError } from "../../protocol/errors.ts";
-import { unwrap } from "../client.ts";
 import { type PermitOwner, Permits } from "../memory.ts";
+import { unwrap } from "../rpc.ts";
 import type { DirectoryStub } from "./bindings.ts";
 import { PIECE_BYTES } from "./file-bytes.ts";
 

@@ -17,9 +17,6 @@ export interface UploadRecord {
   status: "pending" | "completed" | "cancelled" | "expired";
 }
 
-export const UPLOAD_TABLE = `CREATE TABLE upload (
-  key TEXT NOT NULL PRIMARY KEY, owner TEXT NOT NULL, expires_at INTEGER NOT NULL, status TEXT NOT NULL, body TEXT NOT NULL) WITHOUT ROWID`;
-
 /** An upload that has ended is known for so long: whoever asks for it again learns why. Seconds. */
 const KNOWN_SECONDS = 86_400;
 
@@ -98,8 +95,10 @@ export class UploadTable {
     );
   }
 
-  erase(): void {
-    this.#schema.rows("DELETE FROM upload");
+  /** Removes at most `limit` uploads. What has come of them is the other table's. Gives how many. */
+  removeSome(limit: number): number {
+    const select = "SELECT key FROM upload LIMIT ?";
+    return this.#schema.rows(`DELETE FROM upload WHERE key IN (${select}) RETURNING key`, limit).length;
   }
 
   /** When there is something to do next, Unix milliseconds; undefined where nothing is. */

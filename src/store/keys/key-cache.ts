@@ -1,5 +1,12 @@
-import { type Grants, isCounted, limitsStored, policyOf, withStoredBytes } from "../../contract/grants.ts";
-import { type Identity, JWT_KEY } from "../../contract/identity.ts";
+import {
+  type Grants,
+  type Identity,
+  isCounted,
+  JWT_KEY,
+  limitsStored,
+  policyOf,
+  withStoredBytes,
+} from "../../contract/grants.ts";
 import { isMinted, isMintedForm, keyHash } from "../../protocol/api-keys.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import { DIRECTORY, type KeyDirectory } from "./key-directory.ts";

@@ -1,4 +1,4 @@
-import type { CountedLimits, Identity } from "../../contract/identity.ts";
+import type { CountedLimits, Identity } from "../../contract/grants.ts";
 import { Balance, ENDED, Forecast, limitedBy, limitedIn, type Open, RENEW_AFTER_MS } from "./balance.ts";
 import {
   type Amounts,

@@ -1,5 +1,10 @@
-import { type Grants, NOTHING_STORED, readsPerMinute, STORED_LIMITS } from "../../contract/grants.ts";
-import type { CountedLimits } from "../../contract/identity.ts";
+import {
+  type CountedLimits,
+  type Grants,
+  NOTHING_STORED,
+  readsPerMinute,
+  STORED_LIMITS,
+} from "../../contract/grants.ts";
 import { isTold, latestReport } from "../stored-reports.ts";
 import { type Amounts, combined, covers, NOTHING, plus } from "./ledger.ts";
 

@@ -1,4 +1,5 @@
 import {
+  type CountedLimits,
   type Grants,
   NOTHING_STORED,
   readsPerMinute,
@@ -6,7 +7,6 @@ import {
   type Stored,
   type StoredLimit,
 } from "../../contract/grants.ts";
-import type { CountedLimits } from "../../contract/identity.ts";
 import {
   added,
   type BudgetPeriod,

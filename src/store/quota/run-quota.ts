@@ -1,6 +1,5 @@
 import type { Model } from "../../contract/engine.ts";
-import type { Stored } from "../../contract/grants.ts";
-import type { CountedLimits } from "../../contract/identity.ts";
+import type { CountedLimits, Stored } from "../../contract/grants.ts";
 import { logLine } from "../../protocol/log-line.ts";
 import type { TurnResult } from "../../turn/turn.ts";
 import { type Amounts, MAX_LIFETIME_MS, NOTHING, type Report, type Status, type Used } from "./ledger.ts";

@@ -1,13 +1,14 @@
+import { domainOf } from "@responses-edge/page-text";
 import type { ResponseFunctionWebSearch } from "openai/resources/responses/responses";
 import type { CalledTool, ToolOutcome } from "../../contract/tool-session.ts";
 import { hostedOf, type WebSearchTool } from "../../protocol/hosted-tools.ts";
 import { parseArguments } from "../../protocol/json.ts";
 import type { Tool } from "../../protocol/tools.ts";
+import type { Cited } from "../citation-marks.ts";
 import type { PluginSession, RunnablePlugin, SessionOptions } from "../plugin.ts";
 import { ToolFault } from "../tool-fault.ts";
 import { CLEAN_UP_TOOL, toolServer } from "../tool-server.ts";
 import type { Browser, BrowserAction } from "./browser.ts";
-import { BrowserCitationFilter } from "./citations.ts";
 import { BROWSER_FUNCTIONS, BROWSER_NAMESPACE } from "./definition.ts";
 import { type BrowserState, bounded } from "./state.ts";
 import { hasSearch, newBrowser } from "./web.ts";
@@ -131,7 +132,21 @@ function withBrowser(
     resolve: toolNamed,
     run: ({ tool, arguments: json }, signal) =>
       inOrder(() => browse(browser, (tool as BrowserTool).action, json, signal, time.atMost(config.callTimeoutMs))),
-    citations: () => new BrowserCitationFilter((cursor, lines) => browser.citation(cursor, lines)),
+    cite: (cursor, lines) => {
+      const page = /^[0-9]+$/.test(cursor) ? browser.citation(Number(cursor), lines) : undefined;
+      return page && asLink(page);
+    },
+  };
+}
+
+/** A citation as openai/gpt-oss writes it (`simple_browser_tool.py`, `normalize_citations`): ` ([domain](url)) `. */
+export function asLink({ url, title }: { url: string; title: string }): Cited {
+  return {
+    text: ` ([${domainOf(url)}](${url})) `,
+    annotation: ({ points: start_index }, { points: end_index }) => ({
+      type: "url_citation",
+      ...{ start_index, end_index, title, url },
+    }),
   };
 }
 

@@ -133,12 +133,19 @@ export class McpServers implements PluginSession {
   /** Takes a server's tools, and gives those that the request allows. */
   #take(server: McpServerTool, listed: readonly ListedTool[]): ListedTool[] {
     const { server_label: label, require_approval: approval } = server;
+    const { clientFunctions } = this.#turn;
     this.#listed.add(label);
     const tools: ListedTool[] = [];
     for (const tool of listed) {
       if (!isAllowed(server.allowed_tools, tool)) continue;
       tools.push(tool);
-      const name = this.#freeName(functionName(label, tool.name));
+      // The name itself, or the first of `name_2`, `name_3`, … that no other tool has.
+      const wanted = functionName(label, tool.name);
+      const stem = wanted.slice(0, MAX_STEM_LENGTH);
+      let count = this.#numbered.get(stem) ?? 2;
+      let name = wanted;
+      for (; this.#functions.has(name) || clientFunctions.has(name); count += 1) name = `${stem}_${count}`;
+      if (name !== wanted) this.#numbered.set(stem, count);
       this.#functions.set(name, {
         definition: {
           type: "function",
@@ -151,17 +158,6 @@ export class McpServers implements PluginSession {
       });
     }
     return tools;
-  }
-
-  /** The name itself, or the first of `name_2`, `name_3`, … that no other tool has. */
-  #freeName(wanted: string): string {
-    const { clientFunctions } = this.#turn;
-    const stem = wanted.slice(0, MAX_STEM_LENGTH);
-    let count = this.#numbered.get(stem) ?? 2;
-    let name = wanted;
-    for (; this.#functions.has(name) || clientFunctions.has(name); count += 1) name = `${stem}_${count}`;
-    if (name !== wanted) this.#numbered.set(stem, count);
-    return name;
   }
 
   #connection(label: string): McpConnection {

@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import type { Grants } from "../../../src/contract/grants.ts";
-import type { CountedLimits } from "../../../src/contract/identity.ts";
+import type { CountedLimits, Grants } from "../../../src/contract/grants.ts";
 import { ApiError } from "../../../src/protocol/errors.ts";
 import { Allowance, type Reservation } from "../../../src/store/quota/allowance.ts";
 import { Ledger, NOTHING, type Report } from "../../../src/store/quota/ledger.ts";

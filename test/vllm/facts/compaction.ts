@@ -28,7 +28,8 @@ export function compaction(subject: () => Subject): void {
       expect(summary).toBeGreaterThan(1_500);
       // A token of the model behind llama.cpp is a byte.
       expect(answer).toBeLessThan(server.kind === "llamacpp" ? summary : 1_000);
-      expect(cached[0]).toBeGreaterThan(summary * 0.7);
+      // All but what asks for the summary, which takes as many bytes as the conversation has tokens.
+      expect(cached[0]).toBeGreaterThan(server.kind === "llamacpp" ? 1_500 : summary * 0.7);
       const { input_tokens } = await gateway.openai.responses.inputTokens.count({
         model: server.model,
         previous_response_id: response.id,

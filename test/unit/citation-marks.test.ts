@@ -1,7 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { UrlCitation } from "../../src/contract/tool-session.ts";
-import { BrowserCitationFilter } from "../../src/tools/browser/citations.ts";
+import type { Citation } from "../../src/contract/tool-session.ts";
+import { asLink } from "../../src/tools/browser/plugin.ts";
+import { CitationMarks, type Cited } from "../../src/tools/citation-marks.ts";
 import { charactersTouched } from "../work.ts";
 
 const PAGES = [
@@ -9,8 +10,10 @@ const PAGES = [
   { url: "https://b.dev:8080/", title: "B" },
 ];
 
-function filtered(...pieces: string[]): { text: string; annotations: UrlCitation[]; pieces: string[] } {
-  const filter = new BrowserCitationFilter((cursor) => PAGES[cursor]);
+const citing = (page: (typeof PAGES)[number] | undefined) => page && asLink(page);
+
+function filtered(...pieces: string[]): { text: string; annotations: Citation[]; pieces: string[] } {
+  const filter = new CitationMarks((cursor) => citing(PAGES[Number(cursor)]));
   const given = [...pieces.map((piece) => filter.push(piece)), filter.end()];
   return {
     text: given.map(({ text }) => text).join(""),
@@ -71,7 +74,8 @@ describe("citations", () => {
         url: "https://b.dev:8080/",
       },
     ]);
-    expect(annotations.map((one) => points.slice(one.start_index, one.end_index).join(""))).toEqual([A, B]);
+    const places = annotations.map((one) => (one.type === "url_citation" ? [one.start_index, one.end_index] : []));
+    expect(places.map(([start, end]) => points.slice(start, end).join(""))).toEqual([A, B]);
   });
 
   it("hold back no more than might become one", () => {
@@ -125,7 +129,7 @@ describe("citations", () => {
   });
 
   it("cost one look where there are none", async () => {
-    const filter = new BrowserCitationFilter(() => undefined);
+    const filter = new CitationMarks(() => undefined);
     const touched = await charactersTouched(() => {
       for (let n = 0; n < 10_000; n++) filter.push(" token");
     });
@@ -137,5 +141,31 @@ describe("citations", () => {
     // Each bracket may look as far as the longest mark, some times over.
     expect(await charactersTouched(() => filtered(text))).toBeLessThan(1_000 * text.length);
     expect(await charactersTouched(() => filtered(...text))).toBeLessThan(1_000 * text.length);
+  });
+});
+
+describe("the mark of a file's passage", () => {
+  const cited = (source: string): Cited | undefined =>
+    source !== "0:1"
+      ? undefined
+      : {
+          text: "",
+          annotation: ({ units: index }) => ({ type: "file_citation", index, file_id: "file-1", filename: "a.md" }),
+        };
+
+  it("is taken out of the text, and its place is counted in UTF-16 units, however the text comes in pieces", () => {
+    const text = "😀 An owl【0:1†source】 hoots【7:1†source】【0:1†source】.";
+    fc.assert(
+      fc.property(fc.array(fc.nat({ max: text.length }), { maxLength: 8 }), (cuts) => {
+        const filter = new CitationMarks(cited);
+        const places = [0, ...cuts.toSorted((one, other) => one - other), text.length];
+        const pieces = places.slice(1).map((to, index) => text.slice(places[index], to));
+        const given = [...pieces.map((piece) => filter.push(piece)), filter.end()];
+        const shown = given.map((each) => each.text).join("");
+        expect(shown).toBe("😀 An owl hoots【7:1†source】.");
+        const cutAt = given.flatMap(({ annotations }) => annotations.map((each) => "index" in each && each.index));
+        expect(cutAt).toEqual([9, 27]);
+      }),
+    );
   });
 });

@@ -1,13 +1,27 @@
-import { domainOf } from "@responses-edge/page-text";
-import type { CitationFilter, CitedText, UrlCitation } from "../../contract/tool-session.ts";
+import type { Citation, CitationFilter, CitedText } from "../contract/tool-session.ts";
 
 /**
- * Citations in what the model says: `【3†L10-L12】` becomes ` ([domain](url)) ` with an annotation over it, as in
- * openai/gpt-oss (`simple_browser_tool.py`, `normalize_citations`), but while the text streams.
+ * The marks with which models cite what tools have shown them, such as gpt-oss's `【3†L10-L12】`: each becomes an annotation while the text
+ * streams, and a text that the tool chooses.
  */
 
-/** A page by its cursor; `lines` is what the model named in it, such as `L10-L12`. */
-export type CitationLookup = (cursor: number, lines: string) => { url: string; title: string } | undefined;
+/** A place in a text: in Unicode code points, and in UTF-16 units. */
+export interface TextPlace {
+  points: number;
+  units: number;
+}
+
+/** A citation: the text that stands for its mark, and the annotation of that, from its `start` to its `end`. */
+export interface Cited {
+  text: string;
+  annotation(start: TextPlace, end: TextPlace): Citation;
+}
+
+/**
+ * The citation that a mark makes; undefined for a mark that cites nothing, which stays in the text. `source` is what stands before the first dagger: a number, or
+ * two with a colon. `part` is what stands behind it, such as `L10-L12`.
+ */
+export type Cite = (source: string, part: string) => Cited | undefined;
 
 /**
  * A longer one is none, in whichever pieces it comes: text is held back no further than this. It also bounds what a
@@ -15,22 +29,22 @@ export type CitationLookup = (cursor: number, lines: string) => { url: string; t
  */
 const MAX_MARK_CHARS = 200;
 
-const MARK = /【([0-9]+)†([^†】]+)(?:†[^†】]+)?】/y;
+const MARK = /【([0-9]+(?::[0-9]+)?)†([^†】]+)(?:†[^†】]+)?】/y;
 
 /** Text that may still become a mark, from its first character to the end of the text so far. */
-const BEGINNING = /【[0-9]*(?:†[^†】]*(?:†[^†】]*)?)?$/y;
+const BEGINNING = /【(?:[0-9]+(?::[0-9]*)?)?(?:†[^†】]*(?:†[^†】]*)?)?$/y;
 
-const NONE: readonly UrlCitation[] = [];
+const NONE: readonly Citation[] = [];
 
-export class BrowserCitationFilter implements CitationFilter {
-  readonly #lookup: CitationLookup;
+export class CitationMarks implements CitationFilter {
+  readonly #cite: Cite;
   #pending = "";
-  /** Code points before `#uncounted`, which is what has come out since the last citation: counted when one comes. */
-  #counted = 0;
+  /** What is before `#uncounted`, which has come out since the last citation: counted when one comes. */
+  #counted: TextPlace = { points: 0, units: 0 };
   #uncounted = "";
 
-  constructor(lookup: CitationLookup) {
-    this.#lookup = lookup;
+  constructor(cite: Cite) {
+    this.#cite = cite;
   }
 
   get pending(): string {
@@ -51,7 +65,7 @@ export class BrowserCitationFilter implements CitationFilter {
 
   #take(text: string, isEnd: boolean): CitedText {
     let shown = "";
-    let annotations: UrlCitation[] | undefined;
+    let annotations: Citation[] | undefined;
     let at = 0;
     const show = (piece: string): void => {
       shown += piece;
@@ -71,14 +85,13 @@ export class BrowserCitationFilter implements CitationFilter {
       MARK.lastIndex = 0;
       const mark = MARK.exec(candidate);
       if (mark) {
-        const [whole, cursor, lines = ""] = mark;
-        const page = this.#lookup(Number(cursor), lines);
-        if (page) {
+        const [whole, source = "", part = ""] = mark;
+        const cited = this.#cite(source, part);
+        if (cited) {
           annotations ??= [];
-          const start = this.#position();
-          show(` ([${domainOf(page.url)}](${page.url})) `);
-          const { title, url } = page;
-          annotations.push({ type: "url_citation", start_index: start, end_index: this.#position(), title, url });
+          const start = this.#place();
+          show(cited.text);
+          annotations.push(cited.annotation(start, this.#place()));
         } else show(whole);
         at += whole.length;
         continue;
@@ -92,13 +105,14 @@ export class BrowserCitationFilter implements CitationFilter {
     return { text: shown, annotations: annotations ?? NONE };
   }
 
-  /** Code points that have come out so far. */
-  #position(): number {
-    let points = this.#uncounted.length;
-    for (let index = 1; index < this.#uncounted.length; index++) {
+  /** How much has come out so far. */
+  #place(): TextPlace {
+    const { length } = this.#uncounted;
+    let points = length;
+    for (let index = 1; index < length; index++) {
       if (isLow(this.#uncounted.charCodeAt(index)) && isHigh(this.#uncounted.charCodeAt(index - 1))) points--;
     }
-    this.#counted += points;
+    this.#counted = { points: this.#counted.points + points, units: this.#counted.units + length };
     this.#uncounted = "";
     return this.#counted;
   }

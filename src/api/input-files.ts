@@ -1,0 +1,197 @@
+import { type TextLimits, textOf, UnreadableFile } from "@responses-edge/file-text";
+import { LongWork } from "@responses-edge/long-work";
+import { type FileBytes, fetchFile, tooLarge } from "../assembly/remote-file.ts";
+import { fileDataOf, type InputPart, isPlainText } from "../items/parts.ts";
+import { type InputItem, partsOf } from "../items/registry.ts";
+import { ApiError, invalidRequest } from "../protocol/errors.ts";
+import type { Caller } from "./transport.ts";
+
+/**
+ * What a model gets to read of the files and images that a request names: `input_file` by its data, URL or id, and `input_image` by its id. They are read once, when the
+ * request is accepted, and the text is kept with the item: later turns have the same prompt, whatever has become of the file.
+ */
+
+/** Files of one request. */
+const MAX_FILES = 32;
+
+/** A part that is to be read, and where it stands. */
+interface UnreadPart {
+  /** The item's place. */
+  index: number;
+  field: "content" | "output";
+  /** The part's place. */
+  at: number;
+  part: ReadablePart;
+}
+
+type ReadablePart = Extract<InputPart, { type: "input_file" | "input_image" }>;
+
+/** Items whose files were read. */
+export interface ReadItems {
+  items: InputItem[];
+  /** UTF-16 units of all that was read. */
+  length: number;
+}
+
+/**
+ * Reads what the items name. `field` is where they stand; `hold` takes the memory for so many bytes, and may throw. Throws the 400 of a file that is not there, that cannot
+ * be read, or that is too large; it names the field.
+ */
+export async function readInputFiles(
+  caller: Caller,
+  items: InputItem[],
+  { field, signal, hold }: { field: "input" | "items"; signal: AbortSignal; hold?: (length: number) => void },
+): Promise<ReadItems> {
+  const unread = unreadParts(items);
+  if (unread.length === 0) return { items, length: 0 };
+  if (unread.length > MAX_FILES) throw invalidRequest(field, `At most ${MAX_FILES} files can be given in one request.`);
+  const reader = new FileReader(caller, signal, hold);
+  const read = items.slice();
+  for (const { index, field: name, at, part } of unread) {
+    const file_content = await reader.read(part, `${field}[${index}].${name}[${at}]`);
+    read[index] = withPart(read[index] as InputItem, name, at, { ...part, file_content });
+  }
+  return { items: read, length: reader.length };
+}
+
+function unreadParts(items: readonly InputItem[]): UnreadPart[] {
+  const unread: UnreadPart[] = [];
+  for (const [index, item] of items.entries()) {
+    const { field, parts } = partsOf(item);
+    for (const [at, part] of parts.entries()) {
+      if (part.type !== "input_file" && part.type !== "input_image") continue;
+      if (isUnread(part)) unread.push({ index, field, at, part });
+    }
+  }
+  return unread;
+}
+
+/** An image by its URL goes to the model server as it is; text in `file_data` is there already. */
+function isUnread(part: ReadablePart): boolean {
+  if (part.type === "input_image") return part.file_id !== undefined;
+  return part.file_data === undefined || !isPlainText(part.file_data);
+}
+
+function withPart(item: InputItem, field: "content" | "output", at: number, part: ReadablePart): InputItem {
+  const { parts } = partsOf(item);
+  return { ...item, [field]: parts.with(at, part) } as InputItem;
+}
+
+class FileReader {
+  readonly #caller: Caller;
+  readonly #signal: AbortSignal;
+  readonly #hold: ((length: number) => void) | undefined;
+  readonly #work: LongWork;
+  /** UTF-16 units of all that was read. */
+  length = 0;
+
+  constructor(caller: Caller, signal: AbortSignal, hold?: (length: number) => void) {
+    this.#caller = caller;
+    this.#signal = signal;
+    this.#hold = hold;
+    this.#work = new LongWork(caller.tenant);
+  }
+
+  /** What the model gets of a part, whose path is `path`. */
+  async read(part: ReadablePart, path: string): Promise<string> {
+    const { maxReadBytes, maxImageBytes } = this.#caller.config.files;
+    const content =
+      part.type === "input_image"
+        ? await this.#image(part.file_id ?? "", maxImageBytes, `${path}.file_id`)
+        : part.file_id !== undefined
+          ? await this.#stored(part.file_id, part.filename, maxReadBytes, `${path}.file_id`)
+          : part.file_url !== undefined
+            ? await this.#remote(part.file_url, part.filename, maxReadBytes, `${path}.file_url`)
+            : await this.#given(part.file_data ?? "", part.filename, `${path}.file_data`);
+    this.length += content.length;
+    this.#hold?.(this.length);
+    return content;
+  }
+
+  async #image(id: string, maxBytes: number, param: string): Promise<string> {
+    const { bytes } = await this.#bytesOf(id, maxBytes, param);
+    const type = IMAGE_TYPES.find(([first]) => begins(bytes, first))?.[1];
+    if (type === undefined) {
+      throw invalidRequest(param, "Expected an image: PNG, JPEG, GIF or WebP.", "invalid_image");
+    }
+    await this.#work.spend(bytes.length * UNITS_PER_BYTE);
+    return `data:${type};base64,${bytes.toBase64()}`;
+  }
+
+  async #stored(id: string, filename: string | undefined, maxBytes: number, param: string): Promise<string> {
+    const file = await this.#bytesOf(id, maxBytes, param);
+    return await this.#text({ ...file, filename: filename ?? file.filename }, param);
+  }
+
+  async #remote(url: string, filename: string | undefined, maxBytes: number, param: string): Promise<string> {
+    const hold = (length: number) => this.#hold?.(this.length + length);
+    const file = await fetchFile(url, { config: this.#caller.config, signal: this.#signal, maxBytes, hold, param });
+    return await this.#text({ ...file, filename: filename ?? file.filename }, param);
+  }
+
+  async #given(data: string, filename = "unnamed", param: string): Promise<string> {
+    const { base64 = "", mimeType } = fileDataOf(data) ?? {};
+    await this.#work.spend(base64.length * UNITS_PER_BYTE);
+    return await this.#text({ bytes: Uint8Array.fromBase64(base64), filename, mimeType }, param);
+  }
+
+  /** The text of a file as it stands in a prompt: its name, then its pages, each under its number. */
+  async #text({ bytes, filename, mimeType }: FileBytes, param: string): Promise<string> {
+    const { maxReadBytes, maxReadText, maxReadPages } = this.#caller.config.files;
+    const limits: Partial<TextLimits> = {
+      maxBytes: maxReadBytes,
+      maxTextBytes: Math.max(0, maxReadText - this.length),
+      maxPages: maxReadPages,
+    };
+    const parts: string[] = [];
+    try {
+      for await (const { page, text } of textOf(bytes, { filename, mimeType }, limits, this.#work)) {
+        parts.push(page === null ? text : `[page ${page}]\n${text}\n`);
+      }
+    } catch (error) {
+      if (error instanceof UnreadableFile) throw unreadable(error, param);
+      throw error;
+    }
+    return `[file: ${filename.replace(/\p{Cc}/gu, " ").slice(0, MAX_NAME_LENGTH)}]\n${parts.join("\n").trimEnd()}`;
+  }
+
+  /** A file of the tenant's. Throws the 400 of one that is not there: unknown, deleted and other tenants' ones look alike. */
+  async #bytesOf(id: string, maxBytes: number, param: string): Promise<FileBytes> {
+    try {
+      const { record, body } = await this.#caller.files.content(id);
+      if (record.bytes > maxBytes) {
+        await body.cancel();
+        throw tooLarge(maxBytes, param);
+      }
+      this.#hold?.(this.length + record.bytes);
+      const bytes = new Uint8Array(await new Response(body).arrayBuffer());
+      return { bytes, filename: record.filename, mimeType: record.mimeType ?? undefined };
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 404)
+        throw invalidRequest(param, error.message, "file_not_found");
+      throw error;
+    }
+  }
+}
+
+/** Decoding or encoding a kilobyte of base64 takes about two microseconds. */
+const UNITS_PER_BYTE = 0.002;
+
+const MAX_NAME_LENGTH = 255;
+
+/** Images by how they begin: those that OpenAI takes. A space stands for any byte. */
+const IMAGE_TYPES: readonly (readonly [first: string, type: string])[] = [
+  ["\x89PNG\r\n", "image/png"],
+  ["\xff\xd8\xff", "image/jpeg"],
+  ["GIF87a", "image/gif"],
+  ["GIF89a", "image/gif"],
+  ["RIFF    WEBP", "image/webp"],
+];
+
+function begins(bytes: Uint8Array, first: string): boolean {
+  return Array.from(first).every((character, at) => character === " " || character.charCodeAt(0) === bytes[at]);
+}
+
+function unreadable({ code, message }: UnreadableFile, param: string): ApiError {
+  return invalidRequest(param, message, code === "too_large" ? "file_too_large" : code);
+}

@@ -1,0 +1,68 @@
+import { FetchFault, guardedFetch } from "@responses-edge/guarded-fetch";
+import type { Config } from "../config/index.ts";
+import { type ApiError, invalidRequest } from "../protocol/errors.ts";
+import { guardOf } from "../tools/guard.ts";
+
+/** A file's bytes, and what is told of them. */
+export interface FileBytes {
+  bytes: Uint8Array<ArrayBuffer>;
+  filename: string;
+  mimeType?: string | undefined;
+}
+
+interface FetchOptions {
+  config: Pick<Config, "tools" | "files">;
+  signal: AbortSignal;
+  maxBytes: number;
+  /** Takes the memory for so many bytes. */
+  hold: (length: number) => void;
+  /** The client's field that names the URL. */
+  param: string;
+}
+
+/**
+ * Fetches a file of the web, under the guard that MCP servers and the browser are called with. Throws the 400 of an address that may not be called, of a server that does not
+ * give the file in time, and of a file that is too large; what `hold` throws; and the signal's reason.
+ */
+export async function fetchFile(
+  url: string,
+  { config: { tools, files }, signal, maxBytes, hold, param }: FetchOptions,
+): Promise<FileBytes> {
+  const guard = { ...guardOf(tools), timeoutMs: files.readTimeoutMs, maxBytes };
+  try {
+    const response = await guardedFetch(url, { headers: { accept: "*/*" }, signal }, guard);
+    if (!response.ok) {
+      await response.body?.cancel();
+      throw notDownloaded(param, `Its server answered with status ${response.status}.`);
+    }
+    hold(Math.min(maxBytes, Number(response.headers.get("content-length") ?? 0)));
+    const bytes = new Uint8Array(await response.arrayBuffer());
+    hold(bytes.length);
+    const mimeType = response.headers.get("content-type") ?? undefined;
+    return { bytes, filename: nameIn(response.url) ?? "unnamed", mimeType };
+  } catch (error) {
+    if (!(error instanceof FetchFault)) throw error;
+    if (error.kind === "too_large") throw tooLarge(maxBytes, param);
+    if (error.kind === "refused_address") throw invalidRequest(param, error.message, "invalid_url");
+    throw notDownloaded(param, error.message);
+  }
+}
+
+/** The last name in the path of a URL. */
+function nameIn(url: string): string | undefined {
+  const name = new URL(url).pathname.split("/").at(-1) ?? "";
+  try {
+    return decodeURIComponent(name) || undefined;
+  } catch {
+    return name;
+  }
+}
+
+/** The 400 of a file that is larger than what is read. */
+export function tooLarge(maxBytes: number, param: string): ApiError {
+  return invalidRequest(param, `The file is too large: at most ${maxBytes} bytes can be given.`, "file_too_large");
+}
+
+function notDownloaded(param: string, reason: string): ApiError {
+  return invalidRequest(param, `The file could not be downloaded. ${reason}`, "invalid_value");
+}

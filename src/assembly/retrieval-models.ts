@@ -1,0 +1,119 @@
+import type { Config } from "../config/index.ts";
+import type { RetrievalModel } from "../config/vector-stores.ts";
+import type { Dialect } from "../engine/dialects/dialect.ts";
+import { Upstream } from "../engine/upstream.ts";
+import { malformedAnswer } from "../engine/upstream-faults.ts";
+import { isJsonObject, type JsonObject } from "../protocol/json.ts";
+
+export { loadTokenizer } from "../engine/harmony/load-tokenizer.ts";
+
+/** The models of vector stores, which have a server of their own or one of the pool: embeddings, and the order of what was found. */
+
+export interface Embedded {
+  /** In the order of the texts; all of one length. */
+  embeddings: readonly (readonly number[])[];
+  /** Tokens, as the server says it; undefined where it says nothing. */
+  tokens: number | undefined;
+}
+
+/** For whom a model is asked. */
+interface Asker {
+  config: Config;
+  /** Keeps the tenant's texts apart from others' in a server's cache. */
+  cacheSalt: string;
+  signal: AbortSignal;
+}
+
+/** Embeds texts. Throws ApiError as `Upstream.request` does, of what is about the texts in the server's own words, and 502 for an answer that is none. */
+export async function embed(model: RetrievalModel, texts: readonly string[], asker: Asker): Promise<Embedded> {
+  const answer = await ask(model, "/embeddings", asker, (dialect) => ({
+    input: texts,
+    // vLLM refuses texts that are longer than the model's window, unless it is told to cut them.
+    ...(dialect.name === "vllm" && { truncate_prompt_tokens: -1 }),
+  }));
+  const { data, usage } = answer;
+  if (!Array.isArray(data) || data.length !== texts.length) throw malformedAnswer();
+  const embeddings: (readonly number[])[] = [];
+  for (const [position, each] of data.entries()) {
+    if (!isJsonObject(each) || !isEmbedding(each.embedding)) throw malformedAnswer();
+    embeddings[typeof each.index === "number" ? each.index : position] = each.embedding;
+  }
+  const [first] = embeddings;
+  for (let index = 0; index < texts.length; index += 1) {
+    if (!first || embeddings[index]?.length !== first.length) throw malformedAnswer();
+  }
+  return { embeddings, tokens: tokensIn(usage) };
+}
+
+/** How well texts answer a query, in their order: from 0 to 1 of most models. Throws as `embed` does. */
+export async function rerank(
+  model: RetrievalModel,
+  query: string,
+  texts: readonly string[],
+  asker: Asker,
+): Promise<{ scores: readonly number[]; tokens: number | undefined }> {
+  const answer = await ask(model, "/rerank", asker, (dialect) => ({
+    query,
+    documents: texts,
+    top_n: texts.length,
+    ...(dialect.name === "vllm" && { truncate_prompt_tokens: -1 }),
+  }));
+  const { results, usage } = answer;
+  if (!Array.isArray(results)) throw malformedAnswer();
+  const scores = texts.map(() => 0);
+  for (const each of results) {
+    if (!isJsonObject(each)) throw malformedAnswer();
+    const { index, relevance_score: score } = each;
+    if (typeof index !== "number" || scores[index] === undefined || typeof score !== "number") throw malformedAnswer();
+    scores[index] = score;
+  }
+  return { scores, tokens: tokensIn(usage) };
+}
+
+async function ask(
+  { name, server }: RetrievalModel,
+  path: string,
+  { config, cacheSalt, signal }: Asker,
+  fieldsFor: (dialect: Dialect) => JsonObject,
+): Promise<JsonObject> {
+  const own = server && { ...config, modelServers: [server], unsaltedServers: undefined, boardMs: 0 };
+  const upstream = new Upstream(own ?? config, { model: name });
+  const body = (dialect: Dialect) =>
+    JSON.stringify({
+      model: name,
+      ...fieldsFor(dialect),
+      ...(dialect.separatesTenants === true && { cache_salt: cacheSalt }),
+    });
+  const options = { withinMs: config.firstByteTimeoutMs, isPassedOn: true };
+  const text = await upstream.text(
+    await upstream.request(path, signal, body, options),
+    signal,
+    config.connectTimeoutMs,
+  );
+  let answer: unknown;
+  try {
+    answer = JSON.parse(text);
+  } catch {
+    throw malformedAnswer();
+  }
+  if (!isJsonObject(answer)) throw malformedAnswer();
+  return answer;
+}
+
+/** No model has more dimensions. */
+const MAX_DIMENSIONS = 8_192;
+
+function isEmbedding(value: unknown): value is number[] {
+  return (
+    Array.isArray(value) &&
+    value.length > 0 &&
+    value.length <= MAX_DIMENSIONS &&
+    value.every((element) => typeof element === "number" && Number.isFinite(element))
+  );
+}
+
+function tokensIn(usage: unknown): number | undefined {
+  if (!isJsonObject(usage)) return undefined;
+  const tokens = usage.prompt_tokens ?? usage.total_tokens;
+  return typeof tokens === "number" && tokens >= 0 ? tokens : undefined;
+}

@@ -1,0 +1,73 @@
+import { z } from "zod";
+import type { OperatorNetwork } from "./network.ts";
+import type { ServerValues } from "./servers.ts";
+import { serverAt } from "./upstreams.ts";
+import { headerSecret, integer, serverUrl } from "./values.ts";
+import { type Section, type ValuesOf, variable } from "./variable.ts";
+
+/** Vector stores: what embeds their chunks and orders what is found, and how large they may be. */
+
+const modelName = () => z.string().trim().min(1).max(1_024, "expected the name of a model").optional();
+
+export const vectorStores = {
+  title: "Vector stores",
+  variables: {
+    embeddingsModel: variable(
+      "EMBEDDINGS_MODEL",
+      modelName(),
+      "The model that embeds chunks and queries, asked by `/v1/embeddings`. Without it vector stores are searched by words alone ([vector-stores.md](../vector-stores.md)).",
+    ),
+    embeddingsBaseUrl: variable(
+      "EMBEDDINGS_BASE_URL",
+      serverUrl().optional(),
+      "The server of `EMBEDDINGS_MODEL`, such as `http://embeddings:8000/v1`. Without it a model server that lists the model is asked.",
+    ),
+    embeddingsApiKey: variable(
+      "EMBEDDINGS_API_KEY",
+      headerSecret().optional(),
+      "Secret. The servers of `EMBEDDINGS_BASE_URL` and `RERANK_BASE_URL` receive it as `Authorization: Bearer`.",
+    ),
+    rerankModel: variable(
+      "RERANK_MODEL",
+      modelName(),
+      'A model that orders anew what was found, asked by `/v1/rerank`. A search with `ranker: "none"` goes without it.',
+    ),
+    rerankBaseUrl: variable(
+      "RERANK_BASE_URL",
+      serverUrl().optional(),
+      "The server of `RERANK_MODEL`. Without it a model server that lists the model is asked.",
+    ),
+    maxChunks: variable(
+      "VECTOR_STORE_CHUNKS",
+      integer(500_000, 1, 10_000_000),
+      "How many chunks a vector store has at most. While it is searched, a bit for each dimension of each is in memory: 54 MB for 500,000 of 768 dimensions. On Cloudflare an isolate has 128 MB.",
+    ),
+    maxStores: variable(
+      "VECTOR_STORES_PER_TENANT",
+      integer(10_000, 1, 1_000_000),
+      "How many vector stores a tenant has at most.",
+    ),
+  },
+} satisfies Section;
+
+/** The settings of vector stores. A model has a server of its own, or one of the pool. */
+export function vectorStoreConfig(
+  values: ValuesOf<typeof vectorStores>,
+  servers: ServerValues,
+  network: OperatorNetwork,
+) {
+  const { embeddingsModel, embeddingsBaseUrl, embeddingsApiKey, rerankModel, rerankBaseUrl, ...bounds } = values;
+  const modelAt = (name: string | undefined, baseUrl: string | undefined, serverName: string) => {
+    if (name === undefined) return undefined;
+    const own = { url: baseUrl ?? "", apiKey: embeddingsApiKey };
+    return { name, server: baseUrl === undefined ? undefined : serverAt(own, serverName, network, servers) };
+  };
+  return {
+    ...bounds,
+    embeddings: modelAt(embeddingsModel, embeddingsBaseUrl, "embeddings"),
+    rerank: modelAt(rerankModel, rerankBaseUrl, "rerank"),
+  };
+}
+
+/** A model that serves vector stores. Without a server of its own it is one of the pool's. */
+export type RetrievalModel = NonNullable<ReturnType<typeof vectorStoreConfig>["embeddings"]>;

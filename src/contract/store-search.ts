@@ -1,0 +1,11 @@
+import type { FoundChunk, SearchRequest } from "../protocol/vector-stores.ts";
+
+/**
+ * Searches the tenant's vector stores: gives the best chunks of all of them, best first. Rejects with ApiError: the 404 of a store that is not there, the
+ * 429 of a limit, and as model servers fail.
+ */
+export type StoreSearch = (
+  stores: readonly string[],
+  request: SearchRequest,
+  signal: AbortSignal,
+) => Promise<readonly FoundChunk[]>;

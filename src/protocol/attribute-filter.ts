@@ -1,0 +1,82 @@
+import { z } from "zod";
+import { list } from "./collections.ts";
+
+/** Filters of searches: comparisons of files' attributes, joined by `and` and `or`. */
+
+/** What a file may say of itself, for filters. */
+export type Attributes = Readonly<Record<string, string | number | boolean>>;
+
+/** Filters within filters, and those side by side: an object is checked for each file of a store. */
+const MAX_DEPTH = 6;
+const MAX_FILTERS = 64;
+const MAX_COMPARISONS = 256;
+const MAX_VALUES = 512;
+
+const text = z.string().max(512);
+const value = z.union([text, z.number(), z.boolean()]);
+const key = z.string().min(1).max(64);
+
+const comparison = [
+  z.object({ type: z.enum(["eq", "ne", "gt", "gte", "lt", "lte"]), key, value }),
+  z.object({ type: z.enum(["in", "nin"]), key, value: list(value, { max: MAX_VALUES }) }),
+] as const;
+type Comparison = z.output<(typeof comparison)[number]>;
+
+export type AttributeFilter = Comparison | { type: "and" | "or"; filters: AttributeFilter[] };
+
+/** A filter with so many levels of `and` and `or` in it. */
+function filterOf(depth: number): z.ZodType<AttributeFilter> {
+  if (depth === 0) return z.discriminatedUnion("type", comparison);
+  const filters = list(filterOf(depth - 1), { min: 1, max: MAX_FILTERS });
+  return z.discriminatedUnion("type", [...comparison, z.object({ type: z.enum(["and", "or"]), filters })]);
+}
+
+export const attributeFilter = filterOf(MAX_DEPTH).refine(
+  (filter) => comparisonsIn(filter) <= MAX_COMPARISONS,
+  `Expected at most ${MAX_COMPARISONS} comparisons.`,
+);
+
+function comparisonsIn(filter: AttributeFilter): number {
+  if (!("filters" in filter)) return 1;
+  return filter.filters.reduce((sum, each) => sum + comparisonsIn(each), 0);
+}
+
+/**
+ * Whether attributes pass a filter. One that is not there, or is of another type, is equal to nothing, and neither greater nor
+ * less.
+ */
+export function passes(filter: AttributeFilter, attributes: Attributes): boolean {
+  switch (filter.type) {
+    case "and":
+      return filter.filters.every((each) => passes(each, attributes));
+    case "or":
+      return filter.filters.some((each) => passes(each, attributes));
+    case "in":
+      return filter.value.includes(attributeOf(attributes, filter.key) ?? Number.NaN);
+    case "nin":
+      return !filter.value.includes(attributeOf(attributes, filter.key) ?? Number.NaN);
+    case "eq":
+      return attributeOf(attributes, filter.key) === filter.value;
+    case "ne":
+      return attributeOf(attributes, filter.key) !== filter.value;
+    case "gt":
+      return order(attributeOf(attributes, filter.key), filter.value) > 0;
+    case "gte":
+      return order(attributeOf(attributes, filter.key), filter.value) >= 0;
+    case "lt":
+      return order(attributeOf(attributes, filter.key), filter.value) < 0;
+    case "lte":
+      return order(attributeOf(attributes, filter.key), filter.value) <= 0;
+  }
+}
+
+function attributeOf(attributes: Attributes, name: string): Attributes[string] | undefined {
+  return Object.hasOwn(attributes, name) ? attributes[name] : undefined;
+}
+
+/** Below 0 where one value comes before the other; NaN where they have no order. */
+function order(one: Attributes[string] | undefined, other: Attributes[string]): number {
+  if (typeof one === "number" && typeof other === "number") return one - other;
+  if (typeof one === "string" && typeof other === "string") return one < other ? -1 : one > other ? 1 : 0;
+  return Number.NaN;
+}

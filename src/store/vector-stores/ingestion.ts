@@ -1,0 +1,360 @@
+import { UnreadableFile } from "@responses-edge/file-text";
+import { LongWork } from "@responses-edge/long-work";
+import { type Chunk, Chunker } from "@responses-edge/vector-search";
+import { tenantCacheSalt } from "../../assembly/cache-salt.ts";
+import { embed, loadTokenizer } from "../../assembly/retrieval-models.ts";
+import { type Config, loadConfig } from "../../config/index.ts";
+import { ApiError } from "../../protocol/errors.ts";
+import { estimateTokens } from "../../protocol/estimate.ts";
+import { logLine } from "../../protocol/log-line.ts";
+import type { LastError } from "../../protocol/vector-stores.ts";
+import { FileClient } from "../files/file-client.ts";
+import { reserveTokens } from "../quota/embedding-quota.ts";
+import type { ChunkIndex, PendingChunk } from "./chunk-index.ts";
+import type { StoreEnv } from "./store-env.ts";
+import type { FileOwner, StoreFile, StoreFiles } from "./store-files.ts";
+import type { StoreRow } from "./store-record.ts";
+
+/** Chunks that are embedded by one request. */
+const BATCH = 64;
+
+/** Chunks that are kept, or indexed, in one transaction: as many as a slice of work. */
+const KEPT_AT_ONCE = 32;
+const INDEXED_AT_ONCE = 8;
+
+/** Indexing so many UTF-16 units of text takes a microsecond. */
+const INDEXED_PER_UNIT = 5;
+
+/** The same of cutting text. */
+const CUT_PER_UNIT = 2;
+
+/** Files that are read at once, so that small ones fill a batch. */
+const READERS = 6;
+
+/** The first wait for a server that cannot be reached. It doubles, up to the longest. Milliseconds. */
+const FIRST_WAIT_MS = 500;
+const LONGEST_WAIT_MS = 30_000;
+
+/** A server that was away for so long is not waited for any more: files fail. Milliseconds. */
+const GIVE_UP_MS = 15 * 60_000;
+
+/** Files that one transaction has be read anew. */
+const RESTARTED_AT_ONCE = 50;
+
+/** Statuses by which an embedding server says that a text is at fault, and not itself. */
+const ABOUT_TEXTS = new Set([400, 413, 422]);
+
+/** What ingestion needs of its store. */
+export interface IngestionHost {
+  tenant: string;
+  env: StoreEnv;
+  row: StoreRow;
+  files: StoreFiles;
+  index: ChunkIndex;
+  /** Runs a transaction. Throws StoreGone where the store was deleted meanwhile. */
+  change<T>(body: () => T): T;
+  waitUntil(promise: Promise<unknown>): void;
+}
+
+/** The store was deleted while something was done for it. */
+export class StoreGone extends Error {}
+
+/** Something has to be waited for. */
+class Wait extends Error {
+  readonly until: number;
+
+  constructor(until: number) {
+    super("Ingestion waits.");
+    this.until = until;
+  }
+}
+
+/**
+ * Makes files searchable: their text is cut into chunks, which are embedded and indexed in batches, and a file whose chunks are all
+ * indexed is published in one row. All steps are in rows, so that whoever goes on after a crash loses nothing and does nothing twice.
+ */
+export class Ingestion {
+  readonly #host: IngestionHost;
+  readonly #config: Config;
+  readonly #work: LongWork;
+  readonly #reading = new Map<number, Promise<void>>();
+  #fault: unknown;
+  #progress = Promise.withResolvers<void>();
+
+  constructor(host: IngestionHost) {
+    this.#host = host;
+    this.#config = loadConfig(host.env);
+    this.#work = new LongWork(host.tenant);
+  }
+
+  /** Works until there is nothing more to do, or until `end` (Unix milliseconds). Gives when to go on; undefined where all is done. */
+  async run(end: number): Promise<number | undefined> {
+    try {
+      return await this.#run(end);
+    } catch (error) {
+      if (error instanceof StoreGone) return undefined;
+      if (error instanceof Wait) return error.until;
+      throw error;
+    } finally {
+      await Promise.allSettled(this.#reading.values());
+    }
+  }
+
+  async #run(end: number): Promise<number | undefined> {
+    const { index, files, change } = this.#host;
+    while (change(() => this.#restart())) await this.#giveWay();
+    for (;;) {
+      while (change(() => index.sweep())) await this.#giveWay();
+      const pending = index.pending(2 * BATCH);
+      const isFull = pending.length >= 2 * BATCH;
+      if (Date.now() < end && !isFull) {
+        for (const file of files.toRead(2 * READERS)) {
+          if (this.#reading.size < READERS && !this.#reading.has(file.no)) this.#read(file);
+        }
+      }
+      if (this.#fault !== undefined) throw this.#fault;
+      if (pending.length >= BATCH || (pending.length > 0 && this.#reading.size === 0)) {
+        await this.#ingest(sameOwner(pending.slice(0, BATCH), files));
+        if (Date.now() >= end) return Date.now();
+      } else if (this.#reading.size > 0) {
+        await this.#progress.promise;
+        this.#progress = Promise.withResolvers();
+      } else return Date.now() >= end && files.toRead(1).length > 0 ? Date.now() : undefined;
+    }
+  }
+
+  /** Has files that are to be indexed anew be read again. False where there are no more. */
+  #restart(): boolean {
+    const { row, files } = this.#host;
+    const until = row.record?.reindexUntil;
+    if (!row.record || until === undefined) return false;
+    if (files.restart(until, RESTARTED_AT_ONCE, Date.now())) return true;
+    row.write({ ...row.record, reindexUntil: undefined });
+    return false;
+  }
+
+  #read(file: StoreFile): void {
+    const reading = this.#readFile(file)
+      .catch((error: unknown) => {
+        this.#fault ??= error;
+      })
+      .finally(() => {
+        this.#reading.delete(file.no);
+        this.#progress.resolve();
+      });
+    this.#reading.set(file.no, reading);
+  }
+
+  /** Cuts a file into chunks, from where that was broken off. */
+  async #readFile(file: StoreFile): Promise<void> {
+    const { index, change, files } = this.#host;
+    const { no } = file;
+    const { max_chunk_size_tokens: max, chunk_overlap_tokens: overlap } = file.chunking.static;
+    const chunker = new Chunker(await loadTokenizer(), { max, overlap });
+    // The text and its chunks are the same again.
+    const kept = index.kept(no);
+    let seq = 0;
+    let chunks: Chunk[] = [];
+    const keep = () => {
+      if (chunks.length === 0) return true;
+      const isKept = change(() => this.#keep(no, seq, chunks));
+      seq += chunks.length;
+      chunks = [];
+      this.#progress.resolve();
+      return isKept;
+    };
+    const take = async (made: Iterable<Chunk>) => {
+      for (const chunk of made) {
+        if (seq + chunks.length < kept) seq += 1;
+        else chunks.push(chunk);
+        if (chunks.length >= KEPT_AT_ONCE && !keep()) return false;
+        await this.#giveWay(chunk.text.length / CUT_PER_UNIT);
+      }
+      return true;
+    };
+    try {
+      for await (const { text, page } of this.#pages(file)) {
+        if (!(await take(chunker.push(text, page)))) return;
+      }
+      if (!(await take(chunker.end())) || !keep()) return;
+      change(() => {
+        files.setRead(no);
+        if (files.publish(no)) index.publish(no);
+      });
+    } catch (error) {
+      const last = lastErrorOf(error);
+      if (last) change(() => files.end(no, "failed", last));
+      else throw error instanceof StoreGone ? error : this.#outage(error);
+    }
+  }
+
+  /** The text of a file, page by page. Throws ApiError as FileClient does, and UnreadableFile. */
+  async *#pages({ id, no, filename: known }: StoreFile) {
+    const { env, tenant, row, change, files } = this.#host;
+    const client = new FileClient(env, tenant);
+    if (row.record) await client.usedBy(id, row.record.id);
+    const { filename } = await client.record(id);
+    if (filename !== known) change(() => files.setFilename(no, filename));
+    yield* client.text(id);
+  }
+
+  /** Keeps chunks of a file, unless it is gone, was cancelled, or is too much for the store. */
+  #keep(no: number, seq: number, chunks: readonly Chunk[]): boolean {
+    const { files, index, row } = this.#host;
+    if (files.at(no)?.status !== "in_progress") return false;
+    const { maxChunks } = this.#config.vectorStores;
+    if (!index.hasRoomFor(chunks.length, maxChunks, row.record?.embedding?.dimensions)) {
+      const message = `The vector store is full: it has ${index.size} chunks (VECTOR_STORE_CHUNKS).`;
+      files.end(no, "failed", { code: "invalid_file", message });
+      return false;
+    }
+    files.addPending(no, chunks.length, index.keep(no, seq, chunks));
+    return true;
+  }
+
+  /** Embeds and indexes chunks of files that one key has added. */
+  async #ingest(chunks: readonly PendingChunk[]): Promise<void> {
+    const { row, files, index, change } = this.#host;
+    const { embeddings: model } = this.#config.vectorStores;
+    let embeddings: readonly (readonly number[])[] | undefined;
+    if (model) {
+      const known = row.record?.embedding;
+      if (known && known.model !== model.name) return this.#failAll(otherModel(known.model, model.name));
+      const embedded = await this.#embedded(chunks);
+      if (!embedded) return;
+      embeddings = embedded;
+      const dimensions = embeddings[0]?.length ?? 0;
+      if (known && known.dimensions !== dimensions) {
+        return this.#failAll(otherModel(`${known.model} (${known.dimensions})`, `${model.name} (${dimensions})`));
+      }
+      if (!known) {
+        change(() => row.record && row.write({ ...row.record, embedding: { model: model.name, dimensions } }));
+      }
+    }
+    for (let from = 0; from < chunks.length; from += INDEXED_AT_ONCE) {
+      const some = chunks.slice(from, from + INDEXED_AT_ONCE);
+      change(() => {
+        const indexed = index.index(some, embeddings?.slice(from, from + INDEXED_AT_ONCE));
+        for (const [no, { chunks: count, bytes }] of indexed) {
+          files.addPending(no, -count, bytes);
+          if (files.publish(no)) index.publish(no);
+        }
+      });
+      await this.#giveWay(some.reduce((sum, { text }) => sum + text.length, 0) / INDEXED_PER_UNIT);
+    }
+  }
+
+  /** Embeddings of chunks; undefined where a text among them was found at fault, whose file has failed. Throws Wait. */
+  async #embedded(chunks: readonly PendingChunk[]): Promise<readonly (readonly number[])[] | undefined> {
+    const { change, files } = this.#host;
+    try {
+      const embeddings = await this.#ask(chunks);
+      const { row } = this.#host;
+      if (row.outage) row.outage = undefined;
+      return embeddings;
+    } catch (error) {
+      if (!(error instanceof ApiError) || !ABOUT_TEXTS.has(error.status) || error.code === "model_not_found") {
+        throw this.#outage(error);
+      }
+      const [first] = chunks;
+      if (chunks.length === 1 && first) {
+        const message = `The embedding server refuses a part of the file: ${error.message}`;
+        change(() => files.end(first.file, "failed", { code: "invalid_file", message }));
+        return undefined;
+      }
+      // One of them is at fault: the others are embedded without it.
+      const half = Math.ceil(chunks.length / 2);
+      await this.#ingest(chunks.slice(0, half));
+      await this.#ingest(chunks.slice(half).filter(({ file }) => files.at(file)?.status === "in_progress"));
+      return undefined;
+    }
+  }
+
+  /** Asks for embeddings, within the limits of the key that has added the files. */
+  async #ask(chunks: readonly PendingChunk[]): Promise<readonly (readonly number[])[]> {
+    const { tenant, env, files, waitUntil } = this.#host;
+    const { vectorStores, keys } = this.#config;
+    const { embeddings: model } = vectorStores;
+    const owner = files.at(chunks[0]?.file ?? 0)?.owner;
+    if (!model || !owner) return [];
+    const texts = chunks.map(({ text }) => text);
+    const estimated = texts.reduce((sum, text) => sum + estimateTokens(text), 0);
+    const identity = { tenant, ...owner, policy: undefined, storingKey: undefined };
+    const read = { model: model.name, tokens: estimated, prices: keys.prices };
+    const end = await reserveTokens(identity, env.QUOTAS, read, waitUntil);
+    let used: number | undefined;
+    try {
+      const asker = { config: this.#config, cacheSalt: tenantCacheSalt(tenant), signal: new AbortController().signal };
+      const { embeddings, tokens } = await embed(model, texts, asker);
+      used = tokens ?? estimated;
+      return embeddings;
+    } finally {
+      end?.(used);
+    }
+  }
+
+  /** Notes that a server could not be reached, or a limit is used up; gives what waits for it. Fails all files where that has lasted. */
+  #outage(error: unknown): Wait {
+    const now = Date.now();
+    const { row } = this.#host;
+    const retryAfter = error instanceof ApiError ? Number(error.headers["retry-after-ms"]) : Number.NaN;
+    // What the tenant has used up comes back.
+    if (error instanceof ApiError && error.status === 429 && retryAfter >= 0) return new Wait(now + retryAfter + 100);
+    const { since, failures } = row.outage ?? { since: now, failures: 0 };
+    row.outage = { since, failures: failures + 1 };
+    const code = error instanceof ApiError ? error.code : String(error);
+    console.error(logLine({ level: "error", vector_store: row.record?.id, ingestion_waits: code, failures }));
+    if (now - since > GIVE_UP_MS) {
+      row.outage = undefined;
+      const reason = error instanceof ApiError ? error.message : "The file could not be read.";
+      this.#failAll({ code: "server_error", message: `This was tried for ${GIVE_UP_MS / 60_000} minutes: ${reason}` });
+      return new Wait(now);
+    }
+    return new Wait(
+      now + Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(failures, 16)) * (0.5 + Math.random()),
+    );
+  }
+
+  /** Ends all files that are in progress. */
+  #failAll(error: LastError): void {
+    const { change, files } = this.#host;
+    change(() => {
+      for (;;) {
+        const page = files.list({ status: "in_progress", limit: 100, order: "asc" });
+        for (const { no } of page?.data ?? []) files.end(no, "failed", error);
+        if (!page?.hasMore) return;
+      }
+    });
+  }
+
+  async #giveWay(units = 1_000): Promise<void> {
+    const slice = this.#work.spend(units);
+    if (slice) await slice;
+  }
+}
+
+/** The first chunks whose files one key has added. */
+function sameOwner(chunks: readonly PendingChunk[], files: StoreFiles): PendingChunk[] {
+  const owners = new Map<number, FileOwner["keyId"] | undefined>();
+  const ownerOf = (no: number) => {
+    if (!owners.has(no)) owners.set(no, files.at(no)?.owner.keyId);
+    return owners.get(no);
+  };
+  const first = ownerOf(chunks[0]?.file ?? 0);
+  const end = chunks.findIndex(({ file }) => ownerOf(file) !== first);
+  return end === -1 ? [...chunks] : chunks.slice(0, end);
+}
+
+/** How a file fails by an error; undefined where it may be read later. */
+function lastErrorOf(error: unknown): LastError | undefined {
+  if (error instanceof UnreadableFile) {
+    return { code: error.code === "unsupported_file" ? "unsupported_file" : "invalid_file", message: error.message };
+  }
+  if (error instanceof ApiError && error.status === 404) return { code: "invalid_file", message: error.message };
+  return undefined;
+}
+
+function otherModel(known: string, now: string): LastError {
+  const message = `The embeddings of this vector store are of '${known}', and this server embeds with '${now}'. Index it anew: POST /v1/vector_stores/{id}/reindex.`;
+  return { code: "server_error", message };
+}

@@ -1,0 +1,109 @@
+import { ApiError, invalidRequest } from "../../protocol/errors.ts";
+import { newStoreKey, parseStoreId, storeId } from "../../protocol/ids.ts";
+import type { FileObjects } from "../files/bindings.ts";
+import type { FileDirectory } from "../files/file-directory.ts";
+import type { StoreObjects } from "./store-env.ts";
+import type { StoreIdPage, StoreQuery } from "./store-list.ts";
+import type { VectorStore } from "./vector-store.ts";
+
+/** A store as its callers see it. (The type of a stub gives an answer that is a union as a union of promises.) */
+export type StoreStub = {
+  [Name in Method]: (...args: Parameters<VectorStore[Name]>) => Promise<Awaited<ReturnType<VectorStore[Name]>>>;
+};
+type Method =
+  | ("create" | "object" | "facts" | "update" | "delete" | "reindex" | "search")
+  | ("addFiles" | "file" | "files" | "updateFile" | "removeFile" | "content" | "addBatch" | "batch" | "cancelBatch");
+
+/** A directory as it is asked for stores. */
+type DirectoryStub = {
+  [Name in "addStore" | "hasStore" | "removeStore" | "stores"]: (
+    ...args: Parameters<FileDirectory[Name]>
+  ) => Promise<Awaited<ReturnType<FileDirectory[Name]>>>;
+};
+
+/** Stores that an isolate knows to have been there, which their own objects know better. */
+const MAX_KNOWN = 10_000;
+const known = new Set<string>();
+
+/** A tenant's vector stores. An id is looked up in the tenant's own directory: an invented one opens no object. */
+export class StoreClient {
+  readonly #tenant: string;
+  readonly #objects: FileObjects & StoreObjects;
+
+  constructor({ FILE_DIRECTORIES, FILE_BYTES, VECTOR_STORES }: FileObjects & StoreObjects, tenant: string) {
+    this.#tenant = tenant;
+    this.#objects = { FILE_DIRECTORIES, FILE_BYTES, VECTOR_STORES };
+  }
+
+  /** A new store's id, and its object, in which nothing is yet. Throws the 400 of a tenant that has `max` of them. */
+  async begin(max: number): Promise<{ id: string; store: StoreStub }> {
+    const id = storeId(newStoreKey());
+    if (!(await this.#directory.addStore(id, max))) {
+      throw invalidRequest(
+        null,
+        `There are ${max} vector stores, and no more (VECTOR_STORES_PER_TENANT).`,
+        "too_many_vector_stores",
+      );
+    }
+    return { id, store: this.stub(id) };
+  }
+
+  /** A page of ids. Throws the 400 of a cursor that is none. */
+  async list(query: StoreQuery): Promise<StoreIdPage> {
+    const page = await this.#directory.stores(query);
+    if (page) return page;
+    const [field, id] = query.after === undefined ? ["before", query.before] : ["after", query.after];
+    throw invalidRequest(field ?? null, `Vector store with id '${id}' not found.`, "vector_store_not_found");
+  }
+
+  /**
+   * Asks a store. Throws the 404 where it is unknown, deleted or another tenant's; `missing` is the one where it has not what the question is
+   * about.
+   */
+  async ask<T>(
+    id: string,
+    question: (store: StoreStub) => Promise<T | null>,
+    missing: () => ApiError = () => storeNotFound(id),
+  ): Promise<T> {
+    if (parseStoreId(id) === undefined) throw storeNotFound(id);
+    const name = `${this.#tenant}:${id}`;
+    if (!known.has(name)) {
+      if (!(await this.#directory.hasStore(id))) throw storeNotFound(id);
+      if (known.size >= MAX_KNOWN) known.clear();
+      known.add(name);
+    }
+    const answer = await question(this.stub(id));
+    if (answer !== null) return answer;
+    known.delete(name);
+    throw missing();
+  }
+
+  /** Removes a store and all that is in it. Throws as `ask` does. */
+  async remove(id: string): Promise<void> {
+    await this.ask(id, async (store) => (await store.delete()) || null);
+    known.delete(`${this.#tenant}:${id}`);
+    await this.#directory.removeStore(id);
+  }
+
+  /** Takes a store that is gone off the list. Throws the error of one that could not be removed. */
+  async forget(id: string, error: unknown): Promise<void> {
+    if (!(error instanceof ApiError) || error.status !== 404) throw error;
+    await this.#directory.removeStore(id);
+  }
+
+  /** The object of a store whose id this server has made. */
+  stub(id: string): StoreStub {
+    const key = parseStoreId(id) ?? "";
+    return this.#objects.VECTOR_STORES.getByName(`${this.#tenant}:${key}`) as unknown as StoreStub;
+  }
+
+  get #directory(): DirectoryStub {
+    return this.#objects.FILE_DIRECTORIES.getByName(this.#tenant) as unknown as DirectoryStub;
+  }
+}
+
+/** The 404 of a store that is unknown, deleted or another tenant's: always the same. */
+export function storeNotFound(id: string): ApiError {
+  const message = `Vector store with id '${id}' not found.`;
+  return new ApiError({ status: 404, message, param: "vector_store_id", code: "vector_store_not_found" });
+}

@@ -1,0 +1,11 @@
+import type { Variables } from "../../config/index.ts";
+import type { FileObjects } from "../files/bindings.ts";
+import type { QuotaBinding } from "../quota/run-quota.ts";
+
+/** The objects that keep vector stores (`VectorStore`), each named tenant + key. */
+export interface StoreObjects {
+  VECTOR_STORES: DurableObjectNamespace;
+}
+
+/** What a store is given. */
+export type StoreEnv = Variables & FileObjects & QuotaBinding;

@@ -1,0 +1,148 @@
+import { cosines, type Fused, fuse, type Kernel, termsOf, toCode, toInt8 } from "@responses-edge/vector-search";
+import type { AttributeFilter, Attributes } from "../../protocol/attribute-filter.ts";
+import type { FoundChunk } from "../../protocol/vector-stores.ts";
+import type { Schema } from "../schema.ts";
+import { type ChunkIndex, kernels } from "./chunk-index.ts";
+
+/** What a store is searched for. */
+export interface StoreQuery {
+  text: string;
+  /** Its embedding; absent: by words alone. */
+  embedding?: readonly number[] | undefined;
+}
+
+/** How much embeddings and words count. */
+export interface Weights {
+  embedding: number;
+  text: number;
+}
+
+/** A search of a store. */
+export interface StoreSearchRequest {
+  queries: readonly StoreQuery[];
+  /** The model of the queries' embeddings. */
+  model: string | undefined;
+  filters: AttributeFilter | null | undefined;
+  weights: Weights;
+  limit: number;
+}
+
+/** So many of the nearest codes are compared by their embeddings. */
+const RESCORED = 200;
+
+/** Results of one way to search that count: those below are no matter (RRF). */
+const DEPTH = 100;
+
+/** Matches of words that are looked at, where a filter leaves too few. */
+const LOOKS = [DEPTH, 10 * DEPTH, 1_000_000];
+
+export class StoreSearch {
+  readonly #schema: Schema;
+  readonly #index: ChunkIndex;
+  #kernel: Promise<Kernel> | undefined;
+
+  constructor(schema: Schema, index: ChunkIndex) {
+    this.#schema = schema;
+    this.#index = index;
+  }
+
+  /**
+   * The best chunks for queries together, best first. `isWanted` takes published files; all of them without it. `step` gives way to
+   * others between queries.
+   */
+  async search(
+    queries: readonly StoreQuery[],
+    { weights, limit, ...options }: SearchOptions,
+    step: () => Promise<void>,
+  ): Promise<FoundChunk[]> {
+    const lists: { ids: number[]; weight: number }[] = [];
+    for (const { text, embedding } of queries) {
+      if (lists.length > 0) await step();
+      if (embedding && weights.embedding > 0) {
+        lists.push({ ids: await this.#nearest(embedding, options, step), weight: weights.embedding });
+      }
+      // Where there is no embedding, words are all there is.
+      const weight = embedding ? weights.text : 1;
+      if (weight > 0) lists.push({ ids: this.#matches(text, options.files), weight });
+    }
+    const fused = fuse(lists).slice(0, limit);
+    return fused.flatMap((each) => this.#found(each) ?? []);
+  }
+
+  async #nearest(
+    embedding: readonly number[],
+    { files, dimensions, reindexUntil }: Pick<SearchOptions, "files" | "dimensions" | "reindexUntil">,
+    step: () => Promise<void>,
+  ): Promise<number[]> {
+    const codes = await this.#index.codes(dimensions, reindexUntil, step);
+    if (codes.size === 0) return [];
+    this.#kernel ??= kernels().then((make) => make());
+    const kernel = await this.#kernel;
+    const near = codes.nearest(toCode(embedding), RESCORED, files && ((file) => files.has(file)));
+    const ids = JSON.stringify(near.map(({ chunk }) => chunk));
+    const rows = this.#schema.rows<{ chunk: number; bytes: ArrayBuffer }>(
+      "SELECT chunk, bytes FROM vector WHERE chunk IN (SELECT value FROM json_each(?))",
+      ids,
+    );
+    const vectors = rows.map(({ bytes }) => new Int8Array(bytes));
+    const scores = cosines(kernel, toInt8(embedding), vectors);
+    return rows
+      .map(({ chunk }, index) => ({ chunk, score: scores[index] ?? 0 }))
+      .sort((one, other) => other.score - one.score || one.chunk - other.chunk)
+      .slice(0, DEPTH)
+      .map(({ chunk }) => chunk);
+  }
+
+  #matches(text: string, files: ReadonlySet<number> | undefined): number[] {
+    const terms = termsOf(text);
+    if (terms.length === 0) return [];
+    for (const looked of LOOKS) {
+      const rows = this.#schema.rows<{ id: number; file: number | null }>(
+        `SELECT found.rowid AS id, file.no AS file
+         FROM (SELECT rowid, rank FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?) AS found
+         LEFT JOIN chunk ON chunk.id = found.rowid
+         LEFT JOIN file ON file.no = chunk.file AND file.status = 'completed' ORDER BY found.rank, found.rowid`,
+        ...[terms.join(" OR "), looked],
+      );
+      const wanted = rows.filter(({ file }) => file !== null && (files?.has(file) ?? true));
+      if (wanted.length >= DEPTH || rows.length < looked) return wanted.slice(0, DEPTH).map(({ id }) => id);
+    }
+    return [];
+  }
+
+  #found({ id, score }: Fused): FoundChunk | undefined {
+    const [row] = this.#schema.rows<{
+      file_id: string;
+      filename: string | null;
+      attributes: string | null;
+      text: string;
+      page: number | null;
+      last_page: number | null;
+    }>(
+      `SELECT file.id AS file_id, filename, attributes, text, page, last_page
+       FROM chunk JOIN file ON file.no = chunk.file WHERE chunk.id = ?`,
+      id,
+    );
+    if (!row) return undefined;
+    return {
+      fileId: row.file_id,
+      filename: row.filename ?? "",
+      attributes: row.attributes === null ? null : (JSON.parse(row.attributes) as Attributes),
+      score,
+      text: row.text,
+      page: row.page,
+      lastPage: row.last_page,
+    };
+  }
+}
+
+interface SearchOptions {
+  weights: Weights;
+  limit: number;
+  /** The published files that are searched; undefined: all. */
+  files: ReadonlySet<number> | undefined;
+  /** Of the store's embeddings; 0 where it has none. */
+  dimensions: number;
+  /** Files up to this number have none of them. */
+  reindexUntil: number;
+}

@@ -1,0 +1,116 @@
+import { tenantCacheSalt } from "../../assembly/cache-salt.ts";
+import { embed, rerank } from "../../assembly/retrieval-models.ts";
+import type { Config } from "../../config/index.ts";
+import type { RetrievalModel } from "../../config/vector-stores.ts";
+import type { Identity } from "../../contract/grants.ts";
+import type { StoreSearch } from "../../contract/store-search.ts";
+import { estimateTokens } from "../../protocol/estimate.ts";
+import { MAX_RESULTS } from "../../protocol/search-settings.ts";
+import type { FoundChunk, SearchRequest } from "../../protocol/vector-stores.ts";
+import { reserveTokens } from "../quota/embedding-quota.ts";
+import type { Quota } from "../quota/quota.ts";
+import { unwrap } from "../rpc.ts";
+import type { StoreClient } from "./store-client.ts";
+
+/** Who searches. */
+export interface Searcher {
+  config: Config;
+  stores: StoreClient;
+  identity: Identity;
+  quotas: DurableObjectNamespace<Quota> | undefined;
+  waitUntil: (promise: Promise<unknown>) => void;
+  signal: AbortSignal;
+}
+
+/** Results where nobody says how many. */
+const RESULTS = 10;
+
+/**
+ * The best chunks of stores for a request's queries, best first. Embeds the queries once for all stores of the model, and has what was found ordered
+ * anew where there is a reranker. Throws ApiError: the 404 of a store, the 409 of one of another embedding model, the 429 of a limit,
+ * and as the model servers do.
+ */
+export async function searchStores(
+  searcher: Searcher,
+  ids: readonly string[],
+  { queries, filters, max_num_results: wanted, ranking_options: ranking }: SearchRequest,
+): Promise<FoundChunk[]> {
+  const { config, stores } = searcher;
+  const { embeddings: model, rerank: reranker } = config.vectorStores;
+  const limit = wanted ?? RESULTS;
+  const { embedding_weight: embedding = 1, text_weight: text = 1 } = ranking?.hybrid_search ?? {};
+  const facts = await Promise.all(ids.map((id) => stores.ask(id, (store) => store.facts())));
+  const areEmbedded = facts.map((each) => each.embedding !== null);
+  const isEmbedding = model !== undefined && embedding > 0 && areEmbedded.includes(true);
+  const embedded = isEmbedding ? await embedQueries(searcher, model, queries) : undefined;
+  const isReranked = reranker !== undefined && ranking?.ranker !== "none";
+  const found = await Promise.all(
+    ids.map(async (id, index) => {
+      const embeddings = areEmbedded[index] ? embedded : undefined;
+      const request = {
+        queries: queries.map((query, at) => ({ text: query, embedding: embeddings?.[at] })),
+        model: model?.name,
+        filters,
+        weights: { embedding, text },
+        limit: isReranked ? MAX_RESULTS : limit,
+      };
+      return unwrap(await stores.ask(id, (store) => store.search(request)));
+    }),
+  );
+  const all = found.flat();
+  const ranked = isReranked ? await reranked(searcher, reranker, queries, all) : all;
+  const least = ranking?.score_threshold ?? 0;
+  return ranked
+    .toSorted((one, other) => other.score - one.score)
+    .filter(({ score }) => score >= least)
+    .slice(0, limit);
+}
+
+/** The search of a turn's tools. */
+export function storeSearch(searcher: Omit<Searcher, "signal">): StoreSearch {
+  return (ids, request, signal) => searchStores({ ...searcher, signal }, ids, request);
+}
+
+async function embedQueries(searcher: Searcher, model: RetrievalModel, queries: readonly string[]) {
+  return counted(searcher, model, queries, async (asker) => {
+    const { embeddings, tokens } = await embed(model, queries, asker);
+    return { value: embeddings, tokens };
+  });
+}
+
+/** Chunks with the scores that a reranker gives them, from 0 to 1. */
+async function reranked(
+  searcher: Searcher,
+  model: RetrievalModel,
+  queries: readonly string[],
+  chunks: readonly FoundChunk[],
+): Promise<FoundChunk[]> {
+  if (chunks.length === 0) return [];
+  const texts = chunks.map(({ text }) => text);
+  const query = queries.join("\n");
+  const scores = await counted(searcher, model, [...texts, ...texts.map(() => query)], async (asker) => {
+    const { scores, tokens } = await rerank(model, query, texts, asker);
+    return { value: scores, tokens };
+  });
+  return chunks.map((chunk, index) => ({ ...chunk, score: Math.min(1, Math.max(0, scores[index] ?? 0)) }));
+}
+
+/** Asks a model, within the limits of the key that asks. */
+async function counted<T>(
+  { config, identity, quotas, waitUntil, signal }: Searcher,
+  { name: model }: RetrievalModel,
+  texts: readonly string[],
+  ask: (asker: Parameters<typeof embed>[2]) => Promise<{ value: T; tokens: number | undefined }>,
+): Promise<T> {
+  const estimated = texts.reduce((sum, text) => sum + estimateTokens(text), 0);
+  const read = { model, tokens: estimated, prices: config.keys.prices };
+  const end = await reserveTokens(identity, quotas, read, waitUntil);
+  let used: number | undefined;
+  try {
+    const { value, tokens } = await ask({ config, cacheSalt: tenantCacheSalt(identity.tenant), signal });
+    used = tokens ?? estimated;
+    return value;
+  } finally {
+    end?.(used);
+  }
+}

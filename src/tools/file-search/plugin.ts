@@ -1,0 +1,182 @@
+import type { ResponseFileSearchToolCall } from "openai/resources/responses/responses";
+import type { Replay, ToolDescription, ToolExchange } from "../../contract/engine.ts";
+import { stepOf } from "../../contract/plugin.ts";
+import type { CalledTool, ToolOutcome } from "../../contract/tool-session.ts";
+import type { Item } from "../../items/registry.ts";
+import { ApiError } from "../../protocol/errors.ts";
+import type { FileSearchTool } from "../../protocol/hosted-tools.ts";
+import { parseArguments } from "../../protocol/json.ts";
+import type { Tool } from "../../protocol/tools.ts";
+import type { FoundChunk } from "../../protocol/vector-stores.ts";
+import type { PluginSession, RunnablePlugin, SessionOptions } from "../plugin.ts";
+import { ToolFault } from "../tool-fault.ts";
+import { type Source, shownResults, sourcesIn } from "./results.ts";
+
+/** `file_search`: the model searches vector stores of the tenant's, and cites what it has found. */
+
+interface FileSearch extends CalledTool {
+  readonly kind: "file_search";
+}
+
+const TOOL: FileSearch = { kind: "file_search" };
+const NAME = "file_search";
+
+/** Queries of one call, and how long each may be in UTF-16 units. What is beyond is left out. */
+const MAX_QUERIES = 8;
+const MAX_QUERY_LENGTH = 2_000;
+
+interface SearchOutcome extends ToolOutcome {
+  results?: ResponseFileSearchToolCall.Result[];
+}
+
+type SearchItem = Extract<Item, { type: "file_search_call" }>;
+
+const FUNCTION: ToolDescription = {
+  name: NAME,
+  description: [
+    "Searches the user's files. Each result begins with its mark, such as 【0:1†source】, and the name of its file.",
+    "Ask several short queries at once, with the words that the files may have. Behind each statement that rests on a",
+    "result, write the mark of that result, exactly as it stands there.",
+  ].join(" "),
+  parameters: {
+    type: "object",
+    properties: {
+      queries: {
+        type: "array",
+        items: { type: "string" },
+        minItems: 1,
+        maxItems: MAX_QUERIES,
+        description: "What to search for: questions or words.",
+      },
+    },
+    required: ["queries"],
+    additionalProperties: false,
+  },
+};
+
+export const FILE_SEARCH: RunnablePlugin<FileSearch, ResponseFileSearchToolCall> = {
+  kind: "file_search",
+  functions: [FUNCTION],
+  toolNamed,
+  fullName: () => NAME,
+  item: {
+    type: "file_search_call",
+    // The item says what is searched for, which the arguments tell.
+    canShow: (_tool, _text, isComplete) => isComplete,
+    create: (_tool, { id, text }) => ({
+      id,
+      type: "file_search_call",
+      status: "in_progress",
+      queries: queriesOf(text),
+      results: null,
+    }),
+    start(item) {
+      item.status = "searching";
+      return "response.file_search_call.searching";
+    },
+    finish(item, { results }: SearchOutcome, include) {
+      if (results && include.includes("file_search_call.results")) item.results = results;
+      return "response.file_search_call.completed";
+    },
+    toolOf: () => TOOL,
+  },
+  exchangeOf(item, items) {
+    if (item.type !== "file_search_call" || !item.results?.length) return undefined;
+    const results = item.results.map(({ file_id: fileId, filename, text }) => {
+      return { fileId, filename, text, page: null, lastPage: null };
+    });
+    const output = shownResults(callsIn(items).indexOf(item), results);
+    return { name: NAME, arguments: JSON.stringify({ queries: item.queries }), output, step: stepOf(item) };
+  },
+  session: (turn) => new FileSearchSession(turn),
+};
+
+class FileSearchSession implements PluginSession {
+  readonly offered = { functions: [FUNCTION] };
+  readonly #turn: SessionOptions;
+  readonly #tool: FileSearchTool | undefined;
+  /** The number of the next call, by which its results are cited. It is the same however often the turn is begun. */
+  #next: number;
+  /** What can be cited, by the marks. */
+  #sources: Map<string, Source> | undefined;
+
+  constructor(turn: SessionOptions) {
+    this.#turn = turn;
+    this.#tool = turn.request.tools?.find(isFileSearch);
+    const begun = turn.output.filter(({ type }) => type === "file_search_call").length;
+    this.#next = callsIn(turn.items).length + begun;
+  }
+
+  resolve(name: string): FileSearch | undefined {
+    return toolNamed(name);
+  }
+
+  async run({ arguments: json }: { arguments: string }, signal: AbortSignal): Promise<SearchOutcome> {
+    const { searchStores, time, config } = this.#turn;
+    const queries = queriesOf(json);
+    if (queries.length === 0) return { output: "Error: expected a JSON object with 'queries'.", failed: true };
+    if (!this.#tool || !searchStores) throw new ToolFault("unreachable", "There are no files to search.");
+    const number = this.#next++;
+    const { vector_store_ids: stores, filters, max_num_results, ranking_options } = this.#tool;
+    const timeout = AbortSignal.timeout(time.atMost(config.callTimeoutMs));
+    const request = { queries, filters, max_num_results, ranking_options };
+    const found = await searchStores(stores, request, AbortSignal.any([signal, timeout])).catch((error: unknown) => {
+      if (timeout.aborted && !signal.aborted) throw new ToolFault("timeout", "The search did not end in time.");
+      if (error instanceof ApiError) throw new ToolFault("tool", error.message);
+      throw error;
+    });
+    const output = shownResults(number, found);
+    for (const [mark, source] of sourcesIn(output)) this.#known.set(mark, source);
+    return { output, failed: false, results: found.map(toResult) };
+  }
+
+  cite = (mark: string, part: string) => {
+    const source = part === "source" ? this.#known.get(mark) : undefined;
+    if (!source) return undefined;
+    return {
+      text: "",
+      annotation: ({ units: index }: { units: number }) => ({ type: "file_citation" as const, index, ...source }),
+    };
+  };
+
+  /** What this turn and those before it have found. */
+  get #known(): Map<string, Source> {
+    this.#sources ??= new Map(
+      exchangesIn(this.#turn.items, this.#turn.replays).flatMap(({ output }) => [...sourcesIn(output)]),
+    );
+    return this.#sources;
+  }
+}
+
+/** The searches that items show, and those of the turn that no item of the prompt shows yet. */
+function exchangesIn(items: readonly Item[], replays: readonly Replay[]): ToolExchange[] {
+  const kept = new Map(replays.map(({ item, exchange }) => [item, exchange]));
+  const given = callsIn(items).flatMap((item) =>
+    item.id !== undefined && kept.get(item.id) ? [] : (FILE_SEARCH.exchangeOf?.(item, items) ?? []),
+  );
+  return [...given, ...replays.flatMap(({ exchange }) => (exchange?.name === NAME ? [exchange] : []))];
+}
+
+function callsIn(items: readonly Item[]): SearchItem[] {
+  return items.filter((item) => item.type === "file_search_call");
+}
+
+function toolNamed(name: string): FileSearch | undefined {
+  return name === NAME ? TOOL : undefined;
+}
+
+function isFileSearch(tool: Tool): tool is FileSearchTool {
+  return tool.type === "file_search";
+}
+
+/** The queries of a call; a model may write one alone. */
+function queriesOf(json: string): string[] {
+  const { queries, query } = parseArguments(json) ?? {};
+  const said: unknown[] = Array.isArray(queries) ? queries : [queries ?? query];
+  const texts = said.filter((each): each is string => typeof each === "string" && each.trim() !== "");
+  return texts.slice(0, MAX_QUERIES).map((text) => text.slice(0, MAX_QUERY_LENGTH));
+}
+
+function toResult({ fileId, filename, score, text, attributes }: FoundChunk): ResponseFileSearchToolCall.Result {
+  return { file_id: fileId, filename, score, text, attributes: { ...attributes } };
+}
