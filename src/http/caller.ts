@@ -51,8 +51,13 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
     quotas: context.env.QUOTAS,
     counting: context.get("counting") ?? { isDone: false },
     homes,
-    files: new FileClient(context.env, tenant),
-    stores: new StoreClient(context.env, tenant),
+    // Few requests are about files.
+    get files() {
+      return new FileClient(context.env, tenant);
+    },
+    get stores() {
+      return new StoreClient(context.env, tenant);
+    },
     past: homes,
     bodyLength: context.get("bodyLength") ?? 0,
     clientSession,

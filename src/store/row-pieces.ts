@@ -35,7 +35,7 @@ const COMPRESSION = { params: { [constants.ZSTD_c_compressionLevel]: 1 } };
 /** `text` as cells that fit into rows. The empty text is one empty cell. */
 export function toCells(text: string, pieceLength = PIECE_LENGTH): Cell[] {
   notePassed(text.length);
-  const cells: Cell[] = toPieces(text, pieceLength);
+  const cells: Cell[] = text.length <= pieceLength ? [text] : toPieces(text, pieceLength);
   for (const [index, piece] of cells.entries()) {
     if (piece.length < MIN_COMPRESSED_LENGTH) continue;
     const bytes = Buffer.from(piece);

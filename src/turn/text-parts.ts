@@ -111,12 +111,29 @@ export class TextParts {
     if (this.#output.state.openPart) this.#open = this.#openText(item, this.#output.state.openPart, "");
   }
 
-  /** Adds text to the open part. */
-  append(text: string, logprobs?: TokenLogprob[]): void {
+  /** Adds text to the open part. `isFiltered`: its citations are links already. */
+  append(text: string, logprobs?: TokenLogprob[], isFiltered = false): void {
     const open = this.#open;
     if (!open) return;
-    if (open.filter) this.#appendCited(open, open.filter.push(text), logprobs);
-    else this.#append(open, text, logprobs);
+    const { part, filter, deltaHead } = open;
+    if (filter && !isFiltered) {
+      this.#appendCited(open, filter.push(text), logprobs);
+      return;
+    }
+    const { size, writer } = this.#output;
+    size.addText(text);
+    if (part.kind === "hidden_text") {
+      writer.record({ thought: text });
+      return;
+    }
+    part.text += text;
+    let json = "[]";
+    if (logprobs) {
+      part.logprobs.push(...logprobs);
+      json = JSON.stringify(logprobs);
+      size.addJson(json.length);
+    }
+    writer.delta(DELTA_TYPES[part.kind], deltaHead, text, part.kind === "output_text" ? `,"logprobs":${json}` : "");
   }
 
   /** Ends the open part and its item. `isSilent`: no event says so. `holds`: reasoning is held, which else ends, too. */
@@ -174,26 +191,9 @@ export class TextParts {
     this.#output.state.openPart = undefined;
   }
 
-  #append({ part, deltaHead }: OpenText, text: string, logprobs?: TokenLogprob[]): void {
-    this.#output.size.addText(text);
-    if (part.kind === "hidden_text") {
-      this.#output.writer.record({ thought: text });
-      return;
-    }
-    part.text += text;
-    let json = "[]";
-    if (logprobs) {
-      part.logprobs.push(...logprobs);
-      json = JSON.stringify(logprobs);
-      this.#output.size.addJson(json.length);
-    }
-    const extra = part.kind === "output_text" ? `,"logprobs":${json}` : "";
-    this.#output.writer.delta(DELTA_TYPES[part.kind], deltaHead, text, extra);
-  }
-
   /** Text with the citations in it made links, each with an annotation. */
   #appendCited(open: OpenText, { text, annotations }: CitedText, logprobs?: TokenLogprob[]): void {
-    if (text !== "" || logprobs?.length) this.#append(open, text, logprobs);
+    if (text !== "" || logprobs?.length) this.append(text, logprobs, true);
     for (const annotation of annotations) {
       this.#output.size.addJson(JSON.stringify(annotation).length);
       this.#output.writer.emit({

@@ -10,6 +10,7 @@ import { ApiError, contextLengthExceeded, invalidRequest, toApiError } from "../
 import { estimateTokens } from "../../protocol/estimate.ts";
 import { mustCall } from "../../protocol/tools.ts";
 import { boundRules, refuseBadFormats } from "../bound-inputs.ts";
+import { clientFault, generateWithClientFaults } from "../client-faults.ts";
 import type { Dialect } from "../dialects/dialect.ts";
 import { notGoneOnWith } from "../dialects/spell.ts";
 import { aboveWindow } from "../harmony/output-limit.ts";
@@ -83,10 +84,12 @@ export class ChatEngine implements Engine {
     );
   }
 
-  async generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
-    const begun = await this.#begin(prompt, signal);
-    const answer = assumedDialect(this.#upstream.server).cutsPrompts ? ofWholePrompt(prompt, begun) : begun;
-    return prompt.request.enable_response_messages ? this.#withRawMessage(answer, prompt.model, signal) : answer;
+  generate(given: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+    return generateWithClientFaults(given, signal, async (prompt) => {
+      const begun = await this.#begin(prompt, signal);
+      const answer = assumedDialect(this.#upstream.server).cutsPrompts ? ofWholePrompt(prompt, begun) : begun;
+      return prompt.request.enable_response_messages ? this.#withRawMessage(answer, prompt.model, signal) : answer;
+    });
   }
 
   /** The answer to a prompt; where it may have calls, one in which they and the final text are right. */
@@ -194,6 +197,7 @@ export class ChatEngine implements Engine {
       minTokens: request.min_tokens ?? undefined,
       topLogprobs: request.top_logprobs ?? undefined,
       continues: isContinued(prompt),
+      request,
     });
     const type = response.headers.get("content-type") ?? "";
     if (type.includes("application/json")) return this.#wholeAnswer(response, reader, signal);
@@ -206,7 +210,15 @@ export class ChatEngine implements Engine {
     return resumptionAfter(prompt, partial, (suits) => this.#upstream.require(suits));
   }
 
-  async measure(prompt: Prompt, signal: AbortSignal, { countsAll = false } = {}): Promise<PromptSize> {
+  async measure(prompt: Prompt, signal: AbortSignal, options?: { countsAll?: boolean }): Promise<PromptSize> {
+    try {
+      return await this.#measured(prompt, signal, options);
+    } catch (error) {
+      throw error instanceof ApiError && !signal.aborted ? clientFault(error, prompt.request) : error;
+    }
+  }
+
+  async #measured(prompt: Prompt, signal: AbortSignal, { countsAll = false } = {}): Promise<PromptSize> {
     const shown = this.#shown(prompt);
     const { counting, isTokenPerDelta } = await this.#upstream.learnDialect(signal);
     const path = counting === "input_tokens" ? "/chat/completions/input_tokens" : "//tokenize";
