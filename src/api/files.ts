@@ -1,11 +1,12 @@
 import { Buffer } from "node:buffer";
 import type { FormPart } from "@responses-edge/multipart";
+import type { FileLimits } from "../contract/grants.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import { expiryOf, type FileObject, fileFields, MAX_FILENAME_LENGTH } from "../protocol/files.ts";
 import { fileId } from "../protocol/ids.ts";
 import { parse } from "../protocol/validation.ts";
-import type { ReceivedFile } from "../store/files/file-client.ts";
 import type { FileQuery, FileRecord } from "../store/files/file-table.ts";
+import type { ReceivedPart, Receiver } from "../store/files/received-part.ts";
 import { checkMayStore } from "./policy.ts";
 import type { Caller } from "./transport.ts";
 
@@ -23,7 +24,7 @@ export interface ShownFiles {
 /** Keeps the file of a form as it comes. Nobody sees it before all of it is there; what has come of one that is refused, or breaks off, is removed. */
 export async function createFile(caller: Caller, form: AsyncIterable<FormPart>): Promise<FileObject> {
   checkMayStore(caller.identity);
-  let file: ReceivedFile | undefined;
+  let file: ReceivedPart | undefined;
   let sent: Pick<FileRecord, "filename" | "mimeType"> | undefined;
   const fields = new FormFields();
   try {
@@ -34,7 +35,10 @@ export async function createFile(caller: Caller, form: AsyncIterable<FormPart>):
       }
       if (sent) throw invalidRequest("file", "The form has more than one 'file'.", "invalid_value");
       sent = { filename: filenameOf(part), mimeType: part.type };
-      file = await caller.files.receive(caller.identity.keyId, caller);
+      file = await caller.files.receive(
+        caller.identity.keyId,
+        receiverOf(caller, "file", caller.config.files.maxFileBytes),
+      );
       for await (const bytes of part.body) await file.write(bytes);
     }
     const about = parse(fileFields, fields.value);
@@ -43,10 +47,11 @@ export async function createFile(caller: Caller, form: AsyncIterable<FormPart>):
     }
     const createdAt = Math.floor(Date.now() / 1000);
     const { purpose } = about;
-    return shownFile(await file.end({ ...sent, purpose, createdAt, expiresAt: expiryOf(about, createdAt) }));
+    const whole = { ...sent, purpose, createdAt, expiresAt: expiryOf(about, createdAt) };
+    return shownFile(await caller.files.commit(file, whole, fileLimitsOf(caller)));
   } catch (error) {
     // The client may have left. What is not removed now, the directory removes later.
-    if (file) caller.waitUntil(file.discard().catch(() => {}));
+    if (file) caller.waitUntil(caller.files.discard(file).catch(() => {}));
     throw error;
   } finally {
     file?.[Symbol.dispose]();
@@ -93,17 +98,35 @@ export function shownFile({ key, bytes, createdAt, expiresAt, filename, purpose 
   };
 }
 
+/** The limits of a caller's files: those of its key and its tenant, else the deployment's. */
+export function fileLimitsOf({ identity, config }: Caller): FileLimits {
+  const { tenant, key } = identity.policy?.files ?? { tenant: NO_LIMIT, key: NO_LIMIT };
+  const { filesPerTenant, bytesPerTenant } = config.files;
+  return {
+    tenant: { files: tenant.files ?? (filesPerTenant || null), bytes: tenant.bytes ?? (bytesPerTenant || null) },
+    key,
+  };
+}
+
+const NO_LIMIT = { files: null, bytes: null };
+
+/** What receives a part for a caller, from a field of a form. */
+export function receiverOf(caller: Caller, field: string, maxBytes: number): Receiver {
+  return { tenant: caller.tenant, config: caller.config, limits: fileLimitsOf(caller), field, maxBytes };
+}
+
 function filenameOf({ filename }: FormPart): string {
-  if (filename === null)
-    throw invalidRequest("file", "Expected 'file' to be a file, with a file name.", "invalid_type");
-  // Browsers of old send a path.
+  if (filename !== null) return nameOf(filename, "file");
+  throw invalidRequest("file", "Expected 'file' to be a file, with a file name.", "invalid_type");
+}
+
+/** The name of a file, without the path that browsers of old send. Throws the 400 of one that is empty or too long. */
+export function nameOf(filename: string, param: string): string {
   const name = filename.split(/[/\\]/).at(-1) ?? "";
-  if (name === "") throw invalidRequest("file", "The file has no name.", "invalid_value");
-  if (name.length > MAX_FILENAME_LENGTH) {
-    const message = `The name of the file is longer than ${MAX_FILENAME_LENGTH} characters.`;
-    throw invalidRequest("file", message, "string_above_max_length");
-  }
-  return name;
+  if (name === "") throw invalidRequest(param, "The file has no name.", "invalid_value");
+  if (name.length <= MAX_FILENAME_LENGTH) return name;
+  const message = `The name of the file is longer than ${MAX_FILENAME_LENGTH} characters.`;
+  throw invalidRequest(param, message, "string_above_max_length");
 }
 
 /** Fields are short. Bytes. */

@@ -13,7 +13,7 @@ export const files = {
     maxFileBytes: variable(
       "MAX_FILE_BYTES",
       integer(512 * 1024 * 1024, 1024, MOST_BYTES),
-      "The largest file that `/v1/files` takes; it is never in memory as a whole. Cloudflare takes bodies of 100 MB (Free, Pro), 200 MB (Business) or 500 MB (Enterprise).",
+      "The largest file that `/v1/files` takes; it is never in memory as a whole. Cloudflare takes bodies of 100 MB (Free, Pro), 200 MB (Business) or 500 MB (Enterprise); larger files go through `/v1/uploads` there.",
     ),
     maxReadBytes: variable(
       "INPUT_FILE_MAX_BYTES",
@@ -39,6 +39,17 @@ export const files = {
       "INPUT_IMAGE_MAX_BYTES",
       integer(8 * MIB, 1024, 10 * MIB),
       "The largest image that is given to a model by its `file_id`, in bytes. Its request keeps it.",
+    ),
+    /** Where a tenant's own limits do not say it; 0 is any number. */
+    filesPerTenant: variable(
+      "FILES_PER_TENANT",
+      integer(0, 0),
+      "The files that a tenant without its own `stored_files` may keep; `0` is any number. See [keys.md](../keys.md#limits).",
+    ),
+    bytesPerTenant: variable(
+      "FILE_BYTES_PER_TENANT",
+      integer(0, 0),
+      "The bytes of files that a tenant without its own `stored_file_bytes` may keep; `0` is any number.",
     ),
   },
 } satisfies Section;

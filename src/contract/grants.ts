@@ -47,6 +47,8 @@ export const grants = z.strictObject({
   stored_bytes: count.nullish(),
   stored_responses: count.nullish(),
   stored_conversations: count.nullish(),
+  stored_files: count.nullish(),
+  stored_file_bytes: count.nullish(),
   max_output_tokens: z.int().min(1).nullish(),
   hosted_tools: list(z.enum(HOSTED_TOOL_NAMES), { max: MAX_NAMES }).nullish(),
   mcp_hosts: list(host, { max: MAX_NAMES }).nullish(),
@@ -70,6 +72,22 @@ export type Stored = Readonly<Record<StoredLimit, number>>;
 
 export const NOTHING_STORED: Stored = { stored_bytes: 0, stored_responses: 0, stored_conversations: 0 };
 
+/** How many files may be kept, and how many bytes of them; null is any number. */
+export interface FileLimit {
+  files: number | null;
+  bytes: number | null;
+}
+
+/** The limits of the files of a tenant, and of those that one key has uploaded. */
+export interface FileLimits {
+  tenant: FileLimit;
+  key: FileLimit;
+}
+
+function fileLimitOf(given: Grants | null): FileLimit {
+  return { files: given?.stored_files ?? null, bytes: given?.stored_file_bytes ?? null };
+}
+
 /** Tells whether anything of what is kept is limited. */
 export function limitsStored(given: Grants | null): boolean {
   return given !== null && STORED_LIMITS.some((limit) => given[limit] != null);
@@ -90,6 +108,7 @@ export interface Policy {
   vllmExtras: readonly VllmExtra[] | undefined;
   forceStoreFalse: boolean;
   tracksHomes: boolean;
+  files: FileLimits;
   tier: string | undefined;
 }
 
@@ -105,6 +124,7 @@ export function policyOf(tenant: Grants | null, key: Grants | null): Policy {
     vllmExtras: intersection(both.map((each) => each.vllm_extras)),
     forceStoreFalse: both.some((each) => each.force_store_false === true),
     tracksHomes: both.some((each) => each.track_homes === true),
+    files: { tenant: fileLimitOf(tenant), key: fileLimitOf(key) },
     tier: key?.tier ?? tenant?.tier ?? undefined,
   };
 }

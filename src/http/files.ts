@@ -1,9 +1,11 @@
 import { createFile, deleteFile, fileContent, listFiles, retrieveFile } from "../api/files.ts";
 import { filesQuery } from "../api/queries.ts";
+import { addUploadPart, cancelUpload, completeUpload, createUpload } from "../api/uploads.ts";
+import { MAX_PART_BYTES } from "../protocol/files.ts";
 import { fileParts } from "./body.ts";
-import { callerOf } from "./caller.ts";
+import { callerOf, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
-import { byTenantIn, ok } from "./openapi/operation.ts";
+import { byTenantIn, json, ok } from "./openapi/operation.ts";
 
 const byTenant = byTenantIn("Files");
 
@@ -56,5 +58,38 @@ export const files = [
       await deleteFile(callerOf(context), id);
       return context.json({ id, object: "file", deleted: true });
     },
+  }),
+  endpoint("POST /v1/uploads", {
+    summary: "begin an upload of a file in parts: `bytes`, `filename`, `mime_type`, `purpose`, `expires_after`",
+    operation: byTenant("createUpload", "request", { body: json("CreateUpload"), answers: ok("Upload") }),
+    handle: async (context) => {
+      const body = await jsonBody(context);
+      return context.json(await createUpload(callerOf(context), body));
+    },
+  }),
+  endpoint("POST /v1/uploads/:id/parts", {
+    summary: "add a part of at most 64 MiB, a form with `data`; several may come at a time",
+    operation: byTenant("addUploadPart", "request", {
+      body: { name: "AddUploadPart", type: "multipart/form-data" },
+      answers: ok("UploadPart"),
+      errors: [409],
+    }),
+    handle: async (context) => {
+      const parts = fileParts(context.req.raw, MAX_PART_BYTES);
+      return context.json(await addUploadPart(callerOf(context), context.req.param("id"), parts));
+    },
+  }),
+  endpoint("POST /v1/uploads/:id/complete", {
+    summary: "make a file of parts: `part_ids` in their order, `md5`",
+    operation: byTenant("completeUpload", "request", { body: json("CompleteUpload"), answers: ok("Upload") }),
+    handle: async (context) => {
+      const body = await jsonBody(context);
+      return context.json(await completeUpload(callerOf(context), context.req.param("id"), body));
+    },
+  }),
+  endpoint("POST /v1/uploads/:id/cancel", {
+    summary: "cancel it",
+    operation: byTenant("cancelUpload", "read", { answers: ok("Upload"), errors: [400] }),
+    handle: async (context) => context.json(await cancelUpload(callerOf(context), context.req.param("id"))),
   }),
 ];

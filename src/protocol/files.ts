@@ -1,5 +1,7 @@
 import { z } from "zod";
+import { list } from "./collections.ts";
 import { describedAs } from "./described-as.ts";
+import { MAX_ID_LENGTH } from "./ids.ts";
 
 /** Files as the API takes and shows them. */
 
@@ -47,3 +49,48 @@ export const fileObject = z.object({
   status: z.literal("processed"),
 });
 export type FileObject = z.output<typeof fileObject>;
+
+/** Bytes of one part: OpenAI's 64 MB. */
+export const MAX_PART_BYTES = 64 * 1024 * 1024;
+
+/** How long an upload takes parts. Seconds. */
+export const UPLOAD_SECONDS = 3_600;
+
+/** Parts that one call may name. */
+const MAX_PART_IDS = 10_000;
+
+export const createUploadBody = z.object({
+  bytes: z.int().min(0),
+  filename: z.string().min(1).max(MAX_FILENAME_LENGTH),
+  mime_type: z.string().max(255),
+  ...fileFields.shape,
+});
+
+export const completeUploadBody = z.object({
+  part_ids: list(z.string().max(MAX_ID_LENGTH), { max: MAX_PART_IDS }),
+  md5: z
+    .string()
+    .regex(/^[0-9A-Fa-f]{32}$/, "Expected an MD5 as 32 hexadecimal digits.")
+    .nullish(),
+});
+
+export const uploadObject = z.object({
+  id: z.string(),
+  object: z.literal("upload"),
+  bytes: z.int().min(0),
+  created_at: z.int().min(0).describe("Unix seconds."),
+  expires_at: z.int().min(0).describe("Unix seconds."),
+  filename: z.string(),
+  purpose: z.enum(PURPOSES),
+  status: z.enum(["pending", "completed", "cancelled", "expired"]),
+  file: fileObject.nullable(),
+});
+export type UploadObject = z.output<typeof uploadObject>;
+
+export const uploadPartObject = z.object({
+  id: z.string(),
+  object: z.literal("upload.part"),
+  created_at: z.int().min(0).describe("Unix seconds."),
+  upload_id: z.string(),
+});
+export type UploadPartObject = z.output<typeof uploadPartObject>;

@@ -17,6 +17,8 @@ const SHARED_MARK = "000000";
 const RESPONSE_ID = /^resp_([0-9A-Za-z]{22})([0-9A-Za-z]{10})$/;
 const CONVERSATION_ID = /^conv_([0-9A-Za-z]{22})([0-9A-Za-z]{10})$/;
 const FILE_ID = /^file-([0-9A-Za-z]{22})$/;
+const UPLOAD_ID = /^upload_([0-9A-Za-z]{22})$/;
+const PART_ID = /^part_([0-9A-Za-z]{22})([0-9A-Za-z]{1,4})$/;
 const STORE_ID = /^vs_([0-9A-Za-z]{22})$/;
 const ITEM_ID = /^[a-z]+_([0-9A-Za-z]{22})([0-9A-Za-z]{10})([io])([0-9A-Za-z]{1,6})$/;
 
@@ -128,6 +130,27 @@ export function fileId(key: string): string {
 /** The key in a file's id, or undefined when this server cannot have made it. */
 export function parseFileId(id: string): string | undefined {
   return FILE_ID.exec(id)?.[1];
+}
+
+/** The id of an upload. The file that it becomes has the same key. */
+export function uploadId(key: string): string {
+  return `upload_${key}`;
+}
+
+/** The key in an upload's id, or undefined when this server cannot have made it. */
+export function parseUploadId(id: string): string | undefined {
+  return UPLOAD_ID.exec(id)?.[1];
+}
+
+/** The id of a part: its upload's key and its number. */
+export function partId(key: string, part: number): string {
+  return `part_${key}${base62(part)}`;
+}
+
+/** The number in the id of a part of an upload, or undefined when it is none of this one. */
+export function parsePartId(id: string, key: string): number | undefined {
+  const match = PART_ID.exec(id);
+  return match?.[1] === key ? fromBase62(match[2] as string) : undefined;
 }
 
 /** A key for a new vector store. */

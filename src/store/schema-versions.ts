@@ -6,7 +6,7 @@ export const SCHEMA_VERSIONS = {
   Home: 8,
   KeyDirectory: 1,
   Quota: 2,
-  FileDirectory: 2,
+  FileDirectory: 3,
   FileBytes: 1,
   VectorStore: 1,
 } as const;

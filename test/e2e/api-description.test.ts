@@ -115,17 +115,22 @@ function passFile(path: string): Promise<Response> {
   return passing.fetch(passing.url + path, { method: "POST", body });
 }
 
-/** Has a file received, by the tenant's key. */
-function sendFile(text = "Owls hoot."): Promise<Response> {
+/** Sends a form by the tenant's key. */
+function sendForm(path: string, fields: Record<string, string | File>): Promise<Response> {
   const body = new FormData();
-  body.append("purpose", "assistants");
-  body.append("file", new Blob([text]), "owls.md");
-  return gateway.fetch(`${gateway.url}/v1/files`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${key}` },
-    body,
-  });
+  for (const [name, value] of Object.entries(fields)) body.append(name, value);
+  return gateway.fetch(gateway.url + path, { method: "POST", headers: { authorization: `Bearer ${key}` }, body });
 }
+
+function sendFile(text = "Owls hoot."): Promise<Response> {
+  return sendForm("/v1/files", { purpose: "assistants", file: new File([text], "owls.md") });
+}
+
+const newUpload = () =>
+  ask("POST", "/v1/uploads", { bytes: 3, filename: "a.txt", mime_type: "text/plain", purpose: "assistants" });
+const newUploadPath = async () => `/v1/uploads/${await idOf(newUpload())}`;
+
+const sendPart = (path: string) => sendForm(`${path}/parts`, { data: new File(["Tea"], "part") });
 
 const STORES = "/v1/vector_stores";
 const newFile = () => idOf(sendFile());
@@ -180,6 +185,12 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
   "GET /v1/files/{id}": () => [newFile().then((id) => ask("GET", `/v1/files/${id}`))],
   "GET /v1/files/{id}/content": () => [newFile().then((id) => ask("GET", `/v1/files/${id}/content`))],
   "DELETE /v1/files/{id}": () => [newFile().then((id) => ask("DELETE", `/v1/files/${id}`))],
+  "POST /v1/uploads": () => [newUpload()],
+  "POST /v1/uploads/{id}/parts": () => [newUploadPath().then(sendPart)],
+  "POST /v1/uploads/{id}/complete": () => [
+    newUploadPath().then(async (path) => ask("POST", `${path}/complete`, { part_ids: [await idOf(sendPart(path))] })),
+  ],
+  "POST /v1/uploads/{id}/cancel": () => [newUploadPath().then((path) => ask("POST", `${path}/cancel`))],
   "POST /v1/vector_stores": () => [
     ask("POST", STORES, { name: "owls", metadata: { a: "b" }, expires_after: { anchor: "last_active_at", days: 1 } }),
   ],

@@ -5,9 +5,11 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { uniqueKeyOf } from "../../cli/workerd.ts";
 import { objectId } from "../workerd/storage.ts";
 import { expectError } from "./expectations.ts";
-import { eventually, type Gateway, startGateway } from "./support.ts";
+import { ask, startWithKeys } from "./key-support.ts";
+import { eventually, type Gateway } from "./support.ts";
 
 const sha256 = (text: string | Uint8Array) => createHash("sha256").update(text).digest("hex");
+const md5 = (bytes: Uint8Array) => createHash("md5").update(bytes).digest("hex");
 
 const KEYS = { one: "the-key-of-one", other: "the-key-of-another" };
 const MAX_FILE_BYTES = 8 * 1024 * 1024;
@@ -15,7 +17,7 @@ const MAX_FILE_BYTES = 8 * 1024 * 1024;
 let gateway: Gateway;
 beforeAll(async () => {
   const keys = Object.entries(KEYS).map(([tenant, key]) => `${tenant}:${sha256(key)}`);
-  gateway = await startGateway({ API_KEYS: keys.join(","), MAX_FILE_BYTES: String(MAX_FILE_BYTES) });
+  gateway = await startWithKeys({ API_KEYS: keys.join(","), MAX_FILE_BYTES: String(MAX_FILE_BYTES) });
 });
 afterAll(() => gateway.close());
 
@@ -255,7 +257,7 @@ describe.concurrent("a form that is no file", () => {
   it("leaves nothing behind", async () => {
     const directory = objectId("one", uniqueKeyOf("FileDirectory"));
     const left = () =>
-      gateway.fileDirectories.exec(directory, "SELECT key FROM unfinished UNION ALL SELECT key FROM removed");
+      gateway.fileDirectories.exec(directory, "SELECT key FROM part UNION ALL SELECT key FROM removed");
     const body = form({ file: new File([new Uint8Array(2_000_000)], "x.txt"), purpose: "fun" });
     await expectError(await call("POST", "/v1/files", body), { status: 400, param: "purpose" });
     await eventually(() => left().length === 0);
@@ -274,11 +276,184 @@ it("a client that leaves in the middle of a file leaves nothing behind", async (
       `--b\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\n${"x".repeat(2_000_000)}`,
   );
   const [{ key } = {}] = await eventually(() => {
-    const begun = rows("unfinished");
+    const begun = rows("part");
     return begun.length > 0 && tablesIn(`file-${begun[0]?.key}`).length > 0 ? begun : undefined;
   });
   socket.destroy();
-  await eventually(() => rows("unfinished").length === 0 && rows("removed").length === 0);
+  await eventually(() => rows("part").length === 0 && rows("removed").length === 0);
   expect(tablesIn(`file-${key}`)).toEqual([]);
   expect(rows("file")).toHaveLength(files);
+});
+
+describe.concurrent("an upload", () => {
+  const begin = (bytes: number, key = KEYS.one) =>
+    client(key).uploads.create({
+      bytes,
+      filename: "big.bin",
+      mime_type: "application/octet-stream",
+      purpose: "assistants",
+    });
+  const addPart = (id: string, bytes: Uint8Array<ArrayBuffer>, key = KEYS.one) =>
+    client(key).uploads.parts.create(id, { data: new File([bytes], "part") });
+
+  it("becomes a file of its parts in the order that is said, whatever order they came in", async () => {
+    const bytes = new Uint8Array(randomBytes(5_000_000));
+    const cuts = [0, 1, 2_000_000, 2_000_000, 4_999_999, bytes.length];
+    const pieces = cuts.slice(1).map((end, index) => bytes.slice(cuts[index], end));
+    const upload = await begin(bytes.length);
+    expect(upload).toEqual({
+      id: expect.stringMatching(/^upload_\w{22}$/),
+      object: "upload",
+      bytes: bytes.length,
+      created_at: expect.any(Number),
+      expires_at: upload.created_at + 3600,
+      filename: "big.bin",
+      purpose: "assistants",
+      status: "pending",
+      file: null,
+    });
+    const parts = await Promise.all([...pieces, new Uint8Array(1_500_000)].map((piece) => addPart(upload.id, piece)));
+    expect(parts[0]).toEqual({
+      id: expect.stringMatching(/^part_\w+$/),
+      object: "upload.part",
+      created_at: expect.any(Number),
+      upload_id: upload.id,
+    });
+    const ids = parts.slice(0, pieces.length).map(({ id }) => id);
+    const completed = await client().uploads.complete(upload.id, { part_ids: ids, md5: md5(bytes) });
+    expect(completed).toMatchObject({ status: "completed", file: { bytes: bytes.length, filename: "big.bin" } });
+    const { id = "" } = completed.file ?? {};
+    expect(await client().files.retrieve(id)).toEqual(completed.file);
+    expect(sha256(new Uint8Array(await (await client().files.content(id)).arrayBuffer()))).toBe(sha256(bytes));
+    // The part that is not in it goes.
+    const kept = () => gateway.fileBytes.exec(bytesOf(id), "SELECT SUM(length(bytes)) AS sum FROM piece");
+    await eventually(() => kept()[0]?.sum === bytes.length);
+    await client().files.delete(id);
+    await eventually(() => tablesIn(id).length === 0);
+  });
+
+  it("that is not all there is a 400, and goes on", async () => {
+    const upload = await begin(10);
+    const { id: first } = await addPart(upload.id, new Uint8Array(6));
+    const { id: second } = await addPart(upload.id, new Uint8Array(4));
+    const other = await begin(4);
+    const { id: foreign } = await addPart(other.id, new Uint8Array(4));
+    const wrong: [object, { param: string; code: string }][] = [
+      [{ part_ids: [first] }, { param: "part_ids", code: "bytes_mismatch" }],
+      [{ part_ids: [first, foreign] }, { param: "part_ids[1]", code: "part_not_found" }],
+      [{ part_ids: [second, second] }, { param: "part_ids[1]", code: "invalid_value" }],
+      [
+        { part_ids: [first, second], md5: "0".repeat(32) },
+        { param: "md5", code: "md5_mismatch" },
+      ],
+    ];
+    for (const [body, wanted] of wrong) {
+      const answer = await call("POST", `/v1/uploads/${upload.id}/complete`, JSON.stringify(body), {
+        "content-type": "application/json",
+      });
+      await expectError(answer, { status: 400, ...wanted });
+    }
+    expect(await client().uploads.complete(upload.id, { part_ids: [first, second] })).toMatchObject({
+      status: "completed",
+    });
+  });
+
+  it("that is cancelled takes nothing more, and leaves nothing behind", async () => {
+    const upload = await begin(2_000_000);
+    await addPart(upload.id, new Uint8Array(1_000_000));
+    const file = `file-${upload.id.slice("upload_".length)}`;
+    expect(tablesIn(file)).toHaveLength(1);
+    expect(await client().uploads.cancel(upload.id)).toMatchObject({ status: "cancelled", file: null });
+    const json = { "content-type": "application/json" };
+    const wanted = { status: 400, param: "upload_id", code: "upload_cancelled" };
+    await expectError(await call("POST", `/v1/uploads/${upload.id}/cancel`, "{}", json), wanted);
+    await expectError(await call("POST", `/v1/uploads/${upload.id}/complete`, '{"part_ids":[]}', json), wanted);
+    await expectError(
+      await call("POST", `/v1/uploads/${upload.id}/parts`, form({ data: new File(["x"], "x") })),
+      wanted,
+    );
+    await eventually(() => tablesIn(file).length === 0);
+  });
+
+  it("of another tenant is not there", async () => {
+    const { id } = await begin(1);
+    const json = { "content-type": "application/json" };
+    for (const path of ["cancel", "complete"]) {
+      const answer = await call("POST", `/v1/uploads/${id}/${path}`, '{"part_ids":[]}', json, KEYS.other);
+      await expectError(answer, { status: 404, code: "upload_not_found", param: "upload_id" });
+    }
+    const answer = await call("POST", `/v1/uploads/${id}/parts`, form({ data: new File(["x"], "x") }), {}, KEYS.other);
+    await expectError(answer, { status: 404, code: "upload_not_found" });
+  });
+
+  it("that would be too large is a 413", async () => {
+    await expect(begin(MAX_FILE_BYTES + 1)).rejects.toMatchObject({
+      status: 413,
+      param: "bytes",
+      code: "file_too_large",
+    });
+  });
+});
+
+describe("limits of files", () => {
+  let tenants = 0;
+  /** A tenant with limits, and keys of it. */
+  async function tenantWith(limits: object, ofKey: object = {}) {
+    tenants += 1;
+    const tenant = `limited-${tenants}`;
+    await ask(gateway, "POST", `/v1/admin/tenants/${tenant}`, { limits });
+    const newKey = async (limits: object) => {
+      const { value } = await ask<{ value: string }>(gateway, "POST", "/v1/admin/keys", { tenant, limits });
+      return value;
+    };
+    return { tenant, key: await newKey(ofKey), other: await newKey({}) };
+  }
+
+  it("of their number: a 429 that says which, until one is deleted", async () => {
+    const { key } = await tenantWith({ stored_files: 2 });
+    const { id } = await upload("x", "a", key);
+    await upload("x", "b", key);
+    const refused = { status: 429, code: "storage_quota_exceeded", message: expect.stringContaining("stored_files") };
+    await expect(upload("x", "c", key)).rejects.toMatchObject(refused);
+    await client(key).files.delete(id);
+    await upload("x", "c", key);
+  });
+
+  it("of their bytes: a 429, or a 413 of a file that could never be kept", async () => {
+    const { key } = await tenantWith({ stored_file_bytes: 1_000_000 });
+    await upload(new Uint8Array(700_000), "a", key);
+    const told = { code: "storage_quota_exceeded", message: expect.stringContaining("stored_file_bytes") };
+    await expect(upload(new Uint8Array(700_000), "b", key)).rejects.toMatchObject({ status: 429, ...told });
+    await expect(upload(new Uint8Array(1_000_001), "b", key)).rejects.toMatchObject({ status: 413, ...told });
+    await upload(new Uint8Array(300_000), "b", key);
+  });
+
+  it("of a key bind that key alone; parts of uploads count, too", async () => {
+    const { key, other } = await tenantWith({}, { stored_file_bytes: 1_000 });
+    const begun = await client(key).uploads.create({
+      bytes: 900,
+      filename: "a",
+      mime_type: "text/plain",
+      purpose: "vision",
+    });
+    const part = await client(key).uploads.parts.create(begun.id, { data: new File([new Uint8Array(900)], "a") });
+    await expect(upload(new Uint8Array(200), "b", key)).rejects.toMatchObject({
+      status: 429,
+      code: "storage_quota_exceeded",
+    });
+    await upload(new Uint8Array(200), "b", other);
+    await client(key).uploads.complete(begun.id, { part_ids: [part.id] });
+    await upload(new Uint8Array(100), "c", key);
+  });
+
+  it("end with the tenant, whose files an administrator erases", async () => {
+    const { tenant, key } = await tenantWith({});
+    const { id } = await upload("x", "a", key);
+    const object = objectId(`${tenant}:${id.slice("file-".length)}`, uniqueKeyOf("FileBytes"));
+    await ask(gateway, "DELETE", `/v1/admin/tenants/${tenant}`);
+    const left = () => gateway.fileBytes.exec(object, "SELECT name FROM sqlite_schema WHERE name = 'piece'");
+    await eventually(() => left().length === 0);
+    const directory = objectId(tenant, uniqueKeyOf("FileDirectory"));
+    expect(gateway.fileDirectories.exec(directory, "SELECT key FROM file")).toEqual([]);
+  });
 });

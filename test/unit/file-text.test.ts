@@ -16,10 +16,12 @@ function newTenant() {
 }
 
 async function keep({ tenant, files }: ReturnType<typeof newTenant>, bytes: Uint8Array, filename = "a.txt") {
-  using file = await files.receive("key", { tenant, config });
+  const none = { files: null, bytes: null };
+  const limits = { tenant: none, key: none };
+  using file = await files.receive("key", { tenant, config, limits, maxBytes: 64 * 1024 * 1024, field: "file" });
   for (let at = 0; at < bytes.length; at += 100_000) await file.write(bytes.subarray(at, at + 100_000));
   const about = { filename, mimeType: null, purpose: "assistants" as const, createdAt: 1, expiresAt: null };
-  return fileId((await file.end(about)).key);
+  return fileId((await files.commit(file, about, limits)).key);
 }
 
 const textOf = async (files: FileClient, id: string) => Array.fromAsync(files.text(id));

@@ -6,8 +6,9 @@ import { loadConfig, type Variables } from "../../src/config/index.ts";
 import { grants, hasHost, hasModel, policyOf, restrictedConfig } from "../../src/contract/grants.ts";
 import { isMinted, isMintedForm, mintKey, newMint } from "../../src/protocol/api-keys.ts";
 import { estimateTokens } from "../../src/protocol/estimate.ts";
+import { FILE_DIRECTORY_VERSIONS } from "../../src/store/files/directory-tables.ts";
 import { FILE_BYTES_VERSIONS } from "../../src/store/files/file-bytes.ts";
-import { FILE_DIRECTORY_VERSIONS } from "../../src/store/files/file-table.ts";
+import { FileTable } from "../../src/store/files/file-table.ts";
 import { AgeingCache } from "../../src/store/keys/key-cache.ts";
 import { AuditLog, DIRECTORY_VERSIONS } from "../../src/store/keys/key-directory.ts";
 import { QUOTA_VERSIONS } from "../../src/store/quota/quota.ts";
@@ -210,7 +211,30 @@ describe("the schema of an object", () => {
       "CREATE TABLE stored ( home TEXT NOT NULL, key TEXT NOT NULL, bytes INTEGER NOT NULL, responses INTEGER NOT NULL, conversations INTEGER NOT NULL, PRIMARY KEY (home, key)) WITHOUT ROWID",
     ]);
   });
+
+  it("of a directory of files of version 2 is opened: what is received goes on, and what is kept is counted", async () => {
+    await runInDurableObject(emptyObject(), (_, { storage }) => {
+      const old = new Schema(storage, FILE_DIRECTORY_VERSIONS.slice(0, 2));
+      const insert = "INSERT INTO file (key, owner, purpose, bytes, created_at, body) VALUES (?, ?, 'batch', ?, 1, ?)";
+      const body = JSON.stringify({ filename: "a.txt", mimeType: null, parts: [0] });
+      old.write(insert, "f1", "k1", 10, body);
+      old.write(insert, "f2", "k2", 20, body);
+      old.write("INSERT INTO unfinished (key, owner, bytes, touched_at) VALUES ('f3', 'k1', 5, 1000)");
+      old.write("INSERT INTO removed (key, at, tries) VALUES ('f4', 0, 3)");
+      old.write("INSERT INTO vector_store (id) VALUES ('vs_1')");
+      const files = new FileTable(new Schema(storage, FILE_DIRECTORY_VERSIONS));
+      expect(files.find("f1", 0)).toMatchObject({ bytes: 10, filename: "a.txt", at: "rows" });
+      expect(files.toRemove(10, 1)).toEqual([{ key: "f4", tries: 3, kept: null }]);
+      expect(files.touch({ key: "f3", part: 0, bytes: 7 }, NO_LIMITS, 2_000)).toBe(true);
+      const most = (bytes: number) => ({ ...NO_LIMITS, key: { files: 2, bytes } });
+      files.check(most(17), "k1", { files: 0, bytes: 0 });
+      expect(() => files.check(most(16), "k1", { files: 0, bytes: 0 })).toThrow("storage quota");
+    });
+  });
 });
+
+const NO_LIMIT = { files: null, bytes: null };
+const NO_LIMITS = { tenant: NO_LIMIT, key: NO_LIMIT };
 
 it("the versions that programs beside the Worker know are those that objects write", () => {
   expect(SCHEMA_VERSIONS).toEqual({

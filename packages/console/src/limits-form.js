@@ -17,6 +17,8 @@ const NUMBERS = [
   ["stored_bytes", "Stored bytes"],
   ["stored_responses", "Stored responses"],
   ["stored_conversations", "Stored conversations"],
+  ["stored_files", "Stored files"],
+  ["stored_file_bytes", "Stored bytes of files"],
 ];
 
 /** @type {[name: string, label: string][]} */

@@ -11,7 +11,14 @@ import { inputItem } from "../../items/registry.ts";
 import { attributeFilter } from "../../protocol/attribute-filter.ts";
 import { compactRequest, countRequest, createRequest } from "../../protocol/create-request.ts";
 import { alwaysNull } from "../../protocol/described-as.ts";
-import { fileFields, fileObject } from "../../protocol/files.ts";
+import {
+  completeUploadBody,
+  createUploadBody,
+  fileFields,
+  fileObject,
+  uploadObject,
+  uploadPartObject,
+} from "../../protocol/files.ts";
 import { reasoningEffort, textFormat } from "../../protocol/output-settings.ts";
 import { requestFields } from "../../protocol/request-fields.ts";
 import { responseSchemas } from "../../protocol/response.ts";
@@ -167,6 +174,8 @@ export function answerSchemas() {
     File: fileObject,
     FileList: page(fileObject),
     DeletedFile: deleted("file"),
+    Upload: uploadObject,
+    UploadPart: uploadPartObject,
     VectorStore: vectorStoreObject,
     VectorStoreList: page(vectorStoreObject),
     DeletedVectorStore: deleted("vector_store.deleted"),
@@ -302,6 +311,9 @@ export function bodySchemas() {
     PassedRequest: z
       .looseObject({})
       .describe("The model server's own request. What it may contain is said in docs/passthrough.md."),
+    CreateUpload: createUploadBody,
+    AddUploadPart: z.object({ data: z.file() }),
+    CompleteUpload: completeUploadBody,
     CreateVectorStore: createStoreBody,
     UpdateVectorStore: updateStoreBody,
     SearchVectorStore: searchBody,

@@ -1,3 +1,4 @@
+import type { DurableObject } from "cloudflare:workers";
 import type { FileBytes } from "./file-bytes.ts";
 import type { FileDirectory } from "./file-directory.ts";
 
@@ -6,3 +7,10 @@ export interface FileObjects {
   FILE_DIRECTORIES: DurableObjectNamespace<FileDirectory>;
   FILE_BYTES: DurableObjectNamespace<FileBytes>;
 }
+
+/** A directory as its callers see it. (The type of a stub gives an answer that is a union as a union of promises.) */
+export type DirectoryStub = {
+  [Name in Exclude<keyof FileDirectory, keyof DurableObject>]: (
+    ...args: Parameters<FileDirectory[Name]>
+  ) => Promise<Awaited<ReturnType<FileDirectory[Name]>>>;
+};

@@ -1,23 +1,19 @@
 import { type TextPage, UnreadableFile } from "@responses-edge/file-text";
+import type { FileLimits } from "../../contract/grants.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import { newFileKey, parseFileId } from "../../protocol/ids.ts";
 import { checkDisk } from "../free-disk.ts";
-import { type PermitOwner, Permits } from "../memory.ts";
-import type { Result } from "../rpc.ts";
-import type { FileObjects } from "./bindings.ts";
-import { type FileBytes, fileRequest, PIECE_BYTES } from "./file-bytes.ts";
-import type { FileDirectory } from "./file-directory.ts";
+import { unwrap } from "../rpc.ts";
+import type { DirectoryStub, FileObjects } from "./bindings.ts";
+import { type BytesAtRest, bytesInRows } from "./bytes-at-rest.ts";
+import { fileRequest } from "./file-bytes.ts";
 import type { FilePage, FileQuery, FileRecord } from "./file-table.ts";
+import { givenUp, ReceivedPart, type Receiver } from "./received-part.ts";
+import { uploadNotFound, uploadOver, uploadsFull } from "./upload-faults.ts";
+import type { UploadRecord } from "./upload-table.ts";
 
 /** What a file that is received is to be, beside its bytes. */
 export type FileAbout = Pick<FileRecord, "filename" | "mimeType" | "purpose" | "createdAt" | "expiresAt">;
-
-/** A directory as its callers see it. (The type of a stub gives an answer that is a union as a union of promises.) */
-type DirectoryStub = {
-  [Name in "begin" | "touch" | "commit" | "record" | "remove" | "removeSome" | "use" | "disuse"]: (
-    ...args: Parameters<FileDirectory[Name]>
-  ) => Promise<Awaited<ReturnType<FileDirectory[Name]>>>;
-} & { list(query: FileQuery): Promise<Result<FilePage>> };
 
 /** A tenant's files, as the Worker and objects see them. An id is looked up in the tenant's own directory: another tenant's is in none. */
 export class FileClient {
@@ -40,9 +36,7 @@ export class FileClient {
   /** A file and its bytes, as they are read. Throws as `record` does. A body that ends too early was removed meanwhile. */
   async content(id: string): Promise<{ record: FileRecord; body: ReadableStream<Uint8Array> }> {
     const record = await this.record(id);
-    const { body, status } = await this.#bytes(record.key).fetch(fileRequest("content", record));
-    if (status !== 200 || !body) throw fileNotFound(id);
-    return { record, body: body.pipeThrough(new FixedLengthStream(record.bytes)) };
+    return { record, body: await this.#read(record, id) };
   }
 
   /**
@@ -51,7 +45,8 @@ export class FileClient {
    */
   async *text(id: string): AsyncGenerator<TextPage, void> {
     const record = await this.record(id);
-    const answer = await this.#bytes(record.key).fetch(fileRequest("text", record));
+    const object = this.#objects.FILE_BYTES.getByName(`${this.#tenant}:${record.key}`);
+    const answer = await object.fetch(fileRequest("text", record));
     if (answer.status === 404) throw fileNotFound(id);
     if (answer.status === 503) throw new ApiError(await answer.json());
     if (answer.status === 422) {
@@ -70,20 +65,18 @@ export class FileClient {
   }
 
   async list(query: FileQuery): Promise<FilePage> {
-    const page = await this.#directory.list(query);
-    if (!page.ok) throw new ApiError(page.error);
-    return page.value;
+    return unwrap(await this.#directory.list(query));
   }
 
   /** Removes a file. Throws as `record` does. */
   async remove(id: string): Promise<void> {
     const key = parseFileId(id);
-    if (key === undefined || !(await this.#directory.remove(key))) throw fileNotFound(id);
+    if (key === undefined || !unwrap(await this.#directory.remove(key))) throw fileNotFound(id);
   }
 
-  /** Removes at most `limit` files. Gives how many. */
-  removeSome(limit: number): Promise<number> {
-    return this.#directory.removeSome(limit);
+  /** Removes files and uploads, at most `limit` and as many parts. Gives how many. */
+  async removeSome(limit: number): Promise<number> {
+    return unwrap(await this.#directory.removeSome(limit));
   }
 
   /** Notes that a file is in a vector store, which is then told when the file is removed. Throws as `record` does. */
@@ -98,116 +91,103 @@ export class FileClient {
     if (key !== undefined) await this.#directory.disuse(key, store);
   }
 
-  /** Begins to receive a file of the key `owner`. Throws the 507 of a full disk. */
-  async receive(owner: string, limits: ReceivedLimits): Promise<ReceivedFile> {
+  /** Begins to receive a file of the key `owner`. Throws the 507 of a full disk, and the 429 of a limit. */
+  async receive(owner: string, receiver: Receiver): Promise<ReceivedPart> {
     checkDisk();
     const key = newFileKey();
-    await this.#directory.begin(key, owner);
-    return new ReceivedFile(key, this.#directory, this.#bytes(key), limits);
+    unwrap(await this.#directory.begin(key, owner, receiver.limits));
+    return this.#receive(key, 0, receiver);
+  }
+
+  /** Makes a file of what was received. Throws the 429 and the 413 of a limit, and the 409 of what was given up. */
+  async commit(received: ReceivedPart, about: FileAbout, limits: FileLimits): Promise<FileRecord> {
+    await received.end();
+    const { key, length: bytes } = received;
+    const record: FileRecord = { ...about, key, bytes, parts: [0], at: this.#bytes.at };
+    if (!unwrap(await this.#directory.commit(record, limits))) throw givenUp();
+    return record;
+  }
+
+  /** Removes what was received of a file. */
+  async discard({ key }: ReceivedPart): Promise<void> {
+    await this.#directory.discard(key);
+  }
+
+  // Uploads. All that take an id throw the 404 of one that is unknown or another tenant's, and the 400 of one that has ended.
+
+  /** Throws the 429 of a tenant with as many uploads under way as it may have. */
+  async createUpload(upload: Omit<UploadRecord, "key" | "status">, owner: string): Promise<UploadRecord> {
+    checkDisk();
+    const record: UploadRecord = { ...upload, key: newFileKey(), status: "pending" };
+    if (!unwrap(await this.#directory.createUpload(record, owner))) throw uploadsFull();
+    return record;
+  }
+
+  /** An upload, and the lengths of its parts by their numbers. */
+  async upload(
+    key: string | undefined,
+    id: string,
+  ): Promise<{ upload: UploadRecord; parts: ReadonlyMap<number, number> }> {
+    const found = key === undefined ? null : await this.#directory.upload(key);
+    if (!found) throw uploadNotFound(id);
+    if (found.upload.status !== "pending") throw uploadOver(id, found.upload.status);
+    return found;
+  }
+
+  /** Begins to receive a part of a pending upload. Throws as `receive` does. */
+  async receivePart({ key }: UploadRecord, owner: string, receiver: Receiver): Promise<ReceivedPart> {
+    checkDisk();
+    const part = unwrap(await this.#directory.beginPart(key, owner, receiver.limits));
+    if (part === null) throw uploadsFull();
+    return this.#receive(key, part, receiver);
+  }
+
+  async finishPart(received: ReceivedPart): Promise<void> {
+    await received.end();
+    const { key, part, length: bytes } = received;
+    if (!unwrap(await this.#directory.finishPart({ key, part, bytes }))) throw givenUp();
+  }
+
+  /** Makes a file of parts of a pending upload, in this order. `check` is given their bytes, and throws where they are not what they should be. */
+  async completeUpload(
+    { key, bytes, filename, mimeType, about }: UploadRecord,
+    parts: readonly number[],
+    {
+      limits,
+      dates,
+      check,
+    }: {
+      limits: FileLimits;
+      dates: Pick<FileRecord, "createdAt" | "expiresAt">;
+      check: ((bytes: ReadableStream<Uint8Array>) => Promise<void>) | undefined;
+    },
+  ): Promise<FileRecord | null> {
+    const { purpose } = about;
+    const record: FileRecord = { key, bytes, filename, mimeType, purpose, ...dates, parts, at: this.#bytes.at };
+    await check?.(await this.#read(record, key));
+    return unwrap(await this.#directory.completeUpload(record, limits)) ? record : null;
+  }
+
+  async cancelUpload({ key }: UploadRecord): Promise<boolean> {
+    return unwrap(await this.#directory.cancelUpload(key));
+  }
+
+  async #read(record: FileRecord, id: string): Promise<ReadableStream<Uint8Array>> {
+    const body = await this.#bytes.read(record);
+    if (!body) throw fileNotFound(id);
+    return body.pipeThrough(new FixedLengthStream(record.bytes));
+  }
+
+  #receive(key: string, part: number, receiver: Receiver): ReceivedPart {
+    return new ReceivedPart({ key, part }, this.#directory, this.#bytes.sink(key, part), receiver);
+  }
+
+  get #bytes(): BytesAtRest {
+    return bytesInRows(this.#objects, this.#tenant);
   }
 
   get #directory(): DirectoryStub {
     return this.#objects.FILE_DIRECTORIES.getByName(this.#tenant) as unknown as DirectoryStub;
-  }
-
-  #bytes(key: string): DurableObjectStub<FileBytes> {
-    return this.#objects.FILE_BYTES.getByName(`${this.#tenant}:${key}`);
-  }
-}
-
-interface ReceivedLimits extends PermitOwner {
-  config: PermitOwner["config"] & { files: { maxFileBytes: number } };
-}
-
-/** How often the directory hears that a file still comes: after so many bytes, or so much time. */
-const TOUCH_BYTES = 16 * PIECE_BYTES;
-const TOUCH_MS = 60_000;
-
-/** The buffer of a file begins so small: most files are. */
-const FIRST_BUFFER_BYTES = 64 * 1024;
-
-/** A file that is being received. No more than one piece of it is in memory. Nobody sees it before `end`; without that it is removed. */
-export class ReceivedFile implements Disposable {
-  readonly #key: string;
-  readonly #directory: DirectoryStub;
-  readonly #bytes: Pick<DurableObjectStub<FileBytes>, "append">;
-  readonly #permits: Permits;
-  readonly #maxBytes: number;
-  #buffer = new Uint8Array(FIRST_BUFFER_BYTES);
-  #buffered = 0;
-  #length = 0;
-  #pieces = 0;
-  #noted = 0;
-  #touchedAt = Date.now();
-
-  constructor(
-    key: string,
-    directory: DirectoryStub,
-    bytes: Pick<DurableObjectStub<FileBytes>, "append">,
-    limits: ReceivedLimits,
-  ) {
-    this.#key = key;
-    this.#directory = directory;
-    this.#bytes = bytes;
-    this.#maxBytes = limits.config.files.maxFileBytes;
-    this.#permits = new Permits("body", limits, this.#buffer.length);
-  }
-
-  /** Takes bytes, which may be overwritten when it has ended. Throws the 413 of a file that is too large. */
-  async write(bytes: Uint8Array): Promise<void> {
-    this.#length += bytes.length;
-    if (this.#length > this.#maxBytes) throw fileTooLarge(this.#maxBytes);
-    for (let at = 0; at < bytes.length; ) {
-      if (this.#buffered === PIECE_BYTES) await this.#flush();
-      this.#grow(bytes.length - at);
-      const part = bytes.subarray(at, at + this.#buffer.length - this.#buffered);
-      this.#buffer.set(part, this.#buffered);
-      this.#buffered += part.length;
-      at += part.length;
-    }
-    if (this.#length > this.#noted || Date.now() - this.#touchedAt > TOUCH_MS) await this.#touch();
-  }
-
-  /** Makes a file of it. Throws as `write` does. */
-  async end(about: FileAbout): Promise<FileRecord> {
-    // An empty file is one empty piece.
-    if (this.#buffered > 0 || this.#pieces === 0) await this.#flush();
-    const record: FileRecord = { ...about, key: this.#key, bytes: this.#length, parts: [0] };
-    if (!(await this.#directory.commit(record))) throw givenUp();
-    return record;
-  }
-
-  /** Removes what was received. */
-  async discard(): Promise<void> {
-    await this.#directory.remove(this.#key);
-  }
-
-  [Symbol.dispose](): void {
-    this.#permits[Symbol.dispose]();
-  }
-
-  /** Makes the buffer larger where so many more bytes would not fit, up to a piece. */
-  #grow(more: number): void {
-    const wanted = Math.min(PIECE_BYTES, this.#buffered + more);
-    if (wanted <= this.#buffer.length) return;
-    const length = Math.min(PIECE_BYTES, Math.max(2 * this.#buffer.length, wanted));
-    this.#permits.resize(length);
-    const larger = new Uint8Array(length);
-    larger.set(this.#buffer.subarray(0, this.#buffered));
-    this.#buffer = larger;
-  }
-
-  async #flush(): Promise<void> {
-    // A view is sent with all of its buffer.
-    await this.#bytes.append(0, this.#pieces, this.#buffer.slice(0, this.#buffered));
-    this.#pieces += 1;
-    this.#buffered = 0;
-  }
-
-  async #touch(): Promise<void> {
-    this.#noted = this.#length + TOUCH_BYTES;
-    this.#touchedAt = Date.now();
-    if (!(await this.#directory.touch(this.#key, this.#noted))) throw givenUp();
   }
 }
 
@@ -219,15 +199,4 @@ export function fileNotFound(id: string): ApiError {
     param: "file_id",
     code: "file_not_found",
   });
-}
-
-function fileTooLarge(maxBytes: number): ApiError {
-  const message = `The file is too large: this server takes files of up to ${maxBytes} bytes (MAX_FILE_BYTES).`;
-  return new ApiError({ status: 413, message, param: "file", code: "file_too_large" });
-}
-
-/** The 409 of a file whose sender was not heard of for so long that what has come of it is removed. */
-function givenUp(): ApiError {
-  const message = "The upload was given up, because nothing of it has come for too long. Please send the file again.";
-  return new ApiError({ status: 409, message, param: "file", code: "upload_abandoned" });
 }

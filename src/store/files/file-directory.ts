@@ -1,13 +1,16 @@
 import { DurableObject } from "cloudflare:workers";
 import type { Variables } from "../../config/index.ts";
+import type { FileLimits } from "../../contract/grants.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
 import { fileId, parseStoreId } from "../../protocol/ids.ts";
 import { logLine } from "../../protocol/log-line.ts";
-import { type Result, refused } from "../rpc.ts";
+import { type Result, refusalOf, refused } from "../rpc.ts";
 import { Schema } from "../schema.ts";
 import { type StoreIdPage, StoreList, type StoreQuery } from "../vector-stores/store-list.ts";
+import { FILE_DIRECTORY_VERSIONS } from "./directory-tables.ts";
 import type { FileBytes } from "./file-bytes.ts";
-import { FILE_DIRECTORY_VERSIONS, type FilePage, type FileQuery, type FileRecord, FileTable } from "./file-table.ts";
+import { type FilePage, type FileQuery, type FileRecord, FileTable, type Removed } from "./file-table.ts";
+import { type UploadRecord, UploadTable } from "./upload-table.ts";
 
 /** Files that one ring of the alarm removes: each is an object to be asked. */
 const REMOVED_AT_ONCE = 32;
@@ -25,31 +28,33 @@ type DirectoryEnv = Variables & {
 export class FileDirectory extends DurableObject<DirectoryEnv> {
   readonly #schema: Schema;
   readonly #files: FileTable;
+  readonly #uploads: UploadTable;
   readonly #stores: StoreList;
 
   constructor(state: DurableObjectState, env: DirectoryEnv) {
     super(state, env);
     this.#schema = new Schema(state.storage, FILE_DIRECTORY_VERSIONS);
     this.#files = new FileTable(this.#schema);
+    this.#uploads = new UploadTable(this.#schema, this.#files);
     this.#stores = new StoreList(this.#schema);
   }
 
   /** Begins a file of the key `owner`: from now on its bytes may be kept. */
-  async begin(key: string, owner: string): Promise<void> {
-    this.#change(() => this.#files.begin(key, owner, Date.now()));
-    await this.#wake();
+  begin(key: string, owner: string, limits: FileLimits): Promise<Result<null>> {
+    return this.#change(() => {
+      this.#files.begin({ key, part: 0, owner }, limits, Date.now());
+      return null;
+    });
   }
 
-  /** Notes that the bytes of a file come, at most `bytes` of them. False where it was given up meanwhile. */
-  touch(key: string, bytes: number): boolean {
-    return this.#files.touch(key, bytes, Date.now());
+  /** Notes that so many bytes of a part have come. False where it was given up meanwhile. */
+  touch(part: { key: string; part: number; bytes: number }, limits: FileLimits): Promise<Result<boolean>> {
+    return this.#change(() => this.#files.touch(part, limits, Date.now()));
   }
 
   /** Makes a file of what was received. False where it was given up meanwhile. */
-  async commit(record: FileRecord): Promise<boolean> {
-    const isThere = this.#change(() => this.#files.commit(record));
-    await this.#wake();
-    return isThere;
+  commit(record: FileRecord, limits: FileLimits): Promise<Result<boolean>> {
+    return this.#change(() => this.#files.commit(record, limits));
   }
 
   record(key: string): FileRecord | null {
@@ -62,40 +67,82 @@ export class FileDirectory extends DurableObject<DirectoryEnv> {
     return refused(invalidRequest("after", `File with id '${fileId(query.after ?? "")}' not found.`, "file_not_found"));
   }
 
-  /** Removes a file, or what was received of one: it is not to be seen any more, and what is kept of it goes soon. False where there is none. */
-  async remove(key: string): Promise<boolean> {
-    const isGone = this.#change(() => this.#files.remove(key, Date.now()));
-    await this.#wake();
-    return isGone;
+  /** Removes a file: it is not to be seen any more, and its bytes go soon. False where there is none. */
+  remove(key: string): Promise<Result<boolean>> {
+    return this.#change(() => this.#files.remove(key, Date.now()));
   }
 
-  /** Removes at most `limit` files, as `remove` does, and what was received of others. Gives how many. */
-  async removeSome(limit: number): Promise<number> {
-    const removed = this.ctx.storage.transactionSync(() => this.#files.removeSome(limit, Date.now()));
-    await this.#wake();
-    return removed;
+  /** Removes what was received of a file. */
+  async discard(key: string): Promise<void> {
+    await this.#change(() => this.#files.discard(key, Date.now()));
+  }
+
+  /** Removes files and uploads, as `remove` does, at most `limit` and as many parts. Gives how many. */
+  removeSome(limit: number): Promise<Result<number>> {
+    return this.#change(() => this.#uploads.removeSome(limit) + this.#files.removeSome(limit, Date.now()));
   }
 
   /** Notes that a file is in a vector store, which is told when the file is removed. False where there is no such file. */
   use(key: string, store: string): boolean {
-    return this.#change(() => this.#files.use(key, store, Date.now()));
+    return this.#files.use(key, store, Date.now());
   }
 
   disuse(key: string, store: string): void {
     this.#files.disuse(key, store);
   }
 
+  // Uploads. Their callers look at the status first: what has ended meanwhile is null, or false.
+
+  /** False where as many uploads are under way as may be. */
+  createUpload(upload: UploadRecord, owner: string): Promise<Result<boolean>> {
+    return this.#change(() => this.#uploads.create(upload, owner));
+  }
+
+  upload(key: string): { upload: UploadRecord; parts: Map<number, number> } | null {
+    const upload = this.#uploads.find(key, Date.now());
+    return upload && { upload, parts: this.#files.parts(key) };
+  }
+
+  /** Begins a part of the key `owner`, and gives its number. */
+  beginPart(key: string, owner: string, limits: FileLimits): Promise<Result<number | null>> {
+    return this.#change(() => {
+      return this.#isPending(key) ? this.#uploads.beginPart(key, owner, limits, Date.now()) : null;
+    });
+  }
+
+  finishPart(part: { key: string; part: number; bytes: number }): Promise<Result<boolean>> {
+    return this.#change(() => this.#isPending(part.key) && this.#files.finish(part));
+  }
+
+  completeUpload(record: FileRecord, limits: FileLimits): Promise<Result<boolean>> {
+    return this.#change(() => {
+      if (!this.#isPending(record.key)) return false;
+      this.#uploads.complete(record, limits, Date.now());
+      return true;
+    });
+  }
+
+  cancelUpload(key: string): Promise<Result<boolean>> {
+    return this.#change(() => {
+      if (!this.#isPending(key)) return false;
+      this.#uploads.cancel(key, Date.now());
+      return true;
+    });
+  }
+
   override async alarm(): Promise<void> {
     const now = Date.now();
-    this.#change(() => this.#files.sweep(now));
-    for (const { key, tries } of this.#files.toRemove(REMOVED_AT_ONCE, now)) {
+    await this.#change(() => {
+      this.#files.sweep(now);
+      this.#uploads.sweep(now);
+    });
+    for (const removed of this.#files.toRemove(REMOVED_AT_ONCE, now)) {
       try {
-        await this.#removeFromStores(key);
-        await this.env.FILE_BYTES.getByName(`${this.ctx.id.name}:${key}`).erase();
-        this.#change(() => this.#files.forget(key));
+        await this.#removeBytes(removed);
+        this.#files.forget(removed);
       } catch (error) {
-        console.error(logLine({ level: "error", file_not_removed: fileId(key), error: String(error) }));
-        this.#files.postpone(key, tries, Date.now());
+        console.error(logLine({ level: "error", file_not_removed: fileId(removed.key), error: String(error) }));
+        this.#files.postpone(removed, Date.now());
       }
     }
     await this.#wake();
@@ -103,7 +150,7 @@ export class FileDirectory extends DurableObject<DirectoryEnv> {
 
   /** Notes that the tenant has a vector store. False where it has as many as it may have. */
   addStore(id: string, max: number): boolean {
-    return this.#change(() => this.#stores.add(id, max));
+    return this.#stores.add(id, max);
   }
 
   hasStore(id: string): boolean {
@@ -128,16 +175,36 @@ export class FileDirectory extends DurableObject<DirectoryEnv> {
     }
   }
 
-  /** Sets the alarm for what is due next, unless it rings before. */
-  async #wake(): Promise<void> {
-    const due = this.#files.nextDue();
-    if (due === undefined) return;
-    const set = await this.ctx.storage.getAlarm();
-    if (set === null || due < set) await this.ctx.storage.setAlarm(due);
+  async #removeBytes({ key, kept }: Removed): Promise<void> {
+    const bytes = this.env.FILE_BYTES.getByName(`${this.ctx.id.name}:${key}`);
+    if (kept) return await bytes.keep(kept);
+    await this.#removeFromStores(key);
+    await bytes.erase();
   }
 
-  #change<T>(body: () => T): T {
+  #isPending(key: string): boolean {
+    return this.#uploads.find(key, Date.now())?.status === "pending";
+  }
+
+  /** Sets the alarm for what is due next, unless it rings before. */
+  async #wake(): Promise<void> {
+    const due = [this.#files.nextDue(), this.#uploads.nextDue()].filter((at) => at !== undefined);
+    if (due.length === 0) return;
+    const next = Math.min(...due);
+    const set = await this.ctx.storage.getAlarm();
+    if (set === null || next < set) await this.ctx.storage.setAlarm(next);
+  }
+
+  /** Changes rows, all or none of them, and sees to it that what follows is done in time. Gives errors of the API as results. */
+  async #change<T>(body: () => T): Promise<Result<T>> {
     this.#schema.open();
-    return this.ctx.storage.transactionSync(body);
+    let value: T;
+    try {
+      value = this.ctx.storage.transactionSync(body);
+    } catch (error) {
+      return refusalOf(error);
+    }
+    await this.#wake();
+    return { ok: true, value };
   }
 }

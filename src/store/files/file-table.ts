@@ -1,6 +1,7 @@
+import type { FileLimits } from "../../contract/grants.ts";
 import type { FileFields } from "../../protocol/files.ts";
-import type { Schema, Versions } from "../schema.ts";
-import { STORE_LIST_TABLES } from "../vector-stores/store-list.ts";
+import type { Schema } from "../schema.ts";
+import { checkFileLimits } from "./file-limits.ts";
 
 /** What is kept of a file beside its bytes. Times are Unix seconds. */
 export interface FileRecord {
@@ -15,6 +16,8 @@ export interface FileRecord {
   expiresAt: number | null;
   /** The parts of it, in their order. */
   parts: readonly number[];
+  /** Where its bytes are: in rows of its object, or in the deployment's bucket. */
+  at: "rows" | "bucket";
 }
 
 /** A page of the list. */
@@ -31,25 +34,6 @@ export interface FileQuery {
   after?: string | undefined;
 }
 
-/** The tables of a directory, by version. What was made once is never changed: a new version adds to it. */
-export const FILE_DIRECTORY_VERSIONS: Versions = [
-  [
-    `CREATE TABLE file (
-      seq INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, owner TEXT NOT NULL, purpose TEXT NOT NULL,
-      bytes INTEGER NOT NULL, created_at INTEGER NOT NULL, expires_at INTEGER, body TEXT NOT NULL)`,
-    "CREATE INDEX file_purpose ON file (purpose, seq)",
-    "CREATE INDEX file_expiry ON file (expires_at) WHERE expires_at IS NOT NULL",
-    // Files that are being received. Nobody sees them.
-    `CREATE TABLE unfinished (
-      key TEXT NOT NULL PRIMARY KEY, owner TEXT NOT NULL, bytes INTEGER NOT NULL, touched_at INTEGER NOT NULL) WITHOUT ROWID`,
-    // Files that are gone, and what of them is still to be removed elsewhere.
-    "CREATE TABLE removed (key TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL, tries INTEGER NOT NULL) WITHOUT ROWID",
-    // The vector stores that a file is in.
-    "CREATE TABLE used_by (key TEXT NOT NULL, store TEXT NOT NULL, PRIMARY KEY (key, store)) WITHOUT ROWID",
-  ],
-  STORE_LIST_TABLES,
-];
-
 type Row = Pick<FileRecord, "key" | "purpose" | "bytes"> & {
   created_at: number;
   expires_at: number | null;
@@ -58,16 +42,23 @@ type Row = Pick<FileRecord, "key" | "purpose" | "bytes"> & {
 
 const COLUMNS = "key, purpose, bytes, created_at, expires_at, body";
 
-/** Nobody has touched a file for so long whose sender, or whose Worker, has died. Milliseconds. */
-export const ABANDONED_MS = 900_000;
+/** Nobody has touched a part for so long whose sender, or whose Worker, has died. Milliseconds. */
+const ABANDONED_MS = 900_000;
 
 /** The pauses between tries to remove what cannot be removed. Milliseconds. */
 const FIRST_PAUSE_MS = 5_000;
 const LONGEST_PAUSE_MS = 3_600_000;
 
+/** Bytes that are to be removed: all of a file, or those of parts that are not kept. */
+export interface Removed {
+  key: string;
+  tries: number;
+  kept: readonly number[] | null;
+}
+
 /**
- * The rows of a directory. A file is in one of three tables: it is received, it is there, or it is being removed. It goes from one to
- * the next in one transaction, so that nobody ever sees half a file, and no bytes are without a row that leads to them.
+ * The files of a directory. A file is in one of three tables: its parts are received, it is there, or it is being removed. It goes from
+ * one to the next in one transaction, so that nobody ever sees half a file, and no bytes are without a row that leads to them.
  */
 export class FileTable {
   readonly #schema: Schema;
@@ -76,25 +67,50 @@ export class FileTable {
     this.#schema = schema;
   }
 
-  /** Begins a file. Before any of its bytes are kept. */
-  begin(key: string, owner: string, now: number): void {
-    this.#schema.write("INSERT INTO unfinished (key, owner, bytes, touched_at) VALUES (?, ?, 0, ?)", key, owner, now);
+  /** Begins a part, before any of its bytes are kept. Throws as `checkFileLimits` does. */
+  begin({ key, part, owner }: { key: string; part: number; owner: string }, limits: FileLimits, now: number): void {
+    const insert = "INSERT INTO part (key, part, owner, bytes, touched_at, is_whole) VALUES (?, ?, ?, 0, ?, 0)";
+    this.#schema.write(insert, key, part, owner, now);
+    this.check(limits, owner, { files: part === 0 ? 1 : 0, bytes: 0 });
   }
 
-  /** Notes that bytes of a file come, at most `bytes` of them. False where it was given up meanwhile. */
-  touch(key: string, bytes: number, now: number): boolean {
-    const update = "UPDATE unfinished SET bytes = ?, touched_at = ? WHERE key = ? RETURNING key";
-    return this.#schema.rows(update, bytes, now, key).length > 0;
+  /** Notes that so many bytes of a part have come. False where it was given up meanwhile. Throws as `checkFileLimits` does. */
+  touch({ key, part, bytes }: { key: string; part: number; bytes: number }, limits: FileLimits, now: number): boolean {
+    const update =
+      "UPDATE part SET bytes = ?, touched_at = ? WHERE key = ? AND part = ? AND is_whole = 0 RETURNING owner";
+    const [row] = this.#schema.rows<{ owner: string }>(update, bytes, now, key, part);
+    if (row) this.check(limits, row.owner, { files: 0, bytes });
+    return row !== undefined;
   }
 
-  /** Makes a file of what was received. False where it was given up meanwhile. */
-  commit({ key, purpose, bytes, createdAt, expiresAt, ...body }: FileRecord): boolean {
-    const [begun] = this.#schema.rows<{ owner: string }>("DELETE FROM unfinished WHERE key = ? RETURNING owner", key);
+  /** Notes that all of a part has come. False where it was given up meanwhile. */
+  finish({ key, part, bytes }: { key: string; part: number; bytes: number }): boolean {
+    const update = "UPDATE part SET bytes = ?, is_whole = 1 WHERE key = ? AND part = ? AND is_whole = 0 RETURNING key";
+    return this.#schema.rows(update, bytes, key, part).length > 0;
+  }
+
+  /** Makes a file of what was received as one. False where it was given up meanwhile. Throws as `checkFileLimits` does. */
+  commit(record: FileRecord, limits: FileLimits): boolean {
+    const { key, bytes } = record;
+    const [begun] = this.#schema.rows<{ owner: string }>("DELETE FROM part WHERE key = ? RETURNING owner", key);
     if (!begun) return false;
+    this.add(record, begun.owner);
+    this.check(limits, begun.owner, { files: 0, bytes });
+    return true;
+  }
+
+  /** Adds a file, of which all bytes are there. */
+  add({ key, purpose, bytes, createdAt, expiresAt, ...body }: FileRecord, owner: string): void {
     const insert =
       "INSERT INTO file (key, owner, purpose, bytes, created_at, expires_at, body) VALUES (?, ?, ?, ?, ?, ?, ?)";
-    this.#schema.write(insert, key, begun.owner, purpose, bytes, createdAt, expiresAt, JSON.stringify(body));
-    return true;
+    this.#schema.write(insert, key, owner, purpose, bytes, createdAt, expiresAt, JSON.stringify(body));
+  }
+
+  /** The parts of an upload that have come, with their lengths. */
+  parts(key: string): Map<number, number> {
+    const select = "SELECT part, bytes FROM part WHERE key = ? AND is_whole = 1";
+    const rows = this.#schema.rows<{ part: number; bytes: number }>(select, key);
+    return new Map(rows.map(({ part, bytes }) => [part, bytes]));
   }
 
   find(key: string, now: number): FileRecord | null {
@@ -120,51 +136,65 @@ export class FileTable {
     return { data: rows.slice(0, limit).map(recordOf), hasMore: rows.length > limit };
   }
 
-  /** Removes a file, or what was received of one. False where there is none. */
+  /** Removes a file. False where there is none. */
   remove(key: string, now: number): boolean {
-    const was = this.#schema.rows(
-      `DELETE FROM file WHERE key = ? AND ${VISIBLE} RETURNING key`,
-      ...[key, toSeconds(now)],
-    );
-    const gone =
-      was.length > 0 || this.#schema.rows("DELETE FROM unfinished WHERE key = ? RETURNING key", key).length > 0;
-    if (gone) this.#note(key, now);
-    return gone;
+    const gone = this.#schema.rows(`DELETE FROM file WHERE key = ? AND ${VISIBLE} RETURNING key`, key, toSeconds(now));
+    if (gone.length > 0) this.noteRemoved(key, null, now);
+    return gone.length > 0;
   }
 
-  /** Removes at most `limit` files, and what was received of others. Gives how many. */
+  /** Removes what was received of a file or an upload. */
+  discard(key: string, now: number): void {
+    const parts = this.#schema.rows("DELETE FROM part WHERE key = ? RETURNING part", key);
+    if (parts.length > 0) this.noteRemoved(key, null, now);
+  }
+
+  /** Removes at most `limit` files, and at most as many parts of others. Gives how many of both. */
   removeSome(limit: number, now: number): number {
-    const keys = ["file", "unfinished"].flatMap((table) =>
-      this.#schema.rows<{ key: string }>(
-        `DELETE FROM ${table} WHERE key IN (SELECT key FROM ${table} LIMIT ?) RETURNING key`,
-        limit,
-      ),
-    );
-    for (const { key } of keys) this.#note(key, now);
-    return keys.length;
+    const gone = [
+      "file WHERE key IN (SELECT key FROM file",
+      "part WHERE (key, part) IN (SELECT key, part FROM part",
+    ].flatMap((rows) => this.#schema.rows<{ key: string }>(`DELETE FROM ${rows} LIMIT ?) RETURNING key`, limit));
+    for (const key of new Set(gone.map(({ key }) => key))) this.noteRemoved(key, null, now);
+    return gone.length;
   }
 
   /** Has what has expired, and what was given up, be removed. */
   sweep(now: number): void {
     const expired = "DELETE FROM file WHERE expires_at <= ? RETURNING key";
-    const abandoned = "DELETE FROM unfinished WHERE touched_at <= ? RETURNING key";
-    for (const { key } of this.#schema.rows<{ key: string }>(expired, toSeconds(now))) this.#note(key, now);
-    for (const { key } of this.#schema.rows<{ key: string }>(abandoned, now - ABANDONED_MS)) this.#note(key, now);
+    for (const { key } of this.#schema.rows<{ key: string }>(expired, toSeconds(now))) this.noteRemoved(key, null, now);
+    const abandoned = "DELETE FROM part WHERE touched_at <= ? AND is_whole = 0 AND part = 0 RETURNING key";
+    for (const { key } of this.#schema.rows<{ key: string }>(abandoned, now - ABANDONED_MS)) {
+      this.noteRemoved(key, null, now);
+    }
+    // What has come of an upload's part goes when the upload ends. Until then no other part has its number.
+    const given = "UPDATE part SET bytes = 0, is_whole = 2 WHERE touched_at <= ? AND is_whole = 0";
+    this.#schema.rows(given, now - ABANDONED_MS);
   }
 
-  /** At most `limit` files whose bytes are to be removed now. */
-  toRemove(limit: number, now: number): { key: string; tries: number }[] {
-    return this.#schema.rows("SELECT key, tries FROM removed WHERE at <= ? ORDER BY at LIMIT ?", now, limit);
+  /** Has bytes be removed: those of all parts that are not kept. */
+  noteRemoved(key: string, kept: readonly number[] | null, now: number): void {
+    const insert = `INSERT INTO removed (key, at, tries, kept) VALUES (?, ?, 0, ?)
+      ON CONFLICT (key) DO UPDATE SET at = excluded.at, tries = 0, kept = excluded.kept`;
+    this.#schema.write(insert, key, now, kept && JSON.stringify(kept));
   }
 
-  /** A file's bytes are removed, and who used it knows. */
-  forget(key: string): void {
-    this.#schema.write("DELETE FROM removed WHERE key = ?", key);
-    this.#schema.write("DELETE FROM used_by WHERE key = ?", key);
+  /** At most `limit` files of which bytes are to be removed now. */
+  toRemove(limit: number, now: number): Removed[] {
+    const select = "SELECT key, tries, kept FROM removed WHERE at <= ? ORDER BY at LIMIT ?";
+    const rows = this.#schema.rows<{ key: string; tries: number; kept: string | null }>(select, now, limit);
+    return rows.map((row) => ({ ...row, kept: row.kept === null ? null : (JSON.parse(row.kept) as number[]) }));
   }
 
-  /** A file's bytes could not be removed: it is tried again, the later the oftener it has failed. */
-  postpone(key: string, tries: number, now: number): void {
+  /** The bytes are removed, and who used the file knows. What was to be removed may have become more meanwhile. */
+  forget({ key, kept }: Removed): void {
+    const text = kept && JSON.stringify(kept);
+    this.#schema.write("DELETE FROM removed WHERE key = ? AND kept IS ?", key, text);
+    if (kept === null) this.#schema.write("DELETE FROM used_by WHERE key = ?", key);
+  }
+
+  /** Bytes could not be removed: it is tried again, the later the oftener it has failed. */
+  postpone({ key, tries }: Removed, now: number): void {
     const pause = Math.min(FIRST_PAUSE_MS * 2 ** Math.min(tries, 20), LONGEST_PAUSE_MS);
     this.#schema.write("UPDATE removed SET at = ?, tries = ? WHERE key = ?", now + pause, tries + 1, key);
   }
@@ -174,7 +204,7 @@ export class FileTable {
     const [row] = this.#schema.rows<{ at: number | null }>(
       `SELECT MIN(at) AS at FROM (
          SELECT MIN(at) AS at FROM removed
-         UNION ALL SELECT MIN(touched_at) + ? FROM unfinished
+         UNION ALL SELECT MIN(touched_at) + ? FROM part WHERE is_whole = 0
          UNION ALL SELECT MIN(expires_at) * 1000 FROM file WHERE expires_at IS NOT NULL)`,
       ABANDONED_MS,
     );
@@ -195,23 +225,34 @@ export class FileTable {
 
   /** The vector stores that a file is in. */
   users(key: string): string[] {
-    return this.#schema
-      .rows<{ store: string }>("SELECT store FROM used_by WHERE key = ?", key)
-      .map(({ store }) => store);
+    const rows = this.#schema.rows<{ store: string }>("SELECT store FROM used_by WHERE key = ?", key);
+    return rows.map(({ store }) => store);
   }
 
-  #note(key: string, now: number): void {
-    this.#schema.write("INSERT INTO removed (key, at, tries) VALUES (?, ?, 0)", key, now);
+  /** Holds what is kept to limits, as `checkFileLimits` does. */
+  check(limits: FileLimits, owner: string, wanted: { files: number; bytes: number }): void {
+    checkFileLimits(limits, (of) => this.#total(of), owner, wanted);
+  }
+
+  /** What is kept under a key, or of all: files, and what is being received of them. */
+  #total(owner: string | undefined): { files: number; bytes: number } {
+    const where = owner === undefined ? "" : "WHERE owner = ?";
+    const [row] = this.#schema.rows<{ files: number | null; bytes: number | null }>(
+      `SELECT SUM(files) AS files, SUM(bytes) AS bytes FROM total ${where}`,
+      ...(owner === undefined ? [] : [owner]),
+    );
+    return { files: row?.files ?? 0, bytes: row?.bytes ?? 0 };
   }
 }
 
 const VISIBLE = "(expires_at IS NULL OR expires_at > ?)";
 
 function recordOf({ created_at: createdAt, expires_at: expiresAt, body, ...row }: Row): FileRecord {
-  const rest = JSON.parse(body) as Pick<FileRecord, "filename" | "mimeType" | "parts">;
+  // Before version 3 all bytes were in rows.
+  const rest = { at: "rows", ...JSON.parse(body) } as Pick<FileRecord, "filename" | "mimeType" | "parts" | "at">;
   return { ...row, ...rest, createdAt, expiresAt };
 }
 
-function toSeconds(ms: number): number {
+export function toSeconds(ms: number): number {
   return Math.floor(ms / 1000);
 }

@@ -1,0 +1,41 @@
+import type { FileLimit, FileLimits } from "../../contract/grants.ts";
+import { ApiError } from "../../protocol/errors.ts";
+
+/** What is kept, or is to be kept. */
+interface Amount {
+  files: number;
+  bytes: number;
+}
+
+/** The grants that name these limits. */
+const GRANTS = { files: "stored_files", bytes: "stored_file_bytes" } as const;
+
+/**
+ * Holds what a key and its tenant keep to their limits. To be called in the transaction that has added `wanted`, which its throwing takes
+ * back: the 429 of a limit that is reached, and the 413 of a file that is longer than all that may be kept.
+ */
+export function checkFileLimits(
+  { tenant, key }: FileLimits,
+  totalOf: (owner: string | undefined) => Amount,
+  owner: string,
+  wanted: Amount,
+): void {
+  check(tenant, () => totalOf(undefined), wanted, "this organization");
+  check(key, () => totalOf(owner), wanted, "this API key");
+}
+
+function check(limit: FileLimit, total: () => Amount, wanted: Amount, whose: string): void {
+  if (limit.files === null && limit.bytes === null) return;
+  const kept = total();
+  for (const kind of ["files", "bytes"] as const) {
+    const most = limit[kind];
+    if (most === null || kept[kind] <= most) continue;
+    throw new ApiError({
+      status: wanted[kind] > most && most > 0 ? 413 : 429,
+      type: "insufficient_quota",
+      code: "storage_quota_exceeded",
+      message: `You exceeded your storage quota: ${whose} may store ${most} ${kind === "files" ? "files" : "bytes of files"} ('${GRANTS[kind]}'), and with this file there would be ${kept[kind]}. Delete files.`,
+      headers: { "x-should-retry": "false" },
+    });
+  }
+}

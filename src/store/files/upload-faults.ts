@@ -1,0 +1,23 @@
+import { ApiError, tooManyInProgress } from "../../protocol/errors.ts";
+import type { UploadRecord } from "./upload-table.ts";
+
+/** The 404 of an upload that is unknown, or another tenant's: always the same. */
+export function uploadNotFound(id: string): ApiError {
+  return new ApiError({
+    status: 404,
+    message: `Upload with id '${id}' not found.`,
+    param: "upload_id",
+    code: "upload_not_found",
+  });
+}
+
+/** The 400 of an upload that takes nothing more. */
+export function uploadOver(id: string, status: Exclude<UploadRecord["status"], "pending">): ApiError {
+  const message = `Upload '${id}' is ${status}: it takes no more parts and cannot be completed or cancelled.`;
+  return new ApiError({ status: 400, message, param: "upload_id", code: `upload_${status}` });
+}
+
+/** The 429 of a tenant with as many uploads, or of an upload with as many parts, as it may have. */
+export function uploadsFull(): ApiError {
+  return tooManyInProgress("There are as many uploads, or parts of this one, as may be. Complete or cancel some.");
+}
