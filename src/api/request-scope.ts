@@ -1,5 +1,5 @@
 import type { Item } from "../items/registry.ts";
-import { Permits } from "../store/memory.ts";
+import { Permits } from "../store/permits.ts";
 import type { RunReservation } from "../store/quota/run-quota.ts";
 import type { TurnResult } from "../turn/turn.ts";
 import type { Admission } from "./admission.ts";

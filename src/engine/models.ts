@@ -14,7 +14,7 @@ import {
   serves,
 } from "./model-lists.ts";
 import type { ModelServer } from "./model-server.ts";
-import { statusOf } from "./server-status.ts";
+import { statusOf } from "./model-server.ts";
 import type { Upstream } from "./upstream.ts";
 
 export type { ModelCard } from "./model-lists.ts";

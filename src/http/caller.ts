@@ -9,7 +9,7 @@ import { BOARD } from "../store/board.ts";
 import { HomeClient } from "../store/client.ts";
 import { FileClient } from "../store/files/file-client.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
-import { notePassed } from "../store/memory.ts";
+import { notePassed } from "../store/row-pieces.ts";
 import { StoreClient } from "../store/vector-stores/store-client.ts";
 import { unknownUrl } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";

@@ -15,8 +15,8 @@ import type { Dialect } from "../dialects/dialect.ts";
 import { notGoneOnWith } from "../dialects/spell.ts";
 import { aboveWindow } from "../harmony/output-limit.ts";
 import { assumedDialect } from "../model-lists.ts";
+import { statusOf } from "../model-server.ts";
 import { contextWindow } from "../models.ts";
-import { statusOf } from "../server-status.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import type { BodyFor, Upstream } from "../upstream.ts";
@@ -27,11 +27,9 @@ import { Draft, type DraftOptions } from "./draft.ts";
 import { type ForcedInput, forcedInput, InputCall } from "./forced-input.ts";
 import {
   type Asking,
-  callableTools,
   chatStreamInterval,
   isContinued,
   isJoined,
-  mayCall,
   promptTools,
   toChatRequest,
   toCountRequest,
@@ -100,7 +98,8 @@ export class ChatEngine implements Engine {
     if (isContinued(prompt) && !goesOnWith(prompt.items, dialect)) throw notGoneOnWith(dialect);
     if (dialect.window) await this.#checkLimit(prompt, signal);
     const format = answerFormat(prompt.request);
-    if (prompt.isFinal || !mayCall(prompt)) {
+    const mayCall = prompt.request.tool_choice !== "none" && promptTools(prompt, "callable").length > 0;
+    if (prompt.isFinal || !mayCall) {
       const mayCallInVain = !prompt.isFinal && promptTools(prompt).length > 0;
       const isBound = format !== undefined || prompt.request.structured_outputs != null;
       if (mayCallInVain && !isBound) return this.#withoutCalls(prompt, dialect, signal);
@@ -376,7 +375,7 @@ function callsOf(prompt: Prompt, { bindsFormat, choice }: Dialect): Omit<DraftOp
   const named = clients.named(request.tool_choice);
   const offered = named ? [named] : clients.offered(request.tool_choice);
   const rules = boundRules(request);
-  const callable = callableTools(prompt).filter(({ name }) => !named || name === named.flatName);
+  const callable = promptTools(prompt, "callable").filter(({ name }) => !named || name === named.flatName);
   const bindsStrict = bindsFormat && choice !== "none";
   const strict = new Set(!bindsStrict ? [] : callable.flatMap((tool) => (tool.strict === true ? [tool.name] : [])));
   const isFree = ({ flatName, tool }: ClientTool) => tool.type === "custom" && !rules.has(flatName);

@@ -5,7 +5,7 @@ import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
 import { mustCall } from "../../protocol/tools.ts";
 import { boundRules } from "../bound-inputs.ts";
 import type { Dialect } from "../dialects/dialect.ts";
-import { callableTools, isContinued } from "./request.ts";
+import { isContinued, promptTools } from "./request.ts";
 
 /**
  * A call that the model has to make, of a custom tool with a grammar. vLLM's grammars know nothing of a call's syntax, but
@@ -25,7 +25,7 @@ export function forcedInput(prompt: Prompt, { grammar }: Dialect): ForcedInput |
   if (grammar === undefined) return;
   if (prompt.freeInputs || !mustCall(choice) || request.structured_outputs != null || isContinued(prompt)) return;
   const clients = ClientTools.of(tools);
-  const callable = callableTools(prompt);
+  const callable = promptTools(prompt, "callable");
   const only = callable.length === 1 ? callable[0] : undefined;
   const tool = clients.named(choice) ?? (only && clients.get(only.name));
   const rules = tool && boundRules(request).get(tool.flatName);
