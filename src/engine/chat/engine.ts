@@ -24,7 +24,7 @@ import { connectionLost, malformedAnswer, parsedAnswer, UNREADABLE_ANSWER, windo
 import { askingFor } from "../vllm-words.ts";
 import { ChunkReader } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
-import { type ForcedInput, forcedInput, InputCall } from "./forced-input.ts";
+import { asInput, forcedInput } from "./forced-input.ts";
 import {
   type Asking,
   chatStreamInterval,
@@ -109,7 +109,7 @@ export class ChatEngine implements Engine {
     const input = forcedInput(prompt, dialect);
     if (input) {
       const asking = { bindsFormat: false, inputGrammar: input.grammar };
-      return this.#forced(input, await this.#answer(prompt, asking, signal));
+      return asInput(input, await this.#answer(prompt, asking, signal));
     }
     const isJoint = isJoined(prompt, this.#config.formatWithTools, dialect);
     const answer = await this.#answer(prompt, { bindsFormat: !format || isJoint }, signal);
@@ -142,16 +142,6 @@ export class ChatEngine implements Engine {
     const { refusedAutoAt } = statusOf(this.#upstream.server.baseUrl);
     if (refusedAutoAt === undefined || Date.now() - refusedAutoAt >= REMEMBER_MS) return prompt;
     return { ...prompt, onlyOffered: true };
-  }
-
-  /** An answer that is the input of a call. */
-  async *#forced(input: ForcedInput, answer: AsyncIterable<ModelDelta[]>): AsyncGenerator<ModelDelta[]> {
-    const call = new InputCall(input);
-    for await (const deltas of answer) {
-      const shown = call.read(deltas);
-      if (shown.length > 0) yield shown;
-    }
-    yield call.end();
   }
 
   /**

@@ -36,7 +36,7 @@ export function forcedInput(prompt: Prompt, { grammar }: Dialect): ForcedInput |
  * An answer as a call with its text for the input. The call is written as the JSON of a function's arguments, since a text may look like
  * such. A model server may ignore the grammar: what does not keep to it is not shown.
  */
-export class InputCall {
+class InputCall {
   readonly #name: string;
   readonly #recogniser: Recogniser;
   #isOpen = false;
@@ -89,4 +89,14 @@ export class InputCall {
     this.#isBroken = true;
     if (this.#isOpen) out.push({ kind: "call_cut", index: 0 });
   }
+}
+
+/** An answer that is the input of a call. */
+export async function* asInput(input: ForcedInput, answer: AsyncIterable<ModelDelta[]>): AsyncGenerator<ModelDelta[]> {
+  const call = new InputCall(input);
+  for await (const deltas of answer) {
+    const shown = call.read(deltas);
+    if (shown.length > 0) yield shown;
+  }
+  yield call.end();
 }
