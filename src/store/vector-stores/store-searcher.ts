@@ -1,5 +1,5 @@
-import { tenantCacheSalt } from "../../assembly/cache-salt.ts";
 import { embed, rerank } from "../../assembly/retrieval-models.ts";
+import { tenantCacheSalt } from "../../assembly/session.ts";
 import type { Config } from "../../config/index.ts";
 import type { RetrievalModel } from "../../config/vector-stores.ts";
 import type { Identity } from "../../contract/grants.ts";
