@@ -6,7 +6,7 @@ import { responseId } from "../protocol/ids.ts";
 import { accessOf } from "../protocol/tools.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, maxOutputLength } from "../store/limits.ts";
-import { storeSearch } from "../store/vector-stores/store-searcher.ts";
+import { searchStores } from "../store/vector-stores/store-searcher.ts";
 import { addItemIds, keptInput } from "../turn/prompt.ts";
 import type { Settle } from "../turn/turn.ts";
 import { type Creation, checkCreation, inQueue, type PreparedTurn, prepareTurn, type ReadHistory } from "./creation.ts";
@@ -84,7 +84,7 @@ async function runForeground<Sink extends ClientSink>(
     config,
     modelAccess,
     access: accessOf(prepared.spec.request),
-    searchStores: storeSearch(caller),
+    searchStores: (ids, query, signal) => searchStores({ ...caller, signal }, ids, query),
     outputLength: keeping.outputLength,
     signal: abort.signal,
     waitUntil,

@@ -1,10 +1,9 @@
 import { LongWork } from "@responses-edge/long-work";
 import type { z } from "zod";
 import type { Past, ReadPast, TurnSpec } from "../assembly/assemble-turn.ts";
-import { tenantCacheSalt } from "../assembly/cache-salt.ts";
 import { checkRequestItems } from "../assembly/media-policy.ts";
 import { ModelAccess } from "../assembly/model-access.ts";
-import { type Affinity, affinityOf } from "../assembly/session.ts";
+import { type Affinity, affinityOf, tenantCacheSalt } from "../assembly/session.ts";
 import type { InputItem } from "../items/registry.ts";
 import { type CreateRequest, createRequest, readCreateBody } from "../protocol/create-request.ts";
 import { ApiError, clientLeft, previousResponseNotFound } from "../protocol/errors.ts";
@@ -136,10 +135,10 @@ export async function checkCreation(
 }
 
 /** Throws the 404 of a vector store that a tool of the request names and that is not there. */
-async function checkStores({ stores }: Caller, { tools }: CreateRequest): Promise<void> {
+async function checkStores(caller: Caller, { tools }: CreateRequest): Promise<void> {
   const isThere = async (id: string, param: string) => {
     try {
-      await stores.ask(id, (store) => store.facts());
+      await caller.stores.ask(id, (store) => store.facts());
     } catch (error) {
       throw error instanceof ApiError ? new ApiError({ ...error.toFields(), param }) : error;
     }

@@ -42,7 +42,14 @@ export async function readInputFiles(
   items: InputItem[],
   { field, signal, hold }: { field: "input" | "items"; signal: AbortSignal; hold?: (length: number) => void },
 ): Promise<ReadItems> {
-  const unread = unreadParts(items);
+  const unread: UnreadPart[] = [];
+  for (const [index, item] of items.entries()) {
+    const { field: name, parts } = partsOf(item);
+    for (const [at, part] of parts.entries()) {
+      if ((part.type === "input_file" || part.type === "input_image") && isUnread(part))
+        unread.push({ index, field: name, at, part });
+    }
+  }
   if (unread.length === 0) return { items, length: 0 };
   if (unread.length > MAX_FILES) throw invalidRequest(field, `At most ${MAX_FILES} files can be given in one request.`);
   const reader = new FileReader(caller, signal, hold);
@@ -52,18 +59,6 @@ export async function readInputFiles(
     read[index] = withPart(read[index] as InputItem, name, at, { ...part, file_content });
   }
   return { items: read, length: reader.length };
-}
-
-function unreadParts(items: readonly InputItem[]): UnreadPart[] {
-  const unread: UnreadPart[] = [];
-  for (const [index, item] of items.entries()) {
-    const { field, parts } = partsOf(item);
-    for (const [at, part] of parts.entries()) {
-      if (part.type !== "input_file" && part.type !== "input_image") continue;
-      if (isUnread(part)) unread.push({ index, field, at, part });
-    }
-  }
-  return unread;
 }
 
 /** An image by its URL goes to the model server as it is; text in `file_data` is there already. */

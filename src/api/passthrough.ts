@@ -1,6 +1,6 @@
-import { tenantCacheSalt } from "../assembly/cache-salt.ts";
 import { checkMediaUrls } from "../assembly/media-policy.ts";
 import { type PassedAnswer, passOn } from "../assembly/model-access.ts";
+import { tenantCacheSalt } from "../assembly/session.ts";
 import { type PassthroughEndpoint, VLLM_EXTRAS } from "../config/index.ts";
 import { refuseLargeFormats } from "../protocol/bounded-formats.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";

@@ -1,5 +1,5 @@
 import type { Item } from "../items/registry.ts";
-import { Permits } from "../store/memory.ts";
+import { Permits } from "../store/permits.ts";
 import type { RunReservation } from "../store/quota/run-quota.ts";
 import type { TurnResult } from "../turn/turn.ts";
 import type { Admission } from "./admission.ts";
@@ -23,13 +23,11 @@ interface Held<Used> {
 export class RequestScope<Used = TurnResult> implements Disposable {
   #held: Held<Used> | undefined;
 
-  private constructor(held: Held<Used> | undefined) {
-    this.#held = held;
-  }
-
   /** Opens the scope of a request whose body was read: takes its memory permits. Throws the 503 and the 429 of `Permits`. */
   static open<Used = TurnResult>(caller: Caller): RequestScope<Used> {
-    return new RequestScope<Used>({ permits: new Permits("turn", caller, caller.bodyLength) });
+    const scope = new RequestScope<Used>();
+    scope.#held = { permits: new Permits("turn", caller, caller.bodyLength) };
+    return scope;
   }
 
   /** Takes the memory permits of `length` UTF-16 units instead, body and past. Throws the 503 and the 429 of `Permits.resize`. */
@@ -76,7 +74,8 @@ export class RequestScope<Used = TurnResult> implements Disposable {
 
   /** Moves everything into a scope of its own, which this one then does not give back. */
   move(): RequestScope<Used> {
-    const moved = new RequestScope<Used>(this.#held);
+    const moved = new RequestScope<Used>();
+    moved.#held = this.#held;
     this.#held = undefined;
     return moved;
   }

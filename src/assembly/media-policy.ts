@@ -93,7 +93,7 @@ export async function checkRequestItems(
   signal: AbortSignal,
 ): Promise<void> {
   const ownUrls = mediaUrls(items, ({ index, path }) => `${field}[${index}]${path}`);
-  await checkMediaUrls(ownUrls, config, signal, field);
+  if (ownUrls.length > 0) await checkMediaUrls(ownUrls, config, signal, field);
   const newest = items.findLastIndex(({ type }) => type === "compaction");
   for (const [index, item] of items.entries()) {
     // A prompt opens only the newest one, which any item of a conversation may become.

@@ -3,7 +3,6 @@ import type { Config } from "../config/index.ts";
 import type { Engine, Model, ServerAttempt } from "../contract/engine.ts";
 import { type Measurements, modelServerTrace } from "../contract/measurements.ts";
 import { ChatEngine } from "../engine/chat/engine.ts";
-import { ClientFaults } from "../engine/client-faults.ts";
 import { HarmonyEngine } from "../engine/harmony/engine.ts";
 import { learnModels } from "../engine/model-lists.ts";
 import type { Body } from "../engine/model-server.ts";
@@ -44,11 +43,10 @@ export class ModelAccess {
     if (!this.#engine) {
       const work = new LongWork(this.#tenant);
       const { upstream } = this;
-      const speaking =
+      this.#engine =
         engine === "harmony"
           ? new HarmonyEngine(upstream, PLUGINS, this.#config.harmony, work)
           : new ChatEngine(upstream, PLUGINS, this.#config, work);
-      this.#engine = new ClientFaults(speaking);
     }
     return this.#engine;
   }

@@ -1,10 +1,11 @@
+import { createHash } from "node:crypto";
 import type { Session } from "../engine/upstream.ts";
 import type { InputItem } from "../items/registry.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { hashText } from "../protocol/hash.ts";
 import { type TreeAddress, type TurnAddress, treeOf } from "../protocol/ids.ts";
 
-/** Which requests belong together at the model servers: those whose prompts begin alike, so that a cache has them. */
+/** Which requests belong together at the model servers: those whose prompts begin alike, so that a cache has them; and what keeps tenants apart in these caches. */
 
 /** How a request shows, beside its tree, that it has its beginning in common with others. */
 export interface Affinity {
@@ -91,4 +92,25 @@ function firstUserText(input: readonly InputItem[]): string {
     for (const part of item.content) if (part.type === "input_text") return part.text;
   }
   return "";
+}
+
+const salts = new Map<string, string>();
+
+/**
+ * The salt of a tenant's prompts at vLLM. With it nobody can time another tenant's prefix cache. A client's
+ * own `cache_salt` parts the tenant's cache further.
+ */
+export function tenantCacheSalt(tenant: string, clientSalt?: string | null): string {
+  if (clientSalt != null) return hashSalt(`${tenant}\n${clientSalt}`);
+  // As many entries as there are tenants in the configuration.
+  let salt = salts.get(tenant);
+  if (salt === undefined) {
+    salt = hashSalt(`${tenant}\n`);
+    salts.set(tenant, salt);
+  }
+  return salt;
+}
+
+function hashSalt(text: string): string {
+  return createHash("sha256").update(text).digest("base64url");
 }

@@ -11,7 +11,6 @@ import {
 } from "@responses-edge/grammar";
 import { faultOf } from "../contract/client-functions.ts";
 import { customInputOf } from "../contract/custom-input.ts";
-import type { Prompt } from "../contract/engine.ts";
 import { bringsTools } from "../items/registry.ts";
 import { refuseLargeFormats } from "../protocol/bounded-formats.ts";
 import { type ClientTool, clientToolsIn } from "../protocol/client-tools.ts";
@@ -35,7 +34,7 @@ export function refuseBadFormats({ tools, input, text, structured_outputs: outpu
   refuseLargeFormats(outputs, ["structured_outputs"]);
   refuseLargeFormats(tools, ["tools"]);
   let length = 0;
-  for (const { field, format } of grammarsIn(tools ?? [], ["tools"])) {
+  for (const { field, format } of tools ? grammarsIn(tools, ["tools"]) : []) {
     length += format.definition.length;
     if (length > MAX_TOTAL_LENGTH) {
       const message = `Invalid '${field}': the grammars of a request have ${MAX_TOTAL_LENGTH} characters at most.`;
@@ -124,11 +123,6 @@ function understood(format: GrammarFormat): Reading | undefined {
     if (error instanceof GrammarFault) return undefined;
     throw error;
   }
-}
-
-/** Tells whether the grammar of some custom tool that the model gets to see binds what it may write. */
-export function bindsInputs({ request, freeInputs }: Pick<Prompt, "request" | "freeInputs">): boolean {
-  return !freeInputs && boundRules(request).size > 0;
 }
 
 /**

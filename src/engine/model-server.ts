@@ -2,7 +2,6 @@ import { readerOf, setTellingTimeout, socketFetch } from "@responses-edge/socket
 import type { Config, ModelServerConfig } from "../config/index.ts";
 import { type ReadBounds, ReadFault, readBoundedText } from "../protocol/bounded-read.ts";
 import { ApiError } from "../protocol/errors.ts";
-import { sawDown, statusOf } from "./server-status.ts";
 import {
   connectionLost,
   ENGINE_DEAD,
@@ -342,3 +341,38 @@ class CommentFilter {
 const LINE_FEED = 10;
 const CARRIAGE_RETURN = 13;
 const COLON = 58;
+
+/**
+ * The state of model servers as this isolate has seen it, by their URL. Plain data that all its requests may read and write:
+ * a promise that one request has made, no other may wait for.
+ */
+
+interface Status {
+  /** Unix milliseconds; absent while the server answers. */
+  downSince?: number;
+  /** When it was last seen to be down. */
+  downAt?: number;
+  /** The last answer of its `/health`, and when it came. */
+  health?: { isGone: boolean; at: number };
+  /** When somebody last began to ask. */
+  askedAt?: number;
+  /** When it last refused `tool_choice: "auto"`: it was started without a parser of calls. */
+  refusedAutoAt?: number;
+}
+
+const servers = new Map<string, Status>();
+
+export function statusOf(baseUrl: string): Status {
+  const known = servers.get(baseUrl);
+  if (known) return known;
+  const status: Status = {};
+  servers.set(baseUrl, status);
+  return status;
+}
+
+/** The server cannot be reached, or says itself that it is gone. */
+export function sawDown(baseUrl: string): void {
+  const status = statusOf(baseUrl);
+  status.downAt = Date.now();
+  status.downSince ??= status.downAt;
+}

@@ -14,7 +14,7 @@ import {
   serves,
 } from "./model-lists.ts";
 import type { ModelServer } from "./model-server.ts";
-import { statusOf } from "./server-status.ts";
+import { statusOf } from "./model-server.ts";
 import type { Upstream } from "./upstream.ts";
 
 export type { ModelCard } from "./model-lists.ts";
@@ -56,33 +56,38 @@ export async function resolveModel(
   upstream: Upstream,
   signal: AbortSignal,
 ): Promise<Model> {
-  if (name != null) {
-    const served = await servedName(name, config, upstream, signal);
-    const known = targetOf(served, config);
-    return { name: served, upstream: known, engine: await engineOf(known, config, upstream, signal) };
+  if (name == null) {
+    const [first] = await listUpstreamModels(upstream, signal);
+    if (!first) throw new ApiError({ status: 503, message: "The model server has no model loaded.", code: "no_model" });
+    return { name: first.id, upstream: first.id, engine: await engineOf(first.id, config, upstream, signal) };
   }
-  const [first] = await listUpstreamModels(upstream, signal);
-  if (!first) throw new ApiError({ status: 503, message: "The model server has no model loaded.", code: "no_model" });
-  return { name: first.id, upstream: first.id, engine: await engineOf(first.id, config, upstream, signal) };
+  const { modelAliases: aliases, modelFallbacks } = config;
+  const fallbacks = entryOf(modelFallbacks, name) ?? entryOf(modelFallbacks, entryOf(aliases, name) ?? name);
+  const served = fallbacks ? await firstServed([name, ...fallbacks], aliases, upstream, signal) : name;
+  const known = entryOf(aliases, served) ?? served;
+  return { name: served, upstream: known, engine: await engineOf(known, config, upstream, signal) };
 }
 
-function targetOf(name: string, { modelAliases }: Config): string {
-  return (Object.hasOwn(modelAliases, name) ? modelAliases[name] : undefined) ?? name;
+/** An entry of a table that the operator has written, whose keys clients say. */
+function entryOf<Entry>(table: Readonly<Record<string, Entry>>, key: string): Entry | undefined {
+  return Object.hasOwn(table, key) ? table[key] : undefined;
 }
 
-/** The name itself, or that of the first of its fallbacks (`MODEL_FALLBACKS`) that has a server, where its own are all gone. */
-async function servedName(name: string, config: Config, upstream: Upstream, signal: AbortSignal): Promise<string> {
-  const { modelFallbacks: fallbacks } = config;
-  const key = Object.hasOwn(fallbacks, name) ? name : targetOf(name, config);
-  if (!Object.hasOwn(fallbacks, key)) return name;
-  for (const candidate of [name, ...(fallbacks[key] ?? [])]) {
-    const model = targetOf(candidate, config);
+/** The first name, or that of the first of its fallbacks (`MODEL_FALLBACKS`) that has a server, where its own are all gone. */
+async function firstServed(
+  names: readonly [string, ...string[]],
+  aliases: Config["modelAliases"],
+  upstream: Upstream,
+  signal: AbortSignal,
+): Promise<string> {
+  for (const candidate of names) {
+    const model = entryOf(aliases, candidate) ?? candidate;
     await learnModels(upstream.servers, model, signal);
     const servers = upstream.servers.filter((server) => serves(server, model) !== false);
     const up = await Promise.all(servers.map((server) => mayAnswer(server, signal)));
     if (up.includes(true)) return candidate;
   }
-  return name;
+  return names[0];
 }
 
 /** How long a server that was well is taken to be so, in milliseconds. */
@@ -121,14 +126,16 @@ const GPT_OSS = /gpt-?oss/i;
  * in its model card; else chat. A LoRA adapter, whose card names neither, is what its `parent` is.
  */
 async function engineOf(model: string, config: Config, upstream: Upstream, signal: AbortSignal): Promise<EngineName> {
-  const configured = (id: string) => (Object.hasOwn(config.modelEngines, id) ? config.modelEngines[id] : undefined);
-  const own = configured(model);
+  const { modelEngines } = config;
+  const own = entryOf(modelEngines, model);
   if (own) return own;
-  const said = await engineOfServer(model, upstream, signal);
+  let namesEngines = false;
+  for (const { engine } of config.modelServers) namesEngines ||= engine !== undefined;
+  const said = namesEngines && (await engineOfServer(model, upstream, signal));
   if (said) return said;
   if (GPT_OSS.test(model)) return harmonyIfServed(model, upstream, signal);
-  for (const { id, root } of lineage(model, await cardsWith(model, upstream, signal))) {
-    const engine = configured(id);
+  for (const { id, root } of await lineage(model, upstream, signal)) {
+    const engine = entryOf(modelEngines, id);
     if (engine) return engine;
     if (GPT_OSS.test(id) || (typeof root === "string" && GPT_OSS.test(root)))
       return harmonyIfServed(model, upstream, signal);
@@ -151,33 +158,35 @@ async function engineOfServer(
   { servers }: Upstream,
   signal: AbortSignal,
 ): Promise<EngineName | undefined> {
-  if (servers.every(({ config }) => config.engine === undefined)) return undefined;
   if (servers.length > 1) await learnModels(servers, model, signal);
   const named = servers.find((server) => server.config.engine && (servers.length === 1 || serves(server, model)));
   return named?.config.engine;
 }
 
-/** A model's card and those of what it was made from: an adapter's base. A parent without a card is its name alone. */
-function lineage(model: string, cards: readonly ModelCard[]): Pick<ModelCard, "id" | "root" | "max_model_len">[] {
+/**
+ * A model's card and those of what it was made from: an adapter's base. A parent without a card is its name alone. No card where
+ * none can be had soon: the turn itself will show what is wrong. `isFresh`: the parts of a model do not change while it is
+ * served, so an old card is as good as a new one for whoever asks for no window.
+ */
+async function lineage(
+  model: string,
+  upstream: Upstream,
+  signal: AbortSignal,
+  { isFresh = false } = {},
+): Promise<Pick<ModelCard, "id" | "root" | "max_model_len">[]> {
+  let cards: readonly ModelCard[] | undefined;
+  for (const server of isFresh ? [] : upstream.servers) {
+    const known = knownCards(server) ?? [];
+    for (const { id } of known) if (id === model) cards ??= known;
+  }
+  cards ??= await upstreamCardsSoon(model, upstream, signal);
+  const byId = new Map<string, ModelCard>();
+  for (const card of cards) if (!byId.has(card.id)) byId.set(card.id, card);
   const found = new Map<string, Pick<ModelCard, "id" | "root" | "max_model_len">>();
-  for (let id: unknown = model; typeof id === "string" && !found.has(id); ) {
-    const card = cards.find((each) => each.id === id);
-    found.set(id, card ?? { id });
-    id = card?.parent;
+  for (let id: unknown = model; typeof id === "string" && !found.has(id); id = byId.get(id)?.parent) {
+    found.set(id, byId.get(id) ?? { id });
   }
   return [...found.values()];
-}
-
-/**
- * Cards among which a model's should be, none where they cannot be had soon: the turn itself will show what is wrong.
- * The parts of a model do not change while it is served, so an old card is as good as a new one.
- */
-async function cardsWith(model: string, upstream: Upstream, signal: AbortSignal): Promise<readonly ModelCard[]> {
-  for (const server of upstream.servers) {
-    const known = knownCards(server);
-    if (known?.some((card) => card.id === model)) return known;
-  }
-  return upstreamCardsSoon(model, upstream, signal);
 }
 
 /** The cards of the servers that have the model, or may have it: those of the one that the turn goes to come first. */
@@ -205,6 +214,6 @@ export async function contextWindow(
   upstream: Upstream,
   signal: AbortSignal,
 ): Promise<number | undefined> {
-  const windows = lineage(model, await upstreamCardsSoon(model, upstream, signal)).map((card) => card.max_model_len);
+  const windows = (await lineage(model, upstream, signal, { isFresh: true })).map((card) => card.max_model_len);
   return windows.find((window) => typeof window === "number" && window > 0) ?? undefined;
 }

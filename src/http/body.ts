@@ -3,7 +3,7 @@ import { boundaryOf, type FormPart, MalformedForm, readParts } from "@responses-
 import { concatBytes } from "../protocol/bounded-read.ts";
 import { ApiError, clientLeft, invalidRequest } from "../protocol/errors.ts";
 import { bodyTooLarge, parseBody } from "../protocol/json.ts";
-import { type PermitOwner, Permits } from "../store/memory.ts";
+import { type PermitOwner, Permits } from "../store/permits.ts";
 import { Decompressor, type Encoding, encodingOf } from "./decompression.ts";
 
 /** Reads the body of a request within limits. Everything wrong with it is a 4xx in OpenAI's shape. */

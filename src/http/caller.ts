@@ -9,7 +9,7 @@ import { BOARD } from "../store/board.ts";
 import { HomeClient } from "../store/client.ts";
 import { FileClient } from "../store/files/file-client.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
-import { notePassed } from "../store/memory.ts";
+import { notePassed } from "../store/row-pieces.ts";
 import { StoreClient } from "../store/vector-stores/store-client.ts";
 import { unknownUrl } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
@@ -51,8 +51,13 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
     quotas: context.env.QUOTAS,
     counting: context.get("counting") ?? { isDone: false },
     homes,
-    files: new FileClient(context.env, tenant),
-    stores: new StoreClient(context.env, tenant),
+    // Few requests are about files.
+    get files() {
+      return new FileClient(context.env, tenant);
+    },
+    get stores() {
+      return new StoreClient(context.env, tenant);
+    },
     past: homes,
     bodyLength: context.get("bodyLength") ?? 0,
     clientSession,

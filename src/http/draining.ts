@@ -2,7 +2,7 @@ import { WorkerEntrypoint } from "cloudflare:workers";
 import { createMiddleware } from "hono/factory";
 import { ApiError } from "../protocol/errors.ts";
 import { noteDisk } from "../store/free-disk.ts";
-import { turnsBesideClients } from "../store/memory.ts";
+import { turnsBesideClients } from "../store/permits.ts";
 import type { AppEnv } from "./app-env.ts";
 
 /**

@@ -15,7 +15,6 @@ import {
 import { followResponse } from "../api/runs.ts";
 import type { SlowAnswer } from "../api/transport.ts";
 import { loadConfig } from "../config/index.ts";
-import type { ServerAttempt } from "../contract/engine.ts";
 import type { Identity } from "../contract/grants.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { OPEN_RESPONSES_VERSION } from "../protocol/open-responses.ts";
@@ -62,12 +61,14 @@ export const responses = [
       const caller = callerOf(context);
       /** The model server that has answered, where the operator wants it told. */
       let server: string | undefined;
-      const onAttempt = (call: ServerAttempt) => {
-        if (call.fault === undefined) server = call.server;
-      };
+      if (showsUpstream) {
+        caller.onAttempt = (call) => {
+          if (call.fault === undefined) server = call.server;
+        };
+      }
       const slowAnswer = jsonHeartbeats ? new JsonHeartbeats(heartbeatMs) : undefined;
       const answer = async () => {
-        const created = await createResponse({ ...caller, ...(showsUpstream && { onAttempt }) }, body, {
+        const created = await createResponse(caller, body, {
           idempotencyKey: context.req.header("idempotency-key"),
           turnState,
           openSink: (onLeft) => new SseStream(heartbeatMs, onLeft),

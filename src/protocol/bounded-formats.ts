@@ -44,7 +44,7 @@ type Path = readonly (string | number)[];
 
 /** Throws the 400 of a format in `value` that expands to too much; it names the field, of which `path` is the beginning. */
 export function refuseLargeFormats(value: unknown, path: Path): void {
-  new Formats().check(value, [...path], 1);
+  if (typeof value === "object" && value !== null) new Formats().check(value, [...path], 1);
 }
 
 class Formats {

@@ -206,13 +206,12 @@ export function initialResponse(
     prompt: null,
     prompt_cache_key: request.prompt_cache_key ?? null,
     prompt_cache_retention: request.prompt_cache_retention ?? null,
-    ...promptCacheFields(request),
+    ...(request.prompt_cache_options != null && promptCacheFields(request.prompt_cache_options)),
     user: request.user ?? null,
   };
 }
 
-function promptCacheFields({ prompt_cache_options: asked }: CreateRequest) {
-  if (asked == null) return {};
+function promptCacheFields(asked: NonNullable<CreateRequest["prompt_cache_options"]>) {
   const { prewarm: _, ...options } = asked;
   const isCompared = options.comparison_response_id != null;
   return {

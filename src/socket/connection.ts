@@ -7,8 +7,7 @@ import { ApiError, invalidRequest, tooManyInProgress } from "../protocol/errors.
 import type { JsonObject } from "../protocol/json.ts";
 import { bodyTooLarge, parseBody } from "../protocol/json.ts";
 import { inOpenResponses } from "../protocol/open-responses.ts";
-import { Permits } from "../store/memory.ts";
-import { tenantSockets } from "../store/tenant-load.ts";
+import { Permits, tenantSockets } from "../store/permits.ts";
 import { errorFrame, laneHead, readCreate, readFrame, steerFailedFrame } from "./frames.ts";
 import { KeptTurns } from "./kept-turns.ts";
 import { Lanes } from "./lanes.ts";

@@ -71,11 +71,16 @@ export class HomeClient extends HomeCalls implements PastSource {
     try {
       return await put();
     } catch (error) {
-      if (!(error instanceof ApiError) || error.status >= 429) closeHome(this.tenant, home);
-      // The disk may be full by now: all that the platform says of it is that an object has failed.
-      if (!(error instanceof ApiError || isRetryable(error))) checkDisk();
-      throw error;
+      throw this.#notTaken(home, error);
     }
+  }
+
+  /** The fault of a home that does not take what it was given. Throws the 507 of a disk that is low. */
+  #notTaken(home: string, error: unknown): unknown {
+    if (!(error instanceof ApiError) || error.status >= 429) closeHome(this.tenant, home);
+    // The disk may be full by now: all that the platform says of it is that an object has failed.
+    if (!(error instanceof ApiError || isRetryable(error))) checkDisk();
+    return error;
   }
 
   /**
@@ -83,15 +88,13 @@ export class HomeClient extends HomeCalls implements PastSource {
    * help. Throws the 409 when the turn has lost its conversation meanwhile.
    */
   async settle(home: string, turn: TurnToSettle): Promise<number> {
-    const settle = (stub: HomeStub) => stub.settle(turn);
-    return this.filling(home, async () => {
+    for (let isAgain = false; ; isAgain = true) {
       try {
-        return unwrap(await this.open(home, settle));
+        return unwrap(await this.open(home, (stub) => stub.settle(turn)));
       } catch (error) {
-        if (!isRetryable(error)) throw error;
-        return unwrap(await this.open(home, settle));
+        if (isAgain || !isRetryable(error)) throw this.#notTaken(home, error);
       }
-    });
+    }
   }
 
   /**

@@ -1,7 +1,7 @@
 import { tooManyInProgress } from "../protocol/errors.ts";
 import type { History } from "./history.ts";
+import type { ObjectLoad } from "./permits.ts";
 import { toPieces } from "./row-pieces.ts";
-import type { ObjectLoad } from "./tenant-load.ts";
 
 /**
  * The lock of a conversation lets one caller at a time take a turn in it: first come, first served.

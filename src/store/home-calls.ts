@@ -56,8 +56,7 @@ export class HomeCalls {
   async open<T>(key: string, work: (home: HomeStub) => Promise<T>): Promise<T> {
     const name = `${this.tenant}:${key}`;
     if (this.#bindings.OPEN_FILES === undefined) return work(this.#homes.getByName(name));
-    const home = await this.#enter(name);
-    const answered = this.#answer(name, home, work);
+    const answered = this.#answer(name, beginCall(name, 0) ?? (await this.#enter(name)), work);
     // The platform drops what a request waits for when its client leaves: the call would never end.
     waitUntil(answered.catch(() => {}));
     return answered;
@@ -85,7 +84,7 @@ export class HomeCalls {
     if (mayLeave && home.life?.deref()?.mayBeVacant) await this.#leave(name, home, true);
   }
 
-  /** Begins a call. Waits while the home leaves and, where it is not open, until another has closed. */
+  /** Begins a call of a home that is not open, or leaves: waits for that and, where it is not open, until another has closed. */
   async #enter(name: string): Promise<OpenHome> {
     for (const deadline = Date.now() + MAX_WAIT_MS; ; ) {
       const home = beginCall(

@@ -14,13 +14,13 @@ import { type Conversation, HomeRows, type IdempotencyClaim } from "./home-rows.
 import { Housekeeping, oldestOf } from "./housekeeping.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "./item-store.ts";
 import { type FileBindings, HomeLife } from "./open-homes.ts";
+import { tenantConversations, tenantRuns } from "./permits.ts";
 import type { RunEnv } from "./prepared-run.ts";
 import { type LiveRunFacts, ResponseReader, treePage } from "./response-reader.ts";
 import { type HomeRequest, type Result, readHomeUrl, refusalOf, refused } from "./rpc.ts";
 import { admitRun, RunHost } from "./run-host.ts";
 import type { RunSpec } from "./run-store.ts";
 import { settle, settleRun, type TurnToSettle } from "./settlement.ts";
-import { tenantConversations, tenantRuns } from "./tenant-load.ts";
 import type { StoredResponse } from "./turn-store.ts";
 
 /**

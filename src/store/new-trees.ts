@@ -38,7 +38,12 @@ export function newTree(tenant: string, treesPerHome: number): () => NewTree {
   let home: OpenHome | undefined;
   let last = "";
   return () => {
-    home ??= openHome(tenant, treesPerHome);
+    if (!home) {
+      const now = Date.now();
+      const known = open.get(tenant);
+      if (known && known.trees.size < treesPerHome && now - known.since < OPEN_MS) home = known;
+      else home = openHome(tenant, now);
+    }
     const { key, trees } = home;
     trees.delete(last);
     const isFirst = trees.size === 0;
@@ -54,10 +59,7 @@ export function closeHome(tenant: string, home: string): void {
   if (open.get(tenant)?.key === home) open.delete(tenant);
 }
 
-function openHome(tenant: string, treesPerHome: number): OpenHome {
-  const now = Date.now();
-  const known = open.get(tenant);
-  if (known && known.trees.size < treesPerHome && now - known.since < OPEN_MS) return known;
+function openHome(tenant: string, now: number): OpenHome {
   const begun = { key: newSharedHome(), since: now, trees: new Set<string>() };
   open.delete(tenant);
   open.set(tenant, begun);

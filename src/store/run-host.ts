@@ -17,7 +17,7 @@ import type { ConversationTurns } from "./conversation-turns.ts";
 import type { HomeRows } from "./home-rows.ts";
 import type { Housekeeping } from "./housekeeping.ts";
 import type { EventLogWriter } from "./log-writer.ts";
-import { type PermitOwner, Permits } from "./memory.ts";
+import { type PermitOwner, Permits } from "./permits.ts";
 import { type PreparedRun, prepareRun, type RunHome, readRunPast } from "./prepared-run.ts";
 import { resumeRun } from "./resume-runs.ts";
 import { type Result, refusalOf, refused } from "./rpc.ts";

@@ -95,8 +95,8 @@ export function decide(state: TurnState, done: Done, facts: TurnFacts): Step {
     case "prepare":
       return firstStep(state, facts);
     case "compact":
-      if (done.fault) return end(done.fault);
-      return facts.compaction === "asked" ? end({ status: "completed" }) : { kind: "generate" };
+      if (done.fault) return { kind: "end", outcome: done.fault };
+      return facts.compaction === "asked" ? { kind: "end", outcome: { status: "completed" } } : { kind: "generate" };
     case "generate":
       return afterGeneration(state, done, facts);
     case "answer":
@@ -107,7 +107,7 @@ export function decide(state: TurnState, done: Done, facts: TurnFacts): Step {
 
 function firstStep(state: TurnState, facts: TurnFacts): Step {
   const { answering, output, round } = state;
-  if (facts.compaction === "asked" && round.compacted) return end({ status: "completed" });
+  if (facts.compaction === "asked" && round.compacted) return { kind: "end", outcome: { status: "completed" } };
   if (facts.compaction === "asked") return { kind: "compact" };
   if (answering) return { kind: "answer", again: [] };
   const hasSpoken = output.slice(round.firstItem).some(isWord) || round.sampled !== undefined;
@@ -121,9 +121,9 @@ function newRound({ round }: TurnState, { compaction }: TurnFacts): Step {
 /** The end of a generation, compared with what was asked for: no answer is called completed that is none. */
 function afterGeneration({ askedAgain }: TurnState, done: GenerationDone, facts: TurnFacts): Step {
   const { fault, finish, noAnswer, calls, waitsForClient } = done;
-  if (fault) return end(fault);
+  if (fault) return { kind: "end", outcome: fault };
   if (finish === "length") return outOfTokens();
-  if (finish === "content_filter") return end({ status: "incomplete", reason: "content_filter" });
+  if (finish === "content_filter") return { kind: "end", outcome: { status: "incomplete", reason: "content_filter" } };
   const isCounted = noAnswer?.why !== undefined;
   const mayAskAgain = !isCounted || askedAgain < MAX_ASKED_AGAIN;
   if (noAnswer?.kind === "ask_again" && mayAskAgain) {
@@ -132,7 +132,7 @@ function afterGeneration({ askedAgain }: TurnState, done: GenerationDone, facts:
   }
   const again = noAnswer?.kind === "broken" && mayAskAgain ? noAnswer.messages : [];
   if (calls > 0 || again.length > 0) return { kind: "answer", again };
-  if (noAnswer?.why !== undefined && !waitsForClient) return end(askedInVain(noAnswer.why));
+  if (noAnswer?.why !== undefined && !waitsForClient) return { kind: "end", outcome: askedInVain(noAnswer.why) };
   // Without the tools the model is asked once: one that calls them all the same would do so for ever.
   if (done.mayAnswerWithoutTools) return { kind: "answer", again };
   const { disregarded } = done;
@@ -144,18 +144,17 @@ function isSpent(tokens: number, { maxOutputTokens }: TurnFacts): boolean {
   return tokens >= maxOutputTokens;
 }
 
-function end(outcome: Outcome): Step {
-  return { kind: "end", outcome };
-}
-
 /** Ends a turn whose output is whole: as completed where it is what was asked for. */
 function complete({ disregarded }: Compliance): Step {
-  if (disregarded === undefined) return end({ status: "completed" });
-  return end(failedBy(`The model server disregarded the request. Its answer does not keep to ${disregarded}.`));
+  if (disregarded === undefined) return { kind: "end", outcome: { status: "completed" } };
+  return {
+    kind: "end",
+    outcome: failedBy(`The model server disregarded the request. Its answer does not keep to ${disregarded}.`),
+  };
 }
 
 function outOfTokens(): Step {
-  return end({ status: "incomplete", reason: "max_output_tokens" });
+  return { kind: "end", outcome: { status: "incomplete", reason: "max_output_tokens" } };
 }
 
 /** `why` says what of the request the answer does not keep to. */

@@ -19,6 +19,8 @@ type ThoughtItem = Extract<OutputItem, { type: "reasoning" }>;
 interface OpenText {
   item: TextItem;
   part: OpenPart;
+  /** The fields by which the events of its text name it; those of a summary have another index. */
+  at: { item_id: string; output_index: number; content_index: number };
   /** The JSON of its delta events up to their sequence number. */
   deltaHead: string;
   /** Absent where nothing can be cited. */
@@ -111,12 +113,29 @@ export class TextParts {
     if (this.#output.state.openPart) this.#open = this.#openText(item, this.#output.state.openPart, "");
   }
 
-  /** Adds text to the open part. */
-  append(text: string, logprobs?: TokenLogprob[]): void {
+  /** Adds text to the open part. `isFiltered`: its citations are links already. */
+  append(text: string, logprobs?: TokenLogprob[], isFiltered = false): void {
     const open = this.#open;
     if (!open) return;
-    if (open.filter) this.#appendCited(open, open.filter.push(text), logprobs);
-    else this.#append(open, text, logprobs);
+    const { part, filter, deltaHead } = open;
+    if (filter && !isFiltered) {
+      this.#appendCited(open, filter.push(text), logprobs);
+      return;
+    }
+    const { size, writer } = this.#output;
+    size.addText(text);
+    if (part.kind === "hidden_text") {
+      writer.record({ thought: text });
+      return;
+    }
+    part.text += text;
+    let json = "[]";
+    if (logprobs) {
+      part.logprobs.push(...logprobs);
+      json = JSON.stringify(logprobs);
+      size.addJson(json.length);
+    }
+    writer.delta(DELTA_TYPES[part.kind], deltaHead, text, part.kind === "output_text" ? `,"logprobs":${json}` : "");
   }
 
   /** Ends the open part and its item. `isSilent`: no event says so. `holds`: reasoning is held, which else ends, too. */
@@ -174,31 +193,14 @@ export class TextParts {
     this.#output.state.openPart = undefined;
   }
 
-  #append({ part, deltaHead }: OpenText, text: string, logprobs?: TokenLogprob[]): void {
-    this.#output.size.addText(text);
-    if (part.kind === "hidden_text") {
-      this.#output.writer.record({ thought: text });
-      return;
-    }
-    part.text += text;
-    let json = "[]";
-    if (logprobs) {
-      part.logprobs.push(...logprobs);
-      json = JSON.stringify(logprobs);
-      this.#output.size.addJson(json.length);
-    }
-    const extra = part.kind === "output_text" ? `,"logprobs":${json}` : "";
-    this.#output.writer.delta(DELTA_TYPES[part.kind], deltaHead, text, extra);
-  }
-
   /** Text with the citations in it made links, each with an annotation. */
   #appendCited(open: OpenText, { text, annotations }: CitedText, logprobs?: TokenLogprob[]): void {
-    if (text !== "" || logprobs?.length) this.#append(open, text, logprobs);
+    if (text !== "" || logprobs?.length) this.append(text, logprobs, true);
     for (const annotation of annotations) {
       this.#output.size.addJson(JSON.stringify(annotation).length);
       this.#output.writer.emit({
         type: "response.output_text.annotation.added",
-        ...contentAddress(open),
+        ...open.at,
         annotation_index: open.part.annotations.length,
         annotation,
       });
@@ -206,9 +208,12 @@ export class TextParts {
   }
 
   #openText(item: TextItem, part: OpenPart, buffered: string): OpenText {
-    const open: OpenText = { item, part, deltaHead: "", filter: undefined };
-    if (part.kind === "summary_text") open.deltaHead = deltaHead(DELTA_TYPES[part.kind], summaryAddress(open));
-    else if (part.kind !== "hidden_text") open.deltaHead = deltaHead(DELTA_TYPES[part.kind], contentAddress(open));
+    const place = { item_id: item.id, output_index: part.outputIndex };
+    const at = { ...place, content_index: part.index };
+    const open: OpenText = { item, part, at, deltaHead: "", filter: undefined };
+    if (part.kind === "summary_text") {
+      open.deltaHead = deltaHead(DELTA_TYPES[part.kind], { ...place, summary_index: part.index });
+    } else if (part.kind !== "hidden_text") open.deltaHead = deltaHead(DELTA_TYPES[part.kind], at);
     const { citations } = this.#options;
     if (citations && part.kind === "output_text") {
       open.filter = citations();
@@ -221,18 +226,18 @@ export class TextParts {
   #endPart(open: OpenText, isSilent: boolean): void {
     if (open.filter) this.#appendCited(open, open.filter.end());
     this.#open = undefined;
-    const { item, part } = open;
+    const { item, part, at } = open;
     const { kind, text, logprobs } = part;
     const { writer } = this.#output;
-    const at = contentAddress(open);
     switch (kind) {
       case "hidden_text":
         writer.record({ thought_ended: item.id });
         return;
       case "summary_text": {
-        const place = summaryAddress(open);
-        writer.emit({ type: "response.reasoning_summary_text.done", ...place, text }, isSilent);
-        writer.emit({ type: "response.reasoning_summary_part.done", ...place, part: { type: kind, text } }, isSilent);
+        const { content_index: summary_index, ...place } = at;
+        writer.emit({ type: "response.reasoning_summary_text.done", ...place, summary_index, text }, isSilent);
+        const whole = { type: kind, text };
+        writer.emit({ type: "response.reasoning_summary_part.done", ...place, summary_index, part: whole }, isSilent);
         return;
       }
       case "output_text":
@@ -255,14 +260,6 @@ function textOf({ content, summary }: ThoughtItem): string {
 /** The type of the items that have parts of a kind. */
 export function itemType(kind: OpenPart["kind"]): TextItem["type"] {
   return kind === "output_text" || kind === "refusal" ? "message" : "reasoning";
-}
-
-function contentAddress({ item, part }: OpenText) {
-  return { item_id: item.id, output_index: part.outputIndex, content_index: part.index };
-}
-
-function summaryAddress({ item, part }: OpenText) {
-  return { item_id: item.id, output_index: part.outputIndex, summary_index: part.index };
 }
 
 /** The part as the API gives it, with the text so far. */

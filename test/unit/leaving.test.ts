@@ -6,7 +6,7 @@ import type { Env } from "../../src/env.ts";
 import app from "../../src/http/app.ts";
 import { parseConversationId } from "../../src/protocol/ids.ts";
 import { HomeClient } from "../../src/store/client.ts";
-import { tenantConversations } from "../../src/store/tenant-load.ts";
+import { tenantConversations } from "../../src/store/permits.ts";
 
 /**
  * Clients that leave while nothing is written to them, as Cloudflare tells of it (`enable_request_signal`): by the

@@ -14,7 +14,7 @@ import { newTurnAddress, responseId } from "../../src/protocol/ids.ts";
 import { conversationAddress, HomeClient } from "../../src/store/client.ts";
 import { FileClient } from "../../src/store/files/file-client.ts";
 import { newIdentity } from "../../src/store/keys/key-cache.ts";
-import { turnsBesideClients } from "../../src/store/memory.ts";
+import { turnsBesideClients } from "../../src/store/permits.ts";
 import { StoreClient } from "../../src/store/vector-stores/store-client.ts";
 
 /** Whatever becomes of a request, everything that it held is given back: memory permits, its reservation, and its conversation. */

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { Semaphore, TenantLoad } from "../../src/store/tenant-load.ts";
+import { Semaphore, TenantLoad } from "../../src/store/permits.ts";
 
 /** Owners that were garbage-collected, as far as the code under test can see. */
 const lost = new Set<object>();

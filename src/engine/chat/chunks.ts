@@ -1,4 +1,6 @@
 import type { ModelDelta, TokenLogprob } from "../../contract/engine.ts";
+import type { CreateRequest } from "../../protocol/create-request.ts";
+import { clientFault } from "../client-faults.ts";
 import { malformedStream } from "../sse-decoder.ts";
 import { readFault, toFaultError } from "../upstream-faults.ts";
 import { toFinishReason, toUsage, type VllmUsage } from "../vllm-words.ts";
@@ -60,6 +62,8 @@ export interface ChunkReaderOptions extends AnswerTextOptions {
   minTokens?: number | undefined;
   /** How many alternatives of a token were asked for: a server may send more. */
   topLogprobs?: number | undefined;
+  /** The faults of the answer name its fields. */
+  request?: CreateRequest;
 }
 
 /** Reads one answer of vLLM's, chunk by chunk or whole. */
@@ -69,6 +73,7 @@ export class ChunkReader {
   readonly #continues: boolean;
   readonly #minTokens: number;
   readonly #topLogprobs: number;
+  readonly #request: CreateRequest | undefined;
   #reasoned = false;
   /** A stop string has ended the answer, and its usage is known: what the server still generates is not wanted. */
   isOver = false;
@@ -84,6 +89,7 @@ export class ChunkReader {
     this.#continues = options.continues ?? false;
     this.#minTokens = options.minTokens ?? 0;
     this.#topLogprobs = options.topLogprobs ?? 0;
+    this.#request = options.request;
   }
 
   /** Adds the deltas of one `data:` payload to `deltas`. Throws ApiError for an error in the stream and for non-JSON. */
@@ -102,7 +108,8 @@ export class ChunkReader {
     const chunk = object<ChatChunk>(body);
     if (chunk.error != null || chunk.object === "error") {
       const fault = readFault(chunk);
-      throw toFaultError(fault?.status ?? 500, fault);
+      const error = toFaultError(fault?.status ?? 500, fault);
+      throw this.#request ? clientFault(error, this.#request) : error;
     }
     const choices = list(chunk.choices);
     // One answer is asked for; what else a server sends is not it.

@@ -10,12 +10,13 @@ import { ApiError, contextLengthExceeded, invalidRequest, toApiError } from "../
 import { estimateTokens } from "../../protocol/estimate.ts";
 import { mustCall } from "../../protocol/tools.ts";
 import { boundRules, refuseBadFormats } from "../bound-inputs.ts";
+import { clientFault, generateWithClientFaults } from "../client-faults.ts";
 import type { Dialect } from "../dialects/dialect.ts";
 import { notGoneOnWith } from "../dialects/spell.ts";
 import { aboveWindow } from "../harmony/output-limit.ts";
 import { assumedDialect } from "../model-lists.ts";
+import { statusOf } from "../model-server.ts";
 import { contextWindow } from "../models.ts";
-import { statusOf } from "../server-status.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import type { BodyFor, Upstream } from "../upstream.ts";
@@ -23,14 +24,12 @@ import { connectionLost, malformedAnswer, parsedAnswer, UNREADABLE_ANSWER, windo
 import { askingFor } from "../vllm-words.ts";
 import { ChunkReader } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
-import { type ForcedInput, forcedInput, InputCall } from "./forced-input.ts";
+import { asInput, forcedInput } from "./forced-input.ts";
 import {
   type Asking,
-  callableTools,
   chatStreamInterval,
   isContinued,
   isJoined,
-  mayCall,
   promptTools,
   toChatRequest,
   toCountRequest,
@@ -83,10 +82,12 @@ export class ChatEngine implements Engine {
     );
   }
 
-  async generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
-    const begun = await this.#begin(prompt, signal);
-    const answer = assumedDialect(this.#upstream.server).cutsPrompts ? ofWholePrompt(prompt, begun) : begun;
-    return prompt.request.enable_response_messages ? this.#withRawMessage(answer, prompt.model, signal) : answer;
+  generate(given: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+    return generateWithClientFaults(given, signal, async (prompt) => {
+      const begun = await this.#begin(prompt, signal);
+      const answer = assumedDialect(this.#upstream.server).cutsPrompts ? ofWholePrompt(prompt, begun) : begun;
+      return prompt.request.enable_response_messages ? this.#withRawMessage(answer, prompt.model, signal) : answer;
+    });
   }
 
   /** The answer to a prompt; where it may have calls, one in which they and the final text are right. */
@@ -97,7 +98,8 @@ export class ChatEngine implements Engine {
     if (isContinued(prompt) && !goesOnWith(prompt.items, dialect)) throw notGoneOnWith(dialect);
     if (dialect.window) await this.#checkLimit(prompt, signal);
     const format = answerFormat(prompt.request);
-    if (prompt.isFinal || !mayCall(prompt)) {
+    const mayCall = prompt.request.tool_choice !== "none" && promptTools(prompt, "callable").length > 0;
+    if (prompt.isFinal || !mayCall) {
       const mayCallInVain = !prompt.isFinal && promptTools(prompt).length > 0;
       const isBound = format !== undefined || prompt.request.structured_outputs != null;
       if (mayCallInVain && !isBound) return this.#withoutCalls(prompt, dialect, signal);
@@ -107,7 +109,7 @@ export class ChatEngine implements Engine {
     const input = forcedInput(prompt, dialect);
     if (input) {
       const asking = { bindsFormat: false, inputGrammar: input.grammar };
-      return this.#forced(input, await this.#answer(prompt, asking, signal));
+      return asInput(input, await this.#answer(prompt, asking, signal));
     }
     const isJoint = isJoined(prompt, this.#config.formatWithTools, dialect);
     const answer = await this.#answer(prompt, { bindsFormat: !format || isJoint }, signal);
@@ -140,16 +142,6 @@ export class ChatEngine implements Engine {
     const { refusedAutoAt } = statusOf(this.#upstream.server.baseUrl);
     if (refusedAutoAt === undefined || Date.now() - refusedAutoAt >= REMEMBER_MS) return prompt;
     return { ...prompt, onlyOffered: true };
-  }
-
-  /** An answer that is the input of a call. */
-  async *#forced(input: ForcedInput, answer: AsyncIterable<ModelDelta[]>): AsyncGenerator<ModelDelta[]> {
-    const call = new InputCall(input);
-    for await (const deltas of answer) {
-      const shown = call.read(deltas);
-      if (shown.length > 0) yield shown;
-    }
-    yield call.end();
   }
 
   /**
@@ -194,6 +186,7 @@ export class ChatEngine implements Engine {
       minTokens: request.min_tokens ?? undefined,
       topLogprobs: request.top_logprobs ?? undefined,
       continues: isContinued(prompt),
+      request,
     });
     const type = response.headers.get("content-type") ?? "";
     if (type.includes("application/json")) return this.#wholeAnswer(response, reader, signal);
@@ -206,7 +199,15 @@ export class ChatEngine implements Engine {
     return resumptionAfter(prompt, partial, (suits) => this.#upstream.require(suits));
   }
 
-  async measure(prompt: Prompt, signal: AbortSignal, { countsAll = false } = {}): Promise<PromptSize> {
+  async measure(prompt: Prompt, signal: AbortSignal, options?: { countsAll?: boolean }): Promise<PromptSize> {
+    try {
+      return await this.#measured(prompt, signal, options);
+    } catch (error) {
+      throw error instanceof ApiError && !signal.aborted ? clientFault(error, prompt.request) : error;
+    }
+  }
+
+  async #measured(prompt: Prompt, signal: AbortSignal, { countsAll = false } = {}): Promise<PromptSize> {
     const shown = this.#shown(prompt);
     const { counting, isTokenPerDelta } = await this.#upstream.learnDialect(signal);
     const path = counting === "input_tokens" ? "/chat/completions/input_tokens" : "//tokenize";
@@ -364,7 +365,7 @@ function callsOf(prompt: Prompt, { bindsFormat, choice }: Dialect): Omit<DraftOp
   const named = clients.named(request.tool_choice);
   const offered = named ? [named] : clients.offered(request.tool_choice);
   const rules = boundRules(request);
-  const callable = callableTools(prompt).filter(({ name }) => !named || name === named.flatName);
+  const callable = promptTools(prompt, "callable").filter(({ name }) => !named || name === named.flatName);
   const bindsStrict = bindsFormat && choice !== "none";
   const strict = new Set(!bindsStrict ? [] : callable.flatMap((tool) => (tool.strict === true ? [tool.name] : [])));
   const isFree = ({ flatName, tool }: ClientTool) => tool.type === "custom" && !rules.has(flatName);

@@ -5,7 +5,7 @@ import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
 import { mustCall } from "../../protocol/tools.ts";
 import { boundRules } from "../bound-inputs.ts";
 import type { Dialect } from "../dialects/dialect.ts";
-import { callableTools, isContinued } from "./request.ts";
+import { isContinued, promptTools } from "./request.ts";
 
 /**
  * A call that the model has to make, of a custom tool with a grammar. vLLM's grammars know nothing of a call's syntax, but
@@ -25,7 +25,7 @@ export function forcedInput(prompt: Prompt, { grammar }: Dialect): ForcedInput |
   if (grammar === undefined) return;
   if (prompt.freeInputs || !mustCall(choice) || request.structured_outputs != null || isContinued(prompt)) return;
   const clients = ClientTools.of(tools);
-  const callable = callableTools(prompt);
+  const callable = promptTools(prompt, "callable");
   const only = callable.length === 1 ? callable[0] : undefined;
   const tool = clients.named(choice) ?? (only && clients.get(only.name));
   const rules = tool && boundRules(request).get(tool.flatName);
@@ -36,7 +36,7 @@ export function forcedInput(prompt: Prompt, { grammar }: Dialect): ForcedInput |
  * An answer as a call with its text for the input. The call is written as the JSON of a function's arguments, since a text may look like
  * such. A model server may ignore the grammar: what does not keep to it is not shown.
  */
-export class InputCall {
+class InputCall {
   readonly #name: string;
   readonly #recogniser: Recogniser;
   #isOpen = false;
@@ -89,4 +89,14 @@ export class InputCall {
     this.#isBroken = true;
     if (this.#isOpen) out.push({ kind: "call_cut", index: 0 });
   }
+}
+
+/** An answer that is the input of a call. */
+export async function* asInput(input: ForcedInput, answer: AsyncIterable<ModelDelta[]>): AsyncGenerator<ModelDelta[]> {
+  const call = new InputCall(input);
+  for await (const deltas of answer) {
+    const shown = call.read(deltas);
+    if (shown.length > 0) yield shown;
+  }
+  yield call.end();
 }

@@ -37,19 +37,11 @@ export interface Asking {
   inputGrammar?: string;
 }
 
-/** The tools that a model may call, whoever answers them. */
-export function callableTools(prompt: Prompt): FunctionTool[] {
-  return bound(offeredTools(prompt), prompt);
-}
-
-/** The tools that stand in the prompt. */
-export function promptTools(prompt: Prompt): FunctionTool[] {
-  return bound(shownTools(prompt), prompt);
-}
-
-function bound({ functions, plugins }: ReturnType<typeof shownTools>, { request, freeInputs }: Prompt): FunctionTool[] {
-  const rules = boundRules(request);
-  const isFree = freeInputs || rules.size === 0;
+/** The tools that stand in the prompt; `callable`: those of them that the model may call, whoever answers them. */
+export function promptTools(prompt: Prompt, which: "shown" | "callable" = "shown"): FunctionTool[] {
+  const { functions, plugins } = which === "callable" ? offeredTools(prompt) : shownTools(prompt);
+  const rules = boundRules(prompt.request);
+  const isFree = prompt.freeInputs || rules.size === 0;
   const tools = isFree ? functions : functions.map((tool) => withPattern(tool, rules.get(tool.name)));
   return [...tools, ...plugins.builtinFunctions];
 }
@@ -65,21 +57,6 @@ export function isJoined(prompt: Prompt, formatWithTools: FormatWithTools, { joi
   if (!joinsFormat) return false;
   if (formatWithTools !== "strict") return formatWithTools === "always";
   return promptTools(prompt).some(({ strict }) => strict === true);
-}
-
-/** Undefined rather than empty: vLLM refuses `tools: []`. */
-function chatTools(prompt: Prompt) {
-  const tools = promptTools(prompt);
-  if (tools.length === 0) return undefined;
-  return tools.map(({ name, description, parameters, strict }) => ({
-    type: "function",
-    function: {
-      name,
-      ...(description !== null && { description }),
-      ...(parameters !== null && { parameters }),
-      ...(strict !== null && { strict }),
-    },
-  }));
 }
 
 function chatToolChoice({ tools, tool_choice: choice }: CreateRequest) {
@@ -119,21 +96,26 @@ function* promptFields(
   const effort = reasoning?.effort;
   // vLLM's prefill: an assistant message that was left open at the end, by the client or by an upstream that died.
   const continued = isContinued(prompt);
+  const tools = promptTools(prompt).map(({ name, description, parameters, strict }) => ({
+    type: "function",
+    function: {
+      name,
+      ...(description !== null && { description }),
+      ...(parameters !== null && { parameters }),
+      ...(strict !== null && { strict }),
+    },
+  }));
   return {
     model,
     messages: [...(yield* chatMessages(items, options)), ...(prompt.corrections ?? [])],
-    tools: chatTools(prompt),
+    // Undefined rather than empty: vLLM refuses `tools: []`.
+    tools: tools.length === 0 ? undefined : tools,
     // vLLM's own Responses API sets the same two for the chat template: `enable_thinking` is for templates that only know on and
     // off. Variables that the client sets itself win.
     chat_template_kwargs:
       effort == null ? (own ?? undefined) : { reasoning_effort: effort, enable_thinking: effort !== "none", ...own },
     ...(continued && { continue_final_message: true, add_generation_prompt: false }),
   };
-}
-
-/** Tells whether the model may call a tool in this round. */
-export function mayCall(prompt: Prompt): boolean {
-  return prompt.request.tool_choice !== "none" && callableTools(prompt).length > 0;
 }
 
 /** As `streamInterval`; vLLM's parsers of tool calls go by events: the fewer tokens one has, the fewer of their cases it meets. */

@@ -1,4 +1,6 @@
 import type { FinishReason } from "../../contract/engine.ts";
+import type { CreateRequest } from "../../protocol/create-request.ts";
+import { clientFault } from "../client-faults.ts";
 import { malformedStream } from "../sse-decoder.ts";
 import { readFault, toFaultError } from "../upstream-faults.ts";
 import { toFinishReason, type VllmUsage } from "../vllm-words.ts";
@@ -37,8 +39,8 @@ interface WireChunk {
   kv_transfer_params?: unknown;
 }
 
-/** Reads a `data:` payload, or a whole answer. Throws ApiError for an error in it, and for what is no completion. */
-export function readCompletionChunk(payload: string): CompletionChunk {
+/** Reads a `data:` payload, or a whole answer, to a request. Throws ApiError for an error in it, and for what is no completion. */
+export function readCompletionChunk(payload: string, request: CreateRequest): CompletionChunk {
   let chunk: unknown;
   try {
     chunk = JSON.parse(payload);
@@ -49,7 +51,7 @@ export function readCompletionChunk(payload: string): CompletionChunk {
   const { object, error, choices, usage, kv_transfer_params: kvTransferParams } = chunk as WireChunk;
   if (error != null || object === "error") {
     const fault = readFault(chunk);
-    throw toFaultError(fault?.status ?? 500, fault);
+    throw clientFault(toFaultError(fault?.status ?? 500, fault), request);
   }
   if (choices != null && !Array.isArray(choices)) throw malformedStream();
   const choice = choices?.[0];

@@ -133,7 +133,7 @@ export class Completion {
    * Throws ApiError as `readCompletionChunk` does.
    */
   read(payload: string, out: ModelDelta[]): boolean {
-    const chunk = readCompletionChunk(payload);
+    const chunk = readCompletionChunk(payload, this.#prompt.request);
     this.#promptTokens ||= chunk.promptTokens ?? 0;
     if (chunk.usage) this.#usage = chunk.usage;
     if (chunk.kvTransferParams !== undefined) out.push({ kind: "kv_transfer_params", value: chunk.kvTransferParams });

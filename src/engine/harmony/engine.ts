@@ -27,6 +27,7 @@ import { type Item, partsOf } from "../../items/registry.ts";
 import type { CreateRequest } from "../../protocol/create-request.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import { refuseBadFormats } from "../bound-inputs.ts";
+import { clientFault, generateWithClientFaults } from "../client-faults.ts";
 import { contextWindow } from "../models.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import type { Upstream } from "../upstream.ts";
@@ -91,7 +92,11 @@ export class HarmonyEngine implements Engine {
     return { ...request, previous_input_messages: messages as Record<string, unknown>[] };
   }
 
-  async generate(given: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+  generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+    return generateWithClientFaults(prompt, signal, (given) => this.#generate(given, signal));
+  }
+
+  async #generate(given: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
     this.#upstream.require(({ hasTokenIds }) => hasTokenIds);
     const prompt = this.#shown(given);
     const rendered = await this.#work.run(this.#render(prompt));
@@ -124,12 +129,16 @@ export class HarmonyEngine implements Engine {
   }
 
   async measure(prompt: Prompt, signal: AbortSignal, { countsAll = false } = {}): Promise<PromptSize> {
-    const window = (await contextWindow(prompt.model, this.#upstream, signal)) ?? GPT_OSS_WINDOW;
-    const limit = countsAll ? Math.max(window, MAX_COUNTED) : window;
-    const { segments } = await this.#work.run(this.#render(this.#shown(prompt)));
-    const ids = await toPromptIds(segments, prompt.sampled, this.#work, limit);
-    if (countsAll && ids.length > limit) throw windowFull(window);
-    return { tokens: ids.length, contextWindow: window };
+    try {
+      const window = (await contextWindow(prompt.model, this.#upstream, signal)) ?? GPT_OSS_WINDOW;
+      const limit = countsAll ? Math.max(window, MAX_COUNTED) : window;
+      const { segments } = await this.#work.run(this.#render(this.#shown(prompt)));
+      const ids = await toPromptIds(segments, prompt.sampled, this.#work, limit);
+      if (countsAll && ids.length > limit) throw windowFull(window);
+      return { tokens: ids.length, contextWindow: window };
+    } catch (error) {
+      throw error instanceof ApiError && !signal.aborted ? clientFault(error, prompt.request) : error;
+    }
   }
 
   answerMessages(exchange: ToolExchange, made: RawMessage | undefined): RawMessage[] {

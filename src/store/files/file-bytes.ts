@@ -2,7 +2,7 @@ import { DurableObject } from "cloudflare:workers";
 import { DEFAULT_LIMITS } from "@responses-edge/file-text";
 import { loadConfig, type Variables } from "../../config/index.ts";
 import { ApiError } from "../../protocol/errors.ts";
-import { Permits } from "../memory.ts";
+import { Permits } from "../permits.ts";
 import { Schema, type Versions } from "../schema.ts";
 import type { FileRecord } from "./file-table.ts";
 import { KeptText, TEXT_TABLES, type TextOutcome } from "./kept-text.ts";

@@ -1,6 +1,6 @@
 import type { FileLimits } from "../../contract/grants.ts";
 import { ApiError } from "../../protocol/errors.ts";
-import { type PermitOwner, Permits } from "../memory.ts";
+import { type PermitOwner, Permits } from "../permits.ts";
 import { unwrap } from "../rpc.ts";
 import type { DirectoryStub } from "./bindings.ts";
 import { PIECE_BYTES } from "./file-bytes.ts";

@@ -1,8 +1,8 @@
 import { UnreadableFile } from "@responses-edge/file-text";
 import { LongWork } from "@responses-edge/long-work";
 import { type Chunk, Chunker } from "@responses-edge/vector-search";
-import { tenantCacheSalt } from "../../assembly/cache-salt.ts";
 import { embed, loadTokenizer } from "../../assembly/retrieval-models.ts";
+import { tenantCacheSalt } from "../../assembly/session.ts";
 import { type Config, loadConfig } from "../../config/index.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import { estimateTokens } from "../../protocol/estimate.ts";

@@ -215,21 +215,8 @@ export class McpSession {
     const url = new URL(this.#server.url);
     this.#transport =
       way === "sse" ? new SSEClientTransport(url, options) : new StreamableHTTPClientTransport(url, options);
-    this.#bindRequests(this.#transport);
-    this.#client = new Client(CLIENT_INFO, {
-      // Nobody is there to be asked.
-      inputRequired: { autoFulfill: false },
-      // A schema's patterns are the server's, and would be run here.
-      jsonSchemaValidator: {
-        getValidator: () => (data) => ({ valid: true, data: data as never, errorMessage: undefined }),
-      },
-      ...(way === "modern" && { versionNegotiation: { mode: "auto" } }),
-    });
-    await this.#client.connect(this.#transport, request);
-  }
-
-  /** Binds a transport's requests to the operations that make them. */
-  #bindRequests(transport: Transport): void {
+    const transport = this.#transport;
+    // Binds its requests to the operations that make them.
     const send = transport.send.bind(transport);
     transport.send = async (message, options) => {
       if (!("method" in message && "id" in message)) this.#countUnasked();
@@ -247,6 +234,16 @@ export class McpSession {
         },
       });
     };
+    this.#client = new Client(CLIENT_INFO, {
+      // Nobody is there to be asked.
+      inputRequired: { autoFulfill: false },
+      // A schema's patterns are the server's, and would be run here.
+      jsonSchemaValidator: {
+        getValidator: () => (data) => ({ valid: true, data: data as never, errorMessage: undefined }),
+      },
+      ...(way === "modern" && { versionNegotiation: { mode: "auto" } }),
+    });
+    await this.#client.connect(transport, request);
   }
 
   #countUnasked(): void {
@@ -285,8 +282,10 @@ export class McpSession {
     const { abort } = operation;
     const reasons = [this.#end.signal, ...(signal ? [signal] : [])];
     const onAbort = () => abort.abort(reasons.find((reason) => reason.aborted)?.reason);
-    if (reasons.some((reason) => reason.aborted)) onAbort();
-    for (const reason of reasons) reason.addEventListener("abort", onAbort, { once: true, signal: abort.signal });
+    for (const reason of reasons) {
+      if (reason.aborted) onAbort();
+      reason.addEventListener("abort", onAbort, { once: true, signal: abort.signal });
+    }
     const timer = setTimeout(
       () => abort.abort(new ToolFault("timeout", `${this.#name} did not answer within ${timeoutMs} ms.`)),
       timeoutMs,

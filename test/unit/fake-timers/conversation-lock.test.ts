@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { ConversationLock, type Lease } from "../../../src/store/conversation-lock.ts";
-import { TenantLoad } from "../../../src/store/tenant-load.ts";
+import { TenantLoad } from "../../../src/store/permits.ts";
 
 afterEach(() => {
   vi.useRealTimers();
