@@ -46,7 +46,9 @@ export async function serveEmbeddings(dimensions: number, { isCounting = true } 
     const texts = [input].flat();
     if (isCounting) for (const text of texts) answered.set(text, (answered.get(text) ?? 0) + 1);
     const data = texts.map((text, index) => `{"object":"embedding","index":${index},"embedding":${embeddingOf(text)}}`);
-    answer.end(`{"object":"list","model":"embedder","data":[${data.join(",")}],"usage":{"prompt_tokens":1,"total_tokens":1}}`);
+    answer.end(
+      `{"object":"list","model":"embedder","data":[${data.join(",")}],"usage":{"prompt_tokens":1,"total_tokens":1}}`,
+    );
   });
   let port = 0;
   const made: EmbeddingServer = {

@@ -47,7 +47,12 @@ const noise = watchNoise();
 const server = await serveEmbeddings(DIMENSIONS, { isCounting: false });
 const worker = await startWorker("ours", 1, {
   inspect: true,
-  variables: { EMBEDDINGS_BASE_URL: server.url, EMBEDDINGS_MODEL: "embedder", ALLOW_ANONYMOUS: "true", VECTOR_STORE_CHUNKS: "1000000" },
+  variables: {
+    EMBEDDINGS_BASE_URL: server.url,
+    EMBEDDINGS_MODEL: "embedder",
+    ALLOW_ANONYMOUS: "true",
+    VECTOR_STORE_CHUNKS: "1000000",
+  },
 });
 try {
   await grow(worker);

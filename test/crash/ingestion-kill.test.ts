@@ -47,9 +47,7 @@ const textOf = (file: string) => Array.from({ length: CHUNKS }, (_, chunk) => ch
 
 async function upload(names: readonly string[]): Promise<string[]> {
   const files = await Promise.all(
-    names.map((name) =>
-      openai.files.create({ file: new File([textOf(name)], `${name}.txt`), purpose: "assistants" }),
-    ),
+    names.map((name) => openai.files.create({ file: new File([textOf(name)], `${name}.txt`), purpose: "assistants" })),
   );
   return files.map(({ id }) => id);
 }

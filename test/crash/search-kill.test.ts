@@ -94,6 +94,7 @@ it(`kill -9 in the middle of searches, ${KILLS} times, leaves each response with
     // Of one that was cut off the model is told so: nobody knows how far it came.
     const isFound = whole[0]?.status === "completed";
     if (isFound) expect(whole[0]?.results).toHaveLength(1);
+    else expect(JSON.stringify(response?.output.at(-1))).toContain("is not known");
     seen[isFound ? "found" : "unfound"] += 1;
     expect(embeddedOf(reader)).toBeLessThanOrEqual(1);
     expect(response?.output.at(-1)).toMatchObject({ type: "message", status: "completed" });

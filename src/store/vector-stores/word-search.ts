@@ -85,7 +85,8 @@ function matches(
 ): number[] {
   const all = "SELECT rowid AS id, rank AS score FROM words WHERE words MATCH ?";
   // FTS5 sorts faster than SQLite does, but ranks all.
-  const best = ranked === undefined ? `${all} ORDER BY rank` : `SELECT id, score FROM (${all} LIMIT ${ranked}) ORDER BY score`;
+  const best =
+    ranked === undefined ? `${all} ORDER BY rank` : `SELECT id, score FROM (${all} LIMIT ${ranked}) ORDER BY score`;
   for (const look of LOOKS) {
     const looked = Math.min(look * depth, MAX_RANKED);
     const rows = schema.rows<{ id: number; file: number | null }>(
