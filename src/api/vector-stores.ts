@@ -88,14 +88,16 @@ export async function searchVectorStore(
   id: string,
   body: unknown,
 ): Promise<z.output<typeof searchPage>> {
-  const { query, ...request } = parse(searchBody, body);
+  const { query, include, ...request } = parse(searchBody, body);
   const queries = typeof query === "string" ? [query] : query;
-  const found = await searchStores(caller, [id], { ...request, queries });
+  const isExplained = include?.includes("explanation");
+  const found = await searchStores(caller, [id], { ...request, queries, isExplained });
   return {
     object: "vector_store.search_results.page",
     search_query: queries,
-    data: found.map(({ fileId: file_id, filename, score, attributes, text }) => {
-      return { file_id, filename, score, attributes, content: [{ type: "text", text }] };
+    data: found.map(({ fileId: file_id, filename, score, attributes, text, explanation }) => {
+      const result = { file_id, filename, score, attributes, content: [{ type: "text" as const, text }] };
+      return explanation ? { ...result, explanation } : result;
     }),
     has_more: false,
     next_page: null,

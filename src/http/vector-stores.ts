@@ -70,7 +70,7 @@ export const vectorStores = [
     },
   }),
   endpoint("POST /v1/vector_stores/:id/search", {
-    summary: "search: `query`, `filters`, `max_num_results` 1–50 (10), `ranking_options`",
+    summary: "search: `query`, `filters`, `max_num_results` 1–50 (10), `ranking_options`, `include` `explanation`",
     operation: byTenant("searchVectorStore", "request", {
       body: json("SearchVectorStore"),
       answers: ok("VectorStoreSearchResults"),

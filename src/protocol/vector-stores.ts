@@ -100,6 +100,9 @@ export const searchBody = z.object({
   query: z.union([query, list(query, { min: 1, max: MAX_QUERIES })]),
   ...searchSettings,
   rewrite_query: z.boolean().nullish(),
+  include: list(z.enum(["explanation"]), { max: 1 })
+    .nullish()
+    .describe("`explanation`: results say why they were found. Not of OpenAI's."),
 });
 
 /** A search, as the endpoint and the tool ask for it. */
@@ -108,6 +111,8 @@ export interface SearchRequest {
   filters?: AttributeFilter | null | undefined;
   max_num_results?: number | null | undefined;
   ranking_options?: RankingOptions | null | undefined;
+  /** Whether chunks are to say why they were found. */
+  isExplained?: boolean | undefined;
 }
 
 export const FILE_STATUSES = ["in_progress", "completed", "cancelled", "failed"] as const;
@@ -169,12 +174,30 @@ export type BatchObject = z.output<typeof batchObject>;
 
 const textContent = z.object({ type: z.literal("text"), text: z.string() });
 
+const rank = z.int().min(1).nullable();
+
+const explanation = z.object({
+  fusion_score: z.number().min(0).max(1).describe("By embeddings and words, before a reranker."),
+  page: z.int().nullable(),
+  last_page: z.int().nullable(),
+  queries: z.array(
+    z.object({
+      embedding_rank: rank.describe("From 1. Null where it is not among the best hundred."),
+      text_rank: rank.describe("The same by words."),
+      words: z.array(z.string()).describe("Words of the query that its text has, in some form."),
+    }),
+  ),
+});
+/** Why a chunk was found, by each query. */
+export type Explanation = z.output<typeof explanation>;
+
 export const searchResult = z.object({
   file_id: z.string(),
   filename: z.string(),
   score: z.number().min(0).max(1).describe("1 is the first by embeddings and by words; or what the reranker says."),
   attributes: z.record(z.string(), attributeValue).nullable(),
   content: z.array(textContent),
+  explanation: explanation.optional().describe("Where `include` has `explanation`. Not of OpenAI's."),
 });
 
 export const searchPage = z.object({
@@ -202,4 +225,5 @@ export interface FoundChunk {
   /** The pages on which it begins and ends; null where its file has none. */
   page: number | null;
   lastPage: number | null;
+  explanation?: Explanation;
 }

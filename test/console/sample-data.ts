@@ -24,6 +24,31 @@ export async function sampleTree({ gateway }: ConsoleRig): Promise<{ one: string
   return { one, other };
 }
 
+const DOCUMENTS: [name: string, text: string, attributes: Record<string, string | number>][] = [
+  [
+    "stall.md",
+    "# Stall\n\nThe wing stalls when the angle of attack grows too large. Lift is lost, and drag grows.",
+    { chapter: 4 },
+  ],
+  ["propellers.txt", "A propeller is a wing that turns. Its tips are the fastest part of it.", { chapter: 7 }],
+  ["rudders.txt", "The rudder moves the nose to the side, and not the wings.", { chapter: 5 }],
+  ["photograph.png", "\u0089PNG\r\n\u001a\n\0\0\0", {}],
+];
+
+/** Makes a vector store, and gives its id. */
+export async function sampleStore({ gateway }: ConsoleRig): Promise<string> {
+  const { files, vectorStores } = gateway.client({ apiKey: KEY });
+  const { id } = await vectorStores.create({
+    name: "Handbook of flight",
+    expires_after: { anchor: "last_active_at", days: 30 },
+  });
+  for (const [name, text, attributes] of DOCUMENTS) {
+    const file = await files.create({ file: new File([text], name), purpose: "assistants" });
+    await vectorStores.files.createAndPoll(id, { file_id: file.id, attributes }, { pollIntervalMs: 50 });
+  }
+  return id;
+}
+
 const TENANTS = [
   { tenant: "acme", name: "Web app", limits: { requests_per_minute: 600, tokens_per_minute: 200_000 }, share: 1 },
   { tenant: "globex", name: "Nightly batch", limits: { budget: { usd: 250, window: "month" as const } }, share: 0.6 },

@@ -6,7 +6,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Page } from "playwright-core";
-import { sampleOperations, sampleTree } from "./sample-data.ts";
+import { sampleOperations, sampleStore, sampleTree } from "./sample-data.ts";
 import { type ConsoleRig, KEY, KEYED, ROOT_KEY, startConsole } from "./support.ts";
 
 /** What is to be seen in a picture. */
@@ -80,6 +80,17 @@ const PICTURES: Picture[] = [
       }
     },
   },
+  {
+    name: "files",
+    key: KEY,
+    at: "#/files/stores",
+    async prepare(page, rig) {
+      await page.evaluate(`location.hash = "#/files/stores/${await sampleStore(rig)}"`);
+      await page.getByLabel("Queries, one a line").fill("Why does a wing stall?");
+      await page.getByRole("button", { name: "Search", exact: true }).click();
+      await page.locator("mark").first().waitFor();
+    },
+  },
   operating("runs", (page) => page.getByRole("row").nth(3).waitFor()),
   operating("keys", (page) => page.getByRole("row").nth(3).waitFor()),
   operating("usage", async (page) => {
@@ -104,7 +115,7 @@ function operating(section: string, arrange: (page: Page) => Promise<void>): Pic
 
 const directory = process.argv[2] ?? fileURLToPath(new URL("../../docs/images", import.meta.url));
 mkdirSync(directory, { recursive: true });
-const rig = await startConsole(KEYED);
+const rig = await startConsole({ ...KEYED, EMBEDDINGS_MODEL: "simulator" });
 const shown: Record<string, string[]> = {};
 for (const { name, key, at, prepare } of PICTURES) {
   for (const colorScheme of ["light", "dark"] as const) {

@@ -70,9 +70,10 @@ it("the pictures in the docs show the views and sections that there are", async 
     return links;
   };
   const views = await linksOf(KEY, "#/try");
+  const files = await linksOf(KEY, "#/files");
   const operate = await linksOf(ROOT_KEY, "#/operate");
   for (const [name, links] of Object.entries(pictures)) {
-    expect([[], views, operate], name).toContainEqual(links);
+    expect([[], views, files, operate], name).toContainEqual(links);
     expect(readdirSync(`${docs}images`)).toEqual(
       expect.arrayContaining([`console-${name}-light.png`, `console-${name}-dark.png`]),
     );

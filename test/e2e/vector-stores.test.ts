@@ -117,6 +117,31 @@ describe.concurrent("a vector store", () => {
     expect(names(strict)).toEqual(["bread.txt"]);
   });
 
+  it("says why it found a chunk where the request includes that, and is otherwise as without it", async () => {
+    const { store } = await filledStore();
+    const search = (fields: object) =>
+      openai.vectorStores.search(store.id, { query: ["Why do wings stall?", "salted dough"], ...fields });
+    const plain = await search({});
+    const { data } = await search({ include: ["explanation"] });
+    expect(plain.data.every((result) => !("explanation" in result))).toBe(true);
+    expect(data.map((result) => ({ ...result, explanation: undefined }))).toEqual(plain.data);
+    expect(data.find(({ filename }) => filename === "wings.txt")).toMatchObject({
+      explanation: {
+        fusion_score: plain.data.find(({ filename }) => filename === "wings.txt")?.score,
+        page: null,
+        last_page: null,
+        queries: [
+          { embedding_rank: 1, text_rank: 1, words: ["wings", "stall"] },
+          { embedding_rank: expect.any(Number), text_rank: null, words: [] },
+        ],
+      },
+    });
+    expect(data.find(({ filename }) => filename === "bread.txt")).toMatchObject({
+      explanation: { queries: [{ text_rank: null }, { embedding_rank: 1, text_rank: 1, words: ["salted", "dough"] }] },
+    });
+    await expectError(search({ include: ["reasons"] }), 400, { param: "include[0]" });
+  });
+
   it("weighs meaning and words as `hybrid_search` says", async () => {
     const { store } = await filledStore();
     const search = async (embedding_weight: number, text_weight: number) => {

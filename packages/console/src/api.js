@@ -89,13 +89,51 @@ export async function callJson(path, options) {
 
 /** @param {Response} response @returns {Promise<ApiFault>} */
 async function faultOf(response) {
-  const text = await response.text().catch(() => "");
+  return faultIn(await response.text().catch(() => ""), response.status);
+}
+
+/** @param {string} text @param {number} status */
+function faultIn(text, status) {
   try {
     const { error } = JSON.parse(text);
-    return new ApiFault(String(error.message), { status: response.status, code: error.code, param: error.param });
+    return new ApiFault(String(error.message), { status, code: error.code, param: error.param });
   } catch {
-    return new ApiFault(`The server answered with status ${response.status}.`, { status: response.status });
+    return new ApiFault(`The server answered with status ${status}.`, { status });
   }
+}
+
+/**
+ * Uploads a file. `fetch` does not say how much has been sent. Throws an ApiFault, and the reason of `signal`.
+ * @param {File} file
+ * @param {Record<string, string>} fields of the form beside it
+ * @param {{ signal: AbortSignal, progress: (bytes: number) => void }} options
+ * @returns {Promise<any>} the file as the API has it
+ */
+export function uploadFile(file, fields, { signal, progress }) {
+  const form = new FormData();
+  for (const [name, value] of Object.entries(fields)) form.set(name, value);
+  form.set("file", file);
+  const request = new XMLHttpRequest();
+  return new Promise((resolve, reject) => {
+    if (signal.aborted) return reject(signal.reason);
+    signal.addEventListener("abort", () => {
+      request.abort();
+      reject(signal.reason);
+    });
+    request.upload.addEventListener("progress", ({ loaded }) => progress(Math.min(loaded, file.size)));
+    request.addEventListener("error", () =>
+      reject(new ApiFault("The upload broke off: the file cannot be read any more, or the server cannot be reached.")),
+    );
+    request.addEventListener("load", () => {
+      if (request.status === 200) return resolve(JSON.parse(request.responseText));
+      const fault = faultIn(request.responseText, request.status);
+      if (request.status === 401) tellKeyRefused(fault.message);
+      reject(fault);
+    });
+    request.open("POST", "/v1/files");
+    if (session.key !== undefined) request.setRequestHeader("authorization", `Bearer ${session.key}`);
+    request.send(form);
+  });
 }
 
 /**

@@ -1,4 +1,5 @@
 import { html, nothing, render } from "lit-html";
+import { ApiFault } from "./api.js";
 import { copy } from "./save.js";
 
 /** Questions and answers before everything else. Each is a modal dialog, which Escape puts away. */
@@ -82,6 +83,12 @@ export function showSecret(title, value) {
 /** @param {unknown} error @returns {string} */
 export function messageOf(error) {
   return error instanceof Error ? error.message : String(error);
+}
+
+/** The message of an error, with the name of the field where the server has named one. @param {unknown} error */
+export function messageWithField(error) {
+  const where = error instanceof ApiFault && error.param ? ` (${error.param})` : "";
+  return `${messageOf(error)}${where}`;
 }
 
 /** A notice of what went wrong, where something has. @param {string} message */

@@ -1,5 +1,6 @@
 import { html, nothing, render } from "lit-html";
 import { ApiFault, whenKeyIsRefused } from "./api.js";
+import { filesView } from "./files.js";
 import { lookView } from "./look.js";
 import { operateView } from "./operate.js";
 import { forgetEverything, session } from "./session.js";
@@ -33,6 +34,7 @@ const VIEWS = {
   try: { label: "Try", for: ["open", "tenant"], make: tryView },
   responses: { label: "Look", for: ["open", "tenant"], make: lookView },
   tree: { label: "Tree", for: ["open", "tenant"], make: treeView },
+  files: { label: "Files", for: ["open", "tenant"], make: filesView },
   operate: { label: "Operate", for: ["open", "admin"], make: operateView },
 };
 

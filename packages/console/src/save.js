@@ -24,7 +24,12 @@ export async function copy(event, text) {
  * @param {string | string[]} text
  */
 export function download(name, text) {
-  const url = URL.createObjectURL(new Blob(Array.isArray(text) ? text : [text], { type: "text/plain" }));
+  saveBlob(name, new Blob(Array.isArray(text) ? text : [text], { type: "text/plain" }));
+}
+
+/** @param {string} name @param {Blob} blob */
+export function saveBlob(name, blob) {
+  const url = URL.createObjectURL(blob);
   const link = document.createElement("a");
   link.href = url;
   link.download = name;

@@ -2,6 +2,7 @@ import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.js";
 import { Answer } from "./answer.js";
 import { ApiFault, callJson } from "./api.js";
+import { messageWithField } from "./dialogs.js";
 import { EventRecord, keepRecord } from "./event-record.js";
 import { count, duration, size } from "./format.js";
 import { ItemView, statusTag } from "./item-view.js";
@@ -108,7 +109,7 @@ export class TurnView {
     } catch (error) {
       if (this.#abort.signal.aborted) return;
       if (isCut && error instanceof ApiFault && error.status === 404) return this.#end(CUT_MISSING);
-      this.sent.fault = messageOf(error);
+      this.sent.fault = messageWithField(error);
       this.#end(isCut ? undefined : note);
     }
   }
@@ -227,7 +228,7 @@ export class TurnView {
 
   /** @param {unknown} error */
   #fail(error) {
-    this.sent.fault = messageOf(error);
+    this.sent.fault = messageWithField(error);
     // A run goes on without whoever could not follow it.
     const goesOn =
       this.sent.transport === "background" &&
@@ -341,12 +342,6 @@ export class TurnView {
     const input = [{ type: "mcp_approval_response", approval_request_id: request, approve }];
     this.#actions.answer(this, input, approve ? "Approved." : "Denied.");
   }
-}
-
-/** The message of an error, with the name of the field. @param {unknown} error */
-function messageOf(error) {
-  const where = error instanceof ApiFault && error.param ? ` (${error.param})` : "";
-  return `${error instanceof Error ? error.message : String(error)}${where}`;
 }
 
 /** A stored response; one that is being stored is waited for. @param {string} id @param {number} attempts @param {AbortSignal} signal */

@@ -1,6 +1,15 @@
-import { cosines, type Fused, fuse, type Kernel, termsOf, toCode, toInt8 } from "@responses-edge/vector-search";
+import {
+  cosines,
+  type Fused,
+  fuse,
+  type Kernel,
+  type RankedList,
+  termsOf,
+  toCode,
+  toInt8,
+} from "@responses-edge/vector-search";
 import type { AttributeFilter, Attributes } from "../../protocol/attribute-filter.ts";
-import type { FoundChunk } from "../../protocol/vector-stores.ts";
+import type { Explanation, FoundChunk } from "../../protocol/vector-stores.ts";
 import type { Schema } from "../schema.ts";
 import { type ChunkIndex, kernels } from "./chunk-index.ts";
 
@@ -25,6 +34,15 @@ export interface StoreSearchRequest {
   filters: AttributeFilter | null | undefined;
   weights: Weights;
   limit: number;
+  /** Whether chunks are to say why they were found. */
+  isExplained: boolean | undefined;
+}
+
+/** One way to search by one query, and what it found. */
+interface QueryList extends RankedList {
+  /** The query's index. */
+  query: number;
+  by: "embedding" | "text";
 }
 
 /** So many of the nearest codes are compared by their embeddings. */
@@ -52,21 +70,56 @@ export class StoreSearch {
    */
   async search(
     queries: readonly StoreQuery[],
-    { weights, limit, ...options }: SearchOptions,
+    { weights, limit, isExplained, ...options }: SearchOptions,
     step: () => Promise<void>,
   ): Promise<FoundChunk[]> {
-    const lists: { ids: number[]; weight: number }[] = [];
-    for (const { text, embedding } of queries) {
+    const lists: QueryList[] = [];
+    for (const [query, { text, embedding }] of queries.entries()) {
       if (lists.length > 0) await step();
       if (embedding && weights.embedding > 0) {
-        lists.push({ ids: await this.#nearest(embedding, options, step), weight: weights.embedding });
+        const ids = await this.#nearest(embedding, options, step);
+        lists.push({ query, by: "embedding", ids, weight: weights.embedding });
       }
       // Where there is no embedding, words are all there is.
       const weight = embedding ? weights.text : 1;
-      if (weight > 0) lists.push({ ids: this.#matches(text, options.files), weight });
+      if (weight > 0) lists.push({ query, by: "text", ids: this.#matches(text, options.files), weight });
     }
     const fused = fuse(lists).slice(0, limit);
-    return fused.flatMap((each) => this.#found(each) ?? []);
+    const found: FoundChunk[] = [];
+    for (const each of fused) {
+      const chunk = this.#found(each);
+      if (!chunk) continue;
+      found.push(isExplained ? { ...chunk, explanation: this.#explanation(each, chunk, queries, lists) } : chunk);
+      if (isExplained) await step();
+    }
+    return found;
+  }
+
+  #explanation(
+    { id, score, ranks }: Fused,
+    { page, lastPage }: FoundChunk,
+    queries: readonly StoreQuery[],
+    lists: readonly QueryList[],
+  ): Explanation {
+    const rankOf = (query: number, by: QueryList["by"]) =>
+      ranks[lists.findIndex((list) => list.query === query && list.by === by)] ?? null;
+    return {
+      fusion_score: score,
+      page,
+      last_page: lastPage,
+      queries: queries.map(({ text }, query) => {
+        const [embedding_rank, text_rank] = [rankOf(query, "embedding"), rankOf(query, "text")];
+        return { embedding_rank, text_rank, words: this.#wordsIn(id, text) };
+      }),
+    };
+  }
+
+  /** The words of a query that a chunk has. */
+  #wordsIn(chunk: number, query: string): string[] {
+    // FTS5 takes no notice of a row's number that is not an integer, and those that are bound are not.
+    const has = "SELECT 1 FROM words WHERE words MATCH ? AND rowid = CAST(? AS INTEGER)";
+    const terms = termsOf(query).filter((term) => this.#schema.rows(has, term, chunk).length > 0);
+    return terms.map((term) => term.replaceAll(/["* ]/g, ""));
   }
 
   async #nearest(
@@ -139,6 +192,7 @@ export class StoreSearch {
 interface SearchOptions {
   weights: Weights;
   limit: number;
+  isExplained: boolean | undefined;
   /** The published files that are searched; undefined: all. */
   files: ReadonlySet<number> | undefined;
   /** Of the store's embeddings; 0 where it has none. */

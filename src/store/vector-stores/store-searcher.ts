@@ -33,7 +33,7 @@ const RESULTS = 10;
 export async function searchStores(
   searcher: Searcher,
   ids: readonly string[],
-  { queries, filters, max_num_results: wanted, ranking_options: ranking }: SearchRequest,
+  { queries, filters, max_num_results: wanted, ranking_options: ranking, isExplained }: SearchRequest,
 ): Promise<FoundChunk[]> {
   const { config, stores } = searcher;
   const { embeddings: model, rerank: reranker } = config.vectorStores;
@@ -53,6 +53,7 @@ export async function searchStores(
         filters,
         weights: { embedding, text },
         limit: isReranked ? MAX_RESULTS : limit,
+        isExplained,
       };
       return unwrap(await stores.ask(id, (store) => store.search(request)));
     }),

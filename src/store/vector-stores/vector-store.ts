@@ -214,7 +214,7 @@ export class VectorStore extends DurableObject<StoreEnv> {
     if (!record) return null;
     if (record.isExpired) return refused(expired(record.id));
     const { embedding } = record;
-    const { queries, model, filters, weights, limit } = request;
+    const { queries, model, filters, weights, limit, isExplained } = request;
     const dimensions = queries[0]?.embedding?.length;
     if (dimensions !== undefined && (embedding?.model !== model || embedding?.dimensions !== dimensions)) {
       return refused(otherEmbedding(record, `${model} (${dimensions} dimensions)`));
@@ -226,7 +226,7 @@ export class VectorStore extends DurableObject<StoreEnv> {
     };
     const files = filters ? await this.#files.passing(filters, step) : undefined;
     const { reindexUntil = 0 } = record;
-    const options = { weights, limit, files, dimensions: embedding?.dimensions ?? 0, reindexUntil };
+    const options = { weights, limit, isExplained, files, dimensions: embedding?.dimensions ?? 0, reindexUntil };
     return { ok: true, value: await this.#search.search(queries, options, step) };
   }
 

@@ -1,0 +1,190 @@
+import { html, nothing, render } from "lit-html";
+import { announce } from "./announce.js";
+import { call, callJson } from "./api.js";
+import { confirmed, faultNotice, messageOf } from "./dialogs.js";
+import { moment, size } from "./format.js";
+import { saveBlob } from "./save.js";
+import { EXPIRIES, Uploads } from "./uploads.js";
+
+/**
+ * The tenant's files: `/v1/files`.
+ *
+ * @typedef {object} ApiFile
+ * @property {string} id
+ * @property {string} filename
+ * @property {number} bytes
+ * @property {string} purpose
+ * @property {number} created_at
+ * @property {number} [expires_at]
+ */
+
+const PAGE_LENGTH = 50;
+
+const PURPOSES = ["assistants", "user_data", "vision", "batch", "fine-tune", "evals"];
+
+/** @param {HTMLElement} element @returns {import("./files.js").Part} */
+export function filesSection(element) {
+  /** @type {ApiFile[] | undefined} */
+  let files;
+  let hasMore = false;
+  let purpose = "";
+  let fault = "";
+  /** Ids of those that are being downloaded or deleted. @type {Set<string>} */
+  const busy = new Set();
+  const settings = { purpose: "assistants", expires: "" };
+  const uploads = new Uploads({
+    fields: () => ({
+      purpose: settings.purpose,
+      ...(settings.expires && {
+        "expires_after[anchor]": "created_at",
+        "expires_after[seconds]": settings.expires,
+      }),
+    }),
+    ended: () => void load(),
+  });
+  /** Tells the answer to the last question from those before. */
+  let asked = 0;
+
+  /** @param {string} [after] */
+  async function load(after) {
+    asked += 1;
+    const question = asked;
+    const query = new URLSearchParams({ limit: String(PAGE_LENGTH) });
+    if (purpose) query.set("purpose", purpose);
+    if (after !== undefined) query.set("after", after);
+    try {
+      const page = await callJson(`/v1/files?${query}`);
+      if (question !== asked) return;
+      files = after === undefined ? page.data : [...(files ?? []), ...page.data];
+      hasMore = page.has_more;
+      fault = "";
+    } catch (error) {
+      if (question !== asked) return;
+      fault = messageOf(error);
+    }
+    draw();
+  }
+
+  /** @param {ApiFile} file @param {() => Promise<void>} work */
+  async function attempt({ id }, work) {
+    if (busy.has(id)) return;
+    busy.add(id);
+    fault = "";
+    draw();
+    try {
+      await work();
+    } catch (error) {
+      fault = messageOf(error);
+    }
+    busy.delete(id);
+    draw();
+  }
+
+  /** @param {ApiFile} file */
+  const save = (file) =>
+    attempt(file, async () => {
+      const response = await call(`/v1/files/${encodeURIComponent(file.id)}/content`);
+      saveBlob(file.filename, await response.blob());
+    });
+
+  /** @param {ApiFile} file */
+  const remove = (file) =>
+    attempt(file, async () => {
+      const question = {
+        title: "Delete this file?",
+        text: `${file.filename} is deleted for good, also from the vector stores that it is in.`,
+        action: "Delete",
+      };
+      if (!(await confirmed(question))) return;
+      await callJson(`/v1/files/${encodeURIComponent(file.id)}`, { method: "DELETE" });
+      files = files?.filter(({ id }) => id !== file.id);
+      announce("The file was deleted.");
+    });
+
+  /** @param {Event} event */
+  const chosenIn = (event) => /** @type {HTMLSelectElement} */ (event.target).value;
+
+  function draw() {
+    render(
+      html`
+        <div class="section-heading"><h2>Files</h2></div>
+        <div class="card stack">
+          <div class="fields">
+            <div>
+              <label for="upload-purpose">Purpose</label>
+              <select id="upload-purpose" @change=${(/** @type {Event} */ event) => (settings.purpose = chosenIn(event))}>
+                ${PURPOSES.map((each) => html`<option>${each}</option>`)}
+              </select>
+            </div>
+            <div>
+              <label for="upload-expires">Expires</label>
+              <select id="upload-expires" @change=${(/** @type {Event} */ event) => (settings.expires = chosenIn(event))}>
+                ${EXPIRIES.map(([seconds, label]) => html`<option value=${seconds ?? ""}>${label}</option>`)}
+              </select>
+            </div>
+          </div>
+          ${uploads.element}
+        </div>
+        ${faultNotice(fault)}
+        <div class="filters">
+          <div>
+            <label for="files-purpose">Shown</label>
+            <select
+              id="files-purpose"
+              @change=${(/** @type {Event} */ event) => {
+                purpose = chosenIn(event);
+                void load();
+              }}
+            >
+              <option value="">all purposes</option>
+              ${PURPOSES.map((each) => html`<option>${each}</option>`)}
+            </select>
+          </div>
+        </div>
+        ${files === undefined ? (fault ? nothing : html`<p class="note">Loading…</p>`) : files.length === 0 ? html`<p class="note">There are no files${purpose ? " for this purpose" : ""}.</p>` : tableTemplate(files)}
+        ${hasMore ? html`<p class="buttons"><button type="button" @click=${() => void load(files?.at(-1)?.id)}>Show more</button></p>` : nothing}
+      `,
+      element,
+    );
+  }
+
+  /** @param {readonly ApiFile[]} shown */
+  function tableTemplate(shown) {
+    return html`<div class="wide card cards" tabindex="0" role="region" aria-label="Files">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">File</th>
+            <th scope="col" class="number">Size</th>
+            <th scope="col">Purpose</th>
+            <th scope="col">Created</th>
+            <th scope="col">Expires</th>
+            <th scope="col"><span class="unseen">Actions</span></th>
+          </tr>
+        </thead>
+        <tbody>${shown.map(rowTemplate)}</tbody>
+      </table>
+    </div>`;
+  }
+
+  /** @param {ApiFile} file */
+  function rowTemplate(file) {
+    const { id, filename, bytes, expires_at: expires } = file;
+    const isBusy = String(busy.has(id));
+    return html`<tr>
+      <th scope="row"><bdi class="file-name">${filename}</bdi><br /><code class="note">${id}</code></th>
+      <td class="number" data-label="Size">${size(bytes)}</td>
+      <td data-label="Purpose">${file.purpose}</td>
+      <td class="when" data-label="Created">${moment(file.created_at)}</td>
+      <td class="when" data-label="Expires">${expires == null ? "never" : moment(expires)}</td>
+      <td>
+        <div class="buttons">
+          <button type="button" aria-disabled=${isBusy} aria-label=${`Download ${filename}`} @click=${() => void save(file)}>Download</button>
+          <button type="button" class="danger" aria-disabled=${isBusy} aria-label=${`Delete ${filename}`} @click=${() => void remove(file)}>Delete</button>
+        </div>
+      </td>
+    </tr>`;
+  }
+
+  return { show: () => void load() };
+}

@@ -1,0 +1,263 @@
+import { html, nothing, render } from "lit-html";
+import { announce } from "./announce.js";
+import { callJson } from "./api.js";
+import { confirmed, faultNotice, messageOf, messageWithField } from "./dialogs.js";
+import { count, moment, size } from "./format.js";
+import { statusTag } from "./item-view.js";
+import { Refresher } from "./refresher.js";
+import { storeSearch } from "./store-search.js";
+import { countsInWords, deleteStore, EVERY_MS, nameOf } from "./stores-list.js";
+import { Uploads } from "./uploads.js";
+
+/**
+ * A vector store: its files, how far they are indexed, and a search of it.
+ *
+ * @typedef {object} StoreFile
+ * @property {string} id
+ * @property {string} status
+ * @property {{ code: string, message: string } | null} last_error
+ * @property {number} usage_bytes
+ * @property {number} created_at
+ * @property {Record<string, string | number | boolean> | null} attributes
+ */
+
+const PAGE_LENGTH = 50;
+
+/** A store does not say what its files are called. Names that are asked for at once. */
+const NAMES_AT_ONCE = 6;
+
+/** @param {HTMLElement} element @param {string} id @returns {import("./files.js").Part} */
+export function storeSection(element, id) {
+  const path = `/v1/vector_stores/${encodeURIComponent(id)}`;
+  /** @type {import("./stores-list.js").Store | undefined} */
+  let store;
+  /** @type {StoreFile[] | undefined} */
+  let files;
+  let hasMore = false;
+  let fault = "";
+  let attributes = "";
+  let isShown = false;
+  /** Names of files by their ids; empty for one that is gone. @type {Map<string, string>} */
+  const names = new Map();
+  const searchElement = document.createElement("section");
+  searchElement.className = "card stack";
+  const search = storeSearch(searchElement, id);
+  const refresher = new Refresher(refresh, EVERY_MS);
+  const uploads = new Uploads({
+    fields: () => ({ purpose: "assistants" }),
+    async uploaded(file, signal) {
+      names.set(file.id, file.filename);
+      await add(file.id, signal);
+    },
+    ended: () => refresher.start(),
+  });
+
+  /** @param {string} file @param {AbortSignal} [signal] */
+  async function add(file, signal) {
+    const given = attributesOf(attributes);
+    await callJson(`${path}/files`, { body: { file_id: file, ...(given && { attributes: given }) }, signal });
+  }
+
+  async function refresh() {
+    try {
+      const limit = Math.min(100, Math.max(PAGE_LENGTH, files?.length ?? 0));
+      const [object, page] = await Promise.all([callJson(path), callJson(`${path}/files?limit=${limit}`)]);
+      const rest = files?.slice(page.data.length) ?? [];
+      store = object;
+      files = [...page.data, ...(page.has_more ? rest : [])];
+      if (rest.length === 0) hasMore = page.has_more;
+      fault = "";
+      search.byWordsAlone(object.embedding_model === null);
+      void nameFiles();
+    } catch (error) {
+      fault = messageWithField(error);
+    }
+    if (!isShown || store?.status !== "in_progress") refresher.stop();
+    draw();
+  }
+
+  async function nameFiles() {
+    const unnamed = (files ?? []).filter((file) => !names.has(file.id));
+    for (const file of unnamed) names.set(file.id, "");
+    const next = unnamed.values();
+    const ask = async () => {
+      for (const file of next) {
+        const found = await callJson(`/v1/files/${encodeURIComponent(file.id)}`).catch(() => undefined);
+        if (found) names.set(file.id, found.filename);
+      }
+    };
+    await Promise.all(Array.from({ length: NAMES_AT_ONCE }, ask));
+    if (unnamed.length > 0) draw();
+  }
+
+  /** @param {() => Promise<void>} work */
+  async function attempt(work) {
+    try {
+      fault = "";
+      await work();
+    } catch (error) {
+      fault = messageWithField(error);
+    }
+    draw();
+  }
+
+  const more = () =>
+    attempt(async () => {
+      const after = encodeURIComponent(files?.at(-1)?.id ?? "");
+      const page = await callJson(`${path}/files?limit=${PAGE_LENGTH}&after=${after}`);
+      files = [...(files ?? []), ...page.data];
+      hasMore = page.has_more;
+      void nameFiles();
+    });
+
+  /** @param {StoreFile} file */
+  const remove = (file) =>
+    attempt(async () => {
+      const question = {
+        title: "Take this file out?",
+        text: `${fileName(file)} is not found in this vector store any more. The file itself stays.`,
+        action: "Take out",
+      };
+      if (!(await confirmed(question))) return;
+      await callJson(`${path}/files/${encodeURIComponent(file.id)}`, { method: "DELETE" });
+      files = files?.filter((each) => each.id !== file.id);
+      announce("The file was taken out.");
+      refresher.start();
+    });
+
+  const removeStore = () =>
+    attempt(async () => {
+      if (store && (await deleteStore(store))) location.hash = "#/files/stores";
+    });
+
+  /** @param {SubmitEvent} event */
+  function addKnown(event) {
+    event.preventDefault();
+    const form = /** @type {HTMLFormElement} */ (event.currentTarget);
+    const file = String(new FormData(form).get("file") ?? "").trim();
+    void attempt(async () => {
+      await add(file);
+      form.reset();
+      announce("The file was added.");
+      refresher.start();
+    });
+  }
+
+  /** @param {StoreFile} file */
+  function fileName(file) {
+    return names.get(file.id) || file.id;
+  }
+
+  function draw() {
+    render(
+      html`
+        <p><a href="#/files/stores">All vector stores</a></p>
+        ${faultNotice(fault)}
+        ${store ? storeTemplate(store) : fault ? nothing : html`<p class="note">Loading…</p>`}
+      `,
+      element,
+    );
+  }
+
+  /** @param {import("./stores-list.js").Store} shown */
+  function storeTemplate(shown) {
+    return html`
+      <div class="section-heading">
+        <h2><bdi>${nameOf(shown)}</bdi> ${statusTag(shown.status)}</h2>
+        <button type="button" class="danger" aria-label=${`Delete ${nameOf(shown)}`} @click=${() => void removeStore()}>Delete</button>
+      </div>
+      <dl class="figures">
+        <div><dt>Id</dt><dd><code>${shown.id}</code></dd></div>
+        <div><dt>Files</dt><dd>${countsInWords(shown.file_counts)}</dd></div>
+        <div><dt>Size</dt><dd>${size(shown.usage_bytes)}</dd></div>
+        <div><dt>Embeddings</dt><dd>${shown.embedding_model === null ? "none: it is searched by words alone" : `${shown.embedding_model}, ${count(shown.embedding_dimensions)} dimensions`}</dd></div>
+        <div><dt>Expires</dt><dd>${shown.expires_at === null ? "never" : moment(shown.expires_at)}</dd></div>
+      </dl>
+      <div class="columns">
+        <div class="stack">
+        <section class="card stack">
+          <h3>Add files</h3>
+          ${shown.status === "in_progress" ? html`<div><label for="indexing">Indexing: ${countsInWords(shown.file_counts)}</label><progress id="indexing" max=${shown.file_counts.total} .value=${shown.file_counts.total - shown.file_counts.in_progress}></progress></div>` : nothing}
+          ${uploads.element}
+          <details>
+            <summary>Attributes, and files that are uploaded</summary>
+            <div class="stack inner">
+              <div>
+                <label for="store-attributes">Attributes of what is added (JSON)</label>
+                <textarea
+                  dir="auto"
+                  id="store-attributes"
+                  class="code"
+                  rows="2"
+                  spellcheck="false"
+                  placeholder='{ "language": "en", "year": 2024 }'
+                  @input=${(/** @type {Event} */ event) => (attributes = /** @type {HTMLTextAreaElement} */ (event.target).value)}
+                ></textarea>
+              </div>
+              <form class="add-known" @submit=${addKnown}>
+                <div><label for="store-file">Id of a file</label><input dir="auto" id="store-file" name="file" required placeholder="file-…" autocomplete="off" spellcheck="false" /></div>
+                <button type="submit">Add</button>
+              </form>
+            </div>
+          </details>
+        </section>
+        ${files === undefined || files.length === 0 ? html`<p class="note">There are no files in it.</p>` : tableTemplate(files)}
+        ${hasMore ? html`<p class="buttons"><button type="button" @click=${() => void more()}>Show more</button></p>` : nothing}
+        </div>
+        ${searchElement}
+      </div>
+    `;
+  }
+
+  /** @param {readonly StoreFile[]} shown */
+  function tableTemplate(shown) {
+    return html`<div class="wide card cards" tabindex="0" role="region" aria-label="Files in it">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">File</th>
+            <th scope="col">Status</th>
+            <th scope="col">Attributes</th>
+            <th scope="col"><span class="unseen">Actions</span></th>
+          </tr>
+        </thead>
+        <tbody>${shown.map(rowTemplate)}</tbody>
+      </table>
+    </div>`;
+  }
+
+  /** @param {StoreFile} file */
+  function rowTemplate(file) {
+    const entries = Object.entries(file.attributes ?? {});
+    return html`<tr>
+      <th scope="row"><bdi class="file-name">${fileName(file)}</bdi><br /><code class="note">${file.id}</code><br /><span class="note">${size(file.usage_bytes)}, ${moment(file.created_at)}</span></th>
+      <td data-label="Status">
+        ${statusTag(file.status)}
+        ${file.last_error ? html`<p class="fault" dir="auto">${file.last_error.message} <code>${file.last_error.code}</code></p>` : nothing}
+      </td>
+      <td data-label="Attributes" dir="auto">${entries.length === 0 ? "–" : entries.map(([key, value]) => html`<code>${key}: ${String(value)}</code> `)}</td>
+      <td><button type="button" aria-label=${`Take out ${fileName(file)}`} @click=${() => void remove(file)}>Take out</button></td>
+    </tr>`;
+  }
+
+  return {
+    show() {
+      isShown = true;
+      refresher.start();
+    },
+    hide() {
+      isShown = false;
+      refresher.stop();
+    },
+  };
+}
+
+/** @param {string} text @returns {Record<string, unknown> | undefined} */
+function attributesOf(text) {
+  if (text.trim() === "") return undefined;
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Error(`The attributes are no JSON: ${messageOf(error)}`);
+  }
+}

@@ -1,0 +1,194 @@
+import { html, nothing, render } from "lit-html";
+import { announce } from "./announce.js";
+import { callJson } from "./api.js";
+import { confirmed, faultNotice, messageOf } from "./dialogs.js";
+import { count, moment, size } from "./format.js";
+import { statusTag } from "./item-view.js";
+import { Refresher } from "./refresher.js";
+
+/**
+ * The tenant's vector stores: `/v1/vector_stores`.
+ *
+ * @typedef {object} Store
+ * @property {string} id
+ * @property {string} name
+ * @property {string} status
+ * @property {number} usage_bytes
+ * @property {number} created_at
+ * @property {number | null} expires_at
+ * @property {{ days: number }} [expires_after]
+ * @property {{ in_progress: number, completed: number, failed: number, cancelled: number, total: number }} file_counts
+ * @property {string | null} embedding_model
+ * @property {number | null} embedding_dimensions
+ */
+
+const PAGE_LENGTH = 50;
+
+/** Between two looks at stores that are being indexed. Milliseconds. */
+export const EVERY_MS = 2_000;
+
+/** @param {Store} store */
+export function nameOf({ name, id }) {
+  return name || id;
+}
+
+/** How far the indexing of a store's files is. @param {Store["file_counts"]} counts */
+export function countsInWords({ in_progress: open, completed, failed, cancelled, total }) {
+  if (total === 0) return "no files";
+  const parts = [
+    `${count(completed)} of ${count(total)} indexed`,
+    open > 0 && `${count(open)} in progress`,
+    failed > 0 && `${count(failed)} failed`,
+    cancelled > 0 && `${count(cancelled)} cancelled`,
+  ];
+  return parts.filter(Boolean).join(", ");
+}
+
+/**
+ * Deletes a store, if it is meant. True where it was.
+ * @param {Store} store
+ */
+export async function deleteStore(store) {
+  const question = {
+    title: "Delete this vector store?",
+    text: `${nameOf(store)} is deleted for good. Its files themselves stay.`,
+    action: "Delete",
+  };
+  if (!(await confirmed(question))) return false;
+  await callJson(`/v1/vector_stores/${encodeURIComponent(store.id)}`, { method: "DELETE" });
+  announce("The vector store was deleted.");
+  return true;
+}
+
+/** @param {HTMLElement} element @returns {import("./files.js").Part} */
+export function storesSection(element) {
+  /** @type {Store[] | undefined} */
+  let stores;
+  let hasMore = false;
+  let fault = "";
+  let isShown = false;
+  const refresher = new Refresher(refresh, EVERY_MS);
+
+  /** Asks for as many as are shown. */
+  async function refresh() {
+    try {
+      const limit = Math.min(100, Math.max(PAGE_LENGTH, stores?.length ?? 0));
+      const page = await callJson(`/v1/vector_stores?limit=${limit}`);
+      const rest = stores?.slice(page.data.length) ?? [];
+      stores = [...page.data, ...(page.has_more ? rest : [])];
+      if (rest.length === 0) hasMore = page.has_more;
+      fault = "";
+    } catch (error) {
+      fault = messageOf(error);
+    }
+    // What nothing changes needs no further look.
+    if (!isShown || !stores?.some(({ status }) => status === "in_progress")) refresher.stop();
+    draw();
+  }
+
+  /** @param {() => Promise<void>} work */
+  async function attempt(work) {
+    try {
+      fault = "";
+      await work();
+    } catch (error) {
+      fault = messageOf(error);
+    }
+    draw();
+  }
+
+  const more = () =>
+    attempt(async () => {
+      const after = encodeURIComponent(stores?.at(-1)?.id ?? "");
+      const page = await callJson(`/v1/vector_stores?limit=${PAGE_LENGTH}&after=${after}`);
+      stores = [...(stores ?? []), ...page.data];
+      hasMore = page.has_more;
+    });
+
+  /** @param {Store} store */
+  const remove = (store) =>
+    attempt(async () => {
+      if (await deleteStore(store)) stores = stores?.filter(({ id }) => id !== store.id);
+    });
+
+  /** @param {SubmitEvent} event */
+  function make(event) {
+    event.preventDefault();
+    const data = new FormData(/** @type {HTMLFormElement} */ (event.currentTarget));
+    const days = String(data.get("days") ?? "");
+    void attempt(async () => {
+      const store = await callJson("/v1/vector_stores", {
+        body: {
+          name: String(data.get("name") ?? "").trim(),
+          ...(days !== "" && { expires_after: { anchor: "last_active_at", days: Number(days) } }),
+        },
+      });
+      announce("The vector store was created.");
+      location.hash = `#/files/stores/${store.id}`;
+    });
+  }
+
+  function draw() {
+    render(
+      html`
+        <div class="section-heading"><h2>Vector stores</h2></div>
+        ${faultNotice(fault)}
+        <form class="card filters" @submit=${make}>
+          <div><label for="store-name">Name</label><input dir="auto" id="store-name" name="name" maxlength="256" autocomplete="off" /></div>
+          <div>
+            <label for="store-days">Expires after days without use</label>
+            <input id="store-days" name="days" type="number" min="1" max="365" placeholder="never" />
+          </div>
+          <button class="primary" type="submit">Create</button>
+        </form>
+        ${stores === undefined ? (fault ? nothing : html`<p class="note">Loading…</p>`) : stores.length === 0 ? html`<p class="note">There are no vector stores.</p>` : tableTemplate(stores)}
+        ${hasMore ? html`<p class="buttons"><button type="button" @click=${() => void more()}>Show more</button></p>` : nothing}
+      `,
+      element,
+    );
+  }
+
+  /** @param {readonly Store[]} shown */
+  function tableTemplate(shown) {
+    return html`<div class="wide card cards" tabindex="0" role="region" aria-label="Vector stores">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Vector store</th>
+            <th scope="col">Status</th>
+            <th scope="col">Files</th>
+            <th scope="col" class="number">Size</th>
+            <th scope="col">Created</th>
+            <th scope="col">Expires</th>
+            <th scope="col"><span class="unseen">Actions</span></th>
+          </tr>
+        </thead>
+        <tbody>${shown.map(rowTemplate)}</tbody>
+      </table>
+    </div>`;
+  }
+
+  /** @param {Store} store */
+  function rowTemplate(store) {
+    return html`<tr>
+      <th scope="row"><a href=${`#/files/stores/${store.id}`}><bdi>${store.name || "unnamed"}</bdi></a><br /><code class="note">${store.id}</code></th>
+      <td data-label="Status">${statusTag(store.status)}</td>
+      <td data-label="Files">${countsInWords(store.file_counts)}</td>
+      <td class="number" data-label="Size">${size(store.usage_bytes)}</td>
+      <td class="when" data-label="Created">${moment(store.created_at)}</td>
+      <td class="when" data-label="Expires">${store.expires_at === null ? "never" : moment(store.expires_at)}</td>
+      <td><button type="button" class="danger" aria-label=${`Delete ${nameOf(store)}`} @click=${() => void remove(store)}>Delete</button></td>
+    </tr>`;
+  }
+
+  return {
+    show() {
+      isShown = true;
+      refresher.start();
+    },
+    hide() {
+      isShown = false;
+      refresher.stop();
+    },
+  };
+}

@@ -1,0 +1,159 @@
+import { html, nothing, render } from "lit-html";
+import { announce } from "./announce.js";
+import { uploadFile } from "./api.js";
+import { messageWithField } from "./dialogs.js";
+import { size } from "./format.js";
+
+/**
+ * Files on their way to the server: what is dropped or chosen, with its progress.
+ *
+ * @typedef {"waiting" | "sending" | "adding" | "done" | "failed" | "cancelled"} UploadState `adding`: what follows the upload
+ *
+ * @typedef {object} Upload
+ * @property {number} number
+ * @property {File} file
+ * @property {UploadState} state
+ * @property {number} sent bytes
+ * @property {string} fault
+ * @property {AbortController} abort
+ *
+ * @typedef {object} UploadOptions
+ * @property {() => Record<string, string>} fields of the form beside the file
+ * @property {(file: any, signal: AbortSignal) => Promise<void>} [uploaded] Called with each file as the API has it; what it throws is shown.
+ * @property {() => void} ended Called when a file has been uploaded, or has not.
+ */
+
+/** Uploads at once. Browsers open six connections to a server. */
+const AT_ONCE = 3;
+
+/** Names of fields and labels are told apart by this, on a page with several lists. */
+let made = 0;
+
+/** Expiry of files that are uploaded, in seconds. */
+export const EXPIRIES = [
+  ["", "never"],
+  ["3600", "after an hour"],
+  ["86400", "after a day"],
+  ["604800", "after a week"],
+  ["2592000", "after 30 days"],
+];
+
+export class Uploads {
+  element = document.createElement("div");
+  #options;
+  /** @type {Upload[]} */
+  #list = [];
+  #number = 0;
+  #id = `upload-${++made}`;
+
+  /** @param {UploadOptions} options */
+  constructor(options) {
+    this.#options = options;
+    this.element.className = "uploads stack";
+    this.element.addEventListener("dragover", (event) => {
+      event.preventDefault();
+      this.element.classList.add("is-over");
+    });
+    this.element.addEventListener("dragleave", () => this.element.classList.remove("is-over"));
+    this.element.addEventListener("drop", (event) => {
+      event.preventDefault();
+      this.element.classList.remove("is-over");
+      this.add(event.dataTransfer?.files ?? []);
+    });
+    this.#draw();
+  }
+
+  /** Uploads files, one after another. @param {Iterable<File>} files */
+  add(files) {
+    for (const file of files) {
+      this.#number += 1;
+      const abort = new AbortController();
+      this.#list.push({ number: this.#number, file, state: "waiting", sent: 0, fault: "", abort });
+    }
+    this.#next();
+  }
+
+  #next() {
+    const busy = this.#list.filter(({ state }) => state === "sending" || state === "adding").length;
+    const waiting = this.#list.filter(({ state }) => state === "waiting");
+    for (const upload of waiting.slice(0, Math.max(0, AT_ONCE - busy))) void this.#run(upload);
+    this.#draw();
+  }
+
+  /** @param {Upload} upload */
+  async #run(upload) {
+    const { signal } = upload.abort;
+    upload.state = "sending";
+    try {
+      const progress = (/** @type {number} */ bytes) => {
+        upload.sent = bytes;
+        this.#draw();
+      };
+      const file = await uploadFile(upload.file, this.#options.fields(), { signal, progress });
+      upload.sent = upload.file.size;
+      upload.state = "adding";
+      this.#draw();
+      await this.#options.uploaded?.(file, signal);
+      upload.state = "done";
+      announce(`${upload.file.name} is uploaded.`);
+    } catch (error) {
+      upload.state = signal.aborted ? "cancelled" : "failed";
+      upload.fault = signal.aborted ? "" : messageWithField(error);
+    }
+    this.#options.ended();
+    this.#next();
+  }
+
+  /** @param {Upload} upload */
+  #cancel(upload) {
+    upload.abort.abort();
+    if (upload.state !== "waiting") return;
+    upload.state = "cancelled";
+    this.#draw();
+  }
+
+  #forgetEnded() {
+    this.#list = this.#list.filter(({ state }) => ["waiting", "sending", "adding"].includes(state));
+    this.#draw();
+  }
+
+  #draw() {
+    const hasEnded = this.#list.some(({ state }) => ["done", "failed", "cancelled"].includes(state));
+    render(
+      html`
+        <p class="drop buttons">
+          <label class="button primary" for=${this.#id}>Choose files</label>
+          <input
+            class="unseen"
+            id=${this.#id}
+            type="file"
+            multiple
+            @change=${(/** @type {Event} */ event) => {
+              const field = /** @type {HTMLInputElement} */ (event.target);
+              this.add([...(field.files ?? [])]);
+              field.value = "";
+            }}
+          />
+          <span class="note">or drop them here</span>
+        </p>
+        ${this.#list.length === 0 ? nothing : html`<ul class="upload-list" aria-label="Uploads">${this.#list.map((each) => this.#template(each))}</ul>`}
+        ${hasEnded ? html`<p class="buttons"><button type="button" class="plain" @click=${() => this.#forgetEnded()}>Clear the list</button></p>` : nothing}
+      `,
+      this.element,
+    );
+  }
+
+  /** @param {Upload} upload */
+  #template(upload) {
+    const { number, file, state, sent, fault } = upload;
+    const isUnderWay = ["waiting", "sending", "adding"].includes(state);
+    const id = `${this.#id}-${number}`;
+    return html`<li>
+      <span class="upload-name" id=${id} dir="auto">${file.name}</span>
+      <span class="note">${state === "sending" ? `${size(sent)} of ${size(file.size)}` : size(file.size)}</span>
+      ${isUnderWay ? html`<progress aria-labelledby=${id} max="1" .value=${file.size === 0 ? 0 : sent / file.size}></progress>` : html`<span class="tag ${state === "done" ? "good" : state === "failed" ? "bad" : ""}">${state === "done" ? "uploaded" : state}</span>`}
+      ${isUnderWay ? html`<button type="button" class="plain" aria-label="Cancel ${file.name}" @click=${() => this.#cancel(upload)}>Cancel</button>` : nothing}
+      ${fault ? html`<p class="fault" dir="auto" role="alert">${fault}</p>` : nothing}
+    </li>`;
+  }
+}
