@@ -12,6 +12,9 @@ import { bundle, startWorker } from "./workers.ts";
 
 const pages = Number(process.argv[2] ?? 10_000);
 
+/** Of a page: all pages together have less text than a file may have. */
+const LINES = 12;
+
 /** Between two small requests. Milliseconds. */
 const PAUSE_MS = 20;
 
