@@ -2,6 +2,7 @@ import { constants, existsSync, readdirSync, statSync } from "node:fs";
 import { copyFile, link, mkdir, rm, stat, statfs } from "node:fs/promises";
 import { basename, join, resolve, sep } from "node:path";
 import { backup as copyDatabase, DatabaseSync } from "node:sqlite";
+import { withdrawUnsure } from "./backup-files.ts";
 import {
   alarmIn,
   type BackupFile,
@@ -25,7 +26,8 @@ import { uniqueKeyOf } from "./workerd.ts";
  * - An object's file is copied as it was at one moment, with what its write-ahead log has.
  * - An alarm is kept twice: in its object, and in its class's list, which workerd reads. The backup's list is made of the
  *   alarms of the copies, whose moments may differ.
- * - Objects that others point to are copied after those: the quotas' notes of homes after the homes.
+ * - Objects that point to others are copied after those: the quotas' notes of homes after the homes. Directories of files are copied
+ *   before the files' bytes, too (`backup-files.ts`).
  */
 
 export interface BackupOptions {
@@ -70,7 +72,11 @@ const CLASS_FOLDER = /^[A-Za-z0-9_][A-Za-z0-9_.-]*$/;
 const OBJECT_FILE = /^[0-9a-f]{64}\.sqlite$/;
 
 /** Classes whose objects point to others', which are copied before them. */
-const LAST = ["Quota", "KeyDirectory"].map(uniqueKeyOf);
+const LAST = ["FileDirectory", "Quota", "KeyDirectory"].map(uniqueKeyOf);
+
+/** The class that is copied twice, and the folder within the backup of what is looked at only while it is made. */
+const DIRECTORIES = uniqueKeyOf("FileDirectory");
+const BEFORE_FOLDER = ".before";
 
 /** Throws a Refusal where there is nothing to copy, or the backup cannot be written; nothing of it is left then. */
 export async function backup({ data, into, since }: BackupOptions): Promise<BackupResult> {
@@ -91,7 +97,9 @@ export async function backup({ data, into, since }: BackupOptions): Promise<Back
   try {
     const copier = new Copier(source, folder, earlier, known);
     if (!earlier) await checkFreeDisk(source, classes, folder);
+    await copier.copyDirectoriesBefore();
     for (const name of classes) await copier.copyClass(name);
+    await rm(join(folder, BEFORE_FOLDER), { recursive: true, force: true });
     const { files, unchanged, damaged } = copier;
     await writeManifest(folder, {
       version,
@@ -125,7 +133,7 @@ function refuseTo(folder: string) {
 }
 
 async function removeUnfinished(folder: string, classes: readonly string[], keepsFolder: boolean): Promise<void> {
-  const made = keepsFolder ? classes.map((name) => join(folder, name)) : [folder];
+  const made = keepsFolder ? [...classes, BEFORE_FOLDER].map((name) => join(folder, name)) : [folder];
   for (const path of made) await rm(path, { recursive: true, force: true }).catch(() => {});
 }
 
@@ -192,6 +200,21 @@ class Copier {
     this.#known = known;
   }
 
+  /** Copies the directories of files as they are before any bytes are copied. */
+  async copyDirectoriesBefore(): Promise<void> {
+    const folder = join(this.#data, DIRECTORIES);
+    if (!existsSync(folder)) return;
+    const into = join(this.#folder, BEFORE_FOLDER);
+    await mkdir(into, { mode: 0o700 });
+    const objects = filesOf(folder).filter((file) => file !== METADATA_FILE);
+    await eachOf(objects, AT_ONCE, async (file) => {
+      await isCopiedLive(join(folder, file), join(into, file)).catch((error: unknown) => {
+        // It is told of when it is copied for good.
+        if (!isDamage(error)) throw error;
+      });
+    });
+  }
+
   async copyClass(name: string): Promise<void> {
     await mkdir(join(this.#folder, name), { mode: 0o700 });
     const alarms = new AlarmList(join(this.#data, name, METADATA_FILE));
@@ -233,10 +256,20 @@ class Copier {
       if (!isAsItIs && !(await isCopiedLive(source, target))) return undefined;
       const alarm = alarmIn(target);
       // An alarm is in the list before its object has it: where it is not, the object has lost it since.
-      if (alarm === null || alarms.has(idOf(path))) return this.#entry(path, alarm, isAsItIs ? settled : null);
+      if (alarm === null || alarms.has(idOf(path))) {
+        const isChanged = this.#isMadeSure(path, target);
+        return this.#entry(path, alarmIn(target), isAsItIs && !isChanged ? settled : null);
+      }
       await rm(target);
     }
     throw new Error(`${source} changes faster than it can be copied`);
+  }
+
+  /** Takes out of a directory's copy what may not be in the backup. True where there was such. */
+  #isMadeSure(path: string, copy: string): boolean {
+    if (!path.startsWith(`${DIRECTORIES}/`)) return false;
+    const before = join(this.#folder, BEFORE_FOLDER, basename(path));
+    return withdrawUnsure(copy, existsSync(before) ? before : undefined);
   }
 
   async #entry(path: string, alarm: bigint | null, source: BackupFile["source"]): Promise<BackupFile> {

@@ -22,7 +22,7 @@ import { openFileList, openFilesLimit } from "./open-files.ts";
 import { killWithUs } from "./orphan-guard.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 import { removeVacantFiles } from "./vacant-files.ts";
-import { certificatesIn, homesFolder, serveArguments, workerdConfig } from "./workerd.ts";
+import { certificatesIn, homesFolder, OBJECT_CLASSES, serveArguments, uniqueKeyOf, workerdConfig } from "./workerd.ts";
 
 /** The process of workerd with the Worker in it: `npm start` and `serve` start, watch and end it in the same way. */
 
@@ -93,9 +93,9 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
     openFiles: cluster ? undefined : { limit: openFilesLimit(), list: openFileList() },
   });
   if (!cluster) {
-    const homes = homesFolder(storage);
-    mkdirSync(homes, { recursive: true });
-    removeVacantFiles(homes);
+    mkdirSync(homesFolder(storage), { recursive: true });
+    const { HOME, FILE_BYTES, VECTOR_STORES } = OBJECT_CLASSES;
+    for (const name of [HOME, FILE_BYTES, VECTOR_STORES]) removeVacantFiles(join(storage, uniqueKeyOf(name)));
   }
   writeFileSync(configFile, config, { mode: 0o600 });
 

@@ -10,6 +10,7 @@ import { StoreClient } from "../store/vector-stores/store-client.ts";
 import type { StoreObjects } from "../store/vector-stores/store-env.ts";
 import { type Administrator, parseTenant, shownKey } from "./keys.ts";
 import { type homesQuery, MAX_HOMES } from "./queries.ts";
+import { exportFiles, isFileCursor } from "./tenant-files.ts";
 
 /**
  * All that is kept of a tenant: its export, and its erasure. Homes are known where the tenant has `track_homes`; those of
@@ -29,8 +30,8 @@ const SETTLED_AFTER_MS = 3_600_000;
 const KEYS_AT_ONCE = 500;
 
 /**
- * A tenant's data as JSON lines: first its limits, keys (never a secret) and usage, then its homes after `after`, and last a
- * line that says whether there are more. Notes that in the audit log.
+ * A tenant's data as JSON lines: first its limits, keys (never a secret) and usage, then its homes, files and vector stores after `after`,
+ * and last a line that says whether there are more. Notes that in the audit log.
  */
 export async function exportTenant(
   admin: TenantData,
@@ -41,15 +42,15 @@ export async function exportTenant(
   const directory = admin.directories.getByName(DIRECTORY);
   await directory.note({ type: "tenant.exported", actor: admin.name, tenant, target: tenant }, "admin");
   const quota = admin.quotas.getByName(tenant);
-  const homes = await quota.homes(after ?? "", limit + 1);
+  const isAmongFiles = after !== undefined && isFileCursor(after);
+  const homes = isAmongFiles ? [] : await quota.homes(after ?? "", limit + 1);
   const lines = after === undefined ? [...(await aboutTenant(admin, tenant))] : [];
   const asked = homes.slice(0, limit);
   const hasMore = homes.length > limit;
   const { readable, writable } = new IdentityTransformStream();
-  void writeAll(writable, admin, tenant, lines, asked, {
-    object: "export.page",
-    has_more: hasMore,
-    next: hasMore ? asked.at(-1) : null,
+  void writeAll(writable, admin, tenant, lines, asked, (write) => {
+    if (hasMore) return Promise.resolve(asked.at(-1) ?? null);
+    return exportFiles(admin.files, tenant, { after: isAmongFiles ? after : undefined, limit }, write);
   });
   return readable;
 }
@@ -60,7 +61,8 @@ async function writeAll(
   tenant: string,
   lines: readonly object[],
   homes: readonly string[],
-  last: object,
+  /** Writes what follows the homes. Gives the next page's `after`. */
+  writeRest: (write: (line: object) => Promise<void>) => Promise<string | null>,
 ): Promise<void> {
   const client = new HomeClient(admin.homes, tenant);
   const write = async (line: object) => {
@@ -76,7 +78,8 @@ async function writeAll(
         await body?.pipeTo(writable, { preventClose: true });
       });
     }
-    await write(last);
+    const next = await writeRest(write);
+    await write({ object: "export.page", has_more: next !== null, next });
     await writable.close();
   } catch (error) {
     // Without its last line an export is not whole.

@@ -15,6 +15,7 @@ import { ImportedHome } from "./imported-home.ts";
 import { parseTenant } from "./keys.ts";
 import { MAX_HOMES } from "./queries.ts";
 import type { TenantData } from "./tenant-data.ts";
+import { FilesImport } from "./tenant-files.ts";
 
 /**
  * Takes what `exportTenant` gives into this deployment: the same one or another, under the same name or another. A home
@@ -56,21 +57,24 @@ function newImport(id: string) {
   };
 }
 
+type TenantImport = ReturnType<typeof newImport> & FilesImport["done"];
+
 /**
  * Imports a page of an export, whose lines `lines` gives without their line breaks. Notes that in the audit log. Throws the
  * 400 of the first line that is none; what homes came before it are imported, and importing them again changes nothing.
  */
 export async function importTenant(
   admin: TenantData,
-  config: Pick<Config, "encryptionKeys" | "keys">,
+  config: Config,
   id: string,
   lines: AsyncIterable<Uint8Array>,
-): Promise<ReturnType<typeof newImport>> {
+): Promise<TenantImport> {
   const tenant = parseTenant(id);
   checkDisk();
   const directory = admin.directories.getByName(DIRECTORY);
   await directory.note({ type: "tenant.imported", actor: admin.name, tenant, target: tenant }, "admin");
-  const importer = new Importer(admin, config, tenant);
+  await using files = new FilesImport(admin.files, tenant, config);
+  const importer = new Importer(admin, config, tenant, files);
   let number = 0;
   try {
     for await (const bytes of lines) {
@@ -82,7 +86,7 @@ export async function importTenant(
     throw invalidRequest("object", "The export is not whole: its last line is not that of an 'export.page'.");
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    const message = `Line ${number}: ${error.message} The homes before it are imported.`;
+    const message = `Line ${number}: ${error.message} What came before it is imported.`;
     throw new ApiError({ ...error.toFields(), message });
   }
 }
@@ -90,10 +94,11 @@ export async function importTenant(
 class Importer {
   readonly #admin: TenantData;
   readonly #config: Pick<Config, "keys">;
+  readonly #files: FilesImport;
   readonly #tenant: string;
   readonly #client: HomeClient;
   readonly #isSealed: (item: unknown) => boolean;
-  readonly done: ReturnType<typeof newImport>;
+  readonly done: TenantImport;
   /** Known from the first home on. */
   #counted: Promise<boolean> | undefined;
   #home: HomeInParts | undefined;
@@ -101,20 +106,26 @@ class Importer {
   /** True after the last line of a page. */
   isWhole = false;
 
-  constructor(admin: TenantData, config: Pick<Config, "encryptionKeys" | "keys">, tenant: string) {
+  constructor(admin: TenantData, config: Pick<Config, "encryptionKeys" | "keys">, tenant: string, files: FilesImport) {
     this.#admin = admin;
     this.#config = config;
     this.#tenant = tenant;
     this.#client = new HomeClient(admin.homes, tenant);
     this.#isSealed = sealedFor(config, tenant);
-    this.done = newImport(tenant);
+    this.#files = files;
+    this.done = { ...newImport(tenant), ...files.done };
   }
 
   async take(bytes: Uint8Array): Promise<void> {
     const { text, value } = readLine(bytes);
     this.isWhole = value.object === "export.page";
+    if (FilesImport.takes(value.object)) {
+      this.#checkHomeEnded();
+      return this.#files.take(value);
+    }
+    this.#files.checkEnded();
     if (typeof value.object !== "string" || !ABOUT_TENANT.includes(value.object)) return this.#takeOfHome(text, value);
-    if (this.#home) throw invalidRequest("object", `The home '${this.#home.told.id}' has no end.`);
+    this.#checkHomeEnded();
     if (value.object === "tenant") await this.#takeLimits(value.limits);
     else if (value.object === "api_key") this.done.api_keys_left_out += 1;
     else if (value.object === "export.page") this.done.next = typeof value.next === "string" ? value.next : null;
@@ -134,7 +145,7 @@ class Importer {
     // The value as it came: zod's has another order of keys.
     const line = value as unknown as HomeLine;
     if (line.object === "home") {
-      if (this.#home) throw invalidRequest("object", `The home '${this.#home.told.id}' has no end.`);
+      this.#checkHomeEnded();
       this.#homes += 1;
       if (this.#homes > MAX_HOMES)
         throw invalidRequest("object", `One import takes ${MAX_HOMES} homes: import by page.`);
@@ -158,6 +169,10 @@ class Importer {
     home.told.add(line);
     if ("output" in line) home.sealed += [line.output, line.input].flat().filter(this.#isSealed).length;
     await home.add(text);
+  }
+
+  #checkHomeEnded(): void {
+    if (this.#home) throw invalidRequest("object", `The home '${this.#home.told.id}' has no end.`);
   }
 
   /** True if the tenant's storage is counted. */

@@ -186,6 +186,52 @@ describe("a backup that is made while the server writes", () => {
     await other.stop("SIGTERM");
   });
 
+  it("lists no file that it has not whole, and all files that were there from its beginning to its end; stores are searched", async () => {
+    const [data, copy, restored] = [newFolder("data"), newFolder("backup"), newFolder("data")];
+    const server = await serveFolder(data, vllm);
+    const { files, vectorStores } = server.openai;
+    const upload = (name: string, text: string) =>
+      files.create({ file: new File([text], name), purpose: "assistants" });
+    const textOf = (number: number) => `Owl ${number} hoots. `.repeat(40_000);
+    const kept = await Promise.all(Array.from({ length: 8 }, (_, number) => upload(`${number}.txt`, textOf(number))));
+    const store = await vectorStores.create({ name: "owls" });
+    const told = await upload("told.txt", "A barn owl screeches.");
+    await vectorStores.files.createAndPoll(store.id, { file_id: told.id }, { pollIntervalMs: 20 });
+    const doomed = await Promise.all(
+      Array.from({ length: 20 }, (_, number) => upload(`d${number}.txt`, textOf(number))),
+    );
+
+    let isOver = false;
+    let number = 100;
+    const uploads = [1, 2, 3].map(async () => {
+      while (!isOver) {
+        number += 1;
+        await upload(`${number}.txt`, textOf(number));
+      }
+    });
+    const deletions = doomed.map(async ({ id }, index) => {
+      await eventually(() => isOver || number > 100 + 2 * index);
+      await files.delete(id);
+    });
+    await done(["backup", copy], data);
+    isOver = true;
+    await Promise.all([...uploads, ...deletions]);
+    await server.stop("SIGKILL");
+
+    await done(["restore", copy], restored);
+    const other = await serveFolder(restored, vllm);
+    const listed = await Array.fromAsync(other.openai.files.list());
+    expect(listed.map(({ id }) => id)).toEqual(expect.arrayContaining(kept.map(({ id }) => id)));
+    for (const { id, filename } of listed) {
+      if (id === told.id) continue;
+      const text = await (await other.openai.files.content(id)).text();
+      expect(text === textOf(Number(filename.replaceAll(/\D/g, "")))).toBe(true);
+    }
+    const found = await other.openai.vectorStores.search(store.id, { query: "screech" });
+    expect(found.data.map(({ file_id }) => file_id)).toEqual([told.id]);
+    await other.stop("SIGTERM");
+  });
+
   it("is linked to an earlier one in what has not changed since", async () => {
     const data = filled();
     const [earlier, later, restored] = [newFolder("backup"), newFolder("backup"), newFolder("data")];

@@ -1,7 +1,9 @@
 import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { homesFolder } from "../../cli/workerd.ts";
+import { homesFolder, uniqueKeyOf } from "../../cli/workerd.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { startWorkerd } from "../workerd/process.ts";
 import { cleanUp, newFolder, type Served, start } from "./serve-support.ts";
@@ -193,6 +195,27 @@ describe("the files that a process may have open", () => {
   it("those that have nothing in them are removed when it starts", () => {
     expect(existsSync(join(homes, vacant("a")))).toBe(false);
     expect(existsSync(join(homes, vacant("b")))).toBe(true);
+  });
+
+  it("those of files and vector stores that were deleted go at the next start", async () => {
+    const data = newFolder();
+    const first = await serve(data);
+    const { files, vectorStores } = new OpenAI({ apiKey: "any", baseURL: `${first.served.url}/v1`, maxRetries: 0 });
+    const { id } = await files.create({ file: new File(["Tea"], "tea.txt"), purpose: "assistants" });
+    const { id: store } = await vectorStores.create({});
+    const of = (name: string) => join(data, uniqueKeyOf(name));
+    const databasesIn = (folder: string) => readdirSync(folder).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
+    expect([...databasesIn(of("FileBytes")), ...databasesIn(of("VectorStore"))]).toHaveLength(2);
+    await files.delete(id);
+    await vectorStores.delete(store);
+    const [bytes = ""] = databasesIn(of("FileBytes"));
+    await eventually(() => {
+      using database = new DatabaseSync(join(of("FileBytes"), bytes), { readOnly: true, timeout: 10_000 });
+      return database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'piece'").all().length === 0;
+    });
+    await first.stop();
+    await (await serve(data)).stop();
+    expect([...databasesIn(of("FileBytes")), ...databasesIn(of("VectorStore"))]).toEqual([]);
   });
 
   it("48 clients that create conversations are all answered, and each has what it said", async () => {

@@ -130,6 +130,8 @@ export function answerSchemas() {
     id: text,
     homes: z.object({ imported: count, unchanged: count, refused: count }),
     turns: count,
+    files: z.object({ imported: count, unchanged: count, incomplete: count }),
+    vector_stores: z.object({ imported: count, unchanged: count }),
     limits: z.enum(["set", "unchanged", "kept"]).nullable(),
     api_keys_left_out: count,
     sealed_unreadable: count,
@@ -207,7 +209,9 @@ export function answerSchemas() {
     }),
     ExportLine: z
       .looseObject({ object: text })
-      .describe("A tenant, a key, a usage row, a conversation, or a response with its input; last an `export.page`."),
+      .describe(
+        "A tenant, a key, a usage row, a conversation, a response with its input, a file, or a vector store; last an `export.page`.",
+      ),
     AuditLog: page(
       z.looseObject({
         id: text,

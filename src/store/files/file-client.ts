@@ -1,7 +1,7 @@
 import { type TextPage, UnreadableFile } from "@responses-edge/file-text";
 import type { FileLimits } from "../../contract/grants.ts";
 import { ApiError } from "../../protocol/errors.ts";
-import { newFileKey, parseFileId } from "../../protocol/ids.ts";
+import { fileId, newFileKey, parseFileId } from "../../protocol/ids.ts";
 import { checkDisk } from "../free-disk.ts";
 import { unwrap } from "../rpc.ts";
 import type { DirectoryStub, FileObjects } from "./bindings.ts";
@@ -99,6 +99,17 @@ export class FileClient {
     return this.#receive(key, 0, receiver);
   }
 
+  /**
+   * Begins to receive a file that has its key from elsewhere; null where it is here. Throws as `receive` does, and the 409 of a file that is
+   * received or removed at this moment.
+   */
+  async receiveAs(key: string, owner: string, receiver: Receiver): Promise<ReceivedPart | null> {
+    checkDisk();
+    const state = unwrap(await this.#directory.beginAs(key, owner, receiver.limits));
+    if (state === "busy") throw fileBusy(fileId(key));
+    return state === "file" ? null : this.#receive(key, 0, receiver);
+  }
+
   /** Makes a file of what was received. Throws the 429 and the 413 of a limit, and the 409 of what was given up. */
   async commit(received: ReceivedPart, about: FileAbout, limits: FileLimits): Promise<FileRecord> {
     await received.end();
@@ -189,6 +200,11 @@ export class FileClient {
   get #directory(): DirectoryStub {
     return this.#objects.FILE_DIRECTORIES.getByName(this.#tenant) as unknown as DirectoryStub;
   }
+}
+
+function fileBusy(id: string): ApiError {
+  const message = `File '${id}' is being received or removed. Please try again in a moment.`;
+  return new ApiError({ status: 409, message, param: "id", code: "file_busy" });
 }
 
 /** The 404 of a file that is unknown, deleted, expired or another tenant's: always the same. */

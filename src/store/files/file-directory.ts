@@ -47,6 +47,15 @@ export class FileDirectory extends DurableObject<DirectoryEnv> {
     });
   }
 
+  /** Begins a file whose key is from elsewhere, unless there is one: gives what the key was before. */
+  beginAs(key: string, owner: string, limits: FileLimits): Promise<Result<"file" | "busy" | "free">> {
+    return this.#change(() => {
+      const state = this.#files.state(key);
+      if (state === "free") this.#files.begin({ key, part: 0, owner }, limits, Date.now());
+      return state;
+    });
+  }
+
   /** Notes that so many bytes of a part have come. False where it was given up meanwhile. */
   touch(part: { key: string; part: number; bytes: number }, limits: FileLimits): Promise<Result<boolean>> {
     return this.#change(() => this.#files.touch(part, limits, Date.now()));

@@ -74,6 +74,13 @@ export class FileTable {
     this.check(limits, owner, { files: part === 0 ? 1 : 0, bytes: 0 });
   }
 
+  /** Tells whether a key is that of a file, of one that is received or removed, or of none. */
+  state(key: string): "file" | "busy" | "free" {
+    const isIn = (table: string) => this.#schema.rows(`SELECT 1 FROM ${table} WHERE key = ? LIMIT 1`, key).length > 0;
+    if (isIn("file")) return "file";
+    return isIn("part") || isIn("removed") ? "busy" : "free";
+  }
+
   /** Notes that so many bytes of a part have come. False where it was given up meanwhile. Throws as `checkFileLimits` does. */
   touch({ key, part, bytes }: { key: string; part: number; bytes: number }, limits: FileLimits, now: number): boolean {
     const update =

@@ -38,14 +38,20 @@ export class StoreClient {
   /** A new store's id, and its object, in which nothing is yet. Throws the 400 of a tenant that has `max` of them. */
   async begin(max: number): Promise<{ id: string; store: StoreStub }> {
     const id = storeId(newStoreKey());
-    if (!(await this.#directory.addStore(id, max))) {
-      throw invalidRequest(
-        null,
-        `There are ${max} vector stores, and no more (VECTOR_STORES_PER_TENANT).`,
-        "too_many_vector_stores",
-      );
-    }
+    await this.add(id, max);
     return { id, store: this.stub(id) };
+  }
+
+  /** Takes a store on the list. Throws the 400 of a tenant that has `max` of them. */
+  async add(id: string, max: number): Promise<void> {
+    if (await this.#directory.addStore(id, max)) return;
+    const message = `There are ${max} vector stores, and no more (VECTOR_STORES_PER_TENANT).`;
+    throw invalidRequest(null, message, "too_many_vector_stores");
+  }
+
+  /** Tells whether a store is on the list. */
+  has(id: string): Promise<boolean> {
+    return this.#directory.hasStore(id);
   }
 
   /** A page of ids. Throws the 400 of a cursor that is none. */
