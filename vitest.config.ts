@@ -35,6 +35,7 @@ const inWorkerd = () =>
         // Reasoning is sealed where a test names a tenant.
         ENCRYPTION_KEYS: `test:${"a".repeat(43)}=`,
       },
+      r2Buckets: ["FILES_OF_TESTS"],
     },
   });
 

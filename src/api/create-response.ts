@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { assembleTurn } from "../assembly/assemble-turn.ts";
+import { isKept } from "../items/registry.ts";
 import { isOnlyPrepared } from "../protocol/create-request.ts";
 import { clientLeft } from "../protocol/errors.ts";
 import { responseId } from "../protocol/ids.ts";
@@ -7,7 +8,7 @@ import { accessOf } from "../protocol/tools.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, maxOutputLength } from "../store/limits.ts";
 import { searchStores } from "../store/vector-stores/store-searcher.ts";
-import { addItemIds, keptInput } from "../turn/prompt.ts";
+import { addItemIds } from "../turn/prompt.ts";
 import type { Settle } from "../turn/turn.ts";
 import { type Creation, checkCreation, inQueue, type PreparedTurn, prepareTurn, type ReadHistory } from "./creation.ts";
 import { noteHome } from "./policy.ts";
@@ -163,13 +164,13 @@ async function keepTurn(
   const { caller, request, previous, address, owner, createdAt } = creation;
   const { homes, observation } = caller;
   const inConversation = token !== undefined;
-  const isKept = request.store !== false || inConversation;
-  const named = isKept || caller.keep ? await work.run(addItemIds(past.input, address, inConversation)) : [];
-  const outputLength = isKept ? maxOutputLength(spec.request, named) : MAX_CALL_LENGTH;
+  const isStored = request.store !== false || inConversation;
+  const named = isStored || caller.keep ? await work.run(addItemIds(past.input, address, inConversation)) : [];
+  const outputLength = isStored ? maxOutputLength(spec.request, named) : MAX_CALL_LENGTH;
   // For making the turn and its prompt, which comes next.
   await work.spend((past.history.length + past.input.length) * UNITS_PER_ITEM);
   // Known before anything is kept there; while the model speaks.
-  const noted = isKept ? noteHome(caller, address.home) : undefined;
+  const noted = isStored ? noteHome(caller, address.home) : undefined;
   noted?.catch(() => {});
   const keeping: Keeping = {
     outputLength,
@@ -188,7 +189,7 @@ async function keepTurn(
           turn: address.turn,
           parent: previous?.turn ?? null,
           createdAt,
-          input: JSON.stringify(keptInput(named)),
+          input: JSON.stringify(named.filter(isKept)),
           output,
           messages,
           // A turn that is not to be stored leaves its items in its conversation, and no response.
@@ -197,7 +198,7 @@ async function keepTurn(
           lease: token === undefined ? null : { token, joins },
         });
         if (observation) observation.measured.rowsWritten = rows;
-      } else if (isWhole) caller.keep?.({ address, input: JSON.stringify(keptInput(named)), output, messages });
+      } else if (isWhole) caller.keep?.({ address, input: JSON.stringify(named.filter(isKept)), output, messages });
       terminate();
     },
   };

@@ -8,6 +8,7 @@ import type { InputItem } from "../items/registry.ts";
 import { type CreateRequest, createRequest, readCreateBody } from "../protocol/create-request.ts";
 import { ApiError, clientLeft, previousResponseNotFound } from "../protocol/errors.ts";
 import { newTurnAddress, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
+import type { Tool } from "../protocol/tools.ts";
 import { conversationAddress, knownTree } from "../store/client.ts";
 import { checkDisk } from "../store/free-disk.ts";
 import { newTree } from "../store/new-trees.ts";
@@ -91,7 +92,10 @@ export async function checkCreation(
   // A run is stored in any case, and so are the items of a conversation.
   const isStored = request.store !== false || request.background || conversation !== undefined || kind === "run";
   if (makesTurn && isStored) checkDisk();
-  await Promise.all([checkRequestItems(input, "input", caller, signal), checkStores(caller, request)]);
+  await Promise.all([
+    checkRequestItems(input, "input", caller, signal),
+    request.tools && checkStores(caller, request.tools),
+  ]);
   const { previous_response_id: continued } = request;
   const previous = continued == null ? null : (parseResponseId(continued) ?? null);
   if (continued != null && !previous) throw previousResponseNotFound(continued);
@@ -135,7 +139,7 @@ export async function checkCreation(
 }
 
 /** Throws the 404 of a vector store that a tool of the request names and that is not there. */
-async function checkStores(caller: Caller, { tools }: CreateRequest): Promise<void> {
+async function checkStores(caller: Caller, tools: readonly Tool[]): Promise<void> {
   const isThere = async (id: string, param: string) => {
     try {
       await caller.stores.ask(id, (store) => store.facts());
@@ -143,7 +147,7 @@ async function checkStores(caller: Caller, { tools }: CreateRequest): Promise<vo
       throw error instanceof ApiError ? new ApiError({ ...error.toFields(), param }) : error;
     }
   };
-  const named = (tools ?? []).flatMap((tool, index) =>
+  const named = tools.flatMap((tool, index) =>
     tool.type === "file_search"
       ? tool.vector_store_ids.map((id) => isThere(id, `tools[${index}].vector_store_ids`))
       : [],

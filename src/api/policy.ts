@@ -20,7 +20,8 @@ export function underPolicy(
   for (const field of VLLM_EXTRAS) {
     if (request[field] != null && !vllmExtras.has(field)) throw notOpen(field, "VLLM_EXTRAS");
   }
-  const priority = priorityOf(request, policy?.tier, priorities);
+  const hasPriorities = Object.keys(priorities).length > 0;
+  const priority = hasPriorities ? priorityOf(request, policy?.tier, priorities) : undefined;
   const prioritised = priority === undefined ? request : { ...request, priority };
   if (!policy) return prioritised;
   const model = allowedModel(request.model, policy.models);

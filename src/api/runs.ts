@@ -80,11 +80,12 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
   const handedOver = scope.move();
   handedOver.releasePermits();
   try {
-    return await homes.filling(address.home, async () => unwrap(await inQueue(creation, ticket, start)));
+    return unwrap(await inQueue(creation, ticket, start));
   } catch (error) {
+    const fault = homes.notTaken(address.home, error);
     // The home refuses a run with an ApiError. After any other error the run may have begun.
-    if (error instanceof ApiError) handedOver.end();
-    throw error;
+    if (fault instanceof ApiError) handedOver.end();
+    throw fault;
   }
 }
 

@@ -1,5 +1,7 @@
-import { integer, milliseconds } from "./values.ts";
-import { type Section, variable } from "./variable.ts";
+import { z } from "zod";
+import type { Fetch, OperatorNetwork } from "./network.ts";
+import { headerSecret, integer, milliseconds, serverUrl } from "./values.ts";
+import { type Mistake, type Section, type ValuesOf, variable } from "./variable.ts";
 
 const MIB = 1024 * 1024;
 
@@ -51,5 +53,82 @@ export const files = {
       integer(0, 0),
       "The bytes of files that a tenant without its own `stored_file_bytes` may keep; `0` is any number.",
     ),
+    s3Endpoint: variable(
+      "FILES_S3_ENDPOINT",
+      serverUrl().optional(),
+      "The server that keeps the bytes of files in a bucket, such as `https://s3.eu-central-1.amazonaws.com` or `http://minio:9000`. With it go the four variables below. Without it, and without the binding `FILES` to R2, they are in the data folder, or in the objects' own rows ([files.md](../files.md#buckets)).",
+    ),
+    s3Bucket: variable(
+      "FILES_S3_BUCKET",
+      bucketName().optional(),
+      "The bucket. It has to be there, and for this deployment alone.",
+    ),
+    s3Region: variable(
+      "FILES_S3_REGION",
+      headerSecret().default("us-east-1"),
+      "The region that requests are signed for. MinIO takes any.",
+    ),
+    s3AccessKeyId: variable(
+      "FILES_S3_ACCESS_KEY_ID",
+      headerSecret().optional(),
+      "The id of the key that may list, read, write and delete objects of the bucket.",
+    ),
+    s3SecretAccessKey: variable("FILES_S3_SECRET_ACCESS_KEY", headerSecret().optional(), "Secret. The key itself."),
   },
 } satisfies Section;
+
+function bucketName() {
+  return z
+    .string()
+    .trim()
+    .regex(/^[A-Za-z0-9._-]{1,255}$/, "expected the name of a bucket");
+}
+
+type FileValues = ValuesOf<typeof files>;
+
+/** The binding FILES: a bucket of R2, as far as it is used here. */
+export interface R2Binding {
+  put(name: string, bytes: Uint8Array): Promise<unknown>;
+  get(name: string): Promise<{ arrayBuffer(): Promise<ArrayBuffer> } | null>;
+  list(options: { prefix: string; limit: number; startAfter?: string }): Promise<{ objects: { key: string }[] }>;
+  delete(names: string[]): Promise<void>;
+}
+
+/** A bucket at a server that speaks S3. */
+export interface S3Config {
+  endpoint: string;
+  bucket: string;
+  region: string;
+  accessKeyId: string;
+  secretAccessKey: string;
+  fetch: Fetch;
+}
+
+/** The settings of files, and the buckets that have their bytes. */
+export function fileConfig(values: FileValues, r2: R2Binding | undefined, network: OperatorNetwork) {
+  const {
+    s3Endpoint: endpoint,
+    s3Bucket: bucket,
+    s3Region: region,
+    s3AccessKeyId,
+    s3SecretAccessKey,
+    ...rest
+  } = values;
+  const isNamed = endpoint !== undefined && bucket && s3AccessKeyId && s3SecretAccessKey;
+  const key = { accessKeyId: s3AccessKeyId ?? "", secretAccessKey: s3SecretAccessKey ?? "" };
+  const s3: S3Config | undefined = isNamed ? { endpoint, bucket, region, ...key, fetch: network.fetch } : undefined;
+  return { ...rest, r2, s3 };
+}
+
+/** A bucket that is named in part. */
+export function fileMistakes({ s3Endpoint, s3Bucket, s3AccessKeyId, s3SecretAccessKey }: FileValues): Mistake[] {
+  const parts = {
+    FILES_S3_ENDPOINT: s3Endpoint,
+    FILES_S3_BUCKET: s3Bucket,
+    FILES_S3_ACCESS_KEY_ID: s3AccessKeyId,
+    FILES_S3_SECRET_ACCESS_KEY: s3SecretAccessKey,
+  };
+  const missing = Object.entries(parts).filter(([, value]) => value === undefined);
+  if (missing.length === Object.keys(parts).length) return [];
+  return missing.map(([name]) => [name, "expected, where another variable of the bucket is set"]);
+}

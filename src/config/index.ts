@@ -1,5 +1,5 @@
 import { logLine } from "../protocol/log-line.ts";
-import { files } from "./files.ts";
+import { fileConfig, fileMistakes, files, type R2Binding } from "./files.ts";
 import { jwtConfig, type KeyValues, keys, tokenMistakes, tokens } from "./keys.ts";
 import { harmony, models, VLLM_EXTRAS } from "./models.ts";
 import { type Fetch, operatorNetwork, type PrivateNetwork } from "./network.ts";
@@ -46,13 +46,14 @@ export const VARIABLE_NAMES = Object.values(SECTIONS).flatMap(({ variables }) =>
 /** The variables, all text. */
 export type TextVariables = { [Name in VariableName]?: string };
 
-/** The bindings that some deployments have: to a private vLLM, to private networks and to Analytics Engine. */
+/** The bindings that some deployments have: to a private vLLM, to private networks, to Analytics Engine and to R2. */
 interface Bindings {
   VLLM?: { fetch: Fetch };
   PRIVATE_NETWORK?: PrivateNetwork;
   ANALYTICS?: AnalyticsDataset;
+  FILES?: R2Binding;
 }
-const BINDING_NAMES: readonly string[] = ["VLLM", "PRIVATE_NETWORK", "ANALYTICS"] satisfies (keyof Bindings)[];
+const BINDING_NAMES: readonly string[] = ["VLLM", "PRIVATE_NETWORK", "ANALYTICS", "FILES"] satisfies (keyof Bindings)[];
 
 /** The Worker's environment as far as it configures it: the variables and the bindings. */
 export type Variables = TextVariables & Bindings;
@@ -128,6 +129,7 @@ function readConfig(env: Variables): Config | ConfigError {
     ...tokenMistakes(values.tokens, hasOwnKeys(values.keys)),
     ...telemetryMistakes(values.telemetry, isOpen),
     ...webhookMistakes(values.webhooks),
+    ...fileMistakes(values.files),
   ];
   // A variable that is wrong by itself says nothing of the others.
   const mistakes = [...single, ...together.filter(([name]) => !single.some(([other]) => other === name))];
@@ -177,7 +179,7 @@ function compose(values: Values, modelServers: readonly ModelServerConfig[], env
     wantsKeys: wantsKeys(values),
     ...kept,
     eventLog: { intervalMs: logIntervalMs, unreadIntervalMs: unreadLogIntervalMs },
-    files: values.files,
+    files: fileConfig(values.files, env.FILES, network),
     webhook: webhookConfig(values.webhooks, network),
     ...values.serving,
     /** Undefined where nothing is reported to anybody. */

@@ -164,9 +164,9 @@ async function engineOfServer(
 }
 
 /**
- * A model's card and those of what it was made from: an adapter's base. A parent without a card is its name alone. No card where
- * none can be had soon: the turn itself will show what is wrong. `isFresh`: the parts of a model do not change while it is
- * served, so an old card is as good as a new one for whoever asks for no window.
+ * A model's card and those of what it was made from: an adapter's base. A parent without a card is its name alone, and so is a model
+ * whose card cannot be had soon: the turn itself will show what is wrong. Old cards do unless `isFresh`: the parts of a model do not
+ * change while it is served.
  */
 async function lineage(
   model: string,

@@ -156,6 +156,7 @@ export class ClientTools {
    * are chosen; beside one that is forced the others, too: the model server binds the call to its name.
    */
   offered(choice: ToolChoice | null | undefined): readonly ClientTool[] {
+    if (choice == null) return this.all;
     if (choice === "none") return [];
     const chosen = this.named(choice) ? undefined : chosenTools(choice);
     if (!chosen) return this.all;

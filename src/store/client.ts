@@ -17,7 +17,7 @@ import {
   treeOf,
 } from "../protocol/ids.ts";
 import { receiveHistory } from "./conversation-lock.ts";
-import { checkDisk } from "./free-disk.ts";
+import { diskState, insufficientStorage } from "./free-disk.ts";
 import { type History, readHistory } from "./history.ts";
 import { emptySnapshot, type ItemKey, type Snapshot } from "./history-reader.ts";
 import { HomeCalls, type HomeStub } from "./home-calls.ts";
@@ -66,21 +66,18 @@ export class HomeClient extends HomeCalls implements PastSource {
     }
   }
 
-  /** Does what puts something into a home. One that does not take it gets no new trees, unless it is the client who is wrong. Throws the 507 where it fails while the disk is low. */
-  async filling<T>(home: string, put: () => Promise<T>): Promise<T> {
-    try {
-      return await put();
-    } catch (error) {
-      throw this.#notTaken(home, error);
+  /**
+   * The fault of a home that has not taken what it was to keep: it gets no new trees, unless it is the client who is wrong. The 507
+   * where it has failed while the disk is low.
+   */
+  notTaken(home: string, error: unknown): unknown {
+    if (error instanceof ApiError) {
+      if (error.status >= 429) closeHome(this.tenant, home);
+      return error;
     }
-  }
-
-  /** The fault of a home that does not take what it was given. Throws the 507 of a disk that is low. */
-  #notTaken(home: string, error: unknown): unknown {
-    if (!(error instanceof ApiError) || error.status >= 429) closeHome(this.tenant, home);
+    closeHome(this.tenant, home);
     // The disk may be full by now: all that the platform says of it is that an object has failed.
-    if (!(error instanceof ApiError || isRetryable(error))) checkDisk();
-    return error;
+    return diskState() === "low" && !isRetryable(error) ? insufficientStorage() : error;
   }
 
   /**
@@ -92,7 +89,7 @@ export class HomeClient extends HomeCalls implements PastSource {
       try {
         return unwrap(await this.open(home, (stub) => stub.settle(turn)));
       } catch (error) {
-        if (isAgain || !isRetryable(error)) throw this.#notTaken(home, error);
+        if (isAgain || !isRetryable(error)) throw this.notTaken(home, error);
       }
     }
   }

@@ -1,6 +1,6 @@
 import type { Config } from "../config/index.ts";
+import { isKept } from "../items/registry.ts";
 import { conversationLocked } from "../protocol/errors.ts";
-import { keptInput } from "../turn/prompt.ts";
 import type { TurnResult } from "../turn/turn.ts";
 import type { ConversationTurns } from "./conversation-turns.ts";
 import type { HomeRows } from "./home-rows.ts";
@@ -73,7 +73,7 @@ export function settleRun(
       createdAt: spec.createdAt,
       base,
       position: joins ? rows.turns.lastPosition() + 1 : null,
-      input: JSON.stringify(keptInput(spec.input)),
+      input: JSON.stringify(spec.input.filter(isKept)),
       output: closed.kept,
       messages: closed.messages,
       response: closed.head,

@@ -1,6 +1,6 @@
 import type { ToolExchange } from "../contract/engine.ts";
 import { beginToolCall, endToolCall, traceparent } from "../contract/measurements.ts";
-import type { PendingCall, ToolOutcome } from "../contract/tool-session.ts";
+import type { ToolOutcome } from "../contract/tool-session.ts";
 import type { TurnOptions } from "./options.ts";
 import type { TurnOutput } from "./output.ts";
 import type { BatchSink } from "./output-events.ts";
@@ -24,21 +24,19 @@ export async function answerCalls(
   const step = `${asked.address.turn}.${state.rounds}`;
   const dispatchedBefore = new Set(state.answering?.dispatched);
 
-  const run = async (call: PendingCall): Promise<ToolOutcome> => {
-    if (dispatchedBefore.has(call.item)) return interrupted();
-    calls.start(call);
-    commit(sink);
-    // A restart has lost the access to them.
-    if (!session) return interrupted();
-    if (!measured) return session.run(call, signal);
-    const noted = beginToolCall(measured, call, clock());
-    const outcome = await session.run(call, signal, traceparent(measured.trace, noted.span));
-    endToolCall(noted, outcome, clock());
-    return outcome;
-  };
-
-  await forEachAtOnce([...calls.pending], MAX_CONCURRENT_CALLS, async (call) => {
-    const outcome = await run(call);
+  await forEachAtOnce(calls.pending, MAX_CONCURRENT_CALLS, async (call) => {
+    let outcome: ToolOutcome = interrupted();
+    if (!dispatchedBefore.has(call.item)) {
+      calls.start(call);
+      commit(sink);
+      // A restart has lost the access to them.
+      if (session && !measured) outcome = await session.run(call, signal);
+      else if (session && measured) {
+        const noted = beginToolCall(measured, call, clock());
+        outcome = await session.run(call, signal, traceparent(measured.trace, noted.span));
+        endToolCall(noted, outcome, clock());
+      }
+    }
     signal.throwIfAborted();
     const exchange: ToolExchange = {
       name: call.name,

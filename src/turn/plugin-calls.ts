@@ -30,10 +30,6 @@ interface OpenPluginCall {
   deltaHead: string;
 }
 
-interface StartedCall extends PendingCall {
-  outputIndex: number;
-}
-
 /** The parts of a turn's output that calls change. */
 export interface CallParts extends OutputParts {
   readonly messages: RawMessages;
@@ -47,7 +43,7 @@ export class PluginCalls {
   /** The container in which code runs, as `container_id`. */
   readonly #container: string;
   readonly #open = new Map<number, OpenPluginCall>();
-  #pending: StartedCall[] = [];
+  #pending: PendingCall[] = [];
   /** Calls that the turn may still make. */
   #left: number;
   /** Tells whether the round may call this server's tools. What a model calls that was not offered any is ignored. */
@@ -73,7 +69,7 @@ export class PluginCalls {
       if (item.status === "completed" || item.status === "failed" || item.status === "incomplete") continue;
       const pending = completed.find((call) => call.item === item.id);
       // It has not been answered, or the model has not finished it.
-      if (pending) this.#pending.push({ ...pending, outputIndex });
+      if (pending) this.#pending.push(pending);
       else this.#reopen(item, outputIndex);
     }
   }
@@ -90,7 +86,7 @@ export class PluginCalls {
 
   /** Calls that are complete and not answered yet. */
   get pending(): PendingCall[] {
-    return this.#pending.map(({ outputIndex: _, ...call }) => call);
+    return [...this.#pending];
   }
 
   has(index: number): boolean {
@@ -99,21 +95,17 @@ export class PluginCalls {
 
   /**
    * A call begins, by the name that the model writes. It goes on after a crash where its item was not in the log: `text`
-   * is then all of it so far.
+   * is then all of it so far. `approvalRequest`: the id of the request by which the client has approved it.
    */
-  begin(index: number, name: string, tool: CalledTool, text = ""): void {
-    this.#begin(index, { tool, name: this.#nameOf(tool, name), text, approvalRequest: null });
-  }
-
-  #begin(index: number, begun: Pick<OpenPluginCall, "tool" | "name" | "text" | "approvalRequest">): OpenPluginCall {
+  begin(index: number, written: string, tool: CalledTool, text = "", approvalRequest: string | null = null): void {
     this.#left -= 1;
     this.#output.size.addFrames(1);
-    const { item: shape } = this.#plugins.of(begun.tool);
-    const call: OpenPluginCall = { ...begun, text: "", shape, outputIndex: -1, deltaHead: "" };
+    const { item: shape } = this.#plugins.of(tool);
+    const name = this.#nameOf(tool, written);
+    const call: OpenPluginCall = { tool, name, approvalRequest, text: "", shape, outputIndex: -1, deltaHead: "" };
     this.#open.set(index, call);
-    if (shape.canShow(call.tool, "", false)) this.#show(call);
-    this.append(index, begun.text);
-    return call;
+    if (shape.canShow(tool, "", false)) this.#show(call);
+    this.append(index, text);
   }
 
   append(index: number, text: string): void {
@@ -158,7 +150,8 @@ export class PluginCalls {
     for (const [index, call] of this.#open) if (all || isJson(call.text)) this.#complete(index, call);
   }
 
-  #complete(index: number, call: OpenPluginCall): void {
+  #complete(index: number, call: OpenPluginCall | undefined): void {
+    if (!call) return;
     this.#open.delete(index);
     const { tool, name, shape } = call;
     const request = shape.approvalRequest?.(tool, call.text, (type) => this.#output.writer.newItemId(type));
@@ -176,13 +169,14 @@ export class PluginCalls {
     this.#endWriting(call, call.item);
     const called: PendingCall = { item: call.item.id, tool, name, arguments: call.text };
     this.#output.writer.record({ called });
-    this.#pending.push({ ...called, outputIndex: call.outputIndex });
+    this.#pending.push(called);
   }
 
   /** A call that has been approved: its item comes whole, with the request that it answers. */
   addApproved({ tool, name, arguments: text, request }: ApprovedCall): void {
     const index = Number.MIN_SAFE_INTEGER + this.#pending.length;
-    this.#complete(index, this.#begin(index, { tool, name, text, approvalRequest: request }));
+    this.begin(index, name, tool, text, request);
+    this.#complete(index, this.#open.get(index));
   }
 
   /** A call is about to be run. */

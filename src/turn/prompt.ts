@@ -1,6 +1,6 @@
 import { finish, type Steps } from "@responses-edge/long-work";
 import type { Engine, PluginTools, Prompt, PromptChange, RawMessage, Replay } from "../contract/engine.ts";
-import { answeredId, calledId, type Item, isClientCall, isKept, isServerCall, itemId } from "../items/registry.ts";
+import { answeredId, calledId, type Item, isClientCall, isServerCall, itemId } from "../items/registry.ts";
 import { ClientTools, flatName } from "../protocol/client-tools.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { invalidRequest } from "../protocol/errors.ts";
@@ -234,11 +234,6 @@ export function checkCallPairs(items: readonly Item[], mayBeOpen = false): Set<s
 /** An item's type as OpenAI's errors write it: `function call output`. */
 function inWords(type: string): string {
   return type.replaceAll("_", " ");
-}
-
-/** The items of a turn's input that are kept: one that asked for a compaction is no item of the conversation. */
-export function keptInput<Kept extends { type: string }>(input: readonly Kept[]): Kept[] {
-  return input.filter(isKept);
 }
 
 /**

@@ -64,7 +64,9 @@ export class TurnResponse {
   /** Adds what a model server says of an answer. */
   take(delta: Extract<ModelDelta, { kind: "usage" | "kv_transfer_params" }>): void {
     if (delta.kind === "usage") {
-      this.object.usage = addUsage(this.object.usage, withLost(delta.usage, this.#state.round.lost));
+      const { lost } = this.#state.round;
+      const usage = lost.all === 0 ? delta.usage : withLost(delta.usage, lost);
+      this.object.usage = addUsage(this.object.usage, usage);
     } else this.object.kv_transfer_params = delta.value;
   }
 
@@ -167,7 +169,6 @@ export const NO_USAGE: Readonly<Usage> = {
 
 /** The usage of a round with what it has said in vain, which counts as output all the same. */
 export function withLost(usage: Usage, lost: DeltaCount): Usage {
-  if (lost.all === 0) return usage;
   return {
     ...usage,
     output_tokens: usage.output_tokens + lost.all,

@@ -47,7 +47,8 @@ export class Draft {
   #text: string[] = [];
   #buffered: ModelDelta[] = [];
   #refused = false;
-  #hasShown = false;
+  /** Text or a call of the answer has been given, which cannot be taken back. */
+  hasShown = false;
   #finish: FinishReason | undefined;
 
   constructor(prompt: Prompt, options: DraftOptions) {
@@ -80,7 +81,7 @@ export class Draft {
           out.push(delta);
       }
     }
-    this.#hasShown ||= out.some(({ kind }) => kind === "text" || kind === "tool_call" || kind === "refusal");
+    this.hasShown ||= out.some(({ kind }) => kind === "text" || kind === "tool_call" || kind === "refusal");
     return out;
   }
 
@@ -125,11 +126,6 @@ export class Draft {
 
   #isOffered({ name }: DraftCall): boolean {
     return name !== undefined && this.#options.offered.has(name);
-  }
-
-  /** Tells whether text or a call of the answer has been given, which cannot be taken back. */
-  get hasShown(): boolean {
-    return this.#hasShown;
   }
 
   /** Ends an answer that the model server could not read. */

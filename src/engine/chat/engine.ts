@@ -168,18 +168,28 @@ export class ChatEngine implements Engine {
     yield draft.end();
   }
 
-  async #answer(prompt: Prompt, asking: Asked, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+  async #answer(
+    prompt: Prompt,
+    asking: Asked,
+    signal: AbortSignal,
+    laterSystemMessages: Asking["laterSystemMessages"] = "in_place",
+  ): Promise<AsyncIterable<ModelDelta[]>> {
     const { model, request } = prompt;
     const budgets = Object.hasOwn(this.#config.thinkingBudgets, model)
       ? this.#config.thinkingBudgets[model]
       : undefined;
     const effort = request.reasoning?.effort;
     const thinkingBudget = effort == null ? undefined : budgets?.[effort];
-    const response = await placingSystemMessages((laterSystemMessages) => {
-      const asked = { ...asking, laterSystemMessages, thinkingBudget };
-      const body = (dialect: Dialect) => this.#work.run(toChatRequest(prompt, asked, this.#plugins, dialect));
-      return this.#upstream.request("/chat/completions", signal, body, askingFor(prompt, chatStreamInterval(prompt)));
-    });
+    const asked = { ...asking, laterSystemMessages, thinkingBudget };
+    const body = (dialect: Dialect) => this.#work.run(toChatRequest(prompt, asked, this.#plugins, dialect));
+    const options = askingFor(prompt, chatStreamInterval(prompt));
+    let response: Response;
+    try {
+      response = await this.#upstream.request("/chat/completions", signal, body, options);
+    } catch (error) {
+      if (laterSystemMessages === "at_beginning" || !isOfPlacement(error)) throw error;
+      return this.#answer(prompt, asking, signal, "at_beginning");
+    }
     const reader = new ChunkReader({
       // The input of a call is none of the answer.
       stop: asking.inputGrammar === undefined ? stopStringsOf(prompt) : undefined,
@@ -214,7 +224,10 @@ export class ChatEngine implements Engine {
     const [said, window] = await Promise.all([
       counting === undefined
         ? { count: estimateTokens([shown.items, shown.request.instructions, promptTools(shown)]) }
-        : placingSystemMessages((place) => this.#upstream.json(path, signal, this.#countRequest(shown, place))),
+        : this.#upstream.json(path, signal, this.#countRequest(shown, "in_place")).catch((error: unknown) => {
+            if (!isOfPlacement(error)) throw error;
+            return this.#upstream.json(path, signal, this.#countRequest(shown, "at_beginning"));
+          }),
       counting === "tokenize" ? undefined : contextWindow(prompt.model, this.#upstream, signal),
     ]);
     const {
@@ -342,14 +355,9 @@ async function* ofWholePrompt(prompt: Prompt, answer: AsyncIterable<ModelDelta[]
   }
 }
 
-/** Sends a prompt; once more with all system messages at the beginning when the template insists. */
-async function placingSystemMessages<T>(send: (where: Asking["laterSystemMessages"]) => Promise<T>): Promise<T> {
-  try {
-    return await send("in_place");
-  } catch (error) {
-    if (!(error instanceof ApiError) || error.status !== 400 || !SYSTEM_PLACEMENT.test(error.message)) throw error;
-    return send("at_beginning");
-  }
+/** Tells whether a template refuses a prompt whose system messages are not all at the beginning. */
+function isOfPlacement(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 400 && SYSTEM_PLACEMENT.test(error.message);
 }
 
 /** How a prompt is asked, but for what is tried out. */

@@ -119,7 +119,8 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
       step = exchange.step;
       const id = callIdOf(index, clientCalls);
       const calls = callsOf(currentAssistant());
-      calls.push({ id, type: "function", function: toFunction(plugins.toFunctionCall(exchange)) });
+      const { name, arguments: json } = plugins.toFunctionCall(exchange);
+      calls.push({ id, type: "function", function: { name, arguments: asJson(json) } });
       answers.push({ role: "tool", tool_call_id: id, content: exchange.output });
       continue;
     }
@@ -219,10 +220,6 @@ function callIdOf(index: number, taken: ReadonlySet<string | undefined>): string
   let id = `call_${index}`;
   while (taken.has(id)) id += "_";
   return id;
-}
-
-function toFunction({ name, arguments: text }: ToolCall["function"]): ToolCall["function"] {
-  return { name, arguments: asJson(text) };
 }
 
 /** An assistant's message that was left open: the text after it belongs to it. */

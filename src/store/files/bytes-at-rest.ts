@@ -1,7 +1,14 @@
-import type { FileObjects } from "./bindings.ts";
-import { fileRequest } from "./file-bytes.ts";
 import type { FileRecord } from "./file-table.ts";
-import type { PieceSink } from "./received-part.ts";
+
+/** Bytes of a piece but the last: rows must stay below 2 MB, and Cloudflare's RPC takes 32 MiB. */
+export const PIECE_BYTES = 1024 * 1024;
+
+/** Where the pieces of a part go, one after another. */
+export interface PieceSink {
+  append(seq: number, bytes: Uint8Array): Promise<void>;
+  /** All pieces are there. */
+  end(): Promise<void>;
+}
 
 /** Where the bytes of a tenant's files are kept. Whoever calls it knows from the directory that the file is there, or is to be. */
 export interface BytesAtRest {
@@ -10,23 +17,4 @@ export interface BytesAtRest {
   sink(key: string, part: number): PieceSink;
   /** The bytes of a file as they are read; null where they are not there. */
   read(record: FileRecord): Promise<ReadableStream<Uint8Array> | null>;
-}
-
-/** Bytes in the rows of the object that each file has. */
-export function bytesInRows({ FILE_BYTES }: Pick<FileObjects, "FILE_BYTES">, tenant: string): BytesAtRest {
-  const objectOf = (key: string) => FILE_BYTES.getByName(`${tenant}:${key}`);
-  return {
-    at: "rows",
-    sink(key, part) {
-      const object = objectOf(key);
-      return {
-        append: async (seq, bytes) => object.append(part, seq, bytes),
-        end: async () => {},
-      };
-    },
-    async read(record) {
-      const { body, status } = await objectOf(record.key).fetch(fileRequest("content", record));
-      return status === 200 ? body : null;
-    },
-  };
 }

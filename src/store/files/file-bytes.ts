@@ -4,11 +4,11 @@ import { loadConfig, type Variables } from "../../config/index.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import { Permits } from "../permits.ts";
 import { Schema, type Versions } from "../schema.ts";
+import { bucketFault } from "./bucket.ts";
+import { PIECE_BYTES } from "./bytes-at-rest.ts";
+import { configuredBuckets } from "./configured-buckets.ts";
 import type { FileRecord } from "./file-table.ts";
 import { KeptText, TEXT_TABLES, type TextOutcome } from "./kept-text.ts";
-
-/** Bytes of a row, which must stay below 2 MB; Cloudflare's RPC takes 32 MiB. */
-export const PIECE_BYTES = 1024 * 1024;
 
 /** The tables of a file, by version. What was made once is never changed: a new version adds to it. */
 export const FILE_BYTES_VERSIONS: Versions = [
@@ -28,7 +28,8 @@ export function fileRequest(kind: "content" | "text", record: FileRecord): Reque
 }
 
 /**
- * The bytes of a file, in rows of at most 1 MiB, and the text that was read of it: one Durable Object, named tenant + key. A file that was
+ * The bytes of a file, in rows of at most 1 MiB or, where a bucket has them, elsewhere, and the text that was read of it: one Durable Object,
+ * named tenant + key. A file that was
  * uploaded in parts has several, which follow each other as the directory says. Nobody is led here but by the directory.
  */
 export class FileBytes extends DurableObject<Variables> {
@@ -105,17 +106,21 @@ export class FileBytes extends DurableObject<Variables> {
 
   /** Undefined where bytes are missing. Throws the 503 and the 429 of an isolate that has no memory for it. */
   async #makeText(record: FileRecord): Promise<TextOutcome | undefined> {
-    if (!this.#has(record)) return undefined;
+    if (record.at === "rows" && !this.#has(record)) return undefined;
     if (record.bytes > DEFAULT_LIMITS.maxBytes) return TOO_LARGE;
-    const { maxOpenTurns } = loadConfig(this.env);
+    const config = loadConfig(this.env);
+    const { maxOpenTurns } = config;
+    const bucket = configuredBuckets(config, this.#tenant).find(({ at }) => at === record.at);
+    if (record.at !== "rows" && !bucket) throw bucketFault();
     using _permits = new Permits("body", { tenant: this.#tenant, config: { maxOpenTurns } }, record.bytes);
     const made = this.#text.make(record, async () => {
       const all = new Uint8Array(record.bytes);
       let at = 0;
-      for (const piece of this.#pieces(record.parts)) {
+      for await (const piece of bucket?.pieces(record) ?? this.#pieces(record.parts)) {
         all.set(piece, at);
         at += piece.length;
       }
+      if (at < record.bytes) throw new Error("The file was removed meanwhile.");
       return all;
     });
     // Whoever has asked may leave: what is begun is made for the next one.

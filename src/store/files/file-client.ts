@@ -1,11 +1,15 @@
 import { type TextPage, UnreadableFile } from "@responses-edge/file-text";
+import { loadConfig } from "../../config/index.ts";
 import type { FileLimits } from "../../contract/grants.ts";
 import { ApiError } from "../../protocol/errors.ts";
 import { fileId, newFileKey, parseFileId } from "../../protocol/ids.ts";
 import { checkDisk } from "../free-disk.ts";
 import { unwrap } from "../rpc.ts";
 import type { DirectoryStub, FileObjects } from "./bindings.ts";
-import { type BytesAtRest, bytesInRows } from "./bytes-at-rest.ts";
+import { bucketFault } from "./bucket.ts";
+import type { BytesAtRest } from "./bytes-at-rest.ts";
+import { bytesInRows } from "./bytes-in-rows.ts";
+import { configuredBuckets } from "./configured-buckets.ts";
 import { fileRequest } from "./file-bytes.ts";
 import type { FilePage, FileQuery, FileRecord } from "./file-table.ts";
 import { givenUp, ReceivedPart, type Receiver } from "./received-part.ts";
@@ -20,9 +24,9 @@ export class FileClient {
   readonly #tenant: string;
   readonly #objects: FileObjects;
 
-  constructor({ FILE_DIRECTORIES, FILE_BYTES }: FileObjects, tenant: string) {
+  constructor(objects: FileObjects, tenant: string) {
     this.#tenant = tenant;
-    this.#objects = { FILE_DIRECTORIES, FILE_BYTES };
+    this.#objects = objects;
   }
 
   /** What is known of a file. Throws the 404 of one that is unknown, deleted, expired or another tenant's. */
@@ -114,7 +118,7 @@ export class FileClient {
   async commit(received: ReceivedPart, about: FileAbout, limits: FileLimits): Promise<FileRecord> {
     await received.end();
     const { key, length: bytes } = received;
-    const record: FileRecord = { ...about, key, bytes, parts: [0], at: this.#bytes.at };
+    const record: FileRecord = { ...about, key, bytes, parts: [0], at: this.#placeOfNew.at };
     if (!unwrap(await this.#directory.commit(record, limits))) throw givenUp();
     return record;
   }
@@ -174,8 +178,8 @@ export class FileClient {
     },
   ): Promise<FileRecord | null> {
     const { purpose } = about;
-    const record: FileRecord = { key, bytes, filename, mimeType, purpose, ...dates, parts, at: this.#bytes.at };
-    await check?.(await this.#read(record, key));
+    const record: FileRecord = { key, bytes, filename, mimeType, purpose, ...dates, parts, at: this.#placeOfNew.at };
+    if (check) await check(await this.#read(record, key));
     return unwrap(await this.#directory.completeUpload(record, limits)) ? record : null;
   }
 
@@ -184,17 +188,25 @@ export class FileClient {
   }
 
   async #read(record: FileRecord, id: string): Promise<ReadableStream<Uint8Array>> {
-    const body = await this.#bytes.read(record);
+    const place = this.#places.find(({ at }) => at === record.at);
+    if (!place) throw bucketFault();
+    const body = await place.read(record);
     if (!body) throw fileNotFound(id);
     return body.pipeThrough(new FixedLengthStream(record.bytes));
   }
 
   #receive(key: string, part: number, receiver: Receiver): ReceivedPart {
-    return new ReceivedPart({ key, part }, this.#directory, this.#bytes.sink(key, part), receiver);
+    return new ReceivedPart({ key, part }, this.#directory, this.#placeOfNew.sink(key, part), receiver);
   }
 
-  get #bytes(): BytesAtRest {
-    return bytesInRows(this.#objects, this.#tenant);
+  /** Where bytes may be: those of new files go to the first. */
+  get #places(): BytesAtRest[] {
+    const buckets = configuredBuckets(loadConfig(this.#objects), this.#tenant);
+    return [...buckets, bytesInRows(this.#objects, this.#tenant)];
+  }
+
+  get #placeOfNew(): BytesAtRest {
+    return this.#places[0] as BytesAtRest;
   }
 
   get #directory(): DirectoryStub {

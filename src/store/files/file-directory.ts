@@ -1,5 +1,5 @@
 import { DurableObject } from "cloudflare:workers";
-import type { Variables } from "../../config/index.ts";
+import { loadConfig, type Variables } from "../../config/index.ts";
 import type { FileLimits } from "../../contract/grants.ts";
 import { invalidRequest } from "../../protocol/errors.ts";
 import { fileId, parseStoreId } from "../../protocol/ids.ts";
@@ -7,6 +7,7 @@ import { logLine } from "../../protocol/log-line.ts";
 import { type Result, refusalOf, refused } from "../rpc.ts";
 import { Schema } from "../schema.ts";
 import { type StoreIdPage, StoreList, type StoreQuery } from "../vector-stores/store-list.ts";
+import { configuredBuckets } from "./configured-buckets.ts";
 import { FILE_DIRECTORY_VERSIONS } from "./directory-tables.ts";
 import type { FileBytes } from "./file-bytes.ts";
 import { type FilePage, type FileQuery, type FileRecord, FileTable, type Removed } from "./file-table.ts";
@@ -186,9 +187,13 @@ export class FileDirectory extends DurableObject<DirectoryEnv> {
 
   async #removeBytes({ key, kept }: Removed): Promise<void> {
     const bytes = this.env.FILE_BYTES.getByName(`${this.ctx.id.name}:${key}`);
-    if (kept) return await bytes.keep(kept);
-    await this.#removeFromStores(key);
-    await bytes.erase();
+    if (kept) await bytes.keep(kept);
+    else {
+      await this.#removeFromStores(key);
+      await bytes.erase();
+    }
+    const buckets = configuredBuckets(loadConfig(this.env), this.ctx.id.name ?? "");
+    for (const bucket of buckets) await bucket.remove(key, kept);
   }
 
   #isPending(key: string): boolean {

@@ -16,8 +16,8 @@ export interface FileRecord {
   expiresAt: number | null;
   /** The parts of it, in their order. */
   parts: readonly number[];
-  /** Where its bytes are: in rows of its object, or in the deployment's bucket. */
-  at: "rows" | "bucket";
+  /** Where its bytes are: in rows of its object, or in a bucket. */
+  at: "rows" | "r2" | "s3";
 }
 
 /** A page of the list. */
@@ -152,8 +152,9 @@ export class FileTable {
 
   /** Removes what was received of a file or an upload. */
   discard(key: string, now: number): void {
-    const parts = this.#schema.rows("DELETE FROM part WHERE key = ? RETURNING part", key);
-    if (parts.length > 0) this.noteRemoved(key, null, now);
+    this.#schema.rows("DELETE FROM part WHERE key = ?", key);
+    // What was given up may have sent bytes to a bucket since.
+    if (this.state(key) !== "file") this.noteRemoved(key, null, now);
   }
 
   /** Removes at most `limit` files, and at most as many parts of others. Gives how many of both. */

@@ -3,14 +3,7 @@ import { ApiError } from "../../protocol/errors.ts";
 import { type PermitOwner, Permits } from "../permits.ts";
 import { unwrap } from "../rpc.ts";
 import type { DirectoryStub } from "./bindings.ts";
-import { PIECE_BYTES } from "./file-bytes.ts";
-
-/** Where the pieces of a part go, one after another. */
-export interface PieceSink {
-  append(seq: number, bytes: Uint8Array): Promise<void>;
-  /** All pieces are there. */
-  end(): Promise<void>;
-}
+import { PIECE_BYTES, type PieceSink } from "./bytes-at-rest.ts";
 
 export interface Receiver extends PermitOwner {
   limits: FileLimits;

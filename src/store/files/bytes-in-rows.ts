@@ -1,0 +1,22 @@
+import type { FileObjects } from "./bindings.ts";
+import type { BytesAtRest } from "./bytes-at-rest.ts";
+import { fileRequest } from "./file-bytes.ts";
+
+/** Bytes in the rows of the object that each file has. */
+export function bytesInRows({ FILE_BYTES }: Pick<FileObjects, "FILE_BYTES">, tenant: string): BytesAtRest {
+  const objectOf = (key: string) => FILE_BYTES.getByName(`${tenant}:${key}`);
+  return {
+    at: "rows",
+    sink(key, part) {
+      const object = objectOf(key);
+      return {
+        append: async (seq, bytes) => object.append(part, seq, bytes),
+        end: async () => {},
+      };
+    },
+    async read(record) {
+      const { body, status } = await objectOf(record.key).fetch(fileRequest("content", record));
+      return status === 200 ? body : null;
+    },
+  };
+}

@@ -1,0 +1,130 @@
+import { createHash, randomBytes } from "node:crypto";
+import type OpenAI from "openai";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { ask, type MadeKey, makeKey, newTenant, startWithKeys } from "./key-support.ts";
+import { ACCESS, type S3Double, startS3 } from "./s3-double.ts";
+import { cleanUp, newFolder } from "./serve-support.ts";
+import { serveFolder } from "./served-folder.ts";
+import { eventually, type Gateway } from "./support.ts";
+
+/** Bytes of files in a bucket that speaks S3. */
+
+let s3: S3Double;
+let gateway: Gateway;
+let vllm: SimulatorServer;
+const variables = () => ({
+  FILES_S3_ENDPOINT: s3.url,
+  FILES_S3_BUCKET: "owls",
+  FILES_S3_REGION: ACCESS.region,
+  FILES_S3_ACCESS_KEY_ID: ACCESS.id,
+  FILES_S3_SECRET_ACCESS_KEY: ACCESS.secret,
+});
+beforeAll(async () => {
+  s3 = await startS3();
+  vllm = await serveSimulator();
+  gateway = await startWithKeys(variables());
+});
+afterAll(async () => {
+  cleanUp();
+  await gateway.close();
+  await vllm.close();
+  await s3.close();
+});
+
+async function newClient(): Promise<{ tenant: string; client: OpenAI }> {
+  const tenant = newTenant();
+  const { value }: MadeKey = await makeKey(gateway, tenant);
+  return { tenant, client: gateway.client({ apiKey: value }) };
+}
+
+const sum = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
+const piecesOf = (tenant: string) => [...s3.objects.keys()].filter((name) => name.startsWith(`owls/${tenant}/`));
+const upload = (client: OpenAI, bytes: Uint8Array<ArrayBuffer> | string, name = "a.txt") =>
+  client.files.create({ file: new File([bytes], name), purpose: "assistants" });
+
+async function read({ files }: OpenAI, id: string): Promise<Uint8Array> {
+  return new Uint8Array(await (await files.content(id)).arrayBuffer());
+}
+
+it("are there in pieces, are read whole, and go with the file", async () => {
+  const { tenant, client } = await newClient();
+  const bytes = new Uint8Array(randomBytes(2_500_000));
+  const { id } = await upload(client, bytes);
+  expect(piecesOf(tenant)).toHaveLength(3);
+  expect(sum(await read(client, id))).toBe(sum(bytes));
+  const empty = await upload(client, "");
+  expect(await read(client, empty.id)).toHaveLength(0);
+  await client.files.delete(id);
+  await client.files.delete(empty.id);
+  await eventually(() => piecesOf(tenant).length === 0);
+});
+
+it("of an upload are its parts, of which those go that are no part of the file", async () => {
+  const { tenant, client } = await newClient();
+  const pieces = [1024 * 1024, 5, 1_500_000].map((length) => new Uint8Array(randomBytes(length)));
+  const bytes = Buffer.concat(pieces);
+  const begun = await client.uploads.create({
+    bytes: bytes.length,
+    filename: "a",
+    mime_type: "text/plain",
+    purpose: "assistants",
+  });
+  const ids: string[] = [];
+  for (const piece of [...pieces, new Uint8Array(9)]) {
+    ids.push((await client.uploads.parts.create(begun.id, { data: new File([piece], "part") })).id);
+  }
+  const md5 = createHash("md5").update(bytes).digest("hex");
+  const { file } = await client.uploads.complete(begun.id, { part_ids: ids.slice(0, 3), md5 });
+  expect(sum(await read(client, file?.id ?? ""))).toBe(sum(bytes));
+  await eventually(() => piecesOf(tenant).length === 4);
+});
+
+it("are read for vector stores, and erased with the tenant", async () => {
+  const { tenant, client } = await newClient();
+  const { id } = await upload(client, "A barn owl screeches.");
+  const store = await client.vectorStores.create({});
+  await client.vectorStores.files.createAndPoll(store.id, { file_id: id }, { pollIntervalMs: 20 });
+  const { data } = await client.vectorStores.search(store.id, { query: "screeches" });
+  expect(data.map(({ file_id }) => file_id)).toEqual([id]);
+  await ask(gateway, "DELETE", `/v1/admin/tenants/${tenant}`);
+  await eventually(() => piecesOf(tenant).length === 0);
+});
+
+it("a bucket that fails is a 503, and leaves nothing half-written; what is to be removed is removed when it answers again", async () => {
+  const { tenant, client } = await newClient();
+  const kept = await upload(client, "Kept.");
+  const down = { status: 503, code: "file_storage_unavailable" };
+  s3.broken.method = "PUT";
+  await expect(upload(client, new Uint8Array(1_500_000))).rejects.toMatchObject(down);
+  s3.broken.method = "GET";
+  await expect(client.files.content(kept.id)).rejects.toMatchObject(down);
+  s3.broken.method = undefined;
+  expect((await client.files.list()).data.map(({ id }) => id)).toEqual([kept.id]);
+  expect(Buffer.from(await read(client, kept.id)).toString()).toBe("Kept.");
+  await eventually(() => piecesOf(tenant).length === 1);
+});
+
+it("a wrong key is a 503", async () => {
+  const other = await startWithKeys({ ...variables(), FILES_S3_SECRET_ACCESS_KEY: "another" });
+  const { value }: MadeKey = await makeKey(other, newTenant());
+  await expect(upload(other.client({ apiKey: value }), "x")).rejects.toMatchObject({ status: 503 });
+  await other.close();
+});
+
+it("older files stay where they are when a bucket is configured, and new ones when it is not any more", async () => {
+  const data = newFolder();
+  const open = { ALLOW_ANONYMOUS: "true" };
+  const first = await serveFolder(data, vllm, open);
+  const inRows = await upload(first.openai, "In rows.");
+  await first.stop("SIGTERM");
+  const second = await serveFolder(data, vllm, { ...open, ...variables() });
+  const inBucket = await upload(second.openai, "In a bucket.");
+  expect(Buffer.from(await read(second.openai, inRows.id)).toString()).toBe("In rows.");
+  expect(Buffer.from(await read(second.openai, inBucket.id)).toString()).toBe("In a bucket.");
+  await second.stop("SIGTERM");
+  const third = await serveFolder(data, vllm, open);
+  expect(Buffer.from(await read(third.openai, inRows.id)).toString()).toBe("In rows.");
+  await expect(third.openai.files.content(inBucket.id)).rejects.toMatchObject({ status: 503 });
+  await third.stop("SIGTERM");
+});
