@@ -37,10 +37,15 @@ export async function profile(inspectorPort: number, work: () => Promise<void>):
 
 /** What is on JavaScript's heap, garbage included (workerd has no collection on demand), in MB. */
 export async function heapMb(inspectorPort: number): Promise<number> {
+  return (await heapUsage(inspectorPort)).used;
+}
+
+/** The same, and the buffers and memories of WebAssembly beside the heap, in MB. */
+export async function heapUsage(inspectorPort: number): Promise<{ used: number; buffers: number }> {
   const session = await openSession(inspectorPort);
-  const { usedSize } = (await session.call("Runtime.getHeapUsage")) as { usedSize: number };
+  const usage = (await session.call("Runtime.getHeapUsage")) as { usedSize: number; backingStorageSize?: number };
   session.close();
-  return usedSize / 2 ** 20;
+  return { used: usage.usedSize / 2 ** 20, buffers: (usage.backingStorageSize ?? 0) / 2 ** 20 };
 }
 
 async function openSession(inspectorPort: number): Promise<Session> {

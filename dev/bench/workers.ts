@@ -49,6 +49,8 @@ export interface RunningWorker {
   /** Another one after `restart`. */
   readonly pid: number;
   inspectorPort: number | undefined;
+  /** The folder of what its objects have stored: one in it for each class. */
+  disk: string;
   /** kill -9. What it has stored stays until the benchmark ends. */
   stop(): Promise<void>;
   /** Starts it again on its port and its storage, without waiting until it answers. */
@@ -111,6 +113,7 @@ export async function startWorker(
       return child.pid ?? 0;
     },
     inspectorPort,
+    disk,
     stop: () => stop(child),
     restart() {
       child = launch();

@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -98,7 +98,9 @@ export async function startWorkerd(
     logs: () => logs,
     kill,
     restart,
-    passTime: (ms) => passTime(folderOf("Home"), ms),
+    passTime: (ms) => {
+      for (const name of ["Home", "VectorStore"]) passTime(folderOf(name), ms);
+    },
     async close() {
       await kill();
       process.off("exit", killAtExit);
@@ -156,6 +158,7 @@ function ownBundle(): string {
 
 /** Makes every alarm due so much earlier: in workerd's own list of them, and in the object that it is for. */
 export function passTime(storage: string, ms: number): void {
+  if (!existsSync(storage)) return;
   for (const name of readdirSync(storage)) {
     if (!name.endsWith(".sqlite")) continue;
     const database = new DatabaseSync(join(storage, name));

@@ -23,7 +23,7 @@ const KEPT_AT_ONCE = 32;
 const INDEXED_AT_ONCE = 8;
 
 /** Indexing so many UTF-16 units of text takes a microsecond. */
-const INDEXED_PER_UNIT = 5;
+const INDEXED_PER_UNIT = 2;
 
 /** The same of cutting text. */
 const CUT_PER_UNIT = 2;

@@ -12,6 +12,7 @@ import type { AttributeFilter, Attributes } from "../../protocol/attribute-filte
 import type { Explanation, FoundChunk } from "../../protocol/vector-stores.ts";
 import type { Schema } from "../schema.ts";
 import { type ChunkIndex, kernels } from "./chunk-index.ts";
+import { chunksByWords } from "./word-search.ts";
 
 /** What a store is searched for. */
 export interface StoreQuery {
@@ -51,9 +52,6 @@ const RESCORED = 200;
 /** Results of one way to search that count: those below are no matter (RRF). */
 const DEPTH = 100;
 
-/** Matches of words that are looked at, where a filter leaves too few. */
-const LOOKS = [DEPTH, 10 * DEPTH, 1_000_000];
-
 export class StoreSearch {
   readonly #schema: Schema;
   readonly #index: ChunkIndex;
@@ -82,7 +80,10 @@ export class StoreSearch {
       }
       // Where there is no embedding, words are all there is.
       const weight = embedding ? weights.text : 1;
-      if (weight > 0) lists.push({ query, by: "text", ids: this.#matches(text, options.files), weight });
+      if (weight > 0) {
+        const within = { files: options.files, depth: DEPTH };
+        lists.push({ query, by: "text", ids: await chunksByWords(this.#schema, text, within, step), weight });
+      }
     }
     const fused = fuse(lists).slice(0, limit);
     const found: FoundChunk[] = [];
@@ -144,23 +145,6 @@ export class StoreSearch {
       .sort((one, other) => other.score - one.score || one.chunk - other.chunk)
       .slice(0, DEPTH)
       .map(({ chunk }) => chunk);
-  }
-
-  #matches(text: string, files: ReadonlySet<number> | undefined): number[] {
-    const terms = termsOf(text);
-    if (terms.length === 0) return [];
-    for (const looked of LOOKS) {
-      const rows = this.#schema.rows<{ id: number; file: number | null }>(
-        `SELECT found.rowid AS id, file.no AS file
-         FROM (SELECT rowid, rank FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?) AS found
-         LEFT JOIN chunk ON chunk.id = found.rowid
-         LEFT JOIN file ON file.no = chunk.file AND file.status = 'completed' ORDER BY found.rank, found.rowid`,
-        ...[terms.join(" OR "), looked],
-      );
-      const wanted = rows.filter(({ file }) => file !== null && (files?.has(file) ?? true));
-      if (wanted.length >= DEPTH || rows.length < looked) return wanted.slice(0, DEPTH).map(({ id }) => id);
-    }
-    return [];
   }
 
   #found({ id, score }: Fused): FoundChunk | undefined {

@@ -1,0 +1,92 @@
+import { createHash } from "node:crypto";
+import { createServer, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+
+/** An embedding server without a model: a text has always the same embedding, and making one takes microseconds. */
+export interface EmbeddingServer {
+  url: string;
+  /** How often each text was asked for and answered. */
+  answered: Map<string, number>;
+  /** Answers a request instead of the server, where it gives true. */
+  fault: ((answer: ServerResponse) => boolean | Promise<boolean>) | undefined;
+  /** Listens no more, and ends all connections. */
+  stop(): Promise<void>;
+  /** Listens again, at the same address. */
+  start(): Promise<void>;
+}
+
+/** Texts of one of so many clusters are near each other. */
+const CLUSTERS = 1_024;
+
+/** Each cluster has so many ends that tell its texts apart. */
+const ENDS = 4_096;
+
+/** The share of the elements that a text has of its cluster. */
+const SHARED = 3 / 4;
+
+export async function serveEmbeddings(dimensions: number, { isCounting = true } = {}): Promise<EmbeddingServer> {
+  const shared = Math.floor(dimensions * SHARED);
+  const heads = lazily(CLUSTERS, (index) => elements(index, shared));
+  const tails = lazily(ENDS, (index) => elements(CLUSTERS + index, dimensions - shared));
+  const embeddingOf = (text: string) => {
+    const digest = createHash("md5").update(text).digest();
+    return `[${heads(digest.readUInt16LE(0) % CLUSTERS)},${tails(digest.readUInt16LE(2) % ENDS)}]`;
+  };
+  const answered = new Map<string, number>();
+  const server = createServer(async (request, answer) => {
+    let body = "";
+    for await (const bytes of request.setEncoding("utf8")) body += bytes;
+    if (await made.fault?.(answer)) return;
+    answer.setHeader("content-type", "application/json");
+    if (!request.url?.endsWith("/embeddings")) {
+      answer.end(JSON.stringify({ object: "list", data: [{ id: "embedder", object: "model" }] }));
+      return;
+    }
+    const { input } = JSON.parse(body) as { input: string | string[] };
+    const texts = [input].flat();
+    if (isCounting) for (const text of texts) answered.set(text, (answered.get(text) ?? 0) + 1);
+    const data = texts.map((text, index) => `{"object":"embedding","index":${index},"embedding":${embeddingOf(text)}}`);
+    answer.end(
+      `{"object":"list","model":"embedder","data":[${data.join(",")}],"usage":{"prompt_tokens":1,"total_tokens":1}}`,
+    );
+  });
+  let port = 0;
+  const made: EmbeddingServer = {
+    url: "",
+    answered,
+    fault: undefined,
+    async stop() {
+      const closed = new Promise((resolve) => server.close(resolve));
+      server.closeAllConnections();
+      await closed;
+    },
+    async start() {
+      await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
+      port = (server.address() as AddressInfo).port;
+      made.url = `http://127.0.0.1:${port}/v1`;
+    },
+  };
+  await made.start();
+  return made;
+}
+
+/** Each is made once, when it is first asked for. */
+function lazily<Value>(count: number, make: (index: number) => Value): (index: number) => Value {
+  const made = new Array<Value | undefined>(count);
+  return (index) => {
+    made[index] ??= make(index);
+    return made[index];
+  };
+}
+
+/** Normal numbers about 0, as JSON (Box and Muller, of a linear congruential generator). */
+function elements(seed: number, count: number): string {
+  let state = seed * 2_654_435_761 + 1;
+  const random = () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return (state + 1) / 2 ** 32;
+  };
+  for (let index = 0; index < 8; index += 1) random();
+  const normal = () => Math.sqrt(-2 * Math.log(random())) * Math.cos(2 * Math.PI * random());
+  return Array.from({ length: count }, () => (normal() / Math.sqrt(count)).toFixed(8)).join(",");
+}

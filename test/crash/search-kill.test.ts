@@ -1,0 +1,106 @@
+import OpenAI from "openai";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { type EmbeddingServer, serveEmbeddings } from "../../dev/bench/embedding-server.ts";
+import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { eventually } from "../e2e/support.ts";
+import { newSeed, randomFrom } from "../random.ts";
+import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
+import { fetchAnew } from "../workerd/tools.ts";
+import { create as createAt, hasEnded, type Reader, resume as resumeAt, streamOf } from "./reader.ts";
+
+/** A server that really dies in the middle of searches: each is in its response once, and so is what it has found. */
+
+/** `KILLS=100 npx vitest run test/crash/search-kill.test.ts` shows more of them. */
+const KILLS = Number(process.env.KILLS ?? 5);
+const STREAMS = 6;
+
+/** How long the embedding of a query takes. Milliseconds. */
+const EMBEDDING_MS = 300;
+
+let simulator: SimulatorServer;
+let embeddings: EmbeddingServer;
+let worker: WorkerdProcess;
+let store: string;
+beforeAll(async () => {
+  simulator = await serveSimulator();
+  embeddings = await serveEmbeddings(64);
+  const variables = {
+    ...{ VLLM_BASE_URL: `${simulator.url}/v1`, ALLOW_ANONYMOUS: "true" },
+    ...{ EMBEDDINGS_BASE_URL: embeddings.url, EMBEDDINGS_MODEL: "embedder" },
+  };
+  worker = await startWorkerd(variables, { through: "serve" });
+  const openai = new OpenAI({ baseURL: `${worker.url}/v1`, apiKey: "none", fetch: fetchAnew });
+  const file = await openai.files.create({ file: new File(["Owls hoot."], "owls.md"), purpose: "assistants" });
+  ({ id: store } = await openai.vectorStores.create({ name: "owls" }));
+  await openai.vectorStores.files.createAndPoll(store, { file_id: file.id }, { pollIntervalMs: 20 });
+  embeddings.fault = () => new Promise((resolve) => setTimeout(() => resolve(false), EMBEDDING_MS));
+});
+afterAll(async () => {
+  await worker.close();
+  await embeddings.stop();
+  await simulator.close();
+});
+
+interface Searching extends Reader {
+  query: string;
+}
+
+const create = (reader: Searching) =>
+  createAt(worker.url, reader, {
+    model: "simulator?tps=60&ttft=100",
+    input: `Use file_search for \`${reader.query}\``,
+    tools: [{ type: "file_search", vector_store_ids: [store] }],
+    include: ["file_search_call.results"],
+  });
+const resume = (reader: Reader) => resumeAt(worker.url, reader);
+
+/** How often the query of a response was embedded. */
+const embeddedOf = ({ query }: Searching) => embeddings.answered.get(query) ?? 0;
+
+it(`kill -9 in the middle of searches, ${KILLS} times, leaves each response with one search`, async () => {
+  const random = randomFrom(newSeed("searches"));
+  const readers: Searching[] = [];
+  let reading: Promise<void>[] = [];
+  for (let kill = 0; kill < KILLS; kill += 1) {
+    const begun = Array.from({ length: STREAMS }, (_, index) => ({ id: "", text: "", query: `owls-${kill}-${index}` }));
+    reading.push(...begun.map(create));
+    readers.push(...begun);
+    await eventually(() => begun.every(({ id }) => id !== ""));
+    // Every other time while a search is made; else at any moment.
+    if (kill % 2 === 0) await eventually(() => begun.some(({ text }) => text.includes("file_search_call.searching")));
+    await new Promise((resolve) => setTimeout(resolve, random() * (kill % 2 === 0 ? EMBEDDING_MS : 3_000)));
+    await worker.kill();
+    await Promise.all(reading);
+    await worker.restart();
+    reading = readers.filter((reader) => !hasEnded(reader)).map(resume);
+  }
+  // One more, whom nobody kills.
+  const last = { id: "", text: "", query: "owls-unharmed" };
+  readers.push(last);
+  await Promise.all([...reading, create(last)]);
+
+  const replays = readers.map((reader) => ({ ...reader, text: "" }));
+  for (const replay of replays) await resume(replay);
+  const seen = { found: 0, unfound: 0 };
+  for (const [index, reader] of readers.entries()) {
+    expect(hasEnded(reader)).toBe(true);
+    expect(reader.text).toBe(replays[index]?.text);
+    const { response, events } = streamOf(reader);
+    expect(events.filter(({ type }) => /^response\.(completed|incomplete|failed)$/.test(type))).toHaveLength(1);
+    expect(response).toMatchObject({ status: "completed" });
+    const calls = response?.output.filter((item) => item.type === "file_search_call") ?? [];
+    const whole = calls.filter(({ status }) => status !== "incomplete");
+    expect(whole).toHaveLength(1);
+    // Of one that was cut off the model is told so: nobody knows how far it came.
+    const isFound = whole[0]?.status === "completed";
+    if (isFound) expect(whole[0]?.results).toHaveLength(1);
+    else expect(JSON.stringify(response?.output.at(-1))).toContain("is not known");
+    seen[isFound ? "found" : "unfound"] += 1;
+    expect(embeddedOf(reader)).toBeLessThanOrEqual(1);
+    expect(response?.output.at(-1)).toMatchObject({ type: "message", status: "completed" });
+  }
+  console.log(JSON.stringify({ kills: KILLS, responses: readers.length, ...seen }));
+  // Some were cut off in a search, or this shows nothing.
+  expect(seen.unfound).toBeGreaterThan(0);
+  expect(seen.found).toBeGreaterThan(0);
+}, 1_800_000);
