@@ -55,6 +55,10 @@ export async function addUploadPart(
     if (!data) throw invalidRequest("data", "Missing required parameter: 'data'.", "missing_required_parameter");
     await files.finishPart(data);
     return { id: partId(upload.key, data.part), object: "upload.part", created_at: now(), upload_id: id };
+  } catch (error) {
+    // The client may have left, or the upload has ended meanwhile.
+    if (data) caller.waitUntil(files.discardPart(data).catch(() => {}));
+    throw error;
   } finally {
     data?.[Symbol.dispose]();
   }

@@ -1,6 +1,8 @@
 import { readFileSync } from "node:fs";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { textPdf } from "../../packages/file-text/test/corpus.ts";
+import { lastPrompt } from "../e2e/support.ts";
 import {
   type ConsoleRig,
   expectAccessible,
@@ -228,6 +230,133 @@ describe("a vector store", () => {
         expect(await results.count()).toBe(1);
       },
       ["400"],
+    ));
+});
+
+/** A tab at Try, with the tools' part of the form open; it must be clean when the test is done with it. */
+async function trying(use: (page: Page) => Promise<void>, expected: string[] = []) {
+  const tab = await rig.openSignedIn(KEY, "#/try");
+  await tab.page.locator("#input").waitFor();
+  await use(tab.page);
+  tab.expectClean(expected);
+  await tab.close();
+}
+
+async function ask(page: Page, text: string): Promise<void> {
+  await page.getByLabel("Input", { exact: true }).fill(text);
+  await page.getByRole("button", { name: "Send", exact: true }).click();
+}
+
+/** A store of one file about owls, and a question whose answer cites it. */
+async function askAboutOwls(page: Page, name: string, text = "Owls hoot at night."): Promise<{ file: string }> {
+  const { files, vectorStores } = client();
+  const { id } = await vectorStores.create({ name });
+  const file = await files.create({ file: new File([text], "owls.pdf.md"), purpose: "assistants" });
+  await vectorStores.files.createAndPoll(id, { file_id: file.id }, { pollIntervalMs: 20 });
+  await page.locator("summary", { hasText: "Tools" }).click();
+  await page.getByLabel(name).check();
+  await page.getByLabel("Most results").fill("3");
+  await ask(page, "Use file_search for `owls`");
+  await page.getByText("completed", { exact: true }).waitFor();
+  return { file: file.id };
+}
+
+describe("an answer from files", () => {
+  it("shows the search, and its citation opens the passage, also by keyboard", () =>
+    trying(async (page) => {
+      await askAboutOwls(page, "owls");
+      expect(lastPrompt(rig.gateway)).toMatchObject({ tools: [{ function: { name: "file_search" } }] });
+      const call = page.locator(".item-call").filter({ hasText: "File search" });
+      expect(await call.locator(".part").textContent()).toContain("owls");
+      await call.locator("summary", { hasText: "owls.pdf.md" }).click();
+      await call.locator(".passage-text").getByText("Owls hoot at night.").waitFor();
+      const number = page.getByRole("button", { name: "Source 1: owls.pdf.md" });
+      await number.focus();
+      await page.keyboard.press("Enter");
+      const passages = page.getByRole("group", { name: "Passages of owls.pdf.md" });
+      await passages.getByText("Owls hoot at night.").waitFor();
+      expect(await passages.evaluate((element) => element === document.activeElement)).toBe(true);
+      await page.getByRole("list", { name: "Sources" }).getByRole("button", { name: "owls.pdf.md" }).click();
+      await passages.waitFor({ state: "hidden" });
+      await expectAccessible(page);
+    }));
+
+  it("that is looked at later finds the passage again where the response does not have it", async () => {
+    const { files, vectorStores, responses } = client();
+    const { id } = await vectorStores.create({ name: "pages" });
+    const pdf = textPdf(["Nothing of interest.", "Owls hoot at night."]);
+    const file = await files.create({ file: new File([Buffer.from(pdf)], "owls.pdf"), purpose: "assistants" });
+    await vectorStores.files.createAndPoll(id, { file_id: file.id }, { pollIntervalMs: 20 });
+    const answer = await responses.create({
+      model: "simulator",
+      input: "Use file_search for `owls`",
+      tools: [{ type: "file_search", vector_store_ids: [id] }],
+    });
+    const { page, expectClean, close } = await rig.openSignedIn(KEY, `#/responses/${answer.id}`);
+    await page.getByRole("list", { name: "Sources" }).getByRole("button", { name: "owls.pdf" }).click();
+    const passages = page.getByRole("group", { name: "Passages of owls.pdf" });
+    await passages.getByText("Owls hoot at night.").waitFor();
+    await passages.getByText("pages 1–2").waitFor();
+    await vectorStores.delete(id);
+    await page.reload();
+    await page.getByRole("list", { name: "Sources" }).getByRole("button", { name: "owls.pdf" }).click();
+    await passages.getByRole("alert").waitFor();
+    expectClean(["404"]);
+    await close();
+  });
+});
+
+describe("a document with a message", () => {
+  const PDF = Buffer.from(textPdf(["Owls hoot at night.", "", "They sleep by day."]));
+  /** The same, with a comment that makes it so large that it is uploaded. */
+  const LARGE = Buffer.concat([
+    PDF,
+    Buffer.from(`\n%${" ".repeat(300_000)}\n`),
+    PDF.subarray(PDF.lastIndexOf("startxref")),
+  ]);
+
+  it.each([
+    ["small", PDF, 0],
+    ["large", LARGE, 1],
+  ])("is read by the model: a %s PDF", (size, buffer, uploaded) =>
+    trying(async (page) => {
+      const name = `${size}.pdf`;
+      await page.getByLabel("Attach").setInputFiles([{ name, mimeType: "application/pdf", buffer }]);
+      const remove = page.getByRole("button", { name: `Remove ${name}` });
+      await page
+        .locator(".attachments")
+        .getByText(/kB|B\)/)
+        .waitFor();
+      await page.locator(".attachments progress").waitFor({ state: "detached" });
+      await remove.waitFor();
+      await ask(page, "What do owls do?");
+      await page.locator(".item-answer").getByText("They sleep by day.").waitFor();
+      expect(JSON.stringify(lastPrompt(rig.gateway))).toContain("[page 3]\\nThey sleep by day.");
+      await page.locator(".item-input").getByText(`${name} (`).waitFor();
+      const kept = (await client().files.list({ purpose: "user_data" })).data.filter((each) => each.filename === name);
+      expect(kept.length).toBe(uploaded);
+    }),
+  );
+
+  it("is deleted where it was uploaded and removed again, and is told of where it is refused", () =>
+    trying(
+      async (page) => {
+        const attach = (name: string, bytes: number) =>
+          page.getByLabel("Attach").setInputFiles([{ name, mimeType: "text/plain", buffer: Buffer.alloc(bytes, "x") }]);
+        await attach("removed.txt", 300_000);
+        await page.locator(".attachments progress").waitFor({ state: "detached" });
+        const has = async () => (await client().files.list()).data.some(({ filename }) => filename === "removed.txt");
+        expect(await has()).toBe(true);
+        await page.getByRole("button", { name: "Remove removed.txt" }).click();
+        await expect.poll(has).toBe(false);
+        await attach("refused.txt", 1_000_001);
+        await page
+          .getByRole("alert")
+          .getByText(/refused\.txt: .*1000000/)
+          .waitFor();
+        expect(await page.locator(".attachments").count()).toBe(0);
+      },
+      ["413"],
     ));
 });
 

@@ -1,4 +1,5 @@
 import { createHash, randomBytes } from "node:crypto";
+import { request } from "node:http";
 import type OpenAI from "openai";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
@@ -78,6 +79,32 @@ it("of an upload are its parts, of which those go that are no part of the file",
   const { file } = await client.uploads.complete(begun.id, { part_ids: ids.slice(0, 3), md5 });
   expect(sum(await read(client, file?.id ?? ""))).toBe(sum(bytes));
   await eventually(() => piecesOf(tenant).length === 4);
+});
+
+it("of a part that still comes when its upload is cancelled go, too", async () => {
+  const { tenant, client } = await newClient();
+  const begun = await client.uploads.create({
+    bytes: 4_000_000,
+    filename: "a",
+    mime_type: "text/plain",
+    purpose: "assistants",
+  });
+  const { port, hostname } = new URL(gateway.url);
+  const answered = Promise.withResolvers<number | undefined>();
+  const sending = request(
+    {
+      ...{ method: "POST", hostname, port, path: `/v1/uploads/${begun.id}/parts` },
+      headers: { authorization: `Bearer ${client.apiKey}`, "content-type": "multipart/form-data; boundary=b" },
+    },
+    ({ statusCode }) => answered.resolve(statusCode),
+  );
+  sending.write(`--b\r\nContent-Disposition: form-data; name="data"; filename="x"\r\n\r\n${"x".repeat(1_500_000)}`);
+  await eventually(() => piecesOf(tenant).length === 1);
+  await client.uploads.cancel(begun.id);
+  await eventually(() => piecesOf(tenant).length === 0);
+  sending.end(`${"x".repeat(1_500_000)}\r\n--b--\r\n`);
+  expect(await answered.promise).toBe(409);
+  await eventually(() => piecesOf(tenant).length === 0);
 });
 
 it("are read for vector stores, and erased with the tenant", async () => {

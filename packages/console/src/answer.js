@@ -55,7 +55,7 @@ export class Answer {
       known.set(item);
       return;
     }
-    const made = new ItemView(item);
+    const made = new ItemView(item, { items: () => this.items, response: () => this.response });
     this.#items[index] = made;
     const next = this.#items.slice(index + 1).find((each) => each !== undefined);
     this.element.insertBefore(made.element, next?.element ?? null);

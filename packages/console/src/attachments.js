@@ -1,31 +1,50 @@
+import { call, uploadFile } from "./api.js";
 import { size } from "./format.js";
 
 /** Files that go with an input. */
 
-/** The most that all files of a request have, in bytes: base64 makes a third more of them, and the server takes 12 MiB by default. */
+/** The most that the files in a request have, in bytes: base64 makes a third more of them, and the server takes 12 MiB by default. */
 const MAX_BYTES = 24_000_000;
 const MAX_FILES = 50;
 
+/** Larger documents are uploaded, and named by their ids. Bytes. */
+const MAX_INLINE_BYTES = 200_000;
+
+/** @param {File} file */
+export function isUploaded(file) {
+  return !file.type.startsWith("image/") && file.size > MAX_INLINE_BYTES;
+}
+
 /**
- * Reads files. Throws an Error for people where there are too many or too large ones.
- * @param {Iterable<File>} files
- * @param {import("./request-body.js").Attachment[]} before those that are attached already
- * @returns {Promise<import("./request-body.js").Attachment[]>}
+ * Throws an Error for people where there are too many or too large files.
+ * @param {readonly File[]} files
+ * @param {readonly { size: number, fileId?: string | undefined }[]} before those that are attached already
  */
-export async function attachmentsFrom(files, before) {
-  const list = [...files];
-  const bytes = [...list, ...before].reduce((sum, file) => sum + file.size, 0);
+export function checkAttachments(files, before) {
+  const inRequest = [...files.filter((file) => !isUploaded(file)), ...before.filter(({ fileId }) => !fileId)];
+  const bytes = inRequest.reduce((sum, file) => sum + file.size, 0);
   if (bytes > MAX_BYTES)
     throw new Error(`That is too much for a request: ${size(bytes)}. Files may have ${size(MAX_BYTES)} in all.`);
-  if (list.length + before.length > MAX_FILES) throw new Error(`A request may have ${MAX_FILES} files here.`);
-  return Promise.all(
-    list.map(async (file) => ({
-      name: file.name,
-      type: file.type || "application/octet-stream",
-      size: file.size,
-      url: await dataUrl(file),
-    })),
-  );
+  if (files.length + before.length > MAX_FILES) throw new Error(`A request may have ${MAX_FILES} files here.`);
+}
+
+/**
+ * Reads a file, or uploads it. Throws an ApiFault, an Error for people, and the reason of `signal`.
+ * @param {File} file
+ * @param {{ signal: AbortSignal, progress: (bytes: number) => void }} options
+ * @returns {Promise<import("./request-body.js").Attachment>}
+ */
+export async function attachmentFrom(file, options) {
+  const { name, size } = file;
+  const type = file.type || "application/octet-stream";
+  if (!isUploaded(file)) return { name, type, size, url: await dataUrl(file) };
+  const { id } = await uploadFile(file, { purpose: "user_data" }, options);
+  return { name, type, size, url: "", fileId: id };
+}
+
+/** Deletes the file of an attachment that was uploaded and is not sent. @param {import("./request-body.js").Attachment} attachment */
+export function discardAttachment({ fileId }) {
+  if (fileId) call(`/v1/files/${encodeURIComponent(fileId)}`, { method: "DELETE" }).catch(() => {});
 }
 
 /** @param {File} file @returns {Promise<string>} */

@@ -1,6 +1,8 @@
 import { html, nothing, render } from "lit-html";
+import { Sources } from "./citations.js";
 import { beginning, readableJson } from "./format.js";
 import { LongText } from "./long-text.js";
+import { passageText } from "./passage.js";
 
 /**
  * An item of a response or of its input, on the page. What models and tools have written is text and nothing else: no markup, no image from elsewhere.
@@ -21,6 +23,8 @@ import { LongText } from "./long-text.js";
  * @property {boolean} [isFolded] Whether it is closed until it is opened.
  * @property {string[]} [images] `data:` URLs
  * @property {{ href: string, label: string }[]} [links]
+ * @property {import("./citations.js").Citation[]} [citations] files that its texts cite
+ * @property {{ filename: string, score: string, text: string }[]} [found] passages of files
  * @property {string} kind for the style
  */
 
@@ -107,6 +111,16 @@ const KINDS = {
     parts: item.action ? [code("action", "Action", written({ ...item.action, sources: undefined }))] : [],
     links: list(item.action?.sources).map(({ url }) => ({ href: text(url), label: text(url) })),
   }),
+  file_search_call: (item) => ({
+    kind: "call",
+    title: "File search",
+    parts: [code("queries", "Queries", strings(item.queries).join("\n"))],
+    found: list(item.results).map(({ filename, file_id: id, score, text: passage }) => ({
+      filename: text(filename) || text(id),
+      score: typeof score === "number" ? score.toFixed(3) : "–",
+      text: text(passage),
+    })),
+  }),
   code_interpreter_call: (item) => ({
     kind: "call",
     title: "Python",
@@ -165,6 +179,7 @@ function contentOf(content) {
   const parts = [];
   const images = [];
   const links = [];
+  const citations = [];
   for (const [index, part] of list(content).entries()) {
     const key = `content:${index}`;
     if (part.type === "input_image") {
@@ -181,11 +196,13 @@ function contentOf(content) {
     } else if (part.type === "refusal") parts.push({ key, label: "Refusal", text: text(part.refusal) });
     else if (typeof part.text === "string") parts.push({ key, text: part.text });
     else parts.push({ key, label: text(part.type), text: written(part), isCode: true });
-    for (const { type, url, title } of list(part.annotations)) {
+    for (const { type, url, title, file_id: fileId, filename, index: at } of list(part.annotations)) {
       if (type === "url_citation") links.push({ href: text(url), label: text(title) || text(url) });
+      if (type === "file_citation" && typeof at === "number")
+        citations.push({ key, index: at, fileId: text(fileId), filename: text(filename) || text(fileId) });
     }
   }
-  return { parts, images, links };
+  return { parts, images, links, citations };
 }
 
 /** @param {string} key @param {string} label @param {unknown} value @returns {Part} */
@@ -196,6 +213,11 @@ function code(key, label, value) {
 /** @param {unknown} value @returns {any[]} */
 function list(value) {
   return Array.isArray(value) ? value.filter((each) => typeof each === "object" && each !== null) : [];
+}
+
+/** @param {unknown} value @returns {string[]} */
+function strings(value) {
+  return Array.isArray(value) ? value.filter((each) => typeof each === "string") : [];
 }
 
 /** @param {unknown} value */
@@ -244,10 +266,12 @@ export class ItemView {
   #begun = new Set();
   /** True if somebody has opened it, false if closed. @type {boolean | undefined} */
   #isOpen;
+  #sources;
 
-  /** @param {Item} item */
-  constructor(item) {
+  /** @param {Item} item @param {import("./citations.js").Around} [around] the response that it is of */
+  constructor(item, around = { items: () => [], response: () => undefined }) {
     this.#item = item;
+    this.#sources = new Sources(around);
     this.#draw();
   }
 
@@ -277,7 +301,8 @@ export class ItemView {
   }
 
   #draw() {
-    const { title, name, status, kind, parts, isFolded = false, images = [], links = [] } = describe(this.#item);
+    const { title, name, status, kind, parts, isFolded = false, ...rest } = describe(this.#item);
+    const { images = [], links = [], citations = [], found = [] } = rest;
     this.element.className = `item item-${kind}`;
     const shown = [...parts];
     for (const key of this.#begun) {
@@ -286,7 +311,9 @@ export class ItemView {
     const heading = html`<span class="item-title">${title}</span>${name ? html` <code class="item-name" dir="auto">${beginning(name, 200)}</code>` : nothing}
       ${status && status !== "completed" ? statusTag(status) : nothing}`;
     const body = html`
-      ${shown.map((part) => this.#partTemplate(part))}
+      ${shown.map((part) => this.#partTemplate(part, citations))}
+      ${this.#sources.element}
+      ${found.slice(0, MAX_LINKS).map(foundTemplate)}
       ${images.map((url) => html`<img class="item-image" src=${url} alt="Image in the input" />`)}
       ${links.length > 0 ? html`<ul class="links">${links.slice(0, MAX_LINKS).map(linkTemplate)}</ul>` : nothing}
       ${links.length > MAX_LINKS ? html`<p class="note">and ${links.length - MAX_LINKS} more</p>` : nothing}
@@ -304,17 +331,29 @@ export class ItemView {
     this.#isOpen = /** @type {HTMLDetailsElement} */ (event.currentTarget).open;
   };
 
-  /** @param {Part} part */
-  #partTemplate({ key, label, text: whole, isCode }) {
+  /** @param {Part} part @param {import("./citations.js").Citation[]} citations */
+  #partTemplate({ key, label, text: whole, isCode }, citations) {
     let long = this.#texts.get(key);
     if (!long) {
       long = new LongText("", { fileName: `${this.#item.id ?? "item"}.txt` });
       this.#texts.set(key, long);
     }
     // Streamed text is there already; while it is, the item has less of it.
-    if (!this.#begun.has(key)) long.set(whole);
+    if (!this.#begun.has(key)) {
+      long.set(whole);
+      const own = citations.filter((each) => each.key === key);
+      if (own.length > 0) long.insert(this.#sources.take(own, whole));
+    }
     return html`<div class=${isCode ? "part code" : "part"}>${label ? html`<p class="part-label">${label}</p>` : nothing}${long.element}</div>`;
   }
+}
+
+/** @param {{ filename: string, score: string, text: string }} found */
+function foundTemplate({ filename, score, text: passage }) {
+  return html`<details class="found-passage">
+    <summary><bdi class="file-name">${filename}</bdi> <span class="tag">score ${score}</span></summary>
+    ${passageText(passage, [])}
+  </details>`;
 }
 
 /** @param {{ href: string, label: string }} link */

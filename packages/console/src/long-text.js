@@ -31,6 +31,12 @@ function drawSoon(text) {
   changed.add(text);
 }
 
+/**
+ * @typedef {object} Insert What stands in a text and is none of it
+ * @property {number} at the index of the character before which it stands
+ * @property {HTMLElement} element
+ */
+
 export class LongText {
   /** To be put into the page. */
   element = document.createElement("div");
@@ -46,6 +52,10 @@ export class LongText {
   /** @type {HTMLElement | undefined} */
   #more;
   #fileName;
+  /** In their order. @type {Insert[]} */
+  #inserts = [];
+  /** How many of them are on the page. */
+  #inserted = 0;
 
   /**
    * @param {string} [text]
@@ -72,10 +82,25 @@ export class LongText {
     if (text.length === this.length && text === this.text()) return;
     this.#pieces = [];
     this.length = 0;
+    this.#drawAnew();
+    this.append(text);
+  }
+
+  /** Has elements stand in the text. @param {readonly Insert[]} inserts */
+  insert(inserts) {
+    const isSame = (/** @type {Insert} */ { at, element }, /** @type {number} */ index) =>
+      this.#inserts[index]?.at === at && this.#inserts[index]?.element === element;
+    const sorted = inserts.toSorted((one, other) => one.at - other.at);
+    if (sorted.length === this.#inserts.length && sorted.every(isSame)) return;
+    this.#inserts = sorted;
+    this.#drawAnew();
+  }
+
+  #drawAnew() {
     this.#shown = 0;
+    this.#inserted = 0;
     this.#next = { piece: 0, offset: 0 };
     this.#pre.replaceChildren();
-    this.append(text);
     drawSoon(this);
   }
 
@@ -99,19 +124,30 @@ export class LongText {
       this.#next.offset += part.length;
       if (this.#next.offset >= piece.length) this.#next = { piece: this.#next.piece + 1, offset: 0 };
     }
+    if (this.#shown === this.length) this.#insertUpTo(Number.POSITIVE_INFINITY);
     this.#drawMore();
+  }
+
+  /** @param {number} at */
+  #insertUpTo(at) {
+    for (let next = this.#inserts[this.#inserted]; next && next.at <= at; next = this.#inserts[this.#inserted]) {
+      this.#pre.append(next.element);
+      this.#inserted += 1;
+    }
   }
 
   /** @param {string} part */
   #show(part) {
     for (let at = 0; at < part.length; ) {
+      this.#insertUpTo(this.#shown + at);
+      const whole = (this.#inserts[this.#inserted]?.at ?? Number.POSITIVE_INFINITY) - this.#shown;
       let node = this.#pre.lastChild;
       if (!(node instanceof Text) || node.length >= NODE_LENGTH) {
         node = document.createTextNode("");
         this.#pre.append(node);
       }
       const text = /** @type {Text} */ (node);
-      const chunk = part.slice(at, at + NODE_LENGTH - text.length);
+      const chunk = part.slice(at, Math.min(whole, at + NODE_LENGTH - text.length));
       text.appendData(chunk);
       at += chunk.length;
     }

@@ -8,8 +8,10 @@ export class Refresher {
   #timer;
   #isRunning = false;
   #isOn = false;
+  /** True if it was asked for while it was done: what it has found may be older. */
+  #isAgain = false;
 
-  /** @param {() => Promise<void>} work Does not throw. @param {number} everyMs between the end of one and the beginning of the next */
+  /** @param {() => Promise<boolean | void>} work Does not throw. Gives false where nothing new is to be expected. @param {number} everyMs between the end of one and the beginning of the next */
   constructor(work, everyMs) {
     this.#work = work;
     this.#everyMs = everyMs;
@@ -27,11 +29,19 @@ export class Refresher {
   }
 
   async now() {
-    if (this.#isRunning) return;
+    if (this.#isRunning) {
+      this.#isAgain = true;
+      return;
+    }
     clearTimeout(this.#timer);
     this.#isRunning = true;
-    if (!document.hidden) await this.#work();
+    /** @type {boolean | void} */
+    let isMoreExpected;
+    do {
+      this.#isAgain = false;
+      isMoreExpected = document.hidden || (await this.#work());
+    } while (this.#isAgain);
     this.#isRunning = false;
-    if (this.#isOn) this.#timer = setTimeout(() => void this.now(), this.#everyMs);
+    if (this.#isOn && isMoreExpected !== false) this.#timer = setTimeout(() => void this.now(), this.#everyMs);
   }
 }

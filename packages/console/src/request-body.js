@@ -5,7 +5,8 @@
  * @property {string} name
  * @property {string} type its MIME type
  * @property {number} size bytes
- * @property {string} url `data:` URL with all of it
+ * @property {string} url `data:` URL with all of it; empty where it was uploaded
+ * @property {string} [fileId] of one that was uploaded
  *
  * @typedef {object} McpServer
  * @property {string} label
@@ -21,6 +22,9 @@
  * @property {string} functions JSON: a list of functions
  * @property {McpServer[]} servers
  * @property {string[]} hosted types of hosted tools
+ * @property {string[]} stores ids of the vector stores that `file_search` searches
+ * @property {string} searchResults at most so many results of a search
+ * @property {string} searchFilters JSON
  * @property {string} effort
  * @property {"text" | "json_object" | "json_schema"} format
  * @property {string} schema JSON
@@ -53,6 +57,9 @@ export function emptyDraft() {
     functions: "",
     servers: [],
     hosted: [],
+    stores: [],
+    searchResults: "",
+    searchFilters: "",
     effort: "",
     format: "text",
     schema: "",
@@ -81,6 +88,7 @@ export function bodyOf(draft, input = inputOf(draft)) {
     ...(draft.instructions && { instructions: draft.instructions }),
     input,
     ...(tools.length > 0 && { tools }),
+    ...(draft.stores.length > 0 && { include: ["file_search_call.results"] }),
     ...(draft.effort && { reasoning: { effort: draft.effort } }),
     ...(format && { text: { format } }),
     ...(draft.maxOutputTokens && { max_output_tokens: numberIn("max-output-tokens", draft.maxOutputTokens) }),
@@ -103,14 +111,16 @@ export function inputOf({ input, attachments }, urlOf = ({ url }) => url) {
     ...attachments.map((attachment) =>
       attachment.type.startsWith("image/")
         ? { type: "input_image", image_url: urlOf(attachment), detail: "auto" }
-        : { type: "input_file", filename: attachment.name, file_data: urlOf(attachment) },
+        : attachment.fileId
+          ? { type: "input_file", file_id: attachment.fileId }
+          : { type: "input_file", filename: attachment.name, file_data: urlOf(attachment) },
     ),
   ];
   return [{ type: "message", role: "user", content }];
 }
 
 /** @param {Draft} draft @returns {Record<string, unknown>[]} */
-function toolsOf({ functions, servers, hosted }) {
+function toolsOf({ functions, servers, hosted, stores, searchResults, searchFilters }) {
   return [
     ...functionsIn(functions),
     ...servers
@@ -122,6 +132,16 @@ function toolsOf({ functions, servers, hosted }) {
         ...(authorization && { authorization }),
         require_approval: asks ? "always" : "never",
       })),
+    ...(stores.length === 0
+      ? []
+      : [
+          {
+            type: "file_search",
+            vector_store_ids: stores,
+            ...(searchResults && { max_num_results: numberIn("searchResults", searchResults) }),
+            ...(searchFilters.trim() !== "" && { filters: jsonIn("searchFilters", searchFilters) }),
+          },
+        ]),
     ...hosted.map((type) => (type === "code_interpreter" ? { type, container: { type: "auto" } } : { type })),
   ];
 }

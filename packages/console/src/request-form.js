@@ -2,6 +2,7 @@ import { html, nothing } from "lit-html";
 import { live } from "lit-html/directives/live.js";
 import { draft } from "./draft.js";
 import { session } from "./session.js";
+import { loadStores, storesTemplate } from "./store-choice.js";
 
 /** The settings of a request, as a form. */
 
@@ -38,10 +39,13 @@ const SCHEMA_EXAMPLE = `{
   "additionalProperties": false
 }`;
 
+const FILTER_EXAMPLE = '{ "type": "eq", "key": "language", "value": "en" }';
+
 /**
  * @typedef {object} FormState
  * @property {{ field: string, message: string } | undefined} fault of a field
  * @property {() => void} changed Called when the draft has changed.
+ * @property {() => void} redraw Called when something else has.
  */
 
 /** @param {Event} event */
@@ -137,7 +141,7 @@ function transportTemplate(set) {
 /**
  * @param {FormState} state
  * @param {Set} set
- * @param {"functions" | "schema" | "further"} field
+ * @param {"functions" | "schema" | "further" | "searchFilters"} field
  * @param {string} label
  * @param {string} example
  */
@@ -163,9 +167,11 @@ function jsonTemplate(state, set, field, label, example) {
 
 /** @param {FormState} state @param {Set} set */
 function toolsTemplate(state, set) {
-  const { servers, hosted, functions } = draft;
-  const number = servers.length + hosted.length + (functions.trim() === "" ? 0 : 1);
-  return html`<details>
+  const { servers, hosted, functions, stores } = draft;
+  const number = servers.length + hosted.length + (functions.trim() === "" ? 0 : 1) + (stores.length === 0 ? 0 : 1);
+  return html`<details
+    @toggle=${(/** @type {Event} */ event) => /** @type {HTMLDetailsElement} */ (event.currentTarget).open && void loadStores(state.redraw)}
+  >
     <summary>Tools${number > 0 ? html` <span class="tag busy">${number}</span>` : nothing}</summary>
     <div class="stack inner">
       ${jsonTemplate(state, set, "functions", "Functions (JSON)", FUNCTION_EXAMPLE)}
@@ -185,6 +191,13 @@ function toolsTemplate(state, set) {
         </div>
       </fieldset>
       <fieldset>
+        <legend>Search in files</legend>
+        <div class="stack">
+          ${storesTemplate(stores, (ids) => set({ stores: ids }))}
+          ${stores.length === 0 ? nothing : searchTemplate(state, set)}
+        </div>
+      </fieldset>
+      <fieldset>
         <legend>MCP servers</legend>
         <div class="stack">
           ${servers.map((server, index) => serverTemplate(server, index, set))}
@@ -197,6 +210,18 @@ function toolsTemplate(state, set) {
       </fieldset>
     </div>
   </details>`;
+}
+
+/** @param {FormState} state @param {Set} set */
+function searchTemplate(state, set) {
+  return html`
+    <div>
+      <label for="searchResults">Most results</label>
+      <input dir="auto" id="searchResults" inputmode="numeric" .value=${live(draft.searchResults)} @input=${(/** @type {Event} */ e) => set({ searchResults: textOf(e) })} />
+      ${faultTemplate(state, "searchResults")}
+    </div>
+    ${jsonTemplate(state, set, "searchFilters", "Filters (JSON)", FILTER_EXAMPLE)}
+  `;
 }
 
 /** @param {import("./request-body.js").McpServer} server @param {number} index @param {Set} set */

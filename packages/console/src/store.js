@@ -36,7 +36,6 @@ export function storeSection(element, id) {
   let hasMore = false;
   let fault = "";
   let attributes = "";
-  let isShown = false;
   /** Names of files by their ids; empty for one that is gone. @type {Map<string, string>} */
   const names = new Map();
   const searchElement = document.createElement("section");
@@ -49,7 +48,7 @@ export function storeSection(element, id) {
       names.set(file.id, file.filename);
       await add(file.id, signal);
     },
-    ended: () => refresher.start(),
+    ended: () => void refresher.now(),
   });
 
   /** @param {string} file @param {AbortSignal} [signal] */
@@ -72,8 +71,8 @@ export function storeSection(element, id) {
     } catch (error) {
       fault = messageWithField(error);
     }
-    if (!isShown || store?.status !== "in_progress") refresher.stop();
     draw();
+    return store?.status === "in_progress";
   }
 
   async function nameFiles() {
@@ -122,7 +121,7 @@ export function storeSection(element, id) {
       await callJson(`${path}/files/${encodeURIComponent(file.id)}`, { method: "DELETE" });
       files = files?.filter((each) => each.id !== file.id);
       announce("The file was taken out.");
-      refresher.start();
+      void refresher.now();
     });
 
   const removeStore = () =>
@@ -139,7 +138,7 @@ export function storeSection(element, id) {
       await add(file);
       form.reset();
       announce("The file was added.");
-      refresher.start();
+      void refresher.now();
     });
   }
 
@@ -240,16 +239,7 @@ export function storeSection(element, id) {
     </tr>`;
   }
 
-  return {
-    show() {
-      isShown = true;
-      refresher.start();
-    },
-    hide() {
-      isShown = false;
-      refresher.stop();
-    },
-  };
+  return { show: () => refresher.start(), hide: () => refresher.stop() };
 }
 
 /** @param {string} text @returns {Record<string, unknown> | undefined} */

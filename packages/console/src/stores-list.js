@@ -66,7 +66,6 @@ export function storesSection(element) {
   let stores;
   let hasMore = false;
   let fault = "";
-  let isShown = false;
   const refresher = new Refresher(refresh, EVERY_MS);
 
   /** Asks for as many as are shown. */
@@ -81,9 +80,8 @@ export function storesSection(element) {
     } catch (error) {
       fault = messageOf(error);
     }
-    // What nothing changes needs no further look.
-    if (!isShown || !stores?.some(({ status }) => status === "in_progress")) refresher.stop();
     draw();
+    return stores?.some(({ status }) => status === "in_progress") === true;
   }
 
   /** @param {() => Promise<void>} work */
@@ -181,14 +179,5 @@ export function storesSection(element) {
     </tr>`;
   }
 
-  return {
-    show() {
-      isShown = true;
-      refresher.start();
-    },
-    hide() {
-      isShown = false;
-      refresher.stop();
-    },
-  };
+  return { show: () => refresher.start(), hide: () => refresher.stop() };
 }

@@ -1,10 +1,11 @@
 import { html, nothing, render } from "lit-html";
 import { live } from "lit-html/directives/live.js";
-import { attachmentsFrom } from "./attachments.js";
+import { attachmentFrom, checkAttachments, discardAttachment } from "./attachments.js";
 import { LocalFile, samplesOf } from "./code-samples.js";
+import { messageWithField } from "./dialogs.js";
 import { draft, rememberDraft } from "./draft.js";
 import { EndFollower } from "./follow-end.js";
-import { beginning } from "./format.js";
+import { beginning, size } from "./format.js";
 import { bodyOf, FormFault, inputOf } from "./request-body.js";
 import { faultTemplate, settingsTemplate } from "./request-form.js";
 import { copy } from "./save.js";
@@ -37,6 +38,8 @@ export function tryView(section) {
   let language = "curl";
   let isShowingCode = false;
   let isDrawing = false;
+  /** Files that are being uploaded, to be attached. @type {{ file: File, sent: number, abort: AbortController }[]} */
+  let pending = [];
   /** @type {EndFollower | undefined} */
   let follower;
 
@@ -58,6 +61,7 @@ export function tryView(section) {
       rememberDraft();
       drawSoon();
     },
+    redraw: drawSoon,
   };
 
   /** A select shows its first model where the draft's is none of them. */
@@ -119,6 +123,8 @@ export function tryView(section) {
     try {
       if (input === undefined && draft.input === "" && draft.attachments.length === 0)
         throw new FormFault("input", "Type what to ask.");
+      if (input === undefined && pending.length > 0)
+        throw new FormFault("input", "A file is still being uploaded. Wait for it, or remove it.");
       body = bodyOf(draft, input);
     } catch (error) {
       if (!(error instanceof FormFault)) throw error;
@@ -143,8 +149,11 @@ export function tryView(section) {
 
   /** The attachments, as the parts of a message that show them. */
   function attachmentParts() {
-    const [message] = /** @type {{ content: { type: string }[] }[]} */ (inputOf(draft));
-    return message?.content.filter(({ type }) => type !== "input_text") ?? [];
+    return draft.attachments.map((attachment) =>
+      attachment.type.startsWith("image/")
+        ? { type: "input_image", image_url: attachment.url }
+        : { type: "input_file", filename: attachmentLabel(attachment) },
+    );
   }
 
   function startAnew() {
@@ -159,13 +168,41 @@ export function tryView(section) {
 
   /** @param {Iterable<File>} files */
   async function attach(files) {
+    const list = [...files];
     try {
-      draft.attachments = [...draft.attachments, ...(await attachmentsFrom(files, draft.attachments))];
-      state.changed();
+      checkAttachments([...pending.map(({ file }) => file), ...list], draft.attachments);
     } catch (error) {
-      fault = { field: "input", message: error instanceof Error ? error.message : String(error) };
-      drawSoon();
+      return attachFailed(error);
     }
+    const begun = list.map((file) => ({ file, sent: 0, abort: new AbortController() }));
+    pending = [...pending, ...begun];
+    fault = undefined;
+    drawSoon();
+    await Promise.all(begun.map(attachOne));
+  }
+
+  /** @param {(typeof pending)[number]} each */
+  async function attachOne(each) {
+    const { file, abort } = each;
+    const progress = (/** @type {number} */ bytes) => {
+      each.sent = bytes;
+      drawSoon();
+    };
+    try {
+      const attachment = await attachmentFrom(file, { signal: abort.signal, progress });
+      draft.attachments = [...draft.attachments, attachment];
+      rememberDraft();
+    } catch (error) {
+      if (!abort.signal.aborted) attachFailed(error, file.name);
+    }
+    pending = pending.filter((other) => other !== each);
+    drawSoon();
+  }
+
+  /** @param {unknown} error @param {string} [name] of the file */
+  function attachFailed(error, name) {
+    fault = { field: "input", message: `${name ? `${name}: ` : ""}${messageWithField(error)}` };
+    drawSoon();
   }
 
   /** @param {KeyboardEvent} event */
@@ -243,7 +280,7 @@ export function tryView(section) {
         @paste=${pasted}
       ></textarea>
       ${faultTemplate(state, "input")}
-      ${draft.attachments.length > 0 ? attachmentsTemplate() : nothing}
+      ${draft.attachments.length + pending.length > 0 ? attachmentsTemplate() : nothing}
       <div class="buttons">
         ${
           open
@@ -280,11 +317,19 @@ export function tryView(section) {
             aria-label="Remove ${attachment.name}"
             @click=${() => {
               draft.attachments = draft.attachments.filter((_, at) => at !== index);
+              discardAttachment(attachment);
               state.changed();
             }}
           >
             Remove
           </button>
+        </li>`,
+      )}
+      ${pending.map(
+        ({ file, sent, abort }, index) => html`<li>
+          <span dir="auto" id="pending-${index}">${file.name} (${size(file.size)})</span>
+          <progress aria-labelledby="pending-${index}" max="1" .value=${sent / Math.max(1, file.size)}></progress>
+          <button type="button" class="plain" aria-label="Remove ${file.name}" @click=${() => abort.abort()}>Remove</button>
         </li>`,
       )}
     </ul>`;

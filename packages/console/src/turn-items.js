@@ -24,7 +24,7 @@ export async function showTurnItems(element, id, signal) {
     const rest = input.has_more
       ? html`<p class="note">The input has more items: <a href=${`#/responses/${id}`}>look at all of it</a>.</p>`
       : nothing;
-    render(html`${elementsOf(input.data)}${rest}${elementsOf(response.output)}${errorOf(response)}`, element);
+    render(html`${elementsOf(input.data)}${rest}${elementsOf(response.output, response)}${errorOf(response)}`, element);
   } catch (error) {
     if (signal.aborted) return;
     const message = error instanceof Error ? error.message : String(error);
@@ -32,9 +32,9 @@ export async function showTurnItems(element, id, signal) {
   }
 }
 
-/** @param {import("./item-view.js").Item[]} items */
-function elementsOf(items) {
-  return items.map((item) => new ItemView(item).element);
+/** @param {import("./item-view.js").Item[]} items @param {Record<string, any>} [response] that they are of */
+function elementsOf(items, response) {
+  return items.map((item) => new ItemView(item, { items: () => items, response: () => response }).element);
 }
 
 /** @param {{ error: { message: string } | null }} response */

@@ -163,6 +163,11 @@ export class FileClient {
     if (!unwrap(await this.#directory.finishPart({ key, part, bytes }))) throw givenUp();
   }
 
+  /** Removes what was received of a part that was not finished. */
+  async discardPart({ key }: ReceivedPart): Promise<void> {
+    await this.#directory.discardPart(key);
+  }
+
   /** Makes a file of parts of a pending upload, in this order. `check` is given their bytes, and throws where they are not what they should be. */
   async completeUpload(
     { key, bytes, filename, mimeType, about }: UploadRecord,

@@ -124,6 +124,14 @@ export class FileDirectory extends DurableObject<DirectoryEnv> {
     return this.#change(() => this.#isPending(part.key) && this.#files.finish(part));
   }
 
+  /** Removes what was received of a part that was not finished. While its upload is pending it stays until that ends. */
+  async discardPart(key: string): Promise<void> {
+    await this.#change(() => {
+      const now = Date.now();
+      if (!this.#isPending(key)) this.#files.noteRemoved(key, this.#files.find(key, now)?.parts ?? null, now);
+    });
+  }
+
   completeUpload(record: FileRecord, limits: FileLimits): Promise<Result<boolean>> {
     return this.#change(() => {
       if (!this.#isPending(record.key)) return false;
