@@ -35,7 +35,12 @@ export async function serveEmbeddings(dimensions: number, { isCounting = true } 
   const answered = new Map<string, number>();
   const server = createServer(async (request, answer) => {
     let body = "";
-    for await (const bytes of request.setEncoding("utf8")) body += bytes;
+    try {
+      for await (const bytes of request.setEncoding("utf8")) body += bytes;
+    } catch {
+      // Who asked has died over it.
+      return;
+    }
     if (await made.fault?.(answer)) return;
     answer.setHeader("content-type", "application/json");
     if (!request.url?.endsWith("/embeddings")) {

@@ -65,7 +65,7 @@ try {
   );
   const text = (page: number) =>
     Array.from(
-      { length: 40 },
+      { length: LINES },
       (_, index) => `Page ${page}, line ${index}: the wing of ${(page * 7919 + index) % 9973} stalls.`,
     ).join("\n");
   const pdf = textPdf(Array.from({ length: pages }, (_, index) => text(index)));
