@@ -213,9 +213,10 @@ describe("a backup that is made while the server writes", () => {
       await eventually(() => isOver || number > 100 + 2 * index);
       await files.delete(id);
     });
-    await done(["backup", copy], data);
-    isOver = true;
-    await Promise.all([...uploads, ...deletions]);
+    const backup = done(["backup", copy], data).finally(() => {
+      isOver = true;
+    });
+    await Promise.all([backup, ...uploads, ...deletions]);
     await server.stop("SIGKILL");
 
     await done(["restore", copy], restored);

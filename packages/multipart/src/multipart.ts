@@ -89,7 +89,8 @@ class Source {
       const bytes = this.#held.subarray(0, end);
       this.#held = this.#held.subarray(at === -1 ? end : at + this.#delimiter.length);
       this.isAtDelimiter = at !== -1;
-      if (bytes.length > 0) yield bytes;
+      // A Buffer's `slice` is a view, which whoever copies with it would lose at the next read.
+      if (bytes.length > 0) yield new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
       if (at !== -1) return;
       await this.#readMore();
     }

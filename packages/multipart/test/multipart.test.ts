@@ -28,9 +28,9 @@ async function partsOf(
 ) {
   const parts: { name: string; filename: string | null; type: string | null; bytes: number[] }[] = [];
   for await (const { body, ...rest } of readParts(readerOf(bytes, lengths).read, boundary, limits)) {
-    const bytes: number[] = [];
-    for await (const each of body) bytes.push(...each);
-    parts.push({ ...rest, bytes });
+    const copies: Uint8Array[] = [];
+    for await (const each of body) copies.push(each.slice());
+    parts.push({ ...rest, bytes: copies.flatMap((copy) => [...copy]) });
   }
   return parts;
 }
