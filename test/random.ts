@@ -5,11 +5,13 @@ export function newSeed(name: string): number {
   return seed;
 }
 
-/** A generator of numbers in [0, 1), the same ones for the same seed. */
+/** A generator of numbers in [0, 1), the same ones for the same seed (Mulberry32). Its period is 2³² numbers. */
 export function randomFrom(seed: number): () => number {
-  let state = seed;
+  let state = seed | 0;
   return () => {
-    state = (state * 1_103_515_245 + 12_345) % 2 ** 31;
-    return state / 2 ** 31;
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   };
 }

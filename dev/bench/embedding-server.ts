@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { randomFrom } from "../../test/random.ts";
 
 /** An embedding server without a model: a text has always the same embedding, and making one takes microseconds. */
 export interface EmbeddingServer {
@@ -30,7 +31,8 @@ export async function serveEmbeddings(dimensions: number, { isCounting = true } 
   const tails = lazily(ENDS, (index) => elements(CLUSTERS + index, dimensions - shared));
   const embeddingOf = (text: string) => {
     const digest = createHash("md5").update(text).digest();
-    return `[${heads(digest.readUInt16LE(0) % CLUSTERS)},${tails(digest.readUInt16LE(2) % ENDS)}]`;
+    const parts = [heads(digest.readUInt16LE(0) % CLUSTERS), tails(digest.readUInt16LE(2) % ENDS)];
+    return Buffer.concat(parts).toString("base64");
   };
   const answered = new Map<string, number>();
   const server = createServer(async (request, answer) => {
@@ -50,7 +52,9 @@ export async function serveEmbeddings(dimensions: number, { isCounting = true } 
     const { input } = JSON.parse(body) as { input: string | string[] };
     const texts = [input].flat();
     if (isCounting) for (const text of texts) answered.set(text, (answered.get(text) ?? 0) + 1);
-    const data = texts.map((text, index) => `{"object":"embedding","index":${index},"embedding":${embeddingOf(text)}}`);
+    const data = texts.map(
+      (text, index) => `{"object":"embedding","index":${index},"embedding":"${embeddingOf(text)}"}`,
+    );
     answer.end(
       `{"object":"list","model":"embedder","data":[${data.join(",")}],"usage":{"prompt_tokens":1,"total_tokens":1}}`,
     );
@@ -84,14 +88,9 @@ function lazily<Value>(count: number, make: (index: number) => Value): (index: n
   };
 }
 
-/** Normal numbers about 0, as JSON (Box and Muller, of a linear congruential generator). */
-function elements(seed: number, count: number): string {
-  let state = seed * 2_654_435_761 + 1;
-  const random = () => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return (state + 1) / 2 ** 32;
-  };
-  for (let index = 0; index < 8; index += 1) random();
-  const normal = () => Math.sqrt(-2 * Math.log(random())) * Math.cos(2 * Math.PI * random());
-  return Array.from({ length: count }, () => (normal() / Math.sqrt(count)).toFixed(8)).join(",");
+/** Normal numbers about 0 (Box and Muller), as the bytes of 32-bit floats. */
+function elements(seed: number, count: number): Uint8Array {
+  const random = randomFrom(seed);
+  const normal = () => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
+  return new Uint8Array(Float32Array.from({ length: count }, () => normal() / Math.sqrt(count)).buffer);
 }

@@ -39,7 +39,7 @@ function hash(text: string): number {
 
 /** The answer of `/v1/embeddings`, as vLLM makes it. */
 export function embeddingsBody(body: JsonObject, model: string, created: number): JsonObject {
-  const { input } = body;
+  const { input, encoding_format: format } = body;
   const texts = typeof input === "string" ? [input] : input;
   if (!Array.isArray(texts) || texts.some((text) => typeof text !== "string")) {
     throw invalidBody({ type: "missing", loc: "body.input", msg: "Field required", input: body });
@@ -50,9 +50,17 @@ export function embeddingsBody(body: JsonObject, model: string, created: number)
     object: "list",
     created,
     model,
-    data: texts.map((text, index) => ({ index, object: "embedding", embedding: embeddingOf(String(text)) })),
+    data: texts.map((text, index) => {
+      const embedding = embeddingOf(String(text));
+      return { index, object: "embedding", embedding: format === "base64" ? base64Of(embedding) : embedding };
+    }),
     usage: { prompt_tokens: tokens, total_tokens: tokens, completion_tokens: 0, prompt_tokens_details: null },
   };
+}
+
+/** 32-bit floats, least significant byte first. */
+function base64Of(embedding: readonly number[]): string {
+  return Buffer.from(Float32Array.from(embedding).buffer).toString("base64");
 }
 
 /** The answer of `/v1/rerank`: the share of the query's words that a document has. */

@@ -48,13 +48,13 @@ it("common words alone find chunks with all of them, among a bounded number", as
   const { found, statements } = await searchIn("frequent common");
   expect(found).toHaveLength(5);
   for (const id of found) expect(id % 3).not.toBe(0);
-  expect(statements).toEqual(['"frequent" AND "common" 5000']);
+  expect(statements).toEqual(['"frequent" AND "common" 2000']);
 });
 
 it("common words that no chunk has together find what each finds", async () => {
   const { found, statements } = await searchIn("frequent common", 8_000);
-  expect(found).toHaveLength(5_000);
-  expect(statements.at(-1)).toBe('"frequent" 5000');
+  expect(found).toHaveLength(2_000);
+  expect(statements.at(-1)).toBe('"frequent" 2000');
 });
 
 it("a word that is nowhere finds nothing, and ranks nothing", async () => {

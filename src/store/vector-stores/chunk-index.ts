@@ -113,7 +113,7 @@ export class ChunkIndex {
   /** Indexes chunks, with their embeddings where there are any. Gives those which were there still to be indexed, and the bytes of their embeddings. */
   index(
     chunks: readonly PendingChunk[],
-    embeddings: readonly (readonly number[])[] | undefined,
+    embeddings: readonly Float32Array[] | undefined,
   ): Map<number, { chunks: number; bytes: number }> {
     const indexed = new Map<number, { chunks: number; bytes: number }>();
     let run: { file: number; first: number; codes: Uint8Array[] } | undefined;

@@ -22,11 +22,11 @@ const BATCH = 64;
 const KEPT_AT_ONCE = 32;
 const INDEXED_AT_ONCE = 8;
 
-/** Indexing so many UTF-16 units of text takes a microsecond. */
-const INDEXED_PER_UNIT = 2;
-
-/** The same of cutting text. */
-const CUT_PER_UNIT = 2;
+/**
+ * Units of work that cutting or indexing a UTF-16 unit of text counts as. It takes a fifth of that: slices are short, because a search
+ * waits for one at each of its steps.
+ */
+const UNITS_PER_CHARACTER = 2.5;
 
 /** Files that are read at once, so that small ones fill a batch. */
 const READERS = 6;
@@ -168,7 +168,7 @@ export class Ingestion {
         if (seq + chunks.length < kept) seq += 1;
         else chunks.push(chunk);
         if (chunks.length >= KEPT_AT_ONCE && !keep()) return false;
-        await this.#giveWay(chunk.text.length / CUT_PER_UNIT);
+        await this.#giveWay(chunk.text.length * UNITS_PER_CHARACTER);
       }
       return true;
     };
@@ -216,7 +216,7 @@ export class Ingestion {
   async #ingest(chunks: readonly PendingChunk[]): Promise<void> {
     const { row, files, index, change } = this.#host;
     const { embeddings: model } = this.#config.vectorStores;
-    let embeddings: readonly (readonly number[])[] | undefined;
+    let embeddings: readonly Float32Array[] | undefined;
     if (model) {
       const known = row.record?.embedding;
       if (known && known.model !== model.name) return this.#failAll(otherModel(known.model, model.name));
@@ -240,12 +240,12 @@ export class Ingestion {
           if (files.publish(no)) index.publish(no);
         }
       });
-      await this.#giveWay(some.reduce((sum, { text }) => sum + text.length, 0) / INDEXED_PER_UNIT);
+      await this.#giveWay(some.reduce((sum, { text }) => sum + text.length, 0) * UNITS_PER_CHARACTER);
     }
   }
 
   /** Embeddings of chunks; undefined where a text among them was found at fault, whose file has failed. Throws Wait. */
-  async #embedded(chunks: readonly PendingChunk[]): Promise<readonly (readonly number[])[] | undefined> {
+  async #embedded(chunks: readonly PendingChunk[]): Promise<readonly Float32Array[] | undefined> {
     const { change, files } = this.#host;
     try {
       const embeddings = await this.#ask(chunks);
@@ -271,7 +271,7 @@ export class Ingestion {
   }
 
   /** Asks for embeddings, within the limits of the key that has added the files. */
-  async #ask(chunks: readonly PendingChunk[]): Promise<readonly (readonly number[])[]> {
+  async #ask(chunks: readonly PendingChunk[]): Promise<readonly Float32Array[]> {
     const { tenant, env, files, waitUntil } = this.#host;
     const { vectorStores, keys } = this.#config;
     const { embeddings: model } = vectorStores;

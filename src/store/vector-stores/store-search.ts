@@ -18,7 +18,7 @@ import { chunksByWords } from "./word-search.ts";
 export interface StoreQuery {
   text: string;
   /** Its embedding; absent: by words alone. */
-  embedding?: readonly number[] | undefined;
+  embedding?: Float32Array | undefined;
 }
 
 /** How much embeddings and words count. */
@@ -124,7 +124,7 @@ export class StoreSearch {
   }
 
   async #nearest(
-    embedding: readonly number[],
+    embedding: Float32Array,
     { files, dimensions, reindexUntil }: Pick<SearchOptions, "files" | "dimensions" | "reindexUntil">,
     step: () => Promise<void>,
   ): Promise<number[]> {

@@ -4,16 +4,16 @@ import type { Schema } from "../schema.ts";
 /** The search by words. Ranking a match takes some microseconds, so that the chunks that are ranked have a bound, however large a store is. */
 
 /** A word of more chunks than this is common. */
-const COMMON = 5_000;
+const COMMON = 2_000;
 
 /** Matches that one query has ranked. */
-const MAX_RANKED = 10_000;
+const MAX_RANKED = 4_000;
 
 /** Matches that are looked at of the best, where a filter leaves too few. */
 const LOOKS = [1, 10, Number.POSITIVE_INFINITY];
 
 /** Matches that are counted between two slices. */
-const COUNTED_AT_ONCE = 50_000;
+const COUNTED_AT_ONCE = 20_000;
 
 /** Chunks of published files that a query's words find, best first (BM25), at most `depth`; of some files alone where they are given. */
 export async function chunksByWords(
