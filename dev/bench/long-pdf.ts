@@ -1,6 +1,7 @@
 /**
- * `npm run bench:pdf -- [PAGES]`: a PDF of so many pages (10000) is put into a tenant's vector store while another tenant makes small
- * requests, one after the other: how long they wait, beside how long they do when nobody else is there.
+ * `npm run bench:pdf -- [PAGES [PAGES_OF_A_FILE]]`: PDFs of so many pages together (10000), each of so many (250), are put into a tenant's
+ * vector store while another tenant makes small requests, one after the other: how long they wait, beside how long they do when nobody
+ * else is there.
  */
 import { createHash } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";
@@ -11,6 +12,7 @@ import { quantile } from "./statistics.ts";
 import { bundle, startWorker } from "./workers.ts";
 
 const pages = Number(process.argv[2] ?? 10_000);
+const pagesOfFile = Math.min(pages, Number(process.argv[3] ?? 250));
 
 /** Of a page: all pages together have less text than a file may have. */
 const LINES = 12;
@@ -68,7 +70,9 @@ try {
       { length: LINES },
       (_, index) => `Page ${page}, line ${index}: the wing of ${(page * 7919 + index) % 9973} stalls.`,
     ).join("\n");
-  const pdf = textPdf(Array.from({ length: pages }, (_, index) => text(index)));
+  const pdfs = Array.from({ length: Math.ceil(pages / pagesOfFile) }, (_, file) =>
+    textPdf(Array.from({ length: pagesOfFile }, (_, index) => text(file * pagesOfFile + index))),
+  );
   await smallRequests(
     (
       (left) => () =>
@@ -90,27 +94,26 @@ try {
   const begun = performance.now();
   let isOver = false;
   const small = smallRequests(() => isOver);
-  const form = new FormData();
-  form.set("purpose", "assistants");
-  form.set("file", new File([pdf as BlobPart], "long.pdf"));
-  const { id: file } = await call<{ id: string }>(KEYS.heavy, "/files", form);
-  const { id: store } = await call<{ id: string }>(KEYS.heavy, "/vector_stores", { file_ids: [file] });
+  const files: string[] = [];
+  for (const pdf of pdfs) {
+    const form = new FormData();
+    form.set("purpose", "assistants");
+    form.set("file", new File([pdf as BlobPart], "long.pdf"));
+    files.push((await call<{ id: string }>(KEYS.heavy, "/files", form)).id);
+  }
+  const { id: store } = await call<{ id: string }>(KEYS.heavy, "/vector_stores", { file_ids: files });
   for (;;) {
     await pause(500);
-    const {
-      status,
-      last_error: error,
-      usage_bytes: bytes,
-    } = await call<{
-      status: string;
-      last_error: object | null;
+    const { file_counts: counts, usage_bytes: bytes } = await call<{
+      file_counts: { in_progress: number; completed: number; failed: number };
       usage_bytes: number;
-    }>(KEYS.heavy, `/vector_stores/${store}/files/${file}`);
-    if (status === "in_progress") continue;
+    }>(KEYS.heavy, `/vector_stores/${store}`);
+    if (counts.in_progress > 0) continue;
     isOver = true;
     line(`beside ${pages} pages`, await small);
+    const sent = pdfs.reduce((sum, { length }) => sum + length, 0);
     console.log(
-      `\n${status} ${error ? JSON.stringify(error) : ""}: ${(pdf.length / 1e6).toFixed(1)} MB in ${((performance.now() - begun) / 1000).toFixed(1)} s, ${(bytes / 1e6).toFixed(1)} MB in the store; RSS at its highest ${memoryMb(worker.pid).peak.toFixed(0)} MB; others took ${(others * 100).toFixed(0)} % and ${(noise() * 100).toFixed(0)} % of the machine`,
+      `\n${counts.completed} files completed, ${counts.failed} failed: ${(sent / 1e6).toFixed(1)} MB in ${((performance.now() - begun) / 1000).toFixed(1)} s, ${(bytes / 1e6).toFixed(1)} MB in the store; RSS at its highest ${memoryMb(worker.pid).peak.toFixed(0)} MB; others took ${(others * 100).toFixed(0)} % and ${(noise() * 100).toFixed(0)} % of the machine`,
     );
     break;
   }

@@ -15,13 +15,28 @@ const UNITS_PER_PAGE = 3_000;
 /** Expanding a kilobyte takes about ten microseconds. */
 const UNITS_PER_BYTE = 0.01;
 
-/** One file at a time has the reader, for as long as one page takes: the budget is the reader's, not the file's. */
-let reading: Promise<unknown> = Promise.resolve();
+/** A file that has had the reader for so long, and has not taken a step, is gone: the platform has ended who read it. Milliseconds. */
+const MAX_STEP_MS = 60_000;
 
-function alone<Result>(read: () => Promise<Result>): Promise<Result> {
-  const result = reading.then(read);
-  reading = result.catch(() => {});
-  return result;
+/** How often it is looked whether the reader is free. Milliseconds. */
+const LOOK_MS = 2;
+
+/** Who has the reader, and when it last took a step. */
+let reading: { at: number } | undefined;
+
+/**
+ * One file at a time has the reader, for as long as one page takes: the budget is the reader's, not the file's. Each waits by timers of its
+ * own: in workerd, what follows a promise that another object made would run as that object.
+ */
+async function alone<Result>(read: () => Promise<Result>): Promise<Result> {
+  while (reading && Date.now() - reading.at < MAX_STEP_MS) await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+  const own = { at: Date.now() };
+  reading = own;
+  try {
+    return await read();
+  } finally {
+    if (reading === own) reading = undefined;
+  }
 }
 
 /** The pages of a PDF that have text. Throws an UnreadableFile for one that cannot be read, that wants a password, or that has no text at all. */
@@ -87,6 +102,7 @@ async function within<Result>(
   budget.giveWay = () => {
     const read = tokens - budget.tokens;
     tokens = budget.tokens;
+    if (reading) reading.at = Date.now();
     return work.spend(read * UNITS_PER_TOKEN);
   };
   let result: Result | undefined;

@@ -32,20 +32,23 @@ const REMOVED_AT_ONCE = 64;
 /** Rows of codes that are read between two slices. */
 const ROWS_AT_ONCE = 1_000;
 
-let compiled: Promise<() => Kernel> | undefined;
+let makeKernel: (() => Kernel) | undefined;
 
-/** Makes kernels: with SIMD where the runtime has it. */
-export function kernels(): Promise<() => Kernel> {
-  compiled ??= import("@responses-edge/vector-search/kernel.wasm").then(({ default: module }) => {
-    try {
-      simdKernel(module);
-      return () => simdKernel(module);
-    } catch (error) {
-      console.warn(logLine({ level: "warn", no_simd: String(error) }));
-      return plainKernel;
-    }
-  });
-  return compiled;
+/** Makes a kernel: with SIMD where the runtime has it. (Objects share no promise: what follows one would run as the object that made it.) */
+export async function createKernel(): Promise<Kernel> {
+  const { default: module } = await import("@responses-edge/vector-search/kernel.wasm");
+  makeKernel ??= kernelOf(module);
+  return makeKernel();
+}
+
+function kernelOf(module: WebAssembly.Module): () => Kernel {
+  try {
+    simdKernel(module);
+    return () => simdKernel(module);
+  } catch (error) {
+    console.warn(logLine({ level: "warn", no_simd: String(error) }));
+    return plainKernel;
+  }
 }
 
 export class ChunkIndex {
@@ -218,8 +221,7 @@ export class ChunkIndex {
   }
 
   async #read(dimensions: number, reindexUntil: number, step: () => Promise<void>): Promise<Codes> {
-    const kernel = await kernels();
-    const codes = new Codes(kernel(), dimensions);
+    const codes = new Codes(await createKernel(), dimensions);
     this.#codes = codes;
     const next = `SELECT code.seq, file, first, code.bytes FROM code JOIN file ON file.no = code.file AND status = 'completed'
       WHERE code.seq > ? AND file.no > ? ORDER BY code.seq LIMIT ?`;

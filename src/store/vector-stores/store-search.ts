@@ -11,7 +11,7 @@ import {
 import type { AttributeFilter, Attributes } from "../../protocol/attribute-filter.ts";
 import type { Explanation, FoundChunk } from "../../protocol/vector-stores.ts";
 import type { Schema } from "../schema.ts";
-import { type ChunkIndex, kernels } from "./chunk-index.ts";
+import { type ChunkIndex, createKernel } from "./chunk-index.ts";
 import { chunksByWords } from "./word-search.ts";
 
 /** What a store is searched for. */
@@ -130,7 +130,7 @@ export class StoreSearch {
   ): Promise<number[]> {
     const codes = await this.#index.codes(dimensions, reindexUntil, step);
     if (codes.size === 0) return [];
-    this.#kernel ??= kernels().then((make) => make());
+    this.#kernel ??= createKernel();
     const kernel = await this.#kernel;
     const near = codes.nearest(toCode(embedding), RESCORED, files && ((file) => files.has(file)));
     const ids = JSON.stringify(near.map(({ chunk }) => chunk));
