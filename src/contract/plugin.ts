@@ -11,6 +11,9 @@ export interface Plugin<Tool extends CalledTool = CalledTool, Call extends Serve
   /** Tells it from the others, also in logs. */
   readonly kind: Tool["kind"];
 
+  /** Its calls change nothing: one that a crash has cut off is made again. */
+  readonly isRepeatable?: true;
+
   /** As gpt-oss knows it. Absent for a tool whose tools are functions for every model. */
   readonly namespace?: ToolNamespace;
   /** As functions, for models of other kinds. */

@@ -11,8 +11,8 @@ import type { BatchSink } from "./output-events.ts";
 export const MAX_CONCURRENT_CALLS = 8;
 
 /**
- * Runs the calls that wait for an answer. One that was dispatched before a crash is not run again, because nobody knows
- * how far it came. Rejects with the signal's reason when it is aborted; a tool's own failure is an answer.
+ * Runs the calls that wait for an answer. One that was dispatched before a crash is run again only where that changes
+ * nothing: nobody knows how far it came. Rejects with the signal's reason when it is aborted; a tool's own failure is an answer.
  */
 export async function answerCalls(
   output: TurnOutput,
@@ -26,9 +26,12 @@ export async function answerCalls(
 
   await forEachAtOnce(calls.pending, MAX_CONCURRENT_CALLS, async (call) => {
     let outcome: ToolOutcome = interrupted();
-    if (!dispatchedBefore.has(call.item)) {
+    const isFirst = !dispatchedBefore.has(call.item);
+    if (isFirst) {
       calls.start(call);
       commit(sink);
+    }
+    if (isFirst || calls.isRepeatable(call)) {
       // A restart has lost the access to them.
       if (session && !measured) outcome = await session.run(call, signal);
       else if (session && measured) {

@@ -179,6 +179,11 @@ export class PluginCalls {
     this.#complete(index, this.#open.get(index));
   }
 
+  /** Tells whether a call that a crash has cut off may be made again. */
+  isRepeatable({ tool }: PendingCall): boolean {
+    return this.#plugins.of(tool).isRepeatable === true;
+  }
+
   /** A call is about to be run. */
   start({ item: id, tool }: PendingCall): void {
     this.#output.writer.record({ dispatched: id });

@@ -56,6 +56,7 @@ const FUNCTION: ToolDescription = {
 
 export const FILE_SEARCH: RunnablePlugin<FileSearch, ResponseFileSearchToolCall> = {
   kind: "file_search",
+  isRepeatable: true,
   functions: [FUNCTION],
   toolNamed,
   fullName: () => NAME,
