@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
 import { existsSync, mkdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
@@ -23,7 +24,7 @@ export async function installedCodex(version: string): Promise<string> {
 
 /** A Python with these packages of PyPI, such as `openai==3.54.0`. `PYTHON` names the one to begin with. */
 export async function installedPython(name: string, ...packages: string[]): Promise<string> {
-  const folder = `${cache}${name}`;
+  const folder = `${cache}${name}-${createHash("sha256").update(packages.join()).digest("hex").slice(0, 8)}`;
   const python = `${folder}/bin/python`;
   if (!existsSync(python)) {
     await run(process.env.PYTHON ?? "python3", ["-m", "venv", folder]);

@@ -3,18 +3,24 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { REPEATER, scripts, written } from "../e2e/tool-support.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { installedPython } from "./installed.ts";
 
 /** The real Python clients in front of the gateway, as their users have them. */
 
-const PACKAGES = ["openai==3.54.0", "openai-agents==0.24.0", "websockets==16.1.1"];
+const PACKAGES = ["openai==3.54.0", "openai-agents==0.24.0", "langchain-openai==1.7.3", "websockets==16.1.1"];
+
+/** It asks for another version of openai's package. */
+const LLAMA_INDEX = ["llama-index-llms-openai==0.8.3"];
 
 let python: string;
+let llamaIndex: string;
 let vllm: SimulatorServer;
 let worker: WorkerdProcess;
 beforeAll(async () => {
   python = await installedPython("python", ...PACKAGES);
+  llamaIndex = await installedPython("llama-index", ...LLAMA_INDEX);
   vllm = await serveSimulator();
   worker = await startWorkerd({
     VLLM_BASE_URL: `${vllm.url}/v1`,
@@ -28,16 +34,16 @@ afterAll(async () => {
   await vllm.close();
 });
 
-/** What a script prints. */
-async function run(script: string, model: string): Promise<Record<string, unknown>> {
+/** What a script prints, which is given the model and other words. */
+async function run(script: string, words: string[], interpreter = python): Promise<Record<string, unknown>> {
   const file = fileURLToPath(new URL(`python/${script}`, import.meta.url));
-  const { stdout } = await promisify(execFile)(python, [file, `${worker.url}/v1`, model]);
+  const { stdout } = await promisify(execFile)(interpreter, [file, `${worker.url}/v1`, ...words]);
   return JSON.parse(stdout);
 }
 
 describe.each(["simulator", "simulator-gpt-oss"])("%s", (model) => {
   it("talks with openai-python over a socket, counts and compacts", async () => {
-    const said = await run("openai_client.py", model);
+    const said = await run("openai_client.py", [model]);
     expect(said).toMatchObject({
       socket: ["You said: The first word is walrus.", "You said: And the second?"],
       compacted: ["message", "message", "compaction"],
@@ -48,11 +54,60 @@ describe.each(["simulator", "simulator-gpt-oss"])("%s", (model) => {
   });
 
   it("works for the Agents SDK over sockets, for its compaction session, and for its deferred tools", async () => {
-    const { socket, answer, kept, found } = await run("agents_sdk.py", model);
+    const { socket, answer, kept, found } = await run("agents_sdk.py", [model]);
     const told = "The tool get_weather returned: sunny in city";
     expect(socket).toEqual([told, told, told, told]);
     expect(answer).toBe(told);
     expect(kept).toContain("compaction");
     expect(found).toBe("The tool deep_weather returned: waves in city");
+  });
+});
+
+const SAID = "<|channel|>final<|message|>";
+
+/** The model, a request for which it searches for owls and says what it has found, and one that it answers without. */
+const SEARCHING: Record<string, string[]> = {
+  chat: ["simulator", "Use file_search for `owls`", "Thanks."],
+  "gpt-oss": [
+    REPEATER,
+    scripts(written("file_search", '{"queries":["owls"]}'), `${SAID}They hoot【0:0†source】.<|return|>`),
+    scripts(`${SAID}You said: Thanks.<|return|>`),
+  ],
+};
+
+describe.each(Object.entries(SEARCHING))("with a model on %s", (_, words) => {
+  const owls = ["owls.md", "Owls hoot at night."];
+  const cite = ["file_citation", "owls.md", true, expect.any(Number)];
+
+  it("openai-python's helpers keep and search files, and the Agents SDK's and LangChain's models search them", async () => {
+    const said = await run("files.py", words);
+    expect(said).toMatchObject({
+      file: ["processed", 19, "Owls hoot at night."],
+      listed: true,
+      upload: ["completed", true],
+      added: ["completed", "completed", null],
+      batch: ["completed", 3, 3],
+      of_batch: ["completed", "completed", "completed"],
+      found: [[...owls, { about: "owls" }]],
+      filtered: ["bread.md"],
+      content: ["Owls hoot at night."],
+      counts: { completed: 5, total: 5 },
+      agents_events: ["in_progress", "searching", "completed"].map((each) => `response.file_search_call.${each}`),
+      agents_again: "You said: Thanks.",
+      deleted: true,
+    });
+    const results = [[...owls, { about: "owls" }]];
+    const agents = { results, cites: [cite] };
+    expect(said.agents).toEqual([agents, agents]);
+    const langchain = { ...agents, common: [["citation", "owls.md"]], again: "You said: Thanks." };
+    expect(said.langchain).toEqual([langchain, langchain]);
+  });
+
+  it("llama-index's model searches files by its built-in tool", async () => {
+    expect(await run("llama_index_search.py", words, llamaIndex)).toEqual({
+      results: [owls],
+      cites: [[cite], [cite]],
+      again: ["You said: Thanks.", "You said: Thanks."],
+    });
   });
 });

@@ -1,3 +1,7 @@
+import { createOpenAI } from "@ai-sdk/openai";
+import { Agent, fileSearchTool, OpenAIResponsesModel, Runner } from "@openai/agents";
+import { generateText, streamText } from "ai";
+import OpenAI from "openai";
 import type { ResponseCreateParamsNonStreaming, Tool } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { lastTurns } from "./harmony-support.ts";
@@ -180,4 +184,63 @@ describe("a search", () => {
     expect(error.status).toBe(400);
     expect(error.param).toContain(param);
   });
+});
+
+describe.each(Object.keys(ASKED))("clients, with a model on %s", (engine) => {
+  const { model = "", input } = ASKED[engine] ?? {};
+  const asked = String(input);
+
+  it.each(["whole", "streamed"])("the Agents SDK's fileSearchTool gives its agent the results, %s", async (way) => {
+    const client = new OpenAI({ apiKey: "any", baseURL: `${gateway.url}/v1`, maxRetries: 0, fetch: gateway.fetch });
+    const filters = { type: "eq" as const, key: "about", value: "owls" };
+    const search = fileSearchTool(store, { maxNumResults: 3, includeSearchResults: true, filters });
+    const agent = new Agent({ name: "a", model: new OpenAIResponsesModel(client, model), tools: [search] });
+    const runner = new Runner({ tracingDisabled: true });
+    let result: { newItems: readonly { type: string; rawItem?: unknown }[] };
+    if (way === "whole") result = await runner.run(agent, asked);
+    else {
+      const streamed = await runner.run(agent, asked, { stream: true });
+      for await (const _ of streamed);
+      result = streamed;
+    }
+    const [call, message] = ["tool_call_item", "message_output_item"].map(
+      (type) => result.newItems.find((item) => item.type === type)?.rawItem,
+    );
+    expect(call).toMatchObject({ status: "completed", providerData: { results: [{ filename: "owls.md" }] } });
+    expect(JSON.stringify(message)).toContain('"type":"file_citation"');
+  });
+
+  it.each(["whole", "streamed"])(
+    "the AI SDK's fileSearch gives its results, and the files cited as sources, %s",
+    async (way) => {
+      const openai = createOpenAI({ apiKey: "any", baseURL: `${gateway.url}/v1`, fetch: gateway.fetch });
+      const filters = { type: "eq" as const, key: "about", value: "owls" };
+      const options = {
+        model: openai.responses(model),
+        tools: { file_search: openai.tools.fileSearch({ vectorStoreIds: [store], maxNumResults: 3, filters }) },
+        prompt: asked,
+        maxRetries: 0,
+        providerOptions: { openai: { include: ["file_search_call.results"] } },
+      };
+      const answer = way === "whole" ? await generateText(options) : streamText(options);
+      const [toolResults, sources] = [await answer.toolResults, await answer.sources];
+      expect(toolResults).toMatchObject([
+        { toolName: "file_search", output: { queries: ["owls"], results: [{ filename: "owls.md" }] } },
+      ]);
+      expect(sources).toMatchObject([{ sourceType: "document", filename: "owls.md" }]);
+    },
+  );
+});
+
+it("openai-node's helpers upload files into a store and wait until they are searchable", async () => {
+  const { vectorStores } = gateway.openai;
+  const { id } = await vectorStores.create({ name: "by helpers" });
+  const poll = { pollIntervalMs: 20 };
+  const one = await vectorStores.files.uploadAndPoll(id, new File(["The Rhine flows north."], "rhine.txt"), poll);
+  expect(one).toMatchObject({ status: "completed", last_error: null });
+  const files = [new File(["The Danube flows east."], "danube.txt"), new File(["The Nile flows north."], "nile.txt")];
+  const batch = await vectorStores.fileBatches.uploadAndPoll(id, { files }, poll);
+  expect(batch).toMatchObject({ status: "completed", file_counts: { completed: 2, total: 2 } });
+  const { data } = await vectorStores.search(id, { query: "Danube", max_num_results: 1 });
+  expect(data).toMatchObject([{ filename: "danube.txt", content: [{ type: "text", text: "The Danube flows east." }] }]);
 });
