@@ -39,11 +39,11 @@ export async function searchStores(
   const { embeddings: model, rerank: reranker } = config.vectorStores;
   const limit = wanted ?? RESULTS;
   const { embedding_weight: embedding = 1, text_weight: text = 1 } = ranking?.hybrid_search ?? {};
-  const [facts, embedded] = await Promise.all([
-    Promise.all(ids.map((id) => stores.ask(id, (store) => store.facts()))),
-    model && embedding > 0 ? embedQueries(searcher, model, queries) : undefined,
-  ]);
+  const facts = await Promise.all(ids.map((id) => stores.ask(id, (store) => store.facts())));
   const areEmbedded = facts.map((each) => each.embedding !== null);
+  // A store without embeddings is searched by words, also while the embedding server is away.
+  const isEmbedding = model !== undefined && embedding > 0 && areEmbedded.includes(true);
+  const embedded = isEmbedding ? await embedQueries(searcher, model, queries) : undefined;
   const isReranked = reranker !== undefined && ranking?.ranker !== "none";
   const found = await Promise.all(
     ids.map(async (id, index) => {
