@@ -2,6 +2,7 @@ import { z } from "zod";
 import { Interpreter, type Python } from "./interpreter.ts";
 import { describeEnding } from "./limited-process.ts";
 import type { ProgramHost } from "./program-host.ts";
+import { changedFiles, SessionFiles, wantedPiece, writtenPiece } from "./session-files.ts";
 import { SessionPool } from "./session-pool.ts";
 import type { ToolEndpoint, ToolResult } from "./tool-endpoint.ts";
 import { ToolError } from "./tool-error.ts";
@@ -24,6 +25,16 @@ export function createPythonTool(host: ProgramHost, python: Python | null): Tool
         { description: DESCRIPTION, inputSchema: z.object({ code: z.string().describe("The code to execute") }) },
         ({ code }, context) => answer(context, (signal) => sessions.run(session, (state) => state.run(code, signal))),
       );
+      server.registerTool(
+        "write_file",
+        { description: "Writes a file to the session's directory, or a piece to its end.", inputSchema: writtenPiece },
+        (piece, context) => answer(context, () => sessions.run(session, ({ files }) => files.write(piece))),
+      );
+      server.registerTool(
+        "read_file",
+        { description: "Reads a piece of a file of the session's directory.", inputSchema: wantedPiece },
+        (piece, context) => answer(context, () => sessions.run(session, ({ files }) => files.read(piece))),
+      );
     },
   };
 }
@@ -32,24 +43,29 @@ class PythonSession {
   readonly #host: ProgramHost;
   readonly #python: Python | null;
   readonly #directory: string;
+  readonly files: SessionFiles;
   #interpreter: Interpreter | null = null;
 
   constructor(host: ProgramHost, python: Python | null) {
     this.#host = host;
     this.#python = python;
     this.#directory = host.createDirectory();
+    this.files = new SessionFiles(this.#directory, host.settings.maxFileMb * 1024 * 1024);
   }
 
   async run(code: string, signal: AbortSignal): Promise<ToolResult> {
     signal.throwIfAborted();
     const note = await this.#noteOnEnded();
     this.#interpreter ??= this.#start();
-    const { output, ending } = await this.#interpreter.run(code, signal);
-    if (ending === null) return { text: note + (output || NO_OUTPUT), failed: false };
+    const before = await this.files.list();
+    const { output: printed, ending } = await this.#interpreter.run(this.files.withOwnPath(code), signal);
+    const output = this.files.withShownPath(printed);
+    const structured = { files: changedFiles(before, await this.files.list()) };
+    if (ending === null) return { text: note + (output || NO_OUTPUT), failed: false, structured };
     this.#interpreter = null;
     const why = `[ERROR] The interpreter ${describeEnding(ending, this.#host.settings)}. \
 Its variables are lost, files are kept: the next call starts a new one.`;
-    return { text: note + (output ? `${output.trimEnd()}\n${why}` : why), failed: true };
+    return { text: note + (output ? `${output.trimEnd()}\n${why}` : why), failed: true, structured };
   }
 
   async end(): Promise<void> {

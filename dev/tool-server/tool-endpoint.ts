@@ -3,7 +3,12 @@ import { Cancellations } from "./cancellations.ts";
 import { ToolError } from "./tool-error.ts";
 
 /** What a tool has to say to the model. */
-export type ToolResult = { text: string; failed: boolean };
+export type ToolResult = {
+  text: string;
+  failed: boolean;
+  /** What it has to say to its caller. */
+  structured?: Record<string, unknown>;
+};
 
 /** Runs a call of a tool, with the signal that says that its caller is gone. */
 export type Answer = (
@@ -64,8 +69,8 @@ export function serveTool(endpoint: ToolEndpoint): (request: Request) => Promise
 
 async function textResult(run: () => Promise<ToolResult>): Promise<CallToolResult> {
   try {
-    const { text, failed } = await run();
-    return { content: [{ type: "text", text }], isError: failed };
+    const { text, failed, structured } = await run();
+    return { content: [{ type: "text", text }], isError: failed, ...(structured && { structuredContent: structured }) };
   } catch (error) {
     if (!(error instanceof ToolError)) throw error;
     return { content: [{ type: "text", text: `[ERROR] ${error.message}` }], isError: true };

@@ -12,11 +12,12 @@ import type { HomeStub } from "../store/home-calls.ts";
 import type { Conversation } from "../store/home-rows.ts";
 import type { ItemPage } from "../store/item-store.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
+import { checkMayStore } from "../store/may-store.ts";
 import { unwrap } from "../store/rpc.ts";
 import { withItemIds } from "../turn/prompt.ts";
 import { admitStored } from "./admission.ts";
 import { readInputFiles } from "./input-files.ts";
-import { checkMayStore, noteHome } from "./policy.ts";
+import { noteHome } from "./policy.ts";
 import { type Include, type ShownPage, shownItem, shownItemPage } from "./responses.ts";
 import type { Caller } from "./transport.ts";
 

@@ -5,6 +5,7 @@ import { isOnlyPrepared } from "../protocol/create-request.ts";
 import { clientLeft } from "../protocol/errors.ts";
 import { responseId } from "../protocol/ids.ts";
 import { accessOf } from "../protocol/tools.ts";
+import { containerFiles } from "../store/files/container-files.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, maxOutputLength } from "../store/limits.ts";
 import { searchStores } from "../store/vector-stores/store-searcher.ts";
@@ -85,6 +86,7 @@ async function runForeground<Sink extends ClientSink>(
     config,
     modelAccess,
     access: accessOf(prepared.spec.request),
+    containerFiles: containerFiles(caller),
     searchStores: (ids, query, signal) => searchStores({ ...caller, signal }, ids, query),
     outputLength: keeping.outputLength,
     signal: abort.signal,

@@ -4,9 +4,10 @@ import type { Past, ReadPast, TurnSpec } from "../assembly/assemble-turn.ts";
 import { checkRequestItems } from "../assembly/media-policy.ts";
 import { ModelAccess } from "../assembly/model-access.ts";
 import { type Affinity, affinityOf, tenantCacheSalt } from "../assembly/session.ts";
+import { type GivenFile, MAX_CONTAINER_BYTES } from "../contract/container-files.ts";
 import type { InputItem } from "../items/registry.ts";
 import { type CreateRequest, createRequest, readCreateBody } from "../protocol/create-request.ts";
-import { ApiError, clientLeft, previousResponseNotFound } from "../protocol/errors.ts";
+import { ApiError, clientLeft, invalidRequest, previousResponseNotFound } from "../protocol/errors.ts";
 import { newTurnAddress, parseResponseId, type TurnAddress } from "../protocol/ids.ts";
 import type { Tool } from "../protocol/tools.ts";
 import { conversationAddress, knownTree } from "../store/client.ts";
@@ -42,6 +43,8 @@ export interface Creation {
   cacheSalt: string;
   /** The other turns that it shares a model server's cache with. */
   affinity: Affinity;
+  /** The files that the request gives to its container. */
+  givenFiles: readonly GivenFile[] | undefined;
   /** Unix milliseconds. */
   createdAt: number;
   /**
@@ -92,7 +95,8 @@ export async function checkCreation(
   // A run is stored in any case, and so are the items of a conversation.
   const isStored = request.store !== false || request.background || conversation !== undefined || kind === "run";
   if (makesTurn && isStored) checkDisk();
-  await Promise.all([
+  const [givenFiles] = await Promise.all([
+    request.tools ? filesOfContainer(caller, request.tools) : undefined,
     checkRequestItems(input, "input", caller, signal),
     request.tools && checkStores(caller, request.tools),
   ]);
@@ -131,6 +135,7 @@ export async function checkCreation(
     owner: identity.storingKey,
     cacheSalt: tenantCacheSalt(tenant, request.cache_salt),
     affinity,
+    givenFiles,
     createdAt: Date.now(),
     abort,
     modelAccess,
@@ -140,19 +145,46 @@ export async function checkCreation(
 
 /** Throws the 404 of a vector store that a tool of the request names and that is not there. */
 async function checkStores(caller: Caller, tools: readonly Tool[]): Promise<void> {
-  const isThere = async (id: string, param: string) => {
-    try {
-      await caller.stores.ask(id, (store) => store.facts());
-    } catch (error) {
-      throw error instanceof ApiError ? new ApiError({ ...error.toFields(), param }) : error;
-    }
-  };
+  const isThere = (id: string, param: string) =>
+    namedBy(
+      param,
+      caller.stores.ask(id, (store) => store.facts()),
+    );
   const named = tools.flatMap((tool, index) =>
     tool.type === "file_search"
       ? tool.vector_store_ids.map((id) => isThere(id, `tools[${index}].vector_store_ids`))
       : [],
   );
   if (named.length > 0) await Promise.all(named);
+}
+
+/**
+ * The files that a request gives to its container; undefined where it gives none. Throws the 404 of one that is not there, and the 400 of more
+ * bytes than a container takes.
+ */
+async function filesOfContainer({ files }: Caller, tools: readonly Tool[]): Promise<GivenFile[] | undefined> {
+  const index = tools.findIndex(({ type }) => type === "code_interpreter");
+  const tool = tools[index];
+  if (tool?.type !== "code_interpreter" || typeof tool.container === "string") return undefined;
+  const { file_ids: ids } = tool.container;
+  if (!ids) return undefined;
+  const field = `tools[${index}].container.file_ids`;
+  const records = await Promise.all(ids.map((id, at) => namedBy(`${field}[${at}]`, files.record(id))));
+  const bytes = records.reduce((sum, record) => sum + record.bytes, 0);
+  if (bytes > MAX_CONTAINER_BYTES) {
+    const message = `The files have ${bytes} bytes together; a container takes ${MAX_CONTAINER_BYTES}.`;
+    throw invalidRequest(field, message, "invalid_value");
+  }
+  return records.map(({ filename }, at) => ({ id: ids[at] ?? "", filename }));
+}
+
+/** What is looked up, or its fault with the name of the field that asks for it. */
+async function namedBy<Value>(param: string, lookedUp: Promise<Value>): Promise<Value> {
+  try {
+    return await lookedUp;
+  } catch (error) {
+    throw error instanceof ApiError ? new ApiError({ ...error.toFields(), param }) : error;
+  }
 }
 
 /** How many types a header names. */
@@ -185,7 +217,7 @@ export async function prepareTurn(
   conversation: Promise<ReadHistory | undefined> | ReadHistory | undefined,
 ): Promise<PreparedTurn> {
   const { tenant, bodyLength } = caller;
-  const { address, cacheSalt, affinity, createdAt } = creation;
+  const { address, cacheSalt, affinity, givenFiles, createdAt } = creation;
   const files = await readInputFiles(caller, sent, {
     field: "input",
     signal: abort.signal,
@@ -208,7 +240,16 @@ export async function prepareTurn(
   const input = needsItemIds(request, matched)
     ? await work.run(addItemIds(matched, address, creation.conversation !== undefined))
     : matched;
-  const spec = { ...address, request: accepted, model, tenant, cacheSalt, affinity, createdAt };
+  const spec = {
+    ...address,
+    request: accepted,
+    model,
+    tenant,
+    cacheSalt,
+    affinity,
+    ...(givenFiles && { givenFiles }),
+    createdAt,
+  };
   return { spec, past: { history, replays, input }, work };
 }
 

@@ -1,13 +1,21 @@
 import { Buffer } from "node:buffer";
 import type { FormPart } from "@responses-edge/multipart";
-import type { FileLimits } from "../contract/grants.ts";
+import { FILES_DIRECTORY } from "../contract/container-files.ts";
 import { invalidRequest } from "../protocol/errors.ts";
-import { expiryOf, type FileObject, fileFields, MAX_FILENAME_LENGTH } from "../protocol/files.ts";
+import {
+  type ContainerFileObject,
+  expiryOf,
+  type FileObject,
+  fileFields,
+  MAX_FILENAME_LENGTH,
+} from "../protocol/files.ts";
 import { fileId } from "../protocol/ids.ts";
 import { parse } from "../protocol/validation.ts";
+import { fileNotFound } from "../store/files/file-client.ts";
+import { fileLimitsOf } from "../store/files/file-limits.ts";
 import type { FileQuery, FileRecord } from "../store/files/file-table.ts";
 import type { ReceivedPart, Receiver } from "../store/files/received-part.ts";
-import { checkMayStore } from "./policy.ts";
+import { checkMayStore } from "../store/may-store.ts";
 import type { Caller } from "./transport.ts";
 
 /** Files. All that take an id throw the 404 of a file that is unknown, deleted, expired or another tenant's. */
@@ -48,7 +56,7 @@ export async function createFile(caller: Caller, form: AsyncIterable<FormPart>):
     const createdAt = Math.floor(Date.now() / 1000);
     const { purpose } = about;
     const whole = { ...sent, purpose, createdAt, expiresAt: expiryOf(about, createdAt) };
-    return shownFile(await caller.files.commit(file, whole, fileLimitsOf(caller)));
+    return shownFile(await caller.files.commit(file, whole, fileLimitsOf(caller.identity, caller.config)));
   } catch (error) {
     // The client may have left. What is not removed now, the directory removes later.
     if (file) caller.waitUntil(caller.files.discard(file).catch(() => {}));
@@ -78,6 +86,26 @@ export async function fileContent(
   return { filename: record.filename, bytes: record.bytes, body };
 }
 
+/** A file that a program has written in a container. Throws the 404 of one that no program has written there. */
+export async function retrieveContainerFile(
+  { files }: Caller,
+  id: string,
+  container: string,
+): Promise<ContainerFileObject> {
+  const { container: from, bytes, createdAt } = await files.record(id);
+  if (from?.id !== container) throw fileNotFound(id);
+  const path = `${FILES_DIRECTORY}/${from.path}`;
+  return {
+    id,
+    object: "container.file",
+    container_id: container,
+    bytes,
+    created_at: createdAt,
+    path,
+    source: "assistant",
+  };
+}
+
 /** Deletes a file, also from the vector stores that it is in. */
 export async function deleteFile({ files, note }: Caller, id: string): Promise<void> {
   await files.remove(id);
@@ -98,21 +126,15 @@ export function shownFile({ key, bytes, createdAt, expiresAt, filename, purpose 
   };
 }
 
-/** The limits of a caller's files: those of its key and its tenant, else the deployment's. */
-export function fileLimitsOf({ identity, config }: Caller): FileLimits {
-  const { tenant, key } = identity.policy?.files ?? { tenant: NO_LIMIT, key: NO_LIMIT };
-  const { filesPerTenant, bytesPerTenant } = config.files;
-  return {
-    tenant: { files: tenant.files ?? (filesPerTenant || null), bytes: tenant.bytes ?? (bytesPerTenant || null) },
-    key,
-  };
-}
-
-const NO_LIMIT = { files: null, bytes: null };
-
 /** What receives a part for a caller, from a field of a form. */
 export function receiverOf(caller: Caller, field: string, maxBytes: number): Receiver {
-  return { tenant: caller.tenant, config: caller.config, limits: fileLimitsOf(caller), field, maxBytes };
+  return {
+    tenant: caller.tenant,
+    config: caller.config,
+    limits: fileLimitsOf(caller.identity, caller.config),
+    field,
+    maxBytes,
+  };
 }
 
 function filenameOf({ filename }: FormPart): string {

@@ -3,7 +3,6 @@ import { hasModel, type Identity } from "../contract/grants.ts";
 import type { CreateRequest } from "../protocol/create-request.ts";
 import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { shortened } from "../protocol/validation.ts";
-import { checkDisk } from "../store/free-disk.ts";
 import type { Caller } from "./transport.ts";
 
 /** The operator's and a key's rules that need no counting (`admission.ts` counts): what a request may ask for, and which homes are noted. */
@@ -49,15 +48,6 @@ export function notOpen(field: string, variable: string): ApiError {
 /** True if a key may use a model. `name` is as clients say it. */
 export function mayUseModel({ policy }: Identity, name: string): boolean {
   return policy?.models.every((models) => hasModel(models, name)) ?? true;
-}
-
-/** Throws the 403 of a key whose tenant keeps nothing here, and the 507 of a full disk. */
-export function checkMayStore({ policy }: Identity): void {
-  if (policy?.forceStoreFalse) {
-    const message = "This API key does not allow anything to be stored.";
-    throw new ApiError({ status: 403, message, code: "storage_not_allowed" });
-  }
-  checkDisk();
 }
 
 /** Throws the 400 of more output tokens than a key allows. */

@@ -34,7 +34,8 @@ import type { Caller, Created } from "./transport.ts";
 
 /** Begins a run in its home, and gives its response as it is by then. Throws what refuses it. */
 export async function startRun(creation: Creation): Promise<StoredResponse> {
-  const { caller, request, abort, address, conversation, owner, cacheSalt, affinity, modelAccess, scope } = creation;
+  const { caller, request, abort, address, conversation, owner, cacheSalt, affinity, givenFiles, modelAccess, scope } =
+    creation;
   const { config, homes, past, tenant, identity } = caller;
   const files = await readInputFiles(caller, creation.input, {
     field: "input",
@@ -60,6 +61,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
     model,
     cacheSalt,
     affinity,
+    ...(givenFiles && { givenFiles }),
     tenant,
     ...(trace && { trace }),
     // Only this process has the secrets that the stored tools lack.

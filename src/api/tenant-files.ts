@@ -2,7 +2,7 @@ import { Buffer } from "node:buffer";
 import { z } from "zod";
 import type { Config } from "../config/index.ts";
 import { invalidRequest } from "../protocol/errors.ts";
-import { fileFields, MAX_FILENAME_LENGTH } from "../protocol/files.ts";
+import { filePurpose, MAX_FILENAME_LENGTH } from "../protocol/files.ts";
 import { fileId, parseFileId, parseStoreId } from "../protocol/ids.ts";
 import { parse } from "../protocol/validation.ts";
 import { addStoreFileBody, chunkingOf, createStoreBody } from "../protocol/vector-stores.ts";
@@ -149,7 +149,7 @@ const line = z.discriminatedUnion("object", [
     id: z.string(),
     filename: z.string().min(1).max(MAX_FILENAME_LENGTH),
     mime_type: z.string().nullable(),
-    purpose: fileFields.shape.purpose,
+    purpose: filePurpose,
     bytes: z.int().min(0),
     created_at: seconds,
     expires_at: seconds.nullable(),

@@ -12,12 +12,13 @@ import {
 } from "../protocol/files.ts";
 import { parsePartId, parseUploadId, partId, uploadId } from "../protocol/ids.ts";
 import { parse } from "../protocol/validation.ts";
+import { fileLimitsOf } from "../store/files/file-limits.ts";
 import type { FileRecord } from "../store/files/file-table.ts";
 import type { ReceivedPart } from "../store/files/received-part.ts";
 import { uploadOver } from "../store/files/upload-faults.ts";
 import type { UploadRecord } from "../store/files/upload-table.ts";
-import { fileLimitsOf, nameOf, receiverOf, shownFile } from "./files.ts";
-import { checkMayStore } from "./policy.ts";
+import { checkMayStore } from "../store/may-store.ts";
+import { nameOf, receiverOf, shownFile } from "./files.ts";
 import type { Caller } from "./transport.ts";
 
 /** Uploads: files that come in parts. All that take an id throw the 404 of one that is unknown or another tenant's, and the 400 of one that has ended. */
@@ -79,7 +80,7 @@ export async function completeUpload(caller: Caller, id: string, body: unknown):
   }
   const createdAt = now();
   const file = await files.completeUpload(upload, numbers, {
-    limits: fileLimitsOf(caller),
+    limits: fileLimitsOf(caller.identity, caller.config),
     dates: { createdAt, expiresAt: expiryOf(upload.about, createdAt) },
     check: md5 == null ? undefined : (bytes) => checkMd5(bytes, md5),
   });

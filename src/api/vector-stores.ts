@@ -18,11 +18,11 @@ import {
   updateStoreFileBody,
   type VectorStoreObject,
 } from "../protocol/vector-stores.ts";
+import { checkMayStore } from "../store/may-store.ts";
 import { unwrap } from "../store/rpc.ts";
 import type { FileOwner, NewStoreFile, StoreFileQuery } from "../store/vector-stores/store-files.ts";
 import type { StoreQuery } from "../store/vector-stores/store-list.ts";
 import { searchStores } from "../store/vector-stores/store-searcher.ts";
-import { checkMayStore } from "./policy.ts";
 import type { Caller } from "./transport.ts";
 
 /**

@@ -1,5 +1,6 @@
 import { createHmac } from "node:crypto";
 import type { Config } from "../config/index.ts";
+import type { ContainerFiles, GivenFile } from "../contract/container-files.ts";
 import type { Engine, Model, Prompt, Replay, ServerAttempt } from "../contract/engine.ts";
 import type { Measurements } from "../contract/measurements.ts";
 import type { CompactionCodec } from "../contract/sealing.ts";
@@ -37,6 +38,8 @@ export interface TurnSpec extends TurnAddress {
   cacheSalt: string;
   /** The other turns that it shares a model server's cache with. */
   affinity?: Affinity | undefined;
+  /** The files that the request gives to its container. */
+  givenFiles?: readonly GivenFile[];
   /** Unix milliseconds. */
   createdAt: number;
 }
@@ -50,6 +53,8 @@ export interface TurnHost {
   access: Readonly<Record<string, McpAccess>>;
   /** Searches the tenant's vector stores, where the turn may search them. */
   searchStores?: StoreSearch | undefined;
+  /** Reads and keeps files for the turn's container, where it may have any. */
+  containerFiles?: ContainerFiles | undefined;
   /** The most that all output of the turn may take as JSON, in UTF-16 units. */
   outputLength: number;
   /** Aborted when nobody wants the answer any more. */
@@ -197,10 +202,16 @@ function openPast(kept: Past, { request }: TurnSpec, { seal, compactions }: Secr
  * Throws the 400s of `JoinedSession.of`.
  */
 function toolsOf(
-  { home, turn, tenant = "", request }: TurnSpec,
+  { home, turn, tenant = "", request, givenFiles = [] }: TurnSpec,
   { replays, input }: Past,
   known: readonly Item[],
-  { config, access, logged, searchStores }: Pick<TurnHost, "config" | "access" | "logged" | "searchStores">,
+  {
+    config,
+    access,
+    logged,
+    searchStores,
+    containerFiles,
+  }: Pick<TurnHost, "config" | "access" | "logged" | "searchStores" | "containerFiles">,
 ): JoinedSession | undefined {
   const items = [...known, ...input];
   const whole = withAllTools(request, items);
@@ -216,6 +227,8 @@ function toolsOf(
     replays: logged ? [...replays, ...logged.replays] : replays,
     output: logged?.output.filter((_, index) => !logged.openLists.includes(index)) ?? [],
     searchStores,
+    containerFiles,
+    givenFiles,
     ownContainer: `cntr_${home}${turn}`,
     // With a key nobody else can tell whose container it is, or name it.
     sessionOf: (container) =>

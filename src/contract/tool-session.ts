@@ -39,6 +39,8 @@ export interface ToolSession {
   readonly container: string;
   /** Makes a filter for a content part; undefined where there is nothing to cite. */
   readonly citations: (() => CitationFilter) | undefined;
+  /** The citations that a whole text has of files of the session's container. */
+  citationsIn(text: string): readonly Citation[];
   /** The tools that the model gets to see. To be asked again once tools have been listed. */
   readonly pluginTools: PluginTools;
   /** Tells whether the model may call anything in its next round, after so many. */
@@ -106,7 +108,18 @@ export interface FileCitation {
   filename: string;
 }
 
-export type Citation = UrlCitation | FileCitation;
+/** A citation of a file that code has written, as an annotation of OpenAI's `output_text`. */
+export interface ContainerFileCitation {
+  type: "container_file_citation";
+  container_id: string;
+  file_id: string;
+  filename: string;
+  /** As in `UrlCitation`. */
+  start_index: number;
+  end_index: number;
+}
+
+export type Citation = UrlCitation | FileCitation | ContainerFileCitation;
 
 export interface CitedText {
   text: string;

@@ -1,13 +1,27 @@
-import { createFile, deleteFile, fileContent, listFiles, retrieveFile } from "../api/files.ts";
+import type { Context } from "hono";
+import { createFile, deleteFile, fileContent, listFiles, retrieveContainerFile, retrieveFile } from "../api/files.ts";
 import { filesQuery } from "../api/queries.ts";
 import { addUploadPart, cancelUpload, completeUpload, createUpload } from "../api/uploads.ts";
 import { MAX_PART_BYTES } from "../protocol/files.ts";
+import type { AppEnv } from "./app-env.ts";
 import { fileParts } from "./body.ts";
 import { callerOf, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { byTenantIn, json, ok } from "./openapi/operation.ts";
 
 const byTenant = byTenantIn("Files");
+
+/** Answers with the bytes of a file. */
+async function sendContent(context: Context<AppEnv>, id: string): Promise<Response> {
+  const { body, bytes, filename } = await fileContent(callerOf(context), id);
+  return context.body(body, 200, {
+    "content-type": "application/octet-stream",
+    "content-length": String(bytes),
+    // A page that opens it must not take it for one of this server's.
+    "content-disposition": `attachment; filename*=utf-8''${encodeURIComponent(filename.toWellFormed())}`,
+    "x-content-type-options": "nosniff",
+  });
+}
 
 export const files = [
   endpoint("POST /v1/files", {
@@ -39,16 +53,7 @@ export const files = [
     operation: byTenant("readFileContent", "read", {
       answers: { 200: { "application/octet-stream": "FileContent" } },
     }),
-    handle: async (context) => {
-      const { body, bytes, filename } = await fileContent(callerOf(context), context.req.param("id"));
-      return context.body(body, 200, {
-        "content-type": "application/octet-stream",
-        "content-length": String(bytes),
-        // A page that opens it must not take it for one of this server's.
-        "content-disposition": `attachment; filename*=utf-8''${encodeURIComponent(filename.toWellFormed())}`,
-        "x-content-type-options": "nosniff",
-      });
-    },
+    handle: (context) => sendContent(context, context.req.param("id")),
   }),
   endpoint("DELETE /v1/files/:id", {
     summary: "delete, also from the vector stores that it is in",
@@ -57,6 +62,25 @@ export const files = [
       const id = context.req.param("id");
       await deleteFile(callerOf(context), id);
       return context.json({ id, object: "file", deleted: true });
+    },
+  }),
+  endpoint("GET /v1/containers/:id/files/:file", {
+    summary: "a file that `code_interpreter` has written in a container, as `container_file_citation` names it",
+    operation: byTenant("retrieveContainerFile", "read", { answers: ok("ContainerFile") }),
+    handle: async (context) => {
+      const { id, file } = context.req.param();
+      return context.json(await retrieveContainerFile(callerOf(context), file, id));
+    },
+  }),
+  endpoint("GET /v1/containers/:id/files/:file/content", {
+    summary: "its bytes",
+    operation: byTenant("readContainerFileContent", "read", {
+      answers: { 200: { "application/octet-stream": "FileContent" } },
+    }),
+    handle: async (context) => {
+      const { id, file } = context.req.param();
+      await retrieveContainerFile(callerOf(context), file, id);
+      return sendContent(context, file);
     },
   }),
   endpoint("POST /v1/uploads", {

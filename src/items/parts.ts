@@ -169,7 +169,19 @@ export const urlCitation = once(() =>
 export const fileCitation = once(() =>
   given("file_citation", { file_id: z.string(), filename: z.string(), index: z.int() }),
 );
-export const annotation = once(() => z.discriminatedUnion("type", [urlCitation(), fileCitation()]));
+/** Its indices are those of `url_citation`. */
+export const containerFileCitation = once(() =>
+  given("container_file_citation", {
+    container_id: z.string(),
+    file_id: z.string(),
+    filename: z.string(),
+    start_index: z.int(),
+    end_index: z.int(),
+  }),
+);
+export const annotation = once(() =>
+  z.discriminatedUnion("type", [urlCitation(), fileCitation(), containerFileCitation()]),
+);
 export const topLogprob = once(() => z.object({ token: z.string(), logprob: z.number(), bytes: z.array(z.int()) }));
 export const logprob = once(() => topLogprob().extend({ top_logprobs: z.array(topLogprob()) }));
 export const outputText = once(() =>

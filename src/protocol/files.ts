@@ -8,6 +8,9 @@ import { MAX_ID_LENGTH } from "./ids.ts";
 /** What a file may be uploaded for. Whatever is said, every file can be read, put into a store and given to a model. */
 export const PURPOSES = ["assistants", "batch", "fine-tune", "vision", "user_data", "evals"] as const;
 
+/** The purpose of files that nobody has uploaded: a program has written them. */
+export const filePurpose = z.enum([...PURPOSES, "assistants_output"]);
+
 const MIN_EXPIRY_SECONDS = 3_600;
 const MAX_EXPIRY_SECONDS = 2_592_000;
 
@@ -45,10 +48,22 @@ export const fileObject = z.object({
   created_at: z.int().min(0).describe("Unix seconds."),
   expires_at: z.int().min(0).optional().describe("Unix seconds."),
   filename: z.string(),
-  purpose: z.enum(PURPOSES),
+  purpose: filePurpose,
   status: z.literal("processed"),
 });
 export type FileObject = z.output<typeof fileObject>;
+
+/** A file that a program has written in a container. */
+export const containerFileObject = z.object({
+  id: z.string(),
+  object: z.literal("container.file"),
+  container_id: z.string(),
+  bytes: z.int().min(0),
+  created_at: z.int().min(0).describe("Unix seconds."),
+  path: z.string(),
+  source: z.literal("assistant"),
+});
+export type ContainerFileObject = z.output<typeof containerFileObject>;
 
 /** Bytes of one part: OpenAI's 64 MB. */
 export const MAX_PART_BYTES = 64 * 1024 * 1024;

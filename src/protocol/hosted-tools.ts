@@ -1,5 +1,6 @@
 import { canonicalHost } from "@responses-edge/guarded-fetch";
 import { z } from "zod";
+import { MAX_GIVEN_FILES } from "../contract/container-files.ts";
 import { list, map } from "./collections.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
 import { searchSettings } from "./search-settings.ts";
@@ -101,17 +102,16 @@ const webSearchTool = z.object({
 const automaticContainer = z
   .object({
     type: z.literal("auto"),
-    file_ids: list(z.string()).nullish(),
+    file_ids: list(z.string().min(1).max(MAX_ID_LENGTH), { max: MAX_GIVEN_FILES }).nullish(),
     memory_limit: z.unknown().optional(),
     network_policy: z.unknown().optional(),
   })
-  .transform(({ type, file_ids: files, ...asked }, context) => {
-    if (files?.length) refuse(context, ["file_ids"], "'file_ids' is not supported by this server.");
+  .transform(({ type, file_ids, ...asked }, context) => {
     for (const field of ["memory_limit", "network_policy"] as const) {
       if (asked[field] == null) continue;
       refuse(context, [field], `'${field}' is not supported by this server: its operator sets what a container may.`);
     }
-    return { type };
+    return { type, ...(file_ids?.length && { file_ids }) };
   });
 
 const codeInterpreterTool = z
@@ -166,6 +166,7 @@ export type BuiltinKind = { [K in Kind]: (typeof HOSTED)[K] extends { labels: un
 export type HostedType = z.output<(typeof HOSTED)[Kind]["schema"]>["type"];
 
 export type McpServerTool = z.output<typeof mcpServerTool>;
+export type CodeInterpreterTool = z.output<typeof codeInterpreterTool>;
 export type FileSearchTool = z.output<typeof fileSearchTool>;
 export type WebSearchTool = z.output<typeof webSearchTool>;
 export type ToolFilter = z.output<typeof toolFilter>;

@@ -1,8 +1,7 @@
-import { assembleTurn, type ReadPast } from "../assembly/assemble-turn.ts";
+import { assembleTurn, type ReadPast, type TurnHost } from "../assembly/assemble-turn.ts";
 import { type Config, loadConfig, type Variables } from "../config/index.ts";
 import type { ServerAttempt } from "../contract/engine.ts";
 import { NO_KEY, restrictedConfig } from "../contract/grants.ts";
-import type { StoreSearch } from "../contract/store-search.ts";
 import { responseId } from "../protocol/ids.ts";
 import type { McpAccess } from "../protocol/tools.ts";
 import { type Observation, telemetryOf } from "../telemetry/telemetry.ts";
@@ -13,6 +12,8 @@ import type { BoardBinding } from "./board.ts";
 import type { Lease } from "./conversation-lock.ts";
 import type { EventLogStore } from "./event-log.ts";
 import type { FileObjects } from "./files/bindings.ts";
+import { containerFiles } from "./files/container-files.ts";
+import { FileClient } from "./files/file-client.ts";
 import { type History, readHistory } from "./history.ts";
 import { MAX_CALL_LENGTH } from "./limits.ts";
 import { EventLogWriter } from "./log-writer.ts";
@@ -106,7 +107,7 @@ export function prepareRun(
     return assembleTurn(spec, past, {
       config,
       access,
-      searchStores: searchOf(home, spec, config),
+      ...fileAccessOf(home, spec, config),
       outputLength,
       signal,
       waitUntil,
@@ -145,8 +146,8 @@ export function prepareRun(
   };
 }
 
-/** The search of a run, in the limits of the caller that has begun it. */
-function searchOf(home: RunHome, spec: RunSpec, config: Config): StoreSearch {
+/** The files and vector stores of a run, in the limits of the caller that has begun it. */
+function fileAccessOf(home: RunHome, spec: RunSpec, config: Config): Pick<TurnHost, "searchStores" | "containerFiles"> {
   const { env } = home;
   const { tenant = "", policy, reservation } = spec;
   const identity = {
@@ -157,7 +158,17 @@ function searchOf(home: RunHome, spec: RunSpec, config: Config): StoreSearch {
     storingKey: undefined,
   };
   const waitUntil = (promise: Promise<unknown>) => home.waitUntil(promise);
-  return storeSearch({ config, stores: new StoreClient(env, tenant), identity, quotas: env.QUOTAS, waitUntil });
+  const files = new FileClient(env, tenant);
+  return {
+    searchStores: storeSearch({
+      config,
+      stores: new StoreClient(env, tenant),
+      identity,
+      quotas: env.QUOTAS,
+      waitUntil,
+    }),
+    containerFiles: containerFiles({ tenant, identity, config, files, waitUntil }),
+  };
 }
 
 /** A run is a request of its own to telemetry: the one that has begun it may have ended long before. */

@@ -1,4 +1,5 @@
 import type { Affinity } from "../assembly/session.ts";
+import type { GivenFile } from "../contract/container-files.ts";
 import type { Model } from "../contract/engine.ts";
 import type { Policy } from "../contract/grants.ts";
 import type { Item } from "../items/registry.ts";
@@ -27,6 +28,8 @@ export interface RunSpec {
   model: Model;
   cacheSalt: string;
   affinity?: Affinity | undefined;
+  /** The files that the request gives to its container. */
+  givenFiles?: readonly GivenFile[];
   tenant?: string;
   /** Labels of MCP servers that cannot be reached again after a restart: their credentials are not kept. */
   withheld?: string[];

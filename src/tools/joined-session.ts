@@ -3,6 +3,7 @@ import type { PluginTools, ToolDescription, ToolNamespace } from "../contract/en
 import type {
   ApprovedCall,
   CalledTool,
+  Citation,
   CitationFilter,
   ListedTools,
   PendingCall,
@@ -93,6 +94,13 @@ export class JoinedSession implements ToolSession {
     const calls: ApprovedCall[] = [];
     for (const { approved = [] } of this.#sessions.values()) calls.push(...approved);
     return calls;
+  }
+
+  citationsIn(text: string): Citation[] {
+    const citations: Citation[] = [];
+    for (const session of this.#sessions.values())
+      if (session.citationsIn) citations.push(...session.citationsIn(text));
+    return citations;
   }
 
   get pluginTools(): PluginTools {

@@ -1,10 +1,12 @@
 import type { ToolConfig } from "../config/index.ts";
+import type { ContainerFiles, GivenFile } from "../contract/container-files.ts";
 import type { Replay, ToolDescription, ToolNamespace } from "../contract/engine.ts";
 import type { Plugin } from "../contract/plugin.ts";
 import type { StoreSearch } from "../contract/store-search.ts";
 import type {
   ApprovedCall,
   CalledTool,
+  Citation,
   ListedTools,
   PendingCall,
   ToolOutcome,
@@ -51,6 +53,10 @@ export interface SessionRequest {
   ownContainer: string;
   /** Searches the tenant's vector stores; undefined where the turn's host has none. */
   searchStores: StoreSearch | undefined;
+  /** Reads and keeps files for containers; undefined where the turn's host has none. */
+  containerFiles: ContainerFiles | undefined;
+  /** The files that the request gives to its container, as far as their names are known. */
+  givenFiles: readonly GivenFile[];
 }
 
 /** The same, as each plugin's session knows it. */
@@ -83,6 +89,8 @@ export interface PluginSession {
   readonly container?: string;
   /** Makes citations of marks in what the model says. */
   readonly cite?: Cite;
+  /** As in `ToolSession`. */
+  citationsIn?(text: string): readonly Citation[];
 }
 
 /** The tools of a Harmony namespace as functions, for models that know no namespaces: `browser_search`. */

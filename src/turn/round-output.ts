@@ -98,6 +98,7 @@ export class RoundOutput {
     this.#reasoning = reasoningForm(options);
     this.#texts = new TextParts(output, {
       citations: options.tools.session?.citations,
+      citationsIn: (text) => options.tools.session?.citationsIn(text) ?? [],
       seal: seal && ((item, text) => sealReasoning(seal, { id: item.id, text }, messages.takeUnsealed(), state.output)),
     });
     this.#clientCalls = new ClientCalls(output, options.usedCallIds, this.#closed);

@@ -1,5 +1,5 @@
 import type { Phase, TokenLogprob } from "../contract/engine.ts";
-import type { CitationFilter, CitedText } from "../contract/tool-session.ts";
+import type { Citation, CitationFilter, CitedText } from "../contract/tool-session.ts";
 import type { OutputItem } from "../items/registry.ts";
 import { deltaHead, type OutputParts } from "./output-events.ts";
 import { type OpenPart, withThoughts } from "./state.ts";
@@ -43,6 +43,8 @@ const DELTA_TYPES = {
 interface TextPartsOptions {
   /** Makes a filter for a part, where there is something to cite. */
   citations: (() => CitationFilter) | undefined;
+  /** The citations of a part whose text is complete. */
+  citationsIn: (text: string) => readonly Citation[];
   /** Gives the `encrypted_content` of reasoning that is about to be done, where there are keys for it. */
   seal: ((item: ThoughtItem, text: string) => string) | undefined;
 }
@@ -196,6 +198,10 @@ export class TextParts {
   /** Text with the citations in it made links, each with an annotation. */
   #appendCited(open: OpenText, { text, annotations }: CitedText, logprobs?: TokenLogprob[]): void {
     if (text !== "" || logprobs?.length) this.append(text, logprobs, true);
+    this.#cite(open, annotations);
+  }
+
+  #cite(open: OpenText, annotations: readonly Citation[]): void {
     for (const annotation of annotations) {
       this.#output.size.addJson(JSON.stringify(annotation).length);
       this.#output.writer.emit({
@@ -225,6 +231,7 @@ export class TextParts {
 
   #endPart(open: OpenText, isSilent: boolean): void {
     if (open.filter) this.#appendCited(open, open.filter.end());
+    if (open.part.kind === "output_text") this.#cite(open, this.#options.citationsIn(open.part.text));
     this.#open = undefined;
     const { item, part, at } = open;
     const { kind, text, logprobs } = part;

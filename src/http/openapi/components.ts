@@ -59,6 +59,7 @@ function outputComponents(): Record<string, z.ZodType> {
   return {
     UrlCitation: parts.urlCitation(),
     FileCitation: parts.fileCitation(),
+    ContainerFileCitation: parts.containerFileCitation(),
     TopLogprob: parts.topLogprob(),
     Logprob: parts.logprob(),
     OutputText: parts.outputText(),

@@ -13,6 +13,7 @@ import { compactRequest, countRequest, createRequest } from "../../protocol/crea
 import { alwaysNull } from "../../protocol/described-as.ts";
 import {
   completeUploadBody,
+  containerFileObject,
   createUploadBody,
   fileFields,
   fileObject,
@@ -174,6 +175,7 @@ export function answerSchemas() {
     Conversation,
     DeletedConversation: deleted("conversation.deleted"),
     File: fileObject,
+    ContainerFile: containerFileObject,
     FileList: page(fileObject),
     DeletedFile: deleted("file"),
     Upload: uploadObject,

@@ -17,7 +17,7 @@ import { uploadNotFound, uploadOver, uploadsFull } from "./upload-faults.ts";
 import type { UploadRecord } from "./upload-table.ts";
 
 /** What a file that is received is to be, beside its bytes. */
-export type FileAbout = Pick<FileRecord, "filename" | "mimeType" | "purpose" | "createdAt" | "expiresAt">;
+export type FileAbout = Pick<FileRecord, "filename" | "mimeType" | "purpose" | "createdAt" | "expiresAt" | "container">;
 
 /** A tenant's files, as the Worker and objects see them. An id is looked up in the tenant's own directory: another tenant's is in none. */
 export class FileClient {

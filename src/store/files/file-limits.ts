@@ -1,4 +1,5 @@
-import type { FileLimit, FileLimits } from "../../contract/grants.ts";
+import type { Config } from "../../config/index.ts";
+import type { FileLimit, FileLimits, Identity } from "../../contract/grants.ts";
 import { ApiError } from "../../protocol/errors.ts";
 
 /** What is kept, or is to be kept. */
@@ -38,4 +39,16 @@ function check(limit: FileLimit, total: () => Amount, wanted: Amount, whose: str
       headers: { "x-should-retry": "false" },
     });
   }
+}
+
+const NO_LIMIT = { files: null, bytes: null };
+
+/** The limits of a caller's files: those of its key and its tenant, else the deployment's. */
+export function fileLimitsOf({ policy }: Identity, { files }: Config): FileLimits {
+  const { tenant, key } = policy?.files ?? { tenant: NO_LIMIT, key: NO_LIMIT };
+  const { filesPerTenant, bytesPerTenant } = files;
+  return {
+    tenant: { files: tenant.files ?? (filesPerTenant || null), bytes: tenant.bytes ?? (bytesPerTenant || null) },
+    key,
+  };
 }

@@ -1,5 +1,5 @@
 import type { FileLimits } from "../../contract/grants.ts";
-import type { FileFields } from "../../protocol/files.ts";
+import type { FileObject } from "../../protocol/files.ts";
 import type { Schema } from "../schema.ts";
 import { checkFileLimits } from "./file-limits.ts";
 
@@ -10,7 +10,7 @@ export interface FileRecord {
   filename: string;
   /** As its sender says it. */
   mimeType: string | null;
-  purpose: FileFields["purpose"];
+  purpose: FileObject["purpose"];
   bytes: number;
   createdAt: number;
   expiresAt: number | null;
@@ -18,6 +18,8 @@ export interface FileRecord {
   parts: readonly number[];
   /** Where its bytes are: in rows of its object, or in a bucket. */
   at: "rows" | "r2" | "s3";
+  /** The container in which a program has written it, and its place there. */
+  container?: { id: string; path: string };
 }
 
 /** A page of the list. */
@@ -257,7 +259,10 @@ const VISIBLE = "(expires_at IS NULL OR expires_at > ?)";
 
 function recordOf({ created_at: createdAt, expires_at: expiresAt, body, ...row }: Row): FileRecord {
   // Before version 3 all bytes were in rows.
-  const rest = { at: "rows", ...JSON.parse(body) } as Pick<FileRecord, "filename" | "mimeType" | "parts" | "at">;
+  const rest = { at: "rows", ...JSON.parse(body) } as Pick<
+    FileRecord,
+    "filename" | "mimeType" | "parts" | "at" | "container"
+  >;
   return { ...row, ...rest, createdAt, expiresAt };
 }
 

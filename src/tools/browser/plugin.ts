@@ -124,7 +124,8 @@ function withBrowser(
   tool: WebSearchTool | undefined,
   offered: PluginSession["offered"],
 ): PluginSession {
-  const remembered = replays.findLast((replay) => replay.exchange?.memory !== undefined)?.exchange?.memory;
+  const remembered = replays.findLast(({ exchange }) => exchange?.memory !== undefined && toolNamed(exchange.name))
+    ?.exchange?.memory;
   const browser = newBrowser(remembered as BrowserState | undefined, tool, config);
   const inOrder = time.inOrder();
   return {

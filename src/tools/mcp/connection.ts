@@ -4,7 +4,7 @@ import type { ListedTool, ToolOutcome } from "../../contract/tool-session.ts";
 import { parseArguments } from "../../protocol/json.ts";
 import type { ToolTime } from "../plugin.ts";
 import { ToolFault } from "../tool-fault.ts";
-import { type McpServer, McpSession } from "./client.ts";
+import { type McpServer, McpSession, type McpToolResult } from "./client.ts";
 import { toMcpError } from "./faults.ts";
 
 /** Tools that one server may list. */
@@ -54,13 +54,21 @@ export class McpConnection {
    * JSON object, and the signal's reason when it is aborted.
    */
   async call(name: string, json: string, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome> {
-    const session = await unlessAborted(this.#connected(), signal);
-    const timeoutMs = this.#time.atMost(this.#config.callTimeoutMs);
     const args = parseArguments(json);
     if (!args) throw new ToolFault("tool", UNREADABLE_ARGUMENTS);
-    const { output, isError } = await session.callTool(name, args, { signal, timeoutMs, traceparent });
-    if (!isError) return { output, failed: false };
-    return { output, failed: true, error: toMcpError(new ToolFault("tool", output)) };
+    return outcomeOf(await this.ask(name, args, signal, traceparent));
+  }
+
+  /** Calls a tool, and gives all that it answers. Throws ToolFault, and the signal's reason when it is aborted. */
+  async ask(
+    name: string,
+    args: Record<string, unknown>,
+    signal: AbortSignal,
+    traceparent?: string,
+  ): Promise<McpToolResult> {
+    const session = await unlessAborted(this.#connected(), signal);
+    const timeoutMs = this.#time.atMost(this.#config.callTimeoutMs);
+    return session.callTool(name, args, { signal, timeoutMs, traceparent });
   }
 
   /** Ends the session, if there is one, after a call of the tool that cleans up. Never rejects. */
@@ -103,4 +111,10 @@ export class McpConnection {
       signal: this.#end.signal,
     });
   }
+}
+
+/** What a tool has answered, as the outcome of its call. */
+export function outcomeOf({ output, isError }: McpToolResult): ToolOutcome {
+  if (!isError) return { output, failed: false };
+  return { output, failed: true, error: toMcpError(new ToolFault("tool", output)) };
 }

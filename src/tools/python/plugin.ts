@@ -1,11 +1,14 @@
 import type { ResponseCodeInterpreterToolCall } from "openai/resources/responses/responses";
+import type { GivenFile } from "../../contract/container-files.ts";
 import type { ToolDescription, ToolNamespace } from "../../contract/engine.ts";
 import { type CallItem, stepOf } from "../../contract/plugin.ts";
 import type { CalledTool } from "../../contract/tool-session.ts";
 import type { Item } from "../../items/registry.ts";
 import { parseArguments } from "../../protocol/json.ts";
-import type { RunnablePlugin, SessionOptions } from "../plugin.ts";
+import { outcomeOf } from "../mcp/connection.ts";
+import type { PluginSession, RunnablePlugin } from "../plugin.ts";
 import { CLEAN_UP_TOOL, checkToolServer, toolServer } from "../tool-server.ts";
+import { ContainerSession, noteOnFiles } from "./container-files.ts";
 
 /** `code_interpreter`: Python on the operator's tool server. */
 
@@ -83,17 +86,30 @@ export const PYTHON: RunnablePlugin<PythonTool, ResponseCodeInterpreterToolCall>
   },
   check: checkToolServer("python"),
   session(turn) {
-    const container = containerOf(turn);
+    const tool = turn.request.tools?.find((each) => each.type === "code_interpreter");
+    const asked = tool?.type === "code_interpreter" ? tool.container : undefined;
+    // A container that the client has named, or the turn's own.
+    const container = typeof asked === "string" ? asked : turn.ownContainer;
+    const given = (typeof asked === "object" && asked.file_ids) || [];
     const server = toolServer("python", turn, container);
+    const files = new ContainerSession({ server, container, files: turn.containerFiles, given });
+    files.remember(turn.replays, turn.output);
     const inOrder = turn.time.inOrder();
     return {
-      offered: { namespace: NAMESPACE, functions: FUNCTIONS },
+      offered: given.length > 0 ? withFiles(turn.givenFiles) : { namespace: NAMESPACE, functions: FUNCTIONS },
       container,
       resolve: toolNamed,
       run: (call, signal, traceparent) => {
         const code = unwrapScript(call.arguments);
-        return inOrder(() => server.call("python", JSON.stringify({ code }), signal, traceparent));
+        return inOrder(async () => {
+          await files.fill(signal);
+          const result = await server.ask("python", { code }, signal, traceparent);
+          const { memory, notes } = await files.keep(result.structured, signal);
+          const output = [result.output, ...notes].join("\n");
+          return { ...outcomeOf({ ...result, output }), ...(memory && { memory }) };
+        });
       },
+      citationsIn: (text) => files.citationsIn(text),
       // A container that the client has named lives on, for the next turn.
       close: () => server.close(container === turn.ownContainer ? CLEAN_UP_TOOL : undefined),
     };
@@ -104,10 +120,13 @@ function toolNamed(name: string): PythonTool | undefined {
   return name === "python" ? TOOL : undefined;
 }
 
-/** The container that the request names, or the turn's own. */
-function containerOf({ request, ownContainer }: SessionOptions): string {
-  const tool = request.tools?.find((each) => each.type === "code_interpreter");
-  return tool?.type === "code_interpreter" && typeof tool.container === "string" ? tool.container : ownContainer;
+/** The tool as a model gets to see it that is to read the user's files. */
+function withFiles(given: readonly GivenFile[]): PluginSession["offered"] {
+  const note = noteOnFiles(given);
+  return {
+    namespace: { ...NAMESPACE, description: `${NAMESPACE.description}\n\n${note}` },
+    functions: FUNCTIONS.map((each) => ({ ...each, description: `${each.description}\n${note}` })),
+  };
 }
 
 const FENCED = /^\s*```[\w+-]*\r?\n([\s\S]*?)\r?\n?```\s*$/;

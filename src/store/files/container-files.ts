@@ -1,0 +1,52 @@
+import type { Config } from "../../config/index.ts";
+import type { ContainerFiles } from "../../contract/container-files.ts";
+import type { Identity } from "../../contract/grants.ts";
+import { MAX_FILENAME_LENGTH } from "../../protocol/files.ts";
+import { fileId } from "../../protocol/ids.ts";
+import { checkMayStore } from "../may-store.ts";
+import type { FileClient } from "./file-client.ts";
+import { fileLimitsOf } from "./file-limits.ts";
+
+/** How long a file that a program has written is kept. Seconds. */
+const KEPT_SECONDS = 86_400;
+
+/** Whose container it is. */
+export interface ContainerOwner {
+  tenant: string;
+  identity: Identity;
+  config: Config;
+  files: FileClient;
+  waitUntil: (promise: Promise<unknown>) => void;
+}
+
+/** A tenant's files for the containers of its turns, within the limits of the key that has begun the turn. */
+export function containerFiles({ tenant, identity, config, files, waitUntil }: ContainerOwner): ContainerFiles {
+  return {
+    async read(id) {
+      const { record, body } = await files.content(id);
+      return { filename: record.filename, body };
+    },
+    async keep({ container, path, bytes }) {
+      checkMayStore(identity);
+      const limits = fileLimitsOf(identity, config);
+      const { maxFileBytes: maxBytes } = config.files;
+      using file = await files.receive(identity.keyId, { tenant, config, limits, field: "file", maxBytes });
+      try {
+        for await (const piece of bytes) await file.write(piece);
+        const createdAt = Math.floor(Date.now() / 1000);
+        const filename = (path.split("/").at(-1) ?? path).slice(0, MAX_FILENAME_LENGTH);
+        const about = {
+          filename,
+          mimeType: null,
+          purpose: "assistants_output",
+          container: { id: container, path },
+        } as const;
+        const { key } = await files.commit(file, { ...about, createdAt, expiresAt: createdAt + KEPT_SECONDS }, limits);
+        return { id: fileId(key), filename, path };
+      } catch (error) {
+        waitUntil(files.discard(file).catch(() => {}));
+        throw error;
+      }
+    },
+  };
+}

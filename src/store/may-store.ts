@@ -1,0 +1,12 @@
+import type { Identity } from "../contract/grants.ts";
+import { ApiError } from "../protocol/errors.ts";
+import { checkDisk } from "./free-disk.ts";
+
+/** Throws the 403 of a key whose tenant keeps nothing here, and the 507 of a full disk. */
+export function checkMayStore({ policy }: Identity): void {
+  if (policy?.forceStoreFalse) {
+    const message = "This API key does not allow anything to be stored.";
+    throw new ApiError({ status: 403, message, code: "storage_not_allowed" });
+  }
+  checkDisk();
+}

@@ -1,0 +1,234 @@
+import { z } from "zod";
+import {
+  type ContainerFiles,
+  FILES_DIRECTORY,
+  type GivenFile,
+  type KeptFile,
+  MAX_CONTAINER_BYTES,
+} from "../../contract/container-files.ts";
+import type { Replay } from "../../contract/engine.ts";
+import type { ContainerFileCitation } from "../../contract/tool-session.ts";
+import { ApiError } from "../../protocol/errors.ts";
+import type { McpConnection } from "../mcp/connection.ts";
+import { ToolFault } from "../tool-fault.ts";
+
+/**
+ * The files of a container: those that the request gives to it, and those that its programs write. The tool server takes and gives them
+ * by two tools, `write_file` and `read_file`, and the result of `python` names those that a call has written
+ * (docs/tools.md, "Files").
+ */
+
+/** A file goes to and from the tool server in pieces of so many bytes: as base64 they fit into a message. */
+const PIECE_BYTES = 512 * 1024;
+
+/** Files that a turn's programs may have kept. */
+const MAX_KEPT_FILES = 50;
+
+const MAX_PATH_LENGTH = 255;
+
+const writtenFiles = z.object({
+  files: z.array(z.object({ name: z.string().min(1).max(MAX_PATH_LENGTH), bytes: z.int().min(0) })).max(1_000),
+});
+const piece = z.object({ data: z.base64() });
+
+/** What the turn's later rounds, and a run that goes on after a crash, know of a call: JSON. */
+interface CallMemory {
+  kept: KeptFile[];
+}
+
+interface Options {
+  server: McpConnection;
+  container: string;
+  files: ContainerFiles | undefined;
+  /** Their ids. */
+  given: readonly string[];
+}
+
+export class ContainerSession {
+  readonly #options: Options;
+  readonly #kept = new Map<string, KeptFile>();
+  /** Ids of those that have been cited. */
+  readonly #cited = new Set<string>();
+  #keptFiles = 0;
+  #keptBytes = 0;
+  #isFilled = false;
+
+  constructor(options: Options) {
+    this.#options = options;
+  }
+
+  /** Learns of what the turn had written and said before a crash: `output` are its items. */
+  remember(replays: readonly Replay[], output: readonly { type: string; id?: string }[]): void {
+    const items = new Set(output.map(({ id }) => id));
+    for (const { item, exchange } of replays) {
+      if (exchange?.name !== "python" || !items.has(item)) continue;
+      for (const file of (exchange.memory as CallMemory | undefined)?.kept ?? []) this.#note(file);
+    }
+    for (const item of output) {
+      for (const { annotations = [] } of contentOf(item)) {
+        for (const { file_id } of annotations) if (file_id !== undefined) this.#cited.add(file_id);
+      }
+    }
+  }
+
+  /** Writes the request's files to the container, before its first program runs. Throws ToolFault. */
+  async fill(signal: AbortSignal): Promise<void> {
+    const { files, given } = this.#options;
+    if (this.#isFilled) return;
+    const names = new Set<string>();
+    for (const id of given) {
+      if (!files) throw new ToolFault("unreachable", "There are no files here.");
+      const { filename, body } = await files.read(id).catch((error: unknown) => {
+        throw error instanceof ApiError ? new ToolFault("tool", error.message) : error;
+      });
+      const isFree = !names.has(filename) && !/^\.+$/.test(filename);
+      const name = isFree ? filename : `${id}-${filename}`;
+      names.add(name);
+      await this.#write(name, body, signal);
+    }
+    this.#isFilled = true;
+  }
+
+  /**
+   * Keeps the files that a call has written, by what the tool server says of it. Gives what later rounds are to know, and a line for the model
+   * about each that is not kept. Rejects with the signal's reason when it is aborted, and with nothing else.
+   */
+  async keep(structured: unknown, signal: AbortSignal): Promise<{ memory?: CallMemory; notes: string[] }> {
+    const { files, container } = this.#options;
+    const written = writtenFiles.safeParse(structured);
+    const kept: KeptFile[] = [];
+    const notes: string[] = [];
+    if (!files || !written.success) return { notes };
+    for (const { name: path, bytes } of written.data.files) {
+      try {
+        if (this.#keptFiles >= MAX_KEPT_FILES) throw new ToolFault("tool", `A turn keeps ${MAX_KEPT_FILES} files.`);
+        if (this.#keptBytes + bytes > MAX_CONTAINER_BYTES) {
+          throw new ToolFault("tool", `A turn keeps ${MAX_CONTAINER_BYTES} bytes of files.`);
+        }
+        this.#keptFiles += 1;
+        this.#keptBytes += bytes;
+        const file = await files.keep({ container, path, bytes: this.#read(path, bytes, signal) });
+        this.#note(file);
+        kept.push(file);
+      } catch (error) {
+        signal.throwIfAborted();
+        const why = error instanceof ApiError || error instanceof ToolFault ? error.message : "It could not be read.";
+        notes.push(`[WARN] The user does not get ${FILES_DIRECTORY}/${path}: ${why}`);
+      }
+    }
+    return { ...(kept.length > 0 && { memory: { kept } }), notes };
+  }
+
+  /**
+   * The citations of a text: each file at the first place where the text links or names it, and at the end those that no text of the turn
+   * has named.
+   */
+  citationsIn(text: string): ContainerFileCitation[] {
+    const { container: container_id } = this.#options;
+    const found: { file: KeptFile; start: number; end: number }[] = [];
+    for (const file of this.#kept.values()) {
+      const place = placeOf(file, text);
+      if (place) found.push({ file, ...place });
+      else if (!this.#cited.has(file.id)) found.push({ file, start: text.length, end: text.length });
+      this.#cited.add(file.id);
+    }
+    const points = codePointsOf(text);
+    return found
+      .toSorted((one, other) => one.start - other.start)
+      .map(({ file: { id: file_id, filename }, start, end }) => {
+        const start_index = points(start);
+        const end_index = points(end);
+        return { type: "container_file_citation", container_id, file_id, filename, start_index, end_index };
+      });
+  }
+
+  /** The newest of a path is the one that a text means. */
+  #note(file: KeptFile): void {
+    this.#kept.delete(file.path);
+    this.#kept.set(file.path, file);
+  }
+
+  async #write(name: string, body: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
+    let isFirst = true;
+    for await (const bytes of inPieces(body)) {
+      const args = { name, data: bytes.toBase64(), append: !isFirst };
+      const { output, isError } = await this.#options.server.ask("write_file", args, signal);
+      if (isError) throw new ToolFault("tool", `The file '${name}' could not be given to the tool server: ${output}`);
+      isFirst = false;
+    }
+  }
+
+  async *#read(name: string, bytes: number, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+    for (let offset = 0; offset < bytes; ) {
+      const length = Math.min(PIECE_BYTES, bytes - offset);
+      const { output, isError, structured } = await this.#options.server.ask(
+        "read_file",
+        { name, offset, length },
+        signal,
+      );
+      if (isError) throw new ToolFault("tool", output);
+      const { data } = piece.parse(structured);
+      const read = Uint8Array.fromBase64(data);
+      if (read.length === 0 || read.length > length) throw new ToolFault("tool", "It was changed meanwhile.");
+      yield read;
+      offset += read.length;
+    }
+  }
+}
+
+/** The lines by which a model learns of its files. */
+export function noteOnFiles(given: readonly GivenFile[]): string {
+  const names = given.map(({ filename }) => JSON.stringify(filename)).join(", ");
+  const own = given.length > 0 ? `The user's files are in '${FILES_DIRECTORY}': ${names}.\n` : "";
+  return `${own}Files that are written to '${FILES_DIRECTORY}' are given to the user: link them as [name](sandbox:${FILES_DIRECTORY}/name).`;
+}
+
+/** Pieces of at most `PIECE_BYTES`; one that is empty for no bytes at all. */
+async function* inPieces(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  const buffer = new Uint8Array(PIECE_BYTES);
+  let length = 0;
+  let isEmpty = true;
+  for await (const bytes of body) {
+    for (let at = 0; at < bytes.length; ) {
+      const part = bytes.subarray(at, at + PIECE_BYTES - length);
+      buffer.set(part, length);
+      length += part.length;
+      at += part.length;
+      if (length < PIECE_BYTES) continue;
+      yield buffer;
+      length = 0;
+      isEmpty = false;
+    }
+  }
+  if (length > 0 || isEmpty) yield buffer.subarray(0, length);
+}
+
+/** The first place where a text links a file, or else names it. UTF-16 units. */
+function placeOf({ path, filename }: KeptFile, text: string): { start: number; end: number } | undefined {
+  for (const name of [`sandbox:${FILES_DIRECTORY}/${path}`, `${FILES_DIRECTORY}/${path}`, path, filename]) {
+    for (let start = text.indexOf(name); start >= 0; start = text.indexOf(name, start + 1)) {
+      const end = start + name.length;
+      // A part of a longer name is another file's.
+      if (!/[\w/-]/.test(text.charAt(start - 1)) && !/^(?:[\w/-]|\.\w)/.test(text.slice(end, end + 2)))
+        return { start, end };
+    }
+  }
+  return undefined;
+}
+
+/** Counts the code points before places of a text. To be asked for places in their order. */
+function codePointsOf(text: string): (place: number) => number {
+  let at = 0;
+  let points = 0;
+  return (place) => {
+    while (at < place) {
+      at += (text.codePointAt(at) ?? 0) > 0xffff ? 2 : 1;
+      points += 1;
+    }
+    return points;
+  };
+}
+
+function contentOf(item: object): readonly { annotations?: readonly { file_id?: string }[] }[] {
+  return "content" in item && Array.isArray(item.content) ? item.content : [];
+}
