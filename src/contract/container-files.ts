@@ -27,8 +27,5 @@ export interface GivenFile {
 /** Where a program finds its files, and leaves those that others are to have: OpenAI's. */
 export const FILES_DIRECTORY = "/mnt/data";
 
-/** Files that a request may give to its container: OpenAI's limit. */
-export const MAX_GIVEN_FILES = 50;
-
-/** Bytes that they have together, and that a turn's programs may have kept. */
+/** Bytes that the files of a request have together, and that a turn's programs may have kept. */
 export const MAX_CONTAINER_BYTES = 64 * 1024 * 1024;

@@ -1,6 +1,5 @@
 import { canonicalHost } from "@responses-edge/guarded-fetch";
 import { z } from "zod";
-import { MAX_GIVEN_FILES } from "../contract/container-files.ts";
 import { list, map } from "./collections.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
 import { searchSettings } from "./search-settings.ts";
@@ -97,6 +96,9 @@ const webSearchTool = z.object({
   /** False: no page is fetched, and only the search provider is asked. */
   external_web_access: z.boolean().nullish(),
 });
+
+/** Files that a request may give to its container: OpenAI's limit. */
+const MAX_GIVEN_FILES = 50;
 
 /** The container is its operator's: the tool server gives every one the same, and is told nothing of a request. */
 const automaticContainer = z

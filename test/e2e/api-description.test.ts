@@ -9,6 +9,7 @@ import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { ADMIN_KEY, ROOT } from "./key-support.ts";
 import { SocketClient } from "./socket-support.ts";
 import { eventually, type Gateway, startGateway } from "./support.ts";
+import { startTools, type ToolServer } from "./tool-support.ts";
 
 /** The description at `GET /openapi.json`, held to each of its operations. Other tests hold all that passes them to it, too (`startGateway`). */
 
@@ -17,12 +18,24 @@ const VARIABLES = { ADMIN_KEY, PROMETHEUS_METRICS: "true", PROMETHEUS_TOKEN: ROO
 /** With a tenant's key and all that the operations of a driver need. */
 let gateway: Gateway;
 let key: string;
+let python: ToolServer;
 let description: ApiDescription;
 /** In front of a model server that has every endpoint of its own. */
 let passing: { url: string; fetch: ConformantFetch; close(): Promise<void> };
 
 beforeAll(async () => {
-  gateway = await startGateway(VARIABLES);
+  const content = [{ type: "text" as const, text: "Done." }];
+  python = await startTools({
+    python: {
+      properties: { code: { type: "string" } },
+      run: () => ({ content, structuredContent: { files: [{ name: "a.txt", bytes: 3 }] } }),
+    },
+    read_file: {
+      properties: { name: { type: "string" }, offset: { type: "integer" }, length: { type: "integer" } },
+      run: () => ({ content, structuredContent: { data: btoa("Tea") } }),
+    },
+  });
+  gateway = await startGateway({ ...VARIABLES, TOOL_SERVERS: JSON.stringify({ python: python.url }) });
   description = await descriptionOf(gateway.url);
   const made = await send("POST", "/v1/admin/keys", { body: { tenant: "acme", limits: { track_homes: true } } });
   key = String((await made.json()).value);
@@ -31,6 +44,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await passing.close();
   await gateway.close();
+  await python.close();
 });
 
 async function startPassing(): Promise<typeof passing> {
@@ -142,6 +156,14 @@ async function newStoreFile(): Promise<string> {
   return `${store}/files/${await idOf(ask("POST", `${store}/files`, { file_id }))}`;
 }
 
+/** The path of a file that a program has written. */
+async function newContainerFile(): Promise<string> {
+  const tools = [{ type: "code_interpreter", container: { type: "auto" } }];
+  const answer = await ask("POST", "/v1/responses", { ...turn, input: "Use python: `1`", tools });
+  const [, container, file] = /"container_id":"([^"]+)","file_id":"([^"]+)"/.exec(await answer.text()) ?? [];
+  return `/v1/containers/${container}/files/${file}`;
+}
+
 async function newBatch(): Promise<string> {
   const [store, file] = await Promise.all([newStore(), newFile()]);
   return `${store}/file_batches/${await idOf(ask("POST", `${store}/file_batches`, { file_ids: [file] }))}`;
@@ -181,6 +203,10 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
   "GET /v1/conversations/{id}/items/{item}": () => [newItem().then((path) => ask("GET", path))],
   "DELETE /v1/conversations/{id}/items/{item}": () => [newItem().then((path) => ask("DELETE", path))],
   "POST /v1/files": () => [sendFile()],
+  "GET /v1/containers/{id}/files/{file}": () => [newContainerFile().then((path) => ask("GET", path))],
+  "GET /v1/containers/{id}/files/{file}/content": () => [
+    newContainerFile().then((path) => ask("GET", `${path}/content`)),
+  ],
   "GET /v1/files": () => [ask("GET", "/v1/files?limit=5&purpose=assistants&order=asc")],
   "GET /v1/files/{id}": () => [newFile().then((id) => ask("GET", `/v1/files/${id}`))],
   "GET /v1/files/{id}/content": () => [newFile().then((id) => ask("GET", `/v1/files/${id}/content`))],

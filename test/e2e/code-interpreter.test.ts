@@ -9,9 +9,10 @@ import type {
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startToolServer, type ToolServer } from "../../dev/tool-server/server.ts";
 import { COMPLETE, eventually as inTime, KEY, toolProcesses } from "../tool-server/support.ts";
-import { DATE, GPT_OSS, lastTurns, saying, tolerating } from "./harmony-support.ts";
+import { DATE, GPT_OSS, lastMessages, lastTurns, saying, tolerating } from "./harmony-support.ts";
 import { type Gateway, lastPrompt, startGateway } from "./support.ts";
 import { ask, chatMessages, itemsOfType, MODELS, onlyItem, textOf } from "./tool-support.ts";
+import { ended } from "./turns.ts";
 
 /** The tools python and container, run by the tool server for development. */
 
@@ -301,6 +302,149 @@ withPython("the script of gpt-oss", () => {
     expect(logsOf(response)).toEqual(["42\n"]);
     const streamed = await stream({ model, input: "Compute.", include: [OUTPUTS] });
     expect(codeCalls(streamed.response)).toMatchObject([{ code: "print(6 * 7)" }]);
+  });
+});
+
+/** The client of the first tenant. */
+const client = () => gateway.client({ apiKey: "key-a" });
+
+/** Uploads a file; gives its id. */
+async function uploaded(text: string, name: string): Promise<string> {
+  const file = new File([text], name);
+  return (await client().files.create({ file, purpose: "user_data" })).id;
+}
+
+/** `code_interpreter` with these files in its container. */
+const withFiles = (...file_ids: string[]): Tool => ({
+  type: "code_interpreter",
+  container: { type: "auto", file_ids },
+});
+
+/** All that the model has last got to see. */
+async function promptOf(model: string): Promise<string> {
+  return model.startsWith(GPT_OSS) ? (await lastMessages(gateway)).join("\n") : JSON.stringify(lastPrompt(gateway));
+}
+
+/** The annotations of a response's texts. */
+function citationsOf({ output }: Pick<Response, "output">) {
+  return itemsOfType({ output }, "message").flatMap(({ content }) =>
+    content.flatMap((part) => (part.type === "output_text" ? part.annotations : [])),
+  );
+}
+
+withPython.each(MODELS)("files of a container for %s", (model) => {
+  it("are those that the request names, and the model is told their names", async () => {
+    const [owls, twin, long] = await Promise.all([
+      uploaded("owl,hoot", "owls.csv"),
+      uploaded("second", "owls.csv"),
+      uploaded("x".repeat(1_500_000), "long.txt"),
+    ]);
+    const tools = [withFiles(owls, twin, long)];
+    const input =
+      "Use python: `import os; print(open('/mnt/data/owls.csv').read(), len(open('long.txt').read()), sorted(os.listdir('/mnt/data')))`";
+    const response = await create({ model, input, tools });
+    const names = `['${twin}-owls.csv', 'long.txt', 'owls.csv']`;
+    expect(response.output_text).toBe(`The tool python returned: owl,hoot 1500000 ${names}\n`);
+    expect(citationsOf(response)).toEqual([]);
+    expect(response.tools).toEqual(tools);
+    expect(await promptOf(model)).toContain("owls.csv");
+    await create({ model, input: "Hello", tools: [python] });
+    expect(await promptOf(model)).not.toContain("owls.csv");
+  });
+
+  it("are kept where a program writes them, and cited where the text links them", async () => {
+    const code = "open('/mnt/data/a.csv', 'w').write('1,2'); print('\u{1F989} [it](sandbox:/mnt/data/a.csv).')";
+    const input = `Use python: \`${code}\``;
+    const { events, response } = await stream({ model, input, include: [OUTPUTS] });
+    const text = "The tool python returned: \u{1F989} [it](sandbox:/mnt/data/a.csv).\n";
+    expect(response.output_text).toBe(text);
+    const start = [...text.slice(0, text.indexOf("sandbox:"))].length;
+    const [citation, ...others] = citationsOf(response);
+    expect(others).toEqual([]);
+    expect(citation).toEqual({
+      type: "container_file_citation",
+      container_id: onlyItem(response, "code_interpreter_call").container_id,
+      file_id: expect.stringMatching(/^file-/),
+      filename: "a.csv",
+      start_index: start,
+      end_index: start + "sandbox:/mnt/data/a.csv".length,
+    });
+    const added = events.filter(({ type }) => type === "response.output_text.annotation.added");
+    expect(added).toMatchObject([{ annotation: citation, annotation_index: 0, content_index: 0 }]);
+    expect((await client().responses.retrieve(response.id)).output).toEqual(response.output);
+    if (citation?.type !== "container_file_citation") throw new Error("There is no citation.");
+    const { container_id, file_id } = citation;
+    const bytes = await client().containers.files.content.retrieve(file_id, { container_id });
+    expect(await bytes.text()).toBe("1,2");
+    expect(await client().containers.files.retrieve(file_id, { container_id })).toMatchObject({
+      object: "container.file",
+      path: "/mnt/data/a.csv",
+      source: "assistant",
+      bytes: 3,
+    });
+    expect(await client().files.retrieve(file_id)).toMatchObject({ purpose: "assistants_output", filename: "a.csv" });
+    await expect(client().containers.files.retrieve(file_id, { container_id: "cntr_other" })).rejects.toMatchObject({
+      status: 404,
+    });
+    const other = gateway.client({ apiKey: "key-b" });
+    await expect(other.containers.files.retrieve(file_id, { container_id })).rejects.toMatchObject({ status: 404 });
+    await expect(other.containers.files.content.retrieve(file_id, { container_id })).rejects.toMatchObject({
+      status: 404,
+    });
+  });
+
+  it("are cited at the end of the text where nothing names them, each once", async () => {
+    const code = "import os; os.mkdir('out'); open('out/b.txt', 'w').write('b' * 1500000); print('Done')";
+    const response = await create({ model, input: `Use python: \`${code}\``, background: false });
+    const end = response.output_text.length;
+    expect(citationsOf(response)).toMatchObject([{ filename: "b.txt", start_index: end, end_index: end }]);
+    const [citation] = citationsOf(response);
+    const id = citation && "file_id" in citation ? citation.file_id : "";
+    expect(await (await client().files.content(id)).text()).toBe("b".repeat(1_500_000));
+    const next = await create({ model, input: "Hello", previous_response_id: response.id });
+    expect(citationsOf(next)).toEqual([]);
+  });
+
+  it("are read and kept in the background", async () => {
+    const file = await uploaded("in", "in.txt");
+    const input =
+      "Use python: `open('/mnt/data/out.txt', 'w').write(open('/mnt/data/in.txt').read() * 2); print('See out.txt')`";
+    const begun = await create({ model, input, tools: [withFiles(file)], background: true });
+    const response = await ended({ ...gateway, openai: client() }, begun.id);
+    const [citation] = citationsOf(response);
+    expect(citation).toMatchObject({ type: "container_file_citation", filename: "out.txt" });
+    const id = citation && "file_id" in citation ? citation.file_id : "";
+    expect(await (await client().files.content(id)).text()).toBe("inin");
+  });
+});
+
+withPython("files of a container", () => {
+  it("are a 404 where they are not there, or another tenant's", async () => {
+    const file = await uploaded("mine", "mine.txt");
+    const param = "tools[0].container.file_ids[1]";
+    const tools = [withFiles(file, "file-unknown")];
+    await expect(create({ input: "Hello", tools })).rejects.toMatchObject({
+      status: 404,
+      param,
+      code: "file_not_found",
+    });
+    const own = await gateway
+      .client({ apiKey: "key-b" })
+      .files.create({ file: new File(["b"], "b.txt"), purpose: "user_data" });
+    await expect(create({ input: "Hello", tools: [withFiles(file, own.id)] })).rejects.toMatchObject({
+      status: 404,
+      param,
+    });
+    await expect(create({ input: "Hello", tools: [withFiles(...Array(51).fill(file))] })).rejects.toMatchObject({
+      status: 400,
+      param: "tools[0].container.file_ids",
+    });
+  });
+
+  it("leave the container's directory alone where a program makes links out of it", async () => {
+    const code = "import os; os.symlink('/etc/passwd', 'p.txt'); os.symlink('/etc', 'etc'); print('Linked')";
+    const response = await create({ input: `Use python: \`${code}\`` });
+    expect(citationsOf(response)).toEqual([]);
   });
 });
 

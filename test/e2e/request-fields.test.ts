@@ -410,7 +410,10 @@ async function samples(): Promise<Samples> {
   const image = "data:image/png;base64,iVBORw0KGgo=";
   const [store, other] = [await filledStore({ x: "x" }, { x: "y" }, { x: 2 }, { x: true }), await filledStore({})];
   const [item] = (await gateway.openai.responses.inputItems.list(created.id)).data;
+  const file = new File(["x"], "x.txt");
+  const { id: given } = await gateway.openai.files.create({ file, purpose: "user_data" });
   return {
+    "container<auto>.file_ids": [[given]],
     "input<item_reference>.id": [item?.id],
     "items<item_reference>.id": [item?.id],
     model: ["simulator", "simulator-reasoning"],

@@ -94,7 +94,12 @@ export function newOutput(
   return { output, state, lines };
 }
 
-const SESSION: Partial<ToolSession> = { container: "cntr", resolve: (name) => TOOLS[name], offers: () => true };
+const SESSION: Partial<ToolSession> = {
+  container: "cntr",
+  resolve: (name) => TOOLS[name],
+  offers: () => true,
+  citationsIn: () => [],
+};
 
 export function eventsOf(lines: readonly string[]): StreamEvent[] {
   return lines.filter((line) => !isRecord(line)).map((line) => JSON.parse(line) as StreamEvent);

@@ -3,7 +3,7 @@ import { announce } from "./announce.js";
 import { call, callJson } from "./api.js";
 import { confirmed, faultNotice, messageOf } from "./dialogs.js";
 import { moment, size } from "./format.js";
-import { saveBlob } from "./save.js";
+import { saveFile } from "./save.js";
 import { EXPIRIES, Uploads } from "./uploads.js";
 
 /**
@@ -81,11 +81,7 @@ export function filesSection(element) {
   }
 
   /** @param {ApiFile} file */
-  const save = (file) =>
-    attempt(file, async () => {
-      const response = await call(`/v1/files/${encodeURIComponent(file.id)}/content`);
-      saveBlob(file.filename, await response.blob());
-    });
+  const save = (file) => attempt(file, () => saveFile(file.id, file.filename));
 
   /** @param {ApiFile} file */
   const remove = (file) =>

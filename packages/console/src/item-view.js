@@ -1,8 +1,11 @@
 import { html, nothing, render } from "lit-html";
+import { announce } from "./announce.js";
 import { Sources } from "./citations.js";
+import { messageOf } from "./dialogs.js";
 import { beginning, readableJson } from "./format.js";
 import { LongText } from "./long-text.js";
 import { passageText } from "./passage.js";
+import { saveFile } from "./save.js";
 
 /**
  * An item of a response or of its input, on the page. What models and tools have written is text and nothing else: no markup, no image from elsewhere.
@@ -23,6 +26,7 @@ import { passageText } from "./passage.js";
  * @property {boolean} [isFolded] Whether it is closed until it is opened.
  * @property {string[]} [images] `data:` URLs
  * @property {{ href: string, label: string }[]} [links]
+ * @property {{ id: string, name: string }[]} [files] those that code has written
  * @property {import("./citations.js").Citation[]} [citations] files that its texts cite
  * @property {{ filename: string, score: string, text: string }[]} [found] passages of files
  * @property {string} kind for the style
@@ -179,6 +183,7 @@ function contentOf(content) {
   const parts = [];
   const images = [];
   const links = [];
+  const files = [];
   const citations = [];
   for (const [index, part] of list(content).entries()) {
     const key = `content:${index}`;
@@ -198,11 +203,12 @@ function contentOf(content) {
     else parts.push({ key, label: text(part.type), text: written(part), isCode: true });
     for (const { type, url, title, file_id: fileId, filename, index: at } of list(part.annotations)) {
       if (type === "url_citation") links.push({ href: text(url), label: text(title) || text(url) });
+      if (type === "container_file_citation") files.push({ id: text(fileId), name: text(filename) || text(fileId) });
       if (type === "file_citation" && typeof at === "number")
         citations.push({ key, index: at, fileId: text(fileId), filename: text(filename) || text(fileId) });
     }
   }
-  return { parts, images, links, citations };
+  return { parts, images, links, files, citations };
 }
 
 /** @param {string} key @param {string} label @param {unknown} value @returns {Part} */
@@ -302,7 +308,7 @@ export class ItemView {
 
   #draw() {
     const { title, name, status, kind, parts, isFolded = false, ...rest } = describe(this.#item);
-    const { images = [], links = [], citations = [], found = [] } = rest;
+    const { images = [], links = [], files = [], citations = [], found = [] } = rest;
     this.element.className = `item item-${kind}`;
     const shown = [...parts];
     for (const key of this.#begun) {
@@ -316,6 +322,7 @@ export class ItemView {
       ${found.slice(0, MAX_LINKS).map(foundTemplate)}
       ${images.map((url) => html`<img class="item-image" src=${url} alt="Image in the input" />`)}
       ${links.length > 0 ? html`<ul class="links">${links.slice(0, MAX_LINKS).map(linkTemplate)}</ul>` : nothing}
+      ${files.length > 0 ? html`<ul class="links">${files.slice(0, MAX_LINKS).map(fileTemplate)}</ul>` : nothing}
       ${links.length > MAX_LINKS ? html`<p class="note">and ${links.length - MAX_LINKS} more</p>` : nothing}
     `;
     render(
@@ -354,6 +361,18 @@ function foundTemplate({ filename, score, text: passage }) {
     <summary><bdi class="file-name">${filename}</bdi> <span class="tag">score ${score}</span></summary>
     ${passageText(passage, [])}
   </details>`;
+}
+
+/** A file that code has written. @param {{ id: string, name: string }} file */
+function fileTemplate({ id, name }) {
+  /** @param {Event} event */
+  async function save(event) {
+    const button = /** @type {HTMLButtonElement} */ (event.currentTarget);
+    button.disabled = true;
+    await saveFile(id, name).catch((error) => announce(messageOf(error)));
+    button.disabled = false;
+  }
+  return html`<li><button type="button" dir="auto" @click=${save}>Save ${beginning(name, 300)}</button></li>`;
 }
 
 /** @param {{ href: string, label: string }} link */

@@ -1,4 +1,16 @@
-/** Texts that leave the page: to the clipboard, or into a file. */
+import { call } from "./api.js";
+
+/** What leaves the page: to the clipboard, or into a file. */
+
+/**
+ * Saves a file of the server's.
+ * @param {string} id
+ * @param {string} name
+ */
+export async function saveFile(id, name) {
+  const response = await call(`/v1/files/${encodeURIComponent(id)}/content`);
+  saveBlob(name, await response.blob());
+}
 
 /**
  * Copies a text, and says so on the button for a moment.
