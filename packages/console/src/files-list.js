@@ -1,6 +1,6 @@
 import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.js";
-import { call, callJson } from "./api.js";
+import { callJson } from "./api.js";
 import { confirmed, faultNotice, messageOf } from "./dialogs.js";
 import { moment, size } from "./format.js";
 import { saveFile } from "./save.js";

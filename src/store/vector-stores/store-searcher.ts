@@ -4,7 +4,9 @@ import type { Config } from "../../config/index.ts";
 import type { RetrievalModel } from "../../config/vector-stores.ts";
 import type { Identity } from "../../contract/grants.ts";
 import type { StoreSearch } from "../../contract/store-search.ts";
+import { ApiError } from "../../protocol/errors.ts";
 import { estimateTokens } from "../../protocol/estimate.ts";
+import { logLine } from "../../protocol/log-line.ts";
 import { MAX_RESULTS } from "../../protocol/search-settings.ts";
 import type { FoundChunk, SearchRequest } from "../../protocol/vector-stores.ts";
 import { reserveTokens } from "../quota/embedding-quota.ts";
@@ -80,7 +82,10 @@ async function embedQueries(searcher: Searcher, model: RetrievalModel, queries: 
   });
 }
 
-/** Chunks with the scores that a reranker gives them, from 0 to 1. */
+/**
+ * Chunks with the scores that a reranker gives them, from 0 to 1. While it fails they keep those that they were found with: the order is
+ * worse, and the search is answered. Throws the 429 of a limit, and the signal's reason when it is aborted.
+ */
 async function reranked(
   searcher: Searcher,
   model: RetrievalModel,
@@ -91,9 +96,17 @@ async function reranked(
   const texts = chunks.map(({ text }) => text);
   const query = queries.join("\n");
   const scores = await counted(searcher, model, [...texts, ...texts.map(() => query)], async (asker) => {
-    const { scores, tokens } = await rerank(model, query, texts, asker);
-    return { value: scores, tokens };
+    try {
+      const { scores, tokens } = await rerank(model, query, texts, asker);
+      return { value: scores, tokens };
+    } catch (error) {
+      searcher.signal.throwIfAborted();
+      if (!(error instanceof ApiError)) throw error;
+      console.warn(logLine({ level: "warn", reranker_failed: model.name, error: error.message }));
+      return { value: undefined, tokens: 0 };
+    }
   });
+  if (!scores) return [...chunks];
   return chunks.map((chunk, index) => ({ ...chunk, score: Math.min(1, Math.max(0, scores[index] ?? 0)) }));
 }
 
