@@ -1,0 +1,72 @@
+import { runDurableObjectAlarm } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import type { VectorStore } from "../../src/store/vector-stores/vector-store.ts";
+
+/** Stores that expire, days later. */
+
+const DAY_MS = 86_400_000;
+const { VECTOR_STORES } = env as unknown as { VECTOR_STORES: DurableObjectNamespace<VectorStore> };
+
+/** The isolate remembers objects: each test has its own. */
+let made = 0;
+
+async function newStore(days: number | null) {
+  const id = `vs_${++made}`;
+  const stub = VECTOR_STORES.getByName(`tenant:${id}`);
+  const expiresAfter = days === null ? null : ({ anchor: "last_active_at", days } as const);
+  const owner = { keyId: "key", tenant: "tenant", policy: undefined } as never;
+  await stub.create({ id, name: "", description: null, metadata: null, expiresAfter }, [], owner);
+  return stub;
+}
+
+const search = (stub: DurableObjectStub<VectorStore>) =>
+  stub.search({
+    queries: [{ text: "owls", embedding: undefined }],
+    model: undefined,
+    filters: undefined,
+    weights: { embedding: 1, text: 1 },
+    limit: 10,
+    isExplained: undefined,
+  });
+
+beforeEach(() => {
+  vi.useFakeTimers({ toFake: ["Date"] });
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+const later = (ms: number) => vi.setSystemTime(Date.now() + ms);
+
+it("a store expires when nobody has asked it for so many days, and refuses searches then", async () => {
+  const store = await newStore(2);
+  later(2 * DAY_MS - 1_000);
+  expect(await store.object()).toMatchObject({ status: "completed" });
+  later(1_000);
+  expect(await store.object()).toMatchObject({ status: "expired", file_counts: { total: 0 } });
+  expect(await search(store)).toMatchObject({ ok: false, error: { code: "vector_store_expired" } });
+});
+
+it("a search keeps it for as many days again; to look at it does not", async () => {
+  const store = await newStore(1);
+  later(DAY_MS - 1_000);
+  expect(await search(store)).toEqual({ ok: true, value: [] });
+  later(DAY_MS - 1_000);
+  expect(await store.object()).toMatchObject({ status: "completed" });
+  later(1_000);
+  expect(await store.object()).toMatchObject({ status: "expired" });
+});
+
+it("its alarm expires it where nobody asks", async () => {
+  const store = await newStore(1);
+  later(DAY_MS);
+  expect(await runDurableObjectAlarm(store)).toBe(true);
+  expect(await store.facts()).toMatchObject({ isExpired: true });
+});
+
+it("a store without a term does not expire", async () => {
+  const store = await newStore(null);
+  later(10_000 * DAY_MS);
+  expect(await store.object()).toMatchObject({ status: "completed", expires_at: null });
+});
