@@ -25,6 +25,14 @@ export function toShownError(error: unknown, place: FaultPlace): ApiError {
   return diskState() === "low" ? insufficientStorage() : storageError();
 }
 
+/** Faults of a model server that is gone: it may be back soon. */
+const AWAY = new Set(["upstream_unreachable", "upstream_connection_lost"]);
+
+/** The headers of an error as the client gets them: also when to come back to a model server that is gone. */
+export function shownHeaders({ code, headers }: ApiError): Record<string, string> {
+  return { ...(AWAY.has(code ?? "") && { "retry-after": "2" }), ...headers };
+}
+
 /**
  * True of an error of an object's storage, such as a full disk. The runtime breaks the object off then, and
  * tells who has called it no more than this; what was written in the same transaction is not there.

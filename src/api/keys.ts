@@ -14,6 +14,8 @@ export interface Administrator {
   /** The name of the root key. */
   name: string;
   directories: DurableObjectNamespace<KeyDirectory>;
+  /** Has this isolate forget what it knows of keys and tenants. To be called when any was changed. */
+  forgetKeys: () => void;
 }
 
 /** The last second of the year 9999. */
@@ -67,18 +69,24 @@ export async function retrieveKey(admin: Administrator, id: string) {
 export async function changeKey(admin: Administrator, id: string, body: unknown) {
   const { expires_at: end, ...rest } = parse(changeKeyBody, body);
   const change: KeyChange = { ...rest, ...(end !== undefined && { expiresAt: toMs(end) }) };
-  return shownKey(found(id, await directoryOf(admin).change(admin.name, id, change)));
+  const changed = await directoryOf(admin).change(admin.name, id, change);
+  admin.forgetKeys();
+  return shownKey(found(id, changed));
 }
 
 /** Gives a key another text, and shows that this once. The one before is good for the grace time. */
 export async function rotateKey(admin: Administrator, id: string, body: unknown) {
   const { grace_seconds: grace } = parse(rotateKeyBody, body);
-  const { key, value } = found(id, await directoryOf(admin).rotate(admin.name, id, grace * 1000));
+  const rotated = await directoryOf(admin).rotate(admin.name, id, grace * 1000);
+  admin.forgetKeys();
+  const { key, value } = found(id, rotated);
   return { ...shownKey(key), value };
 }
 
 export async function deleteKey(admin: Administrator, id: string) {
-  if (!(await directoryOf(admin).delete(admin.name, id))) throw keyNotFound(id);
+  const isDeleted = await directoryOf(admin).delete(admin.name, id);
+  admin.forgetKeys();
+  if (!isDeleted) throw keyNotFound(id);
   return { object: "api_key.deleted", id, deleted: true };
 }
 
@@ -93,6 +101,7 @@ export async function changeTenant(admin: Administrator, id: string, body: unkno
   const of = parseTenant(id);
   const { limits } = parse(tenantBody, body);
   await directoryOf(admin).setTenantLimits(admin.name, of, limits);
+  admin.forgetKeys();
   return { object: "tenant", id: of, limits };
 }
 

@@ -121,6 +121,7 @@ export async function eraseTenant(admin: TenantData, id: string, after: string |
   const tenant = parseTenant(id);
   const directory = admin.directories.getByName(DIRECTORY);
   await directory.eraseTenant(admin.name, tenant);
+  admin.forgetKeys();
   const quota = admin.quotas.getByName(tenant);
   const homes = await quota.homes(after ?? "", MAX_HOMES);
   const client = new HomeClient(admin.homes, tenant);

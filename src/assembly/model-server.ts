@@ -14,6 +14,7 @@ import {
 import { candidateOf } from "../engine/pool/server-load.ts";
 import { separatesTenants } from "../engine/tenant-separation.ts";
 import { Upstream } from "../engine/upstream.ts";
+import { timedOut } from "../engine/upstream-faults.ts";
 import { type ApiError, toApiError } from "../protocol/errors.ts";
 
 export type { BoardReport } from "../engine/pool/board-view.ts";
@@ -76,15 +77,20 @@ export function checkModelServers(config: Config, signal: AbortSignal): Promise<
   );
 }
 
+/** A server that takes longer to name its models is not well. Milliseconds. */
+const CHECK_MS = 2_000;
+
 async function checkModelServer(server: ModelServer, signal: AbortSignal) {
   const { name, drains } = server.config;
   const begin = Date.now();
   const { isEjected } = candidateOf(server.config, begin);
+  const late = AbortSignal.timeout(CHECK_MS);
   try {
-    const cards = await fetchModels(server, signal);
+    const cards = await fetchModels(server, AbortSignal.any([signal, late]));
     return { name, drains, isEjected, latencyMs: Date.now() - begin, models: cards.map((card) => card.id) };
   } catch (error) {
     const { downSince } = server;
-    return { name, drains, isEjected, latencyMs: Date.now() - begin, fault: toApiError(error), downSince };
+    const fault = late.aborted && !signal.aborted ? timedOut("did not answer", CHECK_MS) : toApiError(error);
+    return { name, drains, isEjected, latencyMs: Date.now() - begin, fault, downSince };
   }
 }

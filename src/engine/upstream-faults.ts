@@ -146,7 +146,7 @@ const NO_MEDIA = /(image|audio|video) input is not supported/i;
  */
 export function toFaultError(status: number, fault: UpstreamFault | undefined, retryAfter?: string | null): ApiError {
   const message = messageOf(status, fault);
-  const headers: Record<string, string> = retryAfter ? { "retry-after": retryAfter } : {};
+  const headers: Record<string, string> = retryAfter ? { "retry-after": atMostAMinute(retryAfter) } : {};
   if (status >= 500 && ENGINE_DEAD_WORDS.test(message)) {
     return new ApiError({ status: 502, message: "The model server's engine has died.", code: ENGINE_DEAD });
   }
@@ -182,6 +182,11 @@ export function toFaultError(status: number, fault: UpstreamFault | undefined, r
       ? "The model server refused this server's credentials (VLLM_API_KEY)."
       : `The model server failed with status ${status}.`;
   return new ApiError({ status: 502, message: why, code: "upstream_error" });
+}
+
+/** The SDKs heed no longer time than a minute. `retryAfter` in seconds; a date stays as it is. */
+function atMostAMinute(retryAfter: string): string {
+  return Number(retryAfter) > 60 ? "60" : retryAfter;
 }
 
 /** The 400 of what vLLM refuses, in the words of this API. */

@@ -17,6 +17,7 @@ import { eraseTenant, exportTenant, type TenantData } from "../api/tenant-data.t
 import { importTenant } from "../api/tenant-import.ts";
 import { readStorage, readUsage } from "../api/usage.ts";
 import { ApiError } from "../protocol/errors.ts";
+import { keyCache } from "../store/keys/key-cache.ts";
 import { MAX_LINE_LENGTH } from "../store/limits.ts";
 import type { AppEnv } from "./app-env.ts";
 import { readLines } from "./body.ts";
@@ -178,7 +179,10 @@ export const administration = [
 ];
 
 function administrator(context: Context<AppEnv>): Administrator {
-  return { name: adminOf(context), directories: context.env.KEYS };
+  const name = adminOf(context);
+  const { storedBytesPerTenant } = context.get("config").keys;
+  const forgetKeys = () => keyCache(context.env, storedBytesPerTenant).forget();
+  return { name, directories: context.env.KEYS, forgetKeys };
 }
 
 function tenantData(context: Context<AppEnv>): TenantData {

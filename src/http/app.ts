@@ -2,7 +2,7 @@ import { type Context, Hono, type Next } from "hono";
 import { createMiddleware } from "hono/factory";
 import { requestId } from "hono/request-id";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
-import { toShownError } from "../api/faults.ts";
+import { shownHeaders, toShownError } from "../api/faults.ts";
 import { ConfigError, loadConfig } from "../config/index.ts";
 import { ApiError, internalError } from "../protocol/errors.ts";
 import { type Telemetry, telemetryOf } from "../telemetry/telemetry.ts";
@@ -70,7 +70,7 @@ async function refuse(error: Error, context: Context<AppEnv>): Promise<Response>
   await discardBody(raw);
   const place = { requestId: context.get("requestId"), path, hasClientLeft: raw.signal.aborted };
   const shown = toShownError(error, place);
-  return context.json(shown.toBody(), shown.status as ContentfulStatusCode, shown.headers);
+  return context.json(shown.toBody(), shown.status as ContentfulStatusCode, shownHeaders(shown));
 }
 
 /** OpenTelemetry has one name (`_OTHER`) for all other methods. */

@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { Context } from "hono";
 import type { Config, JwtConfig } from "../config/index.ts";
-import { CONFIGURED_KEY, type Identity, NO_KEY } from "../contract/grants.ts";
+import { CONFIGURED_KEY, type Identity, JWT_KEY, NO_KEY } from "../contract/grants.ts";
 import type { Env } from "../env.ts";
 import { ApiError } from "../protocol/errors.ts";
 import { subprotocolKey, wantsSocket } from "../socket/upgrade.ts";
@@ -51,12 +51,12 @@ export function authenticate(request: Request, sources: KeySources): Authenticat
       "missing_api_key",
     );
   }
-  return configured(key, config) ?? fromElsewhere(key, sources);
+  return configured(key, sources) ?? fromElsewhere(key, sources);
 }
 
-/** The owner of a key that stands in the configuration. */
-function configured(key: string, config: Config): Authenticated | undefined {
-  const { apiKeys, keys } = config;
+/** The owner of a key that stands in the configuration; undefined where it is none. Rejects with the 503 of `tenantIdentity`. */
+function configured(key: string, sources: KeySources): Authenticated | Promise<Authenticated> | undefined {
+  const { apiKeys, keys } = sources.config;
   if (apiKeys.length === 0 && keys.adminKeys.length === 0) return undefined;
   const digest = createHash("sha256").update(key).digest();
   let tenant: string | undefined;
@@ -64,7 +64,19 @@ function configured(key: string, config: Config): Authenticated | undefined {
   for (const known of apiKeys) if (timingSafeEqual(digest, known.sha256)) tenant = known.tenant;
   for (const known of keys.adminKeys) if (timingSafeEqual(digest, known.sha256)) admin = known.name;
   if (admin !== undefined) return { admin };
-  return tenant === undefined ? undefined : { identity: identityOfTenant(tenant, CONFIGURED_KEY, config) };
+  return tenant === undefined ? undefined : tenantIdentity(tenant, CONFIGURED_KEY, sources);
+}
+
+/**
+ * A tenant whose key or token the directory does not know: its limits bind it all the same. The directory is not asked where nobody can
+ * set any. Rejects with the 503 of a directory that cannot be asked.
+ */
+function tenantIdentity(tenant: string, keyId: string, sources: KeySources): Authenticated | Promise<Authenticated> {
+  const { config, env, waitUntil } = sources;
+  const { adminKeys, cacheMs, storedBytesPerTenant } = config.keys;
+  if (adminKeys.length === 0) return { identity: identityOfTenant(tenant, keyId, config) };
+  const found = keyCache(env, storedBytesPerTenant).identityOfTenant({ tenant, keyId }, cacheMs, waitUntil);
+  return found instanceof Promise ? found.then(toAuthenticated) : toAuthenticated(found);
 }
 
 const identities = new Map<string, Identity>();
@@ -95,16 +107,9 @@ function toAuthenticated(identity: Identity | undefined): Authenticated {
   return { identity };
 }
 
-async function fromToken(
-  token: string,
-  jwt: JwtConfig,
-  { config, env, waitUntil }: KeySources,
-): Promise<Authenticated> {
-  const tenant = await jwtVerifier(jwt).tenantOf(token, waitUntil);
-  const { adminKeys, cacheMs, storedBytesPerTenant } = config.keys;
-  // The directory has the tenants' limits. It is not asked if nobody can set any.
-  if (adminKeys.length === 0) return { identity: identityOfTenant(tenant, CONFIGURED_KEY, config) };
-  return { identity: await keyCache(env, storedBytesPerTenant).identityOfTenant(tenant, cacheMs, waitUntil) };
+async function fromToken(token: string, jwt: JwtConfig, sources: KeySources): Promise<Authenticated> {
+  const tenant = await jwtVerifier(jwt).tenantOf(token, sources.waitUntil);
+  return tenantIdentity(tenant, JWT_KEY, sources);
 }
 
 /** Sets who asks. Throws, or rejects with, the 401. */

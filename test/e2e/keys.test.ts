@@ -308,3 +308,58 @@ it("a deployment with nothing but the text of a root key serves nobody without a
     await other.close();
   }
 });
+
+describe("a deployment that believes for ten minutes what it knows of keys", () => {
+  let believing: Gateway;
+  beforeAll(async () => {
+    const keys = { one: "key-of-one", other: "key-of-other" };
+    const configured = Object.entries(keys).map(([tenant, key]) => `${tenant}:${sha256(key)}`);
+    believing = await startWithKeys({ API_KEYS: configured.join(","), KEY_CACHE_MS: "600000" });
+  });
+  afterAll(() => believing.close());
+
+  const path = ({ id }: MadeKey) => `/v1/admin/keys/${id}`;
+
+  it("refuses a key as soon as it was deleted, disabled or rotated without grace there", async () => {
+    const [deleted, disabled, rotated] = await Promise.all(
+      Array.from({ length: 3 }, () => makeKey(believing, newTenant())),
+    );
+    if (!deleted || !disabled || !rotated) throw new Error("There are three keys.");
+    for (const key of [deleted, disabled, rotated]) expect((await create(believing, key)).status).toBe(200);
+    await ask(believing, "DELETE", path(deleted));
+    expect((await create(believing, deleted)).status).toBe(401);
+    await ask(believing, "POST", path(disabled), { disabled: true });
+    expect((await create(believing, disabled)).status).toBe(401);
+    await ask(believing, "POST", path(disabled), { disabled: false });
+    expect((await create(believing, disabled)).status).toBe(200);
+    const { value } = await ask<MadeKey>(believing, "POST", `${path(rotated)}/rotate`, { grace_seconds: 0 });
+    expect((await create(believing, rotated)).status).toBe(401);
+    expect((await create(believing, value)).status).toBe(200);
+  });
+
+  it("holds a key of API_KEYS to its tenant's limits as soon as they are set, and counts its use", async () => {
+    expect((await create(believing, "key-of-one")).status).toBe(200);
+    await ask(believing, "POST", "/v1/admin/tenants/one", { limits: { requests_per_minute: 2, track_usage: true } });
+    for (const status of [200, 200, 429]) {
+      const answer = await create(believing, "key-of-one");
+      expect(answer.status).toBe(status);
+      // The SDKs heed no longer time than a minute.
+      if (status === 429) expect(Number(answer.headers.get("retry-after"))).toBeLessThanOrEqual(60);
+      if (status === 429) expect(Number(answer.headers.get("retry-after-ms"))).toBeLessThanOrEqual(60_000);
+    }
+    expect((await create(believing, "key-of-other")).status).toBe(200);
+    const query = `start_time=${Math.floor(Date.now() / 1000) - 3_600}&bucket_width=1h&project_ids=one&group_by=project_id`;
+    const used = await eventually(async () => {
+      const usage = await ask<{ data: { results: { num_model_requests: number }[] }[] }>(
+        believing,
+        "GET",
+        `/v1/organization/usage/completions?${query}`,
+      );
+      const requests = usage.data.flatMap(({ results }) => results.map((each) => each.num_model_requests));
+      return requests.length > 0 ? requests : undefined;
+    });
+    expect(used).toEqual([2]);
+    await ask(believing, "POST", "/v1/admin/tenants/one", { limits: null });
+    expect((await create(believing, "key-of-one")).status).toBe(200);
+  });
+});

@@ -349,6 +349,7 @@ describe("the connection to vLLM", () => {
     for (const body of [{ model: "m" }, { model: "m", stream: true }, {}]) {
       const response = await unreachable.post({ input: PROMPT, ...body });
       expectDiscreet(await response.clone().text());
+      expect(response.headers.get("retry-after")).toBe("2");
       await expectError(response, { status: 502, type: "server_error" });
     }
     await expectError(await unreachable.fetch(`${unreachable.url}/v1/models`), { status: 502, type: "server_error" });

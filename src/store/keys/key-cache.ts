@@ -2,7 +2,6 @@ import {
   type Grants,
   type Identity,
   isCounted,
-  JWT_KEY,
   limitsStored,
   policyOf,
   withStoredBytes,
@@ -32,6 +31,8 @@ interface Entry<Value> {
 export class AgeingCache<Value> {
   readonly #entries = new Map<string, Entry<Value>>();
   readonly #size: number;
+  /** How often it was cleared. */
+  #cleared = 0;
 
   constructor(size = MAX_KNOWN) {
     this.#size = size;
@@ -78,11 +79,18 @@ export class AgeingCache<Value> {
     if (oldest !== undefined) this.#entries.delete(oldest);
   }
 
+  /** Forgets all values, and those that are being looked up. */
+  clear(): void {
+    this.#entries.clear();
+    this.#cleared += 1;
+  }
+
   async #look(name: string, look: () => Promise<Value>): Promise<Value> {
     // Its age counts from before the question: what has changed while it was answered is not in it, perhaps.
     const at = Date.now();
+    const cleared = this.#cleared;
     const value = await look();
-    this.put(name, value, at);
+    if (cleared === this.#cleared) this.put(name, value, at);
     return value;
   }
 }
@@ -146,17 +154,22 @@ export class KeyCache {
     throw new NoSuchKey();
   }
 
-  /** The identity of a token that names a tenant: the tenant's own limits bind it. Rejects with the 503. */
+  /** The identity of a tenant whose key or token the directory does not know: the tenant's own limits bind it. Rejects with the 503. */
   identityOfTenant(
-    tenant: string,
+    who: Pick<Identity, "tenant" | "keyId">,
     maxAgeMs: number,
     beside: (promise: Promise<unknown>) => void,
   ): Identity | Promise<Identity> {
     const look = async () => {
-      const limits = await this.#ask((directory) => directory.tenantLimits(tenant));
-      return newIdentity({ tenant, keyId: JWT_KEY }, limits, null, this.#storedBytes);
+      const limits = await this.#ask((directory) => directory.tenantLimits(who.tenant));
+      return newIdentity(who, limits, null, this.#storedBytes);
     };
-    return this.#tenants.get(tenant, maxAgeMs, look, beside);
+    return this.#tenants.get(`${who.keyId}:${who.tenant}`, maxAgeMs, look, beside);
+  }
+
+  /** Forgets all that is known: to be called when a key or a tenant's limits were changed, which this isolate then heeds at once. */
+  forget(): void {
+    for (const cache of [this.#known, this.#unknown, this.#tenants]) cache.clear();
   }
 
   async #ask<T>(question: (directory: DurableObjectStub<KeyDirectory>) => Promise<T>): Promise<T> {

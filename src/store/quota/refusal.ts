@@ -85,7 +85,11 @@ function storageExceeded(
   });
 }
 
-function retryHeaders(ms: number): Headers {
+/** The SDKs wait for no longer time than this: above it they heed nothing, and try again at once. */
+const MAX_RETRY_MS = 60_000;
+
+function retryHeaders(afterMs: number): Headers {
+  const ms = Math.min(afterMs, MAX_RETRY_MS);
   return {
     "retry-after": String(Math.ceil(ms / 1000)),
     "retry-after-ms": String(Math.ceil(ms)),

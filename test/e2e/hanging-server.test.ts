@@ -1,0 +1,49 @@
+import { createServer, type RequestListener, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
+
+/** A pool in which one model server takes connections and answers nothing. */
+
+let servers: Server[];
+let gateway: WorkerdProcess;
+
+async function listening(listener: RequestListener): Promise<Server> {
+  const server = createServer(listener).listen(0, "127.0.0.1");
+  await new Promise((resolve) => server.once("listening", resolve));
+  return server;
+}
+
+beforeAll(async () => {
+  servers = await Promise.all([
+    listening((_, response) => {
+      const body = JSON.stringify({ object: "list", data: [{ id: "m", object: "model", owned_by: "vllm" }] });
+      response.writeHead(200, { "content-type": "application/json" }).end(body);
+    }),
+    listening(() => {}),
+  ]);
+  const urls = servers.map((server) => `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`);
+  const upstreams = urls.map((url, index) => ({ name: index === 0 ? "well" : "hanging", url }));
+  gateway = await startWorkerd({ UPSTREAMS: JSON.stringify(upstreams), ALLOW_ANONYMOUS: "true" });
+});
+afterAll(async () => {
+  await gateway.close();
+  for (const server of servers) {
+    server.closeAllConnections();
+    server.close();
+  }
+});
+
+it("/health/upstream tells of it after two seconds, and of the others at once", async () => {
+  const answer = await fetch(`${gateway.url}/health/upstream`);
+  expect(answer.status).toBe(200);
+  const message = "The model server did not answer within 2000 ms.";
+  expect(await answer.json()).toMatchObject({
+    status: "degraded",
+    models: ["m"],
+    servers: [
+      { name: "well", status: "ok" },
+      { name: "hanging", status: "unreachable", error: { code: "upstream_timeout", message } },
+    ],
+  });
+});
