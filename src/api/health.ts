@@ -1,4 +1,7 @@
-import { checkModelServers, type ModelServerHealth } from "../assembly/model-server.ts";
+import { checkModelServers, type ModelServerHealth, serverStates } from "../assembly/model-server.ts";
+import type { Config } from "../config/index.ts";
+import { diskState } from "../store/free-disk.ts";
+import { permitsTaken } from "../store/permits.ts";
 import type { Caller } from "./transport.ts";
 
 /**
@@ -33,6 +36,23 @@ export async function checkUpstream({ config, signal }: Pick<Caller, "config" | 
   const all = { ...models, status, latency_ms, separates_tenants } as const;
   const { dialect: _, ...one } = toHealth(best);
   return { health: { ...one, ...all, recovery, servers }, hasTimedOut };
+}
+
+/** What stands against new requests, or against some of them. */
+type Reason = "disk_low" | "room_used" | "model_servers_down";
+
+/**
+ * Whether new requests are to come to this process, without asking anybody. `limited`: it serves, but for what is to be stored on a full
+ * disk (507), turns that it has no room for (503), or while no model server answers, as far as it has seen: turns wait for one, and what is
+ * stored can be read. None of this takes it out of a balancer: where all are full, their own refusals tell clients when to come back.
+ * A process that is told to end refuses this question like all others.
+ */
+export function checkReadiness(config: Config): { status: "ready" | "limited"; reasons: Reason[] } {
+  const reasons: Reason[] = [];
+  if (diskState() === "low") reasons.push("disk_low");
+  if (permitsTaken() >= config.maxOpenTurns) reasons.push("room_used");
+  if (serverStates(config).every(({ isUp }) => !isUp)) reasons.push("model_servers_down");
+  return { status: reasons.length > 0 ? "limited" : "ready", reasons };
 }
 
 /**

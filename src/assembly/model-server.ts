@@ -77,6 +77,29 @@ export function checkModelServers(config: Config, signal: AbortSignal): Promise<
   );
 }
 
+/** A model server, as this process has seen it of late. */
+export interface ServerState {
+  name: string;
+  isUp: boolean;
+  isEjected: boolean;
+  drains: boolean;
+  /** Requests of this process that are under way to it. */
+  inFlight: number;
+  /** Requests that run and wait there, where the board has heard of it. */
+  load: number | undefined;
+}
+
+/** Every model server, without asking any. */
+export function serverStates(config: Config): ServerState[] {
+  const now = Date.now();
+  return new Upstream(config).servers.map(({ config: { name, drains, ...server }, downSince }) => {
+    const { isEjected, inFlight } = candidateOf({ name, drains, ...server }, now);
+    const report = reportOf(name, now, config.boardMs);
+    const isUp = downSince === undefined && report?.isDown !== true;
+    return { name, isUp, isEjected, drains: drains === true, inFlight, load: report?.load };
+  });
+}
+
 /** A server that takes longer to name its models is not well. Milliseconds. */
 const CHECK_MS = 2_000;
 

@@ -1,4 +1,6 @@
-import { checkUpstream } from "../api/health.ts";
+import { readGauges } from "../api/gauges.ts";
+import { checkReadiness, checkUpstream } from "../api/health.ts";
+import { loadConfig } from "../config/index.ts";
 import { diskState } from "../store/free-disk.ts";
 import { filesInUse } from "../store/open-homes.ts";
 import { PROMETHEUS_CONTENT_TYPE, prometheusText } from "../telemetry/prometheus.ts";
@@ -19,6 +21,22 @@ export const health = [
       const files = await filesInUse(context.env);
       return context.json({ status: "ok", ...(disk && { disk }), ...(files && { open_files: files }) });
     },
+  }),
+  endpoint("GET /health/live", {
+    summary: "the process answers; needs no key",
+    operation: { id: "liveness", group: "Operation", access: "everyone", answers: ok("Liveness") },
+    handle: (context) => context.json({ status: "ok" }),
+  }),
+  endpoint("GET /health/ready", {
+    summary: "whether new requests are to come here, and what stands against it; needs no key",
+    operation: {
+      id: "readiness",
+      group: "Operation",
+      access: "everyone",
+      answers: ok("Readiness"),
+    },
+    // A process that is misconfigured is not ready: 500.
+    handle: (context) => context.json(checkReadiness(loadConfig(context.env))),
   }),
   endpoint("GET /health/upstream", {
     summary: "vLLM: reachable, latency, models, since when it is down, how long it is waited for",
@@ -53,11 +71,12 @@ export const metrics = [
       answers: { 200: { "text/plain": "Metrics" } },
     },
     isOpen: ({ telemetry }) => telemetry !== undefined && telemetryOf(telemetry).totals !== undefined,
-    handle: (context) => {
-      const { telemetry } = context.get("config");
-      const totals = telemetry && telemetryOf(telemetry).totals;
+    handle: async (context) => {
+      const config = context.get("config");
+      const totals = config.telemetry && telemetryOf(config.telemetry).totals;
       if (!totals) throw unknownUrl(context);
-      return context.body(prometheusText(totals), 200, { "content-type": PROMETHEUS_CONTENT_TYPE });
+      const gauges = await readGauges(config, context.env);
+      return context.body(prometheusText(totals, gauges), 200, { "content-type": PROMETHEUS_CONTENT_TYPE });
     },
   }),
 ];

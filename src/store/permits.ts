@@ -108,6 +108,7 @@ const NEEDED = {
 };
 
 type Kind = keyof typeof NEEDED;
+const KINDS = Object.keys(NEEDED) as Kind[];
 
 const memory = new Semaphore<Kind>();
 
@@ -148,9 +149,21 @@ export class Permits implements Disposable {
   }
 }
 
+/** How much work of each kind is under way. */
+export function workUnderWay(): ReadonlyMap<Kind, number> {
+  const counts = new Map<Kind, number>(KINDS.map((kind) => [kind, 0]));
+  for (const kind of memory.labels()) counts.set(kind, (counts.get(kind) ?? 0) + 1);
+  return counts;
+}
+
 /** How many turns run beside their clients. */
 export function turnsBesideClients(): number {
-  return [...memory.labels()].filter((kind) => kind === "turn").length;
+  return workUnderWay().get("turn") ?? 0;
+}
+
+/** How many permits are taken, of all `MAX_OPEN_TURNS`. */
+export function permitsTaken(): number {
+  return memory.taken;
 }
 
 /** The error that refuses the owner so many more permits, if anything does. */

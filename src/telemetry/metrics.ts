@@ -77,14 +77,16 @@ function recordHttp({ endpoint, transport, status, error, total_ms, client_left 
 }
 
 function recordModelCalls({ modelCalls }: Measurements, common: Attributes, record: Record): void {
-  for (const { begunAt, firstChunkAt, endedAt, error, tokens } of modelCalls) {
+  for (const { begunAt, firstChunkAt, endedAt, error, tokens, replica } of modelCalls) {
     if (endedAt === undefined) continue;
+    // The operator's servers have names, and there are as many series as servers.
+    const called = { ...common, ...(replica !== undefined && { "responses_edge.server": replica }) };
     const failure: Attributes = error === undefined ? {} : { "error.type": error };
-    record(CLIENT_OPERATION_DURATION, { ...common, ...failure }, (endedAt - begunAt) / 1000);
-    if (firstChunkAt !== undefined) record(CLIENT_TIME_TO_FIRST_CHUNK, common, (firstChunkAt - begunAt) / 1000);
+    record(CLIENT_OPERATION_DURATION, { ...called, ...failure }, (endedAt - begunAt) / 1000);
+    if (firstChunkAt !== undefined) record(CLIENT_TIME_TO_FIRST_CHUNK, called, (firstChunkAt - begunAt) / 1000);
     if (!tokens) continue;
-    record(CLIENT_TOKEN_USAGE, { ...common, "gen_ai.token.type": "input" }, tokens.input);
-    record(CLIENT_TOKEN_USAGE, { ...common, "gen_ai.token.type": "output" }, tokens.output);
+    record(CLIENT_TOKEN_USAGE, { ...called, "gen_ai.token.type": "input" }, tokens.input);
+    record(CLIENT_TOKEN_USAGE, { ...called, "gen_ai.token.type": "output" }, tokens.output);
     if (firstChunkAt === undefined || tokens.output < 2 || error !== undefined) continue;
     record(SERVER_TIME_PER_OUTPUT_TOKEN, common, (endedAt - firstChunkAt) / 1000 / (tokens.output - 1));
   }

@@ -42,7 +42,7 @@ export const STATUS_ERROR = 2;
 const DELTA = 1;
 
 /** The instrumentation scope: this server. */
-const SCOPE = { name: "responses-edge", version: "0.1.0" };
+export const SCOPE = { name: "responses-edge", version: "0.1.0" };
 
 /** The value of an attribute; one that is undefined is none. */
 export type AttributeValue = string | number | boolean | readonly string[] | undefined;

@@ -1,3 +1,4 @@
+import type { Gauge, GaugeReading } from "./gauges.ts";
 import { INSTRUMENTS, type Instrument } from "./instruments.ts";
 import type { Attributes, Meter, Series } from "./meter.ts";
 
@@ -9,8 +10,8 @@ import type { Attributes, Meter, Series } from "./meter.ts";
 
 export const PROMETHEUS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
-/** All metrics, also those of which there is nothing to tell yet, by their names. */
-export function prometheusText(meter: Meter): string {
+/** All metrics, also those of which there is nothing to tell yet, by their names; and gauges, as they were read now. */
+export function prometheusText(meter: Meter, gauges: readonly GaugeReading[] = []): string {
   const known = new Map(meter.read());
   let text = "";
   for (const instrument of INSTRUMENTS) {
@@ -18,7 +19,17 @@ export function prometheusText(meter: Meter): string {
     text += `# HELP ${name} ${instrument.description}\n# TYPE ${name} ${instrument.bounds ? "histogram" : "counter"}\n`;
     for (const series of known.get(instrument) ?? []) text += linesOf(name, instrument, series);
   }
+  for (const [gauge, values] of gauges) {
+    const name = gaugeName(gauge);
+    text += `# HELP ${name} ${gauge.description}\n# TYPE ${name} gauge\n`;
+    for (const [attributes, value] of values) text += `${name}${inBraces(labelsOf(attributes))} ${value}\n`;
+  }
   return text;
+}
+
+/** The name of a gauge there. */
+export function gaugeName({ name, unit }: Gauge): string {
+  return name.replaceAll(/[^a-zA-Z0-9_]/g, "_") + (unit ? `_${unit}` : "");
 }
 
 /** The name of a metric there; a histogram's `_bucket`, `_sum` and `_count` come behind it. */

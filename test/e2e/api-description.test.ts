@@ -315,6 +315,8 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
     ask("GET", "/v1/organization/usage/storage"),
   ],
   "GET /health": () => [send("GET", "/health", { bearer: "" })],
+  "GET /health/live": () => [send("GET", "/health/live", { bearer: "" })],
+  "GET /health/ready": () => [send("GET", "/health/ready", { bearer: "" })],
   "GET /health/upstream": () => [send("GET", "/health/upstream")],
   "GET /metrics": () => [send("GET", "/metrics")],
   "GET /openapi.json": () => [send("GET", "/openapi.json", { bearer: "" })],

@@ -441,6 +441,16 @@ describe("metrics", () => {
     expect(models).toContain("_OTHER");
   });
 
+  it("have gauges of what is so when they are asked for", async () => {
+    const text = await (await scrape()).text();
+    expect(text).toMatch(/^responses_edge_upstream_up\{responses_edge_server="[^"]+"\} 1$/m);
+    expect(text).toMatch(/^responses_edge_upstream_in_flight\{responses_edge_server="[^"]+"\} \d+$/m);
+    expect(text).toMatch(/^responses_edge_work_active\{responses_edge_kind="turn"\} \d+$/m);
+    expect(text).toMatch(/^responses_edge_permits\{responses_edge_state="limit"\} \d+$/m);
+    expect(text).toMatch(/^responses_edge_build_info\{version="[\d.]+"\} 1$/m);
+    expect(text).toMatch(/^gen_ai_client_operation_duration_seconds_count\{.*responses_edge_server=.*\} [1-9]/m);
+  });
+
   it("count a background run, and name neither tenants nor what clients invent", async () => {
     const { id } = await gateway.openai.responses.create({ input: "Hello!", background: true });
     await ended(gateway, id);

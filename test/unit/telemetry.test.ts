@@ -1,15 +1,18 @@
 import fc from "fast-check";
 import { afterEach, describe, expect, it, vi } from "vitest";
+import rules from "../../deploy/prometheus/rules.yaml?raw";
 import dashboard from "../../docs/grafana-dashboard.json?raw";
+import operations from "../../docs/operations.md?raw";
 import documentation from "../../docs/telemetry.md?raw";
 import { loadConfig, type TelemetryConfig, type Variables } from "../../src/config/index.ts";
 import { parseKeyValues } from "../../src/config/telemetry.ts";
 import { newMeasurements } from "../../src/contract/measurements.ts";
 import { AnalyticsWriter, toPoint } from "../../src/telemetry/analytics.ts";
+import { GAUGES, PERMITS, UPSTREAM_UP } from "../../src/telemetry/gauges.ts";
 import { INSTRUMENTS, RETRIES, SERVER_TIME_TO_FIRST_TOKEN } from "../../src/telemetry/instruments.ts";
 import { Meter } from "../../src/telemetry/meter.ts";
 import { recordMetrics } from "../../src/telemetry/metrics.ts";
-import { prometheusName, prometheusText } from "../../src/telemetry/prometheus.ts";
+import { gaugeName, prometheusName, prometheusText } from "../../src/telemetry/prometheus.ts";
 import { newTrace, readTraceContext } from "../../src/telemetry/trace-context.ts";
 import { isLogged, toWideEvent, type WideEvent } from "../../src/telemetry/wide-event.ts";
 
@@ -231,10 +234,45 @@ describe("Prometheus' text", () => {
   });
 });
 
+describe("a gauge", () => {
+  it("is what it is read as, also where there is nothing to tell", () => {
+    const text = prometheusText(new Meter(0), [
+      [UPSTREAM_UP, [[{ "responses_edge.server": 'a"b' }, 1]]],
+      [PERMITS, []],
+    ]);
+    expect(text).toContain('responses_edge_upstream_up{responses_edge_server="a\\"b"} 1\n');
+    expect(text).toContain("# TYPE responses_edge_upstream_up gauge\n");
+    expect(text).toMatch(/# TYPE responses_edge_permits gauge\n$/);
+  });
+
+  it("is documented", () => {
+    const missing = GAUGES.map(gaugeName).filter((name) => {
+      const [, last = ""] = /^responses_edge_upstream(_\w+)$/.exec(name) ?? [];
+      return !documentation.includes(`\`${name}\``) && (last === "" || !documentation.includes(`\`…${last}\``));
+    });
+    expect(missing).toEqual([]);
+  });
+});
+
 /** The names under which Prometheus knows a metric. */
 const shownNames = INSTRUMENTS.flatMap((instrument) => {
   const name = prometheusName(instrument);
   return instrument.bounds ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name];
+}).concat(GAUGES.map(gaugeName));
+
+describe("the alert rules", () => {
+  it("name metrics that are exported, and no other", () => {
+    const used = new Set(rules.match(/\b(?:gen_ai|http|responses_edge)_[a-z_]+(?=\{|\[|\)| [/>=]|$)/gm));
+    expect(used.size).toBeGreaterThan(8);
+    const labels = ["responses_edge_state", "responses_edge_server", "gen_ai_request_model"];
+    expect([...used].filter((name) => !shownNames.includes(name) && !labels.includes(name))).toEqual([]);
+  });
+
+  it("each have a line in the documentation that says what to do, and no other is there", () => {
+    const alerts = [...rules.matchAll(/alert: (\w+)/g)].map(([, name]) => name);
+    const explained = [...operations.matchAll(/^\| `(ResponsesEdge\w+)` \| \S/gm)].map(([, name]) => name);
+    expect(explained.toSorted()).toEqual(alerts.toSorted());
+  });
 });
 
 describe("the dashboard", () => {
@@ -264,7 +302,8 @@ describe("the dashboard", () => {
       ),
     );
     labels.delete("le");
-    const known = new Set<string>();
+    // Those of gauges.
+    const known = new Set(["responses_edge_state"]);
     const measured = newMeasurements();
     const turn = {
       model: { name: "m", upstream: "m", engine: "chat" },

@@ -277,6 +277,11 @@ export function answerSchemas() {
         .optional()
         .describe("The files that the process may have open, and has; of one's own machine."),
     }),
+    Liveness: z.object({ status: z.literal("ok") }),
+    Readiness: z.object({
+      status: z.enum(["ready", "limited"]),
+      reasons: z.array(z.enum(["disk_low", "room_used", "model_servers_down"])),
+    }),
     UpstreamHealth: z.object({
       ...ServerHealth,
       status: z.enum(["ok", "degraded", "unreachable"]),

@@ -1,0 +1,57 @@
+import { serverStates } from "../assembly/model-server.ts";
+import type { Config } from "../config/index.ts";
+import { diskState } from "../store/free-disk.ts";
+import { type FileBindings, filesInUse } from "../store/open-homes.ts";
+import { permitsTaken, workUnderWay } from "../store/permits.ts";
+import {
+  BUILD,
+  DISK_LOW,
+  FILES_OPEN,
+  type Gauge,
+  type GaugeReading,
+  HOMES_OPEN,
+  PERMITS,
+  UPSTREAM_DRAINING,
+  UPSTREAM_EJECTED,
+  UPSTREAM_IN_FLIGHT,
+  UPSTREAM_LOAD,
+  UPSTREAM_UP,
+  WORK,
+} from "../telemetry/gauges.ts";
+import { SCOPE } from "../telemetry/otlp.ts";
+
+const STATE = "responses_edge.state";
+
+/** What is so at this moment in this process. What nobody knows has no value. */
+export async function readGauges(config: Config, files: FileBindings): Promise<GaugeReading[]> {
+  const states = serverStates(config);
+  const ofServers = (gauge: Gauge, of: (state: (typeof states)[number]) => number | boolean | undefined) => {
+    const values = states.flatMap((state) => {
+      const value = of(state);
+      return value === undefined ? [] : [[{ "responses_edge.server": state.name }, Number(value)] as const];
+    });
+    return [gauge, values] as const;
+  };
+  const open = await filesInUse(files);
+  const disk = diskState();
+  const inUse = (gauge: Gauge, used: number | null | undefined, limit: number | null | undefined): GaugeReading => [
+    gauge,
+    [
+      ...(used == null ? [] : [[{ [STATE]: "used" }, used] as const]),
+      ...(limit == null ? [] : [[{ [STATE]: "limit" }, limit] as const]),
+    ],
+  ];
+  return [
+    [WORK, [...workUnderWay()].map(([kind, count]) => [{ "responses_edge.kind": kind }, count] as const)],
+    inUse(PERMITS, permitsTaken(), config.maxOpenTurns),
+    ofServers(UPSTREAM_UP, ({ isUp }) => isUp),
+    ofServers(UPSTREAM_EJECTED, ({ isEjected }) => isEjected),
+    ofServers(UPSTREAM_DRAINING, ({ drains }) => drains),
+    ofServers(UPSTREAM_IN_FLIGHT, ({ inFlight }) => inFlight),
+    ofServers(UPSTREAM_LOAD, ({ load }) => load),
+    [DISK_LOW, disk === undefined ? [] : [[{}, Number(disk === "low")]]],
+    inUse(FILES_OPEN, open?.used, open?.limit),
+    inUse(HOMES_OPEN, open?.homes.open, open?.homes.limit),
+    [BUILD, [[{ version: SCOPE.version }, 1]]],
+  ];
+}
