@@ -47,14 +47,16 @@ export async function serve(environment: Environment): Promise<void> {
   try {
     checkKind(folder.path, cluster !== undefined);
     await checkAddress(host, port);
-    const worker = await startWorker({
-      ...{ host, port, keyPair, leastFree, variables, environment, say },
-      storage: folder.path,
-      // The first half is for turns that run beside their clients; and it has to have ended before it is killed.
-      cluster: cluster && { ...cluster, stopTimeoutMs: Math.floor(stopTimeoutMs * 0.45) },
-      format: logFormat,
-      signal: stopping.signal,
-    });
+    const startOn = (onPort: number) =>
+      startWorker({
+        ...{ host, port: onPort, keyPair, leastFree, variables, environment, say },
+        storage: folder.path,
+        // The first half is for turns that run beside their clients; and it has to have ended before it is killed.
+        cluster: cluster && { ...cluster, stopTimeoutMs: Math.floor(stopTimeoutMs * 0.45) },
+        format: logFormat,
+        signal: stopping.signal,
+      });
+    let worker = await startOn(port);
     const url = ownUrl(keyPair ? "https" : "http", host, worker.port);
     if (logFormat === "text") say(banner(url, settings, variables, folder));
     else {
@@ -62,12 +64,16 @@ export async function serve(environment: Environment): Promise<void> {
       tell("info", "started", { url: `${url}/v1`, version, workerd: workerdVersion, ...kept });
     }
 
-    const first = await Promise.race([worker.ended.then(() => "ended" as const), stopping.first]);
-    if (first === "ended") throw new Refusal(EXIT.failed, "The Worker's process has ended.");
+    while ((await Promise.race([worker.ended.then(() => "ended" as const), stopping.first])) === "ended") {
+      if (!worker.hasHung()) throw new Refusal(EXIT.failed, "The Worker's process has ended.");
+      tell("warn", "The Worker's process did not answer any more, and was killed. It starts again.");
+      worker = await startOn(worker.port);
+    }
     tell("info", `Stopping: ${stopTimeoutMs / 1000} s for requests to end.`);
     // Whoever says it twice does not want to wait.
     const stopped = worker.stop(stopTimeoutMs);
-    void stopping.second.then(() => worker.stop(0));
+    const last = worker;
+    void stopping.second.then(() => last.stop(0));
     const isWhole = await stopped;
     if (isWhole) tell("info", "Stopped.");
     else tell("warn", "Stopped. What had not ended was cut off; runs in the background go on at the next start.");

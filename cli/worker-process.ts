@@ -1,7 +1,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, statfsSync, statSync, writeFileSync } from "node:fs";
 import { type IncomingMessage, request } from "node:http";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -52,6 +53,8 @@ export interface WorkerProcess {
   port: number;
   /** Resolves when the process has ended and all that it has said was said: its exit code, null where it was killed. */
   ended: Promise<number | null>;
+  /** True if it has ended because it did not answer its launcher any more, which then has killed it. */
+  hasHung(): boolean;
   /**
    * Ends it. For `graceMs` it refuses new requests, and goes on with those that it has: false where some were left then, and
    * cut off. To be called again with less, too.
@@ -65,6 +68,10 @@ const DRAIN_LOOK_MS = 100;
 /** A Worker that does not answer its launcher for so long is not waited for. */
 const LAUNCHER_TIMEOUT_MS = 5_000;
 
+/** How often it is asked whether it is still there, and how often in a row it may not answer: one that hangs is found within 15 s. */
+const PROBE_MS = 2_000;
+const MAX_MISSES = 2;
+
 /** Long enough for a first start on a slow machine. */
 const READY_TIMEOUT_MS = 60_000;
 
@@ -76,7 +83,8 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   const { host, keyPair, storage, leastFree, cluster, environment, format, say, signal } = options;
   const variables = { ...(!cluster && storedBytesOf(storage)), ...options.variables };
   signal.throwIfAborted();
-  const directory = mkdtempSync(join(tmpdir(), "responses-edge-"));
+  await removeLeftFolders();
+  const directory = mkdtempSync(join(tmpdir(), `${FOLDER_PREFIX}${process.pid}-`));
   const removeFiles = () => rmSync(directory, { recursive: true, force: true });
   process.once("exit", removeFiles);
   const bundled = madeBundle() ?? (await makeBundle(directory, signal));
@@ -123,10 +131,21 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
       wasLow = disk.isLow;
     });
     void ended.finally(() => watch[Symbol.dispose]()).catch(() => {});
+    const probing = new AbortController();
+    let hasHung = false;
+    void untilHung(launcherSocket, probing.signal).then((hangs) => {
+      hasHung = hangs;
+      if (hangs) kill();
+    });
+    void ended.finally(() => probing.abort()).catch(() => {});
     return {
       port,
       ended,
-      stop: (graceMs) => stop(child, launcherSocket, ended, graceMs, cluster ? graceMs / 2 : graceMs),
+      hasHung: () => hasHung,
+      stop: (graceMs) => {
+        probing.abort();
+        return stop(child, launcherSocket, ended, graceMs, cluster ? graceMs / 2 : graceMs);
+      },
     };
   } catch (error) {
     kill();
@@ -233,6 +252,67 @@ async function untilDrained(launcherSocket: string): Promise<void> {
     turns = await askLauncher("GET", launcherSocket)
   ) {
     await sleep(DRAIN_LOOK_MS);
+  }
+}
+
+/** Asks the Worker again and again whether it is there. Resolves when it does not answer any more: true; or when the signal is aborted: false. */
+async function untilHung(launcherSocket: string, signal: AbortSignal): Promise<boolean> {
+  for (let misses = 0; misses < MAX_MISSES; ) {
+    await sleep(PROBE_MS, undefined, { ref: false, signal }).catch(() => {});
+    if (signal.aborted) return false;
+    const answers = await askLauncher("GET", launcherSocket).then(
+      () => true,
+      () => false,
+    );
+    misses = answers ? 0 : misses + 1;
+  }
+  return !signal.aborted;
+}
+
+/** What a process writes for its workerd is in a folder of this name and its own number. */
+const FOLDER_PREFIX = "responses-edge-";
+
+/** A folder of a process that still starts is younger. Milliseconds. */
+const LEFT_MS = 600_000;
+
+/**
+ * Removes the folders of processes that were killed, and could not do it themselves. A process of another container that has the same
+ * temporary folder has a number that says nothing here: it answers on its launcher's socket.
+ */
+async function removeLeftFolders(): Promise<void> {
+  for (const name of readdirSync(tmpdir())) {
+    const [, pid] = /^responses-edge-(\d+)-\w+$/.exec(name) ?? [];
+    if (pid === undefined || isRunning(Number(pid))) continue;
+    const folder = join(tmpdir(), name);
+    try {
+      if (Date.now() - statSync(folder).mtimeMs < LEFT_MS || (await isListening(join(folder, "launcher")))) continue;
+      rmSync(folder, { recursive: true, force: true });
+    } catch {
+      // It is another user's.
+    }
+  }
+}
+
+/** True where something takes connections on a Unix socket. */
+async function isListening(path: string): Promise<boolean> {
+  const socket = connect({ path });
+  try {
+    await once(socket, "connect");
+    return true;
+  } catch {
+    return false;
+  } finally {
+    socket.destroy();
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    // Another user's process runs, too.
+    return (error as NodeJS.ErrnoException).code !== "ESRCH";
   }
 }
 

@@ -1,8 +1,9 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import { createMiddleware } from "hono/factory";
-import { ApiError } from "../protocol/errors.ts";
+import { serverIsStopping } from "../protocol/errors.ts";
 import { noteDisk } from "../store/free-disk.ts";
 import { turnsBesideClients } from "../store/permits.ts";
+import { endProcess, noteLauncher, processEnds } from "../store/process-end.ts";
 import type { AppEnv } from "./app-env.ts";
 
 /**
@@ -10,12 +11,9 @@ import type { AppEnv } from "./app-env.ts";
  * to accept connections, and leaves those that are made meanwhile without an answer.
  */
 
-/** True once this isolate ends: workerd has one for each process. */
-let isDraining = false;
-
 /** Refuses every request from when the process is told to end: 503, also of `/health`, so that balancers go elsewhere. */
 export const unlessDraining = createMiddleware<AppEnv>(async (_, next) => {
-  if (isDraining) throw stopping();
+  if (processEnds()) throw serverIsStopping();
   await next();
 });
 
@@ -26,13 +24,9 @@ export const unlessDraining = createMiddleware<AppEnv>(async (_, next) => {
  */
 export class Launcher extends WorkerEntrypoint {
   override async fetch(request: Request): Promise<Response> {
-    if (request.method === "POST") isDraining = true;
+    noteLauncher();
+    if (request.method === "POST") endProcess();
     if (request.method === "PUT") noteDisk((await request.text()) === "low" ? "low" : "ok");
     return Response.json({ turns: turnsBesideClients() });
   }
-}
-
-function stopping(): ApiError {
-  const message = "The server is about to stop. Please retry in a few seconds.";
-  return new ApiError({ status: 503, message, code: "server_is_stopping", headers: { "retry-after": "2" } });
 }

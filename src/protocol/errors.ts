@@ -121,3 +121,9 @@ export function internalError(): ApiError {
 export function toApiError(error: unknown): ApiError {
   return error instanceof ApiError ? error : internalError();
 }
+
+/** 503: the process ends, and takes nothing new. */
+export function serverIsStopping(): ApiError {
+  const message = "The server is about to stop. Please retry in a few seconds.";
+  return new ApiError({ status: 503, message, code: "server_is_stopping", headers: { "retry-after": "2" } });
+}

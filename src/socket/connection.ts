@@ -3,11 +3,12 @@ import { countedWork } from "../api/admission.ts";
 import { createResponse } from "../api/create-response.ts";
 import type { Caller, ClientSink } from "../api/transport.ts";
 import type { Config } from "../config/index.ts";
-import { ApiError, invalidRequest, tooManyInProgress } from "../protocol/errors.ts";
+import { ApiError, invalidRequest, serverIsStopping, tooManyInProgress } from "../protocol/errors.ts";
 import type { JsonObject } from "../protocol/json.ts";
 import { bodyTooLarge, parseBody } from "../protocol/json.ts";
 import { inOpenResponses } from "../protocol/open-responses.ts";
 import { Permits, tenantSockets } from "../store/permits.ts";
+import { processEnds, whenProcessEnds } from "../store/process-end.ts";
 import { errorFrame, laneHead, readCreate, readFrame, steerFailedFrame } from "./frames.ts";
 import { KeptTurns } from "./kept-turns.ts";
 import { Lanes } from "./lanes.ts";
@@ -62,6 +63,8 @@ const HEARTBEATS_OF_SILENCE = 6;
 /** Close codes of RFC 6455. */
 const NORMAL = 1000;
 const POLICY_VIOLATION = 1008;
+/** Of IANA's registry: Service Restart. */
+const SERVICE_RESTART = 1012;
 
 const encoder = new TextEncoder();
 
@@ -78,6 +81,8 @@ export class Connection {
   /** The lanes of responses that are under way, by id. */
   readonly #running = new Map<string, string | undefined>();
   readonly #lifetime: ReturnType<typeof setTimeout>;
+  /** Ends the waiting for the process's end. */
+  readonly #forgetEnd: () => void;
   /** Frames that nobody has looked at yet; of those that are refused whatever they say, only why. */
   #inbox: (string | ApiError)[] = [];
   #inboxLength = 0;
@@ -107,6 +112,7 @@ export class Connection {
       () => this.#end(lifetimeOver(config.socketLifetimeMs), NORMAL),
       config.socketLifetimeMs,
     );
+    this.#forgetEnd = whenProcessEnds(() => this.#retire());
   }
 
   /** Takes a frame as the socket gives it: text, or something else. */
@@ -150,6 +156,7 @@ export class Connection {
     if (this.#isClosed) return;
     this.#isClosed = true;
     clearTimeout(this.#lifetime);
+    this.#forgetEnd();
     this.#outbox.close();
     this.#lanes.clear();
     this.#inbox = [];
@@ -157,6 +164,11 @@ export class Connection {
     for (const abort of this.#aborts) abort.abort();
     this.#kept.clear();
     this.#options.onEnded?.();
+  }
+
+  /** Closes when nothing runs for the client, because the process ends: responses that are under way are sent to their end. */
+  #retire(): void {
+    if (this.#aborts.size === 0) this.#close(SERVICE_RESTART, "The server is about to stop.");
   }
 
   /** Says why, and closes. */
@@ -243,6 +255,7 @@ export class Connection {
     let id = "";
     let caller: Caller | undefined;
     try {
+      if (processEnds()) throw serverIsStopping();
       caller = await this.#caller(abort.signal, lane);
       if (!caller) return;
       this.#giveBack();
@@ -272,6 +285,7 @@ export class Connection {
     } finally {
       this.#aborts.delete(abort);
       this.#running.delete(id);
+      if (processEnds()) this.#retire();
     }
   }
 

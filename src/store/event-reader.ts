@@ -2,6 +2,7 @@ import { withoutReasoning } from "../items/reasoning.ts";
 import { SSE_HEADERS, SseStream } from "../protocol/sse-stream.ts";
 import type { EventLogStore } from "./event-log.ts";
 import type { EventLogWriter } from "./log-writer.ts";
+import { whenProcessEnds } from "./process-end.ts";
 
 /**
  * The readers of runs' event logs. A reader reads only from the log, one block at a time and no faster than its client: a
@@ -77,6 +78,12 @@ export function streamEvents({ turn, log, live, settled, deleted }: ReadableRun,
     leave();
   });
   const detach = live()?.attach();
+  // The client goes on from where it is, at the next process.
+  const forgetEnd = whenProcessEnds(() => {
+    hasLeft = true;
+    leave();
+    void stream.abandon();
+  });
   const read = async (): Promise<void> => {
     let after = options.after;
     while (!hasLeft) {
@@ -104,7 +111,10 @@ export function streamEvents({ turn, log, live, settled, deleted }: ReadableRun,
   const ended = read()
     // A log that cannot be read: the client may come again.
     .catch(() => stream.abandon())
-    .finally(() => detach?.());
+    .finally(() => {
+      detach?.();
+      forgetEnd();
+    });
   options.waitUntil(ended);
   return new Response(stream.readable, { headers: SSE_HEADERS });
 }

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { appendFileSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { createServer as createHttpsServer } from "node:https";
 import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
@@ -31,6 +31,13 @@ function create(url: string, body: object): Promise<Response> {
 async function stop(served: Served): Promise<number | null> {
   served.child.kill("SIGTERM");
   return served.exited;
+}
+
+/** The process of workerd that one has started. */
+function workerdOf({ child: { pid } }: Served): number {
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ");
+  const [workerd] = children.filter((each) => readFileSync(`/proc/${each}/cmdline`, "latin1").includes("workerd"));
+  return Number(workerd);
 }
 
 const portOf = (server: { address(): unknown }) => (server.address() as AddressInfo).port;
@@ -211,13 +218,55 @@ describe("its end", () => {
 
   it("by the death of workerd is an error", async () => {
     const served = await start(least());
-    const children = readFileSync(`/proc/${served.child.pid}/task/${served.child.pid}/children`, "utf8")
-      .trim()
-      .split(" ");
-    const [workerd] = children.filter((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1").includes("workerd"));
-    process.kill(Number(workerd), "SIGKILL");
+    process.kill(workerdOf(served), "SIGKILL");
     expect(await served.exited).toBe(1);
     expect(served.output()).toContain("The Worker's process has ended.");
+  });
+
+  it("does not come of a workerd that hangs: that is killed and started again, at the same port", async () => {
+    const served = await start(least());
+    const { id } = (await (await create(served.url, {})).json()) as { id: string };
+    const hanging = workerdOf(served);
+    process.kill(hanging, "SIGSTOP");
+    await eventually(() => served.output().includes("did not answer any more"), 30_000);
+    const answer = await eventually(() => fetch(`${served.url}/v1/responses/${id}`).catch(() => undefined), 30_000);
+    expect(await answer.json()).toMatchObject({ id, status: "completed" });
+    expect(workerdOf(served)).not.toBe(hanging);
+    expect(await stop(served)).toBe(0);
+  }, 90_000);
+
+  it("does not wait for idle WebSockets, which are closed with 1012, and for readers of runs", async () => {
+    const served = await start({ ...least(), STOP_TIMEOUT_MS: "200000" });
+    const socket = new WebSocket(`${served.url.replace("http", "ws")}/v1/responses`);
+    await new Promise((resolve) => socket.addEventListener("open", resolve));
+    const closed = new Promise<number>((resolve) => socket.addEventListener("close", ({ code }) => resolve(code)));
+    const answer = await create(served.url, { model: "simulator?fault=stall:2", stream: true, background: true });
+    let text = "";
+    const decoder = new TextDecoder();
+    const read = (async () => {
+      for await (const bytes of answer.body ?? []) text += decoder.decode(bytes, { stream: true });
+    })().catch(() => {});
+    await eventually(() => text.includes("response.output_text.delta"));
+    expect(await stop(served)).toBe(0);
+    expect(await closed).toBe(1012);
+    await read;
+    expect(text).not.toContain("response.completed");
+    expect(served.output()).toContain('"message":"Stopped."');
+  });
+
+  it("by SIGKILL leaves a folder of its own, which the next one removes", async () => {
+    const variables = { ...least(), TMPDIR: newFolder() };
+    const served = await start(variables);
+    served.child.kill("SIGKILL");
+    await served.exited;
+    const left = () => readdirSync(variables.TMPDIR).filter((name) => name.startsWith("responses-edge-"));
+    expect(left()).toHaveLength(1);
+    const anHourAgo = Date.now() / 1000 - 3_600;
+    for (const name of left()) utimesSync(join(variables.TMPDIR, name), anHourAgo, anHourAgo);
+    const next = await eventually(() => start(variables).catch(() => undefined));
+    expect(left()).toHaveLength(1);
+    expect(await stop(next)).toBe(0);
+    expect(left()).toEqual([]);
   });
 });
 
