@@ -241,6 +241,13 @@ describe("a budget", () => {
     expect(outcomes.filter((status) => status === 200).length).toBeGreaterThanOrEqual(2);
     expect(outcomes.filter((status) => status === 200).length).toBeLessThanOrEqual(4);
     expect(outcomes.at(-1)).toBe(429);
+    const lines = () =>
+      gateway
+        .logs()
+        .split("\n")
+        .filter((line) => line.includes('"limit_nearly_used"') && line.includes(key.id));
+    await eventually(() => lines().length > 0);
+    expect(lines()).toEqual([expect.stringContaining('"limit":"budget_tokens"')]);
   });
 
   it("in money counts by the model's price", async () => {

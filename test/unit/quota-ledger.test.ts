@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Grants } from "../../src/contract/grants.ts";
 import { type Amounts, type Answer, Ledger, NOTHING, type Report } from "../../src/store/quota/ledger.ts";
+import { NearlyUsedLimits } from "../../src/store/quota/nearly-used.ts";
 import { added, msUntilFreed, periodEnd, periodStart, slid, sumOf, type Window } from "../../src/store/quota/window.ts";
 
 const T0 = Date.UTC(2026, 10, 22, 12, 0, 0);
@@ -264,5 +265,29 @@ describe("the ledger", () => {
     const limits = { ofKey: { requests_per_minute: 101 } };
     const answer = ledger.take(report({ ...limits, want: { requests: 1 }, soon: { requests: 500 } }), T0);
     expect(answer.obstacle === undefined && answer.granted.requests).toBe(11);
+  });
+});
+
+describe("a limit that is nearly used up", () => {
+  it("is told of once in its period, and again when it was not for a while", () => {
+    const ledger = new Ledger([], () => ({ stored_bytes: 850, stored_responses: 1, stored_conversations: 0 }));
+    const near = new NearlyUsedLimits();
+    const budget = { tokens: 100, window: "day" } as const;
+    const limits = {
+      ofKey: { budget, stored_bytes: 1_000, requests_per_minute: 1 },
+      ofTenant: { budget: { ...budget, tokens: 1_000 } },
+    };
+    const toldAfter = (used: number, now: number) => {
+      const said = report({ ...limits, used: { tokens: used, requests: 1 } });
+      ledger.take(said, now);
+      return near.take("k", ledger.limitsOf("k", said.limits, now)).map(({ of, obstacle }) => `${of} ${obstacle}`);
+    };
+    expect(toldAfter(79, T0)).toEqual(["key stored_bytes"]);
+    expect(toldAfter(1, T0)).toEqual(["key budget_tokens"]);
+    expect(toldAfter(50, T0)).toEqual([]);
+    expect(toldAfter(700, T0)).toEqual(["tenant budget_tokens"]);
+    const tomorrow = T0 + 86_400_000;
+    expect(toldAfter(0, tomorrow)).toEqual([]);
+    expect(toldAfter(90, tomorrow)).toEqual(["key budget_tokens"]);
   });
 });

@@ -252,7 +252,7 @@ export class Ledger {
 
   /** How much of each kind is left, under a key's limits and its tenant's. */
   #unused(key: string, limits: CountedLimits, now: number): Amounts {
-    const states = this.#limitsOf(key, limits, now).map(({ kind, unused }) => ({ kind, unused }));
+    const states = this.limitsOf(key, limits, now).map(({ kind, unused }) => ({ kind, unused }));
     const unused: Amounts = { ...NOTHING };
     for (const kind of KINDS) {
       const of = states.filter((each) => each.kind === kind).map((each) => each.unused);
@@ -274,7 +274,7 @@ export class Ledger {
   }
 
   /** Every limit that there is, with what is left of it. Those that are asked first are named first in a refusal. */
-  #limitsOf(key: string, limits: CountedLimits, now: number): LimitState[] {
+  limitsOf(key: string, limits: CountedLimits, now: number): LimitState[] {
     const states: LimitState[] = [];
     const accounts = [
       { of: "key", name: key, grants: limits.key },
@@ -328,7 +328,7 @@ export class Ledger {
       const kind = least.runs > 0 ? "runs" : "slots";
       return { kind, of: "key", limit: MAX_HOLDS, used: MAX_HOLDS, wanted, retryMs: HOLDS_RETRY_MS };
     }
-    for (const state of this.#limitsOf(key, limits, now)) {
+    for (const state of this.limitsOf(key, limits, now)) {
       const wanted = least[state.kind];
       if (wanted === 0 || wanted <= state.unused) continue;
       const { obstacle: kind, of, limit, used, resetsAt } = state;
@@ -338,7 +338,7 @@ export class Ledger {
   }
 
   #status(key: string, limits: CountedLimits, now: number): Status {
-    const states = this.#limitsOf(key, limits, now);
+    const states = this.limitsOf(key, limits, now);
     const of = (kind: "requests" | "tokens"): RateStatus | undefined => {
       const rates = states.filter(({ obstacle }) => obstacle === kind);
       const [tightest] = rates.toSorted((a, b) => a.unused - b.unused);
@@ -352,7 +352,7 @@ export class Ledger {
   }
 }
 
-interface LimitState {
+export interface LimitState {
   of: "key" | "tenant";
   kind: Kind;
   obstacle: Obstacle["kind"];

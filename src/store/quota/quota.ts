@@ -1,8 +1,10 @@
 import { DurableObject } from "cloudflare:workers";
 import { loadConfig, type Variables } from "../../config/index.ts";
 import { NOTHING_STORED, STORED_LIMITS, type Stored, type StoredLimit } from "../../contract/grants.ts";
+import { logLine } from "../../protocol/log-line.ts";
 import { Schema, type Versions } from "../schema.ts";
 import { type Account, type Answer, Ledger, type Report, TENANT } from "./ledger.ts";
+import { type NearlyUsed, NearlyUsedLimits } from "./nearly-used.ts";
 import { USAGE_TABLE, type UsageEntry, type UsageQuery, type UsageRow, UsageStore } from "./usage.ts";
 
 /** The homes of a tenant that are noted, where it wants them noted. */
@@ -141,6 +143,7 @@ export class Quota extends DurableObject<Variables> {
   readonly #schema: Schema;
   readonly #usage: UsageStore;
   readonly #stored: StoredTotals;
+  readonly #nearlyUsed = new NearlyUsedLimits();
   #ledger: Ledger | undefined;
 
   constructor(state: DurableObjectState, env: Variables) {
@@ -157,6 +160,9 @@ export class Quota extends DurableObject<Variables> {
     const ledger = this.#ledger;
     const isNew = ledger.isNew(report);
     const answer = ledger.take(report, now);
+    for (const near of this.#nearlyUsed.take(report.key, ledger.limitsOf(report.key, report.limits, now))) {
+      this.#tell(report.key, near);
+    }
     const changed = ledger.takeChanged();
     try {
       this.ctx.storage.transactionSync(() => {
@@ -223,6 +229,13 @@ export class Quota extends DurableObject<Variables> {
     const deleted = this.ctx.storage.deleteAll();
     this.#schema.forget();
     await deleted;
+  }
+
+  #tell(key: string, { of, obstacle, limit, used, resetsAt }: NearlyUsed): void {
+    const whose = { tenant: this.ctx.id.name, ...(of === "key" && { key_id: key }) };
+    const until = resetsAt !== undefined && { resets_at: new Date(resetsAt).toISOString() };
+    const line = { level: "warn", event: "limit_nearly_used", ...whose, limit: obstacle, used, most: limit, ...until };
+    console.warn(logLine(line));
   }
 
   #read(): Ledger {
