@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import { parseArgs } from "node:util";
 import { backup, inMb } from "./backup.ts";
+import { check } from "./configuration.ts";
 import { createKey } from "./create-key.ts";
 import { health } from "./health.ts";
 import { version, workerdVersion } from "./installation.ts";
@@ -17,6 +18,7 @@ const HELP = `responses-edge ${version}: the OpenAI Responses API in front of yo
 Usage: responses-edge [COMMAND]
 
   serve                 Serves, under the configuration of the environment. The default.
+  check                 Says what is wrong with the configuration, and which model servers answer. Serves nothing.
   create-key TENANT     Makes an API key for a tenant; with --admin NAME a root key.
   backup DIR            Copies the data folder into DIR, also while it is served; what has not changed since an
                         earlier backup is linked to it with --since EARLIER.
@@ -44,6 +46,7 @@ interface Command {
 
 const COMMANDS: Readonly<Record<string, Command>> = {
   serve: { arguments: 0, run: () => serve(process.env) },
+  check: { arguments: 0, run: () => check(process.env) },
   health: { arguments: 0, run: () => health(process.env) },
   "create-key": {
     arguments: 1,

@@ -1,22 +1,13 @@
 import type { TextVariables } from "../src/config/index.ts";
 import { checkAddress, isLoopback, ownUrl } from "./addresses.ts";
-import { faultOf } from "./certificate.ts";
 import { checkKind } from "./cluster.ts";
+import { readConfiguration } from "./configuration.ts";
 import { type DataFolder, openDataFolder } from "./data-folder.ts";
-import {
-  backendOf,
-  checkVariables,
-  type Environment,
-  keySourcesOf,
-  sealingOf,
-  warningsOf,
-  workerVariables,
-} from "./environment.ts";
+import { backendOf, type Environment, keySourcesOf, sealingOf } from "./environment.ts";
 import { version, workerdVersion } from "./installation.ts";
 import { ownLine } from "./log-lines.ts";
-import { fewFiles, openFilesLimit } from "./open-files.ts";
 import { EXIT, Refusal } from "./refusal.ts";
-import { readServeSettings, SERVE_VARIABLES, type ServeSettings } from "./serve-settings.ts";
+import type { ServeSettings } from "./serve-settings.ts";
 import { untilStopped } from "./signals.ts";
 import { startWorker } from "./worker-process.ts";
 
@@ -25,22 +16,14 @@ import { startWorker } from "./worker-process.ts";
  * have ended, or their time was up. Throws a Refusal where it does not start, and where the Worker's process dies.
  */
 export async function serve(environment: Environment): Promise<void> {
-  const mistakes: string[] = [];
-  const settings = readServeSettings(environment, mistakes);
+  const { settings, variables, warnings } = readConfiguration(environment);
   const { host, port, keyPair, stateDirectory, leastFree, stopTimeoutMs, logFormat, cluster } = settings;
   const say = (line: string) => console.log(line);
   // That nobody reads the log any more is no reason to end.
   process.stdout.on("error", () => {});
   const tell = (level: "info" | "warn", message: string, fields?: object) =>
     say(ownLine(level, message, logFormat, fields));
-  const variables = workerVariables(environment, mistakes);
-  checkKeySources(variables, mistakes);
-  const fault = keyPair && faultOf(keyPair, Date.now());
-  if (fault) mistakes.push(fault);
-  checkVariables(variables, mistakes);
-  for (const warning of warningsOf(environment, SERVE_VARIABLES)) tell("warn", warning);
-  const few = fewFiles(openFilesLimit());
-  if (few) tell("warn", few);
+  for (const warning of warnings) tell("warn", warning);
 
   const stopping = untilStopped();
   const folder = await openDataFolder(stateDirectory);
@@ -83,13 +66,6 @@ export async function serve(environment: Environment): Promise<void> {
   } finally {
     folder.close();
   }
-}
-
-/** Nobody serves everybody by forgetting a variable. */
-function checkKeySources(variables: TextVariables, mistakes: string[]): void {
-  if (keySourcesOf(variables) !== "" || variables.ALLOW_ANONYMOUS === "true") return;
-  const how = "`responses-edge create-key TENANT` makes a key and its entry";
-  mistakes.push(`API_KEYS: needed, or ADMIN_KEY, or JWT_ISSUER (${how}); ALLOW_ANONYMOUS=true does without keys`);
 }
 
 function banner(url: string, settings: ServeSettings, variables: TextVariables, folder: DataFolder): string {

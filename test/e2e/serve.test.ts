@@ -96,6 +96,29 @@ describe("its configuration", () => {
   });
 });
 
+describe("`check`", () => {
+  it("names every mistake, as `serve` does, and tells no value", async () => {
+    const [code, output] = await run({ VLLM_BASE_URL: "nowhere", API_KEYS: "a:secret" }, "check");
+    expect(code).toBe(78);
+    expect(output).toMatch(/VLLM_BASE_URL: /);
+    expect(output).toMatch(/API_KEYS: /);
+    expect(output).not.toContain("secret");
+  });
+
+  it("says which model servers answer, and serves nothing", async () => {
+    const pool = JSON.stringify([
+      { name: "here", url: `${vllm.url}/v1` },
+      { name: "gone", url: "http://127.0.0.1:1/v1" },
+    ]);
+    const [code, output] = await run({ UPSTREAMS: pool, ALLOW_ANONYMOUS: "true", API_KEY: "x" }, "check");
+    expect(code).toBe(0);
+    expect(output).toContain("here: answers\n");
+    expect(output).toMatch(/gone: does not answer \(.+\)\n/);
+    expect(output).toContain("nothing reads the variable API_KEY. Is API_KEYS meant?");
+    expect(output).toMatch(/The configuration is right\.\n$/);
+  });
+});
+
 describe("its certificate", () => {
   it("is served, and trusted by the health check", async () => {
     const { certificateFile, keyFile } = certificate(1);
