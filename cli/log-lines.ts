@@ -1,5 +1,5 @@
 import type { Readable } from "node:stream";
-import { logLine, oneLine } from "../src/protocol/log-line.ts";
+import { logLine, oneLine } from "@responses-edge/json-text";
 
 /**
  * What is said by workerd (`structuredLogging`) and by the Worker in it, a line each, as people or machines are to see it:

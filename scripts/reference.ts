@@ -6,12 +6,12 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { registerHooks } from "node:module";
 import { join } from "node:path";
+import { requestFields, vllmFields } from "@responses-edge/responses-api/request-fields";
 import { z } from "zod";
 import { root } from "../cli/installation.ts";
 import { SERVE_SECTIONS } from "../cli/serve-settings.ts";
 import { SECTIONS } from "../src/config/index.ts";
 import type { Section } from "../src/config/variable.ts";
-import { requestFields, vllmFields } from "../src/protocol/request-fields.ts";
 import { modelServerTable } from "./model-server-table.ts";
 
 /** The part of an endpoint's declaration that its row has. */

@@ -1,8 +1,8 @@
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { estimateFrame, estimateTokens } from "@responses-edge/responses-api/estimate";
+import type { TurnAddress } from "@responses-edge/responses-api/ids";
+import type { InputItem, Item } from "@responses-edge/responses-api/items/registry";
 import { type Grants, type Identity, NOTHING_STORED, type Stored } from "../contract/grants.ts";
-import type { InputItem, Item } from "../items/registry.ts";
-import type { CreateRequest } from "../protocol/create-request.ts";
-import { estimateFrame, estimateTokens } from "../protocol/estimate.ts";
-import type { TurnAddress } from "../protocol/ids.ts";
 import { allowanceOf } from "../store/quota/allowance.ts";
 import { rateHeaders } from "../store/quota/refusal.ts";
 import { endRun, type RunReservation, reserveRun } from "../store/quota/run-quota.ts";

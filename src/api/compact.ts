@@ -1,11 +1,11 @@
+import { compactRequest } from "@responses-edge/responses-api/create-request";
+import { clientLeft, internalError } from "@responses-edge/responses-api/errors";
+import { responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
+import { withoutContent } from "@responses-edge/responses-api/items/parts";
+import { type Item, itemId, type OutputItem } from "@responses-edge/responses-api/items/registry";
+import type { ResponseObject } from "@responses-edge/responses-api/response";
 import { assembleTurn } from "../assembly/assemble-turn.ts";
 import { compactionCodec } from "../assembly/sealer.ts";
-import { withoutContent } from "../items/parts.ts";
-import { type Item, itemId, type OutputItem } from "../items/registry.ts";
-import { compactRequest } from "../protocol/create-request.ts";
-import { clientLeft, internalError } from "../protocol/errors.ts";
-import { responseId, type TurnAddress } from "../protocol/ids.ts";
-import type { ResponseObject } from "../protocol/response.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { openNewest, SUMMARY_ID, standingPast } from "../turn/compacted-past.ts";
 import { NO_USAGE } from "../turn/response.ts";

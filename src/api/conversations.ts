@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
+import { list } from "@responses-edge/responses-api/collections";
+import { ApiError, conversationNotFound, invalidRequest } from "@responses-edge/responses-api/errors";
+import { conversationId, newTurnAddress, type TurnAddress } from "@responses-edge/responses-api/ids";
+import { type InputItem, inputItem } from "@responses-edge/responses-api/items/registry";
+import { metadata } from "@responses-edge/responses-api/request-fields";
+import { parse } from "@responses-edge/responses-api/validation";
 import { z } from "zod";
 import { checkMedia, checkRequestItems } from "../assembly/media-policy.ts";
-import { type InputItem, inputItem } from "../items/registry.ts";
-import { list } from "../protocol/collections.ts";
-import { ApiError, conversationNotFound, invalidRequest } from "../protocol/errors.ts";
-import { conversationId, newTurnAddress, type TurnAddress } from "../protocol/ids.ts";
-import { metadata } from "../protocol/request-fields.ts";
-import { parse } from "../protocol/validation.ts";
 import { conversationAddress } from "../store/client.ts";
 import type { HomeStub } from "../store/home-calls.ts";
 import type { Conversation } from "../store/home-rows.ts";

@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
+import { isOnlyPrepared } from "@responses-edge/responses-api/create-request";
+import { clientLeft } from "@responses-edge/responses-api/errors";
+import { responseId } from "@responses-edge/responses-api/ids";
+import { isKept } from "@responses-edge/responses-api/items/registry";
+import { accessOf } from "@responses-edge/responses-api/tools";
 import { assembleTurn } from "../assembly/assemble-turn.ts";
-import { isKept } from "../items/registry.ts";
-import { isOnlyPrepared } from "../protocol/create-request.ts";
-import { clientLeft } from "../protocol/errors.ts";
-import { responseId } from "../protocol/ids.ts";
-import { accessOf } from "../protocol/tools.ts";
 import { containerFiles } from "../store/files/container-files.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, maxOutputLength } from "../store/limits.ts";

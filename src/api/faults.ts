@@ -1,6 +1,6 @@
+import { logLine } from "@responses-edge/json-text";
+import { ApiError, internalError } from "@responses-edge/responses-api/errors";
 import { ConfigError } from "../config/index.ts";
-import { ApiError, internalError } from "../protocol/errors.ts";
-import { logLine } from "../protocol/log-line.ts";
 import { diskState, insufficientStorage } from "../store/free-disk.ts";
 import { isRetryable } from "../store/rpc.ts";
 

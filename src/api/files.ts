@@ -1,16 +1,16 @@
 import { Buffer } from "node:buffer";
 import type { FormPart } from "@responses-edge/multipart";
-import { FILES_DIRECTORY } from "../contract/container-files.ts";
-import { invalidRequest } from "../protocol/errors.ts";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
 import {
   type ContainerFileObject,
   expiryOf,
   type FileObject,
   fileFields,
   MAX_FILENAME_LENGTH,
-} from "../protocol/files.ts";
-import { fileId } from "../protocol/ids.ts";
-import { parse } from "../protocol/validation.ts";
+} from "@responses-edge/responses-api/files";
+import { fileId } from "@responses-edge/responses-api/ids";
+import { parse } from "@responses-edge/responses-api/validation";
+import { FILES_DIRECTORY } from "../contract/container-files.ts";
 import { fileNotFound } from "../store/files/file-client.ts";
 import { fileLimitsOf } from "../store/files/file-limits.ts";
 import type { FileQuery, FileRecord } from "../store/files/file-table.ts";

@@ -1,6 +1,6 @@
-import { type ApiError, invalidRequest } from "../protocol/errors.ts";
-import { parseConversationId, responseId } from "../protocol/ids.ts";
-import { isJsonObject } from "../protocol/json.ts";
+import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { parseConversationId, responseId } from "@responses-edge/responses-api/ids";
+import { isJsonObject } from "@responses-edge/responses-api/json";
 import { type EventsLine, eventText, type HomeBegin, type KeptLine, type TurnLine } from "../store/home-lines.ts";
 
 /**

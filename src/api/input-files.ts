@@ -1,9 +1,9 @@
 import { type TextLimits, textOf, UnreadableFile } from "@responses-edge/file-text";
 import { LongWork } from "@responses-edge/long-work";
+import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { fileDataOf, type InputPart, isPlainText } from "@responses-edge/responses-api/items/parts";
+import { type InputItem, partsOf } from "@responses-edge/responses-api/items/registry";
 import { type FileBytes, fetchFile, tooLarge } from "../assembly/remote-file.ts";
-import { fileDataOf, type InputPart, isPlainText } from "../items/parts.ts";
-import { type InputItem, partsOf } from "../items/registry.ts";
-import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import type { Caller } from "./transport.ts";
 
 /**

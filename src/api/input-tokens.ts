@@ -1,7 +1,7 @@
+import { countRequest } from "@responses-edge/responses-api/create-request";
+import { conversationNotFound } from "@responses-edge/responses-api/errors";
+import { accessOf } from "@responses-edge/responses-api/tools";
 import { assemblePrompt } from "../assembly/assemble-turn.ts";
-import { countRequest } from "../protocol/create-request.ts";
-import { conversationNotFound } from "../protocol/errors.ts";
-import { accessOf } from "../protocol/tools.ts";
 import { readHistory } from "../store/history.ts";
 import { unwrap } from "../store/rpc.ts";
 import { measureOrExplain } from "../turn/truncation.ts";

@@ -1,7 +1,7 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { parse } from "@responses-edge/responses-api/validation";
 import { z } from "zod";
 import { grants } from "../contract/grants.ts";
-import { ApiError } from "../protocol/errors.ts";
-import { parse } from "../protocol/validation.ts";
 import { checkDisk } from "../store/free-disk.ts";
 import { type AuditRow, DIRECTORY, type KeyDirectory } from "../store/keys/key-directory.ts";
 import type { KeyChange, StoredKey } from "../store/keys/key-store.ts";

@@ -1,6 +1,6 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { parseResponseId } from "@responses-edge/responses-api/ids";
 import type { z } from "zod";
-import { ApiError } from "../protocol/errors.ts";
-import { parseResponseId } from "../protocol/ids.ts";
 import { type AnnouncedRun, BOARD, type Board } from "../store/board.ts";
 import { HomeClient } from "../store/client.ts";
 import type { HomeStub, HomesBinding } from "../store/home-calls.ts";

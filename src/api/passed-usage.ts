@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import { JsonMember } from "@responses-edge/json-text";
-import { isJsonObject } from "../protocol/json.ts";
+import { isJsonObject } from "@responses-edge/responses-api/json";
 import type { TokenCount } from "./admission.ts";
 
 /** Counts the tokens of an answer of vLLM's own endpoints, as the model server says them, while its bytes pass. */

@@ -1,12 +1,12 @@
+import { refuseLargeFormats } from "@responses-edge/responses-api/bounded-formats";
+import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { estimateTokens } from "@responses-edge/responses-api/estimate";
+import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/json";
 import { checkMediaUrls } from "../assembly/media-policy.ts";
 import { type PassedAnswer, passOn } from "../assembly/model-access.ts";
 import { tenantCacheSalt } from "../assembly/session.ts";
 import { type PassthroughEndpoint, VLLM_EXTRAS } from "../config/index.ts";
-import { refuseLargeFormats } from "../protocol/bounded-formats.ts";
-import { ApiError, invalidRequest } from "../protocol/errors.ts";
-import { estimateTokens } from "../protocol/estimate.ts";
-import { hashText } from "../protocol/hash.ts";
-import { isJsonObject, type JsonObject } from "../protocol/json.ts";
+import { hashText } from "../contract/hash.ts";
 import { admitPassed, type TokenCount } from "./admission.ts";
 import { countedBody } from "./passed-usage.ts";
 import { allowedModel, checkCap, notOpen, priorityOf } from "./policy.ts";

@@ -1,8 +1,8 @@
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { shortened } from "@responses-edge/responses-api/validation";
 import { type Config, VLLM_EXTRAS } from "../config/index.ts";
 import { hasModel, type Identity } from "../contract/grants.ts";
-import type { CreateRequest } from "../protocol/create-request.ts";
-import { ApiError, invalidRequest } from "../protocol/errors.ts";
-import { shortened } from "../protocol/validation.ts";
 import type { Caller } from "./transport.ts";
 
 /** The operator's and a key's rules that need no counting (`admission.ts` counts): what a request may ask for, and which homes are noted. */

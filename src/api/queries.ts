@@ -1,8 +1,8 @@
+import { describedAs } from "@responses-edge/responses-api/described-as";
+import { MAX_ID_LENGTH, parseFileId } from "@responses-edge/responses-api/ids";
+import { includeValues } from "@responses-edge/responses-api/request-fields";
+import { FILE_STATUSES } from "@responses-edge/responses-api/vector-stores";
 import { z } from "zod";
-import { describedAs } from "../protocol/described-as.ts";
-import { MAX_ID_LENGTH, parseFileId } from "../protocol/ids.ts";
-import { includeValues } from "../protocol/request-fields.ts";
-import { FILE_STATUSES } from "../protocol/vector-stores.ts";
 
 /** The queries that endpoints take. Times are Unix seconds. */
 

@@ -1,4 +1,4 @@
-import type { Item } from "../items/registry.ts";
+import type { Item } from "@responses-edge/responses-api/items/registry";
 import { Permits } from "../store/permits.ts";
 import type { RunReservation } from "../store/quota/run-quota.ts";
 import type { TurnResult } from "../turn/turn.ts";

@@ -1,7 +1,4 @@
-import type { z } from "zod";
-import { withoutReadParts } from "../items/parts.ts";
-import { type ReasoningShown, shownHead, shownItems } from "../items/reasoning.ts";
-import { conversationNotFound, invalidRequest, responseNotFound } from "../protocol/errors.ts";
+import { conversationNotFound, invalidRequest, responseNotFound } from "@responses-edge/responses-api/errors";
 import {
   MAX_ID_LENGTH,
   parseResponseId,
@@ -9,8 +6,11 @@ import {
   type TreeAddress,
   type TurnAddress,
   treeOf,
-} from "../protocol/ids.ts";
-import type { includeValues } from "../protocol/request-fields.ts";
+} from "@responses-edge/responses-api/ids";
+import { withoutReadParts } from "@responses-edge/responses-api/items/parts";
+import { type ReasoningShown, shownHead, shownItems } from "@responses-edge/responses-api/items/reasoning";
+import type { includeValues } from "@responses-edge/responses-api/request-fields";
+import type { z } from "zod";
 import { conversationAddress } from "../store/client.ts";
 import type { HomeStub } from "../store/home-calls.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "../store/item-store.ts";

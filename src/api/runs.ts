@@ -1,7 +1,6 @@
 import { createHash, randomUUID } from "node:crypto";
 import { LongWork } from "@responses-edge/long-work";
-import { newSpanId } from "../contract/measurements.ts";
-import { isOnlyPrepared, preparedBy } from "../protocol/create-request.ts";
+import { isOnlyPrepared, preparedBy } from "@responses-edge/responses-api/create-request";
 import {
   ApiError,
   conversationNotFound,
@@ -10,11 +9,12 @@ import {
   previousResponseNotFound,
   responseNotFound,
   tooManyInProgress,
-} from "../protocol/errors.ts";
-import { responseId, type TurnAddress } from "../protocol/ids.ts";
-import { canonicalJson } from "../protocol/json.ts";
-import type { ResponseObject } from "../protocol/response.ts";
-import { accessOf, echoTool, type McpAccess, type Tool } from "../protocol/tools.ts";
+} from "@responses-edge/responses-api/errors";
+import { responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
+import { canonicalJson } from "@responses-edge/responses-api/json";
+import type { ResponseObject } from "@responses-edge/responses-api/response";
+import { accessOf, echoTool, type McpAccess, type Tool } from "@responses-edge/responses-api/tools";
+import { newSpanId } from "../contract/measurements.ts";
 import type { HomeStub } from "../store/home-calls.ts";
 import { lengthBeside } from "../store/limits.ts";
 import { homeUrl, refused, unwrap } from "../store/rpc.ts";

@@ -1,11 +1,11 @@
 import { Buffer } from "node:buffer";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
+import { filePurpose, MAX_FILENAME_LENGTH } from "@responses-edge/responses-api/files";
+import { fileId, parseFileId, parseStoreId } from "@responses-edge/responses-api/ids";
+import { parse } from "@responses-edge/responses-api/validation";
+import { addStoreFileBody, chunkingOf, createStoreBody } from "@responses-edge/responses-api/vector-stores";
 import { z } from "zod";
 import type { Config } from "../config/index.ts";
-import { invalidRequest } from "../protocol/errors.ts";
-import { filePurpose, MAX_FILENAME_LENGTH } from "../protocol/files.ts";
-import { fileId, parseFileId, parseStoreId } from "../protocol/ids.ts";
-import { parse } from "../protocol/validation.ts";
-import { addStoreFileBody, chunkingOf, createStoreBody } from "../protocol/vector-stores.ts";
 import type { FileObjects } from "../store/files/bindings.ts";
 import { FileClient } from "../store/files/file-client.ts";
 import type { FileRecord } from "../store/files/file-table.ts";

@@ -1,10 +1,10 @@
 import { structureFault } from "@responses-edge/json-text";
+import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { isJsonObject } from "@responses-edge/responses-api/json";
+import { parse } from "@responses-edge/responses-api/validation";
 import { compactionCodec, createSealer } from "../assembly/sealer.ts";
 import type { Config } from "../config/index.ts";
 import { grants, limitsStored, withStoredBytes } from "../contract/grants.ts";
-import { ApiError, invalidRequest } from "../protocol/errors.ts";
-import { isJsonObject } from "../protocol/json.ts";
-import { parse } from "../protocol/validation.ts";
 import { HomeClient } from "../store/client.ts";
 import { checkDisk } from "../store/free-disk.ts";
 import type { ImportAnswer } from "../store/home-import.ts";

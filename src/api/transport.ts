@@ -1,8 +1,8 @@
+import type { TurnAddress } from "@responses-edge/responses-api/ids";
 import type { PastSource } from "../assembly/assemble-turn.ts";
 import type { Config } from "../config/index.ts";
 import type { ServerAttempt } from "../contract/engine.ts";
 import type { Identity } from "../contract/grants.ts";
-import type { TurnAddress } from "../protocol/ids.ts";
 import type { HomeClient } from "../store/client.ts";
 import type { FileClient } from "../store/files/file-client.ts";
 import type { AuditEvent } from "../store/keys/key-directory.ts";

@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import type { FormPart } from "@responses-edge/multipart";
-import { ApiError, invalidRequest } from "../protocol/errors.ts";
+import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import {
   completeUploadBody,
   createUploadBody,
@@ -9,9 +9,9 @@ import {
   UPLOAD_SECONDS,
   type UploadObject,
   type UploadPartObject,
-} from "../protocol/files.ts";
-import { parsePartId, parseUploadId, partId, uploadId } from "../protocol/ids.ts";
-import { parse } from "../protocol/validation.ts";
+} from "@responses-edge/responses-api/files";
+import { parsePartId, parseUploadId, partId, uploadId } from "@responses-edge/responses-api/ids";
+import { parse } from "@responses-edge/responses-api/validation";
 import { fileLimitsOf } from "../store/files/file-limits.ts";
 import type { FileRecord } from "../store/files/file-table.ts";
 import type { ReceivedPart } from "../store/files/received-part.ts";

@@ -1,3 +1,4 @@
+import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import type { z } from "zod";
 import {
   type Grants,
@@ -7,7 +8,6 @@ import {
   type StoredLimit,
   withStoredBytes,
 } from "../contract/grants.ts";
-import { type ApiError, invalidRequest } from "../protocol/errors.ts";
 import { DIRECTORY, type KeyDirectory } from "../store/keys/key-directory.ts";
 import type { Quota } from "../store/quota/quota.ts";
 import { MAX_USAGE_ROWS, type UsageRow } from "../store/quota/usage.ts";

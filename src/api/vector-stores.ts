@@ -1,7 +1,6 @@
-import type { z } from "zod";
-import { ApiError } from "../protocol/errors.ts";
-import { newBatchId } from "../protocol/ids.ts";
-import { parse } from "../protocol/validation.ts";
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { newBatchId } from "@responses-edge/responses-api/ids";
+import { parse } from "@responses-edge/responses-api/validation";
 import {
   type AddStoreFile,
   addStoreFileBody,
@@ -17,7 +16,8 @@ import {
   updateStoreBody,
   updateStoreFileBody,
   type VectorStoreObject,
-} from "../protocol/vector-stores.ts";
+} from "@responses-edge/responses-api/vector-stores";
+import type { z } from "zod";
 import { checkMayStore } from "../store/may-store.ts";
 import { unwrap } from "../store/rpc.ts";
 import type { FileOwner, NewStoreFile, StoreFileQuery } from "../store/vector-stores/store-files.ts";

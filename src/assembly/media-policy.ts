@@ -1,7 +1,7 @@
 import { isPublicUrl, mayCall } from "@responses-edge/guarded-fetch";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
+import { type InputItem, type Item, partsOf } from "@responses-edge/responses-api/items/registry";
 import type { Config } from "../config/index.ts";
-import { type InputItem, type Item, partsOf } from "../items/registry.ts";
-import { invalidRequest } from "../protocol/errors.ts";
 import { guardOf } from "../tools/guard.ts";
 import { openCompaction, standingItems } from "../turn/compacted-past.ts";
 import { compactionCodec } from "./sealer.ts";

@@ -1,4 +1,7 @@
 import { LongWork } from "@responses-edge/long-work";
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
+import type { TreeAddress } from "@responses-edge/responses-api/ids";
 import type { Config } from "../config/index.ts";
 import type { Engine, Model, ServerAttempt } from "../contract/engine.ts";
 import { type Measurements, modelServerTrace } from "../contract/measurements.ts";
@@ -9,9 +12,6 @@ import type { Body } from "../engine/model-server.ts";
 import { resolveModel } from "../engine/models.ts";
 import { Upstream } from "../engine/upstream.ts";
 import { malformedAnswer } from "../engine/upstream-faults.ts";
-import type { CreateRequest } from "../protocol/create-request.ts";
-import { invalidRequest } from "../protocol/errors.ts";
-import type { TreeAddress } from "../protocol/ids.ts";
 import { PLUGINS } from "../tools/plugins.ts";
 import { type Affinity, rootKey, type SessionOwner, sessionOf } from "./session.ts";
 

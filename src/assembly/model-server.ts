@@ -1,3 +1,4 @@
+import { type ApiError, toApiError } from "@responses-edge/responses-api/errors";
 import type { Config } from "../config/index.ts";
 import type { DialectName } from "../config/servers.ts";
 import { dialectOf, fetchModels } from "../engine/model-lists.ts";
@@ -15,7 +16,6 @@ import { candidateOf } from "../engine/pool/server-load.ts";
 import { separatesTenants } from "../engine/tenant-separation.ts";
 import { Upstream } from "../engine/upstream.ts";
 import { timedOut } from "../engine/upstream-faults.ts";
-import { type ApiError, toApiError } from "../protocol/errors.ts";
 
 export type { BoardReport } from "../engine/pool/board-view.ts";
 

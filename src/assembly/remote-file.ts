@@ -1,6 +1,6 @@
 import { FetchFault, guardedFetch } from "@responses-edge/guarded-fetch";
+import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import type { Config } from "../config/index.ts";
-import { type ApiError, invalidRequest } from "../protocol/errors.ts";
 import { guardOf } from "../tools/guard.ts";
 
 /** A file's bytes, and what is told of them. */

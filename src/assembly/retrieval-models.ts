@@ -1,9 +1,9 @@
+import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/json";
 import type { Config } from "../config/index.ts";
 import type { RetrievalModel } from "../config/vector-stores.ts";
 import type { Dialect } from "../engine/dialects/dialect.ts";
 import { Upstream } from "../engine/upstream.ts";
 import { malformedAnswer } from "../engine/upstream-faults.ts";
-import { isJsonObject, type JsonObject } from "../protocol/json.ts";
 
 export { loadTokenizer } from "../engine/harmony/load-tokenizer.ts";
 

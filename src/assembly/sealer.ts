@@ -2,6 +2,9 @@ import { Buffer } from "node:buffer";
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
 import { deflateRawSync, inflateRawSync } from "node:zlib";
 import { structureFault } from "@responses-edge/json-text";
+import { list } from "@responses-edge/responses-api/collections";
+import { MAX_SEALED_LENGTH } from "@responses-edge/responses-api/items/reasoning";
+import { type InputItem, type Item, inputItem, isKept } from "@responses-edge/responses-api/items/registry";
 import { z } from "zod";
 import type { Config, EncryptionKey } from "../config/index.ts";
 import type {
@@ -12,9 +15,6 @@ import type {
   Sealer,
   SealPurpose,
 } from "../contract/sealing.ts";
-import { MAX_SEALED_LENGTH } from "../items/reasoning.ts";
-import { type InputItem, type Item, inputItem, isKept } from "../items/registry.ts";
-import { list } from "../protocol/collections.ts";
 
 /**
  * Authenticated encryption of the reasoning and the compactions that clients keep for this server.

@@ -1,4 +1,4 @@
-import { logLine } from "../protocol/log-line.ts";
+import { logLine } from "@responses-edge/json-text";
 import { fileConfig, fileMistakes, files, type R2Binding } from "./files.ts";
 import { jwtConfig, type KeyValues, keys, tokenMistakes, tokens } from "./keys.ts";
 import { harmony, models, VLLM_EXTRAS } from "./models.ts";

@@ -1,5 +1,10 @@
+import {
+  BUILTIN_LABELS,
+  type BuiltinKind,
+  HOSTED_TOOL_NAMES,
+  hostedKinds,
+} from "@responses-edge/responses-api/hosted-tools";
 import { z } from "zod";
-import { BUILTIN_LABELS, type BuiltinKind, HOSTED_TOOL_NAMES, hostedKinds } from "../protocol/hosted-tools.ts";
 import type { OperatorNetwork } from "./network.ts";
 import { headerSecret, httpUrl, integer, jsonMap, listed, milliseconds, setOf, someOf, urlPrefixes } from "./values.ts";
 import { type Section, type ValuesOf, variable } from "./variable.ts";

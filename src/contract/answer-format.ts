@@ -1,5 +1,5 @@
 import { conforms, mayConform } from "@responses-edge/json-text";
-import type { CreateRequest } from "../protocol/create-request.ts";
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 
 /**
  * The format that a request asks of the final text of its answer. OpenAI's rule is that a format binds the text and never the calls

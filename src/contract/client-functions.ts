@@ -1,8 +1,8 @@
+import type { ClientTool } from "@responses-edge/responses-api/client-tools";
+import { patchOperation } from "@responses-edge/responses-api/items/apply-patch";
+import { isJsonObject, type JsonObject, parseArguments } from "@responses-edge/responses-api/json";
+import type { CustomTool, FunctionTool, Tool } from "@responses-edge/responses-api/tools";
 import { z } from "zod";
-import { patchOperation } from "../items/apply-patch.ts";
-import type { ClientTool } from "../protocol/client-tools.ts";
-import { isJsonObject, type JsonObject, parseArguments } from "../protocol/json.ts";
-import type { CustomTool, FunctionTool, Tool } from "../protocol/tools.ts";
 import { customInputOf } from "./custom-input.ts";
 
 /** The client's tools as functions, for models: they know nothing else. And what a call of one of them says. */

@@ -1,9 +1,9 @@
 import type { TokenLogprob, ToolNamespace } from "@responses-edge/harmony";
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { Item } from "@responses-edge/responses-api/items/registry";
+import type { Usage } from "@responses-edge/responses-api/response";
+import type { FunctionTool } from "@responses-edge/responses-api/tools";
 import type { EngineName } from "../config/index.ts";
-import type { Item } from "../items/registry.ts";
-import type { CreateRequest } from "../protocol/create-request.ts";
-import type { Usage } from "../protocol/response.ts";
-import type { FunctionTool } from "../protocol/tools.ts";
 
 export type { TokenLogprob, ToolDescription, ToolNamespace } from "@responses-edge/harmony";
 

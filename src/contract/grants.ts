@@ -1,7 +1,7 @@
+import { list } from "@responses-edge/responses-api/collections";
+import { HOSTED_TOOL_NAMES, type HostedType, hostedKinds } from "@responses-edge/responses-api/hosted-tools";
 import { z } from "zod";
 import { type Config, VLLM_EXTRAS, type VllmExtra } from "../config/index.ts";
-import { list } from "../protocol/collections.ts";
-import { HOSTED_TOOL_NAMES, type HostedType, hostedKinds } from "../protocol/hosted-tools.ts";
 
 /** The limits and permissions of a key, or a tenant: as the admin API takes it, as it is kept, and as it is shown. All is plain data. */
 

@@ -1,4 +1,4 @@
-import type { Usage } from "../protocol/response.ts";
+import type { Usage } from "@responses-edge/responses-api/response";
 import type { Model } from "./engine.ts";
 import type { PendingCall, ToolOutcome } from "./tool-session.ts";
 

@@ -1,5 +1,5 @@
-import type { DeltaType, ItemEvent, Unnumbered } from "../items/events.ts";
-import type { Item, OutputItem, ServerCall } from "../items/registry.ts";
+import type { DeltaType, ItemEvent, Unnumbered } from "@responses-edge/responses-api/items/events";
+import type { Item, OutputItem, ServerCall } from "@responses-edge/responses-api/items/registry";
 import type { Replay, ToolDescription, ToolExchange, ToolNamespace } from "./engine.ts";
 import type { CalledTool, ToolOutcome } from "./tool-session.ts";
 

@@ -1,4 +1,4 @@
-import type { Item } from "../items/registry.ts";
+import type { Item } from "@responses-edge/responses-api/items/registry";
 
 /**
  * Some content leaves the server only sealed: `encrypted_content` of reasoning and of compaction items. A client keeps it and

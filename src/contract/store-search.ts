@@ -1,4 +1,4 @@
-import type { FoundChunk, SearchRequest } from "../protocol/vector-stores.ts";
+import type { FoundChunk, SearchRequest } from "@responses-edge/responses-api/vector-stores";
 
 /**
  * Searches the tenant's vector stores: gives the best chunks of all of them, best first. Rejects with ApiError: the 404 of a store that is not there, the

@@ -1,4 +1,4 @@
-import { ApiError } from "../protocol/errors.ts";
+import { ApiError } from "@responses-edge/responses-api/errors";
 import { answeredStatus } from "./model-server.ts";
 
 /**

@@ -9,15 +9,15 @@ import {
   type Rules,
   readGrammar,
 } from "@responses-edge/grammar";
+import { refuseLargeFormats } from "@responses-edge/responses-api/bounded-formats";
+import { type ClientTool, clientToolsIn } from "@responses-edge/responses-api/client-tools";
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
+import { bringsTools } from "@responses-edge/responses-api/items/registry";
+import type { Tool } from "@responses-edge/responses-api/tools";
+import { formatPath } from "@responses-edge/responses-api/validation";
 import { faultOf } from "../contract/client-functions.ts";
 import { customInputOf } from "../contract/custom-input.ts";
-import { bringsTools } from "../items/registry.ts";
-import { refuseLargeFormats } from "../protocol/bounded-formats.ts";
-import { type ClientTool, clientToolsIn } from "../protocol/client-tools.ts";
-import type { CreateRequest } from "../protocol/create-request.ts";
-import { invalidRequest } from "../protocol/errors.ts";
-import type { Tool } from "../protocol/tools.ts";
-import { formatPath } from "../protocol/validation.ts";
 
 /** The grammars of a request's custom tools, and which of them bind what a model writes. */
 

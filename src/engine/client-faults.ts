@@ -1,7 +1,7 @@
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { partsOf } from "@responses-edge/responses-api/items/registry";
 import type { ModelDelta, Prompt } from "../contract/engine.ts";
-import { partsOf } from "../items/registry.ts";
-import type { CreateRequest } from "../protocol/create-request.ts";
-import { ApiError, invalidRequest } from "../protocol/errors.ts";
 import { boundRules } from "./bound-inputs.ts";
 
 /**

@@ -1,4 +1,4 @@
-import type { InputPart } from "../items/parts.ts";
+import type { InputPart } from "@responses-edge/responses-api/items/parts";
 
 /** What the model gets of a file: the text that was read when its request was accepted, or its data as text, under its name. */
 export function fileText({ file_content: read, file_data: data = "", filename }: InputFile): string {

@@ -1,7 +1,7 @@
+import { type ReadBounds, ReadFault, readBoundedText } from "@responses-edge/bounded-body";
+import { ApiError } from "@responses-edge/responses-api/errors";
 import { readerOf, setTellingTimeout, socketFetch } from "@responses-edge/socket-fetch";
 import type { Config, ModelServerConfig } from "../config/index.ts";
-import { type ReadBounds, ReadFault, readBoundedText } from "../protocol/bounded-read.ts";
-import { ApiError } from "../protocol/errors.ts";
 import {
   connectionLost,
   ENGINE_DEAD,

@@ -1,5 +1,5 @@
-import { ApiError } from "../protocol/errors.ts";
-import { isJson } from "../protocol/json.ts";
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { isJson } from "@responses-edge/responses-api/json";
 
 /** A line longer than this is no token stream: the ids of a million-token prompt are 8 million. In characters. */
 const MAX_LINE_LENGTH = 16 * 1024 * 1024;

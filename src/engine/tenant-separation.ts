@@ -1,5 +1,5 @@
+import { logLine } from "@responses-edge/json-text";
 import type { Config } from "../config/index.ts";
-import { logLine } from "../protocol/log-line.ts";
 import { dialectOf, learnDialect, listModelsOf } from "./model-lists.ts";
 import type { ModelServer } from "./model-server.ts";
 import { tenantsNotSeparated } from "./upstream-faults.ts";

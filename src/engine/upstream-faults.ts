@@ -1,4 +1,4 @@
-import { ApiError, contextLengthExceeded, invalidRequest } from "../protocol/errors.ts";
+import { ApiError, contextLengthExceeded, invalidRequest } from "@responses-edge/responses-api/errors";
 import { clientMessage, clientParam } from "./client-faults.ts";
 
 /** The faults of model servers, as errors of this API. */

@@ -1,3 +1,4 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
 import type { Context } from "hono";
 import {
   type Administrator,
@@ -16,7 +17,6 @@ import { auditQuery, homesQuery, keysQuery, storageQuery, usageQuery } from "../
 import { eraseTenant, exportTenant, type TenantData } from "../api/tenant-data.ts";
 import { importTenant } from "../api/tenant-import.ts";
 import { readStorage, readUsage } from "../api/usage.ts";
-import { ApiError } from "../protocol/errors.ts";
 import { keyCache } from "../store/keys/key-cache.ts";
 import { MAX_LINE_LENGTH } from "../store/limits.ts";
 import type { AppEnv } from "./app-env.ts";

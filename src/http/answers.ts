@@ -1,7 +1,7 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { OPEN_RESPONSES_VERSION, openResponsesStream } from "@responses-edge/responses-api/open-responses";
+import { SSE_HEADERS } from "@responses-edge/responses-api/sse-stream";
 import type { Context } from "hono";
-import { ApiError } from "../protocol/errors.ts";
-import { OPEN_RESPONSES_VERSION, openResponsesStream } from "../protocol/open-responses.ts";
-import { SSE_HEADERS } from "../protocol/sse-stream.ts";
 import type { ItemPage } from "../store/item-store.ts";
 import type { AppEnv } from "./app-env.ts";
 

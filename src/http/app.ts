@@ -1,10 +1,10 @@
+import { ApiError, internalError } from "@responses-edge/responses-api/errors";
 import { type Context, Hono, type Next } from "hono";
 import { createMiddleware } from "hono/factory";
 import { requestId } from "hono/request-id";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { shownHeaders, toShownError } from "../api/faults.ts";
 import { ConfigError, loadConfig } from "../config/index.ts";
-import { ApiError, internalError } from "../protocol/errors.ts";
 import { type Telemetry, telemetryOf } from "../telemetry/telemetry.ts";
 import { unknownUrl } from "./answers.ts";
 import type { AppEnv, Authenticated } from "./app-env.ts";

@@ -1,9 +1,9 @@
 import { createHash, timingSafeEqual } from "node:crypto";
+import { ApiError } from "@responses-edge/responses-api/errors";
 import type { Context } from "hono";
 import type { Config, JwtConfig } from "../config/index.ts";
 import { CONFIGURED_KEY, type Identity, JWT_KEY, NO_KEY } from "../contract/grants.ts";
 import type { Env } from "../env.ts";
-import { ApiError } from "../protocol/errors.ts";
 import { subprotocolKey, wantsSocket } from "../socket/upgrade.ts";
 import { keyCache, newIdentity } from "../store/keys/key-cache.ts";
 import type { AppEnv, Authenticated } from "./app-env.ts";

@@ -1,8 +1,8 @@
+import { concatBytes } from "@responses-edge/bounded-body";
 import { LongWork } from "@responses-edge/long-work";
 import { boundaryOf, type FormPart, MalformedForm, readParts } from "@responses-edge/multipart";
-import { concatBytes } from "../protocol/bounded-read.ts";
-import { ApiError, clientLeft, invalidRequest } from "../protocol/errors.ts";
-import { bodyTooLarge, parseBody } from "../protocol/json.ts";
+import { ApiError, clientLeft, invalidRequest } from "@responses-edge/responses-api/errors";
+import { bodyTooLarge, parseBody } from "@responses-edge/responses-api/json";
 import { type PermitOwner, Permits } from "../store/permits.ts";
 import { Decompressor, type Encoding, encodingOf } from "./decompression.ts";
 

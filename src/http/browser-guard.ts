@@ -1,7 +1,7 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
 import type { Context } from "hono";
 import { createMiddleware } from "hono/factory";
 import { loadConfig } from "../config/index.ts";
-import { ApiError } from "../protocol/errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { requireJsonType } from "./body.ts";
 

@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
+import { logLine } from "@responses-edge/json-text";
+import { ApiError } from "@responses-edge/responses-api/errors";
 import type { Context } from "hono";
 import type { Caller } from "../api/transport.ts";
 import { hearReport } from "../assembly/model-server.ts";
 import { type Identity, restrictedConfig } from "../contract/grants.ts";
-import { ApiError } from "../protocol/errors.ts";
-import { logLine } from "../protocol/log-line.ts";
 import { BOARD } from "../store/board.ts";
 import { HomeClient } from "../store/client.ts";
 import { FileClient } from "../store/files/file-client.ts";

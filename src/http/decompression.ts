@@ -1,6 +1,6 @@
 import { constants, createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from "node:zlib";
-import { concatBytes } from "../protocol/bounded-read.ts";
-import { ApiError, invalidRequest } from "../protocol/errors.ts";
+import { concatBytes } from "@responses-edge/bounded-body";
+import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 
 /** Decompresses the body of a request while it comes, and hears of every piece before the next one is made. */
 

@@ -1,6 +1,6 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
+import { serverIsStopping } from "@responses-edge/responses-api/errors";
 import { createMiddleware } from "hono/factory";
-import { serverIsStopping } from "../protocol/errors.ts";
 import { noteDisk } from "../store/free-disk.ts";
 import { turnsBesideClients } from "../store/permits.ts";
 import { endProcess, noteLauncher, processEnds } from "../store/process-end.ts";

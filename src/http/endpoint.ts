@@ -1,9 +1,9 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { parse } from "@responses-edge/responses-api/validation";
 import { type Context, Hono, type MiddlewareHandler } from "hono";
 import { z } from "zod";
 import { countedWork, countRequest } from "../api/admission.ts";
 import type { Config } from "../config/index.ts";
-import { ApiError } from "../protocol/errors.ts";
-import { parse } from "../protocol/validation.ts";
 import { unknownUrl } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
 import { checkMetricsToken, setAuthenticated } from "./auth.ts";

@@ -1,8 +1,8 @@
+import { MAX_PART_BYTES } from "@responses-edge/responses-api/files";
 import type { Context } from "hono";
 import { createFile, deleteFile, fileContent, listFiles, retrieveContainerFile, retrieveFile } from "../api/files.ts";
 import { filesQuery } from "../api/queries.ts";
 import { addUploadPart, cancelUpload, completeUpload, createUpload } from "../api/uploads.ts";
-import { MAX_PART_BYTES } from "../protocol/files.ts";
 import type { AppEnv } from "./app-env.ts";
 import { fileParts } from "./body.ts";
 import { callerOf, jsonBody } from "./caller.ts";

@@ -1,4 +1,6 @@
 import { createHash } from "node:crypto";
+import { readBoundedText } from "@responses-edge/bounded-body";
+import { ApiError } from "@responses-edge/responses-api/errors";
 import {
   createLocalJWKSet,
   decodeProtectedHeader,
@@ -9,8 +11,6 @@ import {
   jwtVerify,
 } from "jose";
 import type { JwtConfig } from "../config/index.ts";
-import { readBoundedText } from "../protocol/bounded-read.ts";
-import { ApiError } from "../protocol/errors.ts";
 
 /**
  * Tokens of an OpenID Connect issuer as keys (RFC 7519, RFC 8725). Only signatures of the operator's list are looked at,

@@ -1,7 +1,7 @@
+import { SSE_HEADERS } from "@responses-edge/responses-api/sse-stream";
 import type { Context } from "hono";
 import { AT_ROOT, type PassedAnswer, passForm, passJson } from "../api/passthrough.ts";
 import { PASSTHROUGH_ENDPOINTS, type PassthroughEndpoint } from "../config/index.ts";
-import { SSE_HEADERS } from "../protocol/sse-stream.ts";
 import type { AppEnv } from "./app-env.ts";
 import { callerOf, formBody, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";

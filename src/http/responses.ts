@@ -1,3 +1,6 @@
+import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { OPEN_RESPONSES_VERSION } from "@responses-edge/responses-api/open-responses";
+import { SseStream } from "@responses-edge/responses-api/sse-stream";
 import type { Context } from "hono";
 import { compactConversation } from "../api/compact.ts";
 import { createResponse } from "../api/create-response.ts";
@@ -16,9 +19,6 @@ import { followResponse } from "../api/runs.ts";
 import type { SlowAnswer } from "../api/transport.ts";
 import { loadConfig } from "../config/index.ts";
 import type { Identity } from "../contract/grants.ts";
-import { ApiError, invalidRequest } from "../protocol/errors.ts";
-import { OPEN_RESPONSES_VERSION } from "../protocol/open-responses.ts";
-import { SseStream } from "../protocol/sse-stream.ts";
 import type { ConnectionOptions } from "../socket/connection.ts";
 import { chosenSubprotocol, openSocket, wantsSocket } from "../socket/upgrade.ts";
 import { AnalyticsWriter } from "../telemetry/analytics.ts";

@@ -1,12 +1,12 @@
 import { LongWork } from "@responses-edge/long-work";
+import { ApiError, invalidRequest, serverIsStopping, tooManyInProgress } from "@responses-edge/responses-api/errors";
+import type { JsonObject } from "@responses-edge/responses-api/json";
+import { bodyTooLarge, parseBody } from "@responses-edge/responses-api/json";
+import { inOpenResponses } from "@responses-edge/responses-api/open-responses";
 import { countedWork } from "../api/admission.ts";
 import { createResponse } from "../api/create-response.ts";
 import type { Caller, ClientSink } from "../api/transport.ts";
 import type { Config } from "../config/index.ts";
-import { ApiError, invalidRequest, serverIsStopping, tooManyInProgress } from "../protocol/errors.ts";
-import type { JsonObject } from "../protocol/json.ts";
-import { bodyTooLarge, parseBody } from "../protocol/json.ts";
-import { inOpenResponses } from "../protocol/open-responses.ts";
 import { Permits, tenantSockets } from "../store/permits.ts";
 import { processEnds, whenProcessEnds } from "../store/process-end.ts";
 import { errorFrame, laneHead, readCreate, readFrame, steerFailedFrame } from "./frames.ts";

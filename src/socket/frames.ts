@@ -1,7 +1,7 @@
-import type { ApiError } from "../protocol/errors.ts";
-import { invalidRequest } from "../protocol/errors.ts";
-import { MAX_ID_LENGTH } from "../protocol/ids.ts";
-import { isJsonObject, type JsonObject } from "../protocol/json.ts";
+import type { ApiError } from "@responses-edge/responses-api/errors";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
+import { MAX_ID_LENGTH } from "@responses-edge/responses-api/ids";
+import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/json";
 
 /**
  * The frames of WebSocket mode: what clients send, and what they are sent beside the events of their responses. Types:

@@ -1,7 +1,7 @@
+import { parseResponseId, responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
+import type { InputItem } from "@responses-edge/responses-api/items/registry";
 import type { UnstoredTurn } from "../api/transport.ts";
 import type { PastSource, ReadPast } from "../assembly/assemble-turn.ts";
-import type { InputItem } from "../items/registry.ts";
-import { parseResponseId, responseId, type TurnAddress } from "../protocol/ids.ts";
 import { concatArrays, readHistory } from "../store/history.ts";
 import { MAX_HISTORY_LENGTH } from "../store/limits.ts";
 

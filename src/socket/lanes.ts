@@ -1,4 +1,4 @@
-import { ApiError, tooManyInProgress } from "../protocol/errors.ts";
+import { ApiError, tooManyInProgress } from "@responses-edge/responses-api/errors";
 
 /** The lanes of a connection: in one of them requests run one after another, lanes run side by side. */
 

@@ -1,13 +1,11 @@
 import { createHash } from "node:crypto";
-import type { PastSource, ReadPast } from "../assembly/assemble-turn.ts";
-import type { InputItem, Item } from "../items/registry.ts";
 import {
   ApiError,
   contextLengthExceeded,
   conversationNotFound,
   invalidRequest,
   previousResponseNotFound,
-} from "../protocol/errors.ts";
+} from "@responses-edge/responses-api/errors";
 import {
   parseConversationId,
   parseItemId,
@@ -15,7 +13,9 @@ import {
   type TreeAddress,
   type TurnAddress,
   treeOf,
-} from "../protocol/ids.ts";
+} from "@responses-edge/responses-api/ids";
+import type { InputItem, Item } from "@responses-edge/responses-api/items/registry";
+import type { PastSource, ReadPast } from "../assembly/assemble-turn.ts";
 import { receiveHistory } from "./conversation-lock.ts";
 import { diskState, insufficientStorage } from "./free-disk.ts";
 import { type History, readHistory } from "./history.ts";

@@ -1,4 +1,4 @@
-import { tooManyInProgress } from "../protocol/errors.ts";
+import { tooManyInProgress } from "@responses-edge/responses-api/errors";
 import type { History } from "./history.ts";
 import type { ObjectLoad } from "./permits.ts";
 import { toPieces } from "./row-pieces.ts";

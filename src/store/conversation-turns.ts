@@ -1,5 +1,5 @@
-import type { Item } from "../items/registry.ts";
-import { conversationLocked, conversationNotFound } from "../protocol/errors.ts";
+import { conversationLocked, conversationNotFound } from "@responses-edge/responses-api/errors";
+import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { ConversationLock, Lease, LeaseSockets } from "./conversation-lock.ts";
 import { conversationHistory } from "./history-reader.ts";
 import type { Conversation, HomeRows } from "./home-rows.ts";

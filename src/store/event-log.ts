@@ -1,5 +1,5 @@
-import type { ErrorFields } from "../protocol/errors.ts";
-import { isJsonObject } from "../protocol/json.ts";
+import type { ErrorFields } from "@responses-edge/responses-api/errors";
+import { isJsonObject } from "@responses-edge/responses-api/json";
 import { isRecord, parseRecord } from "../turn/records.ts";
 import { type EventBlock, failureInPlacedLog, isPlacedLog, readPlacedLog } from "./log-of-version-4.ts";
 import { type Cell, fromCells, type StoredCell, toCells } from "./row-pieces.ts";

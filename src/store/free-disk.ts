@@ -1,4 +1,4 @@
-import { ApiError } from "../protocol/errors.ts";
+import { ApiError } from "@responses-edge/responses-api/errors";
 
 /**
  * The state of the disk: it has room for what is new, or not. The launcher of a process of one's own measures it (`cli/free-disk.ts`), and tells

@@ -1,4 +1,4 @@
-import { ApiError, previousResponseNotFound } from "../protocol/errors.ts";
+import { ApiError, previousResponseNotFound } from "@responses-edge/responses-api/errors";
 import { concatArrays, EMPTY_HISTORY, type History, historyTooLong } from "./history.ts";
 import type { HomeRows } from "./home-rows.ts";
 import { MAX_HISTORY_LENGTH, MAX_READ_LENGTH } from "./limits.ts";

@@ -1,5 +1,5 @@
 import { waitUntil } from "cloudflare:workers";
-import { ApiError } from "../protocol/errors.ts";
+import { ApiError } from "@responses-edge/responses-api/errors";
 import type { Home } from "./home.ts";
 import {
   beginCall,

@@ -1,11 +1,11 @@
+import { list } from "@responses-edge/responses-api/collections";
+import type { ErrorFields } from "@responses-edge/responses-api/errors";
+import { MAX_ID_LENGTH, responseId } from "@responses-edge/responses-api/ids";
+import { inputItem, isKept } from "@responses-edge/responses-api/items/registry";
+import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/json";
+import { metadata } from "@responses-edge/responses-api/request-fields";
 import { z } from "zod";
 import type { Replay } from "../contract/engine.ts";
-import { inputItem, isKept } from "../items/registry.ts";
-import { list } from "../protocol/collections.ts";
-import type { ErrorFields } from "../protocol/errors.ts";
-import { MAX_ID_LENGTH, responseId } from "../protocol/ids.ts";
-import { isJsonObject, type JsonObject } from "../protocol/json.ts";
-import { metadata } from "../protocol/request-fields.ts";
 import type { HomeRows } from "./home-rows.ts";
 import type { SettledTurn } from "./turn-store.ts";
 

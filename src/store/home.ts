@@ -1,8 +1,8 @@
 import { DurableObject } from "cloudflare:workers";
+import type { ErrorFields } from "@responses-edge/responses-api/errors";
+import { type TurnAddress, treeOf } from "@responses-edge/responses-api/ids";
+import type { McpAccess } from "@responses-edge/responses-api/tools";
 import { loadConfig } from "../config/index.ts";
-import type { ErrorFields } from "../protocol/errors.ts";
-import { type TurnAddress, treeOf } from "../protocol/ids.ts";
-import type { McpAccess } from "../protocol/tools.ts";
 import { ConversationLock, LeaseSockets } from "./conversation-lock.ts";
 import { ConversationTurns } from "./conversation-turns.ts";
 import { ReaderCount, streamEvents } from "./event-reader.ts";

@@ -1,6 +1,6 @@
-import type { Item } from "../items/registry.ts";
-import { type ApiError, invalidRequest } from "../protocol/errors.ts";
-import { parseItemId } from "../protocol/ids.ts";
+import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { parseItemId } from "@responses-edge/responses-api/ids";
+import type { Item } from "@responses-edge/responses-api/items/registry";
 import { concatArrays, type History } from "./history.ts";
 import { MAX_PAGE_LENGTH } from "./limits.ts";
 import type { Tables } from "./tables.ts";

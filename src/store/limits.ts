@@ -1,6 +1,6 @@
-import type { Item } from "../items/registry.ts";
-import type { CreateRequest } from "../protocol/create-request.ts";
-import { contextLengthExceeded } from "../protocol/errors.ts";
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { contextLengthExceeded } from "@responses-edge/responses-api/errors";
+import type { Item } from "@responses-edge/responses-api/items/registry";
 
 /**
  * The lengths that may cross between the Worker and a home in one call. Cloudflare's limit

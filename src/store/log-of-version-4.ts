@@ -1,4 +1,4 @@
-import type { ErrorFields } from "../protocol/errors.ts";
+import type { ErrorFields } from "@responses-edge/responses-api/errors";
 
 /**
  * Reads the event logs of ended runs as versions 4 to 7 have kept them with their turns: a JSON text, in which ids and texts are

@@ -1,5 +1,5 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
 import type { Identity } from "../contract/grants.ts";
-import { ApiError } from "../protocol/errors.ts";
 import { checkDisk } from "./free-disk.ts";
 
 /** Throws the 403 of a key whose tenant keeps nothing here, and the 507 of a full disk. */

@@ -1,4 +1,4 @@
-import { newHome, newSharedHome, newTreeName, type TreeAddress } from "../protocol/ids.ts";
+import { newHome, newSharedHome, newTreeName, type TreeAddress } from "@responses-edge/responses-api/ids";
 
 /**
  * Where new conversation trees go. Making an object and its tables costs more than all rows of a short tree, so trees of one

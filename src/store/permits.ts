@@ -1,4 +1,4 @@
-import { ApiError, tooManyInProgress } from "../protocol/errors.ts";
+import { ApiError, tooManyInProgress } from "@responses-edge/responses-api/errors";
 
 /** Permits: so much of what this process can do is taken, by which tenant. */
 

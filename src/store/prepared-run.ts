@@ -1,9 +1,9 @@
+import { responseId } from "@responses-edge/responses-api/ids";
+import type { McpAccess } from "@responses-edge/responses-api/tools";
 import { assembleTurn, type ReadPast, type TurnHost } from "../assembly/assemble-turn.ts";
 import { type Config, loadConfig, type Variables } from "../config/index.ts";
 import type { ServerAttempt } from "../contract/engine.ts";
 import { NO_KEY, restrictedConfig } from "../contract/grants.ts";
-import { responseId } from "../protocol/ids.ts";
-import type { McpAccess } from "../protocol/tools.ts";
 import { type Observation, telemetryOf } from "../telemetry/telemetry.ts";
 import { matchOutputs } from "../turn/prompt.ts";
 import type { TurnState } from "../turn/state.ts";

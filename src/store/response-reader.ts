@@ -1,9 +1,9 @@
 import { parseJsonPrefix } from "@responses-edge/json-text";
-import type { Item } from "../items/registry.ts";
-import { type ErrorFields, invalidRequest } from "../protocol/errors.ts";
-import { responseId, type TreeAddress } from "../protocol/ids.ts";
-import type { ResponseObject } from "../protocol/response.ts";
-import type { Preview, TreeNode } from "../protocol/tree.ts";
+import { type ErrorFields, invalidRequest } from "@responses-edge/responses-api/errors";
+import { responseId, type TreeAddress } from "@responses-edge/responses-api/ids";
+import type { Item } from "@responses-edge/responses-api/items/registry";
+import type { ResponseObject } from "@responses-edge/responses-api/response";
+import type { Preview, TreeNode } from "@responses-edge/responses-api/tree";
 import type { HomeRows } from "./home-rows.ts";
 import { type ItemPage, type PageRequest, pageOf, unknownCursor } from "./item-store.ts";
 import { MAX_PAGE_LENGTH } from "./limits.ts";

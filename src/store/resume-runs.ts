@@ -1,8 +1,8 @@
-import type { CreateRequest } from "../protocol/create-request.ts";
-import { ApiError } from "../protocol/errors.ts";
-import { parseResponseId } from "../protocol/ids.ts";
-import type { ResponseObject } from "../protocol/response.ts";
-import { accessOf } from "../protocol/tools.ts";
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { parseResponseId } from "@responses-edge/responses-api/ids";
+import type { ResponseObject } from "@responses-edge/responses-api/response";
+import { accessOf } from "@responses-edge/responses-api/tools";
 import { readLoggedTurn } from "../turn/resume.ts";
 import type { Turn, TurnResult } from "../turn/turn.ts";
 import { type PreparedRun, prepareRun, type RunHome, readRunPast } from "./prepared-run.ts";

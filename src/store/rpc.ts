@@ -1,4 +1,4 @@
-import { ApiError, type ErrorFields } from "../protocol/errors.ts";
+import { ApiError, type ErrorFields } from "@responses-edge/responses-api/errors";
 
 /** How objects are called: what a home is asked by `fetch`, what their methods give, and when to call them again. */
 

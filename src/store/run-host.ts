@@ -1,16 +1,16 @@
-import { loadConfig } from "../config/index.ts";
-import { conversationOf } from "../protocol/create-request.ts";
+import { logLine } from "@responses-edge/json-text";
+import { conversationOf } from "@responses-edge/responses-api/create-request";
 import {
   ApiError,
   conversationLocked,
   conversationNotFound,
   responseNotFound,
   tooManyInProgress,
-} from "../protocol/errors.ts";
-import { estimateTokens } from "../protocol/estimate.ts";
-import { responseId } from "../protocol/ids.ts";
-import { logLine } from "../protocol/log-line.ts";
-import type { McpAccess } from "../protocol/tools.ts";
+} from "@responses-edge/responses-api/errors";
+import { estimateTokens } from "@responses-edge/responses-api/estimate";
+import { responseId } from "@responses-edge/responses-api/ids";
+import type { McpAccess } from "@responses-edge/responses-api/tools";
+import { loadConfig } from "../config/index.ts";
 import type { TurnResult } from "../turn/turn.ts";
 import { announceRun } from "./board.ts";
 import type { ConversationTurns } from "./conversation-turns.ts";

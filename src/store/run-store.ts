@@ -1,12 +1,12 @@
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { responseId } from "@responses-edge/responses-api/ids";
+import type { Item } from "@responses-edge/responses-api/items/registry";
+import { isJsonObject } from "@responses-edge/responses-api/json";
+import { initialResponse } from "@responses-edge/responses-api/response";
 import type { Affinity } from "../assembly/session.ts";
 import type { GivenFile } from "../contract/container-files.ts";
 import type { Model } from "../contract/engine.ts";
 import type { Policy } from "../contract/grants.ts";
-import type { Item } from "../items/registry.ts";
-import type { CreateRequest } from "../protocol/create-request.ts";
-import { responseId } from "../protocol/ids.ts";
-import { isJsonObject } from "../protocol/json.ts";
-import { initialResponse } from "../protocol/response.ts";
 import type { KeptTrace } from "../telemetry/telemetry.ts";
 import type { RunReservation } from "./quota/run-quota.ts";
 import { fromCells, type StoredCell, toCells } from "./row-pieces.ts";

@@ -1,6 +1,6 @@
+import { conversationLocked } from "@responses-edge/responses-api/errors";
+import { isKept } from "@responses-edge/responses-api/items/registry";
 import type { Config } from "../config/index.ts";
-import { isKept } from "../items/registry.ts";
-import { conversationLocked } from "../protocol/errors.ts";
 import type { TurnResult } from "../turn/turn.ts";
 import type { ConversationTurns } from "./conversation-turns.ts";
 import type { HomeRows } from "./home-rows.ts";

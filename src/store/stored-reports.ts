@@ -1,4 +1,4 @@
-import { logLine } from "../protocol/log-line.ts";
+import { logLine } from "@responses-edge/json-text";
 import type { Quota, StoredReport } from "./quota/quota.ts";
 import { isRetryable } from "./rpc.ts";
 

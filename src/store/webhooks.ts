@@ -1,6 +1,6 @@
 import { createHmac } from "node:crypto";
+import { responseId } from "@responses-edge/responses-api/ids";
 import type { Config } from "../config/index.ts";
-import { responseId } from "../protocol/ids.ts";
 import type { Outcome } from "../turn/decide.ts";
 import type { RunSpec } from "./run-store.ts";
 import type { Tables } from "./tables.ts";

@@ -1,6 +1,6 @@
+import { ReadFault, readBoundedText } from "@responses-edge/bounded-body";
+import { logLine } from "@responses-edge/json-text";
 import type { OtlpTarget } from "../config/index.ts";
-import { ReadFault, readBoundedText } from "../protocol/bounded-read.ts";
-import { logLine } from "../protocol/log-line.ts";
 
 /**
  * Sends telemetry of one kind to a collector, beside the requests that it is about: none of them waits for it, and none

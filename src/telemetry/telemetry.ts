@@ -1,6 +1,6 @@
+import { logLine } from "@responses-edge/json-text";
 import type { TelemetryConfig } from "../config/index.ts";
 import { type Measurements, newMeasurements, randomHex, type Trace } from "../contract/measurements.ts";
-import { logLine } from "../protocol/log-line.ts";
 import { AnalyticsWriter } from "./analytics.ts";
 import { Exporter, type ExportHost } from "./exporter.ts";
 import { EXPORTS_DROPPED, type Instrument } from "./instruments.ts";

@@ -1,3 +1,8 @@
+import { ClientTools, clientToolsIn } from "@responses-edge/responses-api/client-tools";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
+import { hostedOf } from "@responses-edge/responses-api/hosted-tools";
+import { chosenTools, type FunctionTool, hostedKey, mustCall, type Tool } from "@responses-edge/responses-api/tools";
+import { formatPath } from "@responses-edge/responses-api/validation";
 import type { ToolConfig } from "../config/index.ts";
 import type { PluginTools, ToolDescription, ToolNamespace } from "../contract/engine.ts";
 import type {
@@ -11,11 +16,6 @@ import type {
   ToolSession,
   UnlistedServer,
 } from "../contract/tool-session.ts";
-import { ClientTools, clientToolsIn } from "../protocol/client-tools.ts";
-import { invalidRequest } from "../protocol/errors.ts";
-import { hostedOf } from "../protocol/hosted-tools.ts";
-import { chosenTools, type FunctionTool, hostedKey, mustCall, type Tool } from "../protocol/tools.ts";
-import { formatPath } from "../protocol/validation.ts";
 import { CitationMarks, type Cite } from "./citation-marks.ts";
 import { truncate } from "./mcp/answers.ts";
 import { toMcpError } from "./mcp/faults.ts";

@@ -1,3 +1,6 @@
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { Item, ServerCall } from "@responses-edge/responses-api/items/registry";
+import type { FunctionTool, McpAccess, Tool as RequestTool } from "@responses-edge/responses-api/tools";
 import type { ToolConfig } from "../config/index.ts";
 import type { ContainerFiles, GivenFile } from "../contract/container-files.ts";
 import type { Replay, ToolDescription, ToolNamespace } from "../contract/engine.ts";
@@ -12,9 +15,6 @@ import type {
   ToolOutcome,
   UnlistedServer,
 } from "../contract/tool-session.ts";
-import type { Item, ServerCall } from "../items/registry.ts";
-import type { CreateRequest } from "../protocol/create-request.ts";
-import type { FunctionTool, McpAccess, Tool as RequestTool } from "../protocol/tools.ts";
 import type { Cite } from "./citation-marks.ts";
 import { ToolFault } from "./tool-fault.ts";
 

@@ -1,5 +1,5 @@
-import { invalidRequest } from "../protocol/errors.ts";
-import type { BuiltinKind } from "../protocol/hosted-tools.ts";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
+import type { BuiltinKind } from "@responses-edge/responses-api/hosted-tools";
 import { McpConnection } from "./mcp/connection.ts";
 import type { RunnablePlugin, SessionOptions } from "./plugin.ts";
 import { ToolFault } from "./tool-fault.ts";

@@ -1,10 +1,10 @@
+import type { ClientTool } from "@responses-edge/responses-api/client-tools";
+import { newCallId } from "@responses-edge/responses-api/ids";
+import type { ClientCallItem } from "@responses-edge/responses-api/items/registry";
+import { parseArguments } from "@responses-edge/responses-api/json";
 import { readLocalShell, readPatch, readShell } from "../contract/client-functions.ts";
 import { CustomInput } from "../contract/custom-input.ts";
 import type { ModelDelta } from "../contract/engine.ts";
-import type { ClientCallItem } from "../items/registry.ts";
-import type { ClientTool } from "../protocol/client-tools.ts";
-import { newCallId } from "../protocol/ids.ts";
-import { parseArguments } from "../protocol/json.ts";
 import { deltaHead, type OutputParts } from "./output-events.ts";
 
 /**

@@ -1,6 +1,6 @@
+import { invalidRequest } from "@responses-edge/responses-api/errors";
+import type { CompactionItem, Item } from "@responses-edge/responses-api/items/registry";
 import type { CompactionCodec, CompactionContent } from "../contract/sealing.ts";
-import type { CompactionItem, Item } from "../items/registry.ts";
-import { invalidRequest } from "../protocol/errors.ts";
 
 /**
  * The items that are left where a compaction stands for what came before it. Nothing that is stored is changed: a turn

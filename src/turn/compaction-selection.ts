@@ -1,7 +1,13 @@
+import type { InputPart } from "@responses-edge/responses-api/items/parts";
+import {
+  answeredId,
+  calledId,
+  type Item,
+  isAside,
+  type MessageItem,
+} from "@responses-edge/responses-api/items/registry";
 import type { Replay } from "../contract/engine.ts";
 import type { CompactionContent } from "../contract/sealing.ts";
-import type { InputPart } from "../items/parts.ts";
-import { answeredId, calledId, type Item, isAside, type MessageItem } from "../items/registry.ts";
 import { isInstruction, SUMMARY_ID, textOf } from "./compacted-past.ts";
 
 /**

@@ -1,9 +1,9 @@
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { ApiError, contextLengthExceeded, invalidRequest } from "@responses-edge/responses-api/errors";
+import { calledId, type Item } from "@responses-edge/responses-api/items/registry";
+import type { Usage } from "@responses-edge/responses-api/response";
 import type { ModelDelta, Prompt, PromptSize } from "../contract/engine.ts";
 import type { CompactionContent } from "../contract/sealing.ts";
-import { calledId, type Item } from "../items/registry.ts";
-import type { CreateRequest } from "../protocol/create-request.ts";
-import { ApiError, contextLengthExceeded, invalidRequest } from "../protocol/errors.ts";
-import type { Usage } from "../protocol/response.ts";
 import { type NoteRole, noteOf, SUMMARY_ID, standingItems } from "./compacted-past.ts";
 import { answeredCalls, lengthOf, promptLength, type Selection, selectKept } from "./compaction-selection.ts";
 import type { CompactionKind, Outcome } from "./decide.ts";

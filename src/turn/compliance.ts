@@ -1,9 +1,15 @@
+import { ClientTools } from "@responses-edge/responses-api/client-tools";
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import {
+  clientCallOf,
+  type Item,
+  isClientCall,
+  isServerCall,
+  type OutputItem,
+} from "@responses-edge/responses-api/items/registry";
+import { mustCall } from "@responses-edge/responses-api/tools";
 import { answerFormat } from "../contract/answer-format.ts";
 import type { Prompt } from "../contract/engine.ts";
-import { clientCallOf, type Item, isClientCall, isServerCall, type OutputItem } from "../items/registry.ts";
-import { ClientTools } from "../protocol/client-tools.ts";
-import type { CreateRequest } from "../protocol/create-request.ts";
-import { mustCall } from "../protocol/tools.ts";
 import { roundItems, type TurnState, withoutSuperseded } from "./state.ts";
 
 /** The comparison of what a turn has put out with its request. A model server may ignore a field, or answer beside it. */

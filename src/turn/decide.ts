@@ -1,6 +1,6 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { isWord } from "@responses-edge/responses-api/items/registry";
 import type { FinishReason, ModelDelta, PromptChange, RawMessage } from "../contract/engine.ts";
-import { isWord } from "../items/registry.ts";
-import { ApiError } from "../protocol/errors.ts";
 import { spentTokens, type TurnState } from "./state.ts";
 
 /**

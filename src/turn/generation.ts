@@ -1,9 +1,9 @@
+import { ApiError, toApiError } from "@responses-edge/responses-api/errors";
+import type { Item } from "@responses-edge/responses-api/items/registry";
+import type { Usage } from "@responses-edge/responses-api/response";
 import type { Prompt, Resumption } from "../contract/engine.ts";
 import { beginModelCall, endModelCall, type ModelCall, tokensBetween } from "../contract/measurements.ts";
-import type { Item } from "../items/registry.ts";
-import { ApiError, toApiError } from "../protocol/errors.ts";
-import { pause } from "../protocol/pause.ts";
-import type { Usage } from "../protocol/response.ts";
+import { pause } from "../contract/pause.ts";
 import type { Outcome } from "./decide.ts";
 import type { TurnOptions } from "./options.ts";
 import type { TurnOutput } from "./output.ts";

@@ -1,9 +1,9 @@
-import type { Item } from "../items/registry.ts";
-import { isDeferred, isOwnNamespace } from "../protocol/client-tools.ts";
-import { type CreateRequest, clashingTools, wrongChoice } from "../protocol/create-request.ts";
-import { invalidRequest } from "../protocol/errors.ts";
-import { MAX_TOOLS } from "../protocol/tool-fields.ts";
-import { chosenTools, hostedKey, type NamespaceTool, type Tool } from "../protocol/tools.ts";
+import { isDeferred, isOwnNamespace } from "@responses-edge/responses-api/client-tools";
+import { type CreateRequest, clashingTools, wrongChoice } from "@responses-edge/responses-api/create-request";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
+import type { Item } from "@responses-edge/responses-api/items/registry";
+import { MAX_TOOLS } from "@responses-edge/responses-api/tool-fields";
+import { chosenTools, hostedKey, type NamespaceTool, type Tool } from "@responses-edge/responses-api/tools";
 
 /**
  * The tools that a model gets to see: those of the request that are not deferred, and those that items have brought

@@ -1,12 +1,12 @@
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { TurnAddress } from "@responses-edge/responses-api/ids";
+import type { Item } from "@responses-edge/responses-api/items/registry";
+import type { InputTransformation } from "@responses-edge/responses-api/response";
 import type { Engine, Replay } from "../contract/engine.ts";
 import type { Measurements } from "../contract/measurements.ts";
 import type { Plugins } from "../contract/plugin.ts";
 import type { CompactionCodec } from "../contract/sealing.ts";
 import type { ToolSession } from "../contract/tool-session.ts";
-import type { Item } from "../items/registry.ts";
-import type { CreateRequest } from "../protocol/create-request.ts";
-import type { TurnAddress } from "../protocol/ids.ts";
-import type { InputTransformation } from "../protocol/response.ts";
 import type { OpenedCompaction } from "./compacted-past.ts";
 import type { BatchSink } from "./output-events.ts";
 import type { ReasoningSeal } from "./sealed-reasoning.ts";

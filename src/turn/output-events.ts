@@ -1,7 +1,13 @@
-import type { DeltaEvent, DeltaType, ItemEvent, LifecycleType, Unnumbered } from "../items/events.ts";
-import { itemId, type OutputItem } from "../items/registry.ts";
-import type { TurnAddress } from "../protocol/ids.ts";
-import { jsonLength } from "../protocol/json.ts";
+import type { TurnAddress } from "@responses-edge/responses-api/ids";
+import type {
+  DeltaEvent,
+  DeltaType,
+  ItemEvent,
+  LifecycleType,
+  Unnumbered,
+} from "@responses-edge/responses-api/items/events";
+import { itemId, type OutputItem } from "@responses-edge/responses-api/items/registry";
+import { jsonLength } from "@responses-edge/responses-api/json";
 import type { TurnRecord } from "./records.ts";
 import { applyDelta, applyEvent, applyRecord, type TurnState } from "./state.ts";
 

@@ -1,7 +1,7 @@
+import { isServerCall, type ServerCall } from "@responses-edge/responses-api/items/registry";
+import { isJson } from "@responses-edge/responses-api/json";
 import type { CallItem, Plugins } from "../contract/plugin.ts";
 import type { ApprovedCall, CalledTool, PendingCall, ToolOutcome } from "../contract/tool-session.ts";
-import { isServerCall, type ServerCall } from "../items/registry.ts";
-import { isJson } from "../protocol/json.ts";
 import type { TurnOptions } from "./options.ts";
 import { deltaHead, type OutputParts } from "./output-events.ts";
 import type { RawMessages } from "./raw-messages.ts";

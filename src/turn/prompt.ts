@@ -1,11 +1,18 @@
 import { finish, type Steps } from "@responses-edge/long-work";
+import { ClientTools, flatName } from "@responses-edge/responses-api/client-tools";
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
+import { parseItemId, type TurnAddress } from "@responses-edge/responses-api/ids";
+import {
+  answeredId,
+  calledId,
+  type Item,
+  isClientCall,
+  isServerCall,
+  itemId,
+} from "@responses-edge/responses-api/items/registry";
+import { mustCall } from "@responses-edge/responses-api/tools";
 import type { Engine, PluginTools, Prompt, PromptChange, RawMessage, Replay } from "../contract/engine.ts";
-import { answeredId, calledId, type Item, isClientCall, isServerCall, itemId } from "../items/registry.ts";
-import { ClientTools, flatName } from "../protocol/client-tools.ts";
-import type { CreateRequest } from "../protocol/create-request.ts";
-import { invalidRequest } from "../protocol/errors.ts";
-import { parseItemId, type TurnAddress } from "../protocol/ids.ts";
-import { mustCall } from "../protocol/tools.ts";
 import { type NoteRole, standingPast } from "./compacted-past.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
 import type { Asked, TurnPast } from "./options.ts";

@@ -1,7 +1,7 @@
+import type { ErrorFields } from "@responses-edge/responses-api/errors";
+import type { Usage } from "@responses-edge/responses-api/response";
 import type { RawMessage, Replay, Sampled, ToolExchange } from "../contract/engine.ts";
 import type { PendingCall } from "../contract/tool-session.ts";
-import type { ErrorFields } from "../protocol/errors.ts";
-import type { Usage } from "../protocol/response.ts";
 
 /**
  * Records that a run's log keeps beside its events, so that a crashed turn can go on. No reader of the stream sees it.

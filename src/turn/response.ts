@@ -1,7 +1,7 @@
+import type { ApiError } from "@responses-edge/responses-api/errors";
+import { responseId } from "@responses-edge/responses-api/ids";
+import { initialResponse, type ResponseObject, toolUsageOf, type Usage } from "@responses-edge/responses-api/response";
 import type { ModelDelta } from "../contract/engine.ts";
-import type { ApiError } from "../protocol/errors.ts";
-import { responseId } from "../protocol/ids.ts";
-import { initialResponse, type ResponseObject, toolUsageOf, type Usage } from "../protocol/response.ts";
 import type { Outcome } from "./decide.ts";
 import type { TurnOptions } from "./options.ts";
 import type { EventWriter } from "./output-events.ts";

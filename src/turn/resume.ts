@@ -1,8 +1,8 @@
+import type { ApiError } from "@responses-edge/responses-api/errors";
+import type { StreamEvent } from "@responses-edge/responses-api/items/events";
+import type { Item } from "@responses-edge/responses-api/items/registry";
+import type { Usage } from "@responses-edge/responses-api/response";
 import type { ModelDelta, Prompt, TokenLogprob } from "../contract/engine.ts";
-import type { StreamEvent } from "../items/events.ts";
-import type { Item } from "../items/registry.ts";
-import type { ApiError } from "../protocol/errors.ts";
-import type { Usage } from "../protocol/response.ts";
 import { newestCompaction, openCompaction, standingItems } from "./compacted-past.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
 import type { TurnBounds, TurnOptions } from "./options.ts";

@@ -1,8 +1,8 @@
+import { type ClientTool, ClientTools } from "@responses-edge/responses-api/client-tools";
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { isClientCall, isServerCall, type OutputItem } from "@responses-edge/responses-api/items/registry";
+import type { Usage } from "@responses-edge/responses-api/response";
 import type { FinishReason, ModelDelta, Phase, TokenLogprob } from "../contract/engine.ts";
-import { isClientCall, isServerCall, type OutputItem } from "../items/registry.ts";
-import { type ClientTool, ClientTools } from "../protocol/client-tools.ts";
-import type { CreateRequest } from "../protocol/create-request.ts";
-import type { Usage } from "../protocol/response.ts";
 import { ClientCalls } from "./client-calls.ts";
 import type { NoAnswer } from "./decide.ts";
 import type { TurnOptions } from "./options.ts";

@@ -1,9 +1,15 @@
+import { contextLengthExceeded } from "@responses-edge/responses-api/errors";
+import {
+  type Item,
+  isClientCall,
+  isServerCall,
+  type OutputItem,
+  type ReasoningItem,
+} from "@responses-edge/responses-api/items/registry";
+import type { InputTransformation } from "@responses-edge/responses-api/response";
 import type { EngineName } from "../config/index.ts";
 import type { RawMessage, Replay, ToolExchange } from "../contract/engine.ts";
 import type { Opened, Sealer } from "../contract/sealing.ts";
-import { type Item, isClientCall, isServerCall, type OutputItem, type ReasoningItem } from "../items/registry.ts";
-import { contextLengthExceeded } from "../protocol/errors.ts";
-import type { InputTransformation } from "../protocol/response.ts";
 
 /**
  * The content of a reasoning item's `encrypted_content`: all that `previous_response_id` would bring back into the prompt of a

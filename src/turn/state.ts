@@ -1,6 +1,5 @@
 import { Buffer } from "node:buffer";
-import type { RawMessage, Replay, Sampled, TokenLogprob } from "../contract/engine.ts";
-import type { Citation, PendingCall } from "../contract/tool-session.ts";
+import { BYTES_PER_TOKEN } from "@responses-edge/responses-api/estimate";
 import {
   type DeltaType,
   type ItemEvent,
@@ -9,10 +8,11 @@ import {
   type LifecycleType,
   type StreamEvent,
   type Unnumbered,
-} from "../items/events.ts";
-import { appendWritten, isClientCall, type OutputItem } from "../items/registry.ts";
-import { BYTES_PER_TOKEN } from "../protocol/estimate.ts";
-import type { Usage } from "../protocol/response.ts";
+} from "@responses-edge/responses-api/items/events";
+import { appendWritten, isClientCall, type OutputItem } from "@responses-edge/responses-api/items/registry";
+import type { Usage } from "@responses-edge/responses-api/response";
+import type { RawMessage, Replay, Sampled, TokenLogprob } from "../contract/engine.ts";
+import type { Citation, PendingCall } from "../contract/tool-session.ts";
 import type { CallAnswer, DeltaCount, TurnRecord } from "./records.ts";
 
 const NO_DELTAS: Readonly<DeltaCount> = { all: 0, reasoning: 0 };

@@ -1,6 +1,6 @@
+import type { OutputItem } from "@responses-edge/responses-api/items/registry";
 import type { Phase, TokenLogprob } from "../contract/engine.ts";
 import type { Citation, CitationFilter, CitedText } from "../contract/tool-session.ts";
-import type { OutputItem } from "../items/registry.ts";
 import { deltaHead, type OutputParts } from "./output-events.ts";
 import { type OpenPart, withThoughts } from "./state.ts";
 

@@ -1,9 +1,9 @@
+import { ClientTools } from "@responses-edge/responses-api/client-tools";
+import { ApiError, contextLengthExceeded, toApiError } from "@responses-edge/responses-api/errors";
+import { type Item, isServerCall } from "@responses-edge/responses-api/items/registry";
 import type { Prompt, RawMessage } from "../contract/engine.ts";
 import { beginToolCall, endToolCall, NO_TOKENS, tokensOf, traceparent } from "../contract/measurements.ts";
 import type { ListedTools, ToolSession, UnlistedServer } from "../contract/tool-session.ts";
-import { type Item, isServerCall } from "../items/registry.ts";
-import { ClientTools } from "../protocol/client-tools.ts";
-import { ApiError, contextLengthExceeded, toApiError } from "../protocol/errors.ts";
 import { answerCalls, forEachAtOnce, MAX_CONCURRENT_CALLS } from "./call-answers.ts";
 import { Compaction, type DueCompaction } from "./compaction.ts";
 import { disregarded } from "./compliance.ts";

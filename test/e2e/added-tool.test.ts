@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
@@ -16,9 +16,11 @@ import { ask, itemsOfType, MODELS, onlyItem, shortly, textOf } from "./tool-supp
 /** A hosted tool that is added by the recipe of docs/tools.md ("Adding a hosted tool"), and in no other place, is served. */
 
 /** The files of a checkout in which the recipe writes. */
-const REQUEST = "src/protocol/hosted-tools.ts";
+const REQUEST = "packages/responses-api/src/hosted-tools.ts";
 const LIST = "src/tools/plugins.ts";
 const PLUGIN = "src/tools/dice/plugin.ts";
+/** Where Node finds the packages of `packages/`. */
+const OWN = "@responses-edge";
 const END = "} as const satisfies Record<string, HostedRequest>;";
 
 const dice = { type: "dice", sides: 20 } as unknown as Tool;
@@ -33,10 +35,16 @@ let faults: string;
 
 beforeAll(async () => {
   checkout = mkdtempSync(join(tmpdir(), "responses-edge-added-"));
-  for (const name of ["src", "package.json", "tsconfig.json", "wrangler.toml"]) {
+  for (const name of ["src", "packages", "package.json", "tsconfig.json", "wrangler.toml"]) {
     cpSync(join(root, name), join(checkout, name), { recursive: true });
   }
-  for (const name of ["node_modules", "packages"]) symlinkSync(join(root, name), join(checkout, name));
+  // The checkout's own packages, and the modules of others.
+  const modules = join(checkout, "node_modules");
+  mkdirSync(modules);
+  for (const name of readdirSync(join(root, "node_modules"))) {
+    if (name !== OWN) symlinkSync(join(root, "node_modules", name), join(modules, name));
+  }
+  cpSync(join(root, "node_modules", OWN), join(modules, OWN), { recursive: true, verbatimSymlinks: true });
 
   mkdirSync(dirname(join(checkout, PLUGIN)));
   cpSync(join(root, "test/fixtures/dice/plugin.ts"), join(checkout, PLUGIN));

@@ -1,6 +1,6 @@
+import { createRequest } from "@responses-edge/responses-api/create-request";
 import { BadRequestError } from "openai";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { createRequest } from "../../src/protocol/create-request.ts";
 import { expectError, rejection } from "./expectations.ts";
 import { type Gateway, startGateway } from "./support.ts";
 

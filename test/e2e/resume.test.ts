@@ -1,7 +1,7 @@
+import { parseResponseId } from "@responses-edge/responses-api/ids";
 import fc from "fast-check";
 import type { ResponseStreamEvent } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { parseResponseId } from "../../src/protocol/ids.ts";
 import { homeKey, objectId } from "../workerd/storage.ts";
 import {
   eventCount,

@@ -1,7 +1,7 @@
+import { parseResponseId, treeOf } from "@responses-edge/responses-api/ids";
 import fc from "fast-check";
 import type { Response } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { parseResponseId, treeOf } from "../../src/protocol/ids.ts";
 import { objectId } from "../workerd/storage.ts";
 import { expectError } from "./expectations.ts";
 import { ask, call, type MadeKey, makeKey, newTenant, ROOT, sha256, startWithKeys } from "./key-support.ts";

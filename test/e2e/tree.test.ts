@@ -1,6 +1,6 @@
+import type { TreeNode } from "@responses-edge/responses-api/tree";
 import type { Response as OpenAIResponse } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { TreeNode } from "../../src/protocol/tree.ts";
 import { expectError } from "./expectations.ts";
 import { call, sha256 } from "./key-support.ts";
 import { eventually, type Gateway, startGateway } from "./support.ts";

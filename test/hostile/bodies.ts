@@ -1,7 +1,7 @@
 import { gzipSync } from "node:zlib";
+import { newTurnAddress } from "@responses-edge/responses-api/ids";
+import { itemId } from "@responses-edge/responses-api/items/registry";
 import fc from "fast-check";
-import { itemId } from "../../src/items/registry.ts";
-import { newTurnAddress } from "../../src/protocol/ids.ts";
 
 /** Bodies that are made to cost more than they are worth. */
 

@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
+import { createRequest } from "@responses-edge/responses-api/create-request";
+import { ApiError } from "@responses-edge/responses-api/errors";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { readJson } from "../../src/http/body.ts";
-import { createRequest } from "../../src/protocol/create-request.ts";
-import { ApiError } from "../../src/protocol/errors.ts";
 import { type Gateway, startGateway } from "../e2e/support.ts";
 import { newSeed } from "../random.ts";
 import { type Generated, generated, MIB, mostReads, ROWS, textOf } from "./bodies.ts";

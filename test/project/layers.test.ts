@@ -4,12 +4,10 @@ import { describe, expect, it } from "vitest";
 import { root } from "../workerd/tools.ts";
 
 /** Imports point down, from layer to layer (docs/architecture.md). Each layer of `src`, and those that it may import. */
-const BASE = ["protocol", "items", "config", "contract"];
+const BASE = ["config", "contract"];
 const LAYERS: Record<string, readonly string[]> = {
-  protocol: ["items"],
-  items: ["protocol"],
-  config: ["protocol", "items"],
-  contract: ["protocol", "items", "config"],
+  config: [],
+  contract: ["config"],
   engine: BASE,
   tools: BASE,
   telemetry: BASE,

@@ -1,9 +1,9 @@
 import { globSync, readFileSync } from "node:fs";
 import { Readable } from "node:stream";
+import { logLine } from "@responses-edge/json-text";
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { followLines, shownLine } from "../../cli/log-lines.ts";
-import { logLine } from "../../src/protocol/log-line.ts";
 
 const fault = "failed to lookup address information: Name or service not known";
 const said = (message: string, level = "error", source: string | null = "workerd/jsg/util.c++:320") =>

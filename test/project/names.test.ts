@@ -1,7 +1,13 @@
 import { readFileSync } from "node:fs";
+import {
+  parseConversationId,
+  parseFileId,
+  parseItemId,
+  parseResponseId,
+  treeOf,
+} from "@responses-edge/responses-api/ids";
 import { expect, it } from "vitest";
 import { OBJECT_CLASSES, uniqueKeyOf } from "../../cli/workerd.ts";
-import { parseConversationId, parseFileId, parseItemId, parseResponseId, treeOf } from "../../src/protocol/ids.ts";
 
 /**
  * Names that what is kept is found by: under another one a deployment is empty (docs/upgrades.md). What these tests say may be

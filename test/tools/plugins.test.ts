@@ -1,11 +1,11 @@
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { newTurnAddress } from "@responses-edge/responses-api/ids";
+import { type Item, inputItem, type OutputItem } from "@responses-edge/responses-api/items/registry";
+import { initialResponse } from "@responses-edge/responses-api/response";
 import { describe, expect, it } from "vitest";
 import type { ToolExchange } from "../../src/contract/engine.ts";
 import { fullNames } from "../../src/contract/plugin.ts";
 import type { CalledTool, PendingCall, ToolOutcome, ToolSession } from "../../src/contract/tool-session.ts";
-import { type Item, inputItem, type OutputItem } from "../../src/items/registry.ts";
-import type { CreateRequest } from "../../src/protocol/create-request.ts";
-import { newTurnAddress } from "../../src/protocol/ids.ts";
-import { initialResponse } from "../../src/protocol/response.ts";
 import { PLUGIN_LIST, PLUGINS } from "../../src/tools/plugins.ts";
 import { EventWriter, OutputSize } from "../../src/turn/output-events.ts";
 import { PluginCalls } from "../../src/turn/plugin-calls.ts";

@@ -1,11 +1,11 @@
+import { createRequest } from "@responses-edge/responses-api/create-request";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
+import { newTurnAddress } from "@responses-edge/responses-api/ids";
+import type { Item } from "@responses-edge/responses-api/items/registry";
 import { beforeEach, describe, expect, it } from "vitest";
 import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
 import { assemblePrompt, assembleTurn, type Past, type TurnSpec } from "../../src/assembly/assemble-turn.ts";
 import { type Config, loadConfig } from "../../src/config/index.ts";
-import type { Item } from "../../src/items/registry.ts";
-import { createRequest } from "../../src/protocol/create-request.ts";
-import { invalidRequest } from "../../src/protocol/errors.ts";
-import { newTurnAddress } from "../../src/protocol/ids.ts";
 import { truncateToFit } from "../../src/turn/truncation.ts";
 
 let simulator: Simulator;

@@ -1,10 +1,10 @@
+import { ClientTools, flatName } from "@responses-edge/responses-api/client-tools";
+import { createRequest } from "@responses-edge/responses-api/create-request";
+import { inputItem } from "@responses-edge/responses-api/items/registry";
+import { toolChoice, tools } from "@responses-edge/responses-api/tools";
+import { parse } from "@responses-edge/responses-api/validation";
 import { describe, expect, it } from "vitest";
 import type { ModelDelta } from "../../src/contract/engine.ts";
-import { inputItem } from "../../src/items/registry.ts";
-import { ClientTools, flatName } from "../../src/protocol/client-tools.ts";
-import { createRequest } from "../../src/protocol/create-request.ts";
-import { toolChoice, tools } from "../../src/protocol/tools.ts";
-import { parse } from "../../src/protocol/validation.ts";
 import { withConfiguration, withLoadedTools } from "../../src/turn/loaded-tools.ts";
 import { matchOutputs } from "../../src/turn/prompt.ts";
 import { readLoggedTurn } from "../../src/turn/resume.ts";

@@ -1,7 +1,7 @@
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { OutputItem } from "@responses-edge/responses-api/items/registry";
 import { describe, expect, it } from "vitest";
 import type { Prompt } from "../../src/contract/engine.ts";
-import type { OutputItem } from "../../src/items/registry.ts";
-import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import { disregarded } from "../../src/turn/compliance.ts";
 import { newTurnState } from "../../src/turn/state.ts";
 

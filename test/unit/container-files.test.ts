@@ -1,7 +1,7 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { type ContainerFiles, type KeptFile, MAX_CONTAINER_BYTES } from "../../src/contract/container-files.ts";
-import { ApiError } from "../../src/protocol/errors.ts";
 import type { McpToolResult } from "../../src/tools/mcp/client.ts";
 import type { McpConnection } from "../../src/tools/mcp/connection.ts";
 import { ContainerSession, noteOnFiles } from "../../src/tools/python/container-files.ts";

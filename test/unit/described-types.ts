@@ -1,3 +1,6 @@
+import type { StreamEvent } from "@responses-edge/responses-api/items/events";
+import type { OutputItem } from "@responses-edge/responses-api/items/registry";
+import type { ResponseObject } from "@responses-edge/responses-api/response";
 import type { Conversation } from "openai/resources/conversations/conversations";
 import type {
   Response,
@@ -12,9 +15,6 @@ import type { shownKey } from "../../src/api/keys.ts";
 import type { eraseTenant } from "../../src/api/tenant-data.ts";
 import type { readUsage } from "../../src/api/usage.ts";
 import type { AnswerName, Answers } from "../../src/http/openapi/schemas.ts";
-import type { StreamEvent } from "../../src/items/events.ts";
-import type { OutputItem } from "../../src/items/registry.ts";
-import type { ResponseObject } from "../../src/protocol/response.ts";
 
 /** The description's schemas against types. All of it is said to the compiler, and nothing runs. */
 

@@ -1,8 +1,8 @@
 import { env, runInDurableObject } from "cloudflare:test";
 import { UnreadableFile } from "@responses-edge/file-text";
+import { fileId } from "@responses-edge/responses-api/ids";
 import { describe, expect, it } from "vitest";
 import { loadConfig } from "../../src/config/index.ts";
-import { fileId } from "../../src/protocol/ids.ts";
 import { FileClient } from "../../src/store/files/file-client.ts";
 
 const config = loadConfig(env);

@@ -1,13 +1,13 @@
 import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { newTurnAddress, responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
+import { tools } from "@responses-edge/responses-api/tools";
+import { parse } from "@responses-edge/responses-api/validation";
 import type { ResponseStreamEvent } from "openai/resources/responses/responses";
 import { describe, expect, it, vi } from "vitest";
 import { loadConfig } from "../../src/config/index.ts";
 import type { Env } from "../../src/env.ts";
-import type { CreateRequest } from "../../src/protocol/create-request.ts";
-import { newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
-import { tools } from "../../src/protocol/tools.ts";
-import { parse } from "../../src/protocol/validation.ts";
 import { fromCell, type StoredCell } from "../../src/store/row-pieces.ts";
 import * as rig from "./recovery-rig.ts";
 import { crash, decode, expectWholeLog, f, idsOf } from "./recovery-rig.ts";

@@ -1,8 +1,8 @@
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
+import { newTurnAddress, responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
+import { itemId } from "@responses-edge/responses-api/items/registry";
 import { describe, expect, it } from "vitest";
-import { itemId } from "../../src/items/registry.ts";
-import { newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
 
 /** A home that is imported in parts, as the Worker hands them over. */
 

@@ -1,8 +1,8 @@
 import { abortAllDurableObjects, evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
+import { conversationId, newTurnAddress, responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
+import { type InputItem, type Item, itemId } from "@responses-edge/responses-api/items/registry";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { type InputItem, type Item, itemId } from "../../src/items/registry.ts";
-import { conversationId, newTurnAddress, responseId, type TurnAddress } from "../../src/protocol/ids.ts";
 import { HomeClient } from "../../src/store/client.ts";
 import { receiveHistory } from "../../src/store/conversation-lock.ts";
 import type { History } from "../../src/store/history.ts";

@@ -6,7 +6,7 @@ import { createSimulator } from "../../dev/simulator/handler.ts";
 import type { Grants } from "../../src/contract/grants.ts";
 import type { Env } from "../../src/env.ts";
 import app from "../../src/http/app.ts";
-import { mintKey, newMint } from "../../src/protocol/api-keys.ts";
+import { mintKey, newMint } from "../../src/store/keys/api-keys.ts";
 
 /** What keys and limits cost for a request: calls of the Worker to objects, and rows that these write (docs/cost.md). */
 

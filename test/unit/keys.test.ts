@@ -1,14 +1,14 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
+import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { loadConfig, type Variables } from "../../src/config/index.ts";
 import { grants, hasHost, hasModel, policyOf, restrictedConfig } from "../../src/contract/grants.ts";
-import { isMinted, isMintedForm, mintKey, newMint } from "../../src/protocol/api-keys.ts";
-import { estimateTokens } from "../../src/protocol/estimate.ts";
 import { FILE_DIRECTORY_VERSIONS } from "../../src/store/files/directory-tables.ts";
 import { FILE_BYTES_VERSIONS } from "../../src/store/files/file-bytes.ts";
 import { FileTable } from "../../src/store/files/file-table.ts";
+import { isMinted, isMintedForm, mintKey, newMint } from "../../src/store/keys/api-keys.ts";
 import { AgeingCache } from "../../src/store/keys/key-cache.ts";
 import { AuditLog, DIRECTORY_VERSIONS } from "../../src/store/keys/key-directory.ts";
 import { QUOTA_VERSIONS } from "../../src/store/quota/quota.ts";

@@ -1,10 +1,10 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
+import { parseConversationId } from "@responses-edge/responses-api/ids";
 import { beforeEach, describe, expect, it } from "vitest";
 import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
 import type { Env } from "../../src/env.ts";
 import app from "../../src/http/app.ts";
-import { parseConversationId } from "../../src/protocol/ids.ts";
 import { HomeClient } from "../../src/store/client.ts";
 import { tenantConversations } from "../../src/store/permits.ts";
 

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
+import type { ErrorFields } from "@responses-edge/responses-api/errors";
 import { describe, expect, it } from "vitest";
-import type { ErrorFields } from "../../src/protocol/errors.ts";
 import { failureInPlacedLog, isPlacedLog, readPlacedLog } from "../../src/store/log-of-version-4.ts";
 import recorded from "./recordings/logs-of-version-4.json?raw";
 

@@ -1,8 +1,8 @@
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
+import { conversationId, newTurnAddress, parseResponseId, responseId } from "@responses-edge/responses-api/ids";
+import { itemId } from "@responses-edge/responses-api/items/registry";
 import { describe, expect, it } from "vitest";
-import { itemId } from "../../src/items/registry.ts";
-import { conversationId, newTurnAddress, parseResponseId, responseId } from "../../src/protocol/ids.ts";
 import type { Home } from "../../src/store/home.ts";
 import { migrate, SCHEMA_VERSION, schemaVersion, type TableName, Tables } from "../../src/store/tables.ts";
 import recorded from "./recordings/logs-of-version-3.json?raw";

@@ -1,5 +1,5 @@
+import { treeOf } from "@responses-edge/responses-api/ids";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { treeOf } from "../../src/protocol/ids.ts";
 import { closeHome, type NewTree, newTree } from "../../src/store/new-trees.ts";
 
 /** Which homes new trees go to. */

@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { hashOf } from "../../src/contract/hash.ts";
 import { type Candidate, chooseServer, firstOf, ranking } from "../../src/engine/pool/choice.ts";
 import {
   InFlight,
@@ -11,7 +12,6 @@ import {
   noteSuccess,
   takeRetry,
 } from "../../src/engine/pool/server-load.ts";
-import { hashOf } from "../../src/protocol/hash.ts";
 import { randomFrom } from "../random.ts";
 
 /** Which server a turn goes to, by itself: no server is asked here. */

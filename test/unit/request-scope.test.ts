@@ -1,4 +1,5 @@
 import { env } from "cloudflare:workers";
+import { newTurnAddress, responseId } from "@responses-edge/responses-api/ids";
 import { beforeEach, describe, expect, it } from "vitest";
 import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
 import { compactConversation } from "../../src/api/compact.ts";
@@ -10,7 +11,6 @@ import { RequestScope } from "../../src/api/request-scope.ts";
 import { cancelResponse, responseAddress } from "../../src/api/responses.ts";
 import type { Caller, ClientSink, SlowAnswer } from "../../src/api/transport.ts";
 import { loadConfig } from "../../src/config/index.ts";
-import { newTurnAddress, responseId } from "../../src/protocol/ids.ts";
 import { conversationAddress, HomeClient } from "../../src/store/client.ts";
 import { FileClient } from "../../src/store/files/file-client.ts";
 import { newIdentity } from "../../src/store/keys/key-cache.ts";

@@ -1,5 +1,5 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
 import { describe, expect, it } from "vitest";
-import { ApiError } from "../../src/protocol/errors.ts";
 import { recordLine } from "../../src/turn/records.ts";
 import { isTransient, MAX_FRUITLESS, ResumePolicy, readLoggedTurn } from "../../src/turn/resume.ts";
 

@@ -1,9 +1,9 @@
 import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { newTurnAddress, type TurnAddress } from "@responses-edge/responses-api/ids";
 import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resources/responses/responses";
 import { describe, expect, it, vi } from "vitest";
-import type { CreateRequest } from "../../src/protocol/create-request.ts";
-import { newTurnAddress, type TurnAddress } from "../../src/protocol/ids.ts";
 import type { Home } from "../../src/store/home.ts";
 import * as rig from "./recovery-rig.ts";
 import { crash, eventually, expectWholeLog, f, pause } from "./recovery-rig.ts";

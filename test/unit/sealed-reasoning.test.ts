@@ -1,8 +1,8 @@
+import type { Item } from "@responses-edge/responses-api/items/registry";
 import { describe, expect, it } from "vitest";
 import { createSealer } from "../../src/assembly/sealer.ts";
 import type { ModelDelta, Replay } from "../../src/contract/engine.ts";
 import type { Sealer } from "../../src/contract/sealing.ts";
-import type { Item } from "../../src/items/registry.ts";
 import { openReasoning, type ReasoningSeal } from "../../src/turn/sealed-reasoning.ts";
 import { eventsOf, newOutput } from "./turn-rig.ts";
 

@@ -1,9 +1,9 @@
+import { MAX_SEALED_LENGTH } from "@responses-edge/responses-api/items/reasoning";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { createSealer, MAX_INFLATION } from "../../src/assembly/sealer.ts";
 import type { EncryptionKey } from "../../src/config/index.ts";
 import type { Sealer } from "../../src/contract/sealing.ts";
-import { MAX_SEALED_LENGTH } from "../../src/items/reasoning.ts";
 
 const OLD = key("old", 1);
 const NEW = key("2026-11", 2);

@@ -1,9 +1,9 @@
 import { env } from "cloudflare:workers";
+import { toApiError } from "@responses-edge/responses-api/errors";
 import { expect, it, vi } from "vitest";
 import { createSimulator } from "../../dev/simulator/handler.ts";
 import { type AnalyticsDataset, loadConfig } from "../../src/config/index.ts";
 import { NO_KEY } from "../../src/contract/grants.ts";
-import { toApiError } from "../../src/protocol/errors.ts";
 import { Connection } from "../../src/socket/connection.ts";
 import { HomeClient } from "../../src/store/client.ts";
 import { FileClient } from "../../src/store/files/file-client.ts";

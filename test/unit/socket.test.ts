@@ -1,11 +1,11 @@
 import { env } from "cloudflare:workers";
+import { ApiError, previousResponseNotFound, toApiError } from "@responses-edge/responses-api/errors";
+import { newTurnAddress, responseId } from "@responses-edge/responses-api/ids";
 import { beforeEach, describe, expect, it } from "vitest";
 import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
 import type { PastSource } from "../../src/assembly/assemble-turn.ts";
 import { loadConfig, type Variables } from "../../src/config/index.ts";
 import { NO_KEY } from "../../src/contract/grants.ts";
-import { ApiError, previousResponseNotFound, toApiError } from "../../src/protocol/errors.ts";
-import { newTurnAddress, responseId } from "../../src/protocol/ids.ts";
 import { Connection } from "../../src/socket/connection.ts";
 import { KeptTurns } from "../../src/socket/kept-turns.ts";
 import { Lanes } from "../../src/socket/lanes.ts";

@@ -1,11 +1,11 @@
 import { env } from "cloudflare:workers";
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { newTurnAddress } from "@responses-edge/responses-api/ids";
+import { itemId } from "@responses-edge/responses-api/items/registry";
+import { jsonLength } from "@responses-edge/responses-api/json";
 import { describe, expect, it } from "vitest";
 import { compactionCodec } from "../../src/assembly/sealer.ts";
 import type { Engine, ModelDelta } from "../../src/contract/engine.ts";
-import { itemId } from "../../src/items/registry.ts";
-import type { CreateRequest } from "../../src/protocol/create-request.ts";
-import { newTurnAddress } from "../../src/protocol/ids.ts";
-import { jsonLength } from "../../src/protocol/json.ts";
 import { MAX_CALL_LENGTH, MAX_PAGE_LENGTH, maxOutputLength } from "../../src/store/limits.ts";
 import { PLUGINS } from "../../src/tools/plugins.ts";
 import { Turn, type TurnResult } from "../../src/turn/turn.ts";

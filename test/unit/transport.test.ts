@@ -1,4 +1,7 @@
 import { env } from "cloudflare:workers";
+import { previousResponseNotFound } from "@responses-edge/responses-api/errors";
+import { responseId } from "@responses-edge/responses-api/ids";
+import type { Item } from "@responses-edge/responses-api/items/registry";
 import { beforeEach, describe, expect, it } from "vitest";
 import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
 import { createResponse } from "../../src/api/create-response.ts";
@@ -6,9 +9,6 @@ import type { Caller, ClientSink } from "../../src/api/transport.ts";
 import type { PastSource, ReadPast } from "../../src/assembly/assemble-turn.ts";
 import { loadConfig } from "../../src/config/index.ts";
 import { NO_KEY } from "../../src/contract/grants.ts";
-import type { Item } from "../../src/items/registry.ts";
-import { previousResponseNotFound } from "../../src/protocol/errors.ts";
-import { responseId } from "../../src/protocol/ids.ts";
 import { HomeClient } from "../../src/store/client.ts";
 import { FileClient } from "../../src/store/files/file-client.ts";
 import { StoreClient } from "../../src/store/vector-stores/store-client.ts";

@@ -1,10 +1,10 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { parseJsonPrefix } from "@responses-edge/json-text";
+import { newSharedHome, newTurnAddress } from "@responses-edge/responses-api/ids";
+import type { TreeNode } from "@responses-edge/responses-api/tree";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { newSharedHome, newTurnAddress } from "../../src/protocol/ids.ts";
-import type { TreeNode } from "../../src/protocol/tree.ts";
 import type { Home } from "../../src/store/home.ts";
 import { inputPreview, outputPreview } from "../../src/store/response-reader.ts";
 import type { TurnToSettle } from "../../src/store/settlement.ts";

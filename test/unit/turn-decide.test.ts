@@ -1,6 +1,6 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { ApiError } from "../../src/protocol/errors.ts";
 import { type Done, decide, type GenerationDone, type NoAnswer, type TurnFacts } from "../../src/turn/decide.ts";
 import { readLoggedTurn } from "../../src/turn/resume.ts";
 import { newTurnState, type TurnState } from "../../src/turn/state.ts";

@@ -1,8 +1,8 @@
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { Usage } from "@responses-edge/responses-api/response";
 import { describe, expect, it } from "vitest";
 import type { Engine, ModelDelta, Prompt } from "../../src/contract/engine.ts";
 import { type Measurements, newMeasurements } from "../../src/contract/measurements.ts";
-import type { CreateRequest } from "../../src/protocol/create-request.ts";
-import type { Usage } from "../../src/protocol/response.ts";
 import { Generations } from "../../src/turn/generation.ts";
 import type { RoundPrompt } from "../../src/turn/prompt.ts";
 import { counted } from "../hostile/counting.ts";

@@ -1,8 +1,8 @@
+import { contextLengthExceeded } from "@responses-edge/responses-api/errors";
+import { tools } from "@responses-edge/responses-api/tools";
+import { parse } from "@responses-edge/responses-api/validation";
 import { describe, expect, it } from "vitest";
 import type { ModelDelta } from "../../src/contract/engine.ts";
-import { contextLengthExceeded } from "../../src/protocol/errors.ts";
-import { tools } from "../../src/protocol/tools.ts";
-import { parse } from "../../src/protocol/validation.ts";
 import { asLink } from "../../src/tools/browser/plugin.ts";
 import { CitationMarks } from "../../src/tools/citation-marks.ts";
 import { readLoggedTurn } from "../../src/turn/resume.ts";

@@ -1,6 +1,6 @@
+import type { Usage } from "@responses-edge/responses-api/response";
 import { describe, expect, it } from "vitest";
 import type { ModelDelta } from "../../src/contract/engine.ts";
-import type { Usage } from "../../src/protocol/response.ts";
 import { addUsage, withLost } from "../../src/turn/response.ts";
 import { outOfTokens, resumed } from "../../src/turn/resume.ts";
 import { minus } from "../../src/turn/state.ts";

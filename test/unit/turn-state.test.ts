@@ -1,8 +1,8 @@
+import type { OutputItem } from "@responses-edge/responses-api/items/registry";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { ModelDelta } from "../../src/contract/engine.ts";
 import type { Sealer } from "../../src/contract/sealing.ts";
-import type { OutputItem } from "../../src/items/registry.ts";
 import { asLink } from "../../src/tools/browser/plugin.ts";
 import { CitationMarks } from "../../src/tools/citation-marks.ts";
 import type { TurnOutput } from "../../src/turn/output.ts";

@@ -1,11 +1,11 @@
+import { createRequest } from "@responses-edge/responses-api/create-request";
+import { parse } from "@responses-edge/responses-api/validation";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { compactionCodec } from "../../src/assembly/sealer.ts";
 import { loadConfig } from "../../src/config/index.ts";
 import { ChatEngine } from "../../src/engine/chat/engine.ts";
 import { Upstream } from "../../src/engine/upstream.ts";
-import { createRequest } from "../../src/protocol/create-request.ts";
-import { parse } from "../../src/protocol/validation.ts";
 import { PLUGINS } from "../../src/tools/plugins.ts";
 import type { BatchSink } from "../../src/turn/output-events.ts";
 import { Turn, type TurnResult } from "../../src/turn/turn.ts";

@@ -1,8 +1,8 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
 import { describe, expect, it } from "vitest";
 import { loadConfig } from "../../src/config/index.ts";
 import { Upstream } from "../../src/engine/upstream.ts";
 import { readFault, toFaultError, toPassedError } from "../../src/engine/upstream-faults.ts";
-import { ApiError } from "../../src/protocol/errors.ts";
 
 type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 

@@ -1,9 +1,9 @@
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { Item } from "@responses-edge/responses-api/items/registry";
 import { describe, expect, it } from "vitest";
 import type { Engine, Prompt, PromptSize } from "../../src/contract/engine.ts";
 import { toChatMessages } from "../../src/engine/chat/messages.ts";
 import { offeredTools } from "../../src/engine/offered-tools.ts";
-import type { Item } from "../../src/items/registry.ts";
-import type { CreateRequest } from "../../src/protocol/create-request.ts";
 import { JoinedSession } from "../../src/tools/joined-session.ts";
 import type { SessionRequest } from "../../src/tools/plugin.ts";
 import { PLUGINS } from "../../src/tools/plugins.ts";

@@ -1,3 +1,4 @@
+export { logLine, oneLine } from "./log-line.ts";
 export * from "./member.ts";
 export * from "./prefix.ts";
 export * from "./schema-check.ts";

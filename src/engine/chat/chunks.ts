@@ -1,5 +1,5 @@
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import type { ModelDelta, TokenLogprob } from "../../contract/engine.ts";
-import type { CreateRequest } from "../../protocol/create-request.ts";
 import { clientFault } from "../client-faults.ts";
 import { malformedStream } from "../sse-decoder.ts";
 import { readFault, toFaultError } from "../upstream-faults.ts";

@@ -1,8 +1,8 @@
 import type { Rules } from "@responses-edge/grammar";
 import { Recogniser, toEbnf } from "@responses-edge/grammar";
+import { type ClientTool, ClientTools } from "@responses-edge/responses-api/client-tools";
+import { mustCall } from "@responses-edge/responses-api/tools";
 import type { ModelDelta, Prompt } from "../../contract/engine.ts";
-import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
-import { mustCall } from "../../protocol/tools.ts";
 import { boundRules } from "../bound-inputs.ts";
 import type { Dialect } from "../dialects/dialect.ts";
 import { isContinued, promptTools } from "./request.ts";

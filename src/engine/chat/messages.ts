@@ -1,7 +1,5 @@
 import { finish, type Steps } from "@responses-edge/long-work";
-import type { Replay, ToolExchange } from "../../contract/engine.ts";
-import type { Plugins } from "../../contract/plugin.ts";
-import type { InputPart } from "../../items/parts.ts";
+import type { InputPart } from "@responses-edge/responses-api/items/parts";
 import {
   calledId,
   clientCallOf,
@@ -9,7 +7,9 @@ import {
   type Item,
   isClientCall,
   type MessageItem,
-} from "../../items/registry.ts";
+} from "@responses-edge/responses-api/items/registry";
+import type { Replay, ToolExchange } from "../../contract/engine.ts";
+import type { Plugins } from "../../contract/plugin.ts";
 import { fileText } from "../file-text.ts";
 
 /** Items as vLLM's chat completions messages. */

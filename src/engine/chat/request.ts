@@ -1,14 +1,14 @@
 import type { Rules } from "@responses-edge/grammar";
 import { toPattern } from "@responses-edge/grammar";
 import type { Steps } from "@responses-edge/long-work";
+import { ClientTools } from "@responses-edge/responses-api/client-tools";
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { vllmFields } from "@responses-edge/responses-api/request-fields";
+import { type FunctionTool, mustCall } from "@responses-edge/responses-api/tools";
 import type { FormatWithTools } from "../../config/index.ts";
 import { customParameters } from "../../contract/client-functions.ts";
 import type { Prompt } from "../../contract/engine.ts";
 import type { Plugins } from "../../contract/plugin.ts";
-import { ClientTools } from "../../protocol/client-tools.ts";
-import type { CreateRequest } from "../../protocol/create-request.ts";
-import { vllmFields } from "../../protocol/request-fields.ts";
-import { type FunctionTool, mustCall } from "../../protocol/tools.ts";
 import { boundRules } from "../bound-inputs.ts";
 import type { Dialect } from "../dialects/dialect.ts";
 import { spell } from "../dialects/spell.ts";

@@ -1,5 +1,5 @@
+import { type Item, isServerCall } from "@responses-edge/responses-api/items/registry";
 import type { Prompt, Resumption } from "../../contract/engine.ts";
-import { type Item, isServerCall } from "../../items/registry.ts";
 import type { Dialect } from "../dialects/dialect.ts";
 
 /**

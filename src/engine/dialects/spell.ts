@@ -1,6 +1,6 @@
 import { GrammarFault, readGrammar, toEbnf } from "@responses-edge/grammar";
-import type { CreateRequest } from "../../protocol/create-request.ts";
-import { type ApiError, invalidRequest } from "../../protocol/errors.ts";
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import type { ChatMessage } from "../chat/messages.ts";
 import type { Dialect } from "./dialect.ts";
 

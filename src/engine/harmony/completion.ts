@@ -9,10 +9,10 @@ import {
   StrippedMarkersError,
   type Tokenizer,
 } from "@responses-edge/harmony";
+import { type ClientTool, ClientTools } from "@responses-edge/responses-api/client-tools";
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { mustCall } from "@responses-edge/responses-api/tools";
 import type { ModelDelta, Prompt, RawMessage, Sampled, TokenLogprob } from "../../contract/engine.ts";
-import { type ClientTool, ClientTools } from "../../protocol/client-tools.ts";
-import { ApiError } from "../../protocol/errors.ts";
-import { mustCall } from "../../protocol/tools.ts";
 import { boundRules, callFaultOf } from "../bound-inputs.ts";
 import { offeredTools } from "../offered-tools.ts";
 import { stopStringsOf } from "../stop-strings.ts";

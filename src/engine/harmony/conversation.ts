@@ -1,15 +1,21 @@
 import type { Channel, DeveloperContent, HarmonyMessage, SystemContent } from "@responses-edge/harmony";
 import { dropAnalysis, standardHeader } from "@responses-edge/harmony";
 import { collect, type Steps } from "@responses-edge/long-work";
+import { ClientTools, flatName } from "@responses-edge/responses-api/client-tools";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
+import type { ClientCall } from "@responses-edge/responses-api/items/item-type";
+import type { InputPart } from "@responses-edge/responses-api/items/parts";
+import {
+  clientCallOf,
+  clientOutputOf,
+  type Item,
+  isServerCall,
+  type MessageItem,
+} from "@responses-edge/responses-api/items/registry";
+import type { FunctionTool } from "@responses-edge/responses-api/tools";
 import type { HarmonyConfig } from "../../config/index.ts";
 import type { Prompt, Replay, ToolExchange, ToolNamespace } from "../../contract/engine.ts";
 import type { Plugins } from "../../contract/plugin.ts";
-import type { ClientCall } from "../../items/item-type.ts";
-import type { InputPart } from "../../items/parts.ts";
-import { clientCallOf, clientOutputOf, type Item, isServerCall, type MessageItem } from "../../items/registry.ts";
-import { ClientTools, flatName } from "../../protocol/client-tools.ts";
-import { invalidRequest } from "../../protocol/errors.ts";
-import type { FunctionTool } from "../../protocol/tools.ts";
 import { fileText } from "../file-text.ts";
 import { shownTools } from "../offered-tools.ts";
 import { FunctionNames, identifierOf, type NamedTool } from "./function-names.ts";

@@ -11,6 +11,9 @@ import {
   toText,
 } from "@responses-edge/harmony";
 import { finish, type LongWork, type Steps } from "@responses-edge/long-work";
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { type Item, partsOf } from "@responses-edge/responses-api/items/registry";
 import type { HarmonyConfig } from "../../config/index.ts";
 import type {
   Engine,
@@ -23,9 +26,6 @@ import type {
   ToolExchange,
 } from "../../contract/engine.ts";
 import type { Plugins } from "../../contract/plugin.ts";
-import { type Item, partsOf } from "../../items/registry.ts";
-import type { CreateRequest } from "../../protocol/create-request.ts";
-import { ApiError } from "../../protocol/errors.ts";
 import { refuseBadFormats } from "../bound-inputs.ts";
 import { clientFault, generateWithClientFaults } from "../client-faults.ts";
 import { contextWindow } from "../models.ts";

@@ -1,4 +1,4 @@
-import { flatName, isOwnNamespace } from "../../protocol/client-tools.ts";
+import { flatName, isOwnNamespace } from "@responses-edge/responses-api/client-tools";
 
 /** A tool by the name that the rest of the code knows it by, and where it is. */
 export interface NamedTool {

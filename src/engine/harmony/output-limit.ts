@@ -1,4 +1,4 @@
-import { ApiError, contextLengthExceeded, invalidRequest } from "../../protocol/errors.ts";
+import { ApiError, contextLengthExceeded, invalidRequest } from "@responses-edge/responses-api/errors";
 
 /**
  * `max_tokens` for vLLM's `/v1/completions`, right for every version since 0.10:

@@ -1,9 +1,9 @@
 import type { Content, HarmonyMessage } from "@responses-edge/harmony";
 import { headerFault, parseHeaderText, standardHeader } from "@responses-edge/harmony";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
+import { parse } from "@responses-edge/responses-api/validation";
 import { z } from "zod";
 import type { RawMessage } from "../../contract/engine.ts";
-import { invalidRequest } from "../../protocol/errors.ts";
-import { parse } from "../../protocol/validation.ts";
 
 /**
  * Raw messages as clients see and send them: `input_messages` and `output_messages` in the form that Python's

@@ -11,13 +11,13 @@ import {
   resolve,
   structuralTag,
 } from "@responses-edge/harmony";
+import { type ClientTool, ClientTools, clientToolsIn } from "@responses-edge/responses-api/client-tools";
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { isJsonObject } from "@responses-edge/responses-api/json";
+import { mustCall } from "@responses-edge/responses-api/tools";
+import { formatPath } from "@responses-edge/responses-api/validation";
 import type { Prompt } from "../../contract/engine.ts";
-import { type ClientTool, ClientTools, clientToolsIn } from "../../protocol/client-tools.ts";
-import type { CreateRequest } from "../../protocol/create-request.ts";
-import { ApiError, invalidRequest } from "../../protocol/errors.ts";
-import { isJsonObject } from "../../protocol/json.ts";
-import { mustCall } from "../../protocol/tools.ts";
-import { formatPath } from "../../protocol/validation.ts";
 import { boundRules } from "../bound-inputs.ts";
 import { offeredTools, withholdsTools } from "../offered-tools.ts";
 import type { FunctionNames } from "./function-names.ts";

@@ -1,4 +1,4 @@
-import { ApiError } from "../../protocol/errors.ts";
+import { ApiError } from "@responses-edge/responses-api/errors";
 import { assumedDialect } from "../model-lists.ts";
 import type { ModelServer } from "../model-server.ts";
 /**

@@ -1,5 +1,5 @@
 import type { ModelServerConfig } from "../../config/index.ts";
-import { type Hash, hashOf } from "../../protocol/hash.ts";
+import { type Hash, hashOf } from "../../contract/hash.ts";
 import type { Candidate } from "./choice.ts";
 
 /**

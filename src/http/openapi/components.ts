@@ -1,8 +1,8 @@
+import { outputSchemas } from "@responses-edge/responses-api/items/answered";
+import { FOREIGN } from "@responses-edge/responses-api/items/foreign";
+import * as parts from "@responses-edge/responses-api/items/parts";
+import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/json";
 import { z } from "zod";
-import { outputSchemas } from "../../items/answered.ts";
-import { FOREIGN } from "../../items/foreign.ts";
-import * as parts from "../../items/parts.ts";
-import { isJsonObject, type JsonObject } from "../../protocol/json.ts";
 import { answerSchemas, bodySchemas, sharedSchemas } from "./schemas.ts";
 
 /** The description's components: every schema that has a name, each once. */

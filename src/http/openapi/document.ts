@@ -1,5 +1,5 @@
+import type { JsonObject } from "@responses-edge/responses-api/json";
 import { z } from "zod";
-import type { JsonObject } from "../../protocol/json.ts";
 import { type Endpoint, queryFields } from "../endpoint.ts";
 import { componentSchemas } from "./components.ts";
 import { type Access, GROUPS, type MediaType, type Operation, type OperationAnswer } from "./operation.ts";

@@ -1,16 +1,6 @@
-import { z } from "zod";
-import { addItemsBody, conversationBody, updateConversationBody } from "../../api/conversations.ts";
-import { changeKeyBody, createKeyBody, rotateKeyBody, tenantBody } from "../../api/keys.ts";
-import { DIALECTS } from "../../config/servers.ts";
-import { grants, STORED_LIMITS } from "../../contract/grants.ts";
-import { answeredItems } from "../../items/answered.ts";
-import { patchOperation } from "../../items/apply-patch.ts";
-import { eventSchemas } from "../../items/events.ts";
-import { inputPart } from "../../items/parts.ts";
-import { inputItem } from "../../items/registry.ts";
-import { attributeFilter } from "../../protocol/attribute-filter.ts";
-import { compactRequest, countRequest, createRequest } from "../../protocol/create-request.ts";
-import { alwaysNull } from "../../protocol/described-as.ts";
+import { attributeFilter } from "@responses-edge/responses-api/attribute-filter";
+import { compactRequest, countRequest, createRequest } from "@responses-edge/responses-api/create-request";
+import { alwaysNull } from "@responses-edge/responses-api/described-as";
 import {
   completeUploadBody,
   containerFileObject,
@@ -19,12 +9,17 @@ import {
   fileObject,
   uploadObject,
   uploadPartObject,
-} from "../../protocol/files.ts";
-import { reasoningEffort, textFormat } from "../../protocol/output-settings.ts";
-import { requestFields } from "../../protocol/request-fields.ts";
-import { responseSchemas } from "../../protocol/response.ts";
-import { rankingOptions } from "../../protocol/search-settings.ts";
-import { namedChoice, nestedChoice, normalChoice, tool, toolChoice } from "../../protocol/tools.ts";
+} from "@responses-edge/responses-api/files";
+import { answeredItems } from "@responses-edge/responses-api/items/answered";
+import { patchOperation } from "@responses-edge/responses-api/items/apply-patch";
+import { eventSchemas } from "@responses-edge/responses-api/items/events";
+import { inputPart } from "@responses-edge/responses-api/items/parts";
+import { inputItem } from "@responses-edge/responses-api/items/registry";
+import { reasoningEffort, textFormat } from "@responses-edge/responses-api/output-settings";
+import { requestFields } from "@responses-edge/responses-api/request-fields";
+import { responseSchemas } from "@responses-edge/responses-api/response";
+import { rankingOptions } from "@responses-edge/responses-api/search-settings";
+import { namedChoice, nestedChoice, normalChoice, tool, toolChoice } from "@responses-edge/responses-api/tools";
 import {
   addStoreFileBody,
   batchObject,
@@ -37,7 +32,12 @@ import {
   updateStoreBody,
   updateStoreFileBody,
   vectorStoreObject,
-} from "../../protocol/vector-stores.ts";
+} from "@responses-edge/responses-api/vector-stores";
+import { z } from "zod";
+import { addItemsBody, conversationBody, updateConversationBody } from "../../api/conversations.ts";
+import { changeKeyBody, createKeyBody, rotateKeyBody, tenantBody } from "../../api/keys.ts";
+import { DIALECTS } from "../../config/servers.ts";
+import { grants, STORED_LIMITS } from "../../contract/grants.ts";
 
 /**
  * The answers of endpoints, as zod schemas by the names of the description's components. They only describe: nothing is

@@ -1,6 +1,6 @@
+import { logLine } from "@responses-edge/json-text";
+import { ApiError } from "@responses-edge/responses-api/errors";
 import type { R2Binding } from "../../config/files.ts";
-import { ApiError } from "../../protocol/errors.ts";
-import { logLine } from "../../protocol/log-line.ts";
 import { type BytesAtRest, PIECE_BYTES, type PieceSink } from "./bytes-at-rest.ts";
 import type { FileRecord } from "./file-table.ts";
 

@@ -1,8 +1,8 @@
+import { MAX_FILENAME_LENGTH } from "@responses-edge/responses-api/files";
+import { fileId } from "@responses-edge/responses-api/ids";
 import type { Config } from "../../config/index.ts";
 import type { ContainerFiles } from "../../contract/container-files.ts";
 import type { Identity } from "../../contract/grants.ts";
-import { MAX_FILENAME_LENGTH } from "../../protocol/files.ts";
-import { fileId } from "../../protocol/ids.ts";
 import { checkMayStore } from "../may-store.ts";
 import type { FileClient } from "./file-client.ts";
 import { fileLimitsOf } from "./file-limits.ts";

@@ -1,7 +1,7 @@
 import { DurableObject } from "cloudflare:workers";
 import { DEFAULT_LIMITS } from "@responses-edge/file-text";
+import { ApiError } from "@responses-edge/responses-api/errors";
 import { loadConfig, type Variables } from "../../config/index.ts";
-import { ApiError } from "../../protocol/errors.ts";
 import { Permits } from "../permits.ts";
 import { Schema, type Versions } from "../schema.ts";
 import { bucketFault } from "./bucket.ts";

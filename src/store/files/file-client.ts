@@ -1,8 +1,8 @@
 import { type TextPage, UnreadableFile } from "@responses-edge/file-text";
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { fileId, newFileKey, parseFileId } from "@responses-edge/responses-api/ids";
 import { loadConfig } from "../../config/index.ts";
 import type { FileLimits } from "../../contract/grants.ts";
-import { ApiError } from "../../protocol/errors.ts";
-import { fileId, newFileKey, parseFileId } from "../../protocol/ids.ts";
 import { checkDisk } from "../free-disk.ts";
 import { unwrap } from "../rpc.ts";
 import type { DirectoryStub, FileObjects } from "./bindings.ts";

@@ -1,9 +1,9 @@
 import { DurableObject } from "cloudflare:workers";
+import { logLine } from "@responses-edge/json-text";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
+import { fileId, parseStoreId } from "@responses-edge/responses-api/ids";
 import { loadConfig, type Variables } from "../../config/index.ts";
 import type { FileLimits } from "../../contract/grants.ts";
-import { invalidRequest } from "../../protocol/errors.ts";
-import { fileId, parseStoreId } from "../../protocol/ids.ts";
-import { logLine } from "../../protocol/log-line.ts";
 import { type Result, refusalOf, refused } from "../rpc.ts";
 import { Schema } from "../schema.ts";
 import { type StoreIdPage, StoreList, type StoreQuery } from "../vector-stores/store-list.ts";

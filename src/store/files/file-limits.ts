@@ -1,6 +1,6 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
 import type { Config } from "../../config/index.ts";
 import type { FileLimit, FileLimits, Identity } from "../../contract/grants.ts";
-import { ApiError } from "../../protocol/errors.ts";
 
 /** What is kept, or is to be kept. */
 interface Amount {

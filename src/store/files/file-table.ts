@@ -1,5 +1,5 @@
+import type { FileObject } from "@responses-edge/responses-api/files";
 import type { FileLimits } from "../../contract/grants.ts";
-import type { FileObject } from "../../protocol/files.ts";
 import type { Schema } from "../schema.ts";
 import { checkFileLimits } from "./file-limits.ts";
 

@@ -1,5 +1,5 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
 import type { FileLimits } from "../../contract/grants.ts";
-import { ApiError } from "../../protocol/errors.ts";
 import { type PermitOwner, Permits } from "../permits.ts";
 import { unwrap } from "../rpc.ts";
 import type { DirectoryStub } from "./bindings.ts";

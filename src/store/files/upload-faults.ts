@@ -1,4 +1,4 @@
-import { ApiError, tooManyInProgress } from "../../protocol/errors.ts";
+import { ApiError, tooManyInProgress } from "@responses-edge/responses-api/errors";
 import type { UploadRecord } from "./upload-table.ts";
 
 /** The 404 of an upload that is unknown, or another tenant's: always the same. */

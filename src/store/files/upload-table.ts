@@ -1,5 +1,5 @@
+import type { FileFields } from "@responses-edge/responses-api/files";
 import type { FileLimits } from "../../contract/grants.ts";
-import type { FileFields } from "../../protocol/files.ts";
 import type { Schema } from "../schema.ts";
 import { type FileRecord, type FileTable, toSeconds } from "./file-table.ts";
 

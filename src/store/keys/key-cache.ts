@@ -1,3 +1,4 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
 import {
   type Grants,
   type Identity,
@@ -6,8 +7,7 @@ import {
   policyOf,
   withStoredBytes,
 } from "../../contract/grants.ts";
-import { isMinted, isMintedForm, keyHash } from "../../protocol/api-keys.ts";
-import { ApiError } from "../../protocol/errors.ts";
+import { isMinted, isMintedForm, keyHash } from "./api-keys.ts";
 import { DIRECTORY, type KeyDirectory } from "./key-directory.ts";
 import type { KeyRecord } from "./key-store.ts";
 

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { Grants } from "../../contract/grants.ts";
-import { keyHash, mintKey, newMint, redactedKey } from "../../protocol/api-keys.ts";
 import type { Schema } from "../schema.ts";
+import { keyHash, mintKey, newMint, redactedKey } from "./api-keys.ts";
 
 /** Keys, their tenants, and the secrets by which they are found. Times are Unix milliseconds. */
 

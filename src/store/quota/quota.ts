@@ -1,7 +1,7 @@
 import { DurableObject } from "cloudflare:workers";
+import { logLine } from "@responses-edge/json-text";
 import { loadConfig, type Variables } from "../../config/index.ts";
 import { NOTHING_STORED, STORED_LIMITS, type Stored, type StoredLimit } from "../../contract/grants.ts";
-import { logLine } from "../../protocol/log-line.ts";
 import { Schema, type Versions } from "../schema.ts";
 import { type Account, type Answer, Ledger, type Report, TENANT } from "./ledger.ts";
 import { type NearlyUsed, NearlyUsedLimits } from "./nearly-used.ts";

@@ -1,5 +1,5 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
 import type { StoredLimit } from "../../contract/grants.ts";
-import { ApiError } from "../../protocol/errors.ts";
 import { isStoredLimit, type Obstacle, type RateStatus, type Status, TENANT } from "./ledger.ts";
 
 /**

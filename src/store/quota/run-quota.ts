@@ -1,6 +1,6 @@
+import { logLine } from "@responses-edge/json-text";
 import type { Model } from "../../contract/engine.ts";
 import type { CountedLimits, Stored } from "../../contract/grants.ts";
-import { logLine } from "../../protocol/log-line.ts";
 import type { TurnResult } from "../../turn/turn.ts";
 import { type Amounts, MAX_LIFETIME_MS, NOTHING, type Report, type Status, type Used } from "./ledger.ts";
 import type { Quota } from "./quota.ts";

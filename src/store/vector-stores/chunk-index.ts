@@ -1,3 +1,4 @@
+import { logLine } from "@responses-edge/json-text";
 import {
   type Chunk,
   Codes,
@@ -9,7 +10,6 @@ import {
   toCode,
   toInt8,
 } from "@responses-edge/vector-search";
-import { logLine } from "../../protocol/log-line.ts";
 import type { Schema } from "../schema.ts";
 
 /// <reference path="../../../packages/vector-search/src/wasm.d.ts" />

@@ -1,13 +1,13 @@
 import { UnreadableFile } from "@responses-edge/file-text";
+import { logLine } from "@responses-edge/json-text";
 import { LongWork } from "@responses-edge/long-work";
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { estimateTokens } from "@responses-edge/responses-api/estimate";
+import type { LastError } from "@responses-edge/responses-api/vector-stores";
 import { type Chunk, Chunker } from "@responses-edge/vector-search";
 import { embed, loadTokenizer } from "../../assembly/retrieval-models.ts";
 import { tenantCacheSalt } from "../../assembly/session.ts";
 import { type Config, loadConfig } from "../../config/index.ts";
-import { ApiError } from "../../protocol/errors.ts";
-import { estimateTokens } from "../../protocol/estimate.ts";
-import { logLine } from "../../protocol/log-line.ts";
-import type { LastError } from "../../protocol/vector-stores.ts";
 import { FileClient } from "../files/file-client.ts";
 import { reserveTokens } from "../quota/embedding-quota.ts";
 import type { ChunkIndex, PendingChunk } from "./chunk-index.ts";

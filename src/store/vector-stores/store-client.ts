@@ -1,5 +1,5 @@
-import { ApiError, invalidRequest } from "../../protocol/errors.ts";
-import { newStoreKey, parseStoreId, storeId } from "../../protocol/ids.ts";
+import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { newStoreKey, parseStoreId, storeId } from "@responses-edge/responses-api/ids";
 import type { FileObjects } from "../files/bindings.ts";
 import type { FileDirectory } from "../files/file-directory.ts";
 import type { StoreObjects } from "./store-env.ts";

@@ -1,6 +1,12 @@
+import { type AttributeFilter, type Attributes, passes } from "@responses-edge/responses-api/attribute-filter";
+import type {
+  Chunking,
+  FileCounts,
+  FileStatus,
+  LastError,
+  StoreFileObject,
+} from "@responses-edge/responses-api/vector-stores";
 import type { CountedLimits } from "../../contract/grants.ts";
-import { type AttributeFilter, type Attributes, passes } from "../../protocol/attribute-filter.ts";
-import type { Chunking, FileCounts, FileStatus, LastError, StoreFileObject } from "../../protocol/vector-stores.ts";
 import type { Schema } from "../schema.ts";
 
 /** The files of a store, and the batches that they came in. */

@@ -1,3 +1,5 @@
+import type { AttributeFilter, Attributes } from "@responses-edge/responses-api/attribute-filter";
+import type { Explanation, FoundChunk } from "@responses-edge/responses-api/vector-stores";
 import {
   cosines,
   type Fused,
@@ -8,8 +10,6 @@ import {
   toCode,
   toInt8,
 } from "@responses-edge/vector-search";
-import type { AttributeFilter, Attributes } from "../../protocol/attribute-filter.ts";
-import type { Explanation, FoundChunk } from "../../protocol/vector-stores.ts";
 import type { Schema } from "../schema.ts";
 import { type ChunkIndex, createKernel } from "./chunk-index.ts";
 import { chunksByWords } from "./word-search.ts";

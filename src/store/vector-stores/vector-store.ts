@@ -1,14 +1,14 @@
 import { DurableObject } from "cloudflare:workers";
 import { LongWork } from "@responses-edge/long-work";
-import type { Attributes } from "../../protocol/attribute-filter.ts";
-import { ApiError, invalidRequest } from "../../protocol/errors.ts";
+import type { Attributes } from "@responses-edge/responses-api/attribute-filter";
+import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import type {
   BatchObject,
   FileCounts,
   FoundChunk,
   StoreFileObject,
   VectorStoreObject,
-} from "../../protocol/vector-stores.ts";
+} from "@responses-edge/responses-api/vector-stores";
 import { type Result, refused } from "../rpc.ts";
 import { Schema } from "../schema.ts";
 import { ChunkIndex } from "./chunk-index.ts";

@@ -1,5 +1,5 @@
 import { oneLine, type PageLimits, readPage, shortened, withoutMarks, wrapLines } from "@responses-edge/page-text";
-import { parseArguments } from "../../protocol/json.ts";
+import { parseArguments } from "@responses-edge/responses-api/json";
 import { DEFAULT_TOPN, findArguments, type OpenArguments, openArguments, searchArguments } from "./definition.ts";
 import { display, findResults, searchResults } from "./display.ts";
 import type { SearchProvider } from "./search-provider.ts";

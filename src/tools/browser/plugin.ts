@@ -1,9 +1,9 @@
 import { domainOf } from "@responses-edge/page-text";
+import { hostedOf, type WebSearchTool } from "@responses-edge/responses-api/hosted-tools";
+import { parseArguments } from "@responses-edge/responses-api/json";
+import type { Tool } from "@responses-edge/responses-api/tools";
 import type { ResponseFunctionWebSearch } from "openai/resources/responses/responses";
 import type { CalledTool, ToolOutcome } from "../../contract/tool-session.ts";
-import { hostedOf, type WebSearchTool } from "../../protocol/hosted-tools.ts";
-import { parseArguments } from "../../protocol/json.ts";
-import type { Tool } from "../../protocol/tools.ts";
 import type { Cited } from "../citation-marks.ts";
 import type { PluginSession, RunnablePlugin, SessionOptions } from "../plugin.ts";
 import { ToolFault } from "../tool-fault.ts";

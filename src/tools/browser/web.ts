@@ -1,7 +1,7 @@
 import { canonicalHost, type GuardOptions, guardedFetch } from "@responses-edge/guarded-fetch";
+import { parseDomain, type WebSearchTool } from "@responses-edge/responses-api/hosted-tools";
 import type { ToolConfig } from "../../config/index.ts";
 import type { Fetch } from "../../config/network.ts";
-import { parseDomain, type WebSearchTool } from "../../protocol/hosted-tools.ts";
 import { guardOf } from "../guard.ts";
 import { ToolFault } from "../tool-fault.ts";
 import { Browser } from "./browser.ts";
@@ -72,7 +72,7 @@ function searchAt(origin: string, fetchListed: Fetch): SearchFetch {
   return (url, init) => guardedFetch(url, init, { ...guard, timeoutMs: PAGE_TIMEOUT_MS, maxBytes: MAX_ANSWER_BYTES });
 }
 
-/** A domain of a filter, which `domains` in `protocol/tools.ts` has checked. */
+/** A domain of a filter, which `domains` in `hosted-tools.ts` has checked. */
 type Domain = ReturnType<typeof parseDomain>;
 
 /** True if a host is a domain or below it; `*.` before a domain means below it only. */

@@ -1,4 +1,4 @@
-import type { FoundChunk } from "../../protocol/vector-stores.ts";
+import type { FoundChunk } from "@responses-edge/responses-api/vector-stores";
 
 /** Results as a model gets to see them, and what their marks cite. */
 

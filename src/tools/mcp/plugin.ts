@@ -1,10 +1,10 @@
 import { isPublicUrl } from "@responses-edge/guarded-fetch";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
+import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { ResponseOutputItem } from "openai/resources/responses/responses";
 import type { ToolExchange } from "../../contract/engine.ts";
 import { type BegunCall, type CallItem, stepOf } from "../../contract/plugin.ts";
 import type { CalledTool } from "../../contract/tool-session.ts";
-import type { Item } from "../../items/registry.ts";
-import { invalidRequest } from "../../protocol/errors.ts";
 import { isToolServer } from "../guard.ts";
 import type { PluginSession, RunnablePlugin, SessionRequest } from "../plugin.ts";
 import { functionName, McpServers, type McpTool } from "./servers.ts";

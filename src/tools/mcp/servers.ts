@@ -1,3 +1,6 @@
+import type { McpServerTool, ToolFilter } from "@responses-edge/responses-api/hosted-tools";
+import type { Item } from "@responses-edge/responses-api/items/registry";
+import { chosenTools, type FunctionTool } from "@responses-edge/responses-api/tools";
 import type {
   ApprovedCall,
   CalledTool,
@@ -7,9 +10,6 @@ import type {
   ToolOutcome,
   UnlistedServer,
 } from "../../contract/tool-session.ts";
-import type { Item } from "../../items/registry.ts";
-import type { McpServerTool, ToolFilter } from "../../protocol/hosted-tools.ts";
-import { chosenTools, type FunctionTool } from "../../protocol/tools.ts";
 import { guardOf } from "../guard.ts";
 import type { PluginSession, SessionOptions } from "../plugin.ts";
 import { ToolFault, toToolFault } from "../tool-fault.ts";

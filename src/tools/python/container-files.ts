@@ -1,3 +1,4 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
 import { z } from "zod";
 import {
   type ContainerFiles,
@@ -8,7 +9,6 @@ import {
 } from "../../contract/container-files.ts";
 import type { Replay } from "../../contract/engine.ts";
 import type { ContainerFileCitation } from "../../contract/tool-session.ts";
-import { ApiError } from "../../protocol/errors.ts";
 import type { McpConnection } from "../mcp/connection.ts";
 import { ToolFault } from "../tool-fault.ts";
 

@@ -1,11 +1,11 @@
+import { type ClientTool, clientToolsIn, isDeferred } from "@responses-edge/responses-api/client-tools";
+import type { Item } from "@responses-edge/responses-api/items/registry";
+import { foundTools } from "@responses-edge/responses-api/items/tool-search";
+import { isJsonObject, parseArguments } from "@responses-edge/responses-api/json";
+import type { NamespaceTool, Tool } from "@responses-edge/responses-api/tools";
 import type { ResponseToolSearchCall, Tool as WireTool } from "openai/resources/responses/responses";
 import { stepOf } from "../../contract/plugin.ts";
 import type { CalledTool, ToolOutcome } from "../../contract/tool-session.ts";
-import type { Item } from "../../items/registry.ts";
-import { foundTools } from "../../items/tool-search.ts";
-import { type ClientTool, clientToolsIn, isDeferred } from "../../protocol/client-tools.ts";
-import { isJsonObject, parseArguments } from "../../protocol/json.ts";
-import type { NamespaceTool, Tool } from "../../protocol/tools.ts";
 import type { PluginSession, RunnablePlugin } from "../plugin.ts";
 
 /**

@@ -1,11 +1,11 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
+import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { compactionCodec } from "../../../src/assembly/sealer.ts";
 import type { Engine, ModelDelta } from "../../../src/contract/engine.ts";
 import type { PendingCall } from "../../../src/contract/tool-session.ts";
-import { newTurnAddress } from "../../../src/protocol/ids.ts";
 import { EventLogStore } from "../../../src/store/event-log.ts";
 import { EventLogWriter } from "../../../src/store/log-writer.ts";
 import { fromCell } from "../../../src/store/row-pieces.ts";

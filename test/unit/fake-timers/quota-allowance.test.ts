@@ -1,6 +1,6 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { CountedLimits, Grants } from "../../../src/contract/grants.ts";
-import { ApiError } from "../../../src/protocol/errors.ts";
 import { Allowance, type Reservation } from "../../../src/store/quota/allowance.ts";
 import { Ledger, NOTHING, type Report } from "../../../src/store/quota/ledger.ts";
 import type { Quota } from "../../../src/store/quota/quota.ts";

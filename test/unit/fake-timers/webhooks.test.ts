@@ -1,10 +1,10 @@
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
+import { createRequest } from "@responses-edge/responses-api/create-request";
+import { newTurnAddress, responseId } from "@responses-edge/responses-api/ids";
 import OpenAI from "openai";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { loadConfig } from "../../../src/config/index.ts";
-import { createRequest } from "../../../src/protocol/create-request.ts";
-import { newTurnAddress, responseId } from "../../../src/protocol/ids.ts";
 import type { RunSpec } from "../../../src/store/run-store.ts";
 
 /** How the home of a background run delivers its webhook when the endpoint does not take it. */

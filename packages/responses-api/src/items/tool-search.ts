@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { flatName } from "../protocol/client-tools.ts";
-import { loadedTools, type Tool, tool } from "../protocol/tools.ts";
+import { flatName } from "../client-tools.ts";
+import { loadedTools, type Tool, tool } from "../tools.ts";
 import type { ClientCall, ClientOutput, ItemType, NameOf } from "./item-type.ts";
 import { callId, itemId, itemStatus } from "./parts.ts";
 import { answered, COMPLETED, given, normal, status } from "./shapes.ts";

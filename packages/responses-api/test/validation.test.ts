@@ -1,7 +1,7 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { formatPath, parse } from "@responses-edge/responses-api/validation";
 import { describe, expect, it } from "vitest";
 import * as z from "zod";
-import { ApiError } from "../../src/protocol/errors.ts";
-import { formatPath, parse } from "../../src/protocol/validation.ts";
 
 /** The 400 of a value, as far as the tests look at it. */
 function refusal(schema: z.ZodType, value: unknown) {

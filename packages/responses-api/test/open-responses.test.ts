@@ -1,6 +1,6 @@
+import { inOpenResponses, openResponsesStream } from "@responses-edge/responses-api/open-responses";
 import * as fc from "fast-check";
 import { expect, it } from "vitest";
-import { inOpenResponses, openResponsesStream } from "../../src/protocol/open-responses.ts";
 
 const NAMES: Record<string, string> = {
   "response.reasoning_text.delta": "response.reasoning.delta",

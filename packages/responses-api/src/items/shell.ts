@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { list } from "../protocol/collections.ts";
+import { list } from "../collections.ts";
 import type { ClientCall, ClientOutput, ItemType } from "./item-type.ts";
 import {
   answeredCall,

@@ -5,8 +5,8 @@ import type {
   ResponseOutputItem,
 } from "openai/resources/responses/responses";
 import { z } from "zod";
-import { flatName } from "../protocol/client-tools.ts";
-import { base62, type TurnAddress } from "../protocol/ids.ts";
+import { flatName } from "../client-tools.ts";
+import { base62, type TurnAddress } from "../ids.ts";
 import { applyPatchCall, applyPatchCallOutput } from "./apply-patch.ts";
 import { codeInterpreterCall } from "./code-interpreter.ts";
 import { compaction, compactionTrigger } from "./compaction.ts";

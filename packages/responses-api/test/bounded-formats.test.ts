@@ -1,8 +1,8 @@
 import { expansionOf, MAX_EXPANSION, type Syntax } from "@responses-edge/grammar";
+import { refuseLargeFormats } from "@responses-edge/responses-api/bounded-formats";
+import type { ApiError } from "@responses-edge/responses-api/errors";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { refuseLargeFormats } from "../../src/protocol/bounded-formats.ts";
-import type { ApiError } from "../../src/protocol/errors.ts";
 
 /** What grammars come to when their repetitions are written out. */
 

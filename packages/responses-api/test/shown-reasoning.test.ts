@@ -1,5 +1,5 @@
+import { shownHead, shownItems, withoutReasoning } from "@responses-edge/responses-api/items/reasoning";
 import { describe, expect, it } from "vitest";
-import { shownHead, shownItems, withoutReasoning } from "../../src/items/reasoning.ts";
 
 const content = [{ type: "reasoning_text", text: "secret" }];
 const thought = { id: "rs_1", type: "reasoning", summary: [{ type: "summary_text", text: "secret" }], content };

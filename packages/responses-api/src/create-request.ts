@@ -1,10 +1,10 @@
 import type { LongWork } from "@responses-edge/long-work";
 import { z } from "zod";
-import { bringsTools, type InputItem, inputItem } from "../items/registry.ts";
 import { ClientTools, clientToolsIn, fullNameOf } from "./client-tools.ts";
 import { readAhead } from "./collections.ts";
 import { describedAs } from "./described-as.ts";
 import { invalidRequest } from "./errors.ts";
+import { bringsTools, type InputItem, inputItem } from "./items/registry.ts";
 import { isJsonObject, type JsonObject } from "./json.ts";
 import { MAX_ITEMS, requestFields } from "./request-fields.ts";
 import { refuse } from "./tool-fields.ts";

@@ -1,6 +1,3 @@
-import fc from "fast-check";
-import { describe, expect, it } from "vitest";
-import { itemId } from "../../src/items/registry.ts";
 import {
   MAX_ID_LENGTH,
   newCallId,
@@ -12,7 +9,10 @@ import {
   parseResponseId,
   responseId,
   treeOf,
-} from "../../src/protocol/ids.ts";
+} from "@responses-edge/responses-api/ids";
+import { itemId } from "@responses-edge/responses-api/items/registry";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
 
 describe("ids", () => {
   it("a response's id tells where it is kept", () => {

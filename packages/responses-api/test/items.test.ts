@@ -1,8 +1,8 @@
+import { ITEMS, inputItem } from "@responses-edge/responses-api/items/registry";
+import { parse } from "@responses-edge/responses-api/validation";
 import type { BetaResponseInputItem, BetaResponseOutputItem } from "openai/resources/beta/responses/responses";
 import type { ResponseInputItem, ResponseItem, ResponseOutputItem } from "openai/resources/responses/responses";
 import { expect, it } from "vitest";
-import { ITEMS, inputItem } from "../../src/items/registry.ts";
-import { parse } from "../../src/protocol/validation.ts";
 
 /** Item types of OpenAI's beta that no model here has a form for. */
 const REFUSED = ["agent_message", "multi_agent_call", "multi_agent_call_output"] as const;

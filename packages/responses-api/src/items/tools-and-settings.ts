@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { reasoningEffort, textFormat } from "../protocol/output-settings.ts";
-import { loadedTools, tool } from "../protocol/tools.ts";
+import { reasoningEffort, textFormat } from "../output-settings.ts";
+import { loadedTools, tool } from "../tools.ts";
 import type { ItemType } from "./item-type.ts";
 import { itemId } from "./parts.ts";
 import { answered, given, normal } from "./shapes.ts";

@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { inputItem } from "../items/registry.ts";
 import { list, map } from "./collections.ts";
 import { describedAs } from "./described-as.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
+import { inputItem } from "./items/registry.ts";
 import { reasoningEffort, textFormat } from "./output-settings.ts";
 import { refuse } from "./tool-fields.ts";
 import { toolChoice, tools } from "./tools.ts";

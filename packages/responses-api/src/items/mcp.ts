@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { list } from "../protocol/collections.ts";
-import { MAX_ID_LENGTH } from "../protocol/ids.ts";
-import { MAX_LABEL_LENGTH, mcpToolName } from "../protocol/tool-fields.ts";
+import { list } from "../collections.ts";
+import { MAX_ID_LENGTH } from "../ids.ts";
+import { MAX_LABEL_LENGTH, mcpToolName } from "../tool-fields.ts";
 import type { ItemType } from "./item-type.ts";
 import { itemId, text } from "./parts.ts";
 import { answered, COMPLETED, given, inItem, itemDelta, normal } from "./shapes.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { MAX_ID_LENGTH } from "../protocol/ids.ts";
+import { MAX_ID_LENGTH } from "../ids.ts";
 import type { ItemType } from "./item-type.ts";
 import { itemId } from "./parts.ts";
 import { given, once } from "./shapes.ts";

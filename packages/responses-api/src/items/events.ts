@@ -5,7 +5,7 @@ import type {
   ResponseStreamEvent,
 } from "openai/resources/responses/responses";
 import { z } from "zod";
-import type { ResponseObject } from "../protocol/response.ts";
+import type { ResponseObject } from "../response.ts";
 import { outputText, reasoningText, refusal } from "./parts.ts";
 import { type ITEMS, type OutputItem, type OutputType, typesWith } from "./registry.ts";
 import { at, inContent } from "./shapes.ts";

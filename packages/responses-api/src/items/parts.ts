@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { list } from "../protocol/collections.ts";
-import { MAX_ID_LENGTH } from "../protocol/ids.ts";
-import { refuse } from "../protocol/tool-fields.ts";
+import { list } from "../collections.ts";
+import { MAX_ID_LENGTH } from "../ids.ts";
+import { refuse } from "../tool-fields.ts";
 import { answered, given, normal, once, status } from "./shapes.ts";
 
 /** The fields and content parts that items of several types have. */

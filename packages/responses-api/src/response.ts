@@ -1,10 +1,10 @@
 import { z } from "zod";
-import { answeredItems } from "../items/answered.ts";
-import type { OutputItem } from "../items/registry.ts";
-import { once } from "../items/shapes.ts";
 import { type CreateRequest, conversationOf } from "./create-request.ts";
 import { alwaysNull } from "./described-as.ts";
 import { hostedOf } from "./hosted-tools.ts";
+import { answeredItems } from "./items/answered.ts";
+import type { OutputItem } from "./items/registry.ts";
+import { once } from "./items/shapes.ts";
 import { reasoningEffort, textFormat } from "./output-settings.ts";
 import { echoTool, normalChoice, tool } from "./tools.ts";
 

@@ -1,0 +1,1 @@
+export { concatBytes, type ReadBounds, ReadFault, readBounded, readBoundedText } from "./bounded-read.ts";
