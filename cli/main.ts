@@ -19,7 +19,8 @@ Usage: responses-edge [COMMAND]
 
   serve                 Serves, under the configuration of the environment. The default.
   check                 Says what is wrong with the configuration, and which model servers answer. Serves nothing.
-  create-key TENANT     Makes an API key for a tenant; with --admin NAME a root key.
+  create-key TENANT     Makes an API key for a tenant; with --admin NAME a root key, an owner's unless
+                        --role operator, auditor or tenant_admin:TENANT says otherwise.
   backup DIR            Copies the data folder into DIR, also while it is served; what has not changed since an
                         earlier backup is linked to it with --since EARLIER.
   restore DIR           Puts a backup into an empty data folder.
@@ -34,6 +35,7 @@ The least that serve wants:
 
 interface Options {
   admin?: boolean | undefined;
+  role?: string | undefined;
   since?: string | undefined;
 }
 
@@ -50,8 +52,8 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   health: { arguments: 0, run: () => health(process.env) },
   "create-key": {
     arguments: 1,
-    options: ["admin"],
-    run: ([name = ""], { admin = false }) => createKey({ name, isAdmin: admin }),
+    options: ["admin", "role"],
+    run: ([name = ""], { admin = false, role }) => createKey({ name, isAdmin: admin, role }),
   },
   backup: { arguments: 1, options: ["since"], run: ([into], { since }) => makeBackup(into, since) },
   restore: { arguments: 1, run: ([from]) => bringBack(from) },
@@ -94,8 +96,10 @@ async function main(args: readonly string[]): Promise<void> {
   if (values.version) return console.log(`responses-edge ${version} (workerd ${workerdVersion})`);
   const [name = "serve", ...given] = positionals;
   const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
-  const options: Options = { admin: values.admin, since: values.since };
-  const known = (["admin", "since"] as const).every((each) => !options[each] || command?.options?.includes(each));
+  const options: Options = { admin: values.admin, role: values.role, since: values.since };
+  const known = (["admin", "role", "since"] as const).every(
+    (each) => !options[each] || command?.options?.includes(each),
+  );
   if (!command || given.length > command.arguments || !known) throw usage();
   await command.run(given, options);
 }
@@ -109,6 +113,7 @@ function parse(args: readonly string[]) {
         help: { type: "boolean", short: "h" },
         version: { type: "boolean", short: "v" },
         admin: { type: "boolean" },
+        role: { type: "string" },
         since: { type: "string" },
       },
     });

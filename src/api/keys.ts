@@ -1,7 +1,7 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { parse } from "@responses-edge/responses-api/validation";
 import { z } from "zod";
-import { grants } from "../contract/grants.ts";
+import { type Grants, grants } from "../contract/grants.ts";
 import { checkDisk } from "../store/free-disk.ts";
 import { type AuditRow, DIRECTORY, type KeyDirectory } from "../store/keys/key-directory.ts";
 import type { KeyChange, StoredKey } from "../store/keys/key-store.ts";
@@ -11,8 +11,10 @@ import type { auditQuery, keysQuery } from "./queries.ts";
 
 /** An administrator, as every operation here takes one. */
 export interface Administrator {
-  /** The name of the root key. */
+  /** The actor of the audit log: the name of the root key, or the subject of a token. */
   name: string;
+  /** The only tenant of a tenant admin; undefined where it is all of them. */
+  tenant: string | undefined;
   directories: DurableObjectNamespace<KeyDirectory>;
   /** Has this isolate forget what it knows of keys and tenants. To be called when any was changed. */
   forgetKeys: () => void;
@@ -50,6 +52,8 @@ export const tenantBody = z.strictObject({ limits: grants.nullable() });
 /** Makes a key, and shows it this once. Throws the 507 of a full disk. */
 export async function createKey(admin: Administrator, body: unknown) {
   const { tenant: of, expires_at: end, ...fields } = parse(createKeyBody, body);
+  if (admin.tenant !== undefined && of !== admin.tenant) throw notOfTenant("tenant");
+  checkLimits(admin, fields.limits);
   checkDisk();
   const made = await directoryOf(admin).create(admin.name, of, { ...fields, expiresAt: toMs(end) });
   return { ...shownKey(made.key), value: made.value };
@@ -57,17 +61,19 @@ export async function createKey(admin: Administrator, body: unknown) {
 
 /** Keys in the order in which they were made. */
 export async function listKeys(admin: Administrator, { tenant: of, after = "", limit }: z.output<typeof keysQuery>) {
-  const keys = await directoryOf(admin).list(of, after, limit + 1);
+  const keys = await directoryOf(admin).list(admin.tenant ?? of, after, limit + 1);
   return page(keys.map(shownKey), limit);
 }
 
 export async function retrieveKey(admin: Administrator, id: string) {
-  return shownKey(found(id, await directoryOf(admin).get(id)));
+  return shownKey(await keyOf(admin, id));
 }
 
 /** Changes what is given; `limits` as a whole. */
 export async function changeKey(admin: Administrator, id: string, body: unknown) {
   const { expires_at: end, ...rest } = parse(changeKeyBody, body);
+  checkLimits(admin, rest.limits);
+  await checkOwn(admin, id);
   const change: KeyChange = { ...rest, ...(end !== undefined && { expiresAt: toMs(end) }) };
   const changed = await directoryOf(admin).change(admin.name, id, change);
   admin.forgetKeys();
@@ -77,6 +83,7 @@ export async function changeKey(admin: Administrator, id: string, body: unknown)
 /** Gives a key another text, and shows that this once. The one before is good for the grace time. */
 export async function rotateKey(admin: Administrator, id: string, body: unknown) {
   const { grace_seconds: grace } = parse(rotateKeyBody, body);
+  await checkOwn(admin, id);
   const rotated = await directoryOf(admin).rotate(admin.name, id, grace * 1000);
   admin.forgetKeys();
   const { key, value } = found(id, rotated);
@@ -84,6 +91,7 @@ export async function rotateKey(admin: Administrator, id: string, body: unknown)
 }
 
 export async function deleteKey(admin: Administrator, id: string) {
+  await checkOwn(admin, id);
   const isDeleted = await directoryOf(admin).delete(admin.name, id);
   admin.forgetKeys();
   if (!isDeleted) throw keyNotFound(id);
@@ -111,7 +119,7 @@ export async function listAuditLog(admin: Administrator, { after, limit, ...quer
   const rows = await directoryOf(admin).auditLog({
     before: after === undefined ? undefined : sequenceOf(after),
     limit: limit + 1,
-    tenants,
+    tenants: admin.tenant === undefined ? tenants : [admin.tenant],
     types,
     from: from === undefined ? undefined : from * 1000,
     until: until === undefined ? undefined : until * 1000,
@@ -125,10 +133,17 @@ function shownRow({ seq, at, type, actor, tenant: of, target, changes }: AuditRo
     object: "organization.audit_log",
     type,
     effective_at: Math.floor(at / 1000),
-    actor: { type: "api_key", api_key: { id: actor } },
+    actor: shownActor(actor),
     project: { id: of },
     [type]: { id: target, ...(changes !== null && { changes_requested: JSON.parse(changes) as unknown }) },
   };
+}
+
+/** A root key by its name, a tenant's key by its id, or the subject of a token. */
+function shownActor(actor: string) {
+  const subject = /^jwt:(.*)$/s.exec(actor)?.[1];
+  if (subject === undefined) return { type: "api_key", api_key: { id: actor } };
+  return { type: "session", session: { user: { id: subject } } };
 }
 
 function sequenceOf(id: string): number {
@@ -182,6 +197,31 @@ function directoryOf({ directories }: Administrator): DurableObjectStub<KeyDirec
 function found<T>(id: string, value: T | null): T {
   if (value === null) throw keyNotFound(id);
   return value;
+}
+
+/** A key that the administrator may see. Rejects with the 404 of one that there is not, or that is another tenant's. */
+async function keyOf(admin: Administrator, id: string): Promise<StoredKey> {
+  const key = await directoryOf(admin).get(id);
+  return found(id, admin.tenant === undefined || key?.tenant === admin.tenant ? key : null);
+}
+
+/** Rejects with the 404 of a key of another tenant than a tenant admin's: a key has one tenant for good. */
+async function checkOwn(admin: Administrator, id: string): Promise<void> {
+  if (admin.tenant !== undefined) await keyOf(admin, id);
+}
+
+/** Grants of a key that may give it more than its tenant has: the operator's to give. */
+const OPERATORS_GRANTS = ["vllm_extras", "tier"] as const;
+
+/** Throws the 403 of a tenant admin that gives a key more than its tenant has. */
+function checkLimits(admin: Administrator, limits: Grants | null | undefined): void {
+  if (admin.tenant === undefined) return;
+  for (const field of OPERATORS_GRANTS) if (limits?.[field] != null) throw notOfTenant(`limits.${field}`);
+}
+
+function notOfTenant(param: string): ApiError {
+  const message = `A tenant's administrator may not set '${param}' to this.`;
+  return new ApiError({ status: 403, message, param, code: "insufficient_permissions" });
 }
 
 function keyNotFound(id: string): ApiError {

@@ -24,7 +24,8 @@ const CONCURRENT_HOMES = 16;
 /** Runs by their ids. One that has ended since it was announced is left out, so that a page may have fewer than `limit`. */
 export async function listLiveRuns(admin: LiveRuns, { limit, ...query }: z.output<typeof keysQuery>) {
   const board = admin.boards.getByName(BOARD);
-  const { data: announced, last_id, has_more } = page(await board.runs({ ...query, limit: limit + 1 }), limit);
+  const tenant = admin.tenant ?? query.tenant;
+  const { data: announced, last_id, has_more } = page(await board.runs({ ...query, tenant, limit: limit + 1 }), limit);
   const shown: NonNullable<Awaited<ReturnType<typeof shownRun>>>[] = [];
   const ended: string[] = [];
   for (let start = 0; start < announced.length; start += CONCURRENT_HOMES) {
@@ -68,7 +69,7 @@ async function shownRun(admin: LiveRuns, run: AnnouncedRun) {
 export async function cancelLiveRun(admin: LiveRuns, id: string) {
   const board = admin.boards.getByName(BOARD);
   const run = parseResponseId(id) ? await board.run(id) : null;
-  if (!run) throw runNotFound(id);
+  if (!run || run.tenant !== (admin.tenant ?? run.tenant)) throw runNotFound(id);
   const isLive = (await ofHome(admin, run, (home, turn) => home.liveRun(turn))) !== null;
   if (isLive) {
     const { tenant } = run;

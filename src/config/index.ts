@@ -16,6 +16,7 @@ export type { EncryptionKey, ModelPrice } from "./keys.ts";
 export { type JwtConfig, TOKEN_TENANT_PREFIX } from "./keys.ts";
 export type { EngineName, FormatWithTools, HarmonyConfig, PassthroughEndpoint, VllmExtra } from "./models.ts";
 export { PASSTHROUGH_ENDPOINTS, VLLM_EXTRAS } from "./models.ts";
+export { ROLES, type Role } from "./roles.ts";
 export type { AnalyticsDataset, OtlpTarget, TelemetryConfig } from "./telemetry.ts";
 export type { ToolConfig } from "./tools.ts";
 export type { ModelServerConfig } from "./upstreams.ts";
@@ -145,6 +146,11 @@ function wantsKeys({ keys, tokens }: Values): boolean {
   return hasOwnKeys(keys) || tokens.issuer !== undefined;
 }
 
+/** True if anybody administers the deployment: with a root key, or with a token that has a role. */
+function hasAdminApi({ keys, tokens }: Values): boolean {
+  return keys.adminKeys.length > 0 || Object.keys(tokens.roles).length > 0;
+}
+
 /** True if there may be several tenants: the admin API and tokens name as many as they like. */
 function hasTenants({ keys: { adminKeys, apiKeys }, tokens }: Values): boolean {
   const { size } = new Set(apiKeys.map(({ tenant }) => tenant));
@@ -175,6 +181,8 @@ function compose(values: Values, modelServers: readonly ModelServerConfig[], env
     /** The settings of keys that are made without a deployment, and of what is counted for them. */
     keys,
     jwt: jwtConfig(values.tokens, network),
+    /** True if there is an admin API, and so a directory that knows keys and limits. */
+    hasAdminApi: hasAdminApi(values),
     /** True if nobody is served without a key: there are keys of one kind or another. */
     wantsKeys: wantsKeys(values),
     ...kept,

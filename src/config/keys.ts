@@ -2,42 +2,49 @@ import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import { z } from "zod";
 import type { OperatorNetwork } from "./network.ts";
+import { ROLES, readRole } from "./roles.ts";
 import { days, flag, fromBase64, httpUrl, integer, jsonMap, listed, milliseconds } from "./values.ts";
 import { type Mistake, type Section, type ValuesOf, variable } from "./variable.ts";
 
 /** Keys of callers, and the limits that keys and tenants have. */
 
 /**
- * `tenant:sha256hex`, separated by commas or white space. Several keys may name one tenant (rotation), no key names two.
- * A text without any entry is a mistake: whoever sets it does not mean to serve everybody.
+ * `name:sha256hex`, separated by commas or white space, and what `readRest` takes behind it. Several keys may name one tenant (rotation),
+ * no key names two. A text without any entry is a mistake: whoever sets it does not mean to serve everybody.
  */
-function keyEntries(expected: string) {
+function keyEntries<Rest>(expected: string, readRest: (text: string | undefined) => Rest | undefined) {
   return z.string().transform((text, context) => {
-    const tenants = new Map<string, string>();
+    const owners = new Map<string, { owner: string; name: string; rest: Rest }>();
     const entries = listed(text);
     if (entries.length === 0) context.addIssue({ code: "custom", message: "expected at least one entry" });
     for (const entry of entries) {
-      const [, tenant, hash] = /^([A-Za-z0-9_-]{1,64}):([0-9a-fA-F]{64})$/.exec(entry) ?? [];
-      if (tenant === undefined || hash === undefined) {
+      const [, name, hash, behind] = /^([A-Za-z0-9_-]{1,64}):([0-9a-fA-F]{64})(?::(.*))?$/.exec(entry) ?? [];
+      const rest = readRest(behind);
+      if (name === undefined || hash === undefined || rest === undefined) {
         context.addIssue({ code: "custom", message: expected });
         return z.NEVER;
       }
-      const known = tenants.get(hash.toLowerCase());
-      if (known !== undefined && known !== tenant) {
+      const owner = `${name}:${behind ?? ""}`;
+      if ((owners.get(hash.toLowerCase())?.owner ?? owner) !== owner) {
         context.addIssue({ code: "custom", message: "expected no key twice: one of them names two tenants" });
         return z.NEVER;
       }
-      tenants.set(hash.toLowerCase(), tenant);
+      owners.set(hash.toLowerCase(), { owner, name, rest });
     }
-    return [...tenants].map(([hash, tenant]) => ({ tenant, sha256: new Uint8Array(Buffer.from(hash, "hex")) }));
+    return [...owners].map(([hash, { name, rest }]) => {
+      return { name, rest, sha256: new Uint8Array(Buffer.from(hash, "hex")) };
+    });
   });
 }
 
 const MAKES_KEYS = "`npm run create-key -- TENANT` or `responses-edge create-key TENANT`";
 
-const apiKeys = keyEntries(`expected entries of the form tenant:sha256-in-hex, as ${MAKES_KEYS} prints them`).default(
-  [],
-);
+const apiKeys = keyEntries(
+  `expected entries of the form tenant:sha256-in-hex, as ${MAKES_KEYS} prints them`,
+  (behind) => (behind === undefined ? true : undefined),
+)
+  .transform((keys) => keys.map(({ name, sha256 }) => ({ tenant: name, sha256 })))
+  .default([]);
 
 /** A root key as its text, for an operator who has only a form to fill in. It has its prefix and enough random characters that nobody guesses it. */
 const PLAIN_ROOT_KEY = /^sk-admin-[A-Za-z0-9_-]{32,512}$/;
@@ -45,12 +52,17 @@ const PLAIN_ROOT_KEY = /^sk-admin-[A-Za-z0-9_-]{32,512}$/;
 /** The name of such a key's holder in the audit log. */
 const PLAIN_ROOT_NAME = "root";
 
-/** `name:sha256hex`, as `API_KEYS`, where the name is that of the holder; or the text of a root key. */
+/** `name:sha256hex`, as `API_KEYS`, where the name is that of the holder, and its role behind it; or the text of a root key, an owner's. */
 const adminKeys = z
   .string()
   .transform((text) => listed(text).map(hashedRootKey).join(","))
-  .pipe(keyEntries("expected entries of the form name:sha256-in-hex, or sk-admin- and at least 32 letters and digits"))
-  .transform((keys) => keys.map(({ tenant, sha256 }) => ({ name: tenant, sha256 })))
+  .pipe(
+    keyEntries(
+      `expected entries of the form name:sha256-in-hex, with :ROLE of ${ROLES.join(", ")} (tenant_admin:TENANT) where it is not owner, or sk-admin- and at least 32 letters and digits`,
+      readRole,
+    ),
+  )
+  .transform((keys) => keys.map(({ name, sha256, rest }) => ({ name, sha256, ...rest })))
   .default([]);
 
 function hashedRootKey(entry: string): string {
@@ -109,7 +121,7 @@ export const keys = {
     adminKeys: variable(
       "ADMIN_KEY",
       adminKeys,
-      "Secret. Root keys, which make and limit keys without a deployment: `name:<sha256>`, or the key itself (`sk-admin-…`). See [keys.md](../keys.md).",
+      "Secret. Root keys, which make and limit keys without a deployment: `name:<sha256>`, with `:ROLE` where it is not `owner`, or the key itself (`sk-admin-…`). See [keys.md](../keys.md).",
     ),
     allowAnonymous: variable(
       "ALLOW_ANONYMOUS",
@@ -193,6 +205,17 @@ export const tokens = {
       z.string().min(1).max(256).default("sub"),
       "The claim that names the tenant.",
     ),
+    /** By the values of the claim. */
+    roles: variable(
+      "JWT_ROLES",
+      jsonMap(z.enum(ROLES, `expected roles: ${ROLES.join(", ")}`), '{"platform-admins":"owner"}'),
+      'JSON: the roles of tokens in the [admin API](../keys.md#roles), by values of `JWT_ROLE_CLAIM`: `{"platform-admins":"owner","on-call":"operator"}`. A `tenant_admin` has the tenant of its token.',
+    ),
+    roleClaim: variable(
+      "JWT_ROLE_CLAIM",
+      z.string().min(1).max(256).default("roles"),
+      "The claim that `JWT_ROLES` reads: a text, or a list of texts. Of nested claims the path: `realm_access.roles`.",
+    ),
     algorithms: variable(
       "JWT_ALGORITHMS",
       algorithms,
@@ -209,8 +232,9 @@ export const tokens = {
 type TokenValues = ValuesOf<typeof tokens>;
 
 /** The demands of the variables of tokens on each other. `hasKeys`: there are keys of another kind, too. */
-export function tokenMistakes({ issuer, audience, jwksUrl, tenants }: TokenValues, hasKeys: boolean): Mistake[] {
+export function tokenMistakes({ issuer, audience, jwksUrl, tenants, roles }: TokenValues, hasKeys: boolean): Mistake[] {
   if (issuer === undefined) {
+    if (Object.keys(roles).length > 0) return [["JWT_ISSUER", "needed with JWT_ROLES: whose tokens have them"]];
     if (audience === undefined && jwksUrl === undefined && tenants === undefined) return [];
     return [["JWT_ISSUER", "needed with JWT_AUDIENCE, JWT_JWKS_URL and JWT_TENANTS: whose tokens are taken"]];
   }

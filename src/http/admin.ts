@@ -17,16 +17,23 @@ import { auditQuery, homesQuery, keysQuery, storageQuery, usageQuery } from "../
 import { eraseTenant, exportTenant, type TenantData } from "../api/tenant-data.ts";
 import { importTenant } from "../api/tenant-import.ts";
 import { readStorage, readUsage } from "../api/usage.ts";
+import { ROLES } from "../config/index.ts";
 import { keyCache } from "../store/keys/key-cache.ts";
 import { MAX_LINE_LENGTH } from "../store/limits.ts";
 import type { AppEnv } from "./app-env.ts";
 import { readLines } from "./body.ts";
-import { adminOf, identityOf, jsonBody } from "./caller.ts";
+import { adminOf, jsonBody, readableTenant } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { byRoot, json, ok } from "./openapi/operation.ts";
 
 /** Bounds of one import: a page of 200 homes. A unit of UTF-16 takes at most three bytes of UTF-8. */
 const IMPORT_BOUNDS = { maxBytes: 1024 * 1024 * 1024, maxLineBytes: 3 * MAX_LINE_LENGTH };
+
+/** Roles beside `ROLES`, which all may read. A tenant admin does to its tenant what its owner could, within what the tenant may. */
+const OWNERS = ["owner"] as const;
+const OPERATORS = ["owner", "operator"] as const;
+const KEY_MAKERS = ["owner", "tenant_admin"] as const;
+const STOPPERS = ["owner", "operator", "tenant_admin"] as const;
 
 /**
  * The admin API, under a root key (`ADMIN_KEY`). Paths are OpenAI's where it has an endpoint for the same
@@ -35,23 +42,23 @@ const IMPORT_BOUNDS = { maxBytes: 1024 * 1024 * 1024, maxLineBytes: 3 * MAX_LINE
 export const administration = [
   endpoint("POST /v1/admin/keys", {
     summary: "root key: make a key for a tenant; its `value` is shown this once",
-    operation: byRoot("createApiKey", { body: json("CreateApiKey"), answers: ok("NewApiKey") }),
+    operation: byRoot(KEY_MAKERS, "createApiKey", { body: json("CreateApiKey"), answers: ok("NewApiKey") }),
     handle: async (context) => context.json(await createKey(administrator(context), await jsonBody(context))),
   }),
   endpoint("GET /v1/admin/keys", {
     summary: "root key: list keys: `tenant`, `limit` 1–100 (20), `after`",
-    operation: byRoot("listApiKeys", { answers: ok("ApiKeyList") }),
+    operation: byRoot(ROLES, "listApiKeys", { answers: ok("ApiKeyList") }),
     query: keysQuery,
     handle: async (context, query) => context.json(await listKeys(administrator(context), query)),
   }),
   endpoint("GET /v1/admin/keys/:id", {
     summary: "root key: retrieve",
-    operation: byRoot("retrieveApiKey", { answers: ok("ApiKey") }),
+    operation: byRoot(ROLES, "retrieveApiKey", { answers: ok("ApiKey") }),
     handle: async (context) => context.json(await retrieveKey(administrator(context), context.req.param("id"))),
   }),
   endpoint("POST /v1/admin/keys/:id", {
     summary: "root key: change its `name`, `expires_at`, `disabled`, `limits`",
-    operation: byRoot("changeApiKey", { body: json("ChangeApiKey"), answers: ok("ApiKey") }),
+    operation: byRoot(KEY_MAKERS, "changeApiKey", { body: json("ChangeApiKey"), answers: ok("ApiKey") }),
     handle: async (context) => {
       const admin = administrator(context);
       return context.json(await changeKey(admin, context.req.param("id"), await jsonBody(context)));
@@ -59,12 +66,12 @@ export const administration = [
   }),
   endpoint("DELETE /v1/admin/keys/:id", {
     summary: "root key: delete, for good",
-    operation: byRoot("deleteApiKey", { answers: ok("DeletedApiKey") }),
+    operation: byRoot(KEY_MAKERS, "deleteApiKey", { answers: ok("DeletedApiKey") }),
     handle: async (context) => context.json(await deleteKey(administrator(context), context.req.param("id"))),
   }),
   endpoint("POST /v1/admin/keys/:id/rotate", {
     summary: "root key: another `value`; the old one is good for `grace_seconds` (3600) more",
-    operation: byRoot("rotateApiKey", {
+    operation: byRoot(KEY_MAKERS, "rotateApiKey", {
       body: { ...json("RotateApiKey"), isOptional: true },
       answers: ok("NewApiKey"),
     }),
@@ -76,12 +83,12 @@ export const administration = [
   }),
   endpoint("GET /v1/admin/tenants/:tenant", {
     summary: "root key: a tenant's `limits`",
-    operation: byRoot("retrieveTenant", { answers: ok("Tenant"), errors: [400] }),
+    operation: byRoot(ROLES, "retrieveTenant", { answers: ok("Tenant"), errors: [400] }),
     handle: async (context) => context.json(await retrieveTenant(administrator(context), context.req.param("tenant"))),
   }),
   endpoint("POST /v1/admin/tenants/:tenant", {
     summary: "root key: set a tenant's `limits`; all its keys share them",
-    operation: byRoot("changeTenant", { body: json("ChangeTenant"), answers: ok("Tenant") }),
+    operation: byRoot(OPERATORS, "changeTenant", { body: json("ChangeTenant"), answers: ok("Tenant") }),
     handle: async (context) => {
       const admin = administrator(context);
       return context.json(await changeTenant(admin, context.req.param("tenant"), await jsonBody(context)));
@@ -90,14 +97,14 @@ export const administration = [
   endpoint("DELETE /v1/admin/tenants/:tenant", {
     summary:
       "root key: erase a tenant: its keys, limits and usage, and what is kept in its noted homes; again while `has_more`: `after`",
-    operation: byRoot("eraseTenant", { answers: ok("ErasedTenant") }),
+    operation: byRoot(OWNERS, "eraseTenant", { answers: ok("ErasedTenant") }),
     query: homesQuery,
     handle: async (context, { after }) =>
       context.json(await eraseTenant(tenantData(context), context.req.param("tenant"), after)),
   }),
   endpoint("GET /v1/admin/tenants/:tenant/export", {
     summary: "root key: a tenant's data as JSON lines: `limit` 1–200 (200) homes, `after`",
-    operation: byRoot("exportTenant", { answers: { 200: { "application/jsonl": "ExportLine" } } }),
+    operation: byRoot(KEY_MAKERS, "exportTenant", { answers: { 200: { "application/jsonl": "ExportLine" } } }),
     query: homesQuery,
     handle: async (context, query) => {
       const lines = await exportTenant(tenantData(context), context.req.param("tenant"), query);
@@ -107,7 +114,7 @@ export const administration = [
   endpoint("POST /v1/admin/tenants/:tenant/import", {
     summary:
       "root key: take such JSON lines, of this or another deployment; homes that are here already stay as they are",
-    operation: byRoot("importTenant", {
+    operation: byRoot(OWNERS, "importTenant", {
       body: { name: "ImportLine", type: "application/jsonl" },
       answers: { ...ok("ImportedTenant"), 409: { "application/json": "RefusedImport" } },
     }),
@@ -123,19 +130,19 @@ export const administration = [
   }),
   endpoint("GET /v1/admin/runs", {
     summary: "root key: background runs that live, by their ids: `tenant`, `limit` 1–100 (20), `after`",
-    operation: byRoot("listRuns", { answers: ok("RunList") }),
+    operation: byRoot(ROLES, "listRuns", { answers: ok("RunList") }),
     query: keysQuery,
     handle: async (context, query) => context.json(await listLiveRuns(liveRuns(context), query)),
   }),
   endpoint("POST /v1/admin/runs/:id/cancel", {
     summary: "root key: stop one of them",
-    operation: byRoot("cancelRun", { answers: ok("CancelledRun") }),
+    operation: byRoot(STOPPERS, "cancelRun", { answers: ok("CancelledRun") }),
     handle: async (context) => context.json(await cancelLiveRun(liveRuns(context), context.req.param("id"))),
   }),
   endpoint("GET /v1/organization/audit_logs", {
     summary:
       "root key: who did what and when, newest first: `project_ids`, `event_types`, `effective_at[gte]`, `effective_at[lt]`, `limit` 1–100 (20), `after`",
-    operation: byRoot("listAuditLog", { answers: ok("AuditLog") }),
+    operation: byRoot(ROLES, "listAuditLog", { answers: ok("AuditLog") }),
     query: auditQuery,
     handle: async (context, query) => context.json(await listAuditLog(administrator(context), query)),
   }),
@@ -153,9 +160,7 @@ export const administration = [
     query: usageQuery,
     handle: async (context, query) => {
       const { KEYS: directories, QUOTAS: quotas } = context.env;
-      const isAdmin = context.get("authenticated").admin !== undefined;
-      const tenant = isAdmin ? undefined : identityOf(context).tenant;
-      return context.json(await readUsage(tenant, query, { directories, quotas }));
+      return context.json(await readUsage(readableTenant(context), query, { directories, quotas }));
     },
   }),
   endpoint("GET /v1/organization/usage/storage", {
@@ -170,8 +175,7 @@ export const administration = [
     query: storageQuery,
     handle: async (context, query) => {
       const { KEYS: directories, QUOTAS: quotas } = context.env;
-      const isAdmin = context.get("authenticated").admin !== undefined;
-      const tenant = isAdmin ? undefined : identityOf(context).tenant;
+      const tenant = readableTenant(context);
       const { storedBytesPerTenant } = context.get("config").keys;
       return context.json(await readStorage(tenant, query, { directories, quotas }, storedBytesPerTenant));
     },
@@ -179,10 +183,10 @@ export const administration = [
 ];
 
 function administrator(context: Context<AppEnv>): Administrator {
-  const name = adminOf(context);
+  const { name, tenant } = adminOf(context);
   const { storedBytesPerTenant } = context.get("config").keys;
   const forgetKeys = () => keyCache(context.env, storedBytesPerTenant).forget();
-  return { name, directories: context.env.KEYS, forgetKeys };
+  return { name, tenant, directories: context.env.KEYS, forgetKeys };
 }
 
 function tenantData(context: Context<AppEnv>): TenantData {

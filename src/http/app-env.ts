@@ -1,11 +1,23 @@
 import type { Counting } from "../api/transport.ts";
-import type { Config } from "../config/index.ts";
+import type { Config, Role } from "../config/index.ts";
 import type { Identity } from "../contract/grants.ts";
 import type { Env } from "../env.ts";
 import type { Observation } from "../telemetry/telemetry.ts";
 
-/** The caller: a tenant, or an administrator, who is no tenant. */
-export type Authenticated = { identity: Identity; admin?: undefined } | { admin: string; identity?: undefined };
+/** An administrator, as the router and the admin API know one. */
+export interface Admin {
+  /** The actor of the audit log: the name of a root key, or `jwt:` and the subject of a token. */
+  name: string;
+  role: Role;
+  /** The only tenant of a tenant admin; undefined where it is all of them. */
+  tenant?: string | undefined;
+}
+
+/** The caller: a tenant, an administrator, or both, as a token may say. `actor` is the caller in the audit log. */
+export type Authenticated = { actor: string } & (
+  | { identity: Identity; admin?: Admin | undefined }
+  | { admin: Admin; identity?: undefined }
+);
 
 /** Hono's contexts here. */
 export interface AppEnv {

@@ -90,7 +90,7 @@ async function observed(context: Context<AppEnv>, next: Next, telemetry: Telemet
   await next();
   // Nobody is known who has not been let in.
   const authenticated: Authenticated | undefined = context.get("authenticated");
-  const asked = authenticated?.admin === undefined ? authenticated?.identity : undefined;
+  const asked = authenticated?.identity;
   const { path, method, routePath } = context.req;
   const { res, error } = context;
   const isStream = res.headers.get("content-type")?.startsWith("text/event-stream") === true;

@@ -6,8 +6,8 @@ import { CONFIGURED_KEY, type Identity, JWT_KEY, NO_KEY } from "../contract/gran
 import type { Env } from "../env.ts";
 import { subprotocolKey, wantsSocket } from "../socket/upgrade.ts";
 import { keyCache, newIdentity } from "../store/keys/key-cache.ts";
-import type { AppEnv, Authenticated } from "./app-env.ts";
-import { hasJwtForm, jwtVerifier } from "./jwt.ts";
+import type { Admin, AppEnv, Authenticated } from "./app-env.ts";
+import { hasJwtForm, jwtVerifier, type TokenHolder } from "./jwt.ts";
 
 /** The tenant of every caller where `ALLOW_ANONYMOUS` is set and no keys are (local development). */
 const ANONYMOUS = "local";
@@ -37,7 +37,7 @@ function incorrect(): ApiError {
 export function authenticate(request: Request, sources: KeySources): Authenticated | Promise<Authenticated> {
   const { config } = sources;
   if (!config.wantsKeys) {
-    if (config.allowAnonymous) return { identity: identityOfTenant(ANONYMOUS, NO_KEY, config) };
+    if (config.allowAnonymous) return toAuthenticated(identityOfTenant(ANONYMOUS, NO_KEY, config));
     throw unauthorized(
       "This deployment has no API keys and refuses every call. Set the secret API_KEYS (see README, 'API keys').",
       "no_api_keys_configured",
@@ -60,10 +60,10 @@ function configured(key: string, sources: KeySources): Authenticated | Promise<A
   if (apiKeys.length === 0 && keys.adminKeys.length === 0) return undefined;
   const digest = createHash("sha256").update(key).digest();
   let tenant: string | undefined;
-  let admin: string | undefined;
+  let admin: Admin | undefined;
   for (const known of apiKeys) if (timingSafeEqual(digest, known.sha256)) tenant = known.tenant;
-  for (const known of keys.adminKeys) if (timingSafeEqual(digest, known.sha256)) admin = known.name;
-  if (admin !== undefined) return { admin };
+  for (const known of keys.adminKeys) if (timingSafeEqual(digest, known.sha256)) admin = known;
+  if (admin) return { admin, actor: admin.name };
   return tenant === undefined ? undefined : tenantIdentity(tenant, CONFIGURED_KEY, sources);
 }
 
@@ -71,10 +71,10 @@ function configured(key: string, sources: KeySources): Authenticated | Promise<A
  * A tenant whose key or token the directory does not know: its limits bind it all the same. The directory is not asked where nobody can
  * set any. Rejects with the 503 of a directory that cannot be asked.
  */
-function tenantIdentity(tenant: string, keyId: string, sources: KeySources): Authenticated | Promise<Authenticated> {
+function tenantIdentity(tenant: string, keyId: string, sources: KeySources): AsTenant | Promise<AsTenant> {
   const { config, env, waitUntil } = sources;
-  const { adminKeys, cacheMs, storedBytesPerTenant } = config.keys;
-  if (adminKeys.length === 0) return { identity: identityOfTenant(tenant, keyId, config) };
+  const { cacheMs, storedBytesPerTenant } = config.keys;
+  if (!config.hasAdminApi) return toAuthenticated(identityOfTenant(tenant, keyId, config));
   const found = keyCache(env, storedBytesPerTenant).identityOfTenant({ tenant, keyId }, cacheMs, waitUntil);
   return found instanceof Promise ? found.then(toAuthenticated) : toAuthenticated(found);
 }
@@ -95,21 +95,31 @@ function identityOfTenant(tenant: string, keyId: string, { keys }: Config): Iden
 /** The owner of a key that the directory or an issuer has to know. */
 function fromElsewhere(key: string, sources: KeySources): Authenticated | Promise<Authenticated> {
   const { config, env, waitUntil } = sources;
-  const { adminKeys, cacheMs, storedBytesPerTenant } = config.keys;
+  const { cacheMs, storedBytesPerTenant } = config.keys;
   if (config.jwt && hasJwtForm(key)) return fromToken(key, config.jwt, sources);
-  if (adminKeys.length === 0) throw incorrect();
+  if (!config.hasAdminApi) throw incorrect();
   const found = keyCache(env, storedBytesPerTenant).identityOf(key, cacheMs, waitUntil);
   return found instanceof Promise ? found.then(toAuthenticated) : toAuthenticated(found);
 }
 
-function toAuthenticated(identity: Identity | undefined): Authenticated {
+type AsTenant = Authenticated & { identity: Identity };
+
+function toAuthenticated(identity: Identity | undefined): AsTenant {
   if (!identity) throw incorrect();
-  return { identity };
+  return { identity, actor: identity.keyId };
 }
 
 async function fromToken(token: string, jwt: JwtConfig, sources: KeySources): Promise<Authenticated> {
-  const tenant = await jwtVerifier(jwt).tenantOf(token, sources.waitUntil);
-  return tenantIdentity(tenant, JWT_KEY, sources);
+  return ofHolder(await jwtVerifier(jwt).holderOf(token, sources.waitUntil), sources);
+}
+
+/** Who holds a token: a tenant, an administrator, or both. Rejects with the 503 of `tenantIdentity`. */
+async function ofHolder({ tenant, role, subject }: TokenHolder, sources: KeySources): Promise<Authenticated> {
+  const actor = `${JWT_KEY}:${subject}`;
+  const admin = role && { name: actor, role, ...(role === "tenant_admin" && { tenant }) };
+  if (tenant !== undefined) return { ...(await tenantIdentity(tenant, JWT_KEY, sources)), actor, admin };
+  if (!admin) throw incorrect();
+  return { admin, actor };
 }
 
 /** Sets who asks. Throws, or rejects with, the 401. */

@@ -4,6 +4,7 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import type { Context } from "hono";
 import type { Caller } from "../api/transport.ts";
 import { hearReport } from "../assembly/model-server.ts";
+import type { Role } from "../config/index.ts";
 import { type Identity, restrictedConfig } from "../contract/grants.ts";
 import { BOARD } from "../store/board.ts";
 import { HomeClient } from "../store/client.ts";
@@ -12,7 +13,7 @@ import { DIRECTORY } from "../store/keys/key-directory.ts";
 import { notePassed } from "../store/row-pieces.ts";
 import { StoreClient } from "../store/vector-stores/store-client.ts";
 import { unknownUrl } from "./answers.ts";
-import type { AppEnv } from "./app-env.ts";
+import type { Admin, AppEnv } from "./app-env.ts";
 import { readForm, readJson } from "./body.ts";
 
 /** Headers by which agents name the session that a request is part of; the most telling ones first. */
@@ -67,14 +68,14 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
     tell: (headers) => {
       for (const [name, value] of Object.entries(headers)) context.header(name, value);
     },
-    note: config.keys.adminKeys.length === 0 ? undefined : noteOf(context, identity),
+    note: config.hasAdminApi ? noteOf(context, identity) : undefined,
   };
 }
 
 /** The tenant's key that asks. Throws the 403 of a root key, which is no tenant's. */
 export function identityOf(context: Context<AppEnv>): Identity {
-  const authenticated = context.get("authenticated");
-  if (authenticated.admin === undefined) return authenticated.identity;
+  const { identity } = context.get("authenticated");
+  if (identity) return identity;
   const message =
     "This is the key of an administrator, who has no responses. Make an API key for a tenant, and use that.";
   throw new ApiError({ status: 403, message, code: "insufficient_permissions" });
@@ -82,22 +83,44 @@ export function identityOf(context: Context<AppEnv>): Identity {
 
 /** Throws the 404 of a deployment that has no admin API. */
 export function requireAdminApi(context: Context<AppEnv>): void {
-  if (context.get("config").keys.adminKeys.length === 0) throw unknownUrl(context);
+  if (!context.get("config").hasAdminApi) throw unknownUrl(context);
 }
 
 /** The administrator who asks. Throws the 404 of `requireAdminApi`, and the 403 of a key that is no root key. */
-export function adminOf(context: Context<AppEnv>): string {
+export function adminOf(context: Context<AppEnv>): Admin {
   requireAdminApi(context);
   const { admin } = context.get("authenticated");
   if (admin !== undefined) return admin;
-  const message = "This API key may not administer this deployment: a root key may (ADMIN_KEY).";
-  throw new ApiError({ status: 403, message, code: "insufficient_permissions" });
+  throw insufficient("This API key may not administer this deployment: a root key may (ADMIN_KEY).");
+}
+
+/**
+ * Throws as `adminOf` does, and the 403 of an administrator without any of the roles, or of a tenant's for another tenant in the path. What
+ * a tenant's administrator may see of what is not in the path, the operations see to.
+ */
+export function requireRole(context: Context<AppEnv>, roles: readonly Role[]): void {
+  const { role, tenant } = adminOf(context);
+  if (!roles.includes(role)) throw insufficient(`The role '${role}' may not do this: ${roles.join(" and ")} may.`);
+  const named = context.req.param("tenant");
+  if (tenant === undefined || named === undefined || named === tenant) return;
+  throw insufficient("This administrator's only tenant is another one.");
+}
+
+function insufficient(message: string): ApiError {
+  return new ApiError({ status: 403, message, code: "insufficient_permissions" });
+}
+
+/** The tenant whose usage may be read: a tenant's own, or that of its administrator. Undefined: all of them. */
+export function readableTenant(context: Context<AppEnv>): string | undefined {
+  const { admin } = context.get("authenticated");
+  return admin ? admin.tenant : identityOf(context).tenant;
 }
 
 /** Notes deletions of a tenant's, beside its answer. */
-function noteOf(context: Context<AppEnv>, { tenant, keyId }: Identity): NonNullable<Caller["note"]> {
+function noteOf(context: Context<AppEnv>, { tenant }: Identity): NonNullable<Caller["note"]> {
+  const { actor } = context.get("authenticated");
   return (event) => {
-    const noted = context.env.KEYS.getByName(DIRECTORY).note({ ...event, tenant, actor: keyId }, "tenant");
+    const noted = context.env.KEYS.getByName(DIRECTORY).note({ ...event, tenant, actor }, "tenant");
     const told = noted.catch(() => console.error(logLine({ level: "error", audit_not_noted: event })));
     context.executionCtx.waitUntil(told);
   };

@@ -8,7 +8,7 @@ import { unknownUrl } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
 import { checkMetricsToken, setAuthenticated } from "./auth.ts";
 import { requireJsonBody } from "./browser-guard.ts";
-import { adminOf, identityOf, requireAdminApi } from "./caller.ts";
+import { identityOf, requireAdminApi, requireRole } from "./caller.ts";
 import type { Operation } from "./openapi/operation.ts";
 
 /** An endpoint of the API: its route, its query and its answer. The 405 of its path, its row of docs/reference/endpoints.md and its description follow. */
@@ -112,7 +112,7 @@ export function routesOf(
 }
 
 /** Finds out who asks. Throws the 401s, the 403 of a key for something else, and the 404 of what needs `ADMIN_KEY` where there is none. */
-async function checkAccess(context: Context<AppEnv>, { access, openedBy }: Operation): Promise<void> {
+async function checkAccess(context: Context<AppEnv>, { access, openedBy, roles = [] }: Operation): Promise<void> {
   switch (access) {
     case "everyone":
       return;
@@ -124,7 +124,7 @@ async function checkAccess(context: Context<AppEnv>, { access, openedBy }: Opera
       return;
     case "root":
       await setAuthenticated(context);
-      adminOf(context);
+      requireRole(context, roles);
       return;
     case "tenant or root":
       await setAuthenticated(context);
@@ -140,13 +140,12 @@ async function answerCounted(context: Context<AppEnv>, endpoint: Endpoint): Prom
   const { operation, query } = endpoint;
   const { counted, body } = operation;
   if (body === undefined || body.type === "application/json") requireJsonBody(context);
-  const authenticated = counted && context.get("authenticated");
-  if (!authenticated || authenticated.admin !== undefined || !authenticated.identity.counted) {
-    return endpoint.handle(context, query && readQuery(query, context.req.url));
-  }
+  const { identity, admin } = (counted && context.get("authenticated")) ?? {};
+  // What administrators read as such is free.
+  const isFree = operation.access === "tenant or root" && admin !== undefined;
+  if (!identity?.counted || isFree) return endpoint.handle(context, query && readQuery(query, context.req.url));
   const counting = { isDone: false };
   context.set("counting", counting);
-  const { identity } = authenticated;
   const waitUntil = (promise: Promise<unknown>) => context.executionCtx.waitUntil(promise);
   const request = { identity, quotas: context.env.QUOTAS, waitUntil, counting };
   const kind = counted === "read" ? "reads" : "requests";

@@ -10,7 +10,7 @@ import {
   type JWTVerifyGetKey,
   jwtVerify,
 } from "jose";
-import type { JwtConfig } from "../config/index.ts";
+import { type JwtConfig, ROLES, type Role } from "../config/index.ts";
 
 /**
  * Tokens of an OpenID Connect issuer as keys (RFC 7519, RFC 8725). Only signatures of the operator's list are looked at,
@@ -48,42 +48,75 @@ interface Keys {
   at: number;
 }
 
+/** Who holds a token. It has a tenant, or a role, or both. */
+export interface TokenHolder {
+  tenant: string | undefined;
+  role: Role | undefined;
+  /** Its `sub`. */
+  subject: string;
+}
+
+/** A longer subject is cut. UTF-16 units. */
+const MAX_SUBJECT = 256;
+
+/** The holder that claims tell of. Throws the 401 of claims that name neither a tenant nor a role. */
+export function holderOfClaims(payload: JWTPayload, config: JwtConfig): TokenHolder {
+  const { tenantPrefix, tenantClaim, roles, roleClaim } = config;
+  const values = [claimAt(payload, roleClaim)].flat();
+  const has = new Set(
+    values.map((value) => (typeof value === "string" && Object.hasOwn(roles, value) ? roles[value] : 0)),
+  );
+  const named = payload[tenantClaim];
+  const tenant = typeof named === "string" && TENANT.test(named) ? tenantPrefix + named : undefined;
+  const role = ROLES.find((each) => has.has(each) && (each !== "tenant_admin" || tenant !== undefined));
+  if (tenant === undefined && role === undefined) {
+    throw notGood(`its claim '${tenantClaim}' names no tenant (1 to 64 letters, digits, '_' or '-')`);
+  }
+  return { tenant, role, subject: (payload.sub ?? "").slice(0, MAX_SUBJECT) };
+}
+
+/** A claim by its name, or else by the path to it. Issuers name claims by URLs, which have dots. */
+function claimAt(payload: JWTPayload, name: string): unknown {
+  if (Object.hasOwn(payload, name)) return payload[name];
+  let value: unknown = payload;
+  for (const step of name.split(".")) {
+    if (typeof value !== "object" || value === null || !Object.hasOwn(value, step)) return undefined;
+    value = (value as Record<string, unknown>)[step];
+  }
+  return value;
+}
+
 class JwtVerifier {
   readonly #config: JwtConfig;
   #keys: Keys | undefined;
   #askedAt = Number.NEGATIVE_INFINITY;
-  /** Tenants of tokens that were good, by their SHA-256; oldest first. */
-  readonly #believed = new Map<string, { tenant: string; until: number; from: number }>();
+  /** Holders of tokens that were good, by their SHA-256; oldest first. */
+  readonly #believed = new Map<string, { holder: TokenHolder; until: number; from: number }>();
 
   constructor(config: JwtConfig) {
     this.#config = config;
   }
 
   /**
-   * The tenant that a token names. `beside` takes what need not be waited for. Rejects with the 401 of a token that is not
+   * The holder of a token. `beside` takes what need not be waited for. Rejects with the 401 of a token that is not
    * good, and the 503 where the issuer's keys are not known and cannot be had.
    */
-  async tenantOf(token: string, beside: (promise: Promise<unknown>) => void): Promise<string> {
+  async holderOf(token: string, beside: (promise: Promise<unknown>) => void): Promise<TokenHolder> {
     if (token.length > MAX_TOKEN_LENGTH) throw notGood("it is too long");
     const hash = createHash("sha256").update(token).digest("base64url");
     const now = Date.now();
     const known = this.#believed.get(hash);
-    if (known && now >= known.from && now < known.until) return known.tenant;
+    if (known && now >= known.from && now < known.until) return known.holder;
     const payload = await this.#verified(token, beside);
-    const { tenantPrefix, tenantClaim } = this.#config;
-    const named = payload[tenantClaim];
-    if (typeof named !== "string" || !TENANT.test(named)) {
-      throw notGood(`its claim '${tenantClaim}' names no tenant (1 to 64 letters, digits, '_' or '-')`);
-    }
-    const tenant = tenantPrefix + named;
+    const holder = holderOfClaims(payload, this.#config);
     const expires = (payload.exp ?? 0) * 1000 + LEEWAY_S * 1000;
     this.#believed.delete(hash);
-    this.#believed.set(hash, { tenant, from: now, until: Math.min(expires, now + BELIEVED_MS) });
+    this.#believed.set(hash, { holder, from: now, until: Math.min(expires, now + BELIEVED_MS) });
     if (this.#believed.size > MAX_BELIEVED) {
       const oldest = this.#believed.keys().next().value;
       if (oldest !== undefined) this.#believed.delete(oldest);
     }
-    return tenant;
+    return holder;
   }
 
   async #verified(token: string, beside: (promise: Promise<unknown>) => void): Promise<JWTPayload> {

@@ -146,7 +146,7 @@ export const responses = [
           const { env } = context;
           const sources = { config: loadConfig(env), env, waitUntil };
           const asked = await authenticate(context.req.raw, sources);
-          if (asked.admin !== undefined || asked.identity.tenant !== tenant) throw otherTenant();
+          if (asked.identity?.tenant !== tenant) throw otherTenant();
           return {
             ...callerOf(context, asked.identity),
             counting: { isDone: false },

@@ -157,7 +157,7 @@ export function announceRun(
   home: { env: Variables & BoardBinding; waitUntil(promise: Promise<unknown>): void },
 ): () => void {
   const { BOARD: boards } = home.env;
-  if (!boards || loadConfig(home.env).keys.adminKeys.length === 0) return () => {};
+  if (!boards || !loadConfig(home.env).hasAdminApi) return () => {};
   const board = () => boards.getByName(BOARD);
   let hasEnded = false;
   let said: Promise<void> | undefined;

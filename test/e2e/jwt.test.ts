@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { type CryptoKey, exportJWK, generateKeyPair, type JWK, SignJWT, UnsecuredJWT } from "jose";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { expectError } from "./expectations.ts";
-import { ADMIN_KEY, ask, create, sha256 } from "./key-support.ts";
+import { ADMIN_KEY, ask, call, create, sha256 } from "./key-support.ts";
 import { SocketClient } from "./socket-support.ts";
 import { eventually, type Gateway, startGateway } from "./support.ts";
 
@@ -52,14 +52,15 @@ interface Claims {
   issuer?: string;
   audience?: string;
   tenant?: unknown;
+  roles?: unknown;
   expires?: string | number;
   notBefore?: string | number;
   kid?: string;
 }
 
 function token(key: CryptoKey | Uint8Array, claims: Claims = {}, alg = "ES256"): Promise<string> {
-  const { issuer = ISSUER, audience = AUDIENCE, expires = "1h", notBefore, kid = "one" } = claims;
-  const jwt = new SignJWT({ org: "tenant" in claims ? claims.tenant : "acme" })
+  const { issuer = ISSUER, audience = AUDIENCE, expires = "1h", notBefore, kid = "one", roles } = claims;
+  const jwt = new SignJWT({ org: "tenant" in claims ? claims.tenant : "acme", groups: roles, sub: "eve@acme.dev" })
     .setProtectedHeader({ alg, kid })
     .setIssuer(issuer)
     .setAudience(audience)
@@ -88,7 +89,8 @@ let key: CryptoKey;
 beforeAll(async () => {
   await issuer.listen();
   key = await issuer.newKey("one");
-  gateway = await gatewayOf(issuer, { ...WITH_KEYS, JWT_TENANTS: "shared" });
+  const JWT_ROLES = JSON.stringify({ audit: "auditor", admins: "owner", leads: "tenant_admin" });
+  gateway = await gatewayOf(issuer, { ...WITH_KEYS, JWT_TENANTS: "shared", JWT_ROLES, JWT_ROLE_CLAIM: "groups" });
 });
 afterAll(async () => {
   await gateway.close();
@@ -117,6 +119,43 @@ describe("a token of the issuer", () => {
     const statuses = [];
     for (let turn = 0; turn < 3; turn += 1) statuses.push((await create(gateway, bound)).status);
     expect(statuses).toEqual([200, 200, 429]);
+  });
+
+  it("has the role that its claim names, beside its tenant; what it changes is in the audit log under its subject", async () => {
+    const auditor = await token(key, { roles: ["others", "audit"] });
+    expect((await call(gateway, "GET", "/v1/admin/keys", undefined, auditor)).status).toBe(200);
+    const refused = await call(gateway, "POST", "/v1/admin/keys", { tenant: "acme" }, auditor);
+    await expectError(refused, { status: 403, code: "insufficient_permissions", message: /auditor/ });
+    expect((await create(gateway, auditor)).status).toBe(200);
+    const owner = await token(key, { roles: "admins", tenant: undefined });
+    expect((await call(gateway, "POST", "/v1/admin/keys", { tenant: "named" }, owner)).status).toBe(200);
+    await expectError(await create(gateway, owner), { status: 403, code: "insufficient_permissions" });
+    const log = await ask<{ data: object[] }>(gateway, "GET", "/v1/organization/audit_logs?limit=1&project_ids=named");
+    expect(log.data[0]).toMatchObject({ actor: { type: "session", session: { user: { id: "eve@acme.dev" } } } });
+  });
+
+  it("administers its own tenant alone, where that is its role; without a role it administers nothing", async () => {
+    const lead = await token(key, { roles: ["leads"] });
+    expect((await call(gateway, "POST", "/v1/admin/keys", { tenant: "acme" }, lead)).status).toBe(200);
+    const other = await call(gateway, "POST", "/v1/admin/keys", { tenant: "other" }, lead);
+    await expectError(other, { status: 403, code: "insufficient_permissions" });
+    for (const roles of [undefined, [], "owner", ["toString"], { leads: true }]) {
+      const nobody = await call(gateway, "GET", "/v1/admin/keys", undefined, await token(key, { roles }));
+      expect(nobody.status).toBe(403);
+    }
+  });
+
+  it("administers without any root key", async () => {
+    const JWT_ROLES = JSON.stringify({ admins: "owner" });
+    const other = await gatewayOf(issuer, { JWT_ROLES, JWT_ROLE_CLAIM: "groups" });
+    try {
+      const owner = await token(key, { roles: "admins", tenant: undefined });
+      const made = await call(other, "POST", "/v1/admin/keys", { tenant: "acme" }, owner);
+      const { value } = (await made.json()) as { value: string };
+      expect((await create(other, value)).status).toBe(200);
+    } finally {
+      await other.close();
+    }
   });
 
   it("names a tenant of its own where tenants are not shared", async () => {

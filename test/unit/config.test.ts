@@ -200,6 +200,13 @@ describe("the configuration", () => {
     ["ADMIN_KEY", "sk-admin-s3cret"],
     ["ADMIN_KEY", `sk-admin-s3cret-${"é".repeat(40)}`],
     ["ADMIN_KEY", `sk-s3cret-${"a".repeat(40)}`],
+    ["ADMIN_KEY", `ops:${HASH}:s3cret`],
+    ["ADMIN_KEY", `ops:${HASH}:tenant_admin`],
+    ["ADMIN_KEY", `ops:${HASH}:tenant_admin:s3cret:x`],
+    ["ADMIN_KEY", `ops:${HASH}:owner:s3cret`],
+    ["ADMIN_KEY", `ops:${HASH}:auditor,ops:${HASH}`],
+    ["API_KEYS", `acme:${HASH}:auditor`],
+    ["JWT_ROLES", '{"s3cret":"root"}'],
     ["KEY_CACHE_MS", "99"],
     ["KEY_CACHE_MS", "600001"],
     ["MODEL_PRICES", '{"m":5}'],
@@ -291,8 +298,8 @@ describe("the configuration", () => {
     const text = `sk-admin-${"Ab3_-".repeat(8)}`;
     const { adminKeys } = configure({ ADMIN_KEY: `ops:${HASH}, ${text}` }).keys;
     expect(adminKeys).toEqual([
-      { name: "ops", sha256: new Uint8Array(Buffer.from(HASH, "hex")) },
-      { name: "root", sha256: new Uint8Array(createHash("sha256").update(text).digest()) },
+      { name: "ops", role: "owner", sha256: new Uint8Array(Buffer.from(HASH, "hex")) },
+      { name: "root", role: "owner", sha256: new Uint8Array(createHash("sha256").update(text).digest()) },
     ]);
   });
 

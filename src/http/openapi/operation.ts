@@ -1,4 +1,4 @@
-import type { Variables } from "../../config/index.ts";
+import type { Role, Variables } from "../../config/index.ts";
 import type { AnswerName, BodyName } from "./schemas.ts";
 
 /** An endpoint as it is admitted and counted, and as the API's description (`GET /openapi.json`) tells it. */
@@ -38,12 +38,14 @@ export const GROUPS = {
 export type Group = keyof typeof GROUPS;
 
 /**
- * Lets in everyone, a tenant with its key or token, a root key, either of these, or the holder of `PROMETHEUS_TOKEN`. A tenant's
- * requests are counted in its limits; all else is free (docs/keys.md lists it). `src/http/endpoint.ts` does both.
+ * Lets in everyone, a tenant with its key or token, an administrator who has one of the roles, a tenant or any administrator, or the holder
+ * of `PROMETHEUS_TOKEN`. A tenant's requests are counted in its limits; all else is free (docs/keys.md lists it). `src/http/endpoint.ts`
+ * does both.
  */
 export type Admittance =
-  | { access: "tenant" | "tenant or root"; counted: Counted }
-  | { access: "everyone" | "root" | "metrics"; counted?: undefined };
+  | { access: "tenant" | "tenant or root"; counted: Counted; roles?: undefined }
+  | { access: "root"; roles: readonly Role[]; counted?: undefined }
+  | { access: "everyone" | "metrics"; counted?: undefined; roles?: undefined };
 export type Access = Admittance["access"];
 
 /**
@@ -90,7 +92,7 @@ export function byTenantIn(group: Group): (id: string, counted: Counted, details
   return (id, counted, details) => ({ id, group, access: "tenant", counted, ...details });
 }
 
-/** Declares an operation that a root key asks for. */
-export function byRoot(id: string, details: Details): Operation {
-  return { id, group: "Administration", access: "root", ...details };
+/** Declares an operation that administrators with one of these roles ask for. */
+export function byRoot(roles: readonly Role[], id: string, details: Details): Operation {
+  return { id, group: "Administration", access: "root", roles, ...details };
 }

@@ -220,7 +220,10 @@ export function answerSchemas() {
         object: z.literal("organization.audit_log"),
         type: text,
         effective_at: seconds,
-        actor: z.object({ type: z.literal("api_key"), api_key: z.object({ id: text }) }),
+        actor: z.union([
+          z.object({ type: z.literal("api_key"), api_key: z.object({ id: text }) }),
+          z.object({ type: z.literal("session"), session: z.object({ user: z.object({ id: text }) }) }),
+        ]),
         project: z.object({ id: text }),
       }),
     ),
