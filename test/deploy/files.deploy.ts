@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -15,10 +15,6 @@ function whyNot(command: string, argument: string, purpose: string): string | un
 }
 
 const go = whyNot("go", "version", "which compose-go is built with");
-const validator = process.env.KUBERNETES_VALIDATE ?? "kubernetes-validate";
-const kubernetes = whyNot(validator, "--version", "a package of PyPI's (KUBERNETES_VALIDATE may name it)");
-const kustomizer = process.env.KUSTOMIZE ?? "kustomize";
-const kustomize = whyNot(kustomizer, "version", "a part of kubectl's (KUSTOMIZE may name it)");
 const systemd = whyNot("systemd-analyze", "--version", "a part of systemd");
 
 const folder = mkdtempSync(join(tmpdir(), "responses-edge-"));
@@ -57,38 +53,6 @@ describe.skipIf(go !== undefined)("compose.yaml", () => {
     const { stderr, status } = load(REQUIRED.map((name) => `${name}=${name === missing ? "" : "a"}\n`).join(""));
     expect([status, stderr]).toEqual([1, expect.stringContaining(`required variable ${missing} is missing`)]);
   });
-});
-
-describe.skipIf(kubernetes !== undefined)("the manifests of Kubernetes", () => {
-  const validate = (file: string) => {
-    const { status, stdout, stderr } = spawnSync(validator, ["--strict", file], { encoding: "utf8" });
-    return [status, stdout + stderr];
-  };
-
-  it.each(["statefulset", "service", "network-policy"])("%s.yaml has the shape that the API server wants", (name) => {
-    const file = join(root, `deploy/kubernetes/${name}.yaml`);
-    expect(validate(file)).toEqual([0, expect.stringContaining("passed")]);
-  });
-
-  it.skipIf(kustomize !== undefined)(
-    "become one file with the image of a registry, and the secret under its own name",
-    () => {
-      const copy = join(folder, "kubernetes");
-      cpSync(join(root, "deploy/kubernetes"), copy, { recursive: true });
-      writeFileSync(join(copy, "secrets.env"), "API_KEYS=acme:0\n");
-      const built = execFileSync(kustomizer, ["build", copy], { encoding: "utf8" });
-      const file = join(folder, "built.yaml");
-      writeFileSync(file, built);
-      expect(validate(file)).toEqual([0, expect.stringContaining("secret/responses-edge")]);
-      const objects = built.split("---\n").map((text) => parse(text));
-      const secret = objects.find(({ kind }) => kind === "Secret");
-      const set = objects.find(({ kind }) => kind === "StatefulSet");
-      expect(set.spec.template.spec.containers[0]).toMatchObject({
-        image: expect.stringMatching(/^registry\.example\.com\/responses-edge:\d/),
-        envFrom: [{ secretRef: { name: secret.metadata.name } }],
-      });
-    },
-  );
 });
 
 describe.skipIf(systemd !== undefined)("responses-edge.service", () => {

@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { Ajv } from "ajv";
 import { DockerfileParser, type Instruction, type JSONInstruction } from "dockerfile-ast";
 import { describe, expect, it } from "vitest";
 import { parse } from "yaml";
@@ -13,7 +14,6 @@ import { root } from "../workerd/tools.ts";
 const read = (file: string) => readFileSync(join(root, file), "utf8");
 const manifest = JSON.parse(read("package.json"));
 const compose = parse(read("deploy/compose.yaml"));
-const pod = parse(read("deploy/kubernetes/statefulset.yaml")).spec.template.spec;
 
 /** Variables that something of this project reads. */
 const KNOWN: readonly string[] = [...VARIABLE_NAMES, ...SERVE_VARIABLES];
@@ -110,38 +110,31 @@ describe("compose.yaml", () => {
   });
 });
 
-describe("the manifests of Kubernetes", () => {
-  const [container] = pod.containers;
+describe("the chart", () => {
+  const chart = parse(read("deploy/helm/Chart.yaml"));
+  const values = parse(read("deploy/helm/values.yaml"));
+  const isValid = new Ajv().compile(JSON.parse(read("deploy/helm/values.schema.json")));
 
-  it("give the pod variables that it reads, and time to stop", () => {
-    const values = Object.fromEntries(
-      container.env.map(({ name, value }: { name: string; value: string }) => [name, value]),
-    );
-    for (const name of Object.keys(values)) expect(KNOWN).toContain(name);
-    const { seconds } = container.lifecycle.preStop.sleep;
-    expect(pod.terminationGracePeriodSeconds * 1000).toBeGreaterThan(Number(values.STOP_TIMEOUT_MS) + seconds * 1000);
+  it("is of the version of the program", () => {
+    expect([chart.version, chart.appVersion]).toEqual([manifest.version, manifest.version]);
   });
 
-  it("give it no right that it does not need", () => {
-    expect(pod).toMatchObject({
-      automountServiceAccountToken: false,
-      securityContext: { runAsNonRoot: true, runAsUser: 65532, seccompProfile: { type: "RuntimeDefault" } },
-    });
-    expect(container.securityContext).toEqual({
-      allowPrivilegeEscalation: false,
-      readOnlyRootFilesystem: true,
-      capabilities: { drop: ["ALL"] },
-    });
+  it("has a schema that its own values meet, which names each of them", () => {
+    expect(isValid(values), JSON.stringify(isValid.errors)).toBe(true);
+    const { properties } = JSON.parse(read("deploy/helm/values.schema.json"));
+    // Helm's own, for charts in charts.
+    const { global: _, ...named } = properties;
+    expect(Object.keys(named).toSorted()).toEqual(Object.keys(values).toSorted());
   });
 
-  it("ask for secrets that the program reads, and have none", () => {
-    const example = entriesOf("deploy/kubernetes/secrets.env.example");
-    expect(example.filter(([name, value]) => !KNOWN.includes(name) || value !== "")).toEqual([]);
-    const kustomization = parse(read("deploy/kubernetes/kustomization.yaml"));
-    for (const file of kustomization.resources) expect(existsSync(join(root, "deploy/kubernetes", file))).toBe(true);
-    expect(kustomization.images).toMatchObject([{ name: container.image, newTag: manifest.version }]);
-    expect(kustomization.secretGenerator).toMatchObject([{ name: container.envFrom[0].secretRef.name }]);
-  });
+  it.each(["values.yaml", "examples/production-stack.yaml"])(
+    "%s gives the process variables that it reads, and no secret",
+    (file) => {
+      const { env, secrets } = parse(read(`deploy/helm/${file}`));
+      for (const name of Object.keys(env)) expect(KNOWN).toContain(name);
+      expect(secrets.values ?? {}).toEqual({});
+    },
+  );
 });
 
 describe("responses-edge.service", () => {

@@ -1,0 +1,239 @@
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { parse, parseAllDocuments, stringify } from "yaml";
+import { SERVE_VARIABLES } from "../../cli/serve-settings.ts";
+import { VARIABLE_NAMES } from "../../src/config/index.ts";
+import { root } from "../workerd/tools.ts";
+import { KUBERNETES, prepare, whyNoKubernetes } from "./kubernetes.ts";
+
+/** The chart of deploy/helm, rendered by Helm and validated against Kubernetes' own schemas. */
+
+const why = whyNoKubernetes();
+if (why !== undefined) console.warn(`SKIPPED: ${why}.`);
+
+const CHART = join(root, "deploy/helm");
+const API_KEYS = `acme:${"a".repeat(64)}`;
+const folder = mkdtempSync(join(tmpdir(), "responses-edge-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** An object of Kubernetes, whose fields kubeconform has checked. */
+type Manifest = ReturnType<typeof parse>;
+
+describe.skipIf(why !== undefined)("the chart", () => {
+  let tools: ReturnType<typeof prepare>;
+  beforeAll(() => {
+    tools = prepare();
+  });
+
+  let files = 0;
+  const valuesFile = (values: object) => {
+    files += 1;
+    const file = join(folder, `values-${files}.yaml`);
+    writeFileSync(file, stringify(values));
+    return file;
+  };
+  const template = (...valueFiles: string[]) =>
+    tools.helm(
+      ...["template", "edge", CHART, "--namespace", "llm", "--kube-version", KUBERNETES],
+      ...valueFiles.flatMap((file) => ["--values", file]),
+    );
+
+  /** The objects under these values, each of them valid. */
+  function rendered(values: object | string): Manifest[] {
+    const { status, stdout, stderr } = template(typeof values === "string" ? values : valuesFile(values));
+    expect([status, stderr]).toEqual([0, ""]);
+    const objects: Manifest[] = parseAllDocuments(stdout)
+      .map((document) => document.toJS())
+      .filter((object) => object !== null);
+    const file = join(folder, "rendered.yaml");
+    writeFileSync(file, stdout);
+    const monitors = objects.filter(({ kind }) => kind === "ServiceMonitor").length;
+    expect(tools.validate(file)).toBe(
+      `Summary: ${objects.length} resources found in 1 file - Valid: ${objects.length - monitors}, Invalid: 0, Errors: 0, Skipped: ${monitors}\n`,
+    );
+    return objects;
+  }
+  const of = (objects: readonly Manifest[], kind: string): Manifest => {
+    const found = objects.filter((object) => object.kind === kind);
+    if (found.length !== 1 || !found[0]) throw new Error(`${found.length} objects are a ${kind}.`);
+    return found[0];
+  };
+  const kinds = (objects: readonly Manifest[]) => objects.map(({ kind }) => kind).toSorted();
+  /** The variables of the server's pod. */
+  const variables = (objects: readonly Manifest[]): Record<string, unknown> => {
+    const [container] = of(objects, "StatefulSet").spec.template.spec.containers;
+    return Object.fromEntries(container.env.map(({ name, value }: { name: string; value?: string }) => [name, value]));
+  };
+  const secrets = { values: { API_KEYS } };
+  const cluster = { enabled: true, bucket: "s3://responses/edge" };
+  const EVERYTHING = {
+    secrets: { values: { API_KEYS, PROMETHEUS_TOKEN: "token-of-prometheus" } },
+    ingress: { enabled: true, className: "nginx", hosts: ["llm.example.com"], tlsSecret: "tls" },
+    serviceMonitor: { enabled: true, token: true },
+    discovery: { enabled: true, namespaces: ["models", "more-models"] },
+    image: { digest: `sha256:${"b".repeat(64)}` },
+    persistence: { storageClass: "fast" },
+    nodeSelector: { "kubernetes.io/arch": "amd64" },
+    tolerations: [{ key: "edge", operator: "Exists" }],
+    podAnnotations: { note: "seen" },
+    extraVolumes: [{ name: "ca", configMap: { name: "ca" } }],
+    extraVolumeMounts: [{ name: "ca", mountPath: "/etc/ca" }],
+  };
+
+  it("passes Helm's own lint", () => {
+    const { status, stdout } = tools.helm(
+      "lint",
+      CHART,
+      "--strict",
+      "--kube-version",
+      KUBERNETES,
+      "--values",
+      valuesFile({ secrets }),
+    );
+    expect([status, stdout]).toEqual([0, expect.stringContaining("0 chart(s) failed")]);
+  });
+
+  it("makes one server with a disk of its own, which may do nothing else", () => {
+    const objects = rendered({ secrets });
+    expect(kinds(objects)).toEqual([
+      "NetworkPolicy",
+      "PodDisruptionBudget",
+      "Secret",
+      "Service",
+      "ServiceAccount",
+      "StatefulSet",
+    ]);
+    const set = of(objects, "StatefulSet");
+    const { spec: pod } = set.spec.template;
+    const [container] = pod.containers;
+    expect(set.spec.replicas).toBe(1);
+    expect(set.spec.volumeClaimTemplates).toMatchObject([{ spec: { accessModes: ["ReadWriteOnce"] } }]);
+    expect(pod).toMatchObject({
+      automountServiceAccountToken: false,
+      securityContext: { runAsNonRoot: true, runAsUser: 65532, seccompProfile: { type: "RuntimeDefault" } },
+    });
+    expect(container.securityContext).toEqual({
+      allowPrivilegeEscalation: false,
+      readOnlyRootFilesystem: true,
+      capabilities: { drop: ["ALL"] },
+    });
+    expect(container.readinessProbe.httpGet.path).toBe("/health/ready");
+    expect(container.livenessProbe.httpGet.path).toBe("/health/live");
+    // The Service and the budget mean the pods of this set.
+    const labels = set.spec.template.metadata.labels;
+    expect(labels).toMatchObject(of(objects, "Service").spec.selector);
+    expect(labels).toMatchObject(of(objects, "PodDisruptionBudget").spec.selector.matchLabels);
+    expect(labels).toMatchObject(of(objects, "NetworkPolicy").spec.podSelector.matchLabels);
+  });
+
+  it("gives the process the variables that it reads, and more time to end than they say", () => {
+    const objects = rendered({
+      secrets,
+      env: { STOP_TIMEOUT_MS: 300_000, MAX_REQUEST_BYTES: 12_582_912, PROMETHEUS_METRICS: true },
+    });
+    expect(variables(objects)).toMatchObject({
+      STOP_TIMEOUT_MS: "300000",
+      MAX_REQUEST_BYTES: "12582912",
+      PROMETHEUS_METRICS: "true",
+    });
+    const { spec: pod } = of(objects, "StatefulSet").spec.template;
+    const { seconds } = pod.containers[0].lifecycle.preStop.sleep;
+    expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(300 + seconds);
+    const all = rendered({ ...EVERYTHING, cluster });
+    const unknown = Object.keys(variables(all)).filter(
+      (name) => ![...VARIABLE_NAMES, ...SERVE_VARIABLES, "POD_IP"].includes(name),
+    );
+    expect(unknown).toEqual([]);
+  });
+
+  it("keeps secrets in a Secret alone, and starts the pods anew when they change", () => {
+    const first = rendered({ secrets });
+    const other = rendered({ secrets: { values: { API_KEYS, ADMIN_KEY: "ops:0" } } });
+    const [one, two] = [first, other].map((objects) => of(objects, "StatefulSet").spec.template.metadata.annotations);
+    expect(one["checksum/secret"]).not.toBe(two["checksum/secret"]);
+    const secret = of(first, "Secret");
+    expect(secret.stringData).toEqual({ API_KEYS });
+    const [container] = of(first, "StatefulSet").spec.template.spec.containers;
+    expect(container.envFrom).toEqual([{ secretRef: { name: secret.metadata.name } }]);
+    expect(JSON.stringify(first.filter((object) => object !== secret))).not.toContain(API_KEYS);
+    const existing = rendered({ secrets: { existing: "mine" } });
+    expect(kinds(existing)).not.toContain("Secret");
+    expect(of(existing, "StatefulSet").spec.template.spec.containers[0].envFrom[0].secretRef.name).toBe("mine");
+  });
+
+  it("makes a cluster of instances that reach each other, with a cache instead of a disk", () => {
+    const objects = rendered({ secrets, cluster: { ...cluster, replicas: 5, port: 7001 } });
+    const set = of(objects, "StatefulSet");
+    expect(set.spec).toMatchObject({ replicas: 5, podManagementPolicy: "Parallel" });
+    expect(set.spec.volumeClaimTemplates).toBeUndefined();
+    expect(set.spec.template.spec.volumes).toContainEqual({ name: "data", emptyDir: { sizeLimit: "20Gi" } });
+    expect(variables(objects)).toMatchObject({
+      CLUSTER_BUCKET: "s3://responses/edge",
+      CLUSTER_ADDRESS: "$(POD_IP):7001",
+    });
+    const { ingress, egress } = of(objects, "NetworkPolicy").spec;
+    expect(ingress).toContainEqual(expect.objectContaining({ ports: [{ port: "cluster" }] }));
+    expect(egress).toContainEqual(expect.objectContaining({ ports: [{ port: 7001 }] }));
+  });
+
+  it("has an ingress, a monitor, and the right to read EndpointSlices where they are asked for", () => {
+    const objects = rendered(EVERYTHING);
+    const pod = of(objects, "StatefulSet").spec.template.spec;
+    expect(pod.containers[0].image).toBe(`registry.example.com/responses-edge@${EVERYTHING.image.digest}`);
+    expect(pod.automountServiceAccountToken).toBe(true);
+    const account = of(objects, "ServiceAccount").metadata.name;
+    expect(pod.serviceAccountName).toBe(account);
+    const roles = objects.filter(({ kind }) => kind === "Role");
+    expect(roles.map(({ metadata, rules }) => [Object(metadata).namespace, rules])).toEqual(
+      ["models", "more-models"].map((namespace) => [
+        namespace,
+        [{ apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], verbs: ["get", "list", "watch"] }],
+      ]),
+    );
+    const bindings = objects.filter(({ kind }) => kind === "RoleBinding");
+    for (const { subjects } of bindings) {
+      expect(subjects).toEqual([{ kind: "ServiceAccount", name: account, namespace: "llm" }]);
+    }
+    expect(bindings.map(({ roleRef }) => roleRef.name)).toEqual(roles.map(({ metadata }) => metadata.name));
+    const { port } = of(objects, "Ingress").spec.rules[0].http.paths[0].backend.service;
+    const service = of(objects, "Service");
+    expect(service.spec.ports).toContainEqual(expect.objectContaining({ name: port.name }));
+    const monitor = of(objects, "ServiceMonitor");
+    expect(service.metadata).toMatchObject({ labels: monitor.spec.selector.matchLabels });
+    expect(monitor.spec.endpoints).toMatchObject([
+      { port: "http", path: "/metrics", authorization: { credentials: { key: "PROMETHEUS_TOKEN" } } },
+    ]);
+    expect(variables(objects)).toMatchObject({ PROMETHEUS_METRICS: "true" });
+    expect(of(objects, "NetworkPolicy").spec.ingress[0].from).toHaveLength(2);
+  });
+
+  it.each(readdirSync(join(CHART, "examples")).filter((file) => !file.startsWith("vllm-")))(
+    "is valid under the values of examples/%s",
+    (file) => {
+      expect(kinds(rendered(join(CHART, "examples", file)))).toContain("StatefulSet");
+    },
+  );
+
+  it("finds the model servers of vLLM's own chart by the names that this gives its Service and pods", () => {
+    const stack = parse(readFileSync(join(CHART, "examples/vllm-stack.yaml"), "utf8"));
+    const values = parse(readFileSync(join(CHART, "examples/production-stack.yaml"), "utf8"));
+    const [{ name }] = stack.servingEngineSpec.modelSpec;
+    expect(new URL(values.env.VLLM_BASE_URL).hostname).toBe(`stack-${name}-engine-service.models.svc.cluster.local`);
+    expect(values.networkPolicy.models[0].podSelector.matchLabels.model).toBe(name);
+  });
+
+  it.each<[string, object, RegExp]>([
+    ["nobody could call it", {}, /Nobody could call it: set secrets\.existing/],
+    ["a cluster has no bucket", { secrets, cluster: { enabled: true } }, /cluster\.bucket is needed/],
+    ["an ingress has no host", { secrets, ingress: { enabled: true } }, /ingress\.hosts is needed/],
+    ["a value is misspelt", { secrets, podDisruptionBudgets: {} }, /podDisruptionBudgets/],
+    ["a digest is none", { secrets, image: { digest: "latest" } }, /digest/],
+    ["a variable is no name of one", { secrets, env: { "api-keys": "x" } }, /api-keys/],
+  ])("is not installed where %s", (_, values, words) => {
+    const { status, stderr } = template(valuesFile(values));
+    expect(status).toBe(1);
+    expect(stderr).toMatch(words);
+  });
+});

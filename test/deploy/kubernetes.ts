@@ -1,0 +1,94 @@
+import { execFileSync, spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { root } from "../workerd/tools.ts";
+
+/** Helm, kubeconform and Kubernetes' own schemas, without a cluster and without its site. */
+
+const CACHE = join(root, "node_modules/.cache/kubernetes");
+const HELM = ["HELM", "helm.sh/helm/v3/cmd/helm@v3.19.0"] as const;
+const KUBECONFORM = ["KUBECONFORM", "github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0"] as const;
+/** A package of PyPI's that has the schemas. */
+const SCHEMAS = "kubernetes-validate==1.37.0";
+
+/** The version of Kubernetes that charts are rendered for and validated against. */
+export const KUBERNETES = "1.37.0";
+
+/** Why charts cannot be tried here; undefined where they can. */
+export function whyNoKubernetes(): string | undefined {
+  const go = spawnSync("go", ["version"]).status === 0;
+  const named = [HELM, KUBECONFORM].every(([variable]) => process.env[variable]);
+  if (!go && !named)
+    return "there is no go, which Helm and kubeconform are built with (HELM and KUBECONFORM name them)";
+  if (spawnSync("python3", ["-m", "pip", "--version"]).status === 0) return undefined;
+  return "there is no pip, which fetches Kubernetes' schemas";
+}
+
+/** A program of a Go module, built once. */
+function built([variable, module]: readonly [string, string]): string {
+  const given = process.env[variable];
+  if (given) return given;
+  const bin = join(CACHE, module.replaceAll(/[/@]/g, "_"));
+  const binary = join(bin, variable.toLowerCase());
+  if (!existsSync(binary)) execFileSync("go", ["install", module], { env: { ...process.env, GOBIN: bin } });
+  return binary;
+}
+
+/** Makes what `helm` and `validate` need. Takes minutes the first time. */
+export function prepare(): { helm(...args: string[]): HelmOutcome; validate(file: string): string } {
+  const [helm, kubeconform] = [built(HELM), built(KUBECONFORM)];
+  const location = `${standaloneSchemas()}/{{.ResourceKind}}{{.KindSuffix}}.json`;
+  return {
+    helm(...args) {
+      const { status, stdout, stderr } = spawnSync(helm, args, { encoding: "utf8" });
+      return { status, stdout, stderr };
+    },
+    validate(file) {
+      // The schema of the Prometheus operator's own kind is the operator's.
+      const options = ["-strict", "-summary", "-skip", "ServiceMonitor", "-kubernetes-version", KUBERNETES];
+      const { stdout, stderr } = spawnSync(kubeconform, [...options, "-schema-location", location, file], {
+        encoding: "utf8",
+      });
+      return stdout + stderr;
+    },
+  };
+}
+
+export interface HelmOutcome {
+  status: number | null;
+  stdout: string;
+  stderr: string;
+}
+
+/** A folder with a file for each kind that needs no other: kubeconform follows no reference from file to file. */
+function standaloneSchemas(): string {
+  const folder = join(CACHE, SCHEMAS.replace("==", "-"));
+  const into = join(folder, "standalone");
+  if (existsSync(into)) return into;
+  execFileSync("python3", ["-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, SCHEMAS]);
+  const from = join(folder, `kubernetes_validate/kubernetes-json-schema/v${KUBERNETES}-local-strict`);
+  const { $defs } = JSON.parse(readFileSync(join(from, "_definitions.json"), "utf8"));
+  mkdirSync(into);
+  for (const kind of readdirSync(from)) {
+    const text = readFileSync(join(from, kind), "utf8").replaceAll("/api/_definitions.json#/", "#/");
+    const { $id: _, ...schema } = JSON.parse(text);
+    if (!schema["x-kubernetes-group-version-kind"] || kind.includes("list-")) continue;
+    writeFileSync(join(into, kind), JSON.stringify({ ...schema, $defs: reachable(text, $defs) }));
+  }
+  return into;
+}
+
+/** The definitions that a schema needs: with all of them kubeconform takes seconds for a kind. */
+function reachable(text: string, all: Record<string, object>): Record<string, object> {
+  const found: Record<string, object> = {};
+  const texts = [text];
+  for (let next = texts.pop(); next !== undefined; next = texts.pop()) {
+    for (const [, name = ""] of next.matchAll(/"#\/\$defs\/([^"]+)"/g)) {
+      const definition = all[name];
+      if (!definition || found[name]) continue;
+      found[name] = definition;
+      texts.push(JSON.stringify(definition));
+    }
+  }
+  return found;
+}
