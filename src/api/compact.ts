@@ -4,11 +4,11 @@ import { responseId, type TurnAddress } from "@responses-edge/responses-api/ids"
 import { withoutContent } from "@responses-edge/responses-api/items/parts";
 import { type Item, itemId, type OutputItem } from "@responses-edge/responses-api/items/registry";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
+import { openNewest, SUMMARY_ID, standingPast } from "@responses-edge/turn/compacted-past";
+import { NO_USAGE } from "@responses-edge/turn/response";
+import { compactionCodec } from "@responses-edge/turn/sealer";
 import { assembleTurn } from "../assembly/assemble-turn.ts";
-import { compactionCodec } from "../assembly/sealer.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
-import { openNewest, SUMMARY_ID, standingPast } from "../turn/compacted-past.ts";
-import { NO_USAGE } from "../turn/response.ts";
 import { checkCreation, prepareTurn } from "./creation.ts";
 import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
@@ -45,7 +45,7 @@ export async function compactConversation(caller: Caller, body: unknown) {
   const compaction = (JSON.parse(closed.output) as OutputItem[]).find(({ type }) => type === "compaction");
   if (!compaction) throw internalError();
   const { usage } = JSON.parse(closed.head) as Pick<ResponseObject, "usage">;
-  const opened = openNewest(past, spec.request, compactionCodec(config, tenant));
+  const opened = openNewest(past, spec.request, compactionCodec(config.encryptionKeys, tenant));
   const { history, input: own } = standingPast(past, opened, "developer");
   const messages = [...history, ...own].filter(isUserMessage);
   return {

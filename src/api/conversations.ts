@@ -5,6 +5,7 @@ import { conversationId, newTurnAddress, type TurnAddress } from "@responses-edg
 import { type InputItem, inputItem } from "@responses-edge/responses-api/items/registry";
 import { metadata } from "@responses-edge/responses-api/request-fields";
 import { parse } from "@responses-edge/responses-api/validation";
+import { withItemIds } from "@responses-edge/turn/prompt";
 import { z } from "zod";
 import { checkMedia, checkRequestItems } from "../assembly/media-policy.ts";
 import { conversationAddress } from "../store/client.ts";
@@ -14,7 +15,6 @@ import type { ItemPage } from "../store/item-store.ts";
 import { MAX_CALL_LENGTH } from "../store/limits.ts";
 import { checkMayStore } from "../store/may-store.ts";
 import { unwrap } from "../store/rpc.ts";
-import { withItemIds } from "../turn/prompt.ts";
 import { admitStored } from "./admission.ts";
 import { readInputFiles } from "./input-files.ts";
 import { noteHome } from "./policy.ts";

@@ -4,6 +4,7 @@ import { ApiError, clientLeft, invalidRequest, previousResponseNotFound } from "
 import { newTurnAddress, parseResponseId, type TurnAddress } from "@responses-edge/responses-api/ids";
 import type { InputItem } from "@responses-edge/responses-api/items/registry";
 import type { Tool } from "@responses-edge/responses-api/tools";
+import { addItemIds, matchOutputs, needsItemIds } from "@responses-edge/turn/prompt";
 import type { z } from "zod";
 import type { Past, ReadPast, TurnSpec } from "../assembly/assemble-turn.ts";
 import { checkRequestItems } from "../assembly/media-policy.ts";
@@ -13,7 +14,6 @@ import { type GivenFile, MAX_CONTAINER_BYTES } from "../contract/container-files
 import { conversationAddress, knownTree } from "../store/client.ts";
 import { checkDisk } from "../store/free-disk.ts";
 import { newTree } from "../store/new-trees.ts";
-import { addItemIds, matchOutputs, needsItemIds } from "../turn/prompt.ts";
 import { type AdmissionKind, admit } from "./admission.ts";
 import { readInputFiles } from "./input-files.ts";
 import { underPolicy } from "./policy.ts";
@@ -67,8 +67,6 @@ export interface CreationOptions {
   makesTurn?: boolean;
   /** How the request is admitted; by default as the request says. */
   kind?: AdmissionKind | undefined;
-  /** How often the model is asked, at about the same length; by default once. */
-  prompts?: number;
 }
 
 /**
@@ -82,7 +80,7 @@ export async function checkCreation(
   scope: RequestScope,
   caller: Caller,
   sent: unknown,
-  { schema = createRequest, turnState, makesTurn = true, kind, prompts = 1 }: CreationOptions = {},
+  { schema = createRequest, turnState, makesTurn = true, kind }: CreationOptions = {},
 ): Promise<Creation> {
   const { config, tenant, identity, signal } = caller;
   const { dropsUnknownTools, vllmExtraFields } = config;
@@ -125,7 +123,7 @@ export async function checkCreation(
   const address = newTurnAddress(home, tree);
   const kindOf = kind ?? (request.background ? "run" : "turn");
   const { counted } = identity;
-  if (counted) scope.admit(await admit(caller, counted, request, input, address, { kind: kindOf, makesTurn, prompts }));
+  if (counted) scope.admit(await admit(caller, counted, request, input, address, { kind: kindOf, makesTurn }));
   return {
     caller,
     request,

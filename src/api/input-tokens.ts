@@ -1,10 +1,10 @@
 import { countRequest } from "@responses-edge/responses-api/create-request";
 import { conversationNotFound } from "@responses-edge/responses-api/errors";
 import { accessOf } from "@responses-edge/responses-api/tools";
+import { measureOrExplain } from "@responses-edge/turn/truncation";
 import { assemblePrompt } from "../assembly/assemble-turn.ts";
 import { readHistory } from "../store/history.ts";
 import { unwrap } from "../store/rpc.ts";
-import { measureOrExplain } from "../turn/truncation.ts";
 import { type Creation, checkCreation, prepareTurn, type ReadHistory } from "./creation.ts";
 import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";

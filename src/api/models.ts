@@ -1,7 +1,7 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
+import type { EngineName } from "@responses-edge/turn/engine";
 import { ModelAccess } from "../assembly/model-access.ts";
 import { listModels as list } from "../assembly/model-server.ts";
-import type { EngineName } from "../config/index.ts";
 import { mayUseModel } from "./policy.ts";
 import type { Caller } from "./transport.ts";
 

@@ -14,13 +14,13 @@ import { responseId, type TurnAddress } from "@responses-edge/responses-api/ids"
 import { canonicalJson } from "@responses-edge/responses-api/json";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
 import { accessOf, echoTool, type McpAccess, type Tool } from "@responses-edge/responses-api/tools";
-import { newSpanId } from "../contract/measurements.ts";
+import { newSpanId } from "@responses-edge/turn/measurements";
+import { addItemIds } from "@responses-edge/turn/prompt";
 import type { HomeStub } from "../store/home-calls.ts";
 import { lengthBeside } from "../store/limits.ts";
 import { homeUrl, refused, unwrap } from "../store/rpc.ts";
 import type { RunSpec } from "../store/run-store.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
-import { addItemIds } from "../turn/prompt.ts";
 import { type Creation, inQueue } from "./creation.ts";
 import { readInputFiles } from "./input-files.ts";
 import { noteHome } from "./policy.ts";

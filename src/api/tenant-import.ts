@@ -2,7 +2,7 @@ import { structureFault } from "@responses-edge/json-text";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { isJsonObject } from "@responses-edge/responses-api/json";
 import { parse } from "@responses-edge/responses-api/validation";
-import { compactionCodec, createSealer } from "../assembly/sealer.ts";
+import { compactionCodec, createSealer } from "@responses-edge/turn/sealer";
 import type { Config } from "../config/index.ts";
 import { grants, limitsStored, withStoredBytes } from "../contract/grants.ts";
 import { HomeClient } from "../store/client.ts";
@@ -267,7 +267,7 @@ function readLine(bytes: Uint8Array): { text: string; value: Record<string, unkn
 
 /** Tells items whose sealed content cannot be opened for a tenant. */
 function sealedFor(config: Pick<Config, "encryptionKeys">, tenant: string): (item: unknown) => boolean {
-  const codec = compactionCodec(config, tenant);
+  const codec = compactionCodec(config.encryptionKeys, tenant);
   const sealer = createSealer(config.encryptionKeys, tenant, "");
   return (item) => {
     if (!isJsonObject(item) || typeof item.encrypted_content !== "string") return false;

@@ -1,7 +1,9 @@
 import type { TurnAddress } from "@responses-edge/responses-api/ids";
+import type { ServerAttempt } from "@responses-edge/turn/engine";
+import type { BatchSink } from "@responses-edge/turn/output-events";
+import type { TurnResult } from "@responses-edge/turn/turn";
 import type { PastSource } from "../assembly/assemble-turn.ts";
 import type { Config } from "../config/index.ts";
-import type { ServerAttempt } from "../contract/engine.ts";
 import type { Identity } from "../contract/grants.ts";
 import type { HomeClient } from "../store/client.ts";
 import type { FileClient } from "../store/files/file-client.ts";
@@ -10,8 +12,6 @@ import type { Quota } from "../store/quota/quota.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
 import type { StoreClient } from "../store/vector-stores/store-client.ts";
 import type { Observation } from "../telemetry/telemetry.ts";
-import type { BatchSink } from "../turn/output-events.ts";
-import type { TurnResult } from "../turn/turn.ts";
 
 /**
  * The contract between a transport and the API. HTTP is one (`src/http/`), WebSocket another (`src/socket/`): a sink, a loop

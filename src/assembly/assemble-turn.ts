@@ -3,28 +3,28 @@ import { type CreateRequest, conversationOf } from "@responses-edge/responses-ap
 import { responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
 import type { InputItem, Item } from "@responses-edge/responses-api/items/registry";
 import { hostedKey, type McpAccess } from "@responses-edge/responses-api/tools";
+import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "@responses-edge/turn/call-answers";
+import { openNewest, paramOf, standingItems } from "@responses-edge/turn/compacted-past";
+import type { Engine, Model, Prompt, Replay, ServerAttempt } from "@responses-edge/turn/engine";
+import { withAllTools, withConfiguration } from "@responses-edge/turn/loaded-tools";
+import type { Measurements } from "@responses-edge/turn/measurements";
+import type { BatchSink } from "@responses-edge/turn/output-events";
+import { checkCallPairs, makePrompt } from "@responses-edge/turn/prompt";
+import { MAX_FRUITLESS } from "@responses-edge/turn/resume";
+import { openReasoning, type ReasoningSeal } from "@responses-edge/turn/sealed-reasoning";
+import { compactionCodec, createSealer } from "@responses-edge/turn/sealer";
+import type { CompactionCodec } from "@responses-edge/turn/sealing";
+import type { TurnState } from "@responses-edge/turn/state";
+import { truncateToFit } from "@responses-edge/turn/truncation";
+import { Turn } from "@responses-edge/turn/turn";
 import type { Config } from "../config/index.ts";
 import type { ContainerFiles, GivenFile } from "../contract/container-files.ts";
-import type { Engine, Model, Prompt, Replay, ServerAttempt } from "../contract/engine.ts";
-import type { Measurements } from "../contract/measurements.ts";
-import type { CompactionCodec } from "../contract/sealing.ts";
 import type { StoreSearch } from "../contract/store-search.ts";
 import { isOperatorsModel } from "../engine/models.ts";
 import { JoinedSession } from "../tools/joined-session.ts";
 import { PLUGINS } from "../tools/plugins.ts";
-import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "../turn/call-answers.ts";
-import { openNewest, paramOf, standingItems } from "../turn/compacted-past.ts";
-import { withAllTools, withConfiguration } from "../turn/loaded-tools.ts";
-import type { BatchSink } from "../turn/output-events.ts";
-import { checkCallPairs, makePrompt } from "../turn/prompt.ts";
-import { MAX_FRUITLESS } from "../turn/resume.ts";
-import { openReasoning, type ReasoningSeal } from "../turn/sealed-reasoning.ts";
-import type { TurnState } from "../turn/state.ts";
-import { truncateToFit } from "../turn/truncation.ts";
-import { Turn } from "../turn/turn.ts";
 import { checkMedia, checkPromptMedia } from "./media-policy.ts";
 import { ModelAccess } from "./model-access.ts";
-import { compactionCodec, createSealer } from "./sealer.ts";
 import type { Affinity } from "./session.ts";
 
 /** How a turn is put together, for both of its hosts: the Worker (foreground) and the home (runs). */
@@ -176,7 +176,10 @@ interface Secrets {
 
 function secretsOf({ tenant, model }: TurnSpec, config: Config): Secrets {
   const sealer = tenant === undefined ? undefined : createSealer(config.encryptionKeys, tenant, model.upstream);
-  return { seal: sealer && { sealer, engine: model.engine }, compactions: compactionCodec(config, tenant ?? "") };
+  return {
+    seal: sealer && { sealer, engine: model.engine },
+    compactions: compactionCodec(config.encryptionKeys, tenant ?? ""),
+  };
 }
 
 /**

@@ -1,10 +1,10 @@
 import { isPublicUrl, mayCall } from "@responses-edge/guarded-fetch";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { type InputItem, type Item, partsOf } from "@responses-edge/responses-api/items/registry";
+import { openCompaction, standingItems } from "@responses-edge/turn/compacted-past";
+import { compactionCodec } from "@responses-edge/turn/sealer";
 import type { Config } from "../config/index.ts";
 import { guardOf } from "../tools/guard.ts";
-import { openCompaction, standingItems } from "../turn/compacted-past.ts";
-import { compactionCodec } from "./sealer.ts";
 
 /**
  * The images and videos that vLLM fetches by itself, wherever it runs: only from public https addresses, and from what
@@ -99,7 +99,7 @@ export async function checkRequestItems(
     // A prompt opens only the newest one, which any item of a conversation may become.
     if (item.type !== "compaction" || (field === "input" && index !== newest)) continue;
     const param = `${field}[${index}].encrypted_content`;
-    const content = openCompaction(item, compactionCodec(config, tenant), { param, isStored: false });
+    const content = openCompaction(item, compactionCodec(config.encryptionKeys, tenant), { param, isStored: false });
     await checkMediaUrls(
       mediaUrls(standingItems(content, "user"), () => param),
       config,

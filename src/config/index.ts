@@ -12,9 +12,9 @@ import { type Mistake, type NameIn, readSection, type ValuesOf } from "./variabl
 import { vectorStoreConfig, vectorStores } from "./vector-stores.ts";
 import { webhookConfig, webhookMistakes, webhooks } from "./webhooks.ts";
 
-export type { EncryptionKey, ModelPrice } from "./keys.ts";
+export type { ModelPrice } from "./keys.ts";
 export { type JwtConfig, TOKEN_TENANT_PREFIX } from "./keys.ts";
-export type { EngineName, FormatWithTools, HarmonyConfig, PassthroughEndpoint, VllmExtra } from "./models.ts";
+export type { FormatWithTools, HarmonyConfig, PassthroughEndpoint, VllmExtra } from "./models.ts";
 export { PASSTHROUGH_ENDPOINTS, VLLM_EXTRAS } from "./models.ts";
 export { ROLES, type Role } from "./roles.ts";
 export type { AnalyticsDataset, OtlpTarget, TelemetryConfig } from "./telemetry.ts";

@@ -162,7 +162,6 @@ export const keys = {
 
 export type KeyValues = ValuesOf<typeof keys>;
 /** A key of the operator's, from which the keys of tenants are derived. `kid` names it in texts that it has sealed. */
-export type EncryptionKey = KeyValues["encryptionKeys"][number];
 
 /** Tokens of an OpenID Connect issuer are a second kind of key. */
 

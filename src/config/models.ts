@@ -1,12 +1,9 @@
+import { ENGINES } from "@responses-edge/turn/engine";
 import { z } from "zod";
 import { flag, jsonMap, listed, setOf, someOf, urlPrefixes } from "./values.ts";
 import { type Section, type ValuesOf, variable } from "./variable.ts";
 
 /** The models: their names, what clients may send them, and what clients see of them. */
-
-/** The ways to speak to a model: over vLLM's chat completions, or in Harmony over its completions (gpt-oss). */
-export const ENGINES = ["chat", "harmony"] as const;
-export type EngineName = (typeof ENGINES)[number];
 
 /** vLLM's fields that this server checks, and that clients may send only where the operator opens them. */
 export const VLLM_EXTRAS = [

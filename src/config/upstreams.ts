@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
+import { ENGINES } from "@responses-edge/turn/engine";
 import { z } from "zod";
-import { ENGINES } from "./models.ts";
 import { type Fetch, type OperatorNetwork, operatorNetwork, type PrivateNetwork, withoutRedirects } from "./network.ts";
 import { DIALECTS, type ServerValues } from "./servers.ts";
 import { headerSecret, serverUrl } from "./values.ts";

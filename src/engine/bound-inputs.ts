@@ -16,8 +16,8 @@ import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { bringsTools } from "@responses-edge/responses-api/items/registry";
 import type { Tool } from "@responses-edge/responses-api/tools";
 import { formatPath } from "@responses-edge/responses-api/validation";
-import { faultOf } from "../contract/client-functions.ts";
-import { customInputOf } from "../contract/custom-input.ts";
+import { faultOf } from "@responses-edge/turn/client-functions";
+import { customInputOf } from "@responses-edge/turn/custom-input";
 
 /** The grammars of a request's custom tools, and which of them bind what a model writes. */
 

@@ -1,6 +1,6 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
-import type { Config, EngineName } from "../config/index.ts";
-import type { Model } from "../contract/engine.ts";
+import type { EngineName, Model } from "@responses-edge/turn/engine";
+import type { Config } from "../config/index.ts";
 import {
   assumedDialect,
   cardsSoon,

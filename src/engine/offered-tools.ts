@@ -1,7 +1,7 @@
 import { ClientTools } from "@responses-edge/responses-api/client-tools";
 import type { FunctionTool } from "@responses-edge/responses-api/tools";
-import { functionOf } from "../contract/client-functions.ts";
-import type { PluginTools, Prompt } from "../contract/engine.ts";
+import { functionOf } from "@responses-edge/turn/client-functions";
+import type { PluginTools, Prompt } from "@responses-edge/turn/engine";
 
 /**
  * The tools that stand in a prompt, and those of them that the model may call. All of them stand in it, whatever

@@ -1,4 +1,4 @@
-import type { Prompt } from "../contract/engine.ts";
+import type { Prompt } from "@responses-edge/turn/engine";
 
 /** The strings that end the answer to a prompt (`stop`), if some do. Other text that a model is asked for is not cut. */
 export function stopStringsOf({ request, asksForText }: Prompt): StopStrings | undefined {

@@ -1,8 +1,8 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
+import type { ServerAttempt } from "@responses-edge/turn/engine";
+import { pause } from "@responses-edge/turn/pause";
 import type { Config } from "../config/index.ts";
-import type { ServerAttempt } from "../contract/engine.ts";
 import { hashOf } from "../contract/hash.ts";
-import { pause } from "../contract/pause.ts";
 import { BLAMES, type Blame, blameFor, isPage, unknownModel } from "./blame.ts";
 import type { Dialect } from "./dialects/dialect.ts";
 import { assumedDialect, dialectOf, learnDialect, learnModels, noteRefused, serves } from "./model-lists.ts";

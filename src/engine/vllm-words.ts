@@ -1,6 +1,6 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import type { Usage } from "@responses-edge/responses-api/response";
-import type { FinishReason, Prompt } from "../contract/engine.ts";
+import type { FinishReason, Prompt } from "@responses-edge/turn/engine";
 import type { RequestOptions } from "./model-server.ts";
 import { answerAborted } from "./upstream-faults.ts";
 

@@ -1,6 +1,5 @@
 import { administration } from "./admin.ts";
 import { conversations } from "./conversations.ts";
-import { decisions } from "./decisions.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { files } from "./files.ts";
 import { models } from "./models.ts";
@@ -13,7 +12,6 @@ import { vectorStores } from "./vector-stores.ts";
 export const endpoints: readonly Endpoint[] = [
   ...responses,
   ...conversations,
-  ...decisions,
   ...files,
   ...vectorStores,
   ...models,

@@ -1,6 +1,7 @@
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { OPEN_RESPONSES_VERSION } from "@responses-edge/responses-api/open-responses";
 import { SseStream } from "@responses-edge/responses-api/sse-stream";
+import { responseBody } from "@responses-edge/turn/response";
 import type { Context } from "hono";
 import { compactConversation } from "../api/compact.ts";
 import { createResponse } from "../api/create-response.ts";
@@ -23,7 +24,6 @@ import type { ConnectionOptions } from "../socket/connection.ts";
 import { chosenSubprotocol, openSocket, wantsSocket } from "../socket/upgrade.ts";
 import { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
-import { responseBody } from "../turn/response.ts";
 import { eventStream, itemList, jsonText, speaksOpenResponses } from "./answers.ts";
 import { authenticate } from "./auth.ts";
 import { CODEX_TURN_STATE, callerOf, codexTurnState, identityOf, jsonBody } from "./caller.ts";

@@ -1,6 +1,6 @@
 import type { ErrorFields } from "@responses-edge/responses-api/errors";
 import { isJsonObject } from "@responses-edge/responses-api/json";
-import { isRecord, parseRecord } from "../turn/records.ts";
+import { isRecord, parseRecord } from "@responses-edge/turn/records";
 import { type EventBlock, failureInPlacedLog, isPlacedLog, readPlacedLog } from "./log-of-version-4.ts";
 import { type Cell, fromCells, type StoredCell, toCells } from "./row-pieces.ts";
 import type { Tables } from "./tables.ts";

@@ -1,4 +1,4 @@
-import { recordLine } from "../turn/records.ts";
+import { recordLine } from "@responses-edge/turn/records";
 import { SEALED_LENGTH } from "./event-log.ts";
 import { type EventsLine, eventText, type KeptLine, type TurnLine, turnLine } from "./home-lines.ts";
 import type { HomeRows } from "./home-rows.ts";

@@ -4,8 +4,8 @@ import { MAX_ID_LENGTH, responseId } from "@responses-edge/responses-api/ids";
 import { inputItem, isKept } from "@responses-edge/responses-api/items/registry";
 import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/json";
 import { metadata } from "@responses-edge/responses-api/request-fields";
+import type { Replay } from "@responses-edge/turn/engine";
 import { z } from "zod";
-import type { Replay } from "../contract/engine.ts";
 import type { HomeRows } from "./home-rows.ts";
 import type { SettledTurn } from "./turn-store.ts";
 

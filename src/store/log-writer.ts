@@ -1,6 +1,6 @@
+import type { BatchSink } from "@responses-edge/turn/output-events";
+import { recordLine, type TurnRecord } from "@responses-edge/turn/records";
 import type { Config } from "../config/index.ts";
-import type { BatchSink } from "../turn/output-events.ts";
-import { recordLine, type TurnRecord } from "../turn/records.ts";
 import { type EventLogStore, SEALED_LENGTH } from "./event-log.ts";
 import type { Cell } from "./row-pieces.ts";
 

@@ -1,13 +1,13 @@
 import { responseId } from "@responses-edge/responses-api/ids";
 import type { McpAccess } from "@responses-edge/responses-api/tools";
+import type { ServerAttempt } from "@responses-edge/turn/engine";
+import { matchOutputs } from "@responses-edge/turn/prompt";
+import type { TurnState } from "@responses-edge/turn/state";
+import type { Settle, Turn, TurnResult } from "@responses-edge/turn/turn";
 import { assembleTurn, type ReadPast, type TurnHost } from "../assembly/assemble-turn.ts";
 import { type Config, loadConfig, type Variables } from "../config/index.ts";
-import type { ServerAttempt } from "../contract/engine.ts";
 import { NO_KEY, restrictedConfig } from "../contract/grants.ts";
 import { type Observation, telemetryOf } from "../telemetry/telemetry.ts";
-import { matchOutputs } from "../turn/prompt.ts";
-import type { TurnState } from "../turn/state.ts";
-import type { Settle, Turn, TurnResult } from "../turn/turn.ts";
 import type { BoardBinding } from "./board.ts";
 import type { Lease } from "./conversation-lock.ts";
 import type { EventLogStore } from "./event-log.ts";

@@ -3,8 +3,8 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import { parseResponseId } from "@responses-edge/responses-api/ids";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
 import { accessOf } from "@responses-edge/responses-api/tools";
-import { readLoggedTurn } from "../turn/resume.ts";
-import type { Turn, TurnResult } from "../turn/turn.ts";
+import { readLoggedTurn } from "@responses-edge/turn/resume";
+import type { Turn, TurnResult } from "@responses-edge/turn/turn";
 import { type PreparedRun, prepareRun, type RunHome, readRunPast } from "./prepared-run.ts";
 import type { NotedRun, RunSpec } from "./run-store.ts";
 

@@ -10,8 +10,8 @@ import {
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import { responseId } from "@responses-edge/responses-api/ids";
 import type { McpAccess } from "@responses-edge/responses-api/tools";
+import type { TurnResult } from "@responses-edge/turn/turn";
 import { loadConfig } from "../config/index.ts";
-import type { TurnResult } from "../turn/turn.ts";
 import { announceRun } from "./board.ts";
 import type { ConversationTurns } from "./conversation-turns.ts";
 import type { HomeRows } from "./home-rows.ts";

@@ -1,7 +1,7 @@
 import { conversationLocked } from "@responses-edge/responses-api/errors";
 import { isKept } from "@responses-edge/responses-api/items/registry";
+import type { TurnResult } from "@responses-edge/turn/turn";
 import type { Config } from "../config/index.ts";
-import type { TurnResult } from "../turn/turn.ts";
 import type { ConversationTurns } from "./conversation-turns.ts";
 import type { HomeRows } from "./home-rows.ts";
 import type { Housekeeping } from "./housekeeping.ts";

@@ -1,7 +1,7 @@
 import { createHmac } from "node:crypto";
 import { responseId } from "@responses-edge/responses-api/ids";
+import type { Outcome } from "@responses-edge/turn/decide";
 import type { Config } from "../config/index.ts";
-import type { Outcome } from "../turn/decide.ts";
 import type { RunSpec } from "./run-store.ts";
 import type { Tables } from "./tables.ts";
 

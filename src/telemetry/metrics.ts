@@ -1,4 +1,4 @@
-import { type MeasuredTurn, type Measurements, TOOL_ERROR } from "../contract/measurements.ts";
+import { type MeasuredTurn, type Measurements, TOOL_ERROR } from "@responses-edge/turn/measurements";
 import {
   CACHED_TOKENS,
   CLIENT_OPERATION_DURATION,

@@ -1,4 +1,4 @@
-import type { Measurements, ModelCall, ToolCall, Trace } from "../contract/measurements.ts";
+import type { Measurements, ModelCall, ToolCall, Trace } from "@responses-edge/turn/measurements";
 import { attributes, Double, KIND, nanos, type OtlpSpan, STATUS_ERROR } from "./otlp.ts";
 import type { WideEvent } from "./wide-event.ts";
 

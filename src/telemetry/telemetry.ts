@@ -1,6 +1,6 @@
 import { logLine } from "@responses-edge/json-text";
+import { type Measurements, newMeasurements, randomHex, type Trace } from "@responses-edge/turn/measurements";
 import type { TelemetryConfig } from "../config/index.ts";
-import { type Measurements, newMeasurements, randomHex, type Trace } from "../contract/measurements.ts";
 import { AnalyticsWriter } from "./analytics.ts";
 import { Exporter, type ExportHost } from "./exporter.ts";
 import { EXPORTS_DROPPED, type Instrument } from "./instruments.ts";

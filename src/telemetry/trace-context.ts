@@ -1,5 +1,5 @@
+import { newSpanId, randomHex, type Trace } from "@responses-edge/turn/measurements";
 import type { TelemetryConfig } from "../config/index.ts";
-import { newSpanId, randomHex, type Trace } from "../contract/measurements.ts";
 
 /**
  * Where a request stands in its trace, by W3C's Trace Context (level 1). What a caller says of it is a stranger's: it is

@@ -1,4 +1,4 @@
-import type { Measurements, ModelCall } from "../contract/measurements.ts";
+import type { Measurements, ModelCall } from "@responses-edge/turn/measurements";
 
 /** The wide event of a request: all that is told of it, on one line. What each field means: docs/telemetry.md. */
 export interface WideEvent {

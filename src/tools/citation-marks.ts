@@ -1,4 +1,4 @@
-import type { Citation, CitationFilter, CitedText } from "../contract/tool-session.ts";
+import type { Citation, CitationFilter, CitedText } from "@responses-edge/turn/tool-session";
 
 /**
  * The marks with which models cite what tools have shown them, such as gpt-oss's `【3†L10-L12】`: each becomes an annotation while the text

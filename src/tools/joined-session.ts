@@ -3,8 +3,7 @@ import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { hostedOf } from "@responses-edge/responses-api/hosted-tools";
 import { chosenTools, type FunctionTool, hostedKey, mustCall, type Tool } from "@responses-edge/responses-api/tools";
 import { formatPath } from "@responses-edge/responses-api/validation";
-import type { ToolConfig } from "../config/index.ts";
-import type { PluginTools, ToolDescription, ToolNamespace } from "../contract/engine.ts";
+import type { PluginTools, ToolDescription, ToolNamespace } from "@responses-edge/turn/engine";
 import type {
   ApprovedCall,
   CalledTool,
@@ -15,7 +14,8 @@ import type {
   ToolOutcome,
   ToolSession,
   UnlistedServer,
-} from "../contract/tool-session.ts";
+} from "@responses-edge/turn/tool-session";
+import type { ToolConfig } from "../config/index.ts";
 import { CitationMarks, type Cite } from "./citation-marks.ts";
 import { truncate } from "./mcp/answers.ts";
 import { toMcpError } from "./mcp/faults.ts";

@@ -1,11 +1,8 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import type { Item, ServerCall } from "@responses-edge/responses-api/items/registry";
 import type { FunctionTool, McpAccess, Tool as RequestTool } from "@responses-edge/responses-api/tools";
-import type { ToolConfig } from "../config/index.ts";
-import type { ContainerFiles, GivenFile } from "../contract/container-files.ts";
-import type { Replay, ToolDescription, ToolNamespace } from "../contract/engine.ts";
-import type { Plugin } from "../contract/plugin.ts";
-import type { StoreSearch } from "../contract/store-search.ts";
+import type { Replay, ToolDescription, ToolNamespace } from "@responses-edge/turn/engine";
+import type { Plugin } from "@responses-edge/turn/plugin";
 import type {
   ApprovedCall,
   CalledTool,
@@ -14,7 +11,10 @@ import type {
   PendingCall,
   ToolOutcome,
   UnlistedServer,
-} from "../contract/tool-session.ts";
+} from "@responses-edge/turn/tool-session";
+import type { ToolConfig } from "../config/index.ts";
+import type { ContainerFiles, GivenFile } from "../contract/container-files.ts";
+import type { StoreSearch } from "../contract/store-search.ts";
 import type { Cite } from "./citation-marks.ts";
 import { ToolFault } from "./tool-fault.ts";
 

@@ -1,5 +1,5 @@
 import type { HostedKind } from "@responses-edge/responses-api/hosted-tools";
-import { Plugins } from "../contract/plugin.ts";
+import { Plugins } from "@responses-edge/turn/plugin";
 import { BROWSER } from "./browser/plugin.ts";
 import { CONTAINER } from "./container/plugin.ts";
 import { FILE_SEARCH } from "./file-search/plugin.ts";

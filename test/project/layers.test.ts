@@ -11,13 +11,25 @@ const LAYERS: Record<string, readonly string[]> = {
   engine: BASE,
   tools: BASE,
   telemetry: BASE,
-  turn: BASE,
-  assembly: [...BASE, "engine", "tools", "turn"],
-  store: [...BASE, "telemetry", "turn", "assembly"],
-  api: [...BASE, "telemetry", "turn", "assembly", "store"],
-  socket: [...BASE, "telemetry", "turn", "assembly", "store", "api"],
-  http: [...BASE, "telemetry", "turn", "assembly", "store", "api", "socket"],
+  assembly: [...BASE, "engine", "tools"],
+  store: [...BASE, "telemetry", "assembly"],
+  api: [...BASE, "telemetry", "assembly", "store"],
+  socket: [...BASE, "telemetry", "assembly", "store", "api"],
+  http: [...BASE, "telemetry", "assembly", "store", "api", "socket"],
 };
+
+/** What the layers that a turn is made of may know of it: what it asks of them. */
+const TURN = "@responses-edge/turn";
+const ASKED = [
+  "answer-format",
+  "client-functions",
+  "custom-input",
+  "engine",
+  "measurements",
+  "pause",
+  "plugin",
+  "tool-session",
+];
 
 /** The files below a folder of the checkout, by their paths in it. */
 function filesIn(folder: string): string[] {
@@ -53,6 +65,16 @@ describe("a layer of src", () => {
           other.startsWith("src/") && !allowed.includes(layerOf(other)) ? `${file} imports ${other}` : [],
         );
       });
+    expect(refused).toEqual([]);
+  });
+
+  it.each(["engine", "tools"])("%s knows of the turn only what that asks of it", (layer) => {
+    const refused = filesIn(`src/${layer}`).flatMap((file) =>
+      importsOf(file).flatMap((specifier) => {
+        const isRefused = specifier.startsWith(`${TURN}/`) && !ASKED.includes(specifier.slice(TURN.length + 1));
+        return isRefused ? `${file} imports ${specifier}` : [];
+      }),
+    );
     expect(refused).toEqual([]);
   });
 

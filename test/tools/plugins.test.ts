@@ -2,15 +2,15 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-request
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import { type Item, inputItem, type OutputItem } from "@responses-edge/responses-api/items/registry";
 import { initialResponse } from "@responses-edge/responses-api/response";
+import type { ToolExchange } from "@responses-edge/turn/engine";
+import { EventWriter, OutputSize } from "@responses-edge/turn/output-events";
+import { fullNames } from "@responses-edge/turn/plugin";
+import { PluginCalls } from "@responses-edge/turn/plugin-calls";
+import { RawMessages } from "@responses-edge/turn/raw-messages";
+import { newTurnState } from "@responses-edge/turn/state";
+import type { CalledTool, PendingCall, ToolOutcome, ToolSession } from "@responses-edge/turn/tool-session";
 import { describe, expect, it } from "vitest";
-import type { ToolExchange } from "../../src/contract/engine.ts";
-import { fullNames } from "../../src/contract/plugin.ts";
-import type { CalledTool, PendingCall, ToolOutcome, ToolSession } from "../../src/contract/tool-session.ts";
 import { PLUGIN_LIST, PLUGINS } from "../../src/tools/plugins.ts";
-import { EventWriter, OutputSize } from "../../src/turn/output-events.ts";
-import { PluginCalls } from "../../src/turn/plugin-calls.ts";
-import { RawMessages } from "../../src/turn/raw-messages.ts";
-import { newTurnState } from "../../src/turn/state.ts";
 import { eventViolations, memberViolations } from "../conformance/schemas.ts";
 
 /** What is true of every hosted tool: a tool that is added is added here, too. */

@@ -1,6 +1,6 @@
+import type { FinishReason, ModelDelta } from "@responses-edge/turn/engine";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { FinishReason, ModelDelta } from "../../src/contract/engine.ts";
 import { AnswerText } from "../../src/engine/chat/answer-text.ts";
 import { StopStrings } from "../../src/engine/stop-strings.ts";
 

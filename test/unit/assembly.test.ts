@@ -2,11 +2,11 @@ import { createRequest } from "@responses-edge/responses-api/create-request";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";
+import { truncateToFit } from "@responses-edge/turn/truncation";
 import { beforeEach, describe, expect, it } from "vitest";
 import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
 import { assemblePrompt, assembleTurn, type Past, type TurnSpec } from "../../src/assembly/assemble-turn.ts";
 import { type Config, loadConfig } from "../../src/config/index.ts";
-import { truncateToFit } from "../../src/turn/truncation.ts";
 
 let simulator: Simulator;
 let config: Config;

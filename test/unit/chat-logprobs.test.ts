@@ -1,6 +1,6 @@
+import type { ModelDelta } from "@responses-edge/turn/engine";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { ModelDelta } from "../../src/contract/engine.ts";
 import { ChunkReader } from "../../src/engine/chat/chunks.ts";
 import { StopStrings } from "../../src/engine/stop-strings.ts";
 

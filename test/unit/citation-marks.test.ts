@@ -1,6 +1,6 @@
+import type { Citation } from "@responses-edge/turn/tool-session";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { Citation } from "../../src/contract/tool-session.ts";
 import { asLink } from "../../src/tools/browser/plugin.ts";
 import { CitationMarks, type Cited } from "../../src/tools/citation-marks.ts";
 import { charactersTouched } from "../work.ts";

@@ -3,12 +3,12 @@ import { createRequest } from "@responses-edge/responses-api/create-request";
 import { inputItem } from "@responses-edge/responses-api/items/registry";
 import { toolChoice, tools } from "@responses-edge/responses-api/tools";
 import { parse } from "@responses-edge/responses-api/validation";
+import type { ModelDelta } from "@responses-edge/turn/engine";
+import { withConfiguration, withLoadedTools } from "@responses-edge/turn/loaded-tools";
+import { matchOutputs } from "@responses-edge/turn/prompt";
+import { readLoggedTurn } from "@responses-edge/turn/resume";
+import { waitsForClient } from "@responses-edge/turn/state";
 import { describe, expect, it } from "vitest";
-import type { ModelDelta } from "../../src/contract/engine.ts";
-import { withConfiguration, withLoadedTools } from "../../src/turn/loaded-tools.ts";
-import { matchOutputs } from "../../src/turn/prompt.ts";
-import { readLoggedTurn } from "../../src/turn/resume.ts";
-import { waitsForClient } from "../../src/turn/state.ts";
 import { newOutput, toldBy } from "./turn-rig.ts";
 
 /** Tools that the client runs: their names, their calls, and those that items bring. */

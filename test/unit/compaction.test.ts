@@ -3,18 +3,18 @@ import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import type { StreamEvent } from "@responses-edge/responses-api/items/events";
 import type { Item, OutputItem } from "@responses-edge/responses-api/items/registry";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
+import { SUMMARY_ID, standingItems, standingPast } from "@responses-edge/turn/compacted-past";
+import { thresholdOf } from "@responses-edge/turn/compaction";
+import { cutInMiddle, selectKept } from "@responses-edge/turn/compaction-selection";
+import { isRecord, recordLine } from "@responses-edge/turn/records";
+import { responseBody } from "@responses-edge/turn/response";
+import { readLoggedTurn } from "@responses-edge/turn/resume";
+import { compactionCodec } from "@responses-edge/turn/sealer";
+import type { CompactionContent } from "@responses-edge/turn/sealing";
 import { beforeEach, describe, expect, it } from "vitest";
 import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
 import { assembleTurn, type Past, type TurnSpec } from "../../src/assembly/assemble-turn.ts";
-import { compactionCodec } from "../../src/assembly/sealer.ts";
 import { type Config, loadConfig } from "../../src/config/index.ts";
-import type { CompactionContent } from "../../src/contract/sealing.ts";
-import { SUMMARY_ID, standingItems, standingPast } from "../../src/turn/compacted-past.ts";
-import { thresholdOf } from "../../src/turn/compaction.ts";
-import { cutInMiddle, selectKept } from "../../src/turn/compaction-selection.ts";
-import { isRecord, recordLine } from "../../src/turn/records.ts";
-import { responseBody } from "../../src/turn/response.ts";
-import { readLoggedTurn } from "../../src/turn/resume.ts";
 
 function said(role: "user" | "developer" | "assistant", text: string, id?: string): Item {
   const own = id === undefined ? {} : { id };
@@ -199,26 +199,26 @@ describe("the content of a compaction item", () => {
 
   it("is read as it was written, with keys and without", () => {
     for (const config of [sealed, { encryptionKeys: [] }]) {
-      const codec = compactionCodec(config, "acme");
+      const codec = compactionCodec(config.encryptionKeys, "acme");
       expect(codec.read(codec.write(content), false)).toEqual(content);
     }
   });
 
   it("is another tenant's to nobody else, and can be read once keys are there only where it was stored", () => {
-    const mine = compactionCodec(sealed, "acme");
-    expect(compactionCodec(sealed, "other").read(mine.write(content), true)).toHaveProperty("fault");
-    const plain = compactionCodec({ encryptionKeys: [] }, "acme").write(content);
+    const mine = compactionCodec(sealed.encryptionKeys, "acme");
+    expect(compactionCodec(sealed.encryptionKeys, "other").read(mine.write(content), true)).toHaveProperty("fault");
+    const plain = compactionCodec([], "acme").write(content);
     expect(mine.read(plain, false)).toHaveProperty("fault");
     expect(mine.read(plain, true)).toEqual(content);
   });
 
   it("is refused wherever it is cut or changed", () => {
     for (const config of [sealed, { encryptionKeys: [] }]) {
-      const codec = compactionCodec(config, "acme");
+      const codec = compactionCodec(config.encryptionKeys, "acme");
       const text = codec.write(content);
       for (let at = 0; at < text.length; at += 1) expect(codec.read(text.slice(0, at), true)).toHaveProperty("fault");
     }
-    const codec = compactionCodec(sealed, "acme");
+    const codec = compactionCodec(sealed.encryptionKeys, "acme");
     const text = codec.write(content);
     for (let at = 0; at < text.length; at += 1) {
       const other = text[at] === "A" ? "B" : "A";

@@ -6,16 +6,16 @@ import { newTurnAddress, type TurnAddress } from "@responses-edge/responses-api/
 import { shownItems } from "@responses-edge/responses-api/items/reasoning";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { McpAccess } from "@responses-edge/responses-api/tools";
+import type { EngineName, Replay } from "@responses-edge/turn/engine";
+import { responseBody } from "@responses-edge/turn/response";
+import { createSealer } from "@responses-edge/turn/sealer";
 import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resources/responses/responses";
 import { afterEach, beforeAll, beforeEach, expect, vi } from "vitest";
-import { createSealer } from "../../src/assembly/sealer.ts";
-import { type EngineName, loadConfig } from "../../src/config/index.ts";
-import type { Replay } from "../../src/contract/engine.ts";
+import { loadConfig } from "../../src/config/index.ts";
 import { loadTokenizer } from "../../src/engine/harmony/load-tokenizer.ts";
 import type { Home } from "../../src/store/home.ts";
 import { fromCell, type StoredCell } from "../../src/store/row-pieces.ts";
 import type { RunSpec } from "../../src/store/run-store.ts";
-import { responseBody } from "../../src/turn/response.ts";
 
 /**
  * Background runs in real homes, whose process a test kills. The model server is a mock of `fetch`: each generation that

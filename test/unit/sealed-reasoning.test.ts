@@ -1,9 +1,9 @@
 import type { Item } from "@responses-edge/responses-api/items/registry";
+import type { ModelDelta, Replay } from "@responses-edge/turn/engine";
+import { openReasoning, type ReasoningSeal } from "@responses-edge/turn/sealed-reasoning";
+import { createSealer } from "@responses-edge/turn/sealer";
+import type { Sealer } from "@responses-edge/turn/sealing";
 import { describe, expect, it } from "vitest";
-import { createSealer } from "../../src/assembly/sealer.ts";
-import type { ModelDelta, Replay } from "../../src/contract/engine.ts";
-import type { Sealer } from "../../src/contract/sealing.ts";
-import { openReasoning, type ReasoningSeal } from "../../src/turn/sealed-reasoning.ts";
 import { eventsOf, newOutput } from "./turn-rig.ts";
 
 /** Seals nothing: what it is given can be read. */

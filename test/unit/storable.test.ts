@@ -3,12 +3,12 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-request
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import { itemId } from "@responses-edge/responses-api/items/registry";
 import { jsonLength } from "@responses-edge/responses-api/json";
+import type { Engine, ModelDelta } from "@responses-edge/turn/engine";
+import { compactionCodec } from "@responses-edge/turn/sealer";
+import { Turn, type TurnResult } from "@responses-edge/turn/turn";
 import { describe, expect, it } from "vitest";
-import { compactionCodec } from "../../src/assembly/sealer.ts";
-import type { Engine, ModelDelta } from "../../src/contract/engine.ts";
 import { MAX_CALL_LENGTH, MAX_PAGE_LENGTH, maxOutputLength } from "../../src/store/limits.ts";
 import { PLUGINS } from "../../src/tools/plugins.ts";
-import { Turn, type TurnResult } from "../../src/turn/turn.ts";
 
 /** What a turn puts out can be kept: everything that crosses between the Worker and a home is bounded. */
 
@@ -53,7 +53,7 @@ async function play(engine: Engine, request: CreateRequest = {}): Promise<TurnRe
     model: { engine, isServerGone: async () => false, leaveServer: () => {} },
     bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: ROOM },
     tools: { plugins: PLUGINS },
-    secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec({ encryptionKeys: [] }, "") },
+    secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec([], "") },
     host: { signal: new AbortController().signal, clock: () => 0 },
   });
   return turn.run(turn.start(), async (_, terminate) => terminate());

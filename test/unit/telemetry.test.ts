@@ -1,3 +1,4 @@
+import { newMeasurements } from "@responses-edge/turn/measurements";
 import fc from "fast-check";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import rules from "../../deploy/prometheus/rules.yaml?raw";
@@ -6,7 +7,6 @@ import operations from "../../docs/operations.md?raw";
 import documentation from "../../docs/telemetry.md?raw";
 import { loadConfig, type TelemetryConfig, type Variables } from "../../src/config/index.ts";
 import { parseKeyValues } from "../../src/config/telemetry.ts";
-import { newMeasurements } from "../../src/contract/measurements.ts";
 import { AnalyticsWriter, toPoint } from "../../src/telemetry/analytics.ts";
 import { GAUGES, PERMITS, UPSTREAM_UP } from "../../src/telemetry/gauges.ts";
 import { INSTRUMENTS, RETRIES, SERVER_TIME_TO_FIRST_TOKEN } from "../../src/telemetry/instruments.ts";

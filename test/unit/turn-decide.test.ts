@@ -1,9 +1,9 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
+import { type Done, decide, type GenerationDone, type NoAnswer, type TurnFacts } from "@responses-edge/turn/decide";
+import { readLoggedTurn } from "@responses-edge/turn/resume";
+import { newTurnState, type TurnState } from "@responses-edge/turn/state";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { type Done, decide, type GenerationDone, type NoAnswer, type TurnFacts } from "../../src/turn/decide.ts";
-import { readLoggedTurn } from "../../src/turn/resume.ts";
-import { newTurnState, type TurnState } from "../../src/turn/state.ts";
 import { newOutput } from "./turn-rig.ts";
 
 /** What a turn does next, by its state and what has come of its last step. */

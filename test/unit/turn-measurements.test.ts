@@ -1,10 +1,10 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import type { Usage } from "@responses-edge/responses-api/response";
+import type { Engine, ModelDelta, Prompt } from "@responses-edge/turn/engine";
+import { Generations } from "@responses-edge/turn/generation";
+import { type Measurements, newMeasurements } from "@responses-edge/turn/measurements";
+import type { RoundPrompt } from "@responses-edge/turn/prompt";
 import { describe, expect, it } from "vitest";
-import type { Engine, ModelDelta, Prompt } from "../../src/contract/engine.ts";
-import { type Measurements, newMeasurements } from "../../src/contract/measurements.ts";
-import { Generations } from "../../src/turn/generation.ts";
-import type { RoundPrompt } from "../../src/turn/prompt.ts";
 import { counted } from "../hostile/counting.ts";
 import { ADDRESS, newOutput } from "./turn-rig.ts";
 

@@ -1,13 +1,13 @@
 import { contextLengthExceeded } from "@responses-edge/responses-api/errors";
 import { tools } from "@responses-edge/responses-api/tools";
 import { parse } from "@responses-edge/responses-api/validation";
+import type { ModelDelta } from "@responses-edge/turn/engine";
+import { readLoggedTurn } from "@responses-edge/turn/resume";
+import { type Beginning, type BegunCallFacts, beginningOf, type CallRules } from "@responses-edge/turn/round-output";
+import { waitsForClient } from "@responses-edge/turn/state";
 import { describe, expect, it } from "vitest";
-import type { ModelDelta } from "../../src/contract/engine.ts";
 import { asLink } from "../../src/tools/browser/plugin.ts";
 import { CitationMarks } from "../../src/tools/citation-marks.ts";
-import { readLoggedTurn } from "../../src/turn/resume.ts";
-import { type Beginning, type BegunCallFacts, beginningOf, type CallRules } from "../../src/turn/round-output.ts";
-import { waitsForClient } from "../../src/turn/state.ts";
 import { newOutput, toldBy } from "./turn-rig.ts";
 
 /** Each part of the output, by what it says and leaves: what reaches it is what its model does. */

@@ -5,14 +5,14 @@ import type { StreamEvent } from "@responses-edge/responses-api/items/events";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import { tools } from "@responses-edge/responses-api/tools";
 import { parse } from "@responses-edge/responses-api/validation";
-import { compactionCodec } from "../../src/assembly/sealer.ts";
-import type { CalledTool, ToolSession } from "../../src/contract/tool-session.ts";
+import type { TurnOptions } from "@responses-edge/turn/options";
+import { TurnOutput } from "@responses-edge/turn/output";
+import type { BatchSink } from "@responses-edge/turn/output-events";
+import { isRecord, recordLine } from "@responses-edge/turn/records";
+import { compactionCodec } from "@responses-edge/turn/sealer";
+import { newTurnState, type TurnState } from "@responses-edge/turn/state";
+import type { CalledTool, ToolSession } from "@responses-edge/turn/tool-session";
 import { PLUGINS } from "../../src/tools/plugins.ts";
-import type { TurnOptions } from "../../src/turn/options.ts";
-import { TurnOutput } from "../../src/turn/output.ts";
-import type { BatchSink } from "../../src/turn/output-events.ts";
-import { isRecord, recordLine } from "../../src/turn/records.ts";
-import { newTurnState, type TurnState } from "../../src/turn/state.ts";
 
 /** The output of a turn without a model or a store: what it says is the lines of its log. */
 
@@ -81,7 +81,7 @@ export function newOutput(
       bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: changed.outputLength ?? 1_000_000 },
       tools: { plugins: PLUGINS, session: { ...SESSION, ...changed.session } as ToolSession },
       secrets: {
-        ...{ hidesReasoning: false, seal: undefined, compactions: compactionCodec({ encryptionKeys: [] }, "") },
+        ...{ hidesReasoning: false, seal: undefined, compactions: compactionCodec([], "") },
         ...changed.secrets,
       },
       host: { signal: new AbortController().signal, clock: () => 2_000, sink: changed.isUnread ? undefined : sink },

@@ -1,14 +1,14 @@
 import type { OutputItem } from "@responses-edge/responses-api/items/registry";
+import type { ModelDelta } from "@responses-edge/turn/engine";
+import type { TurnOutput } from "@responses-edge/turn/output";
+import { isRecord, parseRecord, recordLine, type TurnRecord } from "@responses-edge/turn/records";
+import { readLoggedTurn } from "@responses-edge/turn/resume";
+import type { Sealer } from "@responses-edge/turn/sealing";
+import { newTurnState, type TurnState } from "@responses-edge/turn/state";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { ModelDelta } from "../../src/contract/engine.ts";
-import type { Sealer } from "../../src/contract/sealing.ts";
 import { asLink } from "../../src/tools/browser/plugin.ts";
 import { CitationMarks } from "../../src/tools/citation-marks.ts";
-import type { TurnOutput } from "../../src/turn/output.ts";
-import { isRecord, parseRecord, recordLine, type TurnRecord } from "../../src/turn/records.ts";
-import { readLoggedTurn } from "../../src/turn/resume.ts";
-import { newTurnState, type TurnState } from "../../src/turn/state.ts";
 import { newOutput, type RigOptions } from "./turn-rig.ts";
 
 /** One step of a turn, as its model, its tools and its model server bring it. */

@@ -1,6 +1,6 @@
+import type { ServerAttempt } from "@responses-edge/turn/engine";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { loadConfig, type Variables } from "../../src/config/index.ts";
-import type { ServerAttempt } from "../../src/contract/engine.ts";
 import { DIALECTS } from "../../src/engine/dialects/all.ts";
 import { listModels, resolveModel } from "../../src/engine/models.ts";
 import { type Session, Upstream, type UpstreamOptions } from "../../src/engine/upstream.ts";

@@ -1,14 +1,14 @@
 import { createRequest } from "@responses-edge/responses-api/create-request";
 import { parse } from "@responses-edge/responses-api/validation";
+import type { BatchSink } from "@responses-edge/turn/output-events";
+import { compactionCodec } from "@responses-edge/turn/sealer";
+import { Turn, type TurnResult } from "@responses-edge/turn/turn";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { compactionCodec } from "../../src/assembly/sealer.ts";
 import { loadConfig } from "../../src/config/index.ts";
 import { ChatEngine } from "../../src/engine/chat/engine.ts";
 import { Upstream } from "../../src/engine/upstream.ts";
 import { PLUGINS } from "../../src/tools/plugins.ts";
-import type { BatchSink } from "../../src/turn/output-events.ts";
-import { Turn, type TurnResult } from "../../src/turn/turn.ts";
 
 /** From vLLM's bytes to the API's events: engine, turn and builder, with a vLLM that says what it is told to. */
 
@@ -75,7 +75,7 @@ async function play(
     },
     bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: Number.POSITIVE_INFINITY },
     tools: { plugins: PLUGINS },
-    secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec({ encryptionKeys: [] }, "") },
+    secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec([], "") },
     host: { signal: new AbortController().signal, clock: () => 0, sink },
   });
   await turn.run(turn.start(), async (result, terminate) => {

@@ -1,14 +1,14 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import type { Item } from "@responses-edge/responses-api/items/registry";
+import type { Engine, Prompt, PromptSize } from "@responses-edge/turn/engine";
+import { checkCallPairs, promptItems, withItemIds } from "@responses-edge/turn/prompt";
+import { truncateToFit } from "@responses-edge/turn/truncation";
 import { describe, expect, it } from "vitest";
-import type { Engine, Prompt, PromptSize } from "../../src/contract/engine.ts";
 import { toChatMessages } from "../../src/engine/chat/messages.ts";
 import { offeredTools } from "../../src/engine/offered-tools.ts";
 import { JoinedSession } from "../../src/tools/joined-session.ts";
 import type { SessionRequest } from "../../src/tools/plugin.ts";
 import { PLUGINS } from "../../src/tools/plugins.ts";
-import { checkCallPairs, promptItems, withItemIds } from "../../src/turn/prompt.ts";
-import { truncateToFit } from "../../src/turn/truncation.ts";
 import { counted } from "../hostile/counting.ts";
 
 /** What is done with a request once it is valid takes work in proportion to it. */

@@ -1,5 +1,5 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
-import type { ModelDelta, TokenLogprob } from "../../contract/engine.ts";
+import type { ModelDelta, TokenLogprob } from "@responses-edge/turn/engine";
 import { clientFault } from "../client-faults.ts";
 import { malformedStream } from "../sse-decoder.ts";
 import { readFault, toFaultError } from "../upstream-faults.ts";

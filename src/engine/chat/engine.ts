@@ -5,10 +5,10 @@ import { ApiError, contextLengthExceeded, invalidRequest, toApiError } from "@re
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import { type Item, partsOf } from "@responses-edge/responses-api/items/registry";
 import { mustCall } from "@responses-edge/responses-api/tools";
+import { answerFormat } from "@responses-edge/turn/answer-format";
+import type { Engine, ModelDelta, Prompt, PromptSize, RawMessage, Resumption } from "@responses-edge/turn/engine";
+import type { Plugins } from "@responses-edge/turn/plugin";
 import type { Config } from "../../config/index.ts";
-import { answerFormat } from "../../contract/answer-format.ts";
-import type { Engine, ModelDelta, Prompt, PromptSize, RawMessage, Resumption } from "../../contract/engine.ts";
-import type { Plugins } from "../../contract/plugin.ts";
 import { boundRules, refuseBadFormats } from "../bound-inputs.ts";
 import { clientFault, generateWithClientFaults } from "../client-faults.ts";
 import type { Dialect } from "../dialects/dialect.ts";

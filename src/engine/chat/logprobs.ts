@@ -1,4 +1,4 @@
-import type { TokenLogprob } from "../../contract/engine.ts";
+import type { TokenLogprob } from "@responses-edge/turn/engine";
 
 /**
  * Which of the sampled tokens make up a text that is shown.

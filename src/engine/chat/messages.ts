@@ -8,8 +8,8 @@ import {
   isClientCall,
   type MessageItem,
 } from "@responses-edge/responses-api/items/registry";
-import type { Replay, ToolExchange } from "../../contract/engine.ts";
-import type { Plugins } from "../../contract/plugin.ts";
+import type { Replay, ToolExchange } from "@responses-edge/turn/engine";
+import type { Plugins } from "@responses-edge/turn/plugin";
 import { fileText } from "../file-text.ts";
 
 /** Items as vLLM's chat completions messages. */

@@ -13,9 +13,9 @@ import {
   type MessageItem,
 } from "@responses-edge/responses-api/items/registry";
 import type { FunctionTool } from "@responses-edge/responses-api/tools";
+import type { Prompt, Replay, ToolExchange, ToolNamespace } from "@responses-edge/turn/engine";
+import type { Plugins } from "@responses-edge/turn/plugin";
 import type { HarmonyConfig } from "../../config/index.ts";
-import type { Prompt, Replay, ToolExchange, ToolNamespace } from "../../contract/engine.ts";
-import type { Plugins } from "../../contract/plugin.ts";
 import { fileText } from "../file-text.ts";
 import { shownTools } from "../offered-tools.ts";
 import { FunctionNames, identifierOf, type NamedTool } from "./function-names.ts";

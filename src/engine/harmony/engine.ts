@@ -14,7 +14,6 @@ import { finish, type LongWork, type Steps } from "@responses-edge/long-work";
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { type Item, partsOf } from "@responses-edge/responses-api/items/registry";
-import type { HarmonyConfig } from "../../config/index.ts";
 import type {
   Engine,
   ModelDelta,
@@ -24,8 +23,9 @@ import type {
   Resumption,
   Sampled,
   ToolExchange,
-} from "../../contract/engine.ts";
-import type { Plugins } from "../../contract/plugin.ts";
+} from "@responses-edge/turn/engine";
+import type { Plugins } from "@responses-edge/turn/plugin";
+import type { HarmonyConfig } from "../../config/index.ts";
 import { refuseBadFormats } from "../bound-inputs.ts";
 import { clientFault, generateWithClientFaults } from "../client-faults.ts";
 import { contextWindow } from "../models.ts";

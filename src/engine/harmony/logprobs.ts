@@ -1,6 +1,6 @@
 import type { Tokenizer } from "@responses-edge/harmony";
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
-import type { TokenLogprob } from "../../contract/engine.ts";
+import type { TokenLogprob } from "@responses-edge/turn/engine";
 import type { WireLogprobs } from "./chunks.ts";
 
 /** Logprobs of vLLM's completions as OpenAI's `output_text.logprobs` has them. */

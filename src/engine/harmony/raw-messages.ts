@@ -2,8 +2,8 @@ import type { Content, HarmonyMessage } from "@responses-edge/harmony";
 import { headerFault, parseHeaderText, standardHeader } from "@responses-edge/harmony";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { parse } from "@responses-edge/responses-api/validation";
+import type { RawMessage } from "@responses-edge/turn/engine";
 import { z } from "zod";
-import type { RawMessage } from "../../contract/engine.ts";
 
 /**
  * Raw messages as clients see and send them: `input_messages` and `output_messages` in the form that Python's

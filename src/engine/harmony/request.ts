@@ -1,6 +1,6 @@
 import { STOP_TOKEN_IDS } from "@responses-edge/harmony";
 import { vllmFields } from "@responses-edge/responses-api/request-fields";
-import type { Prompt } from "../../contract/engine.ts";
+import type { Prompt } from "@responses-edge/turn/engine";
 import { isStreamed, streamInterval } from "../vllm-words.ts";
 import { wantsLogprobs } from "./logprobs.ts";
 

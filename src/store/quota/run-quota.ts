@@ -1,7 +1,7 @@
 import { logLine } from "@responses-edge/json-text";
-import type { Model } from "../../contract/engine.ts";
+import type { Model } from "@responses-edge/turn/engine";
+import type { TurnResult } from "@responses-edge/turn/turn";
 import type { CountedLimits, Stored } from "../../contract/grants.ts";
-import type { TurnResult } from "../../turn/turn.ts";
 import { type Amounts, MAX_LIFETIME_MS, NOTHING, type Report, type Status, type Used } from "./ledger.ts";
 import type { Quota } from "./quota.ts";
 import { limitExceeded, limitsUnavailable } from "./refusal.ts";

@@ -1,6 +1,5 @@
+import type { TurnResult } from "@responses-edge/turn/turn";
 import type { ModelPrice } from "../../config/index.ts";
-import type { Outcome } from "../../turn/decide.ts";
-import type { ClosedResponse } from "../../turn/response.ts";
 import type { Schema } from "../schema.ts";
 
 /** The usage: a row for each hour, key and model. */
@@ -117,18 +116,12 @@ export function costOf(
   return ofInput + output * price.output;
 }
 
-/** A turn that has ended, or what was asked like one, as far as its usage shows. */
-export interface UsedTurn {
-  outcome: Pick<Outcome, "status">;
-  closed: Pick<ClosedResponse, "spent" | "head">;
-}
-
 /**
  * The usage of a turn: as the model server says; and of rounds that broke off before it did (a client that left), what
  * they have put out, and the prompt as it was estimated. Undefined of a turn of which nothing was used.
  */
 export function usageOfTurn(
-  { outcome, closed: { spent } }: UsedTurn,
+  { outcome, closed: { spent } }: TurnResult,
   { model, estimatedInput }: { model: string; estimatedInput: () => number },
   prices: Prices,
 ): UsageEntry | undefined {

@@ -1,5 +1,5 @@
+import type { ToolDescription, ToolNamespace } from "@responses-edge/turn/engine";
 import { z } from "zod";
-import type { ToolDescription, ToolNamespace } from "../../contract/engine.ts";
 import { asFunctions } from "../plugin.ts";
 
 /**

@@ -1,6 +1,6 @@
+import type { ToolNamespace } from "@responses-edge/turn/engine";
+import type { CalledTool } from "@responses-edge/turn/tool-session";
 import type { ResponseOutputItem } from "openai/resources/responses/responses";
-import type { ToolNamespace } from "../../contract/engine.ts";
-import type { CalledTool } from "../../contract/tool-session.ts";
 import { MCP_CALL, newMcpCall } from "../mcp/plugin.ts";
 import { asFunctions, type RunnablePlugin } from "../plugin.ts";
 import { CLEAN_UP_TOOL, checkToolServer, toolServer } from "../tool-server.ts";

@@ -1,7 +1,7 @@
 import type { CallToolResult, Client, ContentBlock, RequestOptions, Tool } from "@modelcontextprotocol/client";
 import { refuseLargeFormats } from "@responses-edge/responses-api/bounded-formats";
 import { ApiError } from "@responses-edge/responses-api/errors";
-import type { ListedTool } from "../../contract/tool-session.ts";
+import type { ListedTool } from "@responses-edge/turn/tool-session";
 import { ToolFault } from "../tool-fault.ts";
 
 /** Bytes of a tool's input schema as JSON: it goes into every prompt. */

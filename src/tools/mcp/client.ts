@@ -1,6 +1,6 @@
 import type { Client, RequestOptions, Tool, Transport } from "@modelcontextprotocol/client";
 import { FetchFault, limitBody, unlessAborted } from "@responses-edge/guarded-fetch";
-import type { ListedTool } from "../../contract/tool-session.ts";
+import type { ListedTool } from "@responses-edge/turn/tool-session";
 import { ToolFault, toToolFault } from "../tool-fault.ts";
 import { outputText, readTools, toListedTool } from "./answers.ts";
 import { CONNECTION_CLOSED, explain, isOldTransport, type Sdk, secretsOf } from "./faults.ts";

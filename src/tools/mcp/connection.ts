@@ -1,7 +1,7 @@
 import { type GuardOptions, guardedFetch, unlessAborted } from "@responses-edge/guarded-fetch";
 import { parseArguments } from "@responses-edge/responses-api/json";
+import type { ListedTool, ToolOutcome } from "@responses-edge/turn/tool-session";
 import type { ToolConfig } from "../../config/index.ts";
-import type { ListedTool, ToolOutcome } from "../../contract/tool-session.ts";
 import type { ToolTime } from "../plugin.ts";
 import { ToolFault } from "../tool-fault.ts";
 import { type McpServer, McpSession, type McpToolResult } from "./client.ts";

@@ -9,7 +9,7 @@ import type {
   PendingCall,
   ToolOutcome,
   UnlistedServer,
-} from "../../contract/tool-session.ts";
+} from "@responses-edge/turn/tool-session";
 import { guardOf } from "../guard.ts";
 import type { PluginSession, SessionOptions } from "../plugin.ts";
 import { ToolFault, toToolFault } from "../tool-fault.ts";

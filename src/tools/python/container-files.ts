@@ -1,4 +1,6 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
+import type { Replay } from "@responses-edge/turn/engine";
+import type { ContainerFileCitation } from "@responses-edge/turn/tool-session";
 import { z } from "zod";
 import {
   type ContainerFiles,
@@ -7,8 +9,6 @@ import {
   type KeptFile,
   MAX_CONTAINER_BYTES,
 } from "../../contract/container-files.ts";
-import type { Replay } from "../../contract/engine.ts";
-import type { ContainerFileCitation } from "../../contract/tool-session.ts";
 import type { McpConnection } from "../mcp/connection.ts";
 import { ToolFault } from "../tool-fault.ts";
 

@@ -1,10 +1,10 @@
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import { parseArguments } from "@responses-edge/responses-api/json";
+import type { ToolDescription, ToolNamespace } from "@responses-edge/turn/engine";
+import { type CallItem, stepOf } from "@responses-edge/turn/plugin";
+import type { CalledTool } from "@responses-edge/turn/tool-session";
 import type { ResponseCodeInterpreterToolCall } from "openai/resources/responses/responses";
 import type { GivenFile } from "../../contract/container-files.ts";
-import type { ToolDescription, ToolNamespace } from "../../contract/engine.ts";
-import { type CallItem, stepOf } from "../../contract/plugin.ts";
-import type { CalledTool } from "../../contract/tool-session.ts";
 import { outcomeOf } from "../mcp/connection.ts";
 import type { PluginSession, RunnablePlugin } from "../plugin.ts";
 import { CLEAN_UP_TOOL, checkToolServer, toolServer } from "../tool-server.ts";

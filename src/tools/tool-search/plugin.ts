@@ -3,9 +3,9 @@ import type { Item } from "@responses-edge/responses-api/items/registry";
 import { foundTools } from "@responses-edge/responses-api/items/tool-search";
 import { isJsonObject, parseArguments } from "@responses-edge/responses-api/json";
 import type { NamespaceTool, Tool } from "@responses-edge/responses-api/tools";
+import { stepOf } from "@responses-edge/turn/plugin";
+import type { CalledTool, ToolOutcome } from "@responses-edge/turn/tool-session";
 import type { ResponseToolSearchCall, Tool as WireTool } from "openai/resources/responses/responses";
-import { stepOf } from "../../contract/plugin.ts";
-import type { CalledTool, ToolOutcome } from "../../contract/tool-session.ts";
 import type { PluginSession, RunnablePlugin } from "../plugin.ts";
 
 /**

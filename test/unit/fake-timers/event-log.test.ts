@@ -1,19 +1,19 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
+import type { Engine, ModelDelta } from "@responses-edge/turn/engine";
+import { recordLine } from "@responses-edge/turn/records";
+import { readLoggedTurn } from "@responses-edge/turn/resume";
+import { compactionCodec } from "@responses-edge/turn/sealer";
+import type { PendingCall } from "@responses-edge/turn/tool-session";
+import { Turn } from "@responses-edge/turn/turn";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { compactionCodec } from "../../../src/assembly/sealer.ts";
-import type { Engine, ModelDelta } from "../../../src/contract/engine.ts";
-import type { PendingCall } from "../../../src/contract/tool-session.ts";
 import { EventLogStore } from "../../../src/store/event-log.ts";
 import { EventLogWriter } from "../../../src/store/log-writer.ts";
 import { fromCell } from "../../../src/store/row-pieces.ts";
 import { Tables } from "../../../src/store/tables.ts";
 import { PLUGINS } from "../../../src/tools/plugins.ts";
-import { recordLine } from "../../../src/turn/records.ts";
-import { readLoggedTurn } from "../../../src/turn/resume.ts";
-import { Turn } from "../../../src/turn/turn.ts";
 
 const CONFIG = { intervalMs: 400, unreadIntervalMs: 4_000 };
 
@@ -121,7 +121,7 @@ describe("the rows of a run", () => {
       model: { engine: talker(tokens, 50), isServerGone: async () => false, leaveServer: () => {} },
       bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: Number.POSITIVE_INFINITY },
       tools: { plugins: PLUGINS },
-      secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec({ encryptionKeys: [] }, "") },
+      secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec([], "") },
       host: { signal: new AbortController().signal, clock: Date.now, sink: writer },
     });
     turn.queue();

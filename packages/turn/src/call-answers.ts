@@ -1,0 +1,85 @@
+import type { ToolExchange } from "./engine.ts";
+import { beginToolCall, endToolCall, traceparent } from "./measurements.ts";
+import type { TurnOptions } from "./options.ts";
+import type { TurnOutput } from "./output.ts";
+import type { BatchSink } from "./output-events.ts";
+import type { ToolOutcome } from "./tool-session.ts";
+
+/** Runs the calls of a round that this server answers. */
+
+/** Calls of one round, and servers asked for their tools, side by side. */
+export const MAX_CONCURRENT_CALLS = 8;
+
+/**
+ * Runs the calls that wait for an answer. One that was dispatched before a crash is run again only where that changes
+ * nothing: nobody knows how far it came. Rejects with the signal's reason when it is aborted; a tool's own failure is an answer.
+ */
+export async function answerCalls(
+  output: TurnOutput,
+  { asked, model: { engine }, tools: { session }, host }: Pick<TurnOptions, "asked" | "model" | "tools" | "host">,
+): Promise<void> {
+  const { signal, sink, measured, clock } = host;
+  const { state, calls, messages } = output;
+  // Names the round: its calls were made side by side.
+  const step = `${asked.address.turn}.${state.rounds}`;
+  const dispatchedBefore = new Set(state.answering?.dispatched);
+
+  await forEachAtOnce(calls.pending, MAX_CONCURRENT_CALLS, async (call) => {
+    let outcome: ToolOutcome = interrupted();
+    const isFirst = !dispatchedBefore.has(call.item);
+    if (isFirst) {
+      calls.start(call);
+      commit(sink);
+    }
+    if (isFirst || calls.isRepeatable(call)) {
+      // A restart has lost the access to them.
+      if (session && !measured) outcome = await session.run(call, signal);
+      else if (session && measured) {
+        const noted = beginToolCall(measured, call, clock());
+        outcome = await session.run(call, signal, traceparent(measured.trace, noted.span));
+        endToolCall(noted, outcome, clock());
+      }
+    }
+    signal.throwIfAborted();
+    const exchange: ToolExchange = {
+      name: call.name,
+      arguments: call.arguments,
+      output: outcome.output,
+      step,
+      ...(outcome.memory !== undefined && { memory: outcome.memory }),
+    };
+    const told = engine.answerMessages(exchange, messages.of(call.item).at(-1));
+    calls.finish(call, outcome, { item: call.item, exchange, messages: told });
+    await commit(sink);
+  });
+}
+
+/** A tool's work cannot be undone, nor its answer be had again: both are kept at once, where they are kept. */
+function commit(sink: BatchSink | undefined): Promise<void> | undefined {
+  if (!sink?.commit) return sink?.flush();
+  sink.commit();
+  return undefined;
+}
+
+/** The answer to a call of whose running nothing more is known. */
+function interrupted(): ToolOutcome {
+  const output = "The server was restarted while this tool was running. Whether it did its work is not known.";
+  return { output, failed: true, error: { type: "mcp_protocol_error", code: -32000, message: output } };
+}
+
+/**
+ * Does `work` for each item, for at most `limit` of them at the same time, begun in order. Rejects as the first of them
+ * does; those under way are not waited for then.
+ */
+export async function forEachAtOnce<T>(
+  items: Iterable<T>,
+  limit: number,
+  work: (item: T) => Promise<void>,
+): Promise<void> {
+  // All workers take from one iterator.
+  const left = items[Symbol.iterator]();
+  const worker = async (): Promise<void> => {
+    for (let next = left.next(); !next.done; next = left.next()) await work(next.value);
+  };
+  await Promise.all(Array.from({ length: limit }, worker));
+}

@@ -1,0 +1,336 @@
+import type { ClientTool } from "@responses-edge/responses-api/client-tools";
+import { newCallId } from "@responses-edge/responses-api/ids";
+import type { ClientCallItem } from "@responses-edge/responses-api/items/registry";
+import { parseArguments } from "@responses-edge/responses-api/json";
+import { readLocalShell, readPatch, readShell } from "./client-functions.ts";
+import { CustomInput } from "./custom-input.ts";
+import type { ModelDelta } from "./engine.ts";
+import { deltaHead, type OutputParts } from "./output-events.ts";
+
+/**
+ * Calls that the client answers. Several may be open, because an upstream may interleave their arguments: a call is done
+ * when something else begins and its arguments are complete, or at the end of the round.
+ *
+ * Calls of functions and custom tools are shown while they are written. What any other call is cannot be told before it is
+ * complete: its item is added late, and whole.
+ */
+
+type WrittenItem = Extract<ClientCallItem, { type: "function_call" | "custom_tool_call" }>;
+type FunctionCall = Extract<ClientCallItem, { type: "function_call" }>;
+type CustomCall = Extract<ClientCallItem, { type: "custom_tool_call" }>;
+type WholeItem = Exclude<ClientCallItem, WrittenItem>;
+type CallDelta = Extract<ModelDelta, { kind: "tool_call" }>;
+
+interface PlacedCall {
+  outputIndex: number;
+  /** The JSON of its delta events up to their sequence number. */
+  deltaHead: string;
+}
+
+type OpenCall =
+  | (PlacedCall & { kind: "function"; item: FunctionCall })
+  | (PlacedCall & { kind: "custom"; item: CustomCall; input: CustomInput })
+  /** One that is not shown yet, with all that the model has written of it. */
+  | { kind: "whole"; tool: ClientTool; callId: string; text: string };
+
+const ARGUMENTS_DELTA = "response.function_call_arguments.delta";
+const INPUT_DELTA = "response.custom_tool_call_input.delta";
+
+export class ClientCalls {
+  readonly #output: OutputParts;
+  /** Call ids that the prompt or this turn has. */
+  readonly #usedCallIds: Set<string>;
+  /** Indices of calls for which the round takes nothing more: what an upstream still sends for one belongs to no other. */
+  readonly #closed: Set<number>;
+  /** By the index that the engine gives them. */
+  readonly #open = new Map<number, OpenCall>();
+  /**
+   * The call that was open when the turn was cut off. The index that the engine gave it is not known any more: the next
+   * arguments that belong to no other call are its own.
+   */
+  #resumed: PlacedCall | undefined;
+
+  /** A call that is open in the state goes on. */
+  constructor(output: OutputParts, usedCallIds: Set<string>, closed: Set<number>) {
+    this.#output = output;
+    this.#usedCallIds = usedCallIds;
+    this.#closed = closed;
+    const { state } = output;
+    for (const [outputIndex, item] of state.output.entries()) {
+      if (!isWritten(item) || item.status !== "in_progress" || state.superseded.has(item.id)) continue;
+      const call = newOpenCall(item, outputIndex);
+      this.#resumed = call;
+      this.#open.set(resumedIndex(call), call);
+    }
+  }
+
+  has(index: number): boolean {
+    return this.#open.has(index);
+  }
+
+  get isOpen(): boolean {
+    return this.#open.size > 0;
+  }
+
+  /** Gives the call that was open when the turn was cut off this delta's index. False where the delta is not its own. */
+  resume({ index, name }: Pick<CallDelta, "index" | "name">): boolean {
+    const resumed = this.#resumed;
+    const call = resumed && this.#open.get(resumedIndex(resumed));
+    if (!call || name !== undefined) return false;
+    this.#resumed = undefined;
+    this.#open.delete(resumedIndex(resumed));
+    this.#open.set(index, call);
+    return true;
+  }
+
+  /**
+   * A call in whose middle the generation goes on, with all of it so far. One that was shown is known by its item; what
+   * its input is made of is read again. One that was not begins. False where there is none of that.
+   */
+  resumeWith(index: number, tool: ClientTool | undefined, text: string): boolean {
+    if (tool && isShownWhole(tool)) {
+      this.begin(index, tool, tool.flatName, undefined);
+      this.append(index, text);
+      return true;
+    }
+    const call = this.#resumed && this.#open.get(resumedIndex(this.#resumed));
+    if (call?.kind === "custom") call.input.push(text);
+    return call !== undefined;
+  }
+
+  /** Begins a call of a tool, by the name that the model writes; without a tool it is a function that nobody offered. */
+  begin(index: number, tool: ClientTool | undefined, name: string, offeredId: string | undefined): void {
+    this.#output.size.addFrames(1);
+    const callId = this.#claimCallId(offeredId);
+    if (tool && isShownWhole(tool)) {
+      this.#open.set(index, { kind: "whole", tool, callId, text: "" });
+      return;
+    }
+    const common = {
+      status: "in_progress",
+      call_id: callId,
+      name: tool?.name ?? name,
+      ...(tool?.namespace !== undefined && { namespace: tool.namespace }),
+    } as const;
+    const item: WrittenItem =
+      tool?.tool.type === "custom"
+        ? { id: this.#output.writer.newItemId("custom_tool_call"), type: "custom_tool_call", ...common, input: "" }
+        : { id: this.#output.writer.newItemId("function_call"), type: "function_call", ...common, arguments: "" };
+    this.#open.set(index, newOpenCall(item, this.#output.writer.addItem(item)));
+  }
+
+  /** Adds to the arguments of an open call. */
+  append(index: number, text: string): void {
+    const call = this.#open.get(index);
+    if (!call) return;
+    this.#output.size.addText(text);
+    switch (call.kind) {
+      case "function":
+        call.item.arguments += text;
+        this.#output.writer.delta(ARGUMENTS_DELTA, call.deltaHead, text);
+        return;
+      case "custom":
+        this.#addInput(call, call.input.push(text));
+        return;
+      case "whole":
+        call.text += text;
+    }
+  }
+
+  #addInput({ item, deltaHead: head }: Extract<OpenCall, { kind: "custom" }>, text: string): void {
+    if (text === "") return;
+    item.input += text;
+    this.#output.writer.delta(INPUT_DELTA, head, text);
+  }
+
+  /** Ends a call before its arguments were whole. */
+  cut(index: number): void {
+    const call = this.#open.get(index);
+    if (call) this.#close(index, call, "incomplete", false);
+  }
+
+  /**
+   * Ends the calls whose arguments are complete, because something else begins, or `all`, because the model has finished
+   * them. `beforeDone` is called before one is done.
+   */
+  close(all: boolean, beforeDone?: () => void): void {
+    for (const [index, call] of this.#open) {
+      if (all || isWhole(call)) this.#close(index, call, "completed", false, beforeDone);
+    }
+  }
+
+  /**
+   * Ends what is open when the turn ends. In one that is `truncated` a call is complete if its arguments are and
+   * something came after it. `isSilent`: no event says so.
+   */
+  closeTurn(truncated: boolean, last: number, isSilent: boolean): void {
+    for (const [index, call] of this.#open) {
+      const isLast = call.kind === "whole" || call.outputIndex === last;
+      const isComplete = !truncated || (!isLast && isWhole(call));
+      this.#close(index, call, isComplete ? "completed" : "incomplete", isSilent);
+    }
+  }
+
+  /** The model is to say anew what broke off: what follows belongs to no call from before. */
+  forgetResumed(): void {
+    this.#resumed = undefined;
+    this.forgetUnshown();
+  }
+
+  /** Forgets the calls of which nothing was shown yet. Gives their number. */
+  forgetUnshown(): number {
+    const unshown = [...this.#open].filter(([, call]) => call.kind === "whole");
+    for (const [index] of unshown) this.#open.delete(index);
+    return unshown.length;
+  }
+
+  /** Forgets all calls: their items are taken back. */
+  withdraw(): void {
+    this.#open.clear();
+    this.#resumed = undefined;
+  }
+
+  #close(
+    index: number,
+    call: OpenCall,
+    status: "completed" | "incomplete",
+    isSilent: boolean,
+    beforeDone?: () => void,
+  ): void {
+    this.#open.delete(index);
+    this.#closed.add(index);
+    // Anything after its end belongs to no call.
+    if (call === this.#resumed) this.#resumed = undefined;
+    if (call.kind === "whole") {
+      // One that broke off shows nothing.
+      if (status === "completed") this.#show(call, isSilent, beforeDone);
+      return;
+    }
+    const { item, outputIndex } = call;
+    const at = { item_id: item.id, output_index: outputIndex };
+    if (call.kind === "custom") {
+      const rest = call.input.end();
+      if (isSilent) call.item.input += rest;
+      else this.#addInput(call, rest);
+      call.item.status = status;
+      this.#output.writer.emit(
+        { type: "response.custom_tool_call_input.done", ...at, input: call.item.input },
+        isSilent,
+      );
+    } else {
+      if (status === "completed" && call.item.arguments === "") {
+        call.item.arguments = "{}";
+        if (!isSilent) this.#output.writer.delta(ARGUMENTS_DELTA, call.deltaHead, "{}");
+      }
+      call.item.status = status;
+      const { name, arguments: json } = call.item;
+      this.#output.writer.emit(
+        { type: "response.function_call_arguments.done", ...at, name, arguments: json },
+        isSilent,
+      );
+    }
+    beforeDone?.();
+    this.#output.writer.emit({ type: "response.output_item.done", output_index: outputIndex, item }, isSilent);
+  }
+
+  /** Adds the item of a call that is complete. One that does not say what its tool needs is none. */
+  #show(
+    { tool, callId, text }: Extract<OpenCall, { kind: "whole" }>,
+    isSilent: boolean,
+    beforeDone?: () => void,
+  ): void {
+    const whole = this.#read(tool, callId, text);
+    // A turn that has failed, or was given up, shows nothing more.
+    if (!whole || isSilent) return;
+    const { writer } = this.#output;
+    // The commands of a shell are told one by one.
+    const unwritten = whole.type === "shell_call" && { action: { ...whole.action, commands: [] } };
+    const output_index = writer.addItem({ ...whole, status: "in_progress", ...unwritten } as WholeItem);
+    if (whole.type === "shell_call") {
+      for (const [command_index, command] of whole.action.commands.entries()) {
+        const at = { output_index, command_index };
+        writer.emit({ type: "response.shell_call_command.added", ...at, command: "" });
+        writer.emit({ type: "response.shell_call_command.delta", ...at, delta: command });
+        writer.emit({ type: "response.shell_call_command.done", ...at, command });
+      }
+    }
+    beforeDone?.();
+    writer.emit({ type: "response.output_item.done", output_index, item: whole });
+  }
+
+  #read({ tool }: ClientTool, call_id: string, text: string): WholeItem | undefined {
+    const { writer } = this.#output;
+    const status = "completed";
+    switch (tool.type) {
+      case "tool_search": {
+        const type = "tool_search_call";
+        const args = parseArguments(text);
+        return args && { id: writer.newItemId(type), type, call_id, execution: "client", arguments: args, status };
+      }
+      case "local_shell": {
+        const type = "local_shell_call";
+        const action = readLocalShell(text);
+        return action && { id: writer.newItemId(type), type, call_id, action, status };
+      }
+      case "shell": {
+        const type = "shell_call";
+        const action = readShell(text);
+        const environment = tool.environment ? ({ type: "local" } as const) : null;
+        return action && { id: writer.newItemId(type), type, call_id, action, environment, status };
+      }
+      case "apply_patch": {
+        const type = "apply_patch_call";
+        const operation = readPatch(text);
+        return operation && { id: writer.newItemId(type), type, call_id, operation, status };
+      }
+      case "function":
+      case "custom":
+        return undefined;
+    }
+  }
+
+  /** The model's own call id where it is usable (some templates insist on their form), else a new one. */
+  #claimCallId(offered: string | undefined): string {
+    const used = this.#usedCallIds;
+    const id = offered && offered.length <= 64 && !used.has(offered) ? offered : newCallId();
+    used.add(id);
+    return id;
+  }
+}
+
+/** Tells whether a call of a tool is shown only when it is complete. */
+function isShownWhole({ tool }: ClientTool): boolean {
+  return tool.type !== "function" && tool.type !== "custom";
+}
+
+function isWritten(item: { type: string }): item is WrittenItem {
+  return item.type === "function_call" || item.type === "custom_tool_call";
+}
+
+function newOpenCall(item: WrittenItem, outputIndex: number): OpenCall & PlacedCall {
+  const at = { item_id: item.id, output_index: outputIndex };
+  return item.type === "function_call"
+    ? { kind: "function", item, outputIndex, deltaHead: deltaHead(ARGUMENTS_DELTA, at) }
+    : { kind: "custom", item, input: new CustomInput(), outputIndex, deltaHead: deltaHead(INPUT_DELTA, at) };
+}
+
+/** No engine gives an index below zero. */
+function resumedIndex({ outputIndex }: PlacedCall): number {
+  return -1 - outputIndex;
+}
+
+/** Tells whether all of a call is there. */
+function isWhole(call: OpenCall): boolean {
+  switch (call.kind) {
+    case "function":
+      return hasArguments(call.item.arguments);
+    case "custom":
+      return !call.input.isCut;
+    case "whole":
+      return hasArguments(call.text);
+  }
+}
+
+function hasArguments(text: string): boolean {
+  return text.trim() !== "" && parseArguments(text) !== undefined;
+}

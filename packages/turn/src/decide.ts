@@ -1,0 +1,167 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { isWord } from "@responses-edge/responses-api/items/registry";
+import type { FinishReason, ModelDelta, PromptChange, RawMessage } from "./engine.ts";
+import { spentTokens, type TurnState } from "./state.ts";
+
+/**
+ * Decides what a turn does next, and how it ends. Nothing here waits for anything or changes anything: a turn does a step, tells
+ * what has come of it (`Done`), and asks again.
+ */
+
+/** How a turn ended. */
+export type Outcome =
+  | { status: "completed" }
+  | { status: "incomplete"; reason: "max_output_tokens" | "content_filter" }
+  | { status: "cancelled" }
+  | { status: "failed"; error: ApiError };
+
+export type Step =
+  /** Lists the tools of MCP servers, and runs the calls that the client has approved. */
+  | { kind: "prepare" }
+  /** Compacts the prompt, if it must be. */
+  | { kind: "compact" }
+  /** Asks the model; `again` where its last answer in this round cannot be used. */
+  | { kind: "generate"; again?: Again }
+  /** Goes on with a generation that was cut off with its process. */
+  | { kind: "resume" }
+  /** Runs the calls that the model has made. The next round begins with `again`: they tell the model what was wrong. */
+  | { kind: "answer"; again: readonly RawMessage[] }
+  /** Settles the turn. */
+  | { kind: "end"; outcome: Outcome };
+
+/** How the model is asked again in a round. */
+export type Again =
+  /** With a change that the engine has made. `isCounted`: the model was at fault. */
+  | { change: PromptChange; isCounted: boolean }
+  /** Its answer is taken back, and it is told which field that does not keep to (`Compliance`). */
+  | { disregarded: string };
+
+/** Why a turn may compact: its client asks for it and for nothing else, or lets it be done when it must. */
+export type CompactionKind = "asked" | "managed";
+
+/** The facts of a turn that hold from its beginning to its end. */
+export interface TurnFacts {
+  compaction: CompactionKind | undefined;
+  /** `max_output_tokens`. */
+  maxOutputTokens: number;
+  /** Nobody sees the output before the turn has ended, so that an answer can be taken back. */
+  isUnseen: boolean;
+}
+
+/** The end of a generation that has no answer. */
+export type NoAnswer = Extract<ModelDelta, { kind: "broken" | "ask_again" }>;
+
+/** The result of a step. */
+export type Done =
+  /** The turn begins, or goes on after its process has died. */
+  | { did: "begin"; mustPrepare: boolean }
+  | { did: "prepare" }
+  /** `fault` prevents the turn from going on. */
+  | { did: "compact"; fault: Outcome | undefined }
+  | GenerationDone
+  /** `isFull`: nothing more can be kept. */
+  | ({ did: "answer"; waitsForClient: boolean; isFull: boolean } & Compliance);
+
+/** The comparison of the output so far with the request. */
+interface Compliance {
+  /** Says which field a turn that ended now would not keep to (`disregarded`); undefined where it keeps to all. */
+  disregarded: string | undefined;
+}
+
+export interface GenerationDone extends Compliance {
+  did: "generate";
+  /** The outcome that has ended the generation before its end. */
+  fault: Outcome | undefined;
+  finish: FinishReason | undefined;
+  noAnswer: NoAnswer | undefined;
+  /** Calls that this server has to answer. */
+  calls: number;
+  /** Something is left that only the client can answer. */
+  waitsForClient: boolean;
+  /** The model has called tools in vain, which stand in the prompt: asked without them, it may answer. */
+  mayAnswerWithoutTools: boolean;
+  /** Output tokens of the turn. */
+  spentTokens: number;
+}
+
+/** How often in a row a turn asks its model again whose answer cannot be used. */
+const MAX_ASKED_AGAIN = 3;
+
+export function decide(state: TurnState, done: Done, facts: TurnFacts): Step {
+  switch (done.did) {
+    case "begin":
+      // A compaction alone needs no tools.
+      return done.mustPrepare && facts.compaction !== "asked" ? { kind: "prepare" } : firstStep(state, facts);
+    case "prepare":
+      return firstStep(state, facts);
+    case "compact":
+      if (done.fault) return { kind: "end", outcome: done.fault };
+      return facts.compaction === "asked" ? { kind: "end", outcome: { status: "completed" } } : { kind: "generate" };
+    case "generate":
+      return afterGeneration(state, done, facts);
+    case "answer":
+      if (done.waitsForClient) return complete(done);
+      return done.isFull || isSpent(spentTokens(state), facts) ? outOfTokens() : newRound(state, facts);
+  }
+}
+
+function firstStep(state: TurnState, facts: TurnFacts): Step {
+  const { answering, output, round } = state;
+  if (facts.compaction === "asked" && round.compacted) return { kind: "end", outcome: { status: "completed" } };
+  if (facts.compaction === "asked") return { kind: "compact" };
+  if (answering) return { kind: "answer", again: [] };
+  const hasSpoken = output.slice(round.firstItem).some(isWord) || round.sampled !== undefined;
+  return hasSpoken ? { kind: "resume" } : newRound(state, facts);
+}
+
+function newRound({ round }: TurnState, { compaction }: TurnFacts): Step {
+  return compaction && !round.compacted ? { kind: "compact" } : { kind: "generate" };
+}
+
+/** The end of a generation, compared with what was asked for: no answer is called completed that is none. */
+function afterGeneration({ askedAgain }: TurnState, done: GenerationDone, facts: TurnFacts): Step {
+  const { fault, finish, noAnswer, calls, waitsForClient } = done;
+  if (fault) return { kind: "end", outcome: fault };
+  if (finish === "length") return outOfTokens();
+  if (finish === "content_filter") return { kind: "end", outcome: { status: "incomplete", reason: "content_filter" } };
+  const isCounted = noAnswer?.why !== undefined;
+  const mayAskAgain = !isCounted || askedAgain < MAX_ASKED_AGAIN;
+  if (noAnswer?.kind === "ask_again" && mayAskAgain) {
+    if (isSpent(done.spentTokens, facts)) return outOfTokens();
+    return { kind: "generate", again: { change: noAnswer.change, isCounted } };
+  }
+  const again = noAnswer?.kind === "broken" && mayAskAgain ? noAnswer.messages : [];
+  if (calls > 0 || again.length > 0) return { kind: "answer", again };
+  if (noAnswer?.why !== undefined && !waitsForClient) return { kind: "end", outcome: askedInVain(noAnswer.why) };
+  // Without the tools the model is asked once: one that calls them all the same would do so for ever.
+  if (done.mayAnswerWithoutTools) return { kind: "answer", again };
+  const { disregarded } = done;
+  if (disregarded === undefined || !facts.isUnseen || askedAgain >= MAX_ASKED_AGAIN) return complete(done);
+  return isSpent(done.spentTokens, facts) ? outOfTokens() : { kind: "generate", again: { disregarded } };
+}
+
+function isSpent(tokens: number, { maxOutputTokens }: TurnFacts): boolean {
+  return tokens >= maxOutputTokens;
+}
+
+/** Ends a turn whose output is whole: as completed where it is what was asked for. */
+function complete({ disregarded }: Compliance): Step {
+  if (disregarded === undefined) return { kind: "end", outcome: { status: "completed" } };
+  return {
+    kind: "end",
+    outcome: failedBy(`The model server disregarded the request. Its answer does not keep to ${disregarded}.`),
+  };
+}
+
+function outOfTokens(): Step {
+  return { kind: "end", outcome: { status: "incomplete", reason: "max_output_tokens" } };
+}
+
+/** `why` says what of the request the answer does not keep to. */
+function askedInVain(why: string): Outcome {
+  return failedBy(`The model was asked again in vain: its answer is none that was asked for. It ends in ${why}`);
+}
+
+function failedBy(message: string): Outcome {
+  return { status: "failed", error: new ApiError({ status: 502, message, code: "upstream_disregarded_request" }) };
+}

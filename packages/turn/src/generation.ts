@@ -1,0 +1,303 @@
+import { ApiError, toApiError } from "@responses-edge/responses-api/errors";
+import type { Item } from "@responses-edge/responses-api/items/registry";
+import type { Usage } from "@responses-edge/responses-api/response";
+import type { Outcome } from "./decide.ts";
+import type { Prompt, Resumption } from "./engine.ts";
+import { beginModelCall, endModelCall, type ModelCall, tokensBetween } from "./measurements.ts";
+import type { TurnOptions } from "./options.ts";
+import type { TurnOutput } from "./output.ts";
+import { pause } from "./pause.ts";
+import type { RoundPrompt } from "./prompt.ts";
+import type { DeltaCount } from "./records.ts";
+import type { Outage } from "./response.ts";
+import { type BrokenOff, type Generation, isTransient, outOfTokens, ResumePolicy, resumed } from "./resume.ts";
+import { plus, roundDeltas } from "./state.ts";
+
+/**
+ * The generations of a turn, each of one round. One whose upstream dies is resumed where it stopped, once the model server
+ * is back.
+ */
+
+/** A generation that is under way, and how it is taken. */
+interface RunningGeneration {
+  started: Promise<Generation>;
+  consume: (generation: Generation) => Promise<void>;
+  /** `progress` grows with all that it says; `usage` is what has been used, as far as the model server has said it. */
+  said: { readonly progress: number; readonly usage: Usage | null | undefined };
+  /** Begins one that goes on after a fault. */
+  again: (fault: ApiError) => Promise<Generation>;
+}
+
+/**
+ * How long a foreground turn that has not begun tries to reach its model server, in milliseconds: where the server has
+ * only closed a connection that was kept open, it is had again at once, and a client that is told soon can go elsewhere.
+ */
+const START_TIME_MS = 50;
+
+/** The error of a model call that nobody waits for any more. */
+const CANCELLED = "cancelled";
+
+export class Generations {
+  readonly #options: Pick<TurnOptions, "asked" | "model" | "bounds" | "host">;
+  readonly #output: TurnOutput;
+  readonly #prompt: RoundPrompt;
+  /** Ends what has been begun and cannot be used: only raw messages of the prompt can show that. */
+  readonly #unusable: AbortController | undefined;
+
+  constructor(
+    options: Pick<TurnOptions, "asked" | "model" | "bounds" | "host">,
+    output: TurnOutput,
+    prompt: RoundPrompt,
+  ) {
+    this.#options = options;
+    this.#output = output;
+    this.#prompt = prompt;
+    this.#unusable = options.asked.request.enable_response_messages ? new AbortController() : undefined;
+  }
+
+  /** Ends what has been begun: the turn has a fault that the generation knows nothing of. */
+  giveUp(fault: ApiError): void {
+    this.#unusable?.abort(fault);
+  }
+
+  /**
+   * Asks the model. Resolves when its server has taken the prompt. Throws ApiError as the engine does, and the signal's
+   * reason when it is aborted. A background run waits for its model server elsewhere, with events that say so.
+   */
+  async begin(): Promise<Generation> {
+    const { bounds, host } = this.#options;
+    const { signal, clock } = host;
+    if (this.#hasBegun) return this.#ask();
+    let policy: ResumePolicy | undefined;
+    for (;;) {
+      try {
+        return await this.#ask();
+      } catch (error) {
+        const fault = toApiError(error);
+        if (fault.code !== "upstream_unreachable") throw error;
+        policy ??= new ResumePolicy({ ...bounds, outageMs: Math.min(bounds.outageMs, START_TIME_MS) }, clock);
+        const wait = policy.next(fault, { taken: false, spoke: false });
+        if (wait === undefined) throw error;
+        await pause(wait, signal);
+        signal.throwIfAborted();
+      }
+    }
+  }
+
+  /** Runs a generation whose words are the round's to its end. As `runToEnd`. */
+  async run(started: Promise<Generation>): Promise<Outcome | undefined> {
+    const { round, size } = this.#output;
+    const { measured, clock, sink } = this.#options.host;
+    const consume = async (generation: Generation) => {
+      const reads = generation[Symbol.asyncIterator]();
+      let read = await reads.next();
+      // Here rather than in the loop, which runs for each token.
+      const call = measured?.modelCalls.at(-1);
+      if (call && call.endedAt === undefined) call.firstChunkAt = clock();
+      try {
+        while (!read.done) {
+          for (const delta of read.value) round.apply(delta);
+          round.recordBuffered();
+          // A promise that it returns holds the turn back until it resolves.
+          const full = sink?.flush();
+          if (full) await full;
+          if (size.isFull) {
+            round.apply({ kind: "finish", reason: "length" });
+            return;
+          }
+          read = await reads.next();
+        }
+      } finally {
+        // The rest of it is not wanted; one that has ended has none.
+        if (!read.done) await reads.return?.();
+      }
+    };
+    const fault = await this.runToEnd({ started, consume, said: round, again: (fault) => this.resume(fault) });
+    const call = measured?.modelCalls.at(-1);
+    if (call && !fault) call.finishReason = round.finish;
+    return fault;
+  }
+
+  /** Tells whether a fault is told as the end of a response that has begun, and not by the answer to its request. */
+  get #hasBegun(): boolean {
+    const { round, state } = this.#output;
+    return (
+      this.#options.asked.request.background === true || round.progress > 0 || state.rounds > 0 || state.askedAgain > 0
+    );
+  }
+
+  /**
+   * Runs a generation to its end, begun again as often as it may where it breaks off. Never rejects: gives the outcome that
+   * prevents it from ending by itself.
+   */
+  async runToEnd({ started, consume, said, again }: RunningGeneration): Promise<Outcome | undefined> {
+    const { model, bounds, host } = this.#options;
+    const { signal, clock, measured } = host;
+    const { state, response } = this.#output;
+    const { outageSince } = state.round;
+    let policy: ResumePolicy | undefined;
+    let generation = started;
+    let begun = this.#hasBegun;
+    for (;;) {
+      const before = said.progress;
+      const usedBefore = measured && said.usage;
+      let taken = false;
+      try {
+        const deltas = await generation;
+        taken = true;
+        begun = true;
+        response.outage = undefined;
+        await consume(deltas);
+        if (measured) endModelCall(measured, { now: clock(), tokens: tokensBetween(usedBefore, said.usage) });
+        return signal.aborted ? { status: "cancelled" } : undefined;
+      } catch (error) {
+        const fault = toApiError(error);
+        if (measured) endModelCall(measured, { now: clock(), error: signal.aborted ? CANCELLED : fault.code });
+        const spoke = said.progress > before;
+        const passes = begun && bounds.maxRetries > 0 && !signal.aborted && (await this.#passes(fault));
+        if (signal.aborted) return { status: "cancelled" };
+        policy ??= new ResumePolicy(bounds, clock, outageSince);
+        const waitMs = passes ? policy.next(fault, { taken, spoke }) : undefined;
+        if (waitMs === undefined) return { status: "failed", error: fault };
+        if (taken) model.leaveServer();
+        this.#tellOutage(policy.outage);
+        await pause(waitMs, signal);
+        if (signal.aborted) return { status: "cancelled" };
+        generation = again(fault);
+      }
+    }
+  }
+
+  /** Begins a generation that goes on where the last one broke off. Throws the fault that broke it where that cannot be. */
+  async resume(fault: ApiError): Promise<Generation> {
+    const { asked, model, host } = this.#options;
+    const { round, state } = this.#output;
+    const { sampled } = state.round;
+    // A model that goes on after its very tokens goes on in the middle of a call, too.
+    if (!sampled) round.forgetUnshown();
+    const partial = round.partialItems;
+    if (partial.length === 0 && !sampled) return this.#ask();
+    const prompt = await this.#prompt.fitting();
+    const resumption = model.engine.resumption(prompt, partial as Item[], sampled);
+    const { anew = 0 } = resumption ?? {};
+    if (!host.sink && (!resumption || anew > 0)) {
+      // Nobody has seen anything of it.
+      this.takeBack();
+      return this.#ask();
+    }
+    if (!resumption) throw cannotContinue(fault);
+    const first = anew > 0 ? partial[partial.length - anew] : undefined;
+    if (first) this.#lose(round.breakOff(first.id));
+    // Nothing is left to go on after.
+    if (first && first === partial[0]) return this.#ask();
+    const { sampledTokens } = resumption;
+    const size = sampledTokens === undefined ? await this.#measure(resumption) : undefined;
+    const { all, reasoning } = roundDeltas(state);
+    const spentBefore = (prompt.spentTokens ?? 0) + state.round.lost.all;
+    const spentTokens = spentBefore + (sampledTokens ?? size?.generated ?? all);
+    const isText = resumption.prompt !== prompt && !resumption.prompt.sampled;
+    const before = size && { prompt: size.prompt, added: size.added, reasoning, isText };
+    const { max_output_tokens: limit } = asked.request;
+    // An engine that is told what was sampled ends it itself.
+    if (limit != null && spentTokens >= limit && !resumption.prompt.sampled) {
+      return outOfTokens(Math.max(0, limit - spentBefore), before ?? (await this.#brokenOff(prompt)));
+    }
+    const generation = await this.generate({ ...resumption.prompt, spentTokens }, host.signal, "take_up");
+    return resumed(generation, resumption.repeated, before);
+  }
+
+  /** Asks the model once, from the beginning of its round. */
+  async #ask(): Promise<Generation> {
+    const { signal } = this.#options.host;
+    const ends = this.#unusable ? AbortSignal.any([signal, this.#unusable.signal]) : signal;
+    const prompt = await this.#prompt.fitting();
+    const { tokensInRound } = this.#output.response;
+    if (tokensInRound === 0) return this.generate(prompt, ends, "round");
+    const spentTokens = (prompt.spentTokens ?? 0) + tokensInRound;
+    const { max_output_tokens: limit } = this.#options.asked.request;
+    if (limit == null || spentTokens < limit) return this.generate({ ...prompt, spentTokens }, ends, "round");
+    return outOfTokens(Math.max(0, limit - spentTokens), await this.#brokenOff(prompt));
+  }
+
+  /** Has the engine generate, and notes when, where anybody wants to know. Throws as the engine does. */
+  async generate(prompt: Prompt, signal: AbortSignal, purpose: ModelCall["purpose"]): Promise<Generation> {
+    const { engine, replica } = this.#options.model;
+    const { clock, measured } = this.#options.host;
+    if (!measured) return engine.generate(prompt, signal);
+    const call = beginModelCall(measured, { round: this.#output.state.rounds, purpose, now: clock() });
+    try {
+      const generation = await engine.generate(prompt, signal);
+      call.acceptedAt = clock();
+      call.replica = replica?.();
+      return generation;
+    } catch (error) {
+      call.replica = replica?.();
+      const code = signal.aborted ? CANCELLED : toApiError(error).code;
+      endModelCall(measured, { now: clock(), error: code });
+      throw error;
+    }
+  }
+
+  async #passes(fault: ApiError): Promise<boolean> {
+    const { model, host } = this.#options;
+    return isTransient(fault, () => model.isServerGone(host.signal).catch(() => false));
+  }
+
+  /** Says that the model server is waited for, once it is seen to be away; the log learns since when. */
+  #tellOutage(outage: Outage | undefined): void {
+    const { response, writer } = this.#output;
+    const isNew = outage !== undefined && response.outage === undefined;
+    response.outage = outage;
+    if (!isNew) return;
+    writer.record({ outage: outage.since });
+    response.repeatInProgress();
+    this.#options.host.sink?.flush();
+  }
+
+  /** Takes back what the round has put out, which nobody has seen. */
+  takeBack(): void {
+    this.#lose(this.#output.round.withdraw());
+  }
+
+  /** Words that are said anew have counted as output all the same. */
+  #lose(deltas: DeltaCount): void {
+    const { writer, state } = this.#output;
+    writer.record({ lost: plus(state.round.lost, deltas) });
+  }
+
+  async #brokenOff(prompt: Prompt): Promise<BrokenOff | undefined> {
+    const { model, host } = this.#options;
+    try {
+      const { tokens } = await model.engine.measure(prompt, host.signal);
+      return { prompt: tokens, reasoning: roundDeltas(this.#output.state).reasoning, isText: true };
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** Tokens of the prompt proper, of what was generated after it, and of neither; undefined where the engine cannot tell. */
+  async #measure(resumption: Resumption): Promise<{ prompt: number; generated: number; added: number } | undefined> {
+    const { model, host } = this.#options;
+    try {
+      const [prompt, whole] = await Promise.all([
+        model.engine.measure(this.#prompt.current, host.signal),
+        model.engine.measure(resumption.prompt, host.signal),
+      ]);
+      const more = Math.max(0, whole.tokens - prompt.tokens);
+      const generated = whole.isTokenPerDelta ? roundDeltas(this.#output.state).all : more;
+      return { prompt: prompt.tokens, generated, added: Math.max(0, more - generated) };
+    } catch (error) {
+      // A server that is away could not generate, either; one that does not count can.
+      if (error instanceof ApiError && (await this.#passes(error))) throw error;
+      return undefined;
+    }
+  }
+}
+
+function cannotContinue(fault: ApiError): ApiError {
+  return new ApiError({
+    status: 502,
+    message: `${fault.message} The model cannot be put back to where it was (in a function call, in structured output or in a refusal).`,
+    code: "cannot_continue",
+  });
+}

@@ -1,0 +1,160 @@
+import type { Outcome } from "./decide.ts";
+import type { RawMessage } from "./engine.ts";
+import type { TurnOptions } from "./options.ts";
+import { EventWriter, OutputSize } from "./output-events.ts";
+import { PluginCalls } from "./plugin-calls.ts";
+import { RawMessages } from "./raw-messages.ts";
+import { type ClosedResponse, TurnResponse } from "./response.ts";
+import { type RoundOptions, RoundOutput } from "./round-output.ts";
+import { newTurnState, openCompaction, type TurnState } from "./state.ts";
+import type { ListedTools } from "./tool-session.ts";
+
+/**
+ * All that a turn puts out: OpenAI's events, and the items of the final body.
+ *
+ * The model's words become items in `round`, and calls of this server's tools in `calls`; lists of tools and compactions
+ * are made here. Stream, body and store have the same item objects, so their ids and texts cannot differ. The order of
+ * events is that of the strictest public reader, openai-node's `ResponseStream`.
+ */
+
+interface OutputOptions extends RoundOptions, Pick<TurnOptions, "past" | "bounds" | "host"> {}
+
+export class TurnOutput {
+  readonly state: TurnState;
+  readonly writer: EventWriter;
+  readonly size: OutputSize;
+  readonly response: TurnResponse;
+  readonly messages: RawMessages;
+  /** Calls of this server's tools. */
+  readonly calls: PluginCalls;
+  /** The model's words. */
+  readonly round: RoundOutput;
+
+  /** A turn that was cut off goes on from its `logged` state. */
+  constructor(options: OutputOptions, logged?: TurnState) {
+    const { asked, past, bounds, host } = options;
+    const { request, address } = asked;
+    const state = logged ?? newTurnState();
+    const withMessages = request.enable_response_messages === true;
+    this.state = state;
+    this.writer = new EventWriter(state, {
+      address,
+      sink: host.sink,
+      obfuscation: request.stream_options?.include_obfuscation ?? true,
+    });
+    this.size = new OutputSize(state, { limit: bounds.outputLength, withMessages });
+    this.response = new TurnResponse(state, this.writer, options);
+    this.messages = new RawMessages(state, this.response.object, this.size, {
+      previous: request.previous_input_messages ?? undefined,
+      firstInput: past.input[0]?.id,
+    });
+    this.calls = new PluginCalls(this, options);
+    this.round = new RoundOutput(this, options);
+  }
+
+  /** The generation is over, and its calls are to be answered; then the model is asked `again` with these messages. */
+  beginAnswering(again: RawMessage[]): void {
+    this.writer.record({
+      answering: {
+        items: this.state.output.length,
+        ...this.messages.left,
+        usage: this.response.object.usage,
+        calls: this.calls.pending,
+        again,
+      },
+    });
+    this.messages.beginRound();
+  }
+
+  /** Begins the next round. */
+  nextRound(): void {
+    const { trailing, answering } = this.state;
+    const again = answering?.again ?? [];
+    this.messages.addAnswer(again);
+    this.writer.record({ round: { trailing: [...trailing, ...again] } });
+    this.messages.beginRound();
+    this.round.begin();
+  }
+
+  /** The model is asked again in the same round. `isCounted`: it was at fault. */
+  askAgain(isCounted: boolean): void {
+    if (isCounted) this.writer.record({ asked_again: true });
+    this.messages.askAgain();
+    this.round.begin();
+  }
+
+  /**
+   * Begins to list the tools of an MCP server, before the model is asked, or goes on with a list that a crash has cut off.
+   * Gives its `output_index`.
+   */
+  beginList(label: string): number {
+    const { state, writer } = this;
+    const open = state.openLists.find((index) => {
+      const item = state.output[index];
+      return item?.type === "mcp_list_tools" && item.server_label === label;
+    });
+    if (open !== undefined) return open;
+    const id = writer.newItemId("mcp_list_tools");
+    const output_index = writer.addItem({ id, type: "mcp_list_tools", server_label: label, tools: [] });
+    writer.emit({ type: "response.mcp_list_tools.in_progress", item_id: id, output_index });
+    return output_index;
+  }
+
+  /** The tools are listed, or cannot be. `origin` is what the list depends on, for turns that might use it again. */
+  endList(index: number, listed: ListedTools, origin: string): void {
+    const { state, writer, size } = this;
+    const item = state.output[index];
+    if (item?.type !== "mcp_list_tools") return;
+    const kept = size.fits(listed) ? listed : { error: "The tools are too many to be kept with the response." };
+    if ("tools" in kept) item.tools = kept.tools;
+    else item.error = kept.error;
+    size.addFrames(1);
+    size.addJson(JSON.stringify(kept).length + origin.length);
+    writer.record({ listed: { item: item.id, messages: [], origin } });
+    const type = `response.mcp_list_tools.${"tools" in kept ? "completed" : "failed"}` as const;
+    writer.emit({ type, item_id: item.id, output_index: index });
+    writer.emit({ type: "response.output_item.done", output_index: index, item });
+  }
+
+  /**
+   * Begins a compaction, or goes on with one that a crash has cut off. The first words of its summary are there: OpenAI
+   * says so ("emitted when new summary content is sampled").
+   */
+  beginCompaction(): void {
+    if (openCompaction(this.state) !== undefined) return;
+    const id = this.writer.newItemId("compaction");
+    const output_index = this.writer.addItem({ id, type: "compaction", encrypted_content: "" });
+    this.writer.emit({ type: "response.compaction.compacting", item_id: id, output_index });
+  }
+
+  /** The compaction is done: `content` stands for the prompt from now on. */
+  endCompaction(content: string): void {
+    const output_index = openCompaction(this.state);
+    const item = output_index === undefined ? undefined : this.state.output[output_index];
+    if (output_index !== undefined && item?.type === "compaction") {
+      this.size.addFrames(1);
+      this.size.addJson(content.length);
+      const whole = { ...item, encrypted_content: content };
+      this.writer.emit({ type: "response.output_item.done", output_index, item: whole });
+    }
+    this.messages.beginRound();
+  }
+
+  /**
+   * Ends every open item and settles the response; no terminal event yet, because what is settled must be stored
+   * before anybody is told. May be called again with another outcome when storing failed.
+   */
+  close(outcome: Outcome): ClosedResponse {
+    const isSilent = outcome.status === "failed" || outcome.status === "cancelled";
+    this.round.close(outcome.status !== "completed", isSilent);
+    this.calls.close(isSilent);
+    const { output, replays } = this.state;
+    for (const item of output) {
+      if (item.type !== "mcp_list_tools" || item.error != null) continue;
+      if (replays.some((replay) => replay.item === item.id)) continue;
+      // A list that was cut off ends as none: a later turn is to make it anew. No event says so.
+      item.error = "The tools of this server were not listed to the end.";
+    }
+    return this.response.close(outcome, this.messages.replays);
+  }
+}

@@ -1,0 +1,289 @@
+import { isServerCall, type ServerCall } from "@responses-edge/responses-api/items/registry";
+import { isJson } from "@responses-edge/responses-api/json";
+import type { TurnOptions } from "./options.ts";
+import { deltaHead, type OutputParts } from "./output-events.ts";
+import type { CallItem, Plugins } from "./plugin.ts";
+import type { RawMessages } from "./raw-messages.ts";
+import type { CallAnswer } from "./records.ts";
+import type { ApprovedCall, CalledTool, PendingCall, ToolOutcome } from "./tool-session.ts";
+
+/**
+ * Calls that this server answers itself, in OpenAI's order: added → in progress → what the model writes → (it is run) →
+ * completed or failed → done. What the items and their events are, each hosted tool says itself. What a call is cannot
+ * always be told before it is complete: a search has its query in its arguments, and a call that needs approval is no call
+ * yet. Such items are added late, and whole.
+ */
+
+interface OpenPluginCall {
+  tool: CalledTool;
+  /** As in `ToolExchange`. */
+  name: string;
+  /** How its item is made. */
+  shape: CallItem;
+  /** The part that the model has written. */
+  text: string;
+  /** The id of the request by which the client has approved it. */
+  approvalRequest: string | null;
+  /** Absent as long as nothing can be shown. */
+  item?: ServerCall;
+  outputIndex: number;
+  deltaHead: string;
+}
+
+/** The parts of a turn's output that calls change. */
+export interface CallParts extends OutputParts {
+  readonly messages: RawMessages;
+}
+
+export class PluginCalls {
+  readonly #output: CallParts;
+  readonly #plugins: Plugins;
+  /** The fields that are shown beside the usual (`include` of the request). */
+  readonly #include: readonly string[];
+  /** The container in which code runs, as `container_id`. */
+  readonly #container: string;
+  readonly #open = new Map<number, OpenPluginCall>();
+  #pending: PendingCall[] = [];
+  /** Calls that the turn may still make. */
+  #left: number;
+  /** Tells whether the round may call this server's tools. What a model calls that was not offered any is ignored. */
+  isOffered = true;
+  /** Calls that the round has made beyond what the turn may. */
+  ignored = 0;
+
+  /** Calls that are open in the state go on. */
+  constructor(
+    output: CallParts,
+    { asked: { request }, tools }: Pick<TurnOptions, "tools"> & { asked: Pick<TurnOptions["asked"], "request"> },
+  ) {
+    this.#output = output;
+    this.#plugins = tools.plugins;
+    this.#include = request.include ?? [];
+    this.#container = tools.session?.container ?? "";
+    const { state } = output;
+    this.#left = request.max_tool_calls ?? Number.POSITIVE_INFINITY;
+    const completed = state.answering?.calls ?? state.round.called;
+    for (const [outputIndex, item] of state.output.entries()) {
+      if (!isServerCall(item) || state.superseded.has(item.id)) continue;
+      this.#left -= 1;
+      if (item.status === "completed" || item.status === "failed" || item.status === "incomplete") continue;
+      const pending = completed.find((call) => call.item === item.id);
+      // It has not been answered, or the model has not finished it.
+      if (pending) this.#pending.push(pending);
+      else this.#reopen(item, outputIndex);
+    }
+  }
+
+  /** Tells whether the turn may make one more call. */
+  get mayMakeMore(): boolean {
+    return this.#left > 0;
+  }
+
+  /** So many calls that were counted were none. */
+  uncount(calls: number): void {
+    this.#left += calls;
+  }
+
+  /** Calls that are complete and not answered yet. */
+  get pending(): PendingCall[] {
+    return [...this.#pending];
+  }
+
+  has(index: number): boolean {
+    return this.#open.has(index);
+  }
+
+  /**
+   * A call begins, by the name that the model writes. It goes on after a crash where its item was not in the log: `text`
+   * is then all of it so far. `approvalRequest`: the id of the request by which the client has approved it.
+   */
+  begin(index: number, written: string, tool: CalledTool, text = "", approvalRequest: string | null = null): void {
+    this.#left -= 1;
+    this.#output.size.addFrames(1);
+    const { item: shape } = this.#plugins.of(tool);
+    const name = this.#nameOf(tool, written);
+    const call: OpenPluginCall = { tool, name, approvalRequest, text: "", shape, outputIndex: -1, deltaHead: "" };
+    this.#open.set(index, call);
+    if (shape.canShow(tool, "", false)) this.#show(call);
+    this.append(index, text);
+  }
+
+  append(index: number, text: string): void {
+    const call = this.#open.get(index);
+    if (!call || text === "") return;
+    this.#output.size.addText(text);
+    call.text += text;
+    if (call.item) this.#write(call, call.item, text);
+    else if (call.shape.canShow(call.tool, call.text, false)) this.#show(call);
+  }
+
+  /** An item of before a crash, which the model has not finished. */
+  #reopen(item: ServerCall, outputIndex: number): void {
+    const tool = this.#plugins.toolOf(item);
+    if (!tool) return;
+    const { item: shape } = this.#plugins.of(tool);
+    this.#open.set(-1 - outputIndex, {
+      tool,
+      name: "",
+      shape,
+      text: shape.written?.of(item) ?? "",
+      approvalRequest: null,
+      item,
+      outputIndex,
+      deltaHead: headOf(shape, item, outputIndex),
+    });
+  }
+
+  /** The call that was open when the turn was cut off goes on under this index. False where there was none to be seen. */
+  resume(index: number, name: string, tool: CalledTool): boolean {
+    if (this.#open.has(index)) return true;
+    const [found] = this.#open;
+    if (!found || found[0] >= 0) return false;
+    const [before, call] = found;
+    this.#open.delete(before);
+    this.#open.set(index, { ...call, name: this.#nameOf(tool, name), tool });
+    return true;
+  }
+
+  /** Completes the calls whose arguments are complete, because something else begins, or `all`: the model has finished. */
+  complete(all: boolean): void {
+    for (const [index, call] of this.#open) if (all || isJson(call.text)) this.#complete(index, call);
+  }
+
+  #complete(index: number, call: OpenPluginCall | undefined): void {
+    if (!call) return;
+    this.#open.delete(index);
+    const { tool, name, shape } = call;
+    const request = shape.approvalRequest?.(tool, call.text, (type) => this.#output.writer.newItemId(type));
+    if (request) {
+      const outputIndex = this.#output.writer.addItem(request);
+      this.#output.writer.emit({ type: "response.output_item.done", output_index: outputIndex, item: request });
+      return;
+    }
+    if (call.text === "" && call.item && shape.written?.whenEmpty !== undefined) {
+      call.text = shape.written.whenEmpty;
+      this.#write(call, call.item, call.text);
+    }
+    if (!call.item && shape.canShow(tool, call.text, true)) this.#show(call);
+    if (!call.item) return;
+    this.#endWriting(call, call.item);
+    const called: PendingCall = { item: call.item.id, tool, name, arguments: call.text };
+    this.#output.writer.record({ called });
+    this.#pending.push(called);
+  }
+
+  /** A call that has been approved: its item comes whole, with the request that it answers. */
+  addApproved({ tool, name, arguments: text, request }: ApprovedCall): void {
+    const index = Number.MIN_SAFE_INTEGER + this.#pending.length;
+    this.begin(index, name, tool, text, request);
+    this.#complete(index, this.#open.get(index));
+  }
+
+  /** Tells whether a call that a crash has cut off may be made again. */
+  isRepeatable({ tool }: PendingCall): boolean {
+    return this.#plugins.of(tool).isRepeatable === true;
+  }
+
+  /** A call is about to be run. */
+  start({ item: id, tool }: PendingCall): void {
+    this.#output.writer.record({ dispatched: id });
+    const found = this.#find(id);
+    if (!found) return;
+    const type = this.#plugins.of(tool).item.start?.(found.item);
+    if (type) this.#output.writer.emit({ type, item_id: id, output_index: found.outputIndex });
+  }
+
+  /** A call has been run. */
+  finish({ item: id, tool }: PendingCall, outcome: ToolOutcome, answer: CallAnswer): void {
+    const { writer, size, messages } = this.#output;
+    writer.record({ answered: answer });
+    size.addFrames(1);
+    size.addJson(3 * JSON.stringify(answer).length);
+    messages.addAnswer(answer.messages);
+    const found = this.#find(id);
+    if (!found) return;
+    const { item, outputIndex } = found;
+    this.#pending = this.#pending.filter((call) => call.item !== id);
+    // A search for tools cannot fail but by finding none.
+    item.status = outcome.failed && item.type !== "tool_search_call" ? "failed" : "completed";
+    const shape = this.#plugins.of(tool).item;
+    const type = shape.finish(item, outcome, this.#include);
+    if (type) this.#output.writer.emit({ type, item_id: id, output_index: outputIndex });
+    this.#output.writer.emit({ type: "response.output_item.done", output_index: outputIndex, item });
+    const result = shape.result?.(outcome, (type) => this.#output.writer.newItemId(type));
+    if (!result) return;
+    const resultIndex = this.#output.writer.addItem(result);
+    this.#output.writer.emit({ type: "response.output_item.done", output_index: resultIndex, item: result });
+  }
+
+  /** Ends what is still open or unanswered as incomplete. `silent`: no event says so. */
+  close(silent: boolean): void {
+    const open = [...this.#open.values()];
+    const unanswered = this.#pending.map(({ item }) => this.#find(item));
+    this.#open.clear();
+    this.#pending = [];
+    for (const call of [...open, ...unanswered]) {
+      if (!call?.item) continue;
+      call.item.status = "incomplete";
+      if (silent) continue;
+      if ("shape" in call) this.#endWriting(call, call.item);
+      this.#output.writer.emit({ type: "response.output_item.done", output_index: call.outputIndex, item: call.item });
+    }
+  }
+
+  /** Forgets the calls of which nothing was shown yet. Gives their number. */
+  forgetUnshown(): number {
+    const unshown = [...this.#open].filter(([, call]) => !call.item);
+    for (const [index] of unshown) this.#open.delete(index);
+    this.uncount(unshown.length);
+    return unshown.length;
+  }
+
+  /** Forgets what is open or unanswered: its items are taken back. */
+  withdraw(): void {
+    this.#open.clear();
+    this.#pending = [];
+  }
+
+  #show(call: OpenPluginCall): void {
+    const { shape, tool, text, approvalRequest } = call;
+    const id = this.#output.writer.newItemId(shape.type);
+    const item = shape.create(tool, { id, text, container: this.#container, approvalRequest });
+    call.item = item;
+    call.outputIndex = this.#output.writer.addItem(item);
+    call.deltaHead = headOf(shape, item, call.outputIndex);
+    if (item.type !== "tool_search_call") {
+      const at = { item_id: item.id, output_index: call.outputIndex };
+      this.#output.writer.emit({ type: `response.${item.type}.in_progress`, ...at });
+    }
+    if (shape.written?.whenShown) this.#write(call, item, shape.written.whenShown(text));
+  }
+
+  /** Puts what the model writes into an item that shows it. */
+  #write({ shape: { written }, deltaHead }: OpenPluginCall, item: ServerCall, text: string): void {
+    if (!written) return;
+    written.append(item, text);
+    this.#output.writer.delta(written.deltaEvent, deltaHead, text);
+  }
+
+  #endWriting({ shape: { written }, outputIndex }: OpenPluginCall, item: ServerCall): void {
+    if (!written) return;
+    this.#output.writer.emit(written.done(item, { item_id: item.id, output_index: outputIndex }));
+  }
+
+  /** A call's name whatever engine made it: a built-in tool's is its full one. */
+  #nameOf(tool: CalledTool, written: string): string {
+    return this.#plugins.of(tool).fullName?.(tool) ?? written;
+  }
+
+  #find(id: string): { item: ServerCall; outputIndex: number } | undefined {
+    const { output } = this.#output.state;
+    const outputIndex = output.findIndex((item) => item.id === id);
+    const item = output[outputIndex];
+    return item && isServerCall(item) ? { item, outputIndex } : undefined;
+  }
+}
+
+function headOf({ written }: CallItem, item: ServerCall, outputIndex: number): string {
+  return written ? deltaHead(written.deltaEvent, { item_id: item.id, output_index: outputIndex }) : "";
+}

@@ -1,0 +1,292 @@
+import { finish, type Steps } from "@responses-edge/long-work";
+import { ClientTools, flatName } from "@responses-edge/responses-api/client-tools";
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
+import { parseItemId, type TurnAddress } from "@responses-edge/responses-api/ids";
+import {
+  answeredId,
+  calledId,
+  type Item,
+  isClientCall,
+  isServerCall,
+  itemId,
+} from "@responses-edge/responses-api/items/registry";
+import { mustCall } from "@responses-edge/responses-api/tools";
+import { type NoteRole, standingPast } from "./compacted-past.ts";
+import type { Engine, PluginTools, Prompt, PromptChange, RawMessage, Replay } from "./engine.ts";
+import { withLoadedTools } from "./loaded-tools.ts";
+import type { Asked, TurnPast } from "./options.ts";
+import type { TurnOutput } from "./output.ts";
+import { spentTokens, type TurnState, withoutSuperseded, withThoughts } from "./state.ts";
+import { truncateToFit } from "./truncation.ts";
+
+/** The parts that the first prompt of a turn is made of. */
+interface PromptSource {
+  asked: Omit<Asked, "address" | "model"> & { model: { upstream: string } };
+  past: Omit<TurnPast, "removed">;
+}
+
+/**
+ * The prompt of a turn's first round: what a create sends, to be counted (`engine.measure`) or shortened
+ * (`truncateToFit`) without a turn. Calls and outputs of its items may still be without each other
+ * (`checkCallPairs`). `noteRole` is that of its engine.
+ */
+export function makePrompt({ asked, past }: PromptSource, noteRole: NoteRole, pluginTools?: PluginTools): Prompt {
+  const { request, model, cacheSalt, createdAt } = asked;
+  const { replays, opened } = past;
+  const { history, input } = standingPast(past, opened, noteRole);
+  // The client's own messages stand before the first item of its input, by that item's id, or after all items where the
+  // input is empty. Those that came before a compaction are out of sight with all else.
+  const messages = opened ? null : request.previous_input_messages;
+  const item = input[0]?.id;
+  const before = messages != null && item !== undefined ? ({ item, messages, before: true } as const) : undefined;
+  const items = promptItems(history, matchOutputs(history, input));
+  return {
+    model: model.upstream,
+    items,
+    replays: before ? [...replays, before] : replays,
+    trailing: before ? [] : (messages ?? []),
+    // Tools that came before a compaction are there all the same: the model may have been told of them.
+    request: withLoadedTools(request, [...past.history, ...past.input]),
+    pluginTools,
+    // The grammar of a forced call knows no tool but those of the prompt.
+    onlyOffered: mustCall(request.tool_choice),
+    cacheSalt,
+    createdAt,
+    spentTokens: 0,
+  };
+}
+
+/** A turn's output as it stands in the prompt of its next round. */
+interface PromptOutput {
+  /** Items of all rounds before. */
+  items: readonly Item[];
+  /** Raw messages behind them. */
+  replays: readonly Replay[];
+  /** Raw messages after all items. */
+  trailing: readonly RawMessage[];
+  /** Output tokens of all rounds before. */
+  spentTokens: number;
+}
+
+/** The prompt of the round in progress. */
+export class RoundPrompt {
+  readonly #engine: Engine;
+  readonly #signal: AbortSignal;
+  current: Prompt;
+  /** The prompt, being shortened to fit; undefined where it has changed since. */
+  #fitting: Promise<Prompt> | undefined;
+  /** With what it is asked again in this round. */
+  #again: PromptChange | undefined;
+
+  constructor(prompt: Prompt, engine: Engine, signal: AbortSignal) {
+    this.current = prompt;
+    this.#engine = engine;
+    this.#signal = signal;
+  }
+
+  /**
+   * The prompt as it is asked, with `truncation: "auto"` shortened to fit. Throws ApiError as `truncateToFit` does, and the
+   * signal's reason when it is aborted.
+   */
+  async fitting(): Promise<Prompt> {
+    let fitted = this.current;
+    if (fitted.request.truncation === "auto") {
+      this.#fitting ??= truncateToFit(this.#engine, fitted, this.#signal);
+      const fitting = this.#fitting;
+      fitted = await fitting;
+      if (this.#fitting === fitting) this.current = fitted;
+    }
+    return this.#again ? { ...fitted, ...this.#again } : fitted;
+  }
+
+  /** It is asked again in this round, so changed. */
+  askAgain(change: PromptChange): void {
+    this.#again = change;
+  }
+
+  /** It is asked again after what the model has said, and a word that this does not keep to `field` of the request. */
+  correct(said: readonly Item[], field: string): void {
+    const text = `Your answer does not keep to ${field}. Answer again.`;
+    const content = [{ type: "input_text" as const, text }];
+    const word: Item = { type: "message", role: "user", status: "completed", content };
+    const answers = said.map((item): Item => ({ ...item, id: undefined }));
+    this.change({ items: [...this.current.items, ...answers, word] });
+  }
+
+  /**
+   * The next round's: what the last one has put out follows. `replays` are those of history and output together. `hasCalled`: a
+   * choice that forces a call has been kept to.
+   */
+  next({ items, replays, trailing, spentTokens }: PromptOutput, hasCalled: boolean): void {
+    this.#again = undefined;
+    const { request: before } = this.current;
+    const request = withLoadedTools(hasCalled ? afterFirstRound(before) : before, items);
+    this.change({ items: [...this.current.items, ...items], replays, trailing, spentTokens, request });
+  }
+
+  /** The round, and those after it, have a prompt that differs in this. */
+  change(changed: Partial<Prompt>): void {
+    this.current = { ...this.current, ...changed };
+    this.#fitting = undefined;
+  }
+}
+
+/** A turn's output by now, of which `items` are to follow in its prompt. */
+export function promptOutput(past: TurnPast, { messages, state }: TurnOutput, items: readonly Item[]): PromptOutput {
+  return {
+    items,
+    replays: [...past.replays, ...messages.replays],
+    trailing: [...messages.trailing],
+    spentTokens: spentTokens(state),
+  };
+}
+
+/** The items of the rounds before this one, as prompts have them. */
+export function earlierOutput(state: TurnState): Item[] {
+  const earlier = state.output.slice(0, state.round.firstItem);
+  return withThoughts(state, withoutSuperseded(state, earlier)) as Item[];
+}
+
+/** A request without what holds for the first round only: a choice that forces a call, and the remote prefill of its prompt. */
+export function afterFirstRound({ kv_transfer_params: _, ...request }: CreateRequest): CreateRequest {
+  const { tool_choice: choice } = request;
+  if (!mustCall(choice) || choice == null || ClientTools.of(request.tools).named(choice)) return request;
+  if (typeof choice === "object" && choice.type === "allowed_tools") {
+    return { ...request, tool_choice: { ...choice, mode: "auto" } };
+  }
+  return { ...request, tool_choice: "auto" };
+}
+
+/**
+ * The items of a prompt. A call that was cut off is left out (it stays in the store) unless somebody answered it.
+ */
+export function promptItems(history: readonly Item[], input: readonly Item[]): Item[] {
+  const items = [...history, ...input];
+  if (!items.some(isCutOff)) return items;
+  const answered = new Set(items.map(answeredId));
+  return items.filter((item) => !isCutOff(item) || (isClientCall(item) && answered.has(calledId(item))));
+}
+
+function isCutOff(item: Item): boolean {
+  return (isClientCall(item) || isServerCall(item)) && item.status === "incomplete";
+}
+
+/**
+ * The input with the call's id on outputs that have none but the call's name: an output answers the first call of that
+ * name which has no output yet. One without such a call keeps no id (`checkCallPairs` refuses it).
+ */
+export function matchOutputs<Input extends Item>(history: readonly Item[], input: readonly Input[]): readonly Input[] {
+  if (!input.some(isUnmatched)) return input;
+  /** Calls by name, oldest first, and those that are answered. */
+  const calls = new Map<string, { ids: string[]; next: number }>();
+  const answered = new Set<string>();
+  const see = (item: Item) => {
+    if (item.type === "function_call") {
+      const name = flatName(item.namespace, item.name);
+      const known = calls.get(name);
+      if (known) known.ids.push(item.call_id);
+      else calls.set(name, { ids: [item.call_id], next: 0 });
+    }
+    const id = answeredId(item);
+    if (id !== undefined) answered.add(id);
+  };
+  for (const item of history) see(item);
+  return input.map((item) => {
+    if (!isUnmatched(item)) {
+      see(item);
+      return item;
+    }
+    const { name = "", namespace, ...output } = item;
+    const known = calls.get(flatName(namespace, name));
+    if (!known) return item;
+    let call_id = known.ids[known.next];
+    while (call_id !== undefined && answered.has(call_id)) call_id = known.ids[++known.next];
+    if (call_id === undefined) return item;
+    answered.add(call_id);
+    return { ...output, call_id } as Input;
+  });
+}
+
+function isUnmatched<T extends Item>(item: T): item is T & Extract<Item, { type: "function_call_output" }> {
+  return item.type === "function_call_output" && item.call_id === "";
+}
+
+/**
+ * Every call has its output and every output its call, in that order.
+ * Throws the 400s with OpenAI's texts. Returns the call ids in use. `mayBeOpen`: calls may be without an output.
+ */
+export function checkCallPairs(items: readonly Item[], mayBeOpen = false): Set<string> {
+  const calls = new Map<string, string>();
+  const outputs = new Set<string>();
+  for (const item of items) {
+    const call = calledId(item);
+    if (call !== undefined) calls.set(call, item.type);
+    const id = answeredId(item);
+    if (id === undefined) continue;
+    if (item.type === "function_call_output" && id === "") {
+      throw invalidRequest("input", `No tool call found for function call output of '${item.name ?? ""}'.`);
+    }
+    if (!calls.has(id)) {
+      throw invalidRequest("input", `No tool call found for ${inWords(item.type)} with call_id ${id}.`);
+    }
+    outputs.add(id);
+  }
+  for (const [id, type] of mayBeOpen ? [] : calls) {
+    if (!outputs.has(id)) throw invalidRequest("input", `No tool output found for ${inWords(type)} ${id}.`);
+  }
+  return new Set(calls.keys());
+}
+
+/** An item's type as OpenAI's errors write it: `function call output`. */
+function inWords(type: string): string {
+  return type.replaceAll("_", " ");
+}
+
+/**
+ * The input with an id on every item, as the store keeps it. An item that carries an id of this server (an earlier
+ * output given back) keeps it, unless it came twice; every other gets one in this turn. In a conversation every item
+ * gets one: what is given back there is there already, and no two of its items have the same id. An approval follows
+ * the request that it answers.
+ */
+export function withItemIds(input: readonly Item[], address: TurnAddress, inConversation: boolean): NamedItem[] {
+  return finish(addItemIds(input, address, inConversation));
+}
+
+type NamedItem = Item & { id: string };
+
+/** Items between two steps, and about how many microseconds it takes to give one its id. */
+const ITEMS_PER_STEP = 100;
+const UNITS_PER_ITEM = 3;
+
+/** The same in steps. */
+export function* addItemIds(input: readonly Item[], address: TurnAddress, inConversation: boolean): Steps<NamedItem[]> {
+  const named: NamedItem[] = [];
+  const seen = new Set<string>();
+  const renamed = new Map<string, string>();
+  for (const [index, item] of input.entries()) {
+    const keep = !inConversation && item.id !== undefined && !seen.has(item.id) && parseItemId(item.id) !== undefined;
+    const id = keep && item.id !== undefined ? item.id : itemId(item.type, address, "input", index);
+    seen.add(id);
+    if (item.type === "mcp_approval_request" && item.id !== undefined) renamed.set(item.id, id);
+    const request = "approval_request_id" in item && item.approval_request_id;
+    const approval_request_id = request ? renamed.get(request) : undefined;
+    named.push({ ...item, id, ...(approval_request_id !== undefined && { approval_request_id }) });
+    if (named.length % ITEMS_PER_STEP === 0) yield ITEMS_PER_STEP * UNITS_PER_ITEM;
+  }
+  return named;
+}
+
+/**
+ * Tells whether a turn needs the ids of its input itself: messages that the client has kept stand with the first item of the
+ * input, by its id; an approved call names the request by the id under which it is kept; and sealed reasoning that cannot
+ * be opened is told by it.
+ */
+export function needsItemIds(request: { previous_input_messages?: unknown }, input: readonly Item[]): boolean {
+  if (request.previous_input_messages != null) return true;
+  for (const item of input) {
+    if (item.type === "mcp_approval_response") return true;
+    if (item.type === "reasoning" && item.encrypted_content !== undefined) return true;
+  }
+  return false;
+}

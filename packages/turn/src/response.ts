@@ -1,0 +1,212 @@
+import type { ApiError } from "@responses-edge/responses-api/errors";
+import { responseId } from "@responses-edge/responses-api/ids";
+import { initialResponse, type ResponseObject, toolUsageOf, type Usage } from "@responses-edge/responses-api/response";
+import type { Outcome } from "./decide.ts";
+import type { ModelDelta } from "./engine.ts";
+import type { TurnOptions } from "./options.ts";
+import type { EventWriter } from "./output-events.ts";
+import type { DeltaCount } from "./records.ts";
+import { type TurnState, withThoughts } from "./state.ts";
+
+/** The model server is away: since when, and until when it is waited for. Unix milliseconds. */
+export interface Outage {
+  since: number;
+  until: number;
+}
+
+/**
+ * A closed response as JSON text: `head` is all of it but `output`, so that the store can keep the two apart.
+ * `messages` are the raw messages behind its items (`Replay[]`), or null where the engine has none.
+ */
+export interface ClosedResponse {
+  head: string;
+  output: string;
+  /** The output as it is kept: also with what no client gets to see. */
+  kept: string;
+  messages: string | null;
+  /** The turn's usage, as far as is known: rounds that broke off have put out deltas, and told no usage. */
+  spent: { usage: Usage | null; deltas: number; rounds: number };
+}
+
+/** Joins the two halves of a closed response to its JSON body. */
+export function responseBody(closed: Pick<ClosedResponse, "head" | "output">): string {
+  return `${closed.head.slice(0, -1)},"output":${closed.output}}`;
+}
+
+/** The response object of a turn, and the events that carry it. */
+export class TurnResponse {
+  readonly object: ResponseObject;
+  readonly #state: TurnState;
+  readonly #writer: EventWriter;
+  readonly #options: Pick<TurnOptions, "bounds" | "host">;
+  /** While it lasts, signs of life tell of it. */
+  outage: Outage | undefined;
+
+  constructor(state: TurnState, writer: EventWriter, options: Pick<TurnOptions, "asked" | "past" | "bounds" | "host">) {
+    const { address, request, model, createdAt } = options.asked;
+    const identity = { id: responseId(address), model: model.name, createdAt: seconds(createdAt) };
+    this.object = initialResponse(request, identity);
+    this.object.output = state.output;
+    this.object.usage = state.usage;
+    const { removed } = options.past;
+    if (removed.length > 0) this.object.input_transformations = [...removed];
+    this.#state = state;
+    this.#writer = writer;
+    this.#options = options;
+  }
+
+  /** Output tokens of this round that count: those of answers that could not be used, and of words said in vain. */
+  get tokensInRound(): number {
+    const { usage, round } = this.#state;
+    return Math.max(round.lost.all, (this.object.usage?.output_tokens ?? 0) - (usage?.output_tokens ?? 0));
+  }
+
+  /** Adds what a model server says of an answer. */
+  take(delta: Extract<ModelDelta, { kind: "usage" | "kv_transfer_params" }>): void {
+    if (delta.kind === "usage") {
+      const { lost } = this.#state.round;
+      const usage = lost.all === 0 ? delta.usage : withLost(delta.usage, lost);
+      this.object.usage = addUsage(this.object.usage, usage);
+    } else this.object.kv_transfer_params = delta.value;
+  }
+
+  /** Adds a summary of the prompt, which had so many tokens: it counts, whatever becomes of it. */
+  addSummary(usage: Usage | undefined, promptTokens: number): void {
+    if (!usage) return;
+    this.object.usage = addUsage(this.object.usage, usage, promptTokens);
+    this.#writer.record({ summarized: { usage: this.object.usage, outputTokens: usage.output_tokens } });
+  }
+
+  /** `response.created` with the response queued, and `response.queued`: a background run that waits to begin. */
+  queue(): void {
+    if (this.#state.sequence > 0) return;
+    const snapshot = JSON.stringify({ ...this.object, status: "queued" });
+    this.#writer.lifecycle("response.created", snapshot);
+    this.#writer.lifecycle("response.queued", snapshot);
+  }
+
+  /** `response.created` of a response that stays empty: it uses no token. */
+  warmUp(): void {
+    this.#writer.lifecycle("response.created", JSON.stringify(this.object));
+    this.object.usage = NO_USAGE;
+  }
+
+  /** `response.created`, unless it has been said before, and `response.in_progress`. */
+  start(): void {
+    if (!this.#options.host.sink || this.#state.started) return;
+    const snapshot = JSON.stringify(this.object);
+    if (this.#state.sequence === 0) this.#writer.lifecycle("response.created", snapshot);
+    this.#writer.lifecycle("response.in_progress", snapshot);
+  }
+
+  /**
+   * Repeats `response.in_progress`: a sign of life for clients whose idle timeout counts only events
+   * (Codex gives up after 300 s of comments). During an outage it tells of that, in Unix seconds.
+   */
+  repeatInProgress(): void {
+    const { outage } = this;
+    const recovery = outage && { down_since: seconds(outage.since), gives_up_at: seconds(outage.until) };
+    const snapshot = JSON.stringify({ ...this.object, output: [], ...(recovery && { recovery }) });
+    this.#writer.lifecycle("response.in_progress", snapshot);
+  }
+
+  /** Settles a response whose items have ended. `replays` are the raw messages behind them. */
+  close(outcome: Outcome, replays: readonly object[]): ClosedResponse {
+    const response = this.object;
+    response.status = outcome.status;
+    response.completed_at = outcome.status === "completed" ? seconds(this.#options.host.clock()) : null;
+    response.incomplete_details = outcome.status === "incomplete" ? { reason: outcome.reason } : null;
+    response.error = outcome.status === "failed" ? toResponseError(outcome.error) : null;
+    const toolUsage = toolUsageOf(response);
+    if (toolUsage) response.tool_usage = toolUsage;
+    const { output, ...head } = response;
+    const { thoughts, deltas, rounds } = this.#state;
+    const shown = JSON.stringify(output);
+    const kept = thoughts.size === 0 ? shown : JSON.stringify(withThoughts(this.#state, output));
+    const messages = replays.length === 0 ? null : JSON.stringify(replays);
+    // Items are what counts: without the messages behind them they are rendered anew.
+    const fits = kept.length + (messages?.length ?? 0) <= this.#options.bounds.outputLength;
+    const spent = { usage: response.usage, deltas: deltas.all, rounds };
+    return { head: JSON.stringify(head), output: shown, kept, messages: fits ? messages : null, spent };
+  }
+
+  /**
+   * The terminal event of a closed response; a failure is preceded by `error`, nested and flat for all clients, unless
+   * the sink takes it alone. OpenAI has no event for a cancelled response: it ends as `response.incomplete` with a response that says `cancelled`.
+   */
+  terminate(outcome: Outcome, closed: ClosedResponse): void {
+    if (outcome.status === "failed") {
+      const { message, type, param, code } = outcome.error;
+      this.#writer.record({ failure: outcome.error.toFields() });
+      if (!this.#options.host.sink?.failsAlone) {
+        this.#writer.emit({ type: "error", error: { type, code, message, param }, code, message, param });
+      }
+    }
+    const name = outcome.status === "cancelled" ? "incomplete" : outcome.status;
+    this.#writer.lifecycle(`response.${name}`, responseBody(closed));
+  }
+}
+
+/** `response.error` knows fewer codes than HTTP errors do (openai 7.57 `ResponseError.code`). */
+function toResponseError(error: ApiError): { code: string; message: string } {
+  const known = error.code === "rate_limit_exceeded" || error.code === "context_length_exceeded";
+  return { code: known ? error.code : error.status < 500 ? "invalid_prompt" : "server_error", message: error.message };
+}
+
+/** Whole seconds of a time in milliseconds. */
+function seconds(ms: number): number {
+  return Math.floor(ms / 1000);
+}
+
+/** The usage of a turn which has asked the model nothing. */
+export const NO_USAGE: Readonly<Usage> = {
+  input_tokens: 0,
+  input_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 },
+  output_tokens: 0,
+  output_tokens_details: { reasoning_tokens: 0 },
+  total_tokens: 0,
+};
+
+/** The usage of a round with what it has said in vain, which counts as output all the same. */
+export function withLost(usage: Usage, lost: DeltaCount): Usage {
+  return {
+    ...usage,
+    output_tokens: usage.output_tokens + lost.all,
+    output_tokens_details: {
+      ...usage.output_tokens_details,
+      reasoning_tokens: usage.output_tokens_details.reasoning_tokens + lost.reasoning,
+    },
+    total_tokens: usage.total_tokens + lost.all,
+  };
+}
+
+/**
+ * The usage of a turn with one more round, or with a summary. `ownTokens` are those of a prompt without what asks for the
+ * summary.
+ */
+export function addUsage(before: Usage | null, round: Usage, ownTokens = round.input_tokens): Usage {
+  if (!before) return round;
+  const { input_tokens_details: inputBefore, output_tokens_details: outputBefore } = before;
+  const { input_tokens_details: input, output_tokens_details: output } = round;
+  const inputs = [...(before.input_tokens_per_turn ?? [before.input_tokens]), round.input_tokens];
+  const outputs = [...(before.output_tokens_per_turn ?? [before.output_tokens]), round.output_tokens];
+  const cached = [...(before.cached_tokens_per_turn ?? [inputBefore.cached_tokens]), input.cached_tokens];
+  const toolOutput = Math.max(0, ownTokens - (inputs.at(-2) ?? 0) - (outputs.at(-2) ?? 0));
+  return {
+    input_tokens: before.input_tokens + round.input_tokens,
+    input_tokens_details: {
+      cached_tokens: inputBefore.cached_tokens + input.cached_tokens,
+      cache_write_tokens: inputBefore.cache_write_tokens + input.cache_write_tokens,
+    },
+    output_tokens: before.output_tokens + round.output_tokens,
+    output_tokens_details: {
+      reasoning_tokens: outputBefore.reasoning_tokens + output.reasoning_tokens,
+      tool_output_tokens: (outputBefore.tool_output_tokens ?? 0) + toolOutput,
+    },
+    total_tokens: before.total_tokens + round.total_tokens,
+    input_tokens_per_turn: inputs,
+    cached_tokens_per_turn: cached,
+    output_tokens_per_turn: outputs,
+    tool_output_tokens_per_turn: [...(before.tool_output_tokens_per_turn ?? [0]), toolOutput],
+  };
+}

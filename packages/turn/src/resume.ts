@@ -1,0 +1,235 @@
+import type { ApiError } from "@responses-edge/responses-api/errors";
+import type { StreamEvent } from "@responses-edge/responses-api/items/events";
+import type { Item } from "@responses-edge/responses-api/items/registry";
+import type { Usage } from "@responses-edge/responses-api/response";
+import { newestCompaction, openCompaction, standingItems } from "./compacted-past.ts";
+import type { ModelDelta, Prompt, TokenLogprob } from "./engine.ts";
+import { withLoadedTools } from "./loaded-tools.ts";
+import type { TurnBounds, TurnOptions } from "./options.ts";
+import type { TurnOutput } from "./output.ts";
+import { afterFirstRound, earlierOutput, promptOutput } from "./prompt.ts";
+import { isRecord, parseRecord } from "./records.ts";
+import { applyLoggedEvent, applyRecord, newTurnState, type TurnState } from "./state.ts";
+
+/**
+ * Resuming: a turn whose process died goes on from its log, and a generation whose model server died goes on where it
+ * stopped (`Generations.resume`).
+ */
+
+/**
+ * The state of a turn that was cut off, from the lines of its log, in order: events and records, as JSON texts.
+ * Throws SyntaxError or TypeError where they are none, or do not follow each other.
+ */
+export function readLoggedTurn(lines: Iterable<string>): TurnState {
+  const state = newTurnState();
+  for (const line of lines) {
+    if (isRecord(line)) {
+      applyRecord(state, parseRecord(line));
+      continue;
+    }
+    const event = JSON.parse(line) as StreamEvent;
+    if (event.sequence_number !== state.sequence) throw new SyntaxError("An event is missing.");
+    state.sequence += 1;
+    applyLoggedEvent(state, event);
+  }
+  return state;
+}
+
+/** The prompt of the round in which the turn was cut off: what the rounds before have put out follows. */
+export function resumedPrompt(
+  first: Prompt,
+  options: Pick<TurnOptions, "past" | "model" | "secrets">,
+  output: TurnOutput,
+): Prompt {
+  const { items, ...rest } = promptOutput(options.past, output, earlierOutput(output.state));
+  const loaded = withLoadedTools(first.request, items);
+  const request = output.state.rounds > 0 ? afterFirstRound(loaded) : loaded;
+  return { ...first, items: sinceCompaction(first.items, items, options), ...rest, request };
+}
+
+/** The items of a prompt, and those of the rounds before a crash: from the newest compaction on. */
+function sinceCompaction(
+  first: readonly Item[],
+  output: readonly Item[],
+  { model, secrets }: Pick<TurnOptions, "model" | "secrets">,
+): Item[] {
+  const at = newestCompaction(output);
+  const item = output[at];
+  const rest = output.slice(at + 1).filter(({ type }) => type !== "compaction");
+  if (item?.type !== "compaction") return [...first, ...rest];
+  const content = openCompaction(item, secrets.compactions, { param: "previous_response_id", isStored: true });
+  return [...standingItems(content, model.engine.noteRole), ...rest];
+}
+
+type ResumeBounds = Pick<TurnBounds, "maxRetries" | "maxFruitless" | "outageMs">;
+
+/**
+ * Generations in a row that may be begun and break off before their first word: the prompt may be what the server dies of.
+ * Where there are several servers, each try may cost another one.
+ */
+export const MAX_FRUITLESS = { alone: 4, inPool: 2 };
+
+/** The first wait; it doubles, up to the longest. Each is shortened by chance, so that not all come back at once. */
+const BASE_WAIT_MS = 100;
+const MAX_WAIT_MS = 5_000;
+
+/** Faults of the way to the model server, and its being overloaded, restarting or dead: worth another try. */
+const TRANSIENT = new Set([
+  "upstream_aborted",
+  "upstream_connection_lost",
+  "upstream_engine_dead",
+  "upstream_timeout",
+  "upstream_unreachable",
+  "server_is_overloaded",
+  "rate_limit_exceeded",
+]);
+
+/** A failure of the server that may be its end: its health tells. */
+const MAY_BE_GONE = new Set(["upstream_error"]);
+
+/**
+ * When a generation that broke off is resumed. A model server that is gone is waited for, because a restart takes
+ * minutes; one that takes the prompt and dies of it is not asked for ever, because it serves others, too.
+ */
+export class ResumePolicy {
+  readonly #bounds: ResumeBounds;
+  readonly #clock: () => number;
+  #brokenOff = 0;
+  #fruitless = 0;
+  #tries = 0;
+  #since: number | undefined;
+  /** The last try, and not the first one, found nobody. */
+  #isAway = false;
+
+  /** `since`: when the outage began that a turn was in before a crash. Unix milliseconds, as `clock` gives. */
+  constructor(bounds: ResumeBounds, clock: () => number, since?: number) {
+    this.#bounds = bounds;
+    this.#clock = clock;
+    this.#since = since;
+  }
+
+  /** The outage that lasts: when it began, and when it is waited for no longer. Unix milliseconds. */
+  get outage(): { since: number; until: number } | undefined {
+    return this.#since === undefined || !this.#isAway
+      ? undefined
+      : { since: this.#since, until: this.#since + this.#bounds.outageMs };
+  }
+
+  /**
+   * How long to wait before the next try, in milliseconds; undefined where the fault is to be the end. `taken`: the
+   * server had taken the prompt; `spoke`: and had said something.
+   */
+  next({ headers }: ApiError, { taken, spoke }: { taken: boolean; spoke: boolean }): number | undefined {
+    const { maxRetries, maxFruitless, outageMs } = this.#bounds;
+    if (spoke) {
+      this.#fruitless = 0;
+      this.#tries = 0;
+      this.#since = undefined;
+    } else if (taken) this.#fruitless += 1;
+    if (taken) this.#brokenOff += 1;
+    this.#since ??= this.#clock();
+    this.#tries += 1;
+    this.#isAway = !taken && this.#tries > 1;
+    const left = this.#since + outageMs - this.#clock();
+    if (maxRetries === 0 || this.#brokenOff > maxRetries || this.#fruitless > maxFruitless || left <= 0) {
+      return undefined;
+    }
+    const wait = Math.min(MAX_WAIT_MS, BASE_WAIT_MS * 2 ** (this.#tries - 1)) * (1 - Math.random() / 2);
+    const asked = Number(headers["retry-after"] ?? 0) * 1000;
+    return Math.min(Math.max(wait, asked || 0), left);
+  }
+}
+
+/** Tells whether a fault passes: by itself, or because the server is gone and will come back. */
+export async function isTransient(fault: ApiError, isServerGone: () => Promise<boolean>): Promise<boolean> {
+  if (TRANSIENT.has(fault.code)) return true;
+  return MAY_BE_GONE.has(fault.code) && isServerGone();
+}
+
+/** A model's deltas, by upstream reads. */
+export type Generation = AsyncIterable<ModelDelta[]>;
+
+/** A generation that broke off, as it is known: tokens of its prompt, and about as many as it reasoned. */
+export interface BrokenOff {
+  prompt: number;
+  /** Tokens that a template adds to a message that is gone on with. They count as nothing. */
+  added?: number;
+  reasoning: number;
+  /** The part that broke off, and is gone on with, is text. */
+  isText: boolean;
+}
+
+/** The deltas of a resumed generation without what the reader has already, and with the usage of the whole. */
+export async function* resumed(
+  generation: Generation,
+  repeated: string,
+  before: BrokenOff | undefined,
+): AsyncGenerator<ModelDelta[]> {
+  let skip = repeated;
+  let rest = before;
+  for await (const deltas of generation) {
+    yield deltas.map((delta) => {
+      if (delta.kind === "usage" && rest) {
+        const usage = wholeUsage(delta.usage, rest);
+        // A prompt that is asked again is counted by itself.
+        rest = undefined;
+        return { ...delta, usage };
+      }
+      if (delta.kind !== "text" || skip === "") return delta;
+      const common = commonPrefix(skip, delta.text);
+      // New words end the repetition, whatever is left of it.
+      skip = common < delta.text.length ? "" : skip.slice(common);
+      return { ...delta, text: delta.text.slice(common), logprobs: withoutFirst(delta.logprobs, common) };
+    });
+  }
+}
+
+/** The logprobs without those of the tokens that make up the first characters. */
+function withoutFirst(logprobs: TokenLogprob[] | undefined, characters: number): TokenLogprob[] | undefined {
+  if (characters === 0) return logprobs;
+  let rest = characters;
+  return logprobs?.filter(({ token }) => {
+    rest -= token.length;
+    return rest < 0;
+  });
+}
+
+/** A generation that has nothing left of its limit: it was cut off between its last token and the word that it ends. */
+export async function* outOfTokens(outputTokens: number, before: BrokenOff | undefined): AsyncGenerator<ModelDelta[]> {
+  if (before) {
+    const usage: Usage = {
+      input_tokens: before.prompt,
+      input_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 },
+      output_tokens: outputTokens,
+      output_tokens_details: { reasoning_tokens: before.reasoning },
+      total_tokens: before.prompt + outputTokens,
+    };
+    yield [{ kind: "usage", usage }];
+  }
+  yield [{ kind: "finish", reason: "length" }];
+}
+
+function commonPrefix(a: string, b: string): number {
+  let length = 0;
+  while (length < a.length && length < b.length && a[length] === b[length]) length += 1;
+  return length;
+}
+
+/**
+ * To vLLM the text generated before counts as prompt; to the client it is output. After text no reasoning comes, though
+ * vLLM, which sees no `</think>`, counts all of a continued text as such.
+ */
+function wholeUsage(usage: Usage, { prompt, added = 0, reasoning, isText }: BrokenOff): Usage {
+  const cached = Math.min(usage.input_tokens_details.cached_tokens, prompt);
+  const written = Math.min(usage.input_tokens_details.cache_write_tokens, prompt - cached);
+  return {
+    ...usage,
+    input_tokens: prompt,
+    input_tokens_details: { ...usage.input_tokens_details, cached_tokens: cached, cache_write_tokens: written },
+    output_tokens: usage.total_tokens - added - prompt,
+    total_tokens: usage.total_tokens - added,
+    output_tokens_details: {
+      reasoning_tokens: reasoning + (isText ? 0 : usage.output_tokens_details.reasoning_tokens),
+    },
+  };
+}

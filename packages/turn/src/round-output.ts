@@ -1,0 +1,351 @@
+import { type ClientTool, ClientTools } from "@responses-edge/responses-api/client-tools";
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { isClientCall, isServerCall, type OutputItem } from "@responses-edge/responses-api/items/registry";
+import type { Usage } from "@responses-edge/responses-api/response";
+import { ClientCalls } from "./client-calls.ts";
+import type { NoAnswer } from "./decide.ts";
+import type { FinishReason, ModelDelta, Phase, TokenLogprob } from "./engine.ts";
+import type { TurnOptions } from "./options.ts";
+import type { CallParts, PluginCalls } from "./plugin-calls.ts";
+import type { DeltaCount } from "./records.ts";
+import type { TurnResponse } from "./response.ts";
+import { sealReasoning } from "./sealed-reasoning.ts";
+import { minus, type OpenPart, roundItems, withThoughts } from "./state.ts";
+import { itemType, TextParts } from "./text-parts.ts";
+
+/** The output of a round: which item a delta is for, and what ends when something else begins. */
+
+type CallDelta = Extract<ModelDelta, { kind: "tool_call" }>;
+type ResumedCall = Extract<ModelDelta, { kind: "resumed_call" }>;
+
+/** The calls that a request lets a model make. */
+export interface CallRules {
+  /** Names of the client's tools that may be called, or undefined for any (`tool_choice`: `none`, `allowed_tools`). */
+  allowed: ReadonlySet<string> | undefined;
+  /** More than one call per round (`parallel_tool_calls`). */
+  parallel: boolean;
+}
+
+export interface RoundOptions extends Pick<TurnOptions, "asked" | "tools" | "secrets"> {
+  /** Call ids already in the prompt: a model's own call id that repeats one of them is replaced. */
+  usedCallIds: Set<string>;
+  /** The tool of the client's that the model means by a name, if it means one. */
+  clientTool: (name: string) => ClientTool | undefined;
+  /** The request with the tools that the prompt's items have brought. */
+  prompted: CreateRequest;
+}
+
+/** The parts of a turn's output that a round changes. */
+interface RoundParts extends CallParts {
+  readonly response: TurnResponse;
+  readonly calls: PluginCalls;
+}
+
+/** The kind of a call that begins: one of the client's, one of this server's, one too many of these, or nothing. */
+export type Beginning = "client" | "server" | "ignored" | "dropped";
+
+/** The facts of a call that begins. */
+export interface BegunCallFacts {
+  name: string;
+  /** It calls a tool of this server's, which `mayRun` now. */
+  isServers: boolean;
+  mayRun: boolean;
+  /** Calls of the round before it. */
+  calls: number;
+}
+
+export function beginningOf(
+  { name, isServers, mayRun, calls }: BegunCallFacts,
+  { allowed, parallel }: CallRules,
+): Beginning {
+  const isOneTooMany = !parallel && calls > 0;
+  if (isServers) return mayRun && !isOneTooMany ? "server" : "ignored";
+  return name === "" || isOneTooMany || allowed?.has(name) === false ? "dropped" : "client";
+}
+
+export class RoundOutput {
+  readonly #output: RoundParts;
+  readonly #options: RoundOptions;
+  readonly #rules: CallRules;
+  /** The form in which reasoning becomes items; undefined drops it. */
+  readonly #reasoning: ReturnType<typeof reasoningForm>;
+  readonly #texts: TextParts;
+  readonly #clientCalls: ClientCalls;
+  /** Calls that the round has made. */
+  #calls: number;
+  /** Indices of calls for which nothing more is taken: they are over, or not allowed. */
+  readonly #closed = new Set<number>();
+  /** The client's call is complete, and its message is yet to come: reasoning is held for it. */
+  #awaitsMessage = false;
+  /** Reasoning is sealed with the messages behind it, which come after its text, and with that of the call after it. */
+  readonly #sealsMessages: boolean;
+  /** Why the model stopped, once it has said so. */
+  finish: FinishReason | undefined;
+  /** The end of a generation that has no answer. */
+  noAnswer: NoAnswer | undefined;
+  /** Grows with all that the model says, also with what no event tells (yet). */
+  progress: number;
+
+  constructor(output: RoundParts, options: RoundOptions) {
+    const { state, messages } = output;
+    const { seal } = options.secrets;
+    this.#output = output;
+    this.#options = options;
+    const { tool_choice: choice, parallel_tool_calls: parallel } = options.asked.request;
+    const isLimited = choice === "none" || (typeof choice === "object" && choice?.type === "allowed_tools");
+    const offered = isLimited ? ClientTools.of(options.prompted.tools).offered(choice) : undefined;
+    this.#rules = { allowed: offered && new Set(offered.map(({ flatName }) => flatName)), parallel: parallel ?? true };
+    this.#reasoning = reasoningForm(options);
+    this.#texts = new TextParts(output, {
+      citations: options.tools.session?.citations,
+      citationsIn: (text) => options.tools.session?.citationsIn(text) ?? [],
+      seal: seal && ((item, text) => sealReasoning(seal, { id: item.id, text }, messages.takeUnsealed(), state.output)),
+    });
+    this.#clientCalls = new ClientCalls(output, options.usedCallIds, this.#closed);
+    this.#calls = roundItems(state).filter((item) => isClientCall(item) || isServerCall(item)).length;
+    this.#sealsMessages = seal?.engine === "harmony";
+    this.progress = state.deltas.all;
+  }
+
+  /** The usage, as far as the model server has told it. */
+  get usage(): Usage | null {
+    return this.#output.response.object.usage;
+  }
+
+  /** The model is asked: nothing that it has said before has anything to do with what it says now. */
+  begin(): void {
+    this.#calls = 0;
+    this.#closed.clear();
+    this.finish = undefined;
+    this.noAnswer = undefined;
+    this.#output.calls.ignored = 0;
+  }
+
+  apply(delta: ModelDelta): void {
+    if (this.#awaitsMessage && delta.kind !== "message") this.end();
+    switch (delta.kind) {
+      case "text":
+        this.#appendText("output_text", delta.text, delta.logprobs, delta.phase);
+        return;
+      case "reasoning":
+        if (this.#reasoning) this.#appendText(this.#reasoning, delta.text);
+        else if (this.#output.size.keepsSampled) this.#output.size.addText(delta.text);
+        return;
+      case "refusal":
+        this.#appendText("refusal", delta.text);
+        return;
+      case "tool_call":
+        this.#appendCall(delta);
+        return;
+      case "call_cut":
+        this.#texts.release();
+        this.#clientCalls.cut(delta.index);
+        return;
+      case "item_done":
+        // Reasoning is done before the call that it is sealed with.
+        if (this.#texts.holds && this.#clientCalls.isOpen) this.#awaitsMessage = true;
+        else this.end(this.#sealsMessages);
+        return;
+      case "resumed_call":
+        this.#resumeCall(delta);
+        return;
+      case "message":
+        if (this.#awaitsMessage) this.#completeCall(delta);
+        else this.#output.messages.keep(delta);
+        return;
+      case "sampled":
+        this.#output.size.keepsSampled = true;
+        this.progress += 1;
+        this.#output.writer.record({ sampled: delta.sampled });
+        return;
+      case "broken":
+      case "ask_again":
+        this.noAnswer = delta;
+        return;
+      case "usage":
+      case "kv_transfer_params":
+        this.#output.response.take(delta);
+        return;
+      case "finish":
+        this.finish = delta.reason;
+        return;
+    }
+  }
+
+  /** Keeps what is buffered, if it has changed: to be called after the deltas of each upstream read. */
+  recordBuffered(): void {
+    const { buffered } = this.#texts;
+    if (buffered !== this.#output.state.buffered) this.#output.writer.record({ buffered });
+  }
+
+  #appendText(kind: OpenPart["kind"], text: string, logprobs?: TokenLogprob[], phase?: Phase): void {
+    if (text === "" && !logprobs?.length) return;
+    const open = this.#output.state.openPart?.kind;
+    if (open !== kind) {
+      // A refusal may follow text within its item.
+      if (!open || itemType(open) !== itemType(kind)) this.#makeWay();
+      this.#texts.begin(kind, phase);
+    }
+    this.progress += 1;
+    this.#texts.append(text, logprobs);
+  }
+
+  #appendCall(delta: CallDelta): void {
+    const { index, arguments: text } = delta;
+    if (this.#closed.has(index)) return;
+    const { calls } = this.#output;
+    if (calls.has(index)) {
+      this.progress += 1;
+      calls.append(index, text);
+    } else if (this.#clientCalls.has(index) || this.#clientCalls.resume(delta)) {
+      if (text === "") return;
+      this.progress += 1;
+      this.#clientCalls.append(index, text);
+    } else if (this.#beginCall(delta)) this.#appendCall(delta);
+  }
+
+  /** Begins a call. False where nothing is taken for it. */
+  #beginCall({ index, name = "", callId }: CallDelta): boolean {
+    const { calls } = this.#output;
+    const tool = name === "" ? undefined : this.#options.tools.session?.resolve(name);
+    const mayRun = calls.isOffered && calls.mayMakeMore && this.#options.tools.session?.offers(name) === true;
+    const facts = { name, isServers: tool !== undefined, mayRun, calls: this.#calls };
+    const beginning = beginningOf(facts, this.#rules);
+    if (beginning === "ignored") calls.ignored += 1;
+    if (beginning === "ignored" || beginning === "dropped") {
+      this.#closed.add(index);
+      return false;
+    }
+    this.#calls += 1;
+    if (tool) {
+      this.#makeWay();
+      calls.begin(index, name, tool);
+    } else {
+      this.#makeWay(this.#sealsMessages && !this.#clientCalls.isOpen);
+      this.#clientCalls.begin(index, this.#options.clientTool(name), name, callId);
+    }
+    return true;
+  }
+
+  /** A call in whose middle the generation goes on. Where nothing of it was to be seen yet, it begins. */
+  #resumeCall({ index, name, arguments: text }: ResumedCall): void {
+    const { calls } = this.#output;
+    const tool = this.#options.tools.session?.resolve(name);
+    if (this.#closed.has(index)) return;
+    if (tool) {
+      if (calls.resume(index, name, tool)) return;
+      this.#calls += 1;
+      calls.begin(index, name, tool, text);
+    } else if (
+      !this.#clientCalls.has(index) &&
+      this.#clientCalls.resumeWith(index, this.#options.clientTool(name), text)
+    ) {
+      if (this.#clientCalls.has(index)) this.#calls += 1;
+    }
+  }
+
+  /** Something else begins: text ends, and so do calls whose arguments are complete. `holds`: reasoning is held. */
+  #makeWay(holds = false): void {
+    this.#texts.close("completed", false, holds);
+    this.#clientCalls.close(false);
+    this.#output.calls.complete(false);
+  }
+
+  /** All that is open is complete, as it is when a generation has ended by itself. `holds`: reasoning is held. */
+  end(holds = false): void {
+    this.#awaitsMessage = false;
+    this.#texts.close("completed", false, holds);
+    this.#clientCalls.close(true);
+    this.#output.calls.complete(true);
+  }
+
+  /** The client's call is complete, and this is its message: reasoning is sealed with it, and done just before it. */
+  #completeCall(message: Extract<ModelDelta, { kind: "message" }>): void {
+    let isKept = false;
+    const seal = () => {
+      if (isKept) return;
+      isKept = true;
+      this.#output.messages.keep(message);
+      this.#texts.release();
+    };
+    this.#clientCalls.close(true, seal);
+    seal();
+    this.end();
+  }
+
+  /** The turn ends. `isTruncated`: in the middle of what is open. `isSilent`: no event says so. */
+  close(isTruncated: boolean, isSilent: boolean): void {
+    const last = this.#output.state.output.length - 1;
+    this.#texts.close(isTruncated && this.#texts.outputIndex === last ? "incomplete" : "completed", isSilent);
+    this.#clientCalls.closeTurn(isTruncated, last, isSilent);
+  }
+
+  // A generation that broke off
+
+  /**
+   * This round's output, as items that a prompt can end with: an open part is there with its text so far.
+   * An unfinished function call is there too; an engine that cannot go on with it says so.
+   */
+  get partialItems(): OutputItem[] {
+    const { state } = this.#output;
+    const open = this.#texts.partialItem();
+    return withThoughts(state, roundItems(state))
+      .filter((item) => item.type !== "mcp_list_tools")
+      .map((item) => (item.id === open?.id ? open : item));
+  }
+
+  /**
+   * Ends this round's items from the one of this id on, because the model is to say anew what broke off: those that are
+   * open are incomplete. Gives what they have cost.
+   */
+  breakOff(id: string): DeltaCount {
+    const { output, deltas, deltasBefore, round } = this.#output.state;
+    const from = output.findIndex((item) => item.id === id);
+    const broken = output.slice(from).filter((item) => item.type !== "mcp_list_tools");
+    this.#output.writer.record({ superseded: broken.map((item) => item.id) });
+    this.#texts.close("incomplete", false);
+    this.#output.calls.close(false);
+    this.#forgetCalls(broken);
+    return minus(deltas, deltasBefore[from] ?? round.deltasBefore);
+  }
+
+  /** Forgets the calls of which nothing was shown yet: the model is to say them anew, and to count from the beginning. */
+  forgetUnshown(): void {
+    this.#calls -= this.#output.calls.forgetUnshown() + this.#clientCalls.forgetUnshown();
+    this.#closed.clear();
+  }
+
+  /** Takes back all that this round has put out, where nobody has seen it. Gives what that has cost. */
+  withdraw(): DeltaCount {
+    const { state, calls } = this.#output;
+    const isKept = (item: OutputItem, index: number) => index < state.round.firstItem || item.type === "mcp_list_tools";
+    const withdrawn = state.output.filter((item, index) => !isKept(item, index));
+    const [first] = withdrawn;
+    const begun = first && state.deltasBefore[state.output.indexOf(first)];
+    // The response has the very list.
+    state.output.splice(0, state.output.length, ...state.output.filter(isKept));
+    state.round.sampled = undefined;
+    this.#output.messages.beginRound();
+    this.#texts.withdraw();
+    this.#clientCalls.withdraw();
+    calls.withdraw();
+    this.#forgetCalls(withdrawn);
+    return minus(state.deltas, begun ?? state.deltas);
+  }
+
+  /** The model counts its calls from the beginning again, and those that broke off were none. */
+  #forgetCalls(items: readonly OutputItem[]): void {
+    this.#output.calls.uncount(items.filter(isServerCall).length);
+    this.#calls = 0;
+    this.#closed.clear();
+    this.#clientCalls.forgetResumed();
+  }
+}
+
+/** The form in which reasoning is shown: as a summary where one is asked for, and hidden where the operator says so. */
+function reasoningForm({ asked: { request }, secrets }: RoundOptions) {
+  if (request.include_reasoning === false) return undefined;
+  if (secrets.hidesReasoning) return "hidden_text";
+  const { summary, generate_summary: older } = request.reasoning ?? {};
+  return (summary ?? older) ? "summary_text" : "reasoning_text";
+}

@@ -1,0 +1,384 @@
+import { ClientTools } from "@responses-edge/responses-api/client-tools";
+import { ApiError, contextLengthExceeded, toApiError } from "@responses-edge/responses-api/errors";
+import { type Item, isServerCall } from "@responses-edge/responses-api/items/registry";
+import { answerCalls, forEachAtOnce, MAX_CONCURRENT_CALLS } from "./call-answers.ts";
+import { Compaction, type DueCompaction } from "./compaction.ts";
+import { disregarded } from "./compliance.ts";
+import {
+  type Again,
+  type CompactionKind,
+  type Done,
+  decide,
+  type Outcome,
+  type Step,
+  type TurnFacts,
+} from "./decide.ts";
+import type { Prompt, RawMessage } from "./engine.ts";
+import { Generations } from "./generation.ts";
+import { beginToolCall, endToolCall, NO_TOKENS, tokensOf, traceparent } from "./measurements.ts";
+import type { TurnOptions } from "./options.ts";
+import { TurnOutput } from "./output.ts";
+import { checkCallPairs, earlierOutput, makePrompt, promptOutput, RoundPrompt } from "./prompt.ts";
+import type { ClosedResponse } from "./response.ts";
+import { type Generation, resumedPrompt } from "./resume.ts";
+import { roundItems, spentTokens, waitsForClient, withThoughts } from "./state.ts";
+import type { ListedTools, ToolSession, UnlistedServer } from "./tool-session.ts";
+
+/**
+ * One turn: history + request → generation → events → final response.
+ *
+ * Pure but for what it is handed, so that the same code runs beside a client in the Worker and, for background runs,
+ * in the conversation's home. What it does next is a `Step` (`decide`).
+ */
+
+/** Codex's idle timeout is 300 s and counts events only: after two of these without one, `in_progress` is repeated. */
+const SIGN_OF_LIFE_MS = 120_000;
+
+/**
+ * Keeps a settled turn, then says the terminal event by calling `terminate` (nothing to say where nobody streams).
+ * Rejects when it cannot keep it; the turn is then reported as failed.
+ */
+export type Settle = (result: TurnResult, terminate: () => void) => Promise<void>;
+
+export interface TurnResult {
+  outcome: Outcome;
+  closed: ClosedResponse;
+}
+
+/** How a round begins: with a compaction, or with a generation that is under way. */
+type BegunRound = { due: DueCompaction; started?: undefined } | { due?: undefined; started: Promise<Generation> };
+
+export class Turn {
+  readonly #options: TurnOptions;
+  readonly #output: TurnOutput;
+  readonly #prompt: RoundPrompt;
+  readonly #generations: Generations;
+  readonly #compaction: Compaction | undefined;
+  readonly #facts: TurnFacts;
+  #step: Step;
+  /** The beginning of the round, where it is under way already. */
+  #begun: Promise<BegunRound> | undefined;
+
+  /** Throws the 400 of calls and outputs that do not pair up. */
+  constructor(options: TurnOptions) {
+    this.#options = options;
+    const { asked, past, model, host, tools, logged } = options;
+    const { request } = asked;
+    const made = makePrompt(options, model.engine.noteRole);
+    const first: Prompt = host.sink ? made : { ...made, isUnwatched: true };
+    let kind: CompactionKind | undefined = request.context_management?.length ? "managed" : undefined;
+    if (past.input.at(-1)?.type === "compaction_trigger") kind = "asked";
+    // A compaction carries calls that nobody has answered yet.
+    const usedCallIds = checkCallPairs(first.items, kind === "asked");
+    const clientTool = (name: string) => ClientTools.of(this.#prompt.current.request.tools).get(name);
+    this.#output = new TurnOutput({ ...options, usedCallIds, clientTool, prompted: first.request }, logged);
+    const prompt = logged ? resumedPrompt(first, options, this.#output) : first;
+    this.#prompt = new RoundPrompt(prompt, model.engine, host.signal);
+    this.#generations = new Generations(options, this.#output, this.#prompt);
+    this.#compaction = kind && new Compaction(kind, options, this.#output, this.#prompt, this.#generations);
+    this.#facts = {
+      compaction: kind,
+      maxOutputTokens: request.max_output_tokens ?? Number.POSITIVE_INFINITY,
+      // Raw messages that a client gives, or is given, are not taken back.
+      isUnseen: !host.sink && !request.enable_response_messages && request.previous_input_messages == null,
+    };
+    const { unlisted = [], approved = [] } = tools.session ?? {};
+    const mustPrepare = unlisted.length > 0 || approved.length > 0;
+    this.#step = this.#enter(decide(this.#output.state, { did: "begin", mustPrepare }, this.#facts));
+  }
+
+  /**
+   * Starts the generation: resolves when the model server has taken the prompt. Where something is to be done before it,
+   * `run` does that, and this resolves at once; for a compaction, as soon as it is known that there must be one.
+   * Throws ApiError as the engine does, and the signal's reason when aborted.
+   */
+  async start(): Promise<void> {
+    const { kind } = this.#step;
+    if (kind !== "compact" && kind !== "generate") return;
+    this.#begun = this.#beginRound(kind);
+    const round = await this.#begun;
+    if (!round.due) await round.started;
+  }
+
+  /** Says that the response is queued, and no more: nothing here may wait. */
+  queue(): void {
+    const { asked, model, host } = this.#options;
+    if (asked.request.enable_response_messages) {
+      try {
+        // An engine that would have to ask the model server gives up at once. The queued response never told of this server's tools.
+        const prompt = { ...this.#prompt.current, pluginTools: undefined };
+        const messages = model.engine.inputMessages(prompt, AbortSignal.abort());
+        if (!Array.isArray(messages)) messages.catch(() => {});
+        else if (this.#output.size.fits(messages)) this.#output.messages.setInput(messages);
+      } catch {
+        // A fault of the prompt ends the run, which has not begun.
+      }
+    }
+    this.#output.response.queue();
+    host.sink?.flush();
+  }
+
+  /**
+   * Runs a turn that has been started (`start`) to its end, with its events into the sink. Never rejects: whatever goes
+   * wrong is an outcome. The result is settled (kept) before the terminal event is said.
+   */
+  async run(started: Promise<void>, settle: Settle): Promise<TurnResult> {
+    // The step has the generation itself, and its failure is the round's.
+    started.catch(() => {});
+    const { asked, host } = this.#options;
+    const { sink } = host;
+    const fault = asked.request.enable_response_messages ? await this.#setInputMessages() : undefined;
+    if (fault) this.#generations.giveUp(fault);
+    const { state, response } = this.#output;
+    response.start();
+    sink?.flush();
+    let seen = state.sequence;
+    const repeat = () => {
+      if (state.sequence === seen) {
+        response.repeatInProgress();
+        sink?.flush();
+      }
+      seen = state.sequence;
+    };
+    const signsOfLife = sink && setInterval(repeat, sink.signOfLifeMs ?? SIGN_OF_LIFE_MS);
+    const outcome = fault ? failed(fault) : await this.#work();
+    clearInterval(signsOfLife);
+    return this.#settle(outcome, settle);
+  }
+
+  /** Goes on with a turn that was cut off with its process: at the log's end, or from the beginning. */
+  async resume(settle: Settle): Promise<TurnResult> {
+    return this.run(this.start(), settle);
+  }
+
+  /** Settles a turn that is not to generate: checked, empty, and there to be continued. Never rejects. */
+  async warmUp(settle: Settle): Promise<TurnResult> {
+    this.#output.response.warmUp();
+    return this.#settle({ status: "completed" }, settle);
+  }
+
+  /** Ends a turn that never got to generate. */
+  async abandon(outcome: Outcome, settle: Settle): Promise<TurnResult> {
+    return this.#settle(outcome, settle);
+  }
+
+  async #settle(outcome: Outcome, settle: Settle): Promise<TurnResult> {
+    const { response } = this.#output;
+    const { sink, measured } = this.#options.host;
+    let result = { outcome, closed: this.#output.close(outcome) };
+    let said = false;
+    const terminate = () => {
+      said = true;
+      response.terminate(result.outcome, result.closed);
+    };
+    try {
+      await settle(result, terminate);
+    } catch (error) {
+      const fault = failed(error instanceof ApiError ? error : notStored());
+      result = { outcome: fault, closed: this.#output.close(fault) };
+      if (!said) terminate();
+    }
+    await sink?.flush();
+    if (measured) {
+      const { status } = result.outcome;
+      const { usage } = response.object;
+      const error = result.outcome.status === "failed" ? result.outcome.error.code : undefined;
+      measured.end = { status, error, tokens: usage ? tokensOf(usage) : NO_TOKENS };
+    }
+    return result;
+  }
+
+  /** All steps of the turn. Never rejects. */
+  async #work(): Promise<Outcome> {
+    const { asked, tools, host } = this.#options;
+    try {
+      while (this.#step.kind !== "end") {
+        const { kind } = this.#step;
+        let done: Done;
+        if (kind === "prepare") done = await this.#prepare();
+        else if (kind === "compact") done = await this.#compact();
+        else if (kind === "answer") done = await this.#answer(this.#step.again);
+        else done = await this.#generate(this.#step);
+        this.#step = this.#enter(decide(this.#output.state, done, this.#facts));
+        // Lists that have come meanwhile belong to the prompt.
+        if (kind === "prepare" && asked.request.enable_response_messages) await this.#setInputMessages();
+      }
+      return this.#step.outcome;
+    } catch (error) {
+      return host.signal.aborted ? { status: "cancelled" } : failed(toApiError(error));
+    } finally {
+      // Nobody waits for tool servers to be told.
+      if (tools.session) host.waitUntil?.(tools.session.close());
+    }
+  }
+
+  /** The model is offered its tools as soon as all of them are known, unless the turn has had all calls it may make. */
+  #enter(step: Step): Step {
+    const { session } = this.#options.tools;
+    const isSameRound = step.kind === "generate" && step.again;
+    if (!session || isSameRound || step.kind === "prepare" || step.kind === "end") return step;
+    const { calls, state } = this.#output;
+    calls.isOffered = calls.mayMakeMore && session.mayCall(state.rounds);
+    this.#prompt.change({ pluginTools: calls.isOffered ? session.pluginTools : undefined });
+    return step;
+  }
+
+  /** Lists the tools of MCP servers, and runs the approved calls, if there are any. */
+  async #prepare(): Promise<Done> {
+    const { tools, host } = this.#options;
+    const { session } = tools;
+    const { signal, sink } = host;
+    if (!session) return { did: "prepare" };
+    const { calls, state } = this.#output;
+    await forEachAtOnce([...session.unlisted], MAX_CONCURRENT_CALLS, async (server) => {
+      signal.throwIfAborted();
+      const index = this.#output.beginList(server.server_label);
+      sink?.flush();
+      const listed = await this.#list(server, session);
+      signal.throwIfAborted();
+      this.#output.endList(index, listed, server.origin);
+      sink?.flush();
+    });
+    signal.throwIfAborted();
+    const isBegun = state.rounds > 0 || state.answering !== undefined;
+    if (isBegun || session.approved.length === 0) return { did: "prepare" };
+    for (const call of session.approved) calls.addApproved(call);
+    return this.#answer([]);
+  }
+
+  async #list(server: UnlistedServer, tools: ToolSession): Promise<ListedTools> {
+    const { signal, measured, clock } = this.#options.host;
+    if (!measured) return tools.list(server, signal);
+    const noted = beginToolCall(measured, { tool: { kind: "mcp" }, name: server.server_label }, clock());
+    const listed = await tools.list(server, signal, traceparent(measured.trace, noted.span));
+    endToolCall(noted, { failed: "error" in listed }, clock());
+    return listed;
+  }
+
+  /** Finds out whether the round's prompt must be compacted, where it may be; else its generation begins. */
+  async #beginRound(kind: "compact" | "generate"): Promise<BegunRound> {
+    const due = kind === "compact" ? await this.#compaction?.due() : undefined;
+    if (due) return { due };
+    const started = this.#generations.begin();
+    // Its failure is the round's.
+    started.catch(() => {});
+    return { started };
+  }
+
+  /** Compacts the prompt, if it must be. */
+  async #compact(): Promise<Done> {
+    this.#begun ??= this.#beginRound("compact");
+    const { due } = await this.#begun;
+    if (due) this.#begun = undefined;
+    return { did: "compact", fault: due && (await this.#compaction?.run(due)) };
+  }
+
+  /** Asks the model, `again` where its last answer in this round cannot be used; or goes on with what was cut off. */
+  async #generate(step: Extract<Step, { kind: "generate" | "resume" }>): Promise<Done> {
+    let started: Promise<Generation> | undefined;
+    if (step.kind === "resume") started = this.#generations.resume(restarted());
+    else {
+      if (step.again) this.#askAgain(step.again);
+      this.#begun ??= this.#beginRound("generate");
+      ({ started } = await this.#begun);
+      this.#begun = undefined;
+    }
+    const fault = await this.#generations.run(started ?? this.#generations.begin());
+    const { round, calls, state, response } = this.#output;
+    const { finish, noAnswer } = round;
+    const isWhole = !fault && finish !== "length" && finish !== "content_filter";
+    if (isWhole) round.end();
+    return {
+      did: "generate",
+      fault,
+      finish,
+      noAnswer,
+      calls: isWhole ? calls.pending.length : 0,
+      waitsForClient: waitsForClient(state),
+      mayAnswerWithoutTools: calls.ignored > 0 && this.#prompt.current.pluginTools !== undefined,
+      spentTokens: spentTokens(state) + response.tokensInRound,
+      disregarded: isWhole ? disregarded(this.#options.asked.request, this.#prompt.current, state) : undefined,
+    };
+  }
+
+  #askAgain(again: Again): void {
+    if ("disregarded" in again) {
+      const said = roundItems(this.#output.state).filter(({ type }) => type === "message");
+      this.#generations.takeBack();
+      this.#prompt.correct(said as Item[], again.disregarded);
+    } else this.#prompt.askAgain(again.change);
+    this.#output.askAgain("disregarded" in again || again.isCounted);
+  }
+
+  /** Runs the calls of a round, and begins the next one, unless the client has to answer something, too. */
+  async #answer(again: readonly RawMessage[]): Promise<Done> {
+    const output = this.#output;
+    const { state } = output;
+    if (!state.answering) {
+      // Perhaps the model has called what it only saw.
+      if (again.length > 0) this.#prompt.change({ onlyOffered: true });
+      output.beginAnswering([...again]);
+    }
+    await answerCalls(output, this.#options);
+    const isClients = waitsForClient(state);
+    if (!isClients) {
+      // The round's output becomes part of the prompt.
+      const items = withThoughts(state, roundItems(state)) as Item[];
+      const hasCalled = again.length === 0 || items.some(isServerCall);
+      output.nextRound();
+      this.#prompt.next(promptOutput(this.#options.past, output, items), hasCalled);
+    }
+    const { asked } = this.#options;
+    return {
+      did: "answer",
+      waitsForClient: isClients,
+      isFull: output.size.isFull,
+      disregarded: isClients ? disregarded(asked.request, this.#prompt.current, state) : undefined,
+    };
+  }
+
+  /** Gives the prompt with the response, as raw messages. Returns the fault that prevents it. */
+  async #setInputMessages(): Promise<ApiError | undefined> {
+    const { model, host } = this.#options;
+    try {
+      const prompt = this.#withoutOutput(await this.#prompt.fitting());
+      const messages = await model.engine.inputMessages(prompt, host.signal);
+      if (!this.#output.size.fits(messages)) {
+        return contextLengthExceeded("The prompt is too large to be shown as messages with the response.");
+      }
+      this.#output.messages.setInput(messages);
+      return undefined;
+    } catch (error) {
+      return toApiError(error);
+    }
+  }
+
+  /** A prompt as the first round had it: without what the rounds of before a crash have put out. */
+  #withoutOutput(prompt: Prompt): Prompt {
+    const { past, asked } = this.#options;
+    if (!this.#output.messages.hasEarlierRounds) return prompt;
+    const own = new Set(earlierOutput(this.#output.state).map(({ id }) => id));
+    return {
+      ...prompt,
+      items: prompt.items.filter(({ id }) => !own.has(id)),
+      replays: prompt.replays.filter(({ item }) => !own.has(item)),
+      trailing: past.input.length > 0 ? [] : (asked.request.previous_input_messages ?? []),
+    };
+  }
+}
+
+function failed(error: ApiError): Outcome {
+  return { status: "failed", error };
+}
+
+function restarted(): ApiError {
+  return new ApiError({
+    status: 500,
+    message: "The server was restarted in the middle of the response.",
+    code: "server_restarted",
+  });
+}
+
+function notStored(): ApiError {
+  return new ApiError({ status: 500, message: "The response could not be stored.", code: "storage_error" });
+}

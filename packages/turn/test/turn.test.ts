@@ -1,0 +1,186 @@
+import { createRequest } from "@responses-edge/responses-api/create-request";
+import { newTurnAddress } from "@responses-edge/responses-api/ids";
+import type { StreamEvent } from "@responses-edge/responses-api/items/events";
+import type { OutputItem } from "@responses-edge/responses-api/items/registry";
+import { parse } from "@responses-edge/responses-api/validation";
+import type { Engine, ModelDelta, Prompt } from "@responses-edge/turn/engine";
+import type { TurnOptions } from "@responses-edge/turn/options";
+import { type Plugin, Plugins } from "@responses-edge/turn/plugin";
+import { isRecord, recordLine } from "@responses-edge/turn/records";
+import { readLoggedTurn } from "@responses-edge/turn/resume";
+import { compactionCodec } from "@responses-edge/turn/sealer";
+import type { ToolSession } from "@responses-edge/turn/tool-session";
+import { Turn } from "@responses-edge/turn/turn";
+import { expect, it } from "vitest";
+
+/** A turn of a model that says what it is told to, and remembers what it was asked. */
+
+type Round = ModelDelta[] | ((prompt: Prompt) => ModelDelta[]);
+
+function engineOf(rounds: readonly Round[]): Engine & { prompts: Prompt[] } {
+  const left = [...rounds];
+  const prompts: Prompt[] = [];
+  return {
+    prompts,
+    noteRole: "developer",
+    accept: (request) => request,
+    async generate(prompt) {
+      prompts.push(prompt);
+      const round = left.shift() ?? [];
+      const deltas = typeof round === "function" ? round(prompt) : round;
+      return (async function* () {
+        for (const delta of deltas) yield [delta];
+      })();
+    },
+    resumption: (prompt, partial) => ({
+      prompt: { ...prompt, items: [...prompt.items, ...partial] as [] },
+      repeated: "",
+    }),
+    measure: async () => ({ tokens: 10, contextWindow: 1_000 }),
+    answerMessages: () => [],
+    inputMessages: () => [],
+  };
+}
+
+interface Told {
+  events: StreamEvent[];
+  /** Events and records, as a log has them. */
+  lines: string[];
+  output: OutputItem[];
+  status: string;
+}
+
+async function tell(engine: Engine, body: object, changed: Partial<TurnOptions> = {}): Promise<Told> {
+  const lines: string[] = [];
+  const turn = new Turn({
+    asked: {
+      request: parse(createRequest, { input: "How is the weather?", ...body }),
+      address: newTurnAddress(),
+      model: { name: "m", upstream: "m" },
+      cacheSalt: "",
+      createdAt: 0,
+    },
+    past: {
+      history: [],
+      replays: [],
+      input: [{ type: "message", role: "user", status: "completed", content: [{ type: "input_text", text: "?" }] }],
+      removed: [],
+    },
+    model: { engine, isServerGone: async () => false, leaveServer: () => {} },
+    bounds: { maxRetries: 1, maxFruitless: 1, outageMs: 0, outputLength: 1_000_000 },
+    tools: { plugins: new Plugins([]) },
+    secrets: { hidesReasoning: false, seal: undefined, compactions: compactionCodec([], "") },
+    host: {
+      signal: new AbortController().signal,
+      clock: () => 0,
+      sink: {
+        event: (_, json) => void lines.push(json),
+        record: (record) => void lines.push(recordLine(record)),
+        flush: () => undefined,
+      },
+    },
+    ...changed,
+  });
+  const { outcome } = await turn.run(turn.start(), async (_, terminate) => terminate());
+  const events = lines.filter((line) => !isRecord(line)).map((line) => JSON.parse(line) as StreamEvent);
+  const last = events.at(-1);
+  const output = last && "response" in last ? last.response.output : [];
+  return { events, lines, output: output as OutputItem[], status: outcome.status };
+}
+
+const STOP: ModelDelta = { kind: "finish", reason: "stop" };
+
+it("makes items and numbered events of what a model says", async () => {
+  const engine = engineOf([
+    [{ kind: "reasoning", text: "Hm." }, { kind: "text", text: "Sun" }, { kind: "text", text: "ny." }, STOP],
+  ]);
+  const { events, output, status } = await tell(engine, { stream_options: { include_obfuscation: false } });
+  expect(status).toBe("completed");
+  expect(output).toMatchObject([
+    { type: "reasoning", status: "completed" },
+    { type: "message", content: [{ type: "output_text", text: "Sunny." }] },
+  ]);
+  expect(events.map((event) => event.sequence_number)).toEqual(events.map((_, index) => index));
+  const deltas = events.filter((event) => event.type === "response.output_text.delta");
+  expect(deltas.map(({ delta, output_index }) => [delta, output_index])).toEqual([
+    ["Sun", 1],
+    ["ny.", 1],
+  ]);
+  expect(events.at(-1)?.type).toBe("response.completed");
+});
+
+it("leaves a client's call to the client", async () => {
+  const call: ModelDelta = {
+    kind: "tool_call",
+    index: 0,
+    callId: "call_1",
+    name: "weather",
+    arguments: '{"city":"Oslo"}',
+  };
+  const engine = engineOf([[call, { kind: "finish", reason: "tool_calls" }]]);
+  const tools = [{ type: "function", name: "weather", parameters: { type: "object" } }];
+  const { output } = await tell(engine, { tools });
+  expect(output).toMatchObject([{ type: "function_call", call_id: "call_1", name: "weather", status: "completed" }]);
+  expect(engine.prompts).toHaveLength(1);
+});
+
+/** A tool that the server runs: it is shown as a call of an MCP server's. */
+const dice: Plugin = {
+  kind: "dice",
+  functions: [{ name: "roll", description: "Rolls a die.", parameters: { type: "object" } }],
+  item: {
+    type: "mcp_call",
+    canShow: () => true,
+    create: (_, { id, text }) =>
+      ({ type: "mcp_call", id, server_label: "dice", name: "roll", arguments: text }) as never,
+    finish(item, { output }) {
+      Object.assign(item, { output });
+      return "response.mcp_call.completed";
+    },
+  },
+};
+
+const session: ToolSession = {
+  unlisted: [],
+  approved: [],
+  container: "cntr_1",
+  citations: undefined,
+  citationsIn: () => [],
+  pluginTools: { functions: [], namespaces: {}, builtinFunctions: [] },
+  mayCall: () => true,
+  offers: () => true,
+  resolve: (name) => (name === "roll" ? { kind: "dice" } : undefined),
+  list: async () => ({ tools: [] }),
+  run: async () => ({ output: "A 20.", failed: false }),
+  close: async () => {},
+};
+
+it("runs a call of its own, and asks the model again with the answer in its prompt", async () => {
+  const call: ModelDelta = { kind: "tool_call", index: 0, callId: "call_1", name: "roll", arguments: "{}" };
+  const answer = (prompt: Prompt): ModelDelta[] => {
+    const calls = prompt.items.filter(({ type }) => type === "mcp_call");
+    return [{ kind: "text", text: calls.length === 1 ? "You have a 20." : "I know nothing." }, STOP];
+  };
+  const engine = engineOf([[call, { kind: "finish", reason: "tool_calls" }], answer]);
+  const { output, events } = await tell(engine, {}, { tools: { plugins: new Plugins([dice]), session } });
+  expect(output).toMatchObject([
+    { type: "mcp_call", status: "completed", output: "A 20." },
+    { type: "message", content: [{ text: "You have a 20." }] },
+  ]);
+  expect(events.map(({ type }) => type).filter((type) => type.includes("mcp_call"))).toEqual([
+    "response.mcp_call.in_progress",
+    "response.mcp_call.completed",
+  ]);
+});
+
+it("goes on where its log ends", async () => {
+  const whole = await tell(engineOf([[{ kind: "text", text: "Sunny, " }, { kind: "text", text: "and warm." }, STOP]]), {
+    stream_options: { include_obfuscation: false },
+  });
+  const cut = whole.lines.findIndex((line) => line.includes('"delta":"and warm."'));
+  const logged = readLoggedTurn(whole.lines.slice(0, cut));
+  const { sequence } = logged;
+  const { events, output } = await tell(engineOf([[{ kind: "text", text: "and cold." }, STOP]]), {}, { logged });
+  expect(output).toMatchObject([{ type: "message", content: [{ text: "Sunny, and cold." }] }]);
+  expect(events[0]?.sequence_number).toBe(sequence);
+});
