@@ -5,6 +5,7 @@ import { harmony, models, VLLM_EXTRAS } from "./models.ts";
 import { type Fetch, operatorNetwork, type PrivateNetwork } from "./network.ts";
 import { servers } from "./servers.ts";
 import { serving, store } from "./serving.ts";
+import { signIn, signInConfig, signInMistakes } from "./sign-in.ts";
 import { type AnalyticsDataset, telemetry, telemetryConfig, telemetryMistakes } from "./telemetry.ts";
 import { toolConfig, tools } from "./tools.ts";
 import { type ModelServerConfig, readModelServers } from "./upstreams.ts";
@@ -17,6 +18,7 @@ export { type JwtConfig, TOKEN_TENANT_PREFIX } from "./keys.ts";
 export type { FormatWithTools, HarmonyConfig, PassthroughEndpoint, VllmExtra } from "./models.ts";
 export { PASSTHROUGH_ENDPOINTS, VLLM_EXTRAS } from "./models.ts";
 export { ROLES, type Role } from "./roles.ts";
+export type { SignInConfig } from "./sign-in.ts";
 export type { AnalyticsDataset, OtlpTarget, TelemetryConfig } from "./telemetry.ts";
 export type { ToolConfig } from "./tools.ts";
 export type { ModelServerConfig } from "./upstreams.ts";
@@ -29,6 +31,7 @@ export const SECTIONS = {
   tools,
   keys,
   tokens,
+  signIn,
   store,
   files,
   vectorStores,
@@ -128,6 +131,7 @@ function readConfig(env: Variables): Config | ConfigError {
   const together = [
     ...modelServers.mistakes,
     ...tokenMistakes(values.tokens, hasOwnKeys(values.keys)),
+    ...signInMistakes(values.signIn, values.tokens.issuer),
     ...telemetryMistakes(values.telemetry, isOpen),
     ...webhookMistakes(values.webhooks),
     ...fileMistakes(values.files),
@@ -181,6 +185,8 @@ function compose(values: Values, modelServers: readonly ModelServerConfig[], env
     /** The settings of keys that are made without a deployment, and of what is counted for them. */
     keys,
     jwt: jwtConfig(values.tokens, network),
+    /** Undefined where nobody signs in to the console but with a key. */
+    signIn: signInConfig(values.signIn),
     /** True if there is an admin API, and so a directory that knows keys and limits. */
     hasAdminApi: hasAdminApi(values),
     /** True if nobody is served without a key: there are keys of one kind or another. */

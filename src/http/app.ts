@@ -15,6 +15,7 @@ import { consoleFiles, consolePage, wantsPage } from "./console.ts";
 import { unlessDraining } from "./draining.ts";
 import { routesOf } from "./endpoint.ts";
 import { endpoints } from "./endpoints.ts";
+import { consoleSignIn } from "./sign-in.ts";
 
 /** The HTTP surface: what every request passes, and the routes of the endpoints. */
 
@@ -48,6 +49,7 @@ app.get("/", (context) => {
   return context.json({ name: "responses-edge", endpoints: [...new Set(always.map(({ path }) => path))] });
 });
 app.route("/", consoleFiles);
+app.route("/", consoleSignIn);
 // The Worker is healthy also while its configuration is not.
 app.route(
   "/",

@@ -7,6 +7,7 @@ import type { Env } from "../env.ts";
 import { subprotocolKey, wantsSocket } from "../socket/upgrade.ts";
 import { keyCache, newIdentity } from "../store/keys/key-cache.ts";
 import type { Admin, AppEnv, Authenticated } from "./app-env.ts";
+import { signedIn } from "./console-session.ts";
 import { hasJwtForm, jwtVerifier, type TokenHolder } from "./jwt.ts";
 
 /** The tenant of every caller where `ALLOW_ANONYMOUS` is set and no keys are (local development). */
@@ -45,13 +46,23 @@ export function authenticate(request: Request, sources: KeySources): Authenticat
   }
   const inSubprotocol = () => (wantsSocket(request) ? `Bearer ${subprotocolKey(request) ?? ""}` : "");
   const key = /^Bearer +(\S+)$/i.exec(request.headers.get("authorization") ?? inSubprotocol())?.[1];
-  if (key === undefined) {
-    throw unauthorized(
-      "You didn't provide an API key. Send it in an Authorization header: Bearer YOUR_KEY.",
-      "missing_api_key",
-    );
-  }
-  return configured(key, sources) ?? fromElsewhere(key, sources);
+  if (key !== undefined) return configured(key, sources) ?? fromElsewhere(key, sources);
+  if (config.signIn && request.headers.has("cookie")) return fromSession(request, sources);
+  throw missing();
+}
+
+function missing(): ApiError {
+  return unauthorized(
+    "You didn't provide an API key. Send it in an Authorization header: Bearer YOUR_KEY.",
+    "missing_api_key",
+  );
+}
+
+/** The user of the console who is signed in. Rejects with the 401 of a request without a key that no page of this server has sent. */
+async function fromSession(request: Request, sources: KeySources): Promise<Authenticated> {
+  const holder = await signedIn(request, sources.config);
+  if (!holder) throw missing();
+  return ofHolder(holder, sources);
 }
 
 /** The owner of a key that stands in the configuration; undefined where it is none. Rejects with the 503 of `tenantIdentity`. */

@@ -107,7 +107,7 @@ class JwtVerifier {
     const now = Date.now();
     const known = this.#believed.get(hash);
     if (known && now >= known.from && now < known.until) return known.holder;
-    const payload = await this.#verified(token, beside);
+    const payload = await this.claimsOf(token, beside);
     const holder = holderOfClaims(payload, this.#config);
     const expires = (payload.exp ?? 0) * 1000 + LEEWAY_S * 1000;
     this.#believed.delete(hash);
@@ -119,7 +119,8 @@ class JwtVerifier {
     return holder;
   }
 
-  async #verified(token: string, beside: (promise: Promise<unknown>) => void): Promise<JWTPayload> {
+  /** The claims of a token. Rejects with the 401 of one that is not good, and the 503 of `holderOf`. */
+  async claimsOf(token: string, beside: (promise: Promise<unknown>) => void): Promise<JWTPayload> {
     const { issuer, audience, algorithms } = this.#config;
     // Before any key is asked for: most of what is no token of this issuer's ends here.
     checkHeader(token, algorithms);

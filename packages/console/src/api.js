@@ -64,7 +64,7 @@ export async function call(
       body: body === undefined ? undefined : JSON.stringify(body),
       signal,
       cache: "no-store",
-      credentials: "omit",
+      credentials: "same-origin",
     });
   } catch (error) {
     if (signal?.aborted) throw error;

@@ -1,10 +1,10 @@
 import { html, nothing, render } from "lit-html";
-import { ApiFault, whenKeyIsRefused } from "./api.js";
+import { ApiFault, call, whenKeyIsRefused } from "./api.js";
 import { filesView } from "./files.js";
 import { lookView } from "./look.js";
 import { operateView } from "./operate.js";
 import { forgetEverything, session } from "./session.js";
-import { askForKey, identify } from "./sign-in.js";
+import { askForKey, identify, returnFromIssuer } from "./sign-in.js";
 import { applyTheme, chooseTheme, theme } from "./theme.js";
 import { treeView } from "./tree.js";
 import { tryView } from "./try.js";
@@ -31,11 +31,11 @@ import { tryView } from "./try.js";
 
 /** @type {Record<string, Kind>} */
 const VIEWS = {
-  try: { label: "Try", for: ["open", "tenant"], make: tryView },
-  responses: { label: "Look", for: ["open", "tenant"], make: lookView },
-  tree: { label: "Tree", for: ["open", "tenant"], make: treeView },
-  files: { label: "Files", for: ["open", "tenant"], make: filesView },
-  operate: { label: "Operate", for: ["open", "admin"], make: operateView },
+  try: { label: "Try", for: ["open", "tenant", "both"], make: tryView },
+  responses: { label: "Look", for: ["open", "tenant", "both"], make: lookView },
+  tree: { label: "Tree", for: ["open", "tenant", "both"], make: treeView },
+  files: { label: "Files", for: ["open", "tenant", "both"], make: filesView },
+  operate: { label: "Operate", for: ["open", "admin", "both"], make: operateView },
 };
 
 const bar = element("bar");
@@ -99,7 +99,8 @@ function drawBar() {
         ${
           session.who === "open"
             ? html`<span class="note" title="This server serves whoever reaches it.">No keys</span>`
-            : html`<button type="button" @click=${signOut}>Sign out</button>`
+            : html`${session.user === undefined ? nothing : html`<span class="note" dir="auto">${session.user}</span>`}
+                <button type="button" @click=${() => void signOut()}>Sign out</button>`
         }
       </div>
     `,
@@ -107,7 +108,8 @@ function drawBar() {
   );
 }
 
-function signOut() {
+async function signOut() {
+  if (session.user !== undefined) await call("/console/logout", { method: "POST" }).catch(() => {});
   forgetEverything();
   location.hash = "";
   location.reload();
@@ -157,7 +159,9 @@ let isAsking = false;
 async function keyRefused(message) {
   if (isAsking) return;
   isAsking = true;
-  const reason = `The server does not accept this key any more: ${message} What you have typed is still here.`;
+  const why =
+    session.user === undefined ? `The server does not accept this key any more: ${message}` : "Your sign-in has ended.";
+  const reason = `${why} What you have typed is still here.`;
   const isSignedIn = await askForKey({ reason, isRequired: false });
   isAsking = false;
   if (!isSignedIn) return;
@@ -170,13 +174,15 @@ async function begin() {
   // Views share the page's place: each has its own.
   history.scrollRestoration = "manual";
   element("skip").addEventListener("click", () => main.focus());
+  const refusal = returnFromIssuer();
   try {
     await identify(session.key);
   } catch (error) {
     if (!(error instanceof ApiFault)) throw error;
     main.replaceChildren();
     if (error.status !== 401) return showUnusable(error);
-    const reason = session.key !== undefined || error.code === "no_api_keys_configured" ? error.message : undefined;
+    const reason =
+      refusal ?? (session.key !== undefined || error.code === "no_api_keys_configured" ? error.message : undefined);
     await askForKey({ reason, isRequired: true });
   }
   main.replaceChildren();

@@ -80,7 +80,7 @@ export function operateView(view) {
 
 /** @param {{ isOpen?: true }} kind */
 function mayUse(kind) {
-  return session.who === "admin" || kind.isOpen === true;
+  return session.who === "admin" || session.who === "both" || kind.isOpen === true;
 }
 
 /** @param {HTMLElement} element @returns {Section} */

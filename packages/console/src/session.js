@@ -1,7 +1,9 @@
 /**
  * The user of this tab. The key is kept in the tab's session storage and nowhere else: a reload goes on, another tab begins without it.
- * @typedef {"unknown" | "open" | "tenant" | "admin"} Who
- * `open`: the server serves without keys. `admin`: a root key, which has no responses of its own.
+ * Who has signed in at the issuer has a cookie instead, which scripts cannot read.
+ * @typedef {"unknown" | "open" | "tenant" | "admin" | "both"} Who
+ * `open`: the server serves without keys. `admin`: a root key, which has no responses of its own. `both`: a user of the issuer who has a
+ * tenant and a role.
  */
 
 const KEY = "console.key";
@@ -14,6 +16,10 @@ export const session = {
   key: sessionStorage.getItem(KEY) ?? undefined,
   /** @type {Who} */
   who: "unknown",
+  /** True if there is an issuer to sign in at. */
+  canSignIn: false,
+  /** The user who is signed in at the issuer. @type {string | undefined} */
+  user: undefined,
   /**
    * The models that the server has, by their names; empty where it could not say.
    * @type {string[]}
@@ -35,6 +41,7 @@ export function keepKey(key) {
 export function forgetEverything() {
   for (const name of Object.keys(sessionStorage)) if (name.startsWith(OWN)) sessionStorage.removeItem(name);
   session.key = undefined;
+  session.user = undefined;
   session.who = "unknown";
 }
 

@@ -1,7 +1,7 @@
 import { html, nothing, render } from "lit-html";
 import { ApiFault, call, callJson } from "./api.js";
 import { showModal } from "./dialogs.js";
-import { keepKey, session } from "./session.js";
+import { keepKey, recall, remember, session } from "./session.js";
 
 /** Finding out who uses this tab, and asking for a key where one is needed. */
 
@@ -11,9 +11,18 @@ import { keepKey, session } from "./session.js";
  * @param {string | undefined} key undefined tries without
  */
 export async function identify(key) {
+  /** @type {string[]} */
   let models = [];
+  const { can_sign_in: canSignIn, session: signedIn } = await callJson("/console/session");
+  session.canSignIn = canSignIn;
+  session.user = key === undefined ? signedIn?.name : undefined;
+  const isUser = session.user !== undefined;
   /** @type {import("./session.js").Who} */
-  let who = key === undefined ? "open" : "tenant";
+  let who = key === undefined && !isUser ? "open" : isUser && signedIn.role ? "both" : "tenant";
+  if (isUser && signedIn.tenant === null) {
+    Object.assign(session, { who: "admin", models });
+    return;
+  }
   try {
     const list = await callJson("/v1/models", { key });
     models = list.data.map((/** @type {{ id: string }} */ { id }) => id);
@@ -29,6 +38,25 @@ export async function identify(key) {
   keepKey(key);
   session.who = who;
   session.models = models;
+}
+
+/** What the server says in the address of who could not be signed in (`src/http/sign-in.ts`). @type {Record<string, string>} */
+const REFUSALS = {
+  refused: "You were not signed in: the sign-in was refused or cancelled.",
+  expired: "You were not signed in: the sign-in took too long, or was begun in another browser. Try again.",
+  no_access: "You are known, but nothing here is open to you. Ask who operates this server for a tenant or a role.",
+  unavailable: "You were not signed in: the identity provider could not be asked. Try again later.",
+};
+
+/** Comes back from the issuer: to where the user was, without its words in the address. @returns {string | undefined} why nobody was signed in */
+export function returnFromIssuer() {
+  const why = new URLSearchParams(location.search).get("sign-in");
+  const at = recall("sign-in-at");
+  if (why !== null || typeof at === "string") {
+    history.replaceState(null, "", `/${location.hash || (typeof at === "string" ? at : "")}`);
+  }
+  sessionStorage.removeItem("console.sign-in-at");
+  return why === null ? undefined : (REFUSALS[why] ?? REFUSALS.refused);
 }
 
 /**
@@ -75,6 +103,11 @@ export function askForKey({ reason, isRequired }) {
         <p class="fault" dir="auto" id="key-fault" role="alert">${fault || nothing}</p>
         <div class="buttons">
           <button class="primary" type="submit" aria-disabled=${isBusy}>${isBusy ? "Signing in…" : "Sign in"}</button>
+          ${
+            session.canSignIn
+              ? html`<a class="button" href="/console/login" @click=${() => remember("sign-in-at", location.hash)}>Sign in with your account</a>`
+              : nothing
+          }
           ${isRequired ? nothing : html`<button type="button" @click=${() => modal.close("")}>Later</button>`}
         </div>
       </form>`,

@@ -1,0 +1,99 @@
+import { hkdfSync } from "node:crypto";
+import { EncryptJWT, type JWTPayload, jwtDecrypt } from "jose";
+import { type Config, ROLES, type SignInConfig } from "../config/index.ts";
+import { wantsSocket } from "../socket/upgrade.ts";
+import type { TokenHolder } from "./jwt.ts";
+
+/**
+ * Who is signed in to the console at the issuer: a sealed cookie that scripts cannot read, which nothing but pages of this server may use.
+ * Nothing is kept of it here.
+ */
+
+/** The names of the cookies, by what they are for. Browsers take `__Host-` from this very host over https alone. */
+const NAMES = { session: "responses_edge_session", login: "responses_edge_login" } as const;
+type Purpose = keyof typeof NAMES;
+
+/** A longer header of cookies is not looked at. UTF-16 units. */
+const MAX_COOKIES = 32 * 1024;
+
+function isSecure({ redirectUrl }: SignInConfig): boolean {
+  return redirectUrl.startsWith("https:");
+}
+
+function nameOf(purpose: Purpose, config: SignInConfig): string {
+  return `${isSecure(config) ? "__Host-" : ""}${NAMES[purpose]}`;
+}
+
+/** The key of a purpose, so that no cookie can stand in for one of another purpose. */
+function keyOf(purpose: Purpose, { sessionSecret }: SignInConfig): Uint8Array {
+  return new Uint8Array(hkdfSync("sha256", sessionSecret, "", `responses-edge console ${purpose}`, 32));
+}
+
+/**
+ * The `Set-Cookie` of a sealed cookie. The issuer's page leads back here, which `Strict` cookies do not survive: the cookie of a login under
+ * way is `Lax`. `seconds`: how long it is good.
+ */
+export async function sealedCookie(
+  purpose: Purpose,
+  claims: JWTPayload,
+  seconds: number,
+  config: SignInConfig,
+): Promise<string> {
+  const sealed = await new EncryptJWT(claims)
+    .setProtectedHeader({ alg: "dir", enc: "A256GCM" })
+    .setExpirationTime(Math.floor(Date.now() / 1000) + seconds)
+    .encrypt(keyOf(purpose, config));
+  return cookie(purpose, sealed, seconds, config);
+}
+
+/** The `Set-Cookie` that takes a cookie away. */
+export function noCookie(purpose: Purpose, config: SignInConfig): string {
+  return cookie(purpose, "", 0, config);
+}
+
+function cookie(purpose: Purpose, value: string, seconds: number, config: SignInConfig): string {
+  const attributes = [`Max-Age=${seconds}`, "Path=/", "HttpOnly", `SameSite=${purpose === "login" ? "Lax" : "Strict"}`];
+  if (isSecure(config)) attributes.push("Secure");
+  return [`${nameOf(purpose, config)}=${value}`, ...attributes].join("; ");
+}
+
+/** The claims of a request's cookie; undefined where there is none that is good. */
+export async function openedCookie(
+  purpose: Purpose,
+  { headers }: Request,
+  config: SignInConfig,
+): Promise<JWTPayload | undefined> {
+  const text = headers.get("cookie") ?? "";
+  if (text.length > MAX_COOKIES) return undefined;
+  const name = nameOf(purpose, config);
+  for (const entry of text.split(";")) {
+    const [key = "", value = ""] = entry.trim().split("=", 2);
+    if (key !== name || value === "") continue;
+    const options = { keyManagementAlgorithms: ["dir"], contentEncryptionAlgorithms: ["A256GCM"] };
+    const opened = await jwtDecrypt(value, keyOf(purpose, config), options).catch(() => undefined);
+    if (opened) return opened.payload;
+  }
+  return undefined;
+}
+
+/**
+ * True if a page of this server has sent a request: what another site's page has a browser send, the browser marks. A WebSocket's upgrade
+ * has `Origin` alone. A proxy may have ended TLS: hosts are compared, not schemes.
+ */
+export function isFromOwnPage(request: Request): boolean {
+  const { headers, url } = request;
+  const site = headers.get("sec-fetch-site");
+  if (site !== null && !wantsSocket(request)) return site === "same-origin";
+  const origin = URL.parse(headers.get("origin") ?? "");
+  return origin !== null && origin.host === (headers.get("host") ?? new URL(url).host);
+}
+
+/** The user of a page of this server that is signed in; undefined of every other request. */
+export async function signedIn(request: Request, { signIn }: Config): Promise<TokenHolder | undefined> {
+  if (!signIn || !isFromOwnPage(request)) return undefined;
+  const claims = await openedCookie("session", request, signIn);
+  if (!claims) return undefined;
+  const { tenant, sub = "" } = claims;
+  const role = ROLES.find((each) => each === claims.role);
+  return { tenant: typeof tenant === "string" ? tenant : undefined, role, subject: sub };
+}

@@ -1,0 +1,77 @@
+import { once } from "node:events";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { OidcIssuer } from "../e2e/oidc-issuer.ts";
+import { type ConsoleRig, expectAccessible, expectUsable, KEYED, LOOKS, startConsole } from "./support.ts";
+
+/** Signing in at an OpenID Provider, in a browser. */
+
+let rig: ConsoleRig;
+let issuer: OidcIssuer;
+let front: Server;
+beforeAll(async () => {
+  // The gateway's port is not known when it is configured: this address leads to it.
+  front = createServer((request, response) => {
+    response.writeHead(302, { location: rig.gateway.url + request.url });
+    response.end();
+  });
+  front.listen(0, "127.0.0.1");
+  await once(front, "listening");
+  const redirectUrl = `http://127.0.0.1:${(front.address() as AddressInfo).port}/console/callback`;
+  issuer = await OidcIssuer.start(redirectUrl);
+  rig = await startConsole({ ...KEYED, ...issuer.variables(redirectUrl) });
+});
+afterAll(async () => {
+  await rig.close();
+  issuer.close();
+  front.close();
+});
+
+describe("a user of the issuer", () => {
+  it("signs in without a key, comes back to where it was, works over each transport, and signs out", async () => {
+    issuer.user = { sub: "eve@acme.dev", org: "acme", groups: ["audit"] };
+    const { page, close } = await rig.open("#/files");
+    await page.getByRole("link", { name: "Sign in with your account" }).click();
+    await page.getByText("eve@acme.dev").waitFor();
+    expect(new URL(page.url()).hash).toBe("#/files");
+    expect(new URL(page.url()).search).toBe("");
+    expect(await page.evaluate("document.cookie + Object.keys(sessionStorage)")).not.toContain("session");
+    const views = await page.getByRole("navigation", { name: "Views" }).getByRole("link").allTextContents();
+    expect(views).toEqual(expect.arrayContaining(["Try", "Operate"]));
+    await page.goto(`${rig.gateway.url}/#/try`);
+    for (const way of ["Stream", "WebSocket"]) {
+      await page.getByRole("radio", { name: way }).check();
+      await page.getByRole("textbox", { name: "Input", exact: true }).fill(`Hello over ${way}`);
+      await page.getByRole("button", { name: "Send" }).click();
+      await page.getByText(`You said: Hello over ${way}`).first().waitFor();
+    }
+    await page.goto(`${rig.gateway.url}/#/operate/keys`);
+    await page.getByText("Make a key").waitFor();
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByRole("dialog").waitFor();
+    await page.reload();
+    await page.getByRole("dialog").waitFor();
+    await close();
+  });
+
+  it("is told why it was not signed in", async () => {
+    issuer.isRefusing = true;
+    const { page, close } = await rig.open();
+    await page.getByRole("link", { name: "Sign in with your account" }).click();
+    await page.getByText("the sign-in was refused or cancelled").waitFor();
+    issuer.isRefusing = false;
+    issuer.user = { sub: "nobody@acme.dev" };
+    await page.getByRole("link", { name: "Sign in with your account" }).click();
+    await page.getByText("nothing here is open to you").waitFor();
+    await close();
+  });
+
+  it.each(LOOKS)("can use the form: %s", async (_, options) => {
+    const { page, close } = await rig.open("", options);
+    await page.getByRole("link", { name: "Sign in with your account" }).waitFor();
+    await expectAccessible(page);
+    await expectUsable(page);
+    await close();
+  });
+});
