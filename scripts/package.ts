@@ -1,7 +1,8 @@
 /**
  * `npm run package`: makes `dist/package`, the folder that `npm publish ./dist/package` publishes and that the image has. It
- * has the command in one file, the Worker's bundle, and workerd as its only dependency.
+ * has the command in one file, the Worker's bundle, a bill of materials, and workerd as its only dependency.
  */
+import { execFileSync } from "node:child_process";
 import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -17,7 +18,10 @@ await bundleCommand();
 bundleWorker();
 for (const name of ["LICENSE", "wrangler.toml"]) copyFileSync(join(root, name), join(target, name));
 for (const name of ["README.md", "responses-edge.js"]) copyFileSync(join(root, "cli", name), join(target, name));
-writeFileSync(join(target, "THIRD-PARTY-LICENSES"), licenses());
+const folders = bundledFolders();
+// Whoever hands on their code hands their licences on, too.
+writeFileSync(join(target, "THIRD-PARTY-LICENSES"), folders.map(licenseOf).join("\n"));
+writeFileSync(join(target, "sbom.cdx.json"), `${JSON.stringify(billOfMaterials(folders), null, 2)}\n`);
 writeFileSync(join(target, "package.json"), `${JSON.stringify(manifest(), null, 2)}\n`);
 
 /** The command, for Node. */
@@ -47,16 +51,67 @@ function bundleWorker(): void {
   }
 }
 
-/**
- * The licences of the packages that the bundles have: whoever hands on their code hands these on, too. esbuild names each
- * file in a comment before its code.
- */
-function licenses(): string {
+/** The folders of the packages whose code the package has. esbuild names each file in a comment before its code. */
+function bundledFolders(): string[] {
   const code = ["cli.js", "worker/index.js"].map((name) => readFileSync(join(target, name), "utf8")).join("\n");
   const folders = [...code.matchAll(/^\/\/ (node_modules\/(?:@[^/]+\/)?[^/]+)\//gm)].map(([, folder = ""]) => folder);
   // Files that go along as they are: the tokenizer's vocabulary, the reader of PDF, and what the console shows itself with.
   const inFiles = ["gpt-tokenizer", "unpdf", "lit-html", "eventsource-parser"].map((name) => `node_modules/${name}`);
-  return [...new Set([...folders, ...inFiles])].toSorted().map(licenseOf).join("\n");
+  return [...new Set([...folders, ...inFiles])].toSorted();
+}
+
+/**
+ * The bill of materials, CycloneDX: the packages whose code is in the bundles, and workerd, with the checksums of the lock file. It has
+ * no time and no number of its own, so that the same sources make the same package.
+ */
+function billOfMaterials(folders: readonly string[]): object {
+  const said = execFileSync(
+    "npm",
+    ["sbom", "--package-lock-only", "--sbom-format", "cyclonedx", "--sbom-type", "application"],
+    { cwd: root, encoding: "utf8", maxBuffer: 2 ** 26 },
+  );
+  const { bomFormat, specVersion, metadata, components, dependencies } = JSON.parse(said) as Bill;
+  const { name, version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as NamedVersion;
+  const shipped = new Set([...folders, "node_modules/workerd"].map((folder) => nameOf(folder)));
+  const own = metadata.component["bom-ref"];
+  const listed = components.filter((component) => shipped.has(`${component.name}@${component.version}`));
+  const references = new Set([own, ...listed.map((component) => component["bom-ref"])]);
+  const component = { ...metadata.component, name, version };
+  return {
+    ...{ bomFormat, specVersion, version: 1 },
+    metadata: { tools: metadata.tools, component },
+    components: listed,
+    dependencies: dependencies
+      .filter(({ ref }) => references.has(ref))
+      .map(({ ref, dependsOn }) => ({
+        ref,
+        // What the bundles have is in them, whichever package of this repository has asked for it.
+        dependsOn:
+          ref === own ? listed.map((each) => each["bom-ref"]) : dependsOn.filter((each) => references.has(each)),
+      })),
+  };
+}
+
+interface NamedVersion {
+  name: string;
+  version: string;
+}
+
+interface Component extends NamedVersion {
+  "bom-ref": string;
+}
+
+interface Bill {
+  bomFormat: string;
+  specVersion: string;
+  metadata: { tools: object; component: Component };
+  components: Component[];
+  dependencies: { ref: string; dependsOn: string[] }[];
+}
+
+function nameOf(folder: string): string {
+  const { name, version } = JSON.parse(readFileSync(join(root, folder, "package.json"), "utf8")) as NamedVersion;
+  return `${name}@${version}`;
 }
 
 function licenseOf(folder: string): string {

@@ -5,17 +5,18 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { root } from "../workerd/tools.ts";
+import { built, whyNot } from "./go-program.ts";
 
 /** The files of deploy/, read by the programs that they are for, or by what these programs are made of. */
 
-function whyNot(command: string, argument: string, purpose: string): string | undefined {
+function whyNoProgram(command: string, argument: string, purpose: string): string | undefined {
   const why = spawnSync(command, [argument]).status === 0 ? undefined : `there is no ${command}, ${purpose}`;
   if (why !== undefined) console.warn(`SKIPPED: ${why}.`);
   return why;
 }
 
-const go = whyNot("go", "version", "which compose-go is built with");
-const systemd = whyNot("systemd-analyze", "--version", "a part of systemd");
+const go = whyNoProgram("go", "version", "which compose-go is built with");
+const systemd = whyNoProgram("systemd-analyze", "--version", "a part of systemd");
 
 const folder = mkdtempSync(join(tmpdir(), "responses-edge-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -52,6 +53,18 @@ describe.skipIf(go !== undefined)("compose.yaml", () => {
   it.each(REQUIRED)("does not start without %s", (missing) => {
     const { stderr, status } = load(REQUIRED.map((name) => `${name}=${name === missing ? "" : "a"}\n`).join(""));
     expect([status, stderr]).toEqual([1, expect.stringContaining(`required variable ${missing} is missing`)]);
+  });
+});
+
+const ACTIONLINT = { variable: "ACTIONLINT", source: "github.com/rhysd/actionlint/cmd/actionlint@v1.7.7" };
+const workflows = whyNot(ACTIONLINT);
+if (workflows !== undefined) console.warn(`SKIPPED: ${workflows}.`);
+
+describe.skipIf(workflows !== undefined)("the workflows of GitHub", () => {
+  it.each(["ci", "release"])("%s.yml is one, with the inputs that its actions have", (name) => {
+    const file = join(root, `.github/workflows/${name}.yml`);
+    const { status, stdout, stderr } = spawnSync(built(ACTIONLINT), ["-shellcheck=", file], { encoding: "utf8" });
+    expect([status, stdout + stderr]).toEqual([0, ""]);
   });
 });
 

@@ -1,13 +1,12 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { root } from "../workerd/tools.ts";
+import { built, CACHE, whyNot } from "./go-program.ts";
 
 /** Helm, kubeconform and Kubernetes' own schemas, without a cluster and without its site. */
 
-const CACHE = join(root, "node_modules/.cache/kubernetes");
-const HELM = ["HELM", "helm.sh/helm/v3/cmd/helm@v3.19.0"] as const;
-const KUBECONFORM = ["KUBECONFORM", "github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0"] as const;
+const HELM = { variable: "HELM", source: "helm.sh/helm/v3/cmd/helm@v3.19.0" };
+const KUBECONFORM = { variable: "KUBECONFORM", source: "github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0" };
 /** A package of PyPI's that has the schemas. */
 const SCHEMAS = "kubernetes-validate==1.37.0";
 
@@ -16,22 +15,8 @@ export const KUBERNETES = "1.37.0";
 
 /** Why charts cannot be tried here; undefined where they can. */
 export function whyNoKubernetes(): string | undefined {
-  const go = spawnSync("go", ["version"]).status === 0;
-  const named = [HELM, KUBECONFORM].every(([variable]) => process.env[variable]);
-  if (!go && !named)
-    return "there is no go, which Helm and kubeconform are built with (HELM and KUBECONFORM name them)";
-  if (spawnSync("python3", ["-m", "pip", "--version"]).status === 0) return undefined;
-  return "there is no pip, which fetches Kubernetes' schemas";
-}
-
-/** A program of a Go module, built once. */
-function built([variable, module]: readonly [string, string]): string {
-  const given = process.env[variable];
-  if (given) return given;
-  const bin = join(CACHE, module.replaceAll(/[/@]/g, "_"));
-  const binary = join(bin, variable.toLowerCase());
-  if (!existsSync(binary)) execFileSync("go", ["install", module], { env: { ...process.env, GOBIN: bin } });
-  return binary;
+  const pip = spawnSync("python3", ["-m", "pip", "--version"]).status === 0;
+  return whyNot(HELM, KUBECONFORM) ?? (pip ? undefined : "there is no pip, which fetches Kubernetes' schemas");
 }
 
 /** Makes what `helm` and `validate` need. Takes minutes the first time. */

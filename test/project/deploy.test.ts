@@ -102,6 +102,18 @@ describe("compose.yaml", () => {
     );
   });
 
+  it("runs the vLLM that the documentation was tried with, and lets it and the gateway write to volumes alone", () => {
+    const [, tried] = /^\| (\d+\.\d+\.\d+) \| `npm run test:vllm`/m.exec(read("docs/vllm.md")) ?? [];
+    expect(compose.services.vllm.image).toBe(`vllm/vllm-openai:v${tried}`);
+    for (const name of ["vllm", "responses-edge", "caddy"]) {
+      expect(compose.services[name]).toMatchObject({
+        read_only: true,
+        cap_drop: ["ALL"],
+        security_opt: ["no-new-privileges:true"],
+      });
+    }
+  });
+
   it("has every variable in its example, none of them with a value that would let anybody in", () => {
     const used = new Set([...read("deploy/compose.yaml").matchAll(/\$\{([A-Z_]+)/g)].map(([, name]) => name));
     const example = entriesOf("deploy/compose.env.example");

@@ -47,6 +47,7 @@ describe("the package", () => {
           "cli.js",
           "package.json",
           "responses-edge.js",
+          "sbom.cdx.json",
           "wrangler.toml",
         ],
         ...["worker/HASH-o200k_base.tiktoken", "worker/index.js"],
@@ -56,6 +57,23 @@ describe("the package", () => {
     const licenses = readFileSync(join(folder, "THIRD-PARTY-LICENSES"), "utf8");
     for (const name of ["hono", "zod", "jose", "gpt-tokenizer", "lit-html", "eventsource-parser"])
       expect(licenses).toMatch(new RegExp(`^${name} \\d`, "m"));
+  });
+
+  it("has a bill of materials with each package whose licence it has, and workerd, with their checksums", () => {
+    const { components, metadata } = JSON.parse(readFileSync(join(folder, "sbom.cdx.json"), "utf8")) as {
+      components: { name: string; version: string; hashes?: { alg: string; content: string }[] }[];
+      metadata: { component: { name: string } };
+    };
+    const licenses = readFileSync(join(folder, "THIRD-PARTY-LICENSES"), "utf8");
+    const named = components.filter(({ name }) => name !== "workerd");
+    expect(named.length).toBeGreaterThan(10);
+    for (const { name, version } of named) expect(licenses).toContain(`${name} ${version}\n`);
+    for (const [, name] of licenses.matchAll(/^(\S+) \d+\.\d+\.\d+\S*\n\n/gm)) {
+      expect(components.map((component) => component.name)).toContain(name);
+    }
+    expect(components).toContainEqual(expect.objectContaining({ name: "workerd", version: workerdVersion }));
+    for (const { hashes } of components) expect(hashes?.[0]?.content).toMatch(/^[0-9a-f]{128}$/);
+    expect(metadata.component.name).toBe("responses-edge");
   });
 
   itServes(async (variables) => {
