@@ -1,5 +1,5 @@
 /** The table of docs/model-servers.md: what each kind of model server is asked for and can do, as its dialect says. */
-import type { DialectName } from "../src/config/servers.ts";
+import type { DialectName } from "../src/config/server-entry.ts";
 import { DIALECTS } from "../src/engine/dialects/all.ts";
 import type { Dialect } from "../src/engine/dialects/dialect.ts";
 

@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { isOnlyPrepared } from "@responses-edge/responses-api/create-request";
-import { clientLeft } from "@responses-edge/responses-api/errors";
+import { ApiError, clientLeft } from "@responses-edge/responses-api/errors";
 import { responseId } from "@responses-edge/responses-api/ids";
 import { isKept } from "@responses-edge/responses-api/items/registry";
 import { accessOf } from "@responses-edge/responses-api/tools";
 import { addItemIds } from "@responses-edge/turn/prompt";
 import type { Settle } from "@responses-edge/turn/turn";
-import { assembleTurn } from "../assembly/assemble-turn.ts";
+import { assembleTurn, type TurnSpec } from "../assembly/assemble-turn.ts";
 import { containerFiles } from "../store/files/container-files.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, maxOutputLength } from "../store/limits.ts";
@@ -82,29 +82,46 @@ async function runForeground<Sink extends ClientSink>(
   using unread = new DisposableStack();
   const sink = request.stream ? openSink(onLeft, responseId(address)) : undefined;
   if (sink) unread.defer(() => waitUntil(sink.abandon()));
-  const turn = assembleTurn(prepared.spec, prepared.past, {
-    config,
-    modelAccess,
-    access: accessOf(prepared.spec.request),
-    containerFiles: containerFiles(caller),
-    searchStores: (ids, query, signal) => searchStores({ ...caller, signal }, ids, query),
-    outputLength: keeping.outputLength,
-    signal: abort.signal,
-    waitUntil,
-    sink,
-    onAttempt,
-    measured: observation?.measured,
-  });
-  const started = generates ? turn.start() : Promise.resolve();
+  const assemble = (spec: TurnSpec) =>
+    assembleTurn(spec, prepared.past, {
+      config,
+      modelAccess,
+      access: accessOf(spec.request),
+      containerFiles: containerFiles(caller),
+      searchStores: (ids, query, signal) => searchStores({ ...caller, signal }, ids, query),
+      outputLength: keeping.outputLength,
+      signal: abort.signal,
+      waitUntil,
+      sink,
+      onAttempt,
+      measured: observation?.measured,
+    });
+  let { spec } = prepared;
+  let turn = assemble(spec);
+  let started = generates ? turn.start() : Promise.resolve();
   // A refusal that comes at once is thrown. A stream begins after one heartbeat interval at the latest, and a later refusal is an
   // event in it.
   const late = Promise.withResolvers<void>();
   const timer = sink && setTimeout(late.resolve, config.heartbeatMs);
   try {
-    await (sink ? Promise.race([started, late.promise]) : started);
+    let refusal: unknown;
+    for (;;) {
+      try {
+        await (sink ? Promise.race([started, late.promise]) : started);
+        break;
+      } catch (error) {
+        refusal ??= error;
+        const model = error instanceof ApiError ? await modelAccess.replaceModel(error, abort.signal) : undefined;
+        if (!model) throw refusal;
+        spec = { ...spec, model, request: modelAccess.accept(request, model) };
+        turn = assemble(spec);
+        started = turn.start();
+      }
+    }
   } finally {
     clearTimeout(timer);
   }
+  if (spec.model.upstream !== (request.model ?? spec.model.upstream)) caller.tell?.({ "x-model": spec.model.upstream });
   if (!sink) slowAnswer?.begin(onLeft);
   const running = generates ? turn.run(started, keeping.settle) : turn.warmUp(keeping.settle);
   // Any other home is there. An answer without a stream that fails leaves nothing.

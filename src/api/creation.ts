@@ -113,9 +113,10 @@ export async function checkCreation(
     continues: known !== undefined,
     isKept: makesTurn && (request.store !== false || caller.keep !== undefined),
     clientSession: caller.clientSession ?? turnState,
-    hasPool: config.modelServers.length > 1,
+    hasPool: config.modelServers.length > 1 || isSplit(config, request.model),
   });
   const isShared = makesTurn && request.store !== false && caller.bodyLength <= MAX_SHARED_LENGTH;
+  if (known) modelAccess.inTree(known);
   const draw = newTree(tenant, isShared ? config.treesPerHome : 1);
   const { home, tree, isFirst } = known
     ? { ...known, isFirst: false }
@@ -141,6 +142,11 @@ export async function checkCreation(
     modelAccess,
     scope,
   };
+}
+
+/** Tells whether a name leads to several models, each with a share of the conversations. */
+function isSplit({ routes }: Caller["config"], name: string | null | undefined): boolean {
+  return name != null && (routes.get(name)?.targets.length ?? 1) > 1;
 }
 
 /** Throws the 404 of a vector store that a tool of the request names and that is not there. */

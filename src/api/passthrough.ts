@@ -3,7 +3,7 @@ import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/json";
 import { checkMediaUrls } from "../assembly/media-policy.ts";
-import { type PassedAnswer, passOn } from "../assembly/model-access.ts";
+import { type PassedAnswer, passOn, routed } from "../assembly/model-access.ts";
 import { tenantCacheSalt } from "../assembly/session.ts";
 import { type PassthroughEndpoint, VLLM_EXTRAS } from "../config/index.ts";
 import { hashText } from "../contract/hash.ts";
@@ -79,7 +79,9 @@ export async function passJson(caller: Caller, name: PassthroughEndpoint, body: 
   checkFields(caller, (field) => body[field] != null);
   refuseLargeFormats(Object.fromEntries(FORMATS.map((field) => [field, body[field]])), []);
   await checkMediaUrls(urlsIn(body), config, signal);
-  const model = modelOf(caller, body.model);
+  const hint = typeof body.prompt_cache_key === "string" ? body.prompt_cache_key : caller.clientSession;
+  const beginning = hint === undefined ? beginningOf(body) : undefined;
+  const model = modelOf(caller, body.model, hint ?? beginning);
   const limits = limitsOf(caller, name, body);
   const { cache_salt: salt } = body;
   if (salt != null && typeof salt !== "string") {
@@ -93,12 +95,11 @@ export async function passJson(caller: Caller, name: PassthroughEndpoint, body: 
   const sent: JsonObject = { ...body, ...limits, ...(asked && { stream_options: asked.options }) };
   if (model !== undefined) sent.model = model;
   if (SALTED.has(name)) sent.cache_salt = tenantCacheSalt(tenant, salt);
-  const hint = typeof body.prompt_cache_key === "string" ? body.prompt_cache_key : caller.clientSession;
   const passed = {
     body: JSON.stringify(sent),
     model,
     hint,
-    beginning: hint === undefined ? beginningOf(body) : undefined,
+    beginning,
     isStream,
     hidesUsage: asked?.isOurs === true,
     most: () => ({ input: mostInput(name, body), cached: 0, output: mostOutput(caller, name, sent) }),
@@ -190,7 +191,7 @@ export async function passForm(
     throw invalidRequest(null, "We could not read the body of your request as multipart/form-data.", "invalid_form");
   }
   checkFields(caller, (field) => form.has(field));
-  const model = modelOf(caller, form.get("model") ?? undefined);
+  const model = modelOf(caller, form.get("model") ?? undefined, clientSession);
   if (model !== undefined) form.set("model", model);
   const limit = formNumber(form, "max_completion_tokens");
   checkCap("max_completion_tokens", limit, identity.policy?.maxOutputTokens);
@@ -290,14 +291,18 @@ function checkFields({ config }: Caller, has: (field: string) => boolean): void 
   }
 }
 
-/** The model's name at vLLM; undefined where none is named. Throws the 403 of a model that the caller's key does not have. */
-function modelOf({ config, identity }: Caller, asked: unknown): string | undefined {
+/** The model's name at vLLM; undefined where none is named. `session` names what the request belongs with, where anything does. Throws the 403 of a model that the caller's key does not have. */
+function modelOf(
+  { config, identity, tenant }: Caller,
+  asked: unknown,
+  session: string | undefined,
+): string | undefined {
   if (asked != null && (typeof asked !== "string" || asked.length > MAX_MODEL_LENGTH)) {
     throw invalidRequest("model", "Expected the name of a model.", "invalid_type");
   }
   const name = allowedModel(asked as string | null | undefined, identity.policy?.models ?? []) ?? asked;
   if (typeof name !== "string") return undefined;
-  return Object.hasOwn(config.modelAliases, name) ? config.modelAliases[name] : name;
+  return routed(name, config, `${tenant}\n${session ?? Math.random()}`).upstream;
 }
 
 /** How the prompt of a chat or a completion begins, hashed; undefined of what has no prompt. */

@@ -1,32 +1,42 @@
 import { LongWork } from "@responses-edge/long-work";
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
-import { invalidRequest } from "@responses-edge/responses-api/errors";
+import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import type { TreeAddress } from "@responses-edge/responses-api/ids";
 import type { Engine, Model, ServerAttempt } from "@responses-edge/turn/engine";
 import { type Measurements, modelServerTrace } from "@responses-edge/turn/measurements";
 import type { Config } from "../config/index.ts";
+import { blameFor } from "../engine/blame.ts";
 import { ChatEngine } from "../engine/chat/engine.ts";
 import { HarmonyEngine } from "../engine/harmony/engine.ts";
 import { learnModels } from "../engine/model-lists.ts";
 import type { Body } from "../engine/model-server.ts";
-import { resolveModel } from "../engine/models.ts";
+import { modelOf, type RoutedModel, resolveModel } from "../engine/models.ts";
+import { targetOf } from "../engine/routes.ts";
 import { Upstream } from "../engine/upstream.ts";
 import { malformedAnswer } from "../engine/upstream-faults.ts";
 import { PLUGINS } from "../tools/plugins.ts";
 import { type Affinity, rootKey, type SessionOwner, sessionOf } from "./session.ts";
+
+export { routed } from "../engine/routes.ts";
 
 /** How one request reaches its model: the model servers, the model, and the engine that speaks to it. Each is made once. */
 export class ModelAccess {
   readonly upstream: Upstream;
   readonly #config: Config;
   readonly #tenant: string;
-  #model: Promise<Model> | undefined;
+  #model: Promise<RoutedModel> | undefined;
   #engine: Engine | undefined;
+  /** The same for all turns of the conversation: a route with several models has one of them for it. */
+  #conversation = "";
+  /** The names that have answered with a fault. */
+  readonly #failed: string[] = [];
 
-  constructor(config: Config, tenant: string) {
+  /** `model`: the one that the request has had already, in another process perhaps. */
+  constructor(config: Config, tenant: string, model?: Model) {
     this.upstream = new Upstream(config);
     this.#config = config;
     this.#tenant = tenant;
+    this.#model = model && Promise.resolve({ route: undefined, ...model });
   }
 
   /**
@@ -34,7 +44,36 @@ export class ModelAccess {
    * same request. Throws ApiError 503 where there is no model, and as the upstream does where no name was sent.
    */
   resolve(name: string | null | undefined, signal: AbortSignal): Promise<Model> {
-    this.#model ??= resolveModel(name, this.#config, this.upstream, signal);
+    this.#model ??= resolveModel(name, this.#conversation, this.#config, this.upstream, signal);
+    return this.#model;
+  }
+
+  /** Says which conversation the request is in, before its model is asked for. */
+  inTree(tree: TreeAddress): void {
+    this.#conversation = rootKey(this.#tenant, "", tree);
+  }
+
+  /** Tells whether the request has other models to go to. */
+  async mayReplaceModel(): Promise<boolean> {
+    const { route } = (await this.#model) ?? {};
+    const known = route === undefined ? undefined : this.#config.routes.get(route);
+    return known !== undefined && known.fallbacks.length + known.contextFallbacks.length > 0;
+  }
+
+  /**
+   * Has the request go to the next model that its route names for such a fault, before anything was shown of an answer. Undefined, and
+   * without effect, where there is none.
+   */
+  async replaceModel(fault: ApiError, signal: AbortSignal): Promise<Model | undefined> {
+    const { route } = (await this.#model) ?? {};
+    if (route === undefined) return undefined;
+    this.#failed.push(route);
+    const { fallbacks = [], contextFallbacks = [] } = this.#config.routes.get(this.#failed[0] ?? route) ?? {};
+    const names = fault.code === CONTEXT_FAULT ? contextFallbacks : isServersFault(fault) ? fallbacks : [];
+    const next = names.find((name) => !this.#failed.includes(name));
+    if (next === undefined) return undefined;
+    this.#model = modelOf(next, this.#conversation, this.#config, this.upstream, signal);
+    this.#engine = undefined;
     return this.#model;
   }
 
@@ -77,18 +116,52 @@ export class ModelAccess {
     draw: () => Tree,
     signal: AbortSignal,
   ): Promise<Tree> {
-    if (this.#config.modelServers.length === 1 || !affinity.isRooted) return draw();
+    const { hint, beginning } = affinity;
+    const drawn = this.#drawFor(name, affinity, draw);
+    if (this.#config.modelServers.length === 1 || !affinity.isRooted) return drawn();
     const tenant = this.#tenant;
     const { upstream } = this;
     const { upstream: model } = await this.resolve(name, signal);
-    const { hint, beginning } = affinity;
     const session = sessionOf({ tenant, home: "", turn: "", affinity: { isRooted: false, hint, beginning } }, model);
     upstream.setOptions({ model, session });
     await learnModels(upstream.servers, model, signal);
     return upstream.keyOfServer(() => {
-      const tree = draw();
+      const tree = drawn();
       return { made: tree, key: rootKey(tenant, model, tree) };
     });
+  }
+
+  /**
+   * Draws trees whose conversations get one model of a route that has several: that which the client's own words lead to, or how its prompt
+   * begins, and else the first tree.
+   */
+  #drawFor<Tree extends TreeAddress>(
+    name: string | null | undefined,
+    { hint, beginning }: Affinity,
+    draw: () => Tree,
+  ): () => Tree {
+    const route = name == null ? undefined : this.#config.routes.get(name);
+    if (!route || route.targets.length === 1) return draw;
+    const said = hint ?? beginning;
+    let first: Tree | undefined;
+    if (said === undefined) {
+      first = draw();
+      this.inTree(first);
+    } else this.#conversation = `${this.#tenant}\n${said}`;
+    const wanted = targetOf(route, this.#conversation);
+    return () => {
+      let tree = first ?? draw();
+      first = undefined;
+      // A model with so small a share that no draw leads to it is the next turn's no more.
+      for (
+        let drawn = 1;
+        drawn < MAX_DRAWS && targetOf(route, rootKey(this.#tenant, "", tree)) !== wanted;
+        drawn += 1
+      ) {
+        tree = draw();
+      }
+      return tree;
+    };
   }
 
   /** The engine for a turn. Its requests are of the turn's session; `onAttempt` and `measured` see each of them. */
@@ -105,6 +178,17 @@ export class ModelAccess {
     });
     return this.engineOf(model);
   }
+}
+
+/** The trees that are drawn for a model with a small share, at most: one in a hundred is found, almost always. */
+const MAX_DRAWS = 500;
+
+/** The code of a prompt that is longer than its model's context window. */
+const CONTEXT_FAULT = "context_length_exceeded";
+
+/** Tells whether a fault is the model server's, rather than the request's. */
+function isServersFault(fault: ApiError): boolean {
+  return blameFor(fault) !== "request";
 }
 
 type OnAttempt = (call: ServerAttempt) => void;

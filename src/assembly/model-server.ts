@@ -1,6 +1,6 @@
 import { type ApiError, toApiError } from "@responses-edge/responses-api/errors";
 import type { Config } from "../config/index.ts";
-import type { DialectName } from "../config/servers.ts";
+import type { DialectName } from "../config/server-entry.ts";
 import { dialectOf, fetchModels } from "../engine/model-lists.ts";
 import type { ModelServer } from "../engine/model-server.ts";
 import { listModels as list, type ModelCard } from "../engine/models.ts";

@@ -3,6 +3,7 @@ import { fileConfig, fileMistakes, files, type R2Binding } from "./files.ts";
 import { jwtConfig, type KeyValues, keys, tokenMistakes, tokens } from "./keys.ts";
 import { harmony, models, VLLM_EXTRAS } from "./models.ts";
 import { type Fetch, operatorNetwork, type PrivateNetwork } from "./network.ts";
+import { routesOf } from "./routes.ts";
 import { servers } from "./servers.ts";
 import { serving, store } from "./serving.ts";
 import { signIn, signInConfig, signInMistakes } from "./sign-in.ts";
@@ -165,6 +166,7 @@ function compose(values: Values, modelServers: readonly ModelServerConfig[], env
   const { baseUrl, apiKey, transport, upstreams, upstreamSecrets, dialect, ...timing } = values.servers;
   const { apiKeys, allowAnonymous, encryptionKeys, ...keys } = values.keys;
   const { logIntervalMs, unreadLogIntervalMs, ...kept } = values.store;
+  const { routes, modelAliases, modelFallbacks, ...models } = values.models;
   const network = operatorNetwork(env);
   return {
     /** At least one. Most deployments have no more. */
@@ -172,9 +174,11 @@ function compose(values: Values, modelServers: readonly ModelServerConfig[], env
     ...timing,
     /** Undefined where there are no two tenants. */
     unsaltedServers: hasTenants(values) ? timing.unsaltedServers : undefined,
-    ...values.models,
+    ...models,
+    /** By the names that clients say. */
+    routes: routesOf({ routes, modelAliases, modelFallbacks }),
     /** Without keys only programs of this machine are served, which may send all of them. */
-    vllmExtras: values.models.vllmExtras ?? new Set(wantsKeys(values) ? [] : VLLM_EXTRAS),
+    vllmExtras: models.vllmExtras ?? new Set(wantsKeys(values) ? [] : VLLM_EXTRAS),
     harmony: values.harmony,
     tools: toolConfig(values.tools, network),
     dropsUnknownTools: values.tools.dropsUnknownTools,

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { z } from "zod";
 import type { OperatorNetwork } from "./network.ts";
 import { ROLES, readRole } from "./roles.ts";
-import { days, flag, fromBase64, httpUrl, integer, jsonMap, listed, milliseconds } from "./values.ts";
+import { days, flag, fromBase64, httpUrl, integer, jsonMap, listed, listText, milliseconds } from "./values.ts";
 import { type Mistake, type Section, type ValuesOf, variable } from "./variable.ts";
 
 /** Keys of callers, and the limits that keys and tenants have. */
@@ -13,7 +13,7 @@ import { type Mistake, type Section, type ValuesOf, variable } from "./variable.
  * no key names two. A text without any entry is a mistake: whoever sets it does not mean to serve everybody.
  */
 function keyEntries<Rest>(expected: string, readRest: (text: string | undefined) => Rest | undefined) {
-  return z.string().transform((text, context) => {
+  return listText().transform((text, context) => {
     const owners = new Map<string, { owner: string; name: string; rest: Rest }>();
     const entries = listed(text);
     if (entries.length === 0) context.addIssue({ code: "custom", message: "expected at least one entry" });
@@ -53,8 +53,7 @@ const PLAIN_ROOT_KEY = /^sk-admin-[A-Za-z0-9_-]{32,512}$/;
 const PLAIN_ROOT_NAME = "root";
 
 /** `name:sha256hex`, as `API_KEYS`, where the name is that of the holder, and its role behind it; or the text of a root key, an owner's. */
-const adminKeys = z
-  .string()
+const adminKeys = listText()
   .transform((text) => listed(text).map(hashedRootKey).join(","))
   .pipe(
     keyEntries(
@@ -77,8 +76,7 @@ const MIN_ENCRYPTION_KEY_BYTES = 32;
  * `kid:base64`, separated by commas or white space; no `kid` twice. A text without any entry is a mistake: whoever sets it
  * means to encrypt.
  */
-const encryptionKeys = z
-  .string()
+const encryptionKeys = listText()
   .transform((text, context) => {
     const keys = new Map<string, { kid: string; secret: Uint8Array }>();
     for (const entry of listed(text)) {
@@ -175,8 +173,7 @@ export const JWT_ALGORITHMS = [
 export const TOKEN_TENANT_PREFIX = "jwt.";
 
 /** Names of algorithms, separated by commas or white space. */
-const algorithms = z
-  .string()
+const algorithms = listText()
   .transform(listed)
   .refine(
     (names) => names.length > 0 && names.every((name) => JWT_ALGORITHMS.includes(name)),

@@ -1,6 +1,7 @@
 import { ENGINES } from "@responses-edge/turn/engine";
 import { z } from "zod";
-import { flag, jsonMap, listed, setOf, someOf, urlPrefixes } from "./values.ts";
+import { fallbackNames, routeEntry } from "./routes.ts";
+import { flag, jsonMap, listed, listText, setOf, someOf, urlPrefixes } from "./values.ts";
 import { type Section, type ValuesOf, variable } from "./variable.ts";
 
 /** The models: their names, what clients may send them, and what clients see of them. */
@@ -38,8 +39,7 @@ const OWN_FIELDS = new Set([
 ]);
 
 /** Names of fields, separated by commas or white space. */
-const extraFields = z
-  .string()
+const extraFields = listText()
   .transform(listed)
   .refine((names) => names.every((name) => /^[a-z_]{1,64}$/.test(name)), "expected names such as min_tokens")
   .refine(
@@ -56,15 +56,23 @@ const priority = z.int().min(-1_000_000).max(1_000_000);
 export const models = {
   title: "Models and their fields",
   variables: {
+    routes: variable(
+      "ROUTES",
+      jsonMap(
+        routeEntry,
+        '{"chat":{"to":[{"model":"qwen3","weight":95},{"model":"qwen3-new","weight":5}],"fallbacks":["small"]}}',
+      ),
+      'JSON: which models answer for a name that clients say: one, or several with their shares of the conversations, and what answers in their place: `{"chat":{"to":[{"model":"qwen3","weight":95},{"model":"qwen3-new","weight":5}],"fallbacks":["small"],"context_window_fallbacks":["long"]}}` ([fleet.md](../fleet.md#routes)).',
+    ),
     modelAliases: variable(
       "MODEL_ALIASES",
       jsonMap(z.string().min(1), '{"alias":"model"}'),
-      'JSON: further names of models, such as `{"gpt-4o":"Qwen/Qwen3-8B"}`.',
+      'JSON: further names of models, such as `{"gpt-4o":"Qwen/Qwen3-8B"}`: routes to one model each.',
     ),
     modelFallbacks: variable(
       "MODEL_FALLBACKS",
-      jsonMap(z.array(z.string().min(1)).min(1).max(8), '{"model":["another"]}'),
-      'JSON: models that answer in the place of one whose servers are all gone, such as `{"big":["small"]}`, in their order. The response names the model that has answered.',
+      jsonMap(fallbackNames, '{"model":["another"]}'),
+      'JSON: the `fallbacks` of routes that say nothing else, such as `{"big":["small"]}`. The response names the model that has answered.',
     ),
     /** By the name that vLLM knows. */
     modelEngines: variable(

@@ -1,4 +1,6 @@
+import { describedAs } from "@responses-edge/responses-api/described-as";
 import { z } from "zod";
+import { DIALECTS, upstreamSecretsText, upstreamsText } from "./server-entry.ts";
 import { flag, headerSecret, integer, milliseconds, serverUrl } from "./values.ts";
 import { type Section, type ValuesOf, variable } from "./variable.ts";
 
@@ -8,16 +10,15 @@ import { type Section, type ValuesOf, variable } from "./variable.ts";
 export const TRANSPORTS = ["fetch", "socket", "mixed"] as const;
 export type Transport = (typeof TRANSPORTS)[number];
 
-/** The kinds of model servers (`engine/dialects`). */
-export const DIALECTS = ["vllm", "llamacpp", "sglang", "ollama", "openai"] as const;
-export type DialectName = (typeof DIALECTS)[number];
-
-const loadFactor = z
-  .string()
-  .regex(/^\d{1,4}(\.\d{1,4})?$/, "expected a number such as 1.5")
-  .transform(Number)
-  .refine((factor) => factor >= 1, "expected at least 1")
-  .default(1.5);
+const loadFactor = describedAs(
+  z
+    .string()
+    .regex(/^\d{1,4}(\.\d{1,4})?$/, "expected a number such as 1.5")
+    .transform(Number)
+    .refine((factor) => factor >= 1, "expected at least 1")
+    .default(1.5),
+  () => z.number().min(1).max(9999).default(1.5),
+);
 
 export const servers = {
   title: "Model servers",
@@ -40,12 +41,12 @@ export const servers = {
     ),
     upstreams: variable(
       "UPSTREAMS",
-      z.string().optional(),
+      upstreamsText.optional(),
       'JSON: several model servers instead of one, such as `[{"name":"gpu-1","url":"http://gpu-1:8000/v1"},{"binding":"GPU_2","weight":2}]`. [fleet.md](../fleet.md) lists the fields.',
     ),
     upstreamSecrets: variable(
       "UPSTREAM_SECRETS",
-      z.string().optional(),
+      upstreamSecretsText.optional(),
       'Secret. JSON: keys and further headers of the servers, by name: `{"gpu-1":{"api_key":"…","headers":{"cf-access-client-id":"…"}}}`.',
     ),
     /** The greatest multiple of the mean of an isolate's requests that one of several servers gets. */

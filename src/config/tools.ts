@@ -6,7 +6,18 @@ import {
 } from "@responses-edge/responses-api/hosted-tools";
 import { z } from "zod";
 import type { OperatorNetwork } from "./network.ts";
-import { headerSecret, httpUrl, integer, jsonMap, listed, milliseconds, setOf, someOf, urlPrefixes } from "./values.ts";
+import {
+  headerSecret,
+  httpUrl,
+  integer,
+  jsonMap,
+  listed,
+  listText,
+  milliseconds,
+  setOf,
+  someOf,
+  urlPrefixes,
+} from "./values.ts";
 import { type Section, type ValuesOf, variable } from "./variable.ts";
 
 /** The tools that this server runs for a model, and their bounds. */
@@ -20,8 +31,7 @@ const toolServers = jsonMap(httpUrl(), '{"python":"https://tools.example.com/pyt
   )
   .transform((given): Partial<Record<BuiltinKind, string>> => given);
 
-const builtinLabels = z
-  .string()
+const builtinLabels = listText()
   .transform((text, context): ReadonlyMap<string, BuiltinKind> => {
     const labels = listed(text).map((label) => [label, BUILTIN_LABELS.get(label)] as const);
     const known = labels.filter((entry): entry is [string, BuiltinKind] => entry[1] !== undefined);

@@ -1,69 +1,21 @@
 import { createHash } from "node:crypto";
-import { ENGINES } from "@responses-edge/turn/engine";
-import { z } from "zod";
+import type { z } from "zod";
 import { type Fetch, type OperatorNetwork, operatorNetwork, type PrivateNetwork, withoutRedirects } from "./network.ts";
-import { DIALECTS, type ServerValues } from "./servers.ts";
-import { headerSecret, serverUrl } from "./values.ts";
+import {
+  entriesOf,
+  MAX_SERVERS,
+  type ServerEntry,
+  type ServerSecrets,
+  serverEntry,
+  serverSecrets,
+} from "./server-entry.ts";
+import type { ServerValues } from "./servers.ts";
 import type { Mistake } from "./variable.ts";
 
 /** Reads the model servers of a deployment: `UPSTREAMS` with its secrets, or the one of `VLLM_BASE_URL`. */
 
 /** The bindings that are read here. Bindings to model servers have the names that the operator gives them. */
 type Bindings = { PRIVATE_NETWORK?: PrivateNetwork };
-
-/** A pool is looked through for every request. */
-const MAX_SERVERS = 100;
-const MAX_WEIGHT = 1_000_000;
-const MAX_MODELS = 1_000;
-
-const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
-
-const entry = z
-  .strictObject({
-    name: z.string().regex(NAME, "expected a name of letters, digits, '.', '_' and '-'").optional(),
-    url: serverUrl().optional(),
-    binding: z.string().min(1, "expected the name of a binding").optional(),
-    weight: z.number().min(0).max(MAX_WEIGHT).default(1),
-    drain: z.boolean().default(false),
-    models: z.array(z.string().min(1)).min(1).max(MAX_MODELS).optional(),
-    engine: z.enum(ENGINES).optional(),
-    salted: z.boolean().optional(),
-    dialect: z.enum(DIALECTS).optional(),
-    shared_cache: z.boolean().default(false),
-  })
-  .refine(
-    ({ url, binding }) => (url === undefined) !== (binding === undefined),
-    "expected either 'url' or 'binding', and not both",
-  );
-type Entry = z.output<typeof entry>;
-
-/** Headers that this server sends itself to a model server, or that frame a request. */
-const OWN_HEADERS = new Set([
-  ...["accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect"],
-  ...["host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "x-session-id"],
-]);
-
-const headers = z
-  .record(
-    z
-      .string()
-      .regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/, "expected names of headers")
-      .transform((name) => name.toLowerCase())
-      .refine((name) => !OWN_HEADERS.has(name), "expected no header that this server sets itself"),
-    z
-      .string()
-      .trim()
-      .regex(/^[\x20-\x7e]{1,8192}$/, "expected headers of visible ASCII characters"),
-  )
-  .default({});
-
-const secret = z
-  .strictObject({ api_key: headerSecret().nullish(), headers })
-  .refine(
-    ({ api_key: key, headers }) => key == null || headers.authorization === undefined,
-    "expected either 'api_key' or the header 'authorization', and not both",
-  );
-type Secrets = z.output<typeof secret>;
 
 /** The JSON of a text; undefined for what is none. */
 function parseJson(text: string): unknown {
@@ -113,8 +65,8 @@ function readPool(values: ServerValues, text: string, env: Bindings): ModelServe
   const mistakes: Mistake[] = [];
   const wrong = (mistake: string) => mistakes.push(["UPSTREAMS", mistake]);
   if (values.baseUrl !== undefined) wrong("expected without VLLM_BASE_URL: name all servers here");
-  const json = parseJson(text);
-  if (!Array.isArray(json) || json.length === 0 || json.length > MAX_SERVERS) {
+  const json = entriesOf(parseJson(text));
+  if (!json) {
     wrong(`expected a JSON array of 1 to ${MAX_SERVERS} servers such as [{"url":"http://gpu:8000/v1"}]`);
     return { servers: [], mistakes };
   }
@@ -122,7 +74,7 @@ function readPool(values: ServerValues, text: string, env: Bindings): ModelServe
   const network = operatorNetwork(env);
   const servers: ModelServerConfig[] = [];
   for (const [index, given] of json.entries()) {
-    const read = entry.safeParse(given);
+    const read = serverEntry.safeParse(given);
     if (!read.success) {
       wrong(`server ${index + 1}: ${firstIssue(read.error)}`);
       continue;
@@ -135,14 +87,16 @@ function readPool(values: ServerValues, text: string, env: Bindings): ModelServe
     const name = read.data.name ?? defaultName(read.data);
     const same = servers.findIndex((other) => other.name === name || other.baseUrl === baseUrlOf(read.data));
     if (same >= 0) wrong(`server ${index + 1}: expected another name, and another server, than those before it`);
-    servers.push(toServer(read.data, name, binding, network, secrets.get(name), values));
+    const { api_key, headers } = read.data;
+    const own = api_key === undefined && headers === undefined ? secrets.get(name) : { api_key, headers };
+    servers.push(toServer(read.data, name, binding, network, own, values));
   }
   const names = new Set(servers.map(({ name }) => name));
   // Names of servers that are wrong themselves are not known.
   if (servers.length === json.length && [...secrets.keys()].some((name) => !names.has(name))) {
     mistakes.push(["UPSTREAM_SECRETS", "expected the names of servers in UPSTREAMS alone"]);
   }
-  if (bindingOf(env, "VLLM") && !json.some((given) => (given as Partial<Entry> | null)?.binding === "VLLM")) {
+  if (bindingOf(env, "VLLM") && !json.some((given) => (given as Partial<ServerEntry> | null)?.binding === "VLLM")) {
     wrong("expected the binding VLLM among the servers");
   }
   if (servers.length === json.length && servers.every(({ drains }) => drains)) {
@@ -152,8 +106,8 @@ function readPool(values: ServerValues, text: string, env: Bindings): ModelServe
 }
 
 /** A server's secrets, by its name. */
-function readSecrets(text: string | undefined, mistakes: Mistake[]): ReadonlyMap<string, Secrets> {
-  const secrets = new Map<string, Secrets>();
+function readSecrets(text: string | undefined, mistakes: Mistake[]): ReadonlyMap<string, ServerSecrets> {
+  const secrets = new Map<string, ServerSecrets>();
   if (text === undefined) return secrets;
   const wrong = (mistake: string) => mistakes.push(["UPSTREAM_SECRETS", mistake]);
   const json = parseJson(text);
@@ -162,7 +116,7 @@ function readSecrets(text: string | undefined, mistakes: Mistake[]): ReadonlyMap
     return secrets;
   }
   for (const [index, [name, given]] of Object.entries(json).entries()) {
-    const read = secret.safeParse(given);
+    const read = serverSecrets.safeParse(given);
     if (read.success) secrets.set(name, read.data);
     else wrong(`entry ${index + 1}: ${firstIssue(read.error)}`);
   }
@@ -181,11 +135,11 @@ export function serverAt(
 }
 
 function toServer(
-  given: Omit<Entry, "name">,
+  given: Omit<ServerEntry, "name">,
   name: string,
   binding: Fetch | undefined,
   network: OperatorNetwork,
-  secrets: Secrets | undefined,
+  secrets: ServerSecrets | undefined,
   { apiKey: sharedKey, transport, dialect: sharedDialect }: ServerValues,
 ) {
   const { weight, drain, models, engine, salted, dialect = sharedDialect } = given;
@@ -206,10 +160,12 @@ function toServer(
     headers: headers as Readonly<Record<string, string>>,
     /** The server's share of the conversations, compared with the others'. Above 0: a server of weight 0 keeps as many of its old ones as any other. */
     weight: weight || 1,
-    /** True if the server gets no new conversations, and keeps those that it has. */
+    /** True if the server gets no new conversations. */
     drains: drain || weight === 0,
-    /** The only models that the server is asked for; undefined: those that it lists. */
-    models: models as readonly string[] | undefined,
+    /** True if its conversations stay at a server that drains: it has weight 0. */
+    keepsConversations: !drain,
+    /** The only models that the server is asked for, with their names there by the names that clients say; undefined: those that it lists. */
+    models: models as ReadonlyMap<string, string> | undefined,
     /** How all of its models are spoken to; undefined: as each one's name and card tell. */
     engine,
     /** True if the server heeds `cache_salt`, where the operator says so; undefined: as its model cards tell. */
@@ -229,12 +185,12 @@ function bindingOf(env: object, name: string): Fetch | undefined {
   return withoutRedirects((url, init) => (binding as { fetch: Fetch }).fetch(url, init));
 }
 
-function baseUrlOf({ url, binding }: Pick<Entry, "url" | "binding">): string {
+function baseUrlOf({ url, binding }: Pick<ServerEntry, "url" | "binding">): string {
   return url === undefined ? `http://${encodeURIComponent(binding ?? "").toLowerCase()}/v1` : trimmed(url);
 }
 
 /** The same as long as the server's address is, wherever it stands in the list. */
-function defaultName(given: Pick<Entry, "url" | "binding">): string {
+function defaultName(given: Pick<ServerEntry, "url" | "binding">): string {
   return `server-${createHash("sha256").update(baseUrlOf(given)).digest("hex").slice(0, 8)}`;
 }
 

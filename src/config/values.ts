@@ -1,21 +1,25 @@
 import { Buffer } from "node:buffer";
 import { allowList } from "@responses-edge/guarded-fetch";
+import { describedAs } from "@responses-edge/responses-api/described-as";
 import { z } from "zod";
 
-/** Schemas of texts that several variables are written in. */
+/** Schemas of texts that several variables are written in. In the file of `CONFIG_FILE` they are numbers, lists and so on: `describedAs`. */
 
 /** The longest delay of a timer, in milliseconds: a timer with a longer one fires at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** A whole number. */
 export function integer(fallback: number, minimum: number, maximum = Number.MAX_SAFE_INTEGER) {
-  return z
-    .string()
-    .regex(/^\d+$/, "expected a whole number")
-    .transform(Number)
-    .refine((value) => value >= minimum, `expected at least ${minimum}`)
-    .refine((value) => value <= maximum, `expected at most ${maximum}`)
-    .default(fallback);
+  return describedAs(
+    z
+      .string()
+      .regex(/^\d+$/, "expected a whole number")
+      .transform(Number)
+      .refine((value) => value >= minimum, `expected at least ${minimum}`)
+      .refine((value) => value <= maximum, `expected at most ${maximum}`)
+      .default(fallback),
+    () => z.int().min(minimum).max(maximum).default(fallback),
+  );
 }
 
 /** A duration in milliseconds, which a timer can wait. */
@@ -30,26 +34,28 @@ const MAX_DAYS = 36_500;
 
 /** Whole days, as milliseconds. */
 export function days(fallback: number, minimum: number) {
-  return integer(fallback, minimum, MAX_DAYS).transform((count) => count * DAY_MS);
+  const count = integer(fallback, minimum, MAX_DAYS);
+  return count.transform((given) => given * DAY_MS);
 }
 
 /** `true` or `false`; `false` by default. */
 export function flag() {
-  return z
-    .enum(["true", "false"])
-    .default("false")
-    .transform((value) => value === "true");
+  const text = describedAs(z.enum(["true", "false"]).default("false"), () => z.boolean().default(false));
+  return text.transform((value) => value === "true");
 }
 
 /** A share, from 0 to 1; all by default. */
 export function ratio() {
-  return z
-    .string()
-    .trim()
-    .regex(/^(0|1|0?\.\d+|[01]\.\d*)$/, "expected a number from 0 to 1")
-    .transform(Number)
-    .refine((value) => value <= 1, "expected a number from 0 to 1")
-    .default(1);
+  return describedAs(
+    z
+      .string()
+      .trim()
+      .regex(/^(0|1|0?\.\d+|[01]\.\d*)$/, "expected a number from 0 to 1")
+      .transform(Number)
+      .refine((value) => value <= 1, "expected a number from 0 to 1")
+      .default(1),
+    () => z.number().min(0).max(1).default(1),
+  );
 }
 
 /** The entries of a text, which commas or white space separate. */
@@ -57,10 +63,14 @@ export function listed(text: string): string[] {
   return text.split(/[\s,]+/).filter((entry) => entry !== "");
 }
 
+/** The text of a list ({@link listed}), which is a list of its own in the file. */
+export function listText(entry: z.ZodType<string> = z.string()) {
+  return describedAs(z.string(), () => z.union([z.string(), z.array(entry)]));
+}
+
 /** Some of several names, or `all` or `none`. */
 export function someOf<const Name extends string>(names: readonly [Name, ...Name[]]) {
-  return z
-    .string()
+  return listText(z.enum(["all", "none", ...names]))
     .transform(listed)
     .pipe(
       z.union(
@@ -78,8 +88,7 @@ export function setOf<const Name extends string>(names: readonly Name[]) {
 
 /** A JSON object whose values a schema reads; empty by default. The mistake shows the `example`. */
 export function jsonMap<Value extends z.ZodType>(value: Value, example: string) {
-  return z
-    .string()
+  return describedAs(z.string(), () => z.record(z.string(), value))
     .transform((text, context) => {
       try {
         return JSON.parse(text) as unknown;
@@ -121,8 +130,7 @@ export function headerSecret() {
 
 /** URL prefixes, as a predicate. No URL matches without any. */
 export function urlPrefixes() {
-  return z
-    .string()
+  return listText()
     .transform((text, context) => {
       try {
         return allowList(text);
@@ -131,7 +139,8 @@ export function urlPrefixes() {
         return z.NEVER;
       }
     })
-    .default(() => () => false);
+    .optional()
+    .transform((isListed) => isListed ?? (() => false));
 }
 
 /** In whole groups of four characters, the last one with or without its padding. */

@@ -172,10 +172,10 @@ export function restrictedConfig(config: Config, policy: Policy): Config {
   const known = restrictedConfigs.get(policy);
   if (known?.of === config) return known.config;
   const { hostedTools, mcpHosts, vllmExtras, models } = policy;
-  const fallbacks = Object.entries(config.modelFallbacks).map(([model, others]) => [
-    model,
-    others.filter((other) => models.every((each) => hasModel(each, other))),
-  ]);
+  const allowed = (names: readonly string[]) => names.filter((name) => models.every((each) => hasModel(each, name)));
+  const routes = [...config.routes].map(([name, { targets, fallbacks, contextFallbacks }]) => {
+    return [name, { targets, fallbacks: allowed(fallbacks), contextFallbacks: allowed(contextFallbacks) }] as const;
+  });
   const { tools } = config;
   const kinds = hostedTools && hostedKinds(hostedTools);
   const made = {
@@ -185,7 +185,7 @@ export function restrictedConfig(config: Config, policy: Policy): Config {
       ...(kinds && { offeredKinds: new Set([...tools.offeredKinds].filter((kind) => kinds.has(kind))) }),
       ...(mcpHosts.length > 0 && { mayCallMcp: (url: URL) => mcpHosts.every((hosts) => hasHost(hosts, url)) }),
     },
-    modelFallbacks: Object.fromEntries(fallbacks),
+    routes: new Map(routes),
     ...(vllmExtras && { vllmExtras: new Set(vllmExtras) }),
   };
   restrictedConfigs.set(policy, { of: config, config: made });

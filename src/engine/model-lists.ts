@@ -70,8 +70,13 @@ export async function fetchModels(server: ModelServer, signal: AbortSignal): Pro
   const { window, prefixesAdapters } = dialectOf(server) ?? {};
   return cards
     .map((card) => (prefixesAdapters && card.parent != null ? { ...card, id: `${card.parent}:${card.id}` } : card))
-    .filter(({ id }) => models === undefined || models.includes(id))
+    .flatMap((card) => (models === undefined ? [card] : namesOf(card, models).map((id) => ({ ...card, id }))))
     .map((card) => (window ? { max_model_len: windowOf(card, window), ...card } : card));
+}
+
+/** The names by which clients say the model of a card. */
+function namesOf({ id }: ModelCard, models: ReadonlyMap<string, string>): string[] {
+  return [...models].flatMap(([name, there]) => (there === id ? [name] : []));
 }
 
 /** The window that a card tells by another name than vLLM's. */
@@ -179,7 +184,7 @@ export async function listModelsOfAll(
 export function serves(server: ModelServer, model: string): boolean | undefined {
   if (isRecent(refused.get(`${server.baseUrl}\n${model}`))) return false;
   const { models } = server.config;
-  if (models) return models.includes(model);
+  if (models) return models.has(model);
   return knownCards(server)?.some(
     ({ id, aliases }) => id === model || (Array.isArray(aliases) && aliases.includes(model)),
   );

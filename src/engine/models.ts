@@ -15,6 +15,7 @@ import {
 } from "./model-lists.ts";
 import type { ModelServer } from "./model-server.ts";
 import { statusOf } from "./model-server.ts";
+import { routed } from "./routes.ts";
 import type { Upstream } from "./upstream.ts";
 
 export type { ModelCard } from "./model-lists.ts";
@@ -38,34 +39,54 @@ async function listUpstreamModels({ servers }: Upstream, signal: AbortSignal): P
 export async function listModels(config: Config, upstream: Upstream, signal: AbortSignal): Promise<ModelCard[]> {
   const cards = await listUpstreamModels(upstream, signal);
   const byId = new Map(cards.map((card) => [card.id, card]));
-  const aliases: ModelCard[] = [];
-  for (const [alias, target] of Object.entries(config.modelAliases)) {
-    const card = byId.get(target);
-    if (card && !byId.has(alias)) aliases.push({ ...card, id: alias, parent: target });
+  const routes: ModelCard[] = [];
+  for (const [name, { targets }] of config.routes) {
+    const card = targets.map(({ model }) => byId.get(model)).find((found) => found !== undefined);
+    if (card && !byId.has(name)) routes.push({ ...card, id: name, parent: card.id });
   }
-  return [...cards, ...aliases];
+  return [...cards, ...routes];
+}
+
+/** A request's model, as its route has led it. */
+export interface RoutedModel extends Model {
+  /** The route's name: what the client has asked for, or a fallback of that. Undefined for a request that names no model. */
+  route: string | undefined;
 }
 
 /**
- * The model a request is for; without a name it is vLLM's first. An unknown name is vLLM's to refuse.
- * Throws ApiError 503 when there is no model, and as the upstream does when no name was given.
+ * The model a request is for; without a name it is vLLM's first. An unknown name is vLLM's to refuse. `key` is the same for all turns of a
+ * conversation. Throws ApiError 503 when there is no model, and as the upstream does when no name was given.
  */
 export async function resolveModel(
   name: string | null | undefined,
+  key: string,
   config: Config,
   upstream: Upstream,
   signal: AbortSignal,
-): Promise<Model> {
+): Promise<RoutedModel> {
   if (name == null) {
     const [first] = await listUpstreamModels(upstream, signal);
     if (!first) throw new ApiError({ status: 503, message: "The model server has no model loaded.", code: "no_model" });
-    return { name: first.id, upstream: first.id, engine: await engineOf(first.id, config, upstream, signal) };
+    return {
+      ...{ name: first.id, upstream: first.id, route: undefined },
+      engine: await engineOf(first.id, config, upstream, signal),
+    };
   }
-  const { modelAliases: aliases, modelFallbacks } = config;
-  const fallbacks = entryOf(modelFallbacks, name) ?? entryOf(modelFallbacks, entryOf(aliases, name) ?? name);
-  const served = fallbacks ? await firstServed([name, ...fallbacks], aliases, upstream, signal) : name;
-  const known = entryOf(aliases, served) ?? served;
-  return { name: served, upstream: known, engine: await engineOf(known, config, upstream, signal) };
+  const fallbacks = config.routes.get(name)?.fallbacks ?? [];
+  const served = fallbacks.length > 0 ? await firstServed([name, ...fallbacks], key, config, upstream, signal) : name;
+  return modelOf(served, key, config, upstream, signal);
+}
+
+/** The model of a name, whether it has a server or not. */
+export async function modelOf(
+  name: string,
+  key: string,
+  config: Config,
+  upstream: Upstream,
+  signal: AbortSignal,
+): Promise<RoutedModel> {
+  const to = routed(name, config, key);
+  return { ...to, route: name, engine: await engineOf(to.upstream, config, upstream, signal) };
 }
 
 /** An entry of a table that the operator has written, whose keys clients say. */
@@ -73,15 +94,16 @@ function entryOf<Entry>(table: Readonly<Record<string, Entry>>, key: string): En
   return Object.hasOwn(table, key) ? table[key] : undefined;
 }
 
-/** The first name, or that of the first of its fallbacks (`MODEL_FALLBACKS`) that has a server, where its own are all gone. */
+/** The first name whose model has a server that is there; the first of all where none has. */
 async function firstServed(
   names: readonly [string, ...string[]],
-  aliases: Config["modelAliases"],
+  key: string,
+  config: Config,
   upstream: Upstream,
   signal: AbortSignal,
 ): Promise<string> {
   for (const candidate of names) {
-    const model = entryOf(aliases, candidate) ?? candidate;
+    const { upstream: model } = routed(candidate, config, key);
     await learnModels(upstream.servers, model, signal);
     const servers = upstream.servers.filter((server) => serves(server, model) !== false);
     const up = await Promise.all(servers.map((server) => mayAnswer(server, signal)));
@@ -107,14 +129,13 @@ async function mayAnswer(server: ModelServer, signal: AbortSignal): Promise<bool
  * as an adapter. Servers load adapters by the names that clients say (vLLM's LoRA resolvers), and list them from then on.
  */
 export function isOperatorsModel(model: string, config: Config): boolean {
-  const { modelServers, modelAliases, modelFallbacks, modelEngines, thinkingBudgets, codexModels, keys } = config;
-  const named = [modelFallbacks, modelEngines, thinkingBudgets, codexModels, keys.prices].some((each) =>
-    Object.hasOwn(each, model),
-  );
-  if (named || Object.values(modelAliases).includes(model)) return true;
+  const { modelServers, routes, modelEngines, thinkingBudgets, codexModels, keys } = config;
+  const named = [modelEngines, thinkingBudgets, codexModels, keys.prices].some((each) => Object.hasOwn(each, model));
+  if (named || routes.has(model)) return true;
+  for (const { targets } of routes.values()) if (targets.some((target) => target.model === model)) return true;
   return modelServers.some(
     (server) =>
-      server.models?.includes(model) || knownCards(server)?.some(({ id, parent }) => id === model && parent == null),
+      server.models?.has(model) || knownCards(server)?.some(({ id, parent }) => id === model && parent == null),
   );
 }
 

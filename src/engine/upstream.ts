@@ -3,6 +3,7 @@ import type { ServerAttempt } from "@responses-edge/turn/engine";
 import { pause } from "@responses-edge/turn/pause";
 import type { Config } from "../config/index.ts";
 import { hashOf } from "../contract/hash.ts";
+import { renamed, told } from "./attempts.ts";
 import { BLAMES, type Blame, blameFor, isPage, unknownModel } from "./blame.ts";
 import type { Dialect } from "./dialects/dialect.ts";
 import { assumedDialect, dialectOf, learnDialect, learnModels, noteRefused, serves } from "./model-lists.ts";
@@ -96,6 +97,11 @@ export class Upstream {
 
   /** Has all that follows asked for with these options too, of a server that is chosen by them. */
   setOptions(options: UpstreamOptions): void {
+    // Another model has other servers, and asks something else of them.
+    if (options.model !== this.#options.model) {
+      this.#failed = [];
+      this.#needs = undefined;
+    }
     Object.assign(this.#options, options);
     this.#chosen = undefined;
   }
@@ -131,14 +137,23 @@ export class Upstream {
     const only = this.#only;
     if (!only) return this.#requestOfAny(path, signal, body, options);
     const sent = body === undefined ? undefined : await this.#bodyFor(only, body, signal);
-    if (!this.#options.onAttempt) return only.request(path, signal, sent, options);
-    return this.#told(only, path, 1, () => only.request(path, signal, sent, options));
+    const ask = () => only.request(path, signal, sent, options);
+    const { onAttempt } = this.#options;
+    return onAttempt ? told(onAttempt, { server: only.config.name, path, attempt: 1 }, ask) : ask();
   }
 
   /** The body that a server gets. Throws the 400 of a model that it does not have, and the 503 where it may have no prompt. */
   async #bodyFor(server: ModelServer, body: BodyFor, signal: AbortSignal): Promise<Body> {
     const { unsaltedServers } = this.#config;
     if (unsaltedServers !== undefined) await checkSeparation(server, unsaltedServers, signal);
+    const { model } = this.#options;
+    const there = model === undefined ? undefined : server.config.models?.get(model);
+    if (there !== undefined && there !== model)
+      return renamed(await this.#madeBody(server, body, signal), model, there);
+    return this.#madeBody(server, body, signal);
+  }
+
+  async #madeBody(server: ModelServer, body: BodyFor, signal: AbortSignal): Promise<Body> {
     if (typeof body !== "function" && !dialectOf(server)?.answersAnyModel) return body;
     const dialect = dialectOf(server) ?? (await learnDialect(server, signal));
     const { model } = this.#options;
@@ -238,7 +253,8 @@ export class Upstream {
     const leave = load.inFlight.enter(Date.now());
     try {
       const sent = body === undefined ? undefined : await this.#bodyFor(server, body, signal);
-      const response = await this.#told(server, path, attempt, () =>
+      const call = { server: server.config.name, path, attempt };
+      const response = await told(this.#options.onAttempt, call, () =>
         server.request(path, signal, sent, { ...options, withinMs }),
       );
       if (isPage(response)) {
@@ -250,23 +266,6 @@ export class Upstream {
       return response;
     } catch (error) {
       leave();
-      throw error;
-    }
-  }
-
-  /** Makes a request, and tells of it. */
-  async #told(server: ModelServer, path: string, attempt: number, ask: () => Promise<Response>): Promise<Response> {
-    const { onAttempt } = this.#options;
-    const sentAt = Date.now();
-    const call = { server: server.config.name, path, attempt, sentAt };
-    try {
-      const response = await ask();
-      onAttempt?.({ ...call, status: response.status, fault: undefined, answeredAt: Date.now() });
-      return response;
-    } catch (error) {
-      const known = error instanceof ApiError ? error : undefined;
-      const status = known && answeredStatus(known);
-      onAttempt?.({ ...call, status, fault: known?.code ?? "aborted", answeredAt: Date.now() });
       throw error;
     }
   }

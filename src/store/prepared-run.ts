@@ -1,3 +1,4 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
 import { responseId } from "@responses-edge/responses-api/ids";
 import type { McpAccess } from "@responses-edge/responses-api/tools";
 import type { ServerAttempt } from "@responses-edge/turn/engine";
@@ -5,6 +6,7 @@ import { matchOutputs } from "@responses-edge/turn/prompt";
 import type { TurnState } from "@responses-edge/turn/state";
 import type { Settle, Turn, TurnResult } from "@responses-edge/turn/turn";
 import { assembleTurn, type ReadPast, type TurnHost } from "../assembly/assemble-turn.ts";
+import { ModelAccess } from "../assembly/model-access.ts";
 import { type Config, loadConfig, type Variables } from "../config/index.ts";
 import { NO_KEY, restrictedConfig } from "../contract/grants.ts";
 import { type Observation, telemetryOf } from "../telemetry/telemetry.ts";
@@ -72,6 +74,8 @@ export interface PreparedRun {
   logged: number;
   /** The run's turn; without a past one that can only end. Throws as `assembleTurn` does. */
   makeTurn: (past: RunPast | undefined) => Turn;
+  /** Starts the turn of a run that has not begun, and runs it to its end. A model that fails at once is replaced where its route names another. */
+  run: (turn: Turn, past: RunPast) => Promise<TurnResult>;
   settle: Settle;
   /** The run as telemetry sees it, where there is any. */
   observation: Observation | undefined;
@@ -99,13 +103,15 @@ export function prepareRun(
   const onAttempt = (attempt: ServerAttempt) => {
     if (attempt.fault === undefined) ({ server } = attempt);
   };
-  const makeTurn = (past: RunPast | undefined): Turn => {
+  const modelAccess = new ModelAccess(config, spec.tenant ?? "", spec.model);
+  const makeTurn = (past: RunPast | undefined, state = logged): Turn => {
     base = past?.base ?? null;
     const waitUntil = (promise: Promise<unknown>) => home.waitUntil(promise);
     const { signal } = abort;
     const measured = observation?.measured;
     return assembleTurn(spec, past, {
       config,
+      modelAccess,
       access,
       ...fileAccessOf(home, spec, config),
       outputLength,
@@ -113,9 +119,27 @@ export function prepareRun(
       waitUntil,
       onAttempt,
       sink: log,
-      logged,
+      logged: state,
       measured,
     });
+  };
+  const run = async (first: Turn, past: RunPast): Promise<TurnResult> => {
+    let turn = first;
+    let started = turn.start();
+    while (await modelAccess.mayReplaceModel()) {
+      try {
+        await started;
+        break;
+      } catch (error) {
+        const model = error instanceof ApiError ? await modelAccess.replaceModel(error, abort.signal) : undefined;
+        if (!model || abort.signal.aborted) break;
+        Object.assign(spec, { model, request: modelAccess.accept(spec.request, model) });
+        home.transaction(() => home.runs.replace(spec));
+        turn = makeTurn(past, turn.state);
+        started = turn.start();
+      }
+    }
+    return turn.run(started, settle);
   };
   const quota = new HeldQuota(spec.reservation, home.env);
   const settle: Settle = async (result, terminate) => {
@@ -140,6 +164,7 @@ export function prepareRun(
     quota,
     logged: logged?.sequence ?? 0,
     makeTurn,
+    run,
     settle,
     observation,
     server: () => server,

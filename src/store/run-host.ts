@@ -112,7 +112,7 @@ export class RunHost {
       this.#home.runs.insert(spec);
       if (spec.request.background) turn.queue();
     });
-    this.#launch(run, scope, () => turn.run(turn.start(), run.settle));
+    this.#launch(run, scope, () => run.run(turn, past));
   }
 
   /** Resumes every run that is noted and does not live. */

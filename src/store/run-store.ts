@@ -76,6 +76,12 @@ export class RunStore {
     }
   }
 
+  /** Notes a run anew, whose model is another one. */
+  replace(spec: RunSpec): void {
+    this.delete(spec.turn);
+    this.insert(spec);
+  }
+
   /** The turns of all runs that are not settled, oldest first. */
   turns(): string[] {
     const oldestFirst = "SELECT turn FROM runs WHERE part = 0 ORDER BY created_at";

@@ -543,8 +543,8 @@ describe("the board", () => {
 });
 
 describe("a server that drains", () => {
-  it("gets no new conversation, nor a turn of one that has begun elsewhere, and keeps its own", async () => {
-    const fleet = await startFleet({ servers: { a: {}, b: {}, old: { fields: { drain: true } } } });
+  it("with weight 0 gets no new conversation, nor a turn of one that has begun elsewhere, and keeps its own", async () => {
+    const fleet = await startFleet({ servers: { a: {}, b: {}, old: { fields: { weight: 0 } } } });
     try {
       for (let turn = 0; turn < 16; turn += 1) {
         const { response } = await create(fleet, turn % 2 ? "json" : "background", { input: `Hello ${turn}!` });
@@ -559,6 +559,19 @@ describe("a server that drains", () => {
         await create(fleet, "json", { model: "simulator", input: "Hello!", conversation });
       }
       expect(fleet.servers()).toContain("old");
+    } finally {
+      await fleet.close();
+    }
+  });
+
+  it("with `drain` loses its own, too, as long as another one takes them", async () => {
+    const fleet = await startFleet({ servers: { a: {}, old: { fields: { drain: true } } } });
+    try {
+      for (let turn = 0; turn < 12; turn += 1) {
+        const { id: conversation } = await fleet.openai.conversations.create({});
+        await create(fleet, "json", { model: "simulator", input: "Hello!", conversation });
+      }
+      expect(fleet.servers()).toEqual(["a"]);
     } finally {
       await fleet.close();
     }

@@ -42,7 +42,7 @@ describe("the configuration", () => {
       allowAnonymous: false,
       retentionMs: 30 * 86_400_000,
       heartbeatMs: 5_000,
-      modelAliases: {},
+      routes: new Map(),
     });
     expect(failure(() => loadConfig({} as Variables)).message).toContain("VLLM_BASE_URL");
   });

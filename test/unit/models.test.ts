@@ -17,7 +17,7 @@ function serving(cards: object[], variables: Partial<Variables> = {}) {
   const upstream = new Upstream(config);
   const { signal } = new AbortController();
   return {
-    engineOf: async (name: string) => (await resolveModel(name, config, upstream, signal)).engine,
+    engineOf: async (name: string) => (await resolveModel(name, "", config, upstream, signal)).engine,
     windowOf: (name: string) => contextWindow(name, upstream, signal),
     asked: () => asked,
   };

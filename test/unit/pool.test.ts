@@ -19,7 +19,7 @@ import { randomFrom } from "../random.ts";
 type Server = Candidate & { name: string };
 
 function server(name: string, state: Partial<Candidate> = {}): Server {
-  const calm = { weight: 1, drains: false, isEjected: false, isBusy: false, inFlight: 0 };
+  const calm = { weight: 1, drains: false, keepsConversations: true, isEjected: false, isBusy: false, inFlight: 0 };
   return { name, hash: hashOf(name), ...calm, ...state };
 }
 
@@ -122,6 +122,12 @@ describe("a turn with a key", () => {
     const first = ranking(pool(4), hashOf("key"))[0]?.name;
     const servers = pool(4).map((each, index) => ({ ...each, isEjected: index < 3 || each.name === first }));
     expect(choose(servers, "key")).toBe(first);
+  });
+
+  it("leaves a server that drains and keeps nothing, as long as there is another", () => {
+    const drained = pool(3).map((each) => ({ ...each, drains: each.name === "gpu-1", keepsConversations: false }));
+    const chosen = Array.from({ length: 100 }, (_, index) => choose(drained, `${index}`));
+    expect(new Set(chosen)).toEqual(new Set(["gpu-0", "gpu-2"]));
   });
 
   it("stays with a server that drains where its conversation was there, and goes there for nothing else", () => {

@@ -461,7 +461,7 @@ describe("the models of several servers", () => {
   it("are spoken to as the operator says of their server", async () => {
     const fleet = fleetOf({ a: having("house-model", "gpt-oss") }, {}, { engine: "harmony" });
     const engineOf = async (name: string, { config }: typeof fleet) =>
-      (await resolveModel(name, config, new Upstream(config), signal)).engine;
+      (await resolveModel(name, "", config, new Upstream(config), signal)).engine;
     expect(await engineOf("house-model", fleet)).toBe("harmony");
     const chat = fleetOf({ a: having("gpt-oss"), b: having("gpt-oss") }, {}, { engine: "chat" });
     expect(await engineOf("gpt-oss", chat)).toBe("chat");

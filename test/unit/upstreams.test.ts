@@ -32,9 +32,36 @@ describe("UPSTREAMS", () => {
       { name: "old", url: B, weight: 0 },
     ];
     expect(servers(given, { GPU: binding() })).toMatchObject([
-      { name: "big", baseUrl: A, weight: 2.5, models: ["qwen3"], engine: "chat", drains: false, salted: true },
-      { name: "private", baseUrl: "http://gpu/v1", weight: 1, drains: true, models: undefined, engine: undefined },
-      { name: "old", baseUrl: B, weight: 1, drains: true },
+      {
+        name: "big",
+        baseUrl: A,
+        weight: 2.5,
+        models: new Map([["qwen3", "qwen3"]]),
+        engine: "chat",
+        drains: false,
+        salted: true,
+      },
+      {
+        name: "private",
+        baseUrl: "http://gpu/v1",
+        weight: 1,
+        drains: true,
+        keepsConversations: false,
+        models: undefined,
+        engine: undefined,
+      },
+      { name: "old", baseUrl: B, weight: 1, drains: true, keepsConversations: true },
+    ]);
+  });
+
+  it("may have them by name, with their secrets and the names of models there", () => {
+    const given = {
+      big: { url: A, models: { gpt: "Qwen/Qwen3" }, api_key: "s3cret" },
+      small: { url: B, headers: { "X-Id": "1" } },
+    };
+    expect(servers(given, { VLLM_API_KEY: "everybody" })).toMatchObject([
+      { name: "big", baseUrl: A, models: new Map([["gpt", "Qwen/Qwen3"]]), apiKey: "s3cret" },
+      { name: "small", baseUrl: B, headers: { "x-id": "1" } },
     ]);
   });
 
@@ -114,7 +141,7 @@ describe("UPSTREAMS", () => {
 
   it.each<[what: string, given: unknown, env: object, mistake: RegExp]>([
     ["no JSON", "[{", {}, /^UPSTREAMS: expected a JSON array/],
-    ["no array", {}, {}, /^UPSTREAMS: expected a JSON array/],
+    ["nothing by name", {}, {}, /^UPSTREAMS: expected a JSON array/],
     ["no server", [], {}, /^UPSTREAMS: expected a JSON array of 1 to 100/],
     ["a thousand servers", Array.from({ length: 1000 }, (_, n) => ({ url: `http://h${n}/v1` })), {}, /of 1 to 100/],
     [

@@ -21,7 +21,7 @@ import { TurnOutput } from "./output.ts";
 import { checkCallPairs, earlierOutput, makePrompt, promptOutput, RoundPrompt } from "./prompt.ts";
 import type { ClosedResponse } from "./response.ts";
 import { type Generation, resumedPrompt } from "./resume.ts";
-import { roundItems, spentTokens, waitsForClient, withThoughts } from "./state.ts";
+import { roundItems, spentTokens, type TurnState, waitsForClient, withThoughts } from "./state.ts";
 import type { ListedTools, ToolSession, UnlistedServer } from "./tool-session.ts";
 
 /**
@@ -85,6 +85,11 @@ export class Turn {
     const { unlisted = [], approved = [] } = tools.session ?? {};
     const mustPrepare = unlisted.length > 0 || approved.length > 0;
     this.#step = this.#enter(decide(this.#output.state, { did: "begin", mustPrepare }, this.#facts));
+  }
+
+  /** The state of the turn. It is no other turn's, unless this one goes no further. */
+  get state(): TurnState {
+    return this.#output.state;
   }
 
   /**

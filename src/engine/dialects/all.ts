@@ -1,4 +1,4 @@
-import type { DialectName } from "../../config/servers.ts";
+import type { DialectName } from "../../config/server-entry.ts";
 import type { Dialect } from "./dialect.ts";
 import { llamacpp } from "./llamacpp.ts";
 import { ollama } from "./ollama.ts";

@@ -1,4 +1,4 @@
-import type { DialectName } from "../../config/servers.ts";
+import type { DialectName } from "../../config/server-entry.ts";
 
 /**
  * A kind of model server, in facts: how it is recognised, what may be sent to it, and what it can do. Everything that is sent is made in

@@ -7,8 +7,10 @@ export interface Candidate {
   hash: Hash;
   /** Above 0. */
   weight: number;
-  /** It keeps the conversations that it has, and gets no others. */
+  /** It gets no new conversations. */
   drains: boolean;
+  /** Its conversations stay there although it drains. */
+  keepsConversations: boolean;
   /** It has failed too often of late. */
   isEjected: boolean;
   /** It has too much to do, as it has said itself or as its silence says. */
@@ -48,14 +50,17 @@ export function chooseServer<Server extends Candidate>(
   const usable = inGoodHealth(ranked);
   const [first] = ranked;
   // Nothing but a conversation's own order leads to a server that drains.
-  if (key && keepsDraining && first?.drains && usable.includes(first)) return first;
+  if (key && keepsDraining && first?.drains && first.keepsConversations && usable.includes(first)) return first;
   const taking = usable.filter(({ drains }) => !drains);
   const open = taking.length > 0 ? taking : usable;
   return key ? firstBelowLimit(open, loadFactor) : lessLoadedOfTwo(open, random);
 }
 
 /** The first server of a key's order. */
-export function firstOf<Server extends Candidate>(servers: readonly Server[], key: Hash): Server | undefined {
+export function firstOf<Server extends Pick<Candidate, "hash" | "weight">>(
+  servers: readonly Server[],
+  key: Hash,
+): Server | undefined {
   let first: Server | undefined;
   let most = 0;
   for (const server of servers) {

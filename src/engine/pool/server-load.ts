@@ -7,6 +7,8 @@ import type { Candidate } from "./choice.ts";
  * one request has made, no other may wait for.
  */
 export interface ServerLoad {
+  /** The server's name, and its hash: what its conversations find it by. */
+  name: string;
   hash: Hash;
   inFlight: InFlight;
   record: Record;
@@ -21,23 +23,26 @@ const loads = new Map<string, ServerLoad>();
 
 export function loadOf({ name, baseUrl }: Pick<ModelServerConfig, "name" | "baseUrl">): ServerLoad {
   const known = loads.get(baseUrl);
-  if (known) return known;
-  const load = { hash: hashOf(name), inFlight: new InFlight(), record: newRecord(), busyUntil: 0 };
+  if (known?.name === name) return known;
+  // The configuration may give a server another name while requests are under way to it.
+  const kept = known ?? { inFlight: new InFlight(), record: newRecord(), busyUntil: 0 };
+  const load = { ...kept, name, hash: hashOf(name) };
   loads.set(baseUrl, load);
   return load;
 }
 
 /** A server as the choice sees it. */
 export function candidateOf(
-  server: Pick<ModelServerConfig, "name" | "baseUrl" | "weight" | "drains">,
+  server: Pick<ModelServerConfig, "name" | "baseUrl" | "weight" | "drains" | "keepsConversations">,
   now: number,
 ): Candidate {
   const { hash, inFlight, record, busyUntil } = loadOf(server);
-  const { weight, drains } = server;
+  const { weight, drains, keepsConversations } = server;
   return {
     hash,
     weight,
     drains,
+    keepsConversations,
     isEjected: isEjected(record, now),
     isBusy: now < busyUntil && busyUntil - now <= MAX_BUSY_MS,
     inFlight: inFlight.count,

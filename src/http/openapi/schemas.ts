@@ -36,7 +36,7 @@ import {
 import { z } from "zod";
 import { addItemsBody, conversationBody, updateConversationBody } from "../../api/conversations.ts";
 import { changeKeyBody, createKeyBody, rotateKeyBody, tenantBody } from "../../api/keys.ts";
-import { DIALECTS } from "../../config/servers.ts";
+import { DIALECTS } from "../../config/server-entry.ts";
 import { grants, STORED_LIMITS } from "../../contract/grants.ts";
 
 /**

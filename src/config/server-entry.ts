@@ -1,0 +1,140 @@
+import { describedAs } from "@responses-edge/responses-api/described-as";
+import { ENGINES } from "@responses-edge/turn/engine";
+import { z } from "zod";
+import { headerSecret, serverUrl } from "./values.ts";
+
+/** What the operator says of one of several model servers: an entry of `UPSTREAMS`, and of its secrets. */
+
+/** The kinds of model servers (`engine/dialects`). */
+export const DIALECTS = ["vllm", "llamacpp", "sglang", "ollama", "openai"] as const;
+export type DialectName = (typeof DIALECTS)[number];
+
+/** A pool is looked through for every request. */
+export const MAX_SERVERS = 100;
+const MAX_WEIGHT = 1_000_000;
+const MAX_MODELS = 1_000;
+
+const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
+export const serverName = z.string().regex(NAME, "expected a name of letters, digits, '.', '_' and '-'");
+
+const modelName = z.string().min(1).max(1024);
+
+/** A model by the name that clients say and that the server knows, or the two apart. */
+const servedModels = z
+  .union([z.array(modelName).min(1).max(MAX_MODELS), z.record(modelName, modelName)])
+  .transform(
+    (given) => new Map(Array.isArray(given) ? given.map((name) => [name, name] as const) : Object.entries(given)),
+  )
+  .refine(({ size }) => size > 0 && size <= MAX_MODELS, `expected 1 to ${MAX_MODELS} models`);
+
+/** Headers that this server sends itself to a model server, or that frame a request. */
+const OWN_HEADERS = new Set([
+  ...["accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect"],
+  ...["host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "x-session-id"],
+]);
+
+const headers = z.record(
+  describedAs(
+    z
+      .string()
+      .regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/, "expected names of headers")
+      .transform((name) => name.toLowerCase())
+      .refine((name) => !OWN_HEADERS.has(name), "expected no header that this server sets itself"),
+    () => z.string(),
+  ),
+  z
+    .string()
+    .trim()
+    .regex(/^[\x20-\x7e]{1,8192}$/, "expected headers of visible ASCII characters"),
+);
+
+const secretFields = { api_key: headerSecret().nullish(), headers: headers.optional() };
+
+type SecretFields = { api_key?: string | null | undefined; headers?: Readonly<Record<string, string>> | undefined };
+
+const isOneCredential = ({ api_key: key, headers }: SecretFields) =>
+  key == null || headers?.authorization === undefined;
+const ONE_CREDENTIAL = "expected either 'api_key' or the header 'authorization', and not both";
+
+/** An entry of `UPSTREAM_SECRETS`. */
+export const serverSecrets = z.strictObject(secretFields).refine(isOneCredential, ONE_CREDENTIAL);
+export type ServerSecrets = z.output<typeof serverSecrets>;
+
+/** The fields of an entry, but for its name. Each tells operators what it does; docs/fleet.md has more. */
+const fields = z.strictObject({
+  name: serverName
+    .optional()
+    .describe(
+      "Health, logs and `x-upstream` know the server by it, and conversations find their server by it. Made of the address where it is absent.",
+    ),
+  url: serverUrl().optional().describe("With `/v1`."),
+  binding: z
+    .string()
+    .min(1, "expected the name of a binding")
+    .optional()
+    .describe("The name of a service binding or Workers VPC service, instead of `url`."),
+  weight: z
+    .number()
+    .min(0)
+    .max(MAX_WEIGHT)
+    .default(1)
+    .describe(
+      "The server's share of the conversations, compared with the others'. `0`: it keeps those that it has, and gets no others.",
+    ),
+  drain: z
+    .boolean()
+    .default(false)
+    .describe(
+      "Its conversations move to other servers with their next turn, and it gets no others. Turns that run end there.",
+    ),
+  models: servedModels
+    .optional()
+    .describe(
+      "The only models that it is asked for: a list, or their names at this server by the names that clients say.",
+    ),
+  engine: z.enum(ENGINES).optional().describe("How all of its models are spoken to."),
+  salted: z.boolean().optional().describe("Whether it keeps tenants apart."),
+  dialect: z.enum(DIALECTS).optional().describe("The kind of server."),
+  shared_cache: z.boolean().default(false).describe("Accepts that tenants share its prefix cache."),
+  discover: z
+    .enum(["dns", "kubernetes"])
+    .optional()
+    .describe(
+      "Makes a server of each address that the host of `url` has: by DNS, or by the EndpointSlices of the Kubernetes service that the host names.",
+    ),
+  ...secretFields,
+});
+
+/** An entry of `UPSTREAMS`. */
+export const serverEntry = fields
+  .refine(
+    ({ url, binding }) => (url === undefined) !== (binding === undefined),
+    "expected either 'url' or 'binding', and not both",
+  )
+  .refine(
+    ({ url, discover }) => discover === undefined || url?.startsWith("http://") === true,
+    "'discover': expected with a 'url' that begins with http://: no certificate names an address",
+  )
+  .refine(isOneCredential, ONE_CREDENTIAL);
+export type ServerEntry = z.output<typeof serverEntry>;
+
+/** The JSON text of `UPSTREAMS`, as the file has it: a list, or entries by name. */
+export const upstreamsText = describedAs(z.string(), () =>
+  z.union([z.array(fields).min(1).max(MAX_SERVERS), z.record(serverName, fields.omit({ name: true }))]),
+);
+
+/** The JSON text of `UPSTREAM_SECRETS`, as the file has it. */
+export const upstreamSecretsText = describedAs(z.string(), () => z.record(serverName, z.strictObject(secretFields)));
+
+/** The entries of the parsed `UPSTREAMS`, in their order; undefined for what is neither a list nor entries by name, or has too many. */
+export function entriesOf(json: unknown): unknown[] | undefined {
+  if (typeof json !== "object" || json === null) return undefined;
+  const entries = Array.isArray(json)
+    ? json
+    : Object.entries(json).map(([name, given]) => (isObject(given) ? { name, ...given } : given));
+  return entries.length === 0 || entries.length > MAX_SERVERS ? undefined : entries;
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
