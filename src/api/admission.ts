@@ -2,16 +2,15 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-request
 import { estimateFrame, estimateTokens } from "@responses-edge/responses-api/estimate";
 import type { TurnAddress } from "@responses-edge/responses-api/ids";
 import type { InputItem, Item } from "@responses-edge/responses-api/items/registry";
-import type { TurnResult } from "@responses-edge/turn/turn";
 import { type Grants, type Identity, NOTHING_STORED, type Stored } from "../contract/grants.ts";
 import { allowanceOf } from "../store/quota/allowance.ts";
 import { rateHeaders } from "../store/quota/refusal.ts";
 import { endRun, type RunReservation, reserveRun } from "../store/quota/run-quota.ts";
-import { costOf, usageOfTurn } from "../store/quota/usage.ts";
+import { costOf, type UsedTurn, usageOfTurn } from "../store/quota/usage.ts";
 import type { Caller } from "./transport.ts";
 
 /** A request that its caller's limits have let in, and its reservation in them. Its `RequestScope` ends it. */
-export interface Admission<Used = TurnResult> {
+export interface Admission<Used = UsedTurn> {
   /**
    * Reserves what the prompt has more than was known. Rejects with the 429 where that is not there. Undefined where
    * nothing is reserved by the prompt.
@@ -64,12 +63,12 @@ export function admit(
   request: CreateRequest,
   input: readonly InputItem[],
   address: TurnAddress,
-  { kind, makesTurn }: { kind: AdmissionKind; makesTurn: boolean },
+  { kind, makesTurn, prompts }: { kind: AdmissionKind; makesTurn: boolean; prompts: number },
 ): Promise<Admission> {
   caller.counting.isDone = true;
   const { tenant, key } = counted;
   const isReserved = kind !== "count" && (limitsTokens(tenant) || limitsTokens(key));
-  const need = new Need(caller, request, input, isReserved);
+  const need = new Need(caller, request, input, { isReserved, prompts });
   if (kind === "run") return admitRun(caller, counted, request, address, need);
   return admitTurn(caller, counted, request, need, makesTurn ? need.stored : NOTHING_STORED);
 }
@@ -105,15 +104,25 @@ class Need {
   readonly #caller: Caller;
   readonly #request: CreateRequest;
   readonly isReserved: boolean;
+  readonly #prompts: number;
   #items: readonly (InputItem | Item)[];
   #input: number | undefined;
 
-  /** `isReserved`: whether tokens are limited. Else nobody looks at the items, unless their turn is cut off. */
-  constructor(caller: Caller, request: CreateRequest, items: readonly InputItem[], isReserved: boolean) {
+  /**
+   * `isReserved`: whether tokens are limited. Else nobody looks at the items, unless their turn is cut off. `prompts`: how often the model
+   * is asked.
+   */
+  constructor(
+    caller: Caller,
+    request: CreateRequest,
+    items: readonly InputItem[],
+    { isReserved, prompts }: { isReserved: boolean; prompts: number },
+  ) {
     this.#caller = caller;
     this.#request = request;
     this.#items = items;
     this.isReserved = isReserved;
+    this.#prompts = prompts;
   }
 
   /** The items of the prompt, as they are known now. */
@@ -124,7 +133,7 @@ class Need {
 
   /** Tokens of the prompt. */
   get input(): number {
-    this.#input ??= estimateFrame(this.#request) + estimateTokens(this.#items);
+    this.#input ??= this.#prompts * (estimateFrame(this.#request) + estimateTokens(this.#items));
     return this.#input;
   }
 

@@ -67,6 +67,8 @@ export interface CreationOptions {
   makesTurn?: boolean;
   /** How the request is admitted; by default as the request says. */
   kind?: AdmissionKind | undefined;
+  /** How often the model is asked, at about the same length; by default once. */
+  prompts?: number;
 }
 
 /**
@@ -80,7 +82,7 @@ export async function checkCreation(
   scope: RequestScope,
   caller: Caller,
   sent: unknown,
-  { schema = createRequest, turnState, makesTurn = true, kind }: CreationOptions = {},
+  { schema = createRequest, turnState, makesTurn = true, kind, prompts = 1 }: CreationOptions = {},
 ): Promise<Creation> {
   const { config, tenant, identity, signal } = caller;
   const { dropsUnknownTools, vllmExtraFields } = config;
@@ -124,7 +126,7 @@ export async function checkCreation(
   const address = newTurnAddress(home, tree);
   const kindOf = kind ?? (request.background ? "run" : "turn");
   const { counted } = identity;
-  if (counted) scope.admit(await admit(caller, counted, request, input, address, { kind: kindOf, makesTurn }));
+  if (counted) scope.admit(await admit(caller, counted, request, input, address, { kind: kindOf, makesTurn, prompts }));
   return {
     caller,
     request,

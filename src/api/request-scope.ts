@@ -1,7 +1,7 @@
 import type { Item } from "@responses-edge/responses-api/items/registry";
-import type { TurnResult } from "@responses-edge/turn/turn";
 import { Permits } from "../store/permits.ts";
 import type { RunReservation } from "../store/quota/run-quota.ts";
+import type { UsedTurn } from "../store/quota/usage.ts";
 import type { Admission } from "./admission.ts";
 import type { Caller } from "./transport.ts";
 
@@ -20,11 +20,11 @@ interface Held<Used> {
  * declares it with `using`, so that whatever refuses the request gives everything back. Work that outlives the function takes it
  * over with `move`. Everything is given back once. `Used` tells the caller's limits what the request has used.
  */
-export class RequestScope<Used = TurnResult> implements Disposable {
+export class RequestScope<Used = UsedTurn> implements Disposable {
   #held: Held<Used> | undefined;
 
   /** Opens the scope of a request whose body was read: takes its memory permits. Throws the 503 and the 429 of `Permits`. */
-  static open<Used = TurnResult>(caller: Caller): RequestScope<Used> {
+  static open<Used = UsedTurn>(caller: Caller): RequestScope<Used> {
     const scope = new RequestScope<Used>();
     scope.#held = { permits: new Permits("turn", caller, caller.bodyLength) };
     return scope;

@@ -1,5 +1,6 @@
 import { administration } from "./admin.ts";
 import { conversations } from "./conversations.ts";
+import { decisions } from "./decisions.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { files } from "./files.ts";
 import { models } from "./models.ts";
@@ -12,6 +13,7 @@ import { vectorStores } from "./vector-stores.ts";
 export const endpoints: readonly Endpoint[] = [
   ...responses,
   ...conversations,
+  ...decisions,
   ...files,
   ...vectorStores,
   ...models,

@@ -177,6 +177,9 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
   ],
   "POST /v1/responses/input_tokens": () => [ask("POST", "/v1/responses/input_tokens", turn)],
   "POST /v1/responses/compact": () => [ask("POST", "/v1/responses/compact", turn)],
+  "POST /v1/decisions": () => [
+    ask("POST", "/v1/decisions", { ...turn, questions: [{ type: "predicate", instructions: "Is it?" }] }),
+  ],
   "GET /v1/responses/{id}": () => [newResponse().then((id) => ask("GET", `/v1/responses/${id}`))],
   "DELETE /v1/responses/{id}": () => [newResponse().then((id) => ask("DELETE", `/v1/responses/${id}`))],
   "POST /v1/responses/{id}/cancel": () => [

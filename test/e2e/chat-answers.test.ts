@@ -1,3 +1,4 @@
+import type { DecisionCreateParams } from "openai/resources/decisions";
 import type { Response, ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { errorOf, readStream } from "./expectations.ts";
@@ -90,6 +91,112 @@ describe("logprobs", () => {
     const response = await create({ include, stop: ["ta gamma"] } as object);
     expect(logprobsOf(response).text).toBe("You said: alpha be");
     expect(logprobsOf(response).tokens.map(([token]) => token)).toEqual(["You", " said", ":", " alpha", " beta"]);
+  });
+});
+
+describe("a decision", () => {
+  /** A model that prefers options in their order, and says what is none of them, too. */
+  const preferring = (...letters: string[]) => {
+    const listed = letters.map((letter, index) => ({ ...entry(letter, Math.log(0.5 / 2 ** index)) }));
+    const { top_logprobs: _, ...other } = entry(" The", -1.5);
+    const token = { ...entry(letters[0] ?? "", Math.log(0.5)), top_logprobs: [...listed, other] };
+    return { events: [chunk({ content: letters[0] }, "length", [token])] };
+  };
+  const decide = (
+    questions: DecisionCreateParams["questions"],
+    input: DecisionCreateParams["input"] = "Tea, please.",
+  ) => gateway.openai.decisions.create({ model: MODEL, input, questions });
+
+  it("gives the probabilities of its options, by one token that follows an opened answer", async () => {
+    gateway.replies(preferring("A", " B"));
+    const input = [{ role: "user" as const, content: [{ type: "input_json" as const, data: { drink: "tea" } }] }];
+    const { answers, model, usage } = await decide(
+      [{ type: "predicate", name: "hot", instructions: "The drink is hot." }],
+      input,
+    );
+    expect(answers).toEqual([{ type: "predicate", name: "hot", probability: 2 / 3 }]);
+    expect(model).toBe(MODEL);
+    expect(usage.total_tokens).toBe(usage.input_tokens + usage.output_tokens);
+    const [body] = gateway.asked;
+    expect(body).toMatchObject({
+      max_completion_tokens: 1,
+      logprobs: true,
+      top_logprobs: 20,
+      continue_final_message: true,
+    });
+    expect(messagesOf(body).map(({ role, content }) => [role, content])).toEqual([
+      ["user", '{"drink":"tea"}'],
+      ["user", expect.stringMatching(/^The drink is hot\.\n\nA\. True\nB\. False\n/)],
+      ["assistant", "Answer:"],
+    ]);
+  });
+
+  it("names the choice, and the mean of levels", async () => {
+    gateway.replies(preferring("B", "C", "A"));
+    const { answers } = await decide([
+      { type: "choice", instructions: "Which?", choices: [{ value: true }, { value: "true" }, { value: "no" }] },
+      { type: "score", instructions: "How hot?", levels: [{ label: "cold" }, { label: "warm" }, { label: "hot" }] },
+    ]);
+    const [a, b, c] = [1 / 7, 4 / 7, 2 / 7];
+    const value = (index: number) => [true, "true", "no"][index];
+    expect(answers).toMatchObject([
+      {
+        type: "choice",
+        name: null,
+        choice: "true",
+        probabilities: [a, b, c].map((each, index) => ({ value: value(index), probability: expect.closeTo(each) })),
+      },
+      { type: "score", score: expect.closeTo(b + 2 * c), confidence: expect.closeTo(b) },
+    ]);
+  });
+
+  it("among many choices is made in groups, whose best ones meet", async () => {
+    gateway.replies(preferring("A"), preferring("B", "A"), preferring("A"), preferring("B", "A"));
+    const choices = Array.from({ length: 25 }, (_, index) => ({ value: `v${index}` }));
+    const { answers } = await decide([{ type: "choice", instructions: "Which?", choices }]);
+    const [answer] = answers;
+    if (answer?.type !== "choice") throw new Error("There is no choice.");
+    expect(gateway.asked.length).toBe(4);
+    expect(answer.choice).toBe("v11");
+    const sum = answer.probabilities.reduce((all, { probability }) => all + probability, 0);
+    expect(sum).toBeCloseTo(1);
+    const of = (index: number) => answer.probabilities[index]?.probability ?? 0;
+    expect(of(11) / of(10)).toBeCloseTo(2);
+    expect(of(11) / of(0)).toBeCloseTo(2);
+  });
+
+  it("is refused where the model chooses no option", async () => {
+    gateway.replies(preferring("Hm"));
+    const { answers } = await decide([{ type: "predicate", name: "is", instructions: "Is it?" }]);
+    expect(answers).toEqual([{ type: "refusal", name: "is" }]);
+  });
+
+  it("needs log probabilities", async () => {
+    gateway.replies({ events: [chunk({ content: "A" }, "length")] });
+    const fault = { status: 400, param: "model", code: "unsupported_parameter" };
+    await expect(decide([{ type: "predicate", instructions: "Is it?" }])).rejects.toMatchObject(fault);
+  });
+
+  it.each([
+    ["no question", { questions: [] }, "questions", "array_below_min_length"],
+    [
+      "a choice of one",
+      { questions: [{ type: "choice", instructions: "?", choices: [{ value: "a" }] }] },
+      "questions[0].choices",
+      "",
+    ],
+    [
+      "the same choice twice",
+      { questions: [{ type: "choice", instructions: "?", choices: [{ value: "a" }, { value: "a" }] }] },
+      "questions[0].choices[1].value",
+      "invalid_value",
+    ],
+    ["no input", { input: undefined }, "input", "missing_required_parameter"],
+    ["an item that decides nothing", { input: [{ type: "compaction_trigger" }] }, "input[0].type", "invalid_value"],
+  ])("of %s is a 400 that names the field", async (_, fields, param, code) => {
+    const body = { model: MODEL, input: "?", questions: [{ type: "predicate", instructions: "?" }], ...fields };
+    const fault = { status: 400, param, ...(code && { code }) };
+    await expect(gateway.openai.decisions.create(body as DecisionCreateParams)).rejects.toMatchObject(fault);
   });
 });
 

@@ -26,6 +26,7 @@ interface Description {
 export const GROUPS = {
   Responses: "OpenAI's Responses API.",
   Conversations: "OpenAI's Conversations API.",
+  Decisions: "OpenAI's Decisions API: questions that are answered with probabilities.",
   Files: "OpenAI's Files and Uploads APIs.",
   "Vector stores": "OpenAI's Vector stores API: files that are searched by meaning and by words.",
   Models: "The models that responses can be made with.",

@@ -1,5 +1,6 @@
 import { attributeFilter } from "@responses-edge/responses-api/attribute-filter";
 import { compactRequest, countRequest, createRequest } from "@responses-edge/responses-api/create-request";
+import { createDecision, decisionObject } from "@responses-edge/responses-api/decisions";
 import { alwaysNull } from "@responses-edge/responses-api/described-as";
 import {
   completeUploadBody,
@@ -280,6 +281,7 @@ export function answerSchemas() {
         .optional()
         .describe("The files that the process may have open, and has; of one's own machine."),
     }),
+    Decision: decisionObject(),
     Liveness: z.object({ status: z.literal("ok") }),
     Readiness: z.object({
       status: z.enum(["ready", "limited"]),
@@ -314,6 +316,7 @@ export function bodySchemas() {
     CreateResponse: createRequest,
     CountInputTokens: countRequest,
     CompactConversation: compactRequest,
+    CreateDecision: createDecision,
     CreateConversation: conversationBody,
     UpdateConversation: updateConversationBody,
     AddItems: addItemsBody,

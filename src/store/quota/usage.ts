@@ -1,4 +1,5 @@
-import type { TurnResult } from "@responses-edge/turn/turn";
+import type { Outcome } from "@responses-edge/turn/decide";
+import type { ClosedResponse } from "@responses-edge/turn/response";
 import type { ModelPrice } from "../../config/index.ts";
 import type { Schema } from "../schema.ts";
 
@@ -116,12 +117,18 @@ export function costOf(
   return ofInput + output * price.output;
 }
 
+/** A turn that has ended, or what was asked like one, as far as its usage shows. */
+export interface UsedTurn {
+  outcome: Pick<Outcome, "status">;
+  closed: Pick<ClosedResponse, "spent" | "head">;
+}
+
 /**
  * The usage of a turn: as the model server says; and of rounds that broke off before it did (a client that left), what
  * they have put out, and the prompt as it was estimated. Undefined of a turn of which nothing was used.
  */
 export function usageOfTurn(
-  { outcome, closed: { spent } }: TurnResult,
+  { outcome, closed: { spent } }: UsedTurn,
   { model, estimatedInput }: { model: string; estimatedInput: () => number },
   prices: Prices,
 ): UsageEntry | undefined {

@@ -1,0 +1,163 @@
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import {
+  type Decision,
+  decisionQuestions,
+  decisionRequest,
+  type Question,
+} from "@responses-edge/responses-api/decisions";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
+import type { InputPart } from "@responses-edge/responses-api/items/parts";
+import type { Item } from "@responses-edge/responses-api/items/registry";
+import type { Usage } from "@responses-edge/responses-api/response";
+import { parse } from "@responses-edge/responses-api/validation";
+import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "@responses-edge/turn/call-answers";
+import type { Engine, Prompt } from "@responses-edge/turn/engine";
+import { NO_USAGE } from "@responses-edge/turn/response";
+import { assemblePrompt } from "../assembly/assemble-turn.ts";
+import { checkCreation, prepareTurn } from "./creation.ts";
+import {
+  answerOf,
+  joined,
+  lettersOf,
+  MAX_OPTIONS,
+  optionList,
+  optionsOf,
+  probabilitiesOf,
+} from "./decision-options.ts";
+import { RequestScope } from "./request-scope.ts";
+import type { Caller } from "./transport.ts";
+
+/** The beginning of the answer, which the model goes on with. A model that thinks first would begin with a thought. */
+const OPENING = "Answer:";
+
+/** The model's choice is read off its first token, and the alternatives that it had. */
+const ANSWER_FIELDS = {
+  max_output_tokens: 1,
+  top_logprobs: 20,
+  include: ["message.output_text.logprobs"],
+  temperature: 1,
+  reasoning: { effort: "none" },
+} satisfies Partial<CreateRequest>;
+
+/**
+ * Answers questions about an input with probabilities (openai 7.57 `Decision`). Each question is put to the model at the end of the same
+ * prompt, whose prefix is in the model server's cache; its answer is the log probabilities of one token. Keeps nothing.
+ * Throws ApiError for all that refuses such a create, the 400 of a model that gives no log probabilities, and as the upstream does.
+ */
+export async function decide(caller: Caller, body: unknown): Promise<Decision> {
+  using scope = RequestScope.open(caller);
+  const { questions } = parse(decisionQuestions, body);
+  const prompts = questions.reduce((sum, question) => sum + promptsFor(optionsOf(question).length), 0);
+  const creation = await checkCreation(scope, caller, body, { schema: decisionRequest, makesTurn: false, prompts });
+  const { modelAccess, abort } = creation;
+  const { spec, past } = await prepareTurn(creation, undefined);
+  const { config, onAttempt } = caller;
+  const host = { config, modelAccess, access: {}, signal: abort.signal, onAttempt };
+  const { engine, prompt } = await assemblePrompt(spec, past, host);
+  const { continues } = await modelAccess.upstream.learnDialect(abort.signal);
+  const model = new Decider(engine, prompt, { hasOpening: continues !== "never", signal: abort.signal });
+  const answers: Decision["answers"] = [];
+  let status: "failed" | "completed" = "failed";
+  try {
+    await forEachAtOnce([...questions.entries()], MAX_CONCURRENT_CALLS, async ([index, question]) => {
+      answers[index] = answerOf(question, await model.probabilities(question, optionsOf(question)));
+    });
+    status = "completed";
+  } finally {
+    const spent = { usage: model.usage, deltas: 0, rounds: 0 };
+    scope.end({ outcome: { status }, closed: { spent, head: JSON.stringify({ model: spec.model.name }) } });
+  }
+  return { model: spec.model.name, answers, usage: shownUsage(model.usage) };
+}
+
+/** How often a model is asked for a question of so many options. */
+function promptsFor(options: number): number {
+  if (options <= MAX_OPTIONS) return 1;
+  const groups = Math.ceil(options / MAX_OPTIONS);
+  return groups + promptsFor(groups);
+}
+
+/** Asks a model, at the end of one prompt, which of some options is right. */
+class Decider {
+  readonly #engine: Engine;
+  readonly #prompt: Prompt;
+  readonly #hasOpening: boolean;
+  readonly #signal: AbortSignal;
+  readonly usage: Usage = structuredClone(NO_USAGE);
+
+  constructor(engine: Engine, prompt: Prompt, { hasOpening, signal }: { hasOpening: boolean; signal: AbortSignal }) {
+    this.#engine = engine;
+    this.#prompt = prompt;
+    this.#hasOpening = hasOpening;
+    this.#signal = signal;
+  }
+
+  /** The probabilities of a question's options; undefined where the model chooses none. More than one asking holds are asked in groups. */
+  async probabilities(question: Question, options: readonly string[]): Promise<number[] | undefined> {
+    if (options.length <= MAX_OPTIONS) return this.#ask(question, options);
+    const groups: number[][] = [];
+    for (let at = 0; at < options.length; at += MAX_OPTIONS) {
+      const group = await this.#ask(question, options.slice(at, at + MAX_OPTIONS));
+      if (!group) return undefined;
+      groups.push(group);
+    }
+    const bestOf = (group: readonly number[], index: number) =>
+      options[index * MAX_OPTIONS + group.indexOf(Math.max(...group))] ?? "";
+    const best = await this.probabilities(question, groups.map(bestOf));
+    return best && joined(groups, best);
+  }
+
+  async #ask({ instructions }: Question, options: readonly string[]): Promise<number[] | undefined> {
+    const list = optionList(options);
+    const content: InputPart[] =
+      typeof instructions === "string"
+        ? [{ type: "input_text", text: `${instructions}\n\n${list}` }]
+        : [...instructions.map(withDetail), { type: "input_text", text: list }];
+    const question: Item = { type: "message", role: "user", status: "completed", content };
+    const text = { type: "output_text" as const, text: OPENING, annotations: [], logprobs: [] };
+    const opening: Item = { type: "message", role: "assistant", status: "incomplete", content: [text] };
+    const items = [...this.#prompt.items, question, ...(this.#hasOpening ? [opening] : [])];
+    const bound = this.#hasOpening ? {} : { structured_outputs: { choice: lettersOf(options.length) } };
+    const request = { ...this.#prompt.request, ...ANSWER_FIELDS, ...bound };
+    const deltas = await this.#engine.generate({ ...this.#prompt, items, request, isUnwatched: true }, this.#signal);
+    let probabilities: number[] | undefined;
+    let hasText = false;
+    for await (const batch of deltas) {
+      for (const delta of batch) {
+        if (delta.kind === "usage") this.#add(delta.usage);
+        if (delta.kind !== "text") continue;
+        hasText = true;
+        const [first] = delta.logprobs ?? [];
+        if (first) probabilities ??= probabilitiesOf(first, options.length) ?? [];
+      }
+    }
+    if (hasText && !probabilities) {
+      const message = "The server of this model gives no log probabilities, by which questions are answered.";
+      throw invalidRequest("model", message, "unsupported_parameter");
+    }
+    return probabilities?.length ? probabilities : undefined;
+  }
+
+  #add({ input_tokens, input_tokens_details: { cached_tokens }, output_tokens }: Usage): void {
+    this.usage.input_tokens += input_tokens;
+    this.usage.input_tokens_details.cached_tokens += cached_tokens;
+    this.usage.output_tokens += output_tokens;
+    this.usage.total_tokens += input_tokens + output_tokens;
+  }
+}
+
+type InstructionPart = Exclude<Question["instructions"], string>[number];
+
+function withDetail(part: InstructionPart): InputPart {
+  return part.type === "input_image" ? { ...part, detail: part.detail ?? "auto" } : part;
+}
+
+function shownUsage({ input_tokens, input_tokens_details, output_tokens, total_tokens }: Usage): Decision["usage"] {
+  return {
+    input_tokens,
+    input_tokens_details: { cache_write_tokens: 0, cached_tokens: input_tokens_details.cached_tokens },
+    output_tokens,
+    output_tokens_details: { reasoning_tokens: 0 },
+    total_tokens,
+  };
+}

@@ -1,0 +1,17 @@
+import { decide } from "../api/decisions.ts";
+import { callerOf, jsonBody } from "./caller.ts";
+import { endpoint } from "./endpoint.ts";
+import { byTenantIn, json, ok } from "./openapi/operation.ts";
+
+export const decisions = [
+  endpoint("POST /v1/decisions", {
+    summary:
+      "answer questions about an input with probabilities: `model`, `input`, `questions` of type `predicate`, `choice` or `score` ([docs/decisions.md](docs/decisions.md))",
+    operation: byTenantIn("Decisions")("createDecision", "turn", {
+      body: json("CreateDecision"),
+      answers: ok("Decision"),
+      errors: [404, 429],
+    }),
+    handle: async (context) => context.json(await decide(callerOf(context), await jsonBody(context))),
+  }),
+];
