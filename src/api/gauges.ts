@@ -3,6 +3,7 @@ import type { Config } from "../config/index.ts";
 import { diskState } from "../store/free-disk.ts";
 import { type FileBindings, filesInUse } from "../store/open-homes.ts";
 import { permitsTaken, workUnderWay } from "../store/permits.ts";
+import { ingestingStores } from "../store/vector-stores/ingestion.ts";
 import {
   BUILD,
   DISK_LOW,
@@ -10,6 +11,7 @@ import {
   type Gauge,
   type GaugeReading,
   HOMES_OPEN,
+  INGESTION,
   PERMITS,
   UPSTREAM_DRAINING,
   UPSTREAM_EJECTED,
@@ -52,6 +54,7 @@ export async function readGauges(config: Config, files: FileBindings): Promise<G
     [DISK_LOW, disk === undefined ? [] : [[{}, Number(disk === "low")]]],
     inUse(FILES_OPEN, open?.used, open?.limit),
     inUse(HOMES_OPEN, open?.homes.open, open?.homes.limit),
+    [INGESTION, [...ingestingStores()].map(([state, stores]) => [{ [STATE]: state }, stores] as const)],
     [BUILD, [[{ version: SCOPE.version }, 1]]],
   ];
 }

@@ -64,6 +64,12 @@ export const HOMES_OPEN: Gauge = {
   description: "Homes whose files this process has open, and how many it may have.",
 };
 
+export const INGESTION: Gauge = {
+  name: "responses_edge.ingestion.stores",
+  description:
+    "Vector stores whose files this process indexes, and those that wait for an embedding server or a limit.",
+};
+
 export const BUILD: Gauge = {
   name: "responses_edge.build.info",
   description: "1; the version that runs is its label.",
@@ -80,5 +86,6 @@ export const GAUGES: readonly Gauge[] = [
   DISK_LOW,
   FILES_OPEN,
   HOMES_OPEN,
+  INGESTION,
   BUILD,
 ];

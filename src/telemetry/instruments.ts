@@ -107,6 +107,30 @@ export const CLIENTS_LEFT: Instrument = {
   description: "Requests whose client had left before their end.",
 };
 
+export const FILES_STORED: Instrument = {
+  name: "responses_edge.files.stored",
+  unit: "{file}",
+  description: "Files that were uploaded, imported, or written by programs of a code interpreter.",
+};
+
+export const FILE_BYTES_STORED: Instrument = {
+  name: "responses_edge.files.stored_bytes",
+  unit: "By",
+  description: "Bytes of these files.",
+};
+
+export const INGESTED_FILES: Instrument = {
+  name: "responses_edge.ingestion.files",
+  unit: "{file}",
+  description: "Files of vector stores that have become searchable, failed, or were cancelled.",
+};
+
+export const INGESTED_CHUNKS: Instrument = {
+  name: "responses_edge.ingestion.chunks",
+  unit: "{chunk}",
+  description: "Chunks of files that were embedded and indexed.",
+};
+
 export const EXPORTS_DROPPED: Instrument = {
   name: "responses_edge.export.dropped",
   unit: "{batch}",
@@ -128,5 +152,9 @@ export const INSTRUMENTS: readonly Instrument[] = [
   RETRIES,
   TAKE_UPS,
   CLIENTS_LEFT,
+  FILES_STORED,
+  FILE_BYTES_STORED,
+  INGESTED_FILES,
+  INGESTED_CHUNKS,
   EXPORTS_DROPPED,
 ];

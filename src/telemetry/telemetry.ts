@@ -80,6 +80,11 @@ export class Telemetry {
     }
   }
 
+  /** Adds to a counter what is no request's. */
+  count(instrument: Instrument, value: number, attributes: Attributes): void {
+    this.#record(instrument, attributes, value);
+  }
+
   /** Sends what is to be sent. */
   flush(host: ExportHost): void {
     for (const exporter of this.#exporters) exporter.flush(host);

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { connect } from "node:net";
+import { toFile } from "openai";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { serveSimulator } from "../../dev/simulator/serve.ts";
 import { type ReceivedSpan, type Receiver, startReceiver } from "../telemetry/receiver.ts";
@@ -429,6 +430,26 @@ describe("metrics", () => {
     const answer = await scrape();
     expect(answer.headers.get("content-type")).toMatch(/^text\/plain; version=0\.0\.4/);
     expect(await answer.text()).toContain("# TYPE gen_ai_client_operation_duration_seconds histogram\n");
+  });
+
+  it("count the files that are stored, and those that become searchable or fail", async () => {
+    const { openai } = gateway;
+    const upload = (name: string, text: string) =>
+      toFile(Buffer.from(text), name).then((file) => openai.files.create({ file, purpose: "assistants" }));
+    const { id: readable } = await upload("a.txt", "The hull of the ship is double.");
+    const { id: damaged } = await upload("b.pdf", "%PDF-1.7 and nothing else");
+    const store = await openai.vectorStores.create({ file_ids: [readable, damaged] });
+    await eventually(async () => (await openai.vectorStores.retrieve(store.id)).status === "completed");
+    for (const line of [
+      "responses_edge_files_stored_total 2",
+      "responses_edge_files_stored_bytes_total 56",
+      'responses_edge_ingestion_files_total{responses_edge_outcome="completed"} 1',
+      'responses_edge_ingestion_files_total{responses_edge_outcome="failed"} 1',
+      "responses_edge_ingestion_chunks_total 1",
+      'responses_edge_ingestion_stores{responses_edge_state="waiting"} 0',
+    ]) {
+      await eventually(async () => (await (await scrape()).text()).includes(`${line}\n`));
+    }
   });
 
   it("have no series for names that clients say and the model server accepts", async () => {

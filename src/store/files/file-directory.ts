@@ -4,6 +4,8 @@ import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { fileId, parseStoreId } from "@responses-edge/responses-api/ids";
 import { loadConfig, type Variables } from "../../config/index.ts";
 import type { FileLimits } from "../../contract/grants.ts";
+import { FILE_BYTES_STORED, FILES_STORED } from "../../telemetry/instruments.ts";
+import { count } from "../counting.ts";
 import { type Result, refusalOf, refused } from "../rpc.ts";
 import { Schema } from "../schema.ts";
 import { type StoreIdPage, StoreList, type StoreQuery } from "../vector-stores/store-list.ts";
@@ -64,7 +66,7 @@ export class FileDirectory extends DurableObject<DirectoryEnv> {
 
   /** Makes a file of what was received. False where it was given up meanwhile. */
   commit(record: FileRecord, limits: FileLimits): Promise<Result<boolean>> {
-    return this.#change(() => this.#files.commit(record, limits));
+    return this.#counted(record, () => this.#files.commit(record, limits));
   }
 
   record(key: string): FileRecord | null {
@@ -133,7 +135,7 @@ export class FileDirectory extends DurableObject<DirectoryEnv> {
   }
 
   completeUpload(record: FileRecord, limits: FileLimits): Promise<Result<boolean>> {
-    return this.#change(() => {
+    return this.#counted(record, () => {
       if (!this.#isPending(record.key)) return false;
       this.#uploads.complete(record, limits, Date.now());
       return true;
@@ -215,6 +217,16 @@ export class FileDirectory extends DurableObject<DirectoryEnv> {
     const next = Math.min(...due);
     const set = await this.ctx.storage.getAlarm();
     if (set === null || next < set) await this.ctx.storage.setAlarm(next);
+  }
+
+  /** Changes rows so that there is a file more, unless `body` gives false, and counts it. */
+  async #counted({ bytes }: FileRecord, body: () => boolean): Promise<Result<boolean>> {
+    const result = await this.#change(body);
+    if (!result.ok || !result.value) return result;
+    const host = { env: this.env, waitUntil: (promise: Promise<unknown>) => this.ctx.waitUntil(promise) };
+    count(host, FILES_STORED, 1);
+    count(host, FILE_BYTES_STORED, bytes);
+    return result;
   }
 
   /** Changes rows, all or none of them, and sees to it that what follows is done in time. Gives errors of the API as results. */

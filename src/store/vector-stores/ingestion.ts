@@ -3,11 +3,13 @@ import { logLine } from "@responses-edge/json-text";
 import { LongWork } from "@responses-edge/long-work";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
-import type { LastError } from "@responses-edge/responses-api/vector-stores";
+import type { FileStatus, LastError } from "@responses-edge/responses-api/vector-stores";
 import { type Chunk, Chunker } from "@responses-edge/vector-search";
 import { embed, loadTokenizer } from "../../assembly/retrieval-models.ts";
 import { tenantCacheSalt } from "../../assembly/session.ts";
 import { type Config, loadConfig } from "../../config/index.ts";
+import { INGESTED_CHUNKS, INGESTED_FILES } from "../../telemetry/instruments.ts";
+import { count } from "../counting.ts";
 import { FileClient } from "../files/file-client.ts";
 import { reserveTokens } from "../quota/embedding-quota.ts";
 import type { ChunkIndex, PendingChunk } from "./chunk-index.ts";
@@ -44,6 +46,29 @@ const RESTARTED_AT_ONCE = 50;
 /** Statuses by which an embedding server says that a text is at fault, and not itself. */
 const ABOUT_TEXTS = new Set([400, 413, 422]);
 
+/** The stores that this process works for, or that wait, by their ids. */
+const states = new Map<string, "working" | "waiting">();
+
+/** How many stores' files are indexed at this moment, and how many wait for a server or a limit. */
+export function ingestingStores(): ReadonlyMap<string, number> {
+  const counts = new Map<string, number>([
+    ["working", 0],
+    ["waiting", 0],
+  ]);
+  for (const state of states.values()) counts.set(state, (counts.get(state) ?? 0) + 1);
+  return counts;
+}
+
+/** Counts a file that is not in progress any more. */
+export function countFile(host: IngestionHost, outcome: FileStatus): void {
+  count(host, INGESTED_FILES, 1, { "responses_edge.outcome": outcome });
+}
+
+/** Forgets a store that is gone. */
+export function forgetIngestion(id: string): void {
+  states.delete(id);
+}
+
 /** What ingestion needs of its store. */
 export interface IngestionHost {
   tenant: string;
@@ -78,6 +103,8 @@ export class Ingestion {
   readonly #config: Config;
   readonly #work: LongWork;
   readonly #reading = new Map<number, Promise<void>>();
+  /** Chunks that were indexed. */
+  #indexed = 0;
   #fault: unknown;
   #progress = Promise.withResolvers<void>();
 
@@ -89,14 +116,19 @@ export class Ingestion {
 
   /** Works until there is nothing more to do, or until `end` (Unix milliseconds). Gives when to go on; undefined where all is done. */
   async run(end: number): Promise<number | undefined> {
+    const id = this.#host.row.record?.id ?? "";
+    states.set(id, "working");
     try {
       return await this.#run(end);
     } catch (error) {
       if (error instanceof StoreGone) return undefined;
-      if (error instanceof Wait) return error.until;
-      throw error;
+      if (!(error instanceof Wait)) throw error;
+      states.set(id, "waiting");
+      return error.until;
     } finally {
       await Promise.allSettled(this.#reading.values());
+      if (states.get(id) === "working" || !this.#host.row.record) states.delete(id);
+      count(this.#host, INGESTED_CHUNKS, this.#indexed);
     }
   }
 
@@ -240,6 +272,7 @@ export class Ingestion {
           if (files.publish(no)) index.publish(no);
         }
       });
+      this.#indexed += some.length;
       await this.#giveWay(some.reduce((sum, { text }) => sum + text.length, 0) * UNITS_PER_CHARACTER);
     }
   }

@@ -90,12 +90,15 @@ export interface ShownStoreFiles {
 
 export class StoreFiles {
   readonly #schema: Schema;
+  readonly #onEnd: (status: FileStatus) => void;
   #known: Known | undefined;
   readonly #passing = new Map<string, ReadonlySet<number>>();
   #changes = 0;
 
-  constructor(schema: Schema) {
+  /** `onEnd` is told of each file that is not in progress any more. */
+  constructor(schema: Schema, onEnd: (status: FileStatus) => void) {
     this.#schema = schema;
+    this.#onEnd = onEnd;
   }
 
   /** What is known of all files together is known no more. */
@@ -198,8 +201,10 @@ export class StoreFiles {
     const publish = `UPDATE file SET status = 'completed'
       WHERE no = ? AND status = 'in_progress' AND is_read = 1 AND pending = 0 RETURNING no`;
     const isPublished = this.#schema.rows(publish, no).length > 0;
-    if (isPublished) this.forget();
-    return isPublished;
+    if (!isPublished) return false;
+    this.forget();
+    this.#onEnd("completed");
+    return true;
   }
 
   /** Ends a file that is in progress without success. Its chunks are removed later. */
@@ -207,7 +212,9 @@ export class StoreFiles {
     this.forget();
     const end = "UPDATE file SET status = ?, error = ?, bytes = 0 WHERE no = ? AND status = 'in_progress' RETURNING no";
     const ended = this.#schema.rows(end, status, error && JSON.stringify(error), no);
-    if (ended.length > 0) this.#schema.write("INSERT OR IGNORE INTO removed (file) VALUES (?)", no);
+    if (ended.length === 0) return;
+    this.#schema.write("INSERT OR IGNORE INTO removed (file) VALUES (?)", no);
+    this.#onEnd(status);
   }
 
   /** Has some of the files up to a number be read and indexed anew: each has another number then. False where there are none left. */

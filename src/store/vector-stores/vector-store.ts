@@ -12,7 +12,7 @@ import type {
 import { type Result, refused } from "../rpc.ts";
 import { Schema } from "../schema.ts";
 import { ChunkIndex } from "./chunk-index.ts";
-import { Ingestion, StoreGone } from "./ingestion.ts";
+import { countFile, forgetIngestion, Ingestion, type IngestionHost, StoreGone } from "./ingestion.ts";
 import type { StoreEnv } from "./store-env.ts";
 import {
   type FileOwner,
@@ -51,15 +51,25 @@ export class VectorStore extends DurableObject<StoreEnv> {
   readonly #files: StoreFiles;
   readonly #index: ChunkIndex;
   readonly #search: StoreSearch;
+  readonly #host: IngestionHost;
   #isWorking = false;
 
   constructor(state: DurableObjectState, env: StoreEnv) {
     super(state, env);
     this.#schema = new Schema(state.storage, VECTOR_STORE_VERSIONS);
     this.#row = new StoreRow(this.#schema);
-    this.#files = new StoreFiles(this.#schema);
+    this.#files = new StoreFiles(this.#schema, (outcome) => countFile(this.#host, outcome));
     this.#index = new ChunkIndex(this.#schema);
     this.#search = new StoreSearch(this.#schema, this.#index);
+    this.#host = {
+      tenant: tenantOf(state.id.name),
+      env,
+      row: this.#row,
+      files: this.#files,
+      index: this.#index,
+      change: (body) => this.#change(body),
+      waitUntil: (promise) => state.waitUntil(promise),
+    };
   }
 
   /** Makes the store, with files to begin with. Again is harmless. */
@@ -106,7 +116,9 @@ export class VectorStore extends DurableObject<StoreEnv> {
 
   /** Removes the store and all that is in it. */
   async delete(): Promise<boolean> {
-    if (!this.#current()) return false;
+    const record = this.#current();
+    if (!record) return false;
+    forgetIngestion(record.id);
     this.#index.forget();
     this.#row.forget();
     this.#files.forget();
@@ -220,7 +232,7 @@ export class VectorStore extends DurableObject<StoreEnv> {
       return refused(otherEmbedding(record, `${model} (${dimensions} dimensions)`));
     }
     this.#noteActivity(record);
-    const work = new LongWork(tenantOf(this.ctx.id.name));
+    const work = new LongWork(this.#host.tenant);
     const step = async () => {
       await work.spend(10_000);
     };
@@ -237,15 +249,7 @@ export class VectorStore extends DurableObject<StoreEnv> {
     try {
       // Should this process die, another one goes on.
       await this.ctx.storage.setAlarm(Date.now() + RESUMED_AFTER_MS);
-      next = await new Ingestion({
-        tenant: tenantOf(this.ctx.id.name),
-        env: this.env,
-        row: this.#row,
-        files: this.#files,
-        index: this.#index,
-        change: (body) => this.#change(body),
-        waitUntil: (promise) => this.ctx.waitUntil(promise),
-      }).run(Date.now() + WORK_MS);
+      next = await new Ingestion(this.#host).run(Date.now() + WORK_MS);
     } finally {
       this.#isWorking = false;
     }
