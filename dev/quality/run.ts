@@ -1,14 +1,18 @@
 /**
- * `npm run quality -- COLLECTION`: how well vector stores find what judges found relevant, through the public API alone. COLLECTION is a
- * folder with `docs.jsonl` (`id`, `text`) and `queries.jsonl` (`id`, `text`, `relevant`: ids). The gateway is one of its own, on plain
- * workerd; EMBEDDINGS_BASE_URL and EMBEDDINGS_MODEL name the model, RERANK_MODEL and RERANK_BASE_URL a reranker.
+ * `npm run quality -- COLLECTION`: how well vector stores find what judges found relevant, how fast files become searchable, and how long a
+ * search takes, through the public API alone. COLLECTION is a folder with `docs.jsonl` (`id`, `text`) and `queries.jsonl` (`id`, `text`,
+ * `relevant`: ids). The gateway is one of its own, on plain workerd; EMBEDDINGS_BASE_URL and EMBEDDINGS_MODEL name the model, RERANK_MODEL
+ * and RERANK_BASE_URL a reranker. `--peers FILE` has other servers do the same in turn (`servers.ts`).
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import OpenAI, { toFile } from "openai";
+import { parseArgs } from "node:util";
 import { serveSimulator } from "../../dev/simulator/serve.ts";
 import { startWorkerd } from "../../test/workerd/process.ts";
+import { machineLine } from "../bench/processes.ts";
+import { median, quantile } from "../bench/statistics.ts";
 import { ndcg, recall } from "./scores.ts";
+import { type Answer, readPeers, Server, WAYS } from "./servers.ts";
 
 interface Document {
   id: string;
@@ -19,19 +23,12 @@ interface Query extends Document {
   relevant: string[];
 }
 
-/** As the tool's `hybrid_search`, which a search takes, too. */
-const WAYS = {
-  hybrid: { embedding_weight: 1, text_weight: 1 },
-  keyword: { embedding_weight: 0, text_weight: 1 },
-  vector: { embedding_weight: 1, text_weight: 0 },
-};
+/** The documents are indexed in so many parts, each by one server after another: what else the machine does concerns all of them. */
+const PARTS = 4;
 
-/** Requests under way at a time, and files of one batch. */
-const CONCURRENCY = 16;
-const BATCH = 2_000;
-
-const [folder] = process.argv.slice(2);
-if (!folder) throw new Error("npm run quality -- COLLECTION");
+const { values, positionals } = parseArgs({ options: { peers: { type: "string" } }, allowPositionals: true });
+const [folder] = positionals;
+if (!folder) throw new Error("npm run quality -- COLLECTION [--peers FILE]");
 const lines = <Line>(name: string) =>
   readFileSync(join(folder, name), "utf8")
     .split("\n")
@@ -49,7 +46,8 @@ const gateway = await startWorkerd({
   ...Object.fromEntries(given),
 });
 try {
-  await measure(new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: "none" }));
+  const own = { name: "responses-edge", url: `${gateway.url}/v1`, pid: gateway.pid(), ways: hybridWeights() };
+  await compare([own, ...(values.peers === undefined ? [] : readPeers(values.peers))].map((each) => new Server(each)));
 } catch (error) {
   console.error(gateway.logs());
   throw error;
@@ -58,59 +56,50 @@ try {
   await simulator.close();
 }
 
-async function measure(client: OpenAI): Promise<void> {
-  const begin = Date.now();
-  const ids = await each(documents, async ({ id, text }) => {
-    const { id: fileId } = await client.files.create({
-      file: await toFile(Buffer.from(text), `${id}.txt`),
-      purpose: "assistants",
-    });
-    return fileId;
+/** Weights are the tool's at OpenAI, whose types of a search do not have them. */
+function hybridWeights() {
+  const weights = (embedding_weight: number, text_weight: number) => ({
+    ranking_options: { hybrid_search: { embedding_weight, text_weight } },
   });
-  const uploaded = Date.now();
-  const store = await client.vectorStores.create({ name: "quality" });
-  for (let from = 0; from < ids.length; from += BATCH) {
-    const batch = { file_ids: ids.slice(from, from + BATCH) };
-    const { file_counts: counts } = await client.vectorStores.fileBatches.createAndPoll(store.id, batch, {
-      pollIntervalMs: 500,
-    });
-    if (counts.completed !== counts.total) throw new Error(`not all files are searchable: ${JSON.stringify(counts)}`);
+  return { hybrid: weights(1, 1), keyword: weights(0, 1), vector: weights(1, 0) };
+}
+
+async function compare(servers: readonly Server[]): Promise<void> {
+  for (const server of servers) await server.begin();
+  const size = Math.ceil(documents.length / PARTS);
+  for (let from = 0; from < documents.length; from += size) {
+    for (const server of servers) await server.index(documents.slice(from, from + size));
   }
-  const indexed = Date.now();
-  const seconds = (ms: number) => (ms / 1000).toFixed(1);
-  console.log(
-    `${ids.length} files: uploaded in ${seconds(uploaded - begin)} s, indexed in ${seconds(indexed - uploaded)} s`,
-  );
-  const nameOf = new Map(ids.map((id, index) => [id, documents[index]?.id ?? ""]));
-  console.log("| | nDCG@10 | recall@20 | ms, median |\n|---|---:|---:|---:|");
-  for (const [way, weights] of Object.entries(WAYS)) {
-    const times: number[] = [];
-    const scores = await each(queries, async ({ text, relevant }) => {
-      const sentAt = performance.now();
-      // Weights are the tool's at OpenAI, whose types of a search do not have them.
-      const ranking_options: object = { hybrid_search: weights };
-      const page = await client.vectorStores.search(store.id, { query: text, max_num_results: 50, ranking_options });
-      times.push(performance.now() - sentAt);
-      const found = [...new Set(page.data.map(({ file_id: id }) => nameOf.get(id) ?? ""))];
-      return { ndcg: ndcg(found, relevant, 10), recall: recall(found, relevant, 20) };
-    });
-    const mean = (name: "ndcg" | "recall") => scores.reduce((sum, score) => sum + score[name], 0) / scores.length;
-    const median = times.toSorted((one, other) => one - other)[times.length >> 1] ?? 0;
-    console.log(`| ${way} | ${mean("ndcg").toFixed(3)} | ${mean("recall").toFixed(3)} | ${median.toFixed(1)} |`);
+  console.log(`${machineLine()}\n`);
+  console.log("| | files | uploaded, a second | indexed, a second | CPU for each, ms |\n|---|---:|---:|---:|---:|");
+  for (const { name, uploads, ingestion } of servers) {
+    const rate = ({ seconds }: { seconds: number }) => (documents.length / seconds).toFixed(1);
+    const cpu = inMs(ingestion.cpu, documents.length);
+    console.log(`| ${name} | ${documents.length} | ${rate(uploads)} | ${rate(ingestion)} | ${cpu} |`);
+  }
+  console.log("\n| | | nDCG@10 | recall@20 | p50, ms | p95, ms | CPU, ms |\n|---|---|---:|---:|---:|---:|---:|");
+  for (const way of WAYS) {
+    const answers = new Map(servers.map((server) => [server, [] as (Answer & { query: Query })[]]));
+    for (const query of queries) {
+      for (const server of servers) answers.get(server)?.push({ query, ...(await server.search(query.text, way)) });
+    }
+    for (const [{ name }, found] of answers) {
+      const mean = (score: (answer: (typeof found)[number]) => number) =>
+        (found.reduce((sum, answer) => sum + score(answer), 0) / found.length).toFixed(3);
+      const quality = [
+        mean(({ documents: ids, query }) => ndcg(ids, query.relevant, 10)),
+        mean(({ documents: ids, query }) => recall(ids, query.relevant, 20)),
+      ];
+      const times = found.map(({ ms }) => ms);
+      const cpu = found.every((answer) => answer.cpu !== undefined)
+        ? found.reduce((sum, answer) => sum + (answer.cpu ?? 0), 0)
+        : undefined;
+      const speed = [median(times).toFixed(1), quantile(times, 0.95).toFixed(1), inMs(cpu, found.length)];
+      console.log(`| ${name} | ${way} | ${[...quality, ...speed].join(" | ")} |`);
+    }
   }
 }
 
-/** Does something for each element, several at a time; gives what came of them, in their order. */
-async function each<Element, Made>(
-  elements: readonly Element[],
-  work: (element: Element) => Promise<Made>,
-): Promise<Made[]> {
-  const made: Made[] = [];
-  let next = 0;
-  const worker = async () => {
-    for (let index = next++; index < elements.length; index = next++)
-      made[index] = await work(elements[index] as Element);
-  };
-  await Promise.all(Array.from({ length: CONCURRENCY }, worker));
-  return made;
+function inMs(seconds: number | undefined, count: number): string {
+  return seconds === undefined ? "–" : ((seconds / count) * 1000).toFixed(1);
 }

@@ -24,6 +24,8 @@ export interface WorkerdProcess {
   fileDirectories: ObjectStorage;
   fileBytes: ObjectStorage;
   vectorStores: ObjectStorage;
+  /** Its process, while there is one. */
+  pid(): number | undefined;
   /** Resident memory of the process, in MB (Linux). */
   memory(): number;
   /** All that it has printed: the Worker's console, and workerd's own words. */
@@ -94,6 +96,7 @@ export async function startWorkerd(
     fileDirectories: new ObjectStorage(folderOf("FileDirectory")),
     fileBytes: new ObjectStorage(folderOf("FileBytes")),
     vectorStores: new ObjectStorage(folderOf("VectorStore")),
+    pid: () => child?.pid,
     memory: () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${child?.pid}/status`, "utf8"))?.[1]) / 1024,
     logs: () => logs,
     kill,
