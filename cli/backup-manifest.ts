@@ -34,6 +34,8 @@ const file = z.object({
   source: z.object({ bytes: wholeNumber, mtime_ns: wholeNumber, inode: wholeNumber }).nullable(),
 });
 
+const bucketFiles = z.object({ files: z.int().min(0), bytes: z.int().min(0) });
+
 const manifest = z.object({
   format: z.literal(FORMAT),
   /** Of the program that has made the backup. */
@@ -43,6 +45,8 @@ const manifest = z.object({
   started_at: z.iso.datetime(),
   ended_at: z.iso.datetime(),
   files: z.array(file),
+  /** Files whose bytes are in a bucket, and so not in the backup; backups of versions before do not say. */
+  in_buckets: bucketFiles.optional(),
 });
 
 export type BackupFile = z.output<typeof file>;
@@ -128,6 +132,20 @@ export function alarmIn(path: string): bigint | null {
   statement.setReadBigInts(true);
   const value = statement.get()?.value;
   return typeof value === "bigint" ? value : null;
+}
+
+/** Files whose bytes are in a bucket. */
+export type BucketFiles = z.output<typeof bucketFiles>;
+
+/** The files that the copy of a directory lists and whose bytes are in a bucket. */
+export function filesInBuckets(path: string): BucketFiles {
+  using database = openQuiet(path);
+  const none = { files: 0, bytes: 0 };
+  if (!database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'file'").get()) return none;
+  const count =
+    "SELECT COUNT(*) AS files, IFNULL(SUM(bytes), 0) AS bytes FROM file WHERE body ->> '$.at' IN ('r2', 's3')";
+  const row = database.prepare(count).get();
+  return { files: Number(row?.files), bytes: Number(row?.bytes) };
 }
 
 /** A file as it is: SQLite makes no write-ahead log beside it, and looks for none. */

@@ -6,7 +6,9 @@ import { withdrawUnsure } from "./backup-files.ts";
 import {
   alarmIn,
   type BackupFile,
+  type BucketFiles,
   faultIn,
+  filesInBuckets,
   METADATA_FILE,
   makeDurable,
   readManifest,
@@ -48,6 +50,8 @@ export interface BackupResult {
   bytes: number;
   /** Files of objects that are damaged, and not in the backup. */
   damaged: string[];
+  /** Files whose bytes are in a bucket, and not in the backup. */
+  inBuckets: BucketFiles;
 }
 
 /** Files that are copied at a time; each may take a thread. */
@@ -100,16 +104,17 @@ export async function backup({ data, into, since }: BackupOptions): Promise<Back
     await copier.copyDirectoriesBefore();
     for (const name of classes) await copier.copyClass(name);
     await rm(join(folder, BEFORE_FOLDER), { recursive: true, force: true });
-    const { files, unchanged, damaged } = copier;
+    const { files, unchanged, damaged, inBuckets } = copier;
     await writeManifest(folder, {
       version,
       schema: marker?.schema ?? null,
       started_at: startedAt.toISOString(),
       ended_at: new Date().toISOString(),
       files,
+      in_buckets: inBuckets,
     });
     const objects = files.filter(({ path }) => basename(path) !== METADATA_FILE).length;
-    return { folder, objects, unchanged, bytes: files.reduce((sum, { bytes }) => sum + bytes, 0), damaged };
+    return { folder, objects, unchanged, bytes: files.reduce((sum, { bytes }) => sum + bytes, 0), damaged, inBuckets };
   } catch (error) {
     const fault = await faultText(error, folder);
     await removeUnfinished(folder, classes, wasThere);
@@ -188,6 +193,7 @@ class Copier {
   unchanged = 0;
   /** Files of objects of which nothing was copied. */
   readonly damaged: string[] = [];
+  readonly inBuckets: BucketFiles = { files: 0, bytes: 0 };
   readonly #data: string;
   readonly #folder: string;
   readonly #earlier: string | undefined;
@@ -228,7 +234,9 @@ class Copier {
         this.damaged.push(path);
         await rm(join(this.#folder, path), { force: true });
       });
-      if (done) copied.push(done);
+      if (!done) return;
+      copied.push(done);
+      if (name === DIRECTORIES) this.#noteBuckets(join(this.#folder, path));
     });
     copied.sort((one, other) => (one.path < other.path ? -1 : 1));
     this.files.push(...copied);
@@ -263,6 +271,12 @@ class Copier {
       await rm(target);
     }
     throw new Error(`${source} changes faster than it can be copied`);
+  }
+
+  #noteBuckets(directory: string): void {
+    const { files, bytes } = filesInBuckets(directory);
+    this.inBuckets.files += files;
+    this.inBuckets.bytes += bytes;
   }
 
   /** Takes out of a directory's copy what may not be in the backup. True where there was such. */

@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import { parseArgs } from "node:util";
 import { backup, inMb } from "./backup.ts";
+import type { BucketFiles } from "./backup-manifest.ts";
 import { check } from "./configuration.ts";
 import { createKey } from "./create-key.ts";
 import { health } from "./health.ts";
@@ -66,7 +67,9 @@ async function makeBackup(into: string | undefined, since: string | undefined): 
   if (!into) throw new Refusal(EXIT.usage, "backup wants a folder to write to: `responses-edge backup DIR`.");
   const { folder, ...made } = await backup({ data: dataFolder(), into, since });
   const linked = since === undefined ? "" : `, ${made.unchanged} of them as in ${since}`;
-  tell(`Backed up ${made.objects} objects (${inMb(made.bytes)}${linked}) into ${folder}.`, { folder, ...made });
+  const message = `Backed up ${made.objects} objects (${inMb(made.bytes)}${linked}) into ${folder}.`;
+  const beside = inBucketsText(made.inBuckets, "are in a bucket and not in this backup: copy the bucket, too");
+  tell(`${message}${beside}`, { folder, ...made });
   if (made.damaged.length === 0) return;
   throw new Refusal(EXIT.damaged, `These objects are damaged and are not in the backup: ${made.damaged.join(", ")}.`);
 }
@@ -75,7 +78,13 @@ async function bringBack(from: string | undefined): Promise<void> {
   if (!from) throw new Refusal(EXIT.usage, "restore wants a backup's folder: `responses-edge restore DIR`.");
   const { folder, startedAt, ...made } = await restore({ from, data: dataFolder() });
   const message = `Restored ${made.objects} objects (${inMb(made.bytes)}) of ${startedAt} into ${folder}.`;
-  tell(message, { folder, backup_started_at: startedAt, ...made });
+  const beside = inBucketsText(made.inBuckets, "are read from the bucket that FILES_S3_BUCKET names");
+  tell(`${message}${beside}`, { folder, backup_started_at: startedAt, ...made });
+}
+
+function inBucketsText(inBuckets: BucketFiles | undefined, what: string): string {
+  if (!inBuckets || inBuckets.files === 0) return "";
+  return ` ${inBuckets.files} files (${inMb(inBuckets.bytes)}) ${what}.`;
 }
 
 function tell(message: string, fields: object): void {

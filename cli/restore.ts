@@ -5,6 +5,7 @@ import { faultText, refuseFullDisk } from "./backup.ts";
 import {
   type BackupFile,
   type BackupManifest,
+  type BucketFiles,
   faultIn,
   METADATA_FILE,
   makeDurable,
@@ -34,6 +35,8 @@ export interface RestoreResult {
   bytes: number;
   /** When the backup was begun: what was acknowledged before is in it. */
   startedAt: string;
+  /** Files whose bytes were in a bucket; undefined where the backup does not say. */
+  inBuckets: BucketFiles | undefined;
 }
 
 /** What an empty folder may have beside this program's own files. */
@@ -52,7 +55,7 @@ const MAX_NAMED = 5;
 export async function restore({ from, data }: RestoreOptions): Promise<RestoreResult> {
   const source = resolve(from);
   const manifest = readManifest(source);
-  const { version, schema, files, started_at: startedAt } = manifest;
+  const { version, schema, files, started_at: startedAt, in_buckets: inBuckets } = manifest;
   if (schema) checkVersion({ version, schema }, source);
   checkFiles(source, files);
   checkEmpty(resolve(data));
@@ -67,7 +70,7 @@ export async function restore({ from, data }: RestoreOptions): Promise<RestoreRe
     await copyAll(source, unfinished, files);
     await putInPlace(folder.path, unfinished, manifest);
     const objects = files.filter(({ path }) => basename(path) !== METADATA_FILE).length;
-    return { folder: folder.path, objects, bytes, startedAt };
+    return { folder: folder.path, objects, bytes, startedAt, inBuckets };
   } catch (error) {
     const fault = await faultText(error, folder.path);
     await rm(unfinished, { recursive: true, force: true }).catch(() => {});

@@ -2,6 +2,8 @@ import { createHash, randomBytes } from "node:crypto";
 import { request } from "node:http";
 import type OpenAI from "openai";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { backup } from "../../cli/backup.ts";
+import { restore } from "../../cli/restore.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { ask, type MadeKey, makeKey, newTenant, startWithKeys } from "./key-support.ts";
 import { ACCESS, type S3Double, startS3 } from "./s3-double.ts";
@@ -154,4 +156,25 @@ it("older files stay where they are when a bucket is configured, and new ones wh
   expect(Buffer.from(await read(third.openai, inRows.id)).toString()).toBe("In rows.");
   await expect(third.openai.files.content(inBucket.id)).rejects.toMatchObject({ status: 503 });
   await third.stop("SIGTERM");
+});
+
+it("are not in a backup, which says so; a bucket that is copied beside it has them where it is restored", async () => {
+  const data = newFolder();
+  const open = { ALLOW_ANONYMOUS: "true", ...variables() };
+  const server = await serveFolder(data, vllm, open);
+  const { id } = await upload(server.openai, new Uint8Array(randomBytes(1_100_000)));
+  const before = sum(await read(server.openai, id));
+  const into = newFolder("backup");
+  const made = await backup({ data, into });
+  expect(made.inBuckets).toEqual({ files: 1, bytes: 1_100_000 });
+  // `aws s3 sync` or `rclone copy` do as much.
+  const copied = [...s3.objects].map(([name, bytes]) => [name.replace(/^owls/, "copy-of-owls"), bytes] as const);
+  await server.openai.files.delete(id);
+  await server.stop("SIGTERM");
+  const other = newFolder("restored");
+  expect((await restore({ from: into, data: other })).inBuckets).toEqual(made.inBuckets);
+  for (const [name, bytes] of copied) s3.objects.set(name, bytes);
+  const restored = await serveFolder(other, vllm, { ...open, FILES_S3_BUCKET: "copy-of-owls" });
+  expect(sum(await read(restored.openai, id))).toBe(before);
+  await restored.stop("SIGTERM");
 });
