@@ -26,8 +26,11 @@ import { adminOf, jsonBody, readableTenant } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { byRoot, json, ok } from "./openapi/operation.ts";
 
-/** Bounds of one import: a page of 200 homes. A unit of UTF-16 takes at most three bytes of UTF-8. */
-const IMPORT_BOUNDS = { maxBytes: 1024 * 1024 * 1024, maxLineBytes: 3 * MAX_LINE_LENGTH };
+/** The bytes of one import, a page of 200 homes, beside its last file. A page ends behind the file that makes it long. */
+const IMPORT_BYTES = 1024 * 1024 * 1024;
+
+/** A unit of UTF-16 takes at most three bytes of UTF-8. */
+const IMPORT_LINE_BYTES = 3 * MAX_LINE_LENGTH;
 
 /** Roles beside `ROLES`, which all may read. A tenant admin does to its tenant what its owner could, within what the tenant may. */
 const OWNERS = ["owner"] as const;
@@ -120,8 +123,11 @@ export const administration = [
     }),
     handle: async (context) => {
       const data = tenantData(context);
-      const lines = readLines(context.req.raw, IMPORT_BOUNDS);
-      const done = await importTenant(data, context.get("config"), context.req.param("tenant"), lines);
+      const config = context.get("config");
+      // Base64 makes a file longer by a third, and each of its lines has some characters more.
+      const maxBytes = IMPORT_BYTES + 1.5 * config.files.maxFileBytes;
+      const lines = readLines(context.req.raw, { maxBytes, maxLineBytes: IMPORT_LINE_BYTES });
+      const done = await importTenant(data, config, context.req.param("tenant"), lines);
       if (done.homes.refused === 0) return context.json(done);
       const message = `Homes that keep something else here, and were left as they are: ${done.homes.refused}.`;
       const error = new ApiError({ status: 409, message, code: "home_differs" });

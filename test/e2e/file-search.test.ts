@@ -2,7 +2,7 @@ import { createOpenAI } from "@ai-sdk/openai";
 import { Agent, fileSearchTool, OpenAIResponsesModel, Runner } from "@openai/agents";
 import { generateText, streamText } from "ai";
 import OpenAI from "openai";
-import type { ResponseCreateParamsNonStreaming, Tool } from "openai/resources/responses/responses";
+import type { ResponseCreateParamsNonStreaming, ResponseStreamEvent, Tool } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { lastTurns } from "./harmony-support.ts";
 import { type Gateway, lastPrompt, startGateway } from "./support.ts";
@@ -89,6 +89,24 @@ describe.each(ways)("a model on %s, asked as %s", (engine, way) => {
     // It is stored as it was shown.
     expect((await gateway.openai.responses.retrieve(response.id)).output).toEqual(response.output);
   });
+});
+
+it.each(Object.keys(ASKED))("the citations of %s are the same live, stored and replayed", async (engine) => {
+  const body = { ...ASKED[engine], tools: [tool()], background: true, stream: true } as const;
+  const live: ResponseStreamEvent[] = [];
+  for await (const event of await gateway.openai.responses.create(body)) live.push(event);
+  const [first] = live;
+  const id = first?.type === "response.created" ? first.response.id : "";
+  const replayed: ResponseStreamEvent[] = [];
+  for await (const event of await gateway.openai.responses.retrieve(id, { stream: true })) replayed.push(event);
+  expect(replayed).toEqual(live);
+  const added = live.flatMap((event) => (event.type === "response.output_text.annotation.added" ? [event] : []));
+  const stored = await gateway.openai.responses.retrieve(id);
+  const parts = itemsOfType(stored, "message").flatMap(({ content }) => content);
+  expect(parts.flatMap((part) => ("annotations" in part ? part.annotations : []))).toEqual(
+    added.map(({ annotation }) => annotation),
+  );
+  expect(added).toMatchObject([{ annotation: { type: "file_citation", file_id: files["owls.md"] } }]);
 });
 
 describe("a later turn", () => {
