@@ -164,14 +164,14 @@ it("are not in a backup, which says so; a bucket that is copied beside it has th
   const server = await serveFolder(data, vllm, open);
   const { id } = await upload(server.openai, new Uint8Array(randomBytes(1_100_000)));
   const before = sum(await read(server.openai, id));
-  const into = newFolder("backup");
+  const into = newFolder();
   const made = await backup({ data, into });
   expect(made.inBuckets).toEqual({ files: 1, bytes: 1_100_000 });
   // `aws s3 sync` or `rclone copy` do as much.
   const copied = [...s3.objects].map(([name, bytes]) => [name.replace(/^owls/, "copy-of-owls"), bytes] as const);
   await server.openai.files.delete(id);
   await server.stop("SIGTERM");
-  const other = newFolder("restored");
+  const other = newFolder();
   expect((await restore({ from: into, data: other })).inBuckets).toEqual(made.inBuckets);
   for (const [name, bytes] of copied) s3.objects.set(name, bytes);
   const restored = await serveFolder(other, vllm, { ...open, FILES_S3_BUCKET: "copy-of-owls" });

@@ -92,9 +92,9 @@ describe.each(ways)("a model on %s, asked as %s", (engine, way) => {
 });
 
 it.each(Object.keys(ASKED))("the citations of %s are the same live, stored and replayed", async (engine) => {
-  const body = { ...ASKED[engine], tools: [tool()], background: true, stream: true } as const;
+  const body = { ...ASKED[engine], tools: [tool()], background: true };
   const live: ResponseStreamEvent[] = [];
-  for await (const event of await gateway.openai.responses.create(body)) live.push(event);
+  for await (const event of await gateway.openai.responses.create({ ...body, stream: true })) live.push(event);
   const [first] = live;
   const id = first?.type === "response.created" ? first.response.id : "";
   const replayed: ResponseStreamEvent[] = [];
