@@ -37,6 +37,7 @@ export const OBJECT_CLASSES = {
   FILE_DIRECTORIES: "FileDirectory",
   FILE_BYTES: "FileBytes",
   VECTOR_STORES: "VectorStore",
+  WEBHOOKS: "Webhooks",
 } as const;
 
 /** The `uniqueKey` of a class's namespace: the name of its folder, from which the ids of its objects are derived. It never changes. */

@@ -6,9 +6,10 @@ import type { KeyDirectory } from "./store/keys/key-directory.ts";
 import type { FileBindings } from "./store/open-homes.ts";
 import type { Quota } from "./store/quota/quota.ts";
 import type { StoreObjects } from "./store/vector-stores/store-env.ts";
+import type { WebhookBinding } from "./store/webhooks/announcing.ts";
 
 /** The bindings that wrangler, and `serve`, give the Worker. */
-export interface Env extends Variables, FileBindings, FileObjects, StoreObjects {
+export interface Env extends Variables, FileBindings, FileObjects, StoreObjects, WebhookBinding {
   HOME: DurableObjectNamespace<Home>;
   KEYS: DurableObjectNamespace<KeyDirectory>;
   QUOTAS: DurableObjectNamespace<Quota>;

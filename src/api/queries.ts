@@ -84,6 +84,9 @@ export const keysQuery = z.object({
   after: z.string().max(MAX_ID_LENGTH).optional(),
 });
 
+/** The query of a tenant's webhook endpoints, and of what was delivered to one. */
+export const endpointsQuery = z.object({ limit, after: z.string().max(MAX_ID_LENGTH).optional() });
+
 /** Homes of one export or one erasure; each is an object to be asked. */
 export const MAX_HOMES = 200;
 

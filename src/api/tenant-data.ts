@@ -8,6 +8,7 @@ import type { Quota } from "../store/quota/quota.ts";
 import { homeUrl } from "../store/rpc.ts";
 import { StoreClient } from "../store/vector-stores/store-client.ts";
 import type { StoreObjects } from "../store/vector-stores/store-env.ts";
+import type { WebhookBinding } from "../store/webhooks/announcing.ts";
 import { type Administrator, parseTenant, shownKey } from "./keys.ts";
 import { type homesQuery, MAX_HOMES } from "./queries.ts";
 import { exportFiles, isFileCursor } from "./tenant-files.ts";
@@ -21,6 +22,7 @@ export interface TenantData extends Administrator {
   homes: HomesBinding;
   quotas: DurableObjectNamespace<Quota>;
   files: FileObjects & StoreObjects;
+  webhooks: WebhookBinding["WEBHOOKS"];
 }
 
 /** A home that was used so lately may have a turn under way that will be kept. Its note stays. */
@@ -128,6 +130,7 @@ export async function eraseTenant(admin: TenantData, id: string, after: string |
   for (const home of homes) await client.ask(home, undefined, (stub) => stub.erase());
   const hasNoFiles = await eraseFiles(admin, tenant);
   const isEmpty = await quota.forgetHomes(homes, SETTLED_AFTER_MS);
+  await admin.webhooks.getByName(tenant).erase();
   if (isEmpty) await quota.erase();
   const next = homes.length === MAX_HOMES ? (homes.at(-1) ?? null) : null;
   // Homes in which a turn was under way lately are left, too, as it may have been kept since: then again in an hour.

@@ -12,7 +12,7 @@ import { toolConfig, tools } from "./tools.ts";
 import { type ModelServerConfig, readModelServers } from "./upstreams.ts";
 import { type Mistake, type NameIn, readSection, type ValuesOf } from "./variable.ts";
 import { vectorStoreConfig, vectorStores } from "./vector-stores.ts";
-import { webhookConfig, webhookMistakes, webhooks } from "./webhooks.ts";
+import { webhookConfig, webhookGuard, webhookMistakes, webhooks } from "./webhooks.ts";
 
 export type { ModelPrice } from "./keys.ts";
 export { type JwtConfig, TOKEN_TENANT_PREFIX } from "./keys.ts";
@@ -199,6 +199,7 @@ function compose(values: Values, modelServers: readonly ModelServerConfig[], env
     eventLog: { intervalMs: logIntervalMs, unreadIntervalMs: unreadLogIntervalMs },
     files: fileConfig(values.files, env.FILES, network),
     webhook: webhookConfig(values.webhooks, network),
+    webhookGuard: webhookGuard(values.webhooks, network, values.tools.dohUrl),
     ...values.serving,
     /** Undefined where nothing is reported to anybody. */
     telemetry: telemetryConfig(values.telemetry, env.ANALYTICS, network),

@@ -1,10 +1,10 @@
-import { isPublicUrl } from "@responses-edge/guarded-fetch";
+import { dohResolver, type GuardOptions, isPublicUrl } from "@responses-edge/guarded-fetch";
 import { z } from "zod";
 import { type OperatorNetwork, publicFetch } from "./network.ts";
-import { flag, fromBase64, httpUrl } from "./values.ts";
+import { flag, fromBase64, httpUrl, urlPrefixes } from "./values.ts";
 import { type Mistake, type Section, type ValuesOf, variable } from "./variable.ts";
 
-/** Webhooks, which announce the ends of background responses. */
+/** Webhooks, which announce the ends of background responses and of batches. */
 
 /** Standard Webhooks' least. */
 const MIN_SECRET_BYTES = 24;
@@ -27,7 +27,7 @@ export const webhooks = {
     url: variable(
       "WEBHOOK_URL",
       httpUrl().optional(),
-      "The URL that receives a webhook when a background response ends.",
+      "The URL that receives a webhook when a background response or a batch ends, whoever's it is.",
     ),
     secret: variable(
       "WEBHOOK_SECRET",
@@ -38,6 +38,11 @@ export const webhooks = {
       "ALLOW_PRIVATE_WEBHOOKS",
       flag(),
       "`true` allows a private address or `http://` in `WEBHOOK_URL`.",
+    ),
+    isListed: variable(
+      "WEBHOOK_URLS",
+      urlPrefixes(),
+      "URL prefixes that the webhook endpoints of tenants may have besides public https addresses.",
     ),
   },
 } satisfies Section;
@@ -57,4 +62,24 @@ export function webhookMistakes({ url, secret, mayBePrivate }: WebhookValues): M
 export function webhookConfig({ url, secret, mayBePrivate }: WebhookValues, network: OperatorNetwork) {
   if (url === undefined || secret === undefined) return undefined;
   return { url, secret, fetch: mayBePrivate ? network.fetch : publicFetch };
+}
+
+/** Time for an answer of an endpoint, and the bytes of it that may come, which nobody reads. */
+const TIMEOUT_MS = 15_000;
+const MAX_ANSWER_BYTES = 65_536;
+
+/** How the endpoints that tenants name are called: at public https addresses, looked up where that is set up, and at those that are listed. */
+export function webhookGuard(
+  { isListed }: WebhookValues,
+  network: OperatorNetwork,
+  dohUrl: string | undefined,
+): GuardOptions {
+  return {
+    allow: isListed,
+    fetchListed: network.fetch,
+    allowPublic: true,
+    ...(dohUrl !== undefined && { resolve: dohResolver(dohUrl, network.fetch) }),
+    timeoutMs: TIMEOUT_MS,
+    maxBytes: MAX_ANSWER_BYTES,
+  };
 }

@@ -22,7 +22,7 @@ import { keyCache } from "../store/keys/key-cache.ts";
 import { MAX_LINE_LENGTH } from "../store/limits.ts";
 import type { AppEnv } from "./app-env.ts";
 import { readLines } from "./body.ts";
-import { adminOf, jsonBody, readableTenant } from "./caller.ts";
+import { adminOf, hasBody, jsonBody, readableTenant } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { byRoot, json, ok } from "./openapi/operation.ts";
 
@@ -196,13 +196,15 @@ function administrator(context: Context<AppEnv>): Administrator {
 }
 
 function tenantData(context: Context<AppEnv>): TenantData {
-  return { ...administrator(context), homes: context.env, quotas: context.env.QUOTAS, files: context.env };
+  return {
+    ...administrator(context),
+    homes: context.env,
+    quotas: context.env.QUOTAS,
+    files: context.env,
+    webhooks: context.env.WEBHOOKS,
+  };
 }
 
 function liveRuns(context: Context<AppEnv>): LiveRuns {
   return { ...administrator(context), homes: context.env, boards: context.env.BOARD };
-}
-
-function hasBody({ req: { raw } }: Context<AppEnv>): boolean {
-  return raw.body !== null && raw.headers.get("content-length") !== "0";
 }

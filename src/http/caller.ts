@@ -138,6 +138,11 @@ export async function jsonBody(context: Context<AppEnv>): Promise<unknown> {
   return value;
 }
 
+/** True if a request has a body. */
+export function hasBody({ req: { raw } }: Context<AppEnv>): boolean {
+  return raw.body !== null && raw.headers.get("content-length") !== "0";
+}
+
 /** The same of a form, as it came. Throws as `readForm` does. */
 export async function formBody(context: Context<AppEnv>): Promise<{ bytes: Uint8Array; type: string }> {
   const sender = { tenant: identityOf(context).tenant, config: context.get("config") };

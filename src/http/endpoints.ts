@@ -8,6 +8,7 @@ import { passthrough } from "./passthrough.ts";
 import { responses } from "./responses.ts";
 import { description, health, metrics } from "./status.ts";
 import { vectorStores } from "./vector-stores.ts";
+import { webhookEndpoints } from "./webhook-endpoints.ts";
 
 /** Every endpoint, in the order of docs/reference/endpoints.md. */
 export const endpoints: readonly Endpoint[] = [
@@ -16,6 +17,7 @@ export const endpoints: readonly Endpoint[] = [
   ...decisions,
   ...files,
   ...vectorStores,
+  ...webhookEndpoints,
   ...models,
   ...passthrough,
   ...administration,

@@ -5,7 +5,8 @@ import type { QuotaBinding } from "./quota/run-quota.ts";
 import { RunStore } from "./run-store.ts";
 import { migrate, Tables } from "./tables.ts";
 import { TurnStore } from "./turn-store.ts";
-import { WebhookStore } from "./webhooks.ts";
+import type { WebhookBinding } from "./webhooks/announcing.ts";
+import { WebhookOutbox } from "./webhooks/outbox.ts";
 
 /** All that a home keeps in its storage: a store for each kind of row, and what concerns all of them together. */
 export class HomeRows {
@@ -15,7 +16,7 @@ export class HomeRows {
   readonly runs: RunStore;
   readonly conversations: ConversationStore;
   readonly idempotency: IdempotencyStore;
-  readonly webhooks: WebhookStore;
+  readonly webhooks: WebhookOutbox;
   readonly stored: HomeStored;
   readonly #storage: DurableObjectStorage;
   readonly #tables: Tables;
@@ -28,7 +29,7 @@ export class HomeRows {
     storage: DurableObjectStorage,
     oldest: () => number,
     who: { tenant: string; home: string },
-    env: QuotaBinding,
+    env: QuotaBinding & WebhookBinding,
   ) {
     this.#storage = storage;
     this.#tables = new Tables(storage.sql);
@@ -39,7 +40,7 @@ export class HomeRows {
     this.runs = new RunStore(this.#tables);
     this.conversations = new ConversationStore(this.#tables);
     this.idempotency = new IdempotencyStore(this.#tables);
-    this.webhooks = new WebhookStore(this.#tables);
+    this.webhooks = new WebhookOutbox(this.#tables, who.tenant, env);
     this.stored = new HomeStored(storage.sql, this.#tables, who, env);
   }
 

@@ -2,7 +2,7 @@ import type { Config } from "../config/index.ts";
 import { type HomeRows, KEY_LIFETIME_MS } from "./home-rows.ts";
 
 /**
- * The home's own work: its alarm finds runs whose process died, delivers webhooks and removes what has expired.
+ * The home's own work: its alarm finds runs whose process died, tells of ends of runs and removes what has expired.
  * A home in which nothing is left gives its storage back.
  */
 
@@ -69,7 +69,7 @@ export class Housekeeping {
     const due: number[] = [];
     const isCounted = this.#rows.stored.isCounted();
     if (this.#runs.liveRuns > 0 || this.#rows.runs.turns().length > 0) due.push(now + WATCHDOG_MS);
-    await this.#rows.webhooks.deliverDue(this.#config());
+    await this.#rows.webhooks.handOver();
     const webhook = this.#rows.webhooks.nextDue();
     if (webhook !== null) due.push(Math.max(webhook, now));
     for (const sweep of [this.#rows.idempotency.sweep(now), this.#sweepTurns(now)]) if (sweep !== null) due.push(sweep);
@@ -115,9 +115,9 @@ export class Housekeeping {
     return this.#setAlarm(Date.now() + MIN_SWEEP_INTERVAL_MS);
   }
 
-  /** Delivers the webhooks that are due now, and sees to the next one. */
-  async deliverWebhooks(): Promise<void> {
-    await this.#rows.webhooks.deliverDue(this.#config());
+  /** Has the tenant's webhooks told of the ends of runs, and sees to those that they could not be told of. */
+  async tellWebhooks(): Promise<void> {
+    await this.#rows.webhooks.handOver();
     const next = this.#rows.webhooks.nextDue();
     if (next !== null) await this.#setAlarm(next);
   }

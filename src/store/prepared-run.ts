@@ -26,11 +26,12 @@ import type { RunSpec, RunStore } from "./run-store.ts";
 import { StoreClient } from "./vector-stores/store-client.ts";
 import type { StoreObjects } from "./vector-stores/store-env.ts";
 import { storeSearch } from "./vector-stores/store-searcher.ts";
+import type { WebhookBinding } from "./webhooks/announcing.ts";
 
 /** A run that is ready to go: its turn can be made, and what it puts out goes to its home. */
 
 /** What a run is given of the environment of its home. */
-export type RunEnv = Variables & QuotaBinding & BoardBinding & FileObjects & StoreObjects;
+export type RunEnv = Variables & QuotaBinding & BoardBinding & FileObjects & StoreObjects & WebhookBinding;
 
 /** The parts of its home that a run needs. */
 export interface RunHome {

@@ -23,6 +23,7 @@ import { resumeRun } from "./resume-runs.ts";
 import { type Result, refusalOf, refused } from "./rpc.ts";
 import { type RunSpec, runningBody } from "./run-store.ts";
 import type { StoredResponse } from "./turn-store.ts";
+import { learnEndpoints } from "./webhooks/announcing.ts";
 
 /**
  * Runs that outlive every client: they live in the home, their events go to its log, and their creator is only the
@@ -139,6 +140,10 @@ export class RunHost {
     const ended = this.#runToEnd(run, work(), scope.move());
     this.#live.set(spec.turn, { spec, abort, log, ended, server, length });
     this.#home.waitUntil(ended);
+    // Beside the run, whose end is noted where somebody may want to be told of it.
+    const { env } = this.#home;
+    if (spec.request.background)
+      this.#home.waitUntil(learnEndpoints(env, loadConfig(env), spec.tenant ?? "").catch(() => {}));
   }
 
   async #runToEnd(

@@ -9,4 +9,5 @@ export const SCHEMA_VERSIONS = {
   FileDirectory: 3,
   FileBytes: 1,
   VectorStore: 1,
+  Webhooks: 1,
 } as const;

@@ -9,6 +9,7 @@ import type { Cell } from "./row-pieces.ts";
 import { type Result, refused } from "./rpc.ts";
 import type { RunSpec } from "./run-store.ts";
 import type { SettledTurn } from "./turn-store.ts";
+import { isAnnounced } from "./webhooks/announcing.ts";
 
 /** Keeping a turn for good: in one transaction, one row where it fits. */
 
@@ -62,7 +63,7 @@ export function settleRun(
 ): number {
   const { config, rows, housekeeping, waitUntil } = home;
   const joins = spec.inConversation && (outcome.status === "completed" || outcome.status === "incomplete");
-  const hasWebhook = spec.request.background === true && config().webhook !== undefined;
+  const hasWebhook = spec.request.background === true && isAnnounced(config(), spec.tenant ?? "");
   const taken = rows.transaction(() => {
     const log = endLog();
     // Before the turn is written: it takes the place that the run's rows give back.
@@ -83,7 +84,7 @@ export function settleRun(
     if (hasWebhook) rows.webhooks.add(spec, outcome.status);
     return inserted;
   });
-  if (hasWebhook) waitUntil(housekeeping.deliverWebhooks());
+  if (hasWebhook) waitUntil(housekeeping.tellWebhooks());
   waitUntil(housekeeping.retain(spec.createdAt, spec.owner !== undefined));
   if (spec.owner !== undefined) tell(home, spec.turn);
   return taken;

@@ -35,7 +35,9 @@ beforeAll(async () => {
       run: () => ({ content, structuredContent: { data: btoa("Tea") } }),
     },
   });
-  gateway = await startGateway({ ...VARIABLES, TOOL_SERVERS: JSON.stringify({ python: python.url }) });
+  gateway = await startGateway({ ...VARIABLES, TOOL_SERVERS: JSON.stringify({ python: python.url }),
+    WEBHOOK_URLS: python.url,
+  });
   description = await descriptionOf(gateway.url);
   const made = await send("POST", "/v1/admin/keys", { body: { tenant: "acme", limits: { track_homes: true } } });
   key = String((await made.json()).value);
@@ -104,6 +106,8 @@ async function idOf(answer: Promise<Response>): Promise<string> {
 
 const turn = { model: "simulator", input: "Hello!" };
 const newResponse = (more: object = {}) => idOf(ask("POST", "/v1/responses", { ...turn, ...more }));
+const hook = () => ({ name: "mine", url: python.url, event_types: ["response.completed"] });
+const newHook = () => idOf(ask("POST", "/v1/webhook_endpoints", hook()));
 const newConversation = (more: object = {}) => idOf(ask("POST", "/v1/conversations", more));
 const newKey = () => idOf(send("POST", "/v1/admin/keys", { body: { tenant: "acme" } }));
 const items = [{ role: "user", content: "Hello!" }];
@@ -177,6 +181,23 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
   ],
   "POST /v1/responses/input_tokens": () => [ask("POST", "/v1/responses/input_tokens", turn)],
   "POST /v1/responses/compact": () => [ask("POST", "/v1/responses/compact", turn)],
+  "POST /v1/webhook_endpoints": () => [ask("POST", "/v1/webhook_endpoints", hook())],
+  "GET /v1/webhook_endpoints": () => [newHook().then(() => ask("GET", "/v1/webhook_endpoints?limit=5"))],
+  "GET /v1/webhook_endpoints/{id}": () => [newHook().then((id) => ask("GET", `/v1/webhook_endpoints/${id}`))],
+  "POST /v1/webhook_endpoints/{id}": () => [
+    newHook().then((id) => ask("POST", `/v1/webhook_endpoints/${id}`, { name: "other" })),
+  ],
+  "DELETE /v1/webhook_endpoints/{id}": () => [newHook().then((id) => ask("DELETE", `/v1/webhook_endpoints/${id}`))],
+  "POST /v1/webhook_endpoints/{id}/rotate_secret": () => [
+    newHook().then((id) => ask("POST", `/v1/webhook_endpoints/${id}/rotate_secret`)),
+  ],
+  "POST /v1/webhook_endpoints/{id}/test": () => [
+    newHook().then((id) => ask("POST", `/v1/webhook_endpoints/${id}/test`, { event_type: "response.completed" })),
+  ],
+  "GET /v1/webhook_endpoints/{id}/deliveries": () => [
+    newHook().then((id) => ask("GET", `/v1/webhook_endpoints/${id}/deliveries?limit=5`)),
+  ],
+  "GET /v1/webhook_event_types": () => [ask("GET", "/v1/webhook_event_types")],
   "POST /v1/decisions": () => [
     ask("POST", "/v1/decisions", { ...turn, questions: [{ type: "predicate", instructions: "Is it?" }] }),
   ],

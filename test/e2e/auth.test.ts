@@ -164,6 +164,26 @@ describe("a deployment with keys", () => {
       expect(known.text).not.toContain("secret");
     });
 
+    it.each([
+      ["GET", ""],
+      ["POST", ""],
+      ["DELETE", ""],
+      ["POST", "/rotate_secret"],
+      ["POST", "/test"],
+      ["GET", "/deliveries"],
+    ])("%s of its webhook endpoint%s is the 404 of an unknown one", async (method, path) => {
+      const made = { name: "a", url: "https://example.com/hook", event_types: ["response.completed" as const] };
+      const { id } = await a.webhooks.create(made);
+      const body = method === "POST" ? JSON.stringify({ event_type: "response.failed" }) : undefined;
+      const known = await answer(KEYS.b, method, `/v1/webhook_endpoints/ID${path}`, id, body);
+      expect(known.status).toBe(404);
+      expect(known).toEqual(
+        await answer(KEYS.b, method, `/v1/webhook_endpoints/ID${path}`, `whe_${"a".repeat(32)}`, body),
+      );
+      expect((await a.webhooks.retrieve(id)).event_types).toEqual(made.event_types);
+      expect((await b.webhooks.list()).data).toEqual([]);
+    });
+
     it.each([false, true])("cannot continue it: the very 400 of an unknown id, stream: %s", async (stream) => {
       const body = JSON.stringify({ model: "simulator", input: "Hello!", previous_response_id: "ID", stream });
       const known = await answer(KEYS.b, "POST", "/v1/responses", theirs, body);

@@ -18,11 +18,12 @@ export interface Gateway {
   vllm: SimulatorServer;
   /** What its homes have stored. */
   storage: ObjectStorage;
-  /** What its other objects have: keys, what tenants have used, and files. */
+  /** What its other objects have: keys, what tenants have used, files, and webhooks. */
   keys: ObjectStorage;
   quotas: ObjectStorage;
   fileDirectories: ObjectStorage;
   fileBytes: ObjectStorage;
+  webhooks: ObjectStorage;
   /** Resident memory of its process, in MB (Linux). */
   memory(): number;
   /** All that the Worker has printed. */
@@ -53,7 +54,7 @@ function variables(vllm: SimulatorServer, vars: Variables): Variables {
  * held to that.
  */
 export function gatewayAt(worker: WorkerdProcess, vllm: SimulatorServer, description?: ApiDescription): Gateway {
-  const { url, storage, keys, quotas, fileDirectories, fileBytes, memory, logs } = worker;
+  const { url, storage, keys, quotas, fileDirectories, fileBytes, webhooks, memory, logs } = worker;
   const fetch = conformantFetch(fetchAnew, description);
   const client: Gateway["client"] = (options) =>
     new OpenAI({ apiKey: "any", baseURL: `${url}/v1`, maxRetries: 0, fetch, ...options });
@@ -66,6 +67,7 @@ export function gatewayAt(worker: WorkerdProcess, vllm: SimulatorServer, descrip
     quotas,
     fileDirectories,
     fileBytes,
+    webhooks,
     memory,
     logs,
     client,

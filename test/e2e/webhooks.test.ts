@@ -4,7 +4,10 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import OpenAI from "openai";
 import type { ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
+import type { WebhookCreateParams } from "openai/resources/webhooks/webhooks";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { uniqueKeyOf } from "../../cli/workerd.ts";
+import { objectId } from "../workerd/storage.ts";
 import { eventually, type Gateway, startGateway } from "./support.ts";
 import { ended, reached } from "./turns.ts";
 
@@ -62,6 +65,7 @@ beforeAll(async () => {
     WEBHOOK_URL: endpoint.url,
     WEBHOOK_SECRET: SECRET,
     ALLOW_PRIVATE_WEBHOOKS: "true",
+    WEBHOOK_URLS: endpoint.url,
   });
   openai = gateway.openai;
 });
@@ -77,11 +81,12 @@ async function webhookOf(body: ResponseCreateParamsNonStreaming): Promise<Delive
   return eventually(() => endpoint.of(id)[0]);
 }
 
-/** The webhook of a response as its home notes it from the response's end until it is delivered. */
+/** The deliveries about a response that wait, as the tenant's object has noted them. */
 function undelivered(id: string) {
-  const { storage } = gateway;
-  const isAnyNoted = storage.execAt(id, "SELECT 1 FROM sqlite_schema WHERE name = 'webhooks'").length > 0;
-  return isAnyNoted ? storage.execAt(id, "SELECT attempts FROM webhooks WHERE response = ?", id) : [];
+  const { webhooks } = gateway;
+  const object = objectId("local", uniqueKeyOf("Webhooks"));
+  const sql = "SELECT attempts FROM delivery JOIN event ON id = event WHERE about = ? AND due IS NOT NULL";
+  return webhooks.exec(object, sql, id);
 }
 
 describe.concurrent("the webhook of a background run", () => {
@@ -167,6 +172,83 @@ describe.concurrent("the webhook of a background run", () => {
     endpoint.redirect.add(id);
     await eventually(() => undelivered(id)[0]?.attempts === 1);
     expect(endpoint.of(id).map(({ path }) => path)).toEqual(["/hook"]);
+  });
+});
+
+describe("a tenant's webhook endpoint", () => {
+  const create = (types: WebhookCreateParams["event_types"], path = "") =>
+    openai.webhooks.create({ name: "mine", url: `${endpoint.url}/${path || randomUUID()}`, event_types: types });
+  const pathOf = ({ url }: { url: string }) => new URL(url).pathname;
+  const toldAt = (path: string) => endpoint.deliveries.filter((delivery) => delivery.path === path);
+
+  it("is made, changed, listed and deleted, and shows its secret once", async () => {
+    const made = await create(["response.completed"]);
+    const { signing_secret: secret, ...shown } = made;
+    expect(secret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/);
+    expect(shown.signing_secret_hint).toBe(`whsec_…${secret.slice(-5)}`);
+    expect(await openai.webhooks.retrieve(made.id)).toEqual(shown);
+    const changed = await openai.webhooks.update(made.id, { name: "other", event_types: ["batch.failed"] });
+    expect(changed).toMatchObject({ name: "other", event_types: ["batch.failed"], url: made.url });
+    const newer = await create(["response.failed"]);
+    const listed = [];
+    for await (const each of openai.webhooks.list({ limit: 1 })) listed.push(each.id);
+    expect(listed.slice(0, 2)).toEqual([newer.id, made.id]);
+    expect(await openai.webhooks.delete(newer.id)).toMatchObject({ deleted: true });
+    await expect(openai.webhooks.retrieve(newer.id)).rejects.toMatchObject({ status: 404 });
+    expect((await openai.webhooks.eventTypes.list()).data).toContain("response.completed");
+  });
+
+  it("is told of the events that it names, signed with its own secret, and the log says so", async () => {
+    const completed = await create(["response.completed"]);
+    const failed = await create(["response.failed"]);
+    const { response } = await webhookOf({ input: "Hello!" });
+    const told = await eventually(() => toldAt(pathOf(completed))[0]);
+    const event = await openai.webhooks.unwrap(told.body, told.headers, completed.signing_secret);
+    expect(event).toMatchObject({ type: "response.completed", data: { id: response } });
+    await expect(openai.webhooks.unwrap(told.body, told.headers, SECRET)).rejects.toBeInstanceOf(
+      OpenAI.InvalidWebhookSignatureError,
+    );
+    const log = await eventually(async () => {
+      const answer = await gateway.fetch(`${gateway.url}/v1/webhook_endpoints/${completed.id}/deliveries`);
+      const { data } = (await answer.json()) as { data: { status: string; event: object }[] };
+      return data[0]?.status === "delivered" && data;
+    });
+    expect(log).toMatchObject([
+      { status_code: 200, attempts: 1, next_attempt_at: null, event: { data: { id: response } } },
+    ]);
+    expect(toldAt(pathOf(failed))).toEqual([]);
+  });
+
+  it("is sent samples, and signs with the old secret for a day where that is asked for", async () => {
+    const made = await create(["batch.completed"]);
+    const rotated = await openai.webhooks.rotateSecret(made.id, { keep_old_secret_active_for_24_hours: true });
+    const result = await openai.webhooks.test(made.id, { event_type: "batch.completed" });
+    expect(result).toMatchObject({ success: true, status_code: 200, webhook_endpoint_id: made.id });
+    const [sample] = toldAt(pathOf(made));
+    for (const secret of [made.signing_secret, rotated.signing_secret]) {
+      const event = await openai.webhooks.unwrap(sample?.body ?? "", sample?.headers ?? {}, secret);
+      expect(event).toMatchObject({ type: "batch.completed", data: { id: expect.stringMatching(/^batch_/) } });
+    }
+    const once = await openai.webhooks.rotateSecret(made.id);
+    await openai.webhooks.test(made.id, { event_type: "batch.completed" });
+    const { body = "", headers = {} } = toldAt(pathOf(made))[1] ?? {};
+    await openai.webhooks.unwrap(body, headers, once.signing_secret);
+    await expect(openai.webhooks.unwrap(body, headers, rotated.signing_secret)).rejects.toThrow();
+  });
+
+  it.each([
+    ["a private address", { url: "http://127.0.0.1:1/x" }, "url", "invalid_value"],
+    ["http", { url: "http://example.com/x" }, "url", "invalid_value"],
+    ["no URL", { url: "example" }, "url", undefined],
+    ["an event that does not happen here", { event_types: ["video.completed"] }, "event_types[0]", "invalid_value"],
+    ["no events", { event_types: [] }, "event_types", undefined],
+  ])("with %s is a 400 that names the field", async (_, fields, param, code) => {
+    const body = { name: "mine", url: endpoint.url, event_types: ["response.completed"], ...fields };
+    await expect(openai.webhooks.create(body as WebhookCreateParams)).rejects.toMatchObject({
+      status: 400,
+      param,
+      ...(code && { code }),
+    });
   });
 });
 

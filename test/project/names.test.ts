@@ -29,6 +29,7 @@ it("the classes of objects and their bindings stay", () => {
     FILE_DIRECTORIES: "FileDirectory",
     FILE_BYTES: "FileBytes",
     VECTOR_STORES: "VectorStore",
+    WEBHOOKS: "Webhooks",
   });
   for (const [binding, name] of Object.entries(OBJECT_CLASSES)) {
     expect(settings).toContain(`[exports.${name}]\ntype = "durable-object"\nstorage = "sqlite"\n`);
@@ -37,7 +38,7 @@ it("the classes of objects and their bindings stay", () => {
 });
 
 it("the unique keys of workerd's namespaces stay, from which the ids of objects are derived", () => {
-  const classes = ["Home", "KeyDirectory", "Quota", "Board", "FileDirectory", "FileBytes", "VectorStore"];
+  const classes = ["Home", "KeyDirectory", "Quota", "Board", "FileDirectory", "FileBytes", "VectorStore", "Webhooks"];
   expect(classes.map(uniqueKeyOf)).toEqual([
     "responses-edge-Home",
     "responses-edge-KeyDirectory",
@@ -46,6 +47,7 @@ it("the unique keys of workerd's namespaces stay, from which the ids of objects 
     "responses-edge-FileDirectory",
     "responses-edge-FileBytes",
     "responses-edge-VectorStore",
+    "responses-edge-Webhooks",
   ]);
 });
 

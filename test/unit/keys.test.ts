@@ -16,6 +16,7 @@ import { Schema } from "../../src/store/schema.ts";
 import { SCHEMA_VERSIONS } from "../../src/store/schema-versions.ts";
 import { SCHEMA_VERSION } from "../../src/store/tables.ts";
 import { VECTOR_STORE_VERSIONS } from "../../src/store/vector-stores/tables.ts";
+import { WEBHOOK_VERSIONS } from "../../src/store/webhooks/webhooks.ts";
 import { guardOf } from "../../src/tools/guard.ts";
 import { counted } from "../hostile/counting.ts";
 
@@ -244,6 +245,7 @@ it("the versions that programs beside the Worker know are those that objects wri
     FileDirectory: FILE_DIRECTORY_VERSIONS.length,
     FileBytes: FILE_BYTES_VERSIONS.length,
     VectorStore: VECTOR_STORE_VERSIONS.length,
+    Webhooks: WEBHOOK_VERSIONS.length,
   });
 });
 

@@ -26,6 +26,8 @@ export interface WorkerdProcess {
   vectorStores: ObjectStorage;
   /** Its process, while there is one. */
   pid(): number | undefined;
+  /** That of tenants' webhooks. */
+  webhooks: ObjectStorage;
   /** Resident memory of the process, in MB (Linux). */
   memory(): number;
   /** All that it has printed: the Worker's console, and workerd's own words. */
@@ -97,12 +99,13 @@ export async function startWorkerd(
     fileBytes: new ObjectStorage(folderOf("FileBytes")),
     vectorStores: new ObjectStorage(folderOf("VectorStore")),
     pid: () => child?.pid,
+    webhooks: new ObjectStorage(folderOf("Webhooks")),
     memory: () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${child?.pid}/status`, "utf8"))?.[1]) / 1024,
     logs: () => logs,
     kill,
     restart,
     passTime: (ms) => {
-      for (const name of ["Home", "VectorStore"]) passTime(folderOf(name), ms);
+      for (const name of ["Home", "VectorStore", "Webhooks"]) passTime(folderOf(name), ms);
     },
     async close() {
       await kill();

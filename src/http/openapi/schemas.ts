@@ -34,6 +34,14 @@ import {
   updateStoreFileBody,
   vectorStoreObject,
 } from "@responses-edge/responses-api/vector-stores";
+import {
+  createEndpointBody,
+  rotateSecretBody,
+  testEndpointBody,
+  updateEndpointBody,
+  webhookDeliveryObject,
+  webhookEndpointObject,
+} from "@responses-edge/responses-api/webhooks";
 import { z } from "zod";
 import { addItemsBody, conversationBody, updateConversationBody } from "../../api/conversations.ts";
 import { changeKeyBody, createKeyBody, rotateKeyBody, tenantBody } from "../../api/keys.ts";
@@ -282,6 +290,22 @@ export function answerSchemas() {
         .describe("The files that the process may have open, and has; of one's own machine."),
     }),
     Decision: decisionObject(),
+    WebhookEndpoint: webhookEndpointObject(),
+    WebhookEndpointList: page(webhookEndpointObject()),
+    DeletedWebhookEndpoint: z.object({
+      id: text,
+      object: z.literal("webhook_endpoint.deleted"),
+      deleted: z.literal(true),
+    }),
+    WebhookEndpointTest: z.object({
+      object: z.literal("webhook_endpoint.test"),
+      webhook_endpoint_id: text,
+      event_type: text,
+      success: z.literal(true),
+      status_code: z.int(),
+    }),
+    WebhookDeliveryList: page(webhookDeliveryObject()),
+    WebhookEventTypeList: z.object({ object: z.literal("list"), data: z.array(text) }),
     Liveness: z.object({ status: z.literal("ok") }),
     Readiness: z.object({
       status: z.enum(["ready", "limited"]),
@@ -317,6 +341,10 @@ export function bodySchemas() {
     CountInputTokens: countRequest,
     CompactConversation: compactRequest,
     CreateDecision: createDecision,
+    CreateWebhookEndpoint: createEndpointBody,
+    UpdateWebhookEndpoint: updateEndpointBody,
+    RotateWebhookSecret: rotateSecretBody,
+    TestWebhookEndpoint: testEndpointBody,
     CreateConversation: conversationBody,
     UpdateConversation: updateConversationBody,
     AddItems: addItemsBody,

@@ -1,0 +1,68 @@
+import { responseId } from "@responses-edge/responses-api/ids";
+import type { Outcome } from "@responses-edge/turn/decide";
+import type { RunSpec } from "../run-store.ts";
+import type { Tables } from "../tables.ts";
+import { announce, type WebhookBinding } from "./announcing.ts";
+
+/**
+ * The ends of background runs that the tenant's webhooks are still to be told of. An end is noted in the transaction that settles its run, so
+ * none is forgotten; `Webhooks` may hear of it twice, under the same id.
+ */
+
+/** First wait after a failure; it doubles, up to the longest. */
+const RETRY_BASE_MS = 5_000;
+const RETRY_MAX_MS = 4 * 3_600_000;
+
+type Row = { turn: string; response: string; type: string; created_at: number; attempts: number };
+
+export class WebhookOutbox {
+  readonly #tables: Tables;
+  readonly #tenant: string;
+  readonly #env: WebhookBinding;
+  #handing: Promise<void> | undefined;
+
+  constructor(tables: Tables, tenant: string, env: WebhookBinding) {
+    this.#tables = tables;
+    this.#tenant = tenant;
+    this.#env = env;
+  }
+
+  /** Notes the end of a run. To be called within the transaction that settles it. */
+  add(spec: RunSpec, status: Outcome["status"]): void {
+    const insert = "INSERT INTO webhooks (turn, response, type, created_at, attempts, due) VALUES (?, ?, ?, ?, 0, 0)";
+    const createdAt = Math.floor(Date.now() / 1000);
+    this.#tables.write("webhooks", insert, spec.turn, responseId(spec), `response.${status}`, createdAt);
+  }
+
+  /** When something is to be told next (Unix milliseconds), or null when nothing is. */
+  nextDue(): number | null {
+    const next = "SELECT MIN(due) AS due FROM webhooks";
+    return this.#tables.rows<{ due: number | null }>("webhooks", next)[0]?.due ?? null;
+  }
+
+  /** Tells what is due. What cannot be told is noted for another time. */
+  handOver(): Promise<void> {
+    this.#handing ??= this.#handOverAll().finally(() => {
+      this.#handing = undefined;
+    });
+    return this.#handing;
+  }
+
+  async #handOverAll(): Promise<void> {
+    for (;;) {
+      const next =
+        "SELECT turn, response, type, created_at, attempts FROM webhooks WHERE due <= ? ORDER BY due LIMIT 1";
+      const [row] = this.#tables.rows<Row>("webhooks", next, Date.now());
+      if (!row) return;
+      const { turn, response, type, created_at: createdAt, attempts } = row;
+      try {
+        const id = `evt_${response.slice("resp_".length)}`;
+        await announce(this.#env, this.#tenant, { id, type, createdAt, about: response });
+        this.#tables.rows("webhooks", "DELETE FROM webhooks WHERE turn = ?", turn);
+      } catch {
+        const due = Date.now() + Math.min(RETRY_BASE_MS * 2 ** attempts, RETRY_MAX_MS);
+        this.#tables.rows("webhooks", "UPDATE webhooks SET attempts = attempts + 1, due = ? WHERE turn = ?", due, turn);
+      }
+    }
+  }
+}

@@ -1,0 +1,171 @@
+import { DurableObject } from "cloudflare:workers";
+import { Buffer } from "node:buffer";
+import { randomBytes } from "node:crypto";
+import { guardedFetch } from "@responses-edge/guarded-fetch";
+import { loadConfig, type Variables } from "../../config/index.ts";
+import { Schema, type Versions } from "../schema.ts";
+import { DELIVERY_TABLES, type Delivery, DeliveryTable } from "./delivery-table.ts";
+import { ENDPOINT_TABLE, type Endpoint, type EndpointFields, EndpointTable } from "./endpoint-table.ts";
+import { type Receiver, send, type WebhookNotice } from "./sending.ts";
+
+/** The tables of the object, by version. What was made once is never changed: a new version adds to it. */
+export const WEBHOOK_VERSIONS: Versions = [[ENDPOINT_TABLE, ...DELIVERY_TABLES]];
+
+/** The operator's endpoint (`WEBHOOK_URL`), which is told of everything. */
+const OPERATOR = "";
+
+/** Deliveries that are made side by side. */
+const AT_ONCE = 16;
+
+/**
+ * The webhook endpoints of a tenant, and the deliveries to them: one Durable Object, named as the tenant. An event is noted before it is taken
+ * for told, and tried for about three days; it may come twice, under the same `webhook-id`.
+ */
+export class Webhooks extends DurableObject<Variables> {
+  readonly #schema: Schema;
+  readonly #endpoints: EndpointTable;
+  readonly #deliveries: DeliveryTable;
+  #delivering: Promise<void> | undefined;
+
+  constructor(state: DurableObjectState, env: Variables) {
+    super(state, env);
+    this.#schema = new Schema(state.storage, WEBHOOK_VERSIONS);
+    this.#endpoints = new EndpointTable(this.#schema);
+    this.#deliveries = new DeliveryTable(this.#schema);
+  }
+
+  hasEndpoints(): boolean {
+    return this.#endpoints.all().length > 0;
+  }
+
+  /** Newest first; null where `after` is no endpoint. */
+  list(after: string | undefined, limit: number): Endpoint[] | null {
+    return this.#endpoints.page(after, limit);
+  }
+
+  get(id: string): Endpoint | null {
+    return this.#endpoints.find(id);
+  }
+
+  /** Null where the tenant has as many as it may. */
+  create(fields: EndpointFields): Endpoint | null {
+    return this.#change(() => this.#endpoints.create(fields, seconds()));
+  }
+
+  change(id: string, fields: Partial<EndpointFields>): Endpoint | null {
+    return this.#change(() => this.#endpoints.change(id, fields, seconds()));
+  }
+
+  rotate(id: string, keepsOld: boolean): Endpoint | null {
+    return this.#change(() => this.#endpoints.rotate(id, keepsOld, seconds()));
+  }
+
+  /** Removes an endpoint, with what waits for it. False where there is none. */
+  delete(id: string): boolean {
+    return this.#change(() => {
+      this.#deliveries.forget(id);
+      return this.#endpoints.delete(id);
+    });
+  }
+
+  /** Sends a sample. Gives the status of the answer, null where there was none; undefined where there is no such endpoint. */
+  async test(id: string, type: string): Promise<number | null | undefined> {
+    const endpoint = this.#endpoints.find(id);
+    if (!endpoint) return undefined;
+    const sample = randomBytes(16).toString("hex");
+    const about = type.startsWith("batch.") ? `batch_${sample}` : `resp_${sample}`;
+    return send({ id: `evt_${sample}`, type, createdAt: seconds(), about }, this.#receiver(endpoint));
+  }
+
+  /** Newest first; null where there is no such endpoint. */
+  deliveries(id: string, before: number | undefined, limit: number): Delivery[] | null {
+    return this.#endpoints.find(id) && this.#deliveries.page(id, before, limit);
+  }
+
+  /** Has all told that want to be: noted when this resolves, and sent soon. False where nobody wants to be told of anything. */
+  async announce(notice: WebhookNotice): Promise<boolean> {
+    const endpoints = this.#endpoints.all();
+    const hasOperator = loadConfig(this.env).webhook !== undefined;
+    const wanting = endpoints.filter(({ eventTypes }) => eventTypes.includes(notice.type)).map(({ id }) => id);
+    if (hasOperator) wanting.push(OPERATOR);
+    if (wanting.length > 0) {
+      this.#change(() => this.#deliveries.add(notice, wanting, Date.now()));
+      // Makes sure of it, should this object die.
+      await this.#wake(Date.now() + 1_000);
+      this.ctx.waitUntil(this.#deliverDue());
+    }
+    return hasOperator || endpoints.length > 0;
+  }
+
+  override async alarm(): Promise<void> {
+    await this.#deliverDue();
+  }
+
+  /** Removes everything. */
+  async erase(): Promise<void> {
+    await this.ctx.storage.deleteAll();
+    this.#schema.forget();
+  }
+
+  #deliverDue(): Promise<void> {
+    this.#delivering ??= this.#deliverAll().finally(() => {
+      this.#delivering = undefined;
+    });
+    return this.#delivering;
+  }
+
+  async #deliverAll(): Promise<void> {
+    for (let due = this.#due(); due.length > 0; due = this.#due())
+      await Promise.all(due.map((each) => this.#try(each)));
+    const next = this.#deliveries.nextDue();
+    if (next !== null) await this.#wake(next);
+  }
+
+  #due(): Delivery[] {
+    return this.#deliveries.due(Date.now(), AT_ONCE);
+  }
+
+  async #try(delivery: Delivery): Promise<void> {
+    const receiver = this.#receiverOf(delivery.endpoint);
+    if (!receiver) {
+      // The endpoint, or the operator's, was taken away: nobody wants the event any more.
+      this.#change(() => this.#deliveries.forget(delivery.endpoint));
+      return;
+    }
+    const status = await send(delivery.notice, receiver);
+    this.#change(() => this.#deliveries.tried(delivery, status, Date.now()));
+  }
+
+  #receiverOf(id: string): Receiver | undefined {
+    if (id !== OPERATOR) {
+      const endpoint = this.#endpoints.find(id);
+      return endpoint ? this.#receiver(endpoint) : undefined;
+    }
+    const { webhook } = loadConfig(this.env);
+    return webhook && { url: webhook.url, fetch: webhook.fetch, secrets: [webhook.secret] };
+  }
+
+  #receiver({ url, secret, previous }: Endpoint): Receiver {
+    const secrets = [secret, ...(previous && previous.until > seconds() ? [previous.secret] : [])];
+    const { webhookGuard } = loadConfig(this.env);
+    const fetch: Receiver["fetch"] = (target, init) =>
+      guardedFetch(target, { ...init, redirect: "manual" }, webhookGuard);
+    return { url, fetch, secrets: secrets.map((each) => Buffer.from(each, "base64")) };
+  }
+
+  /** Makes sure that the alarm rings at `at` (Unix milliseconds) or before. */
+  async #wake(at: number): Promise<void> {
+    const set = await this.ctx.storage.getAlarm();
+    if (set === null || at < set) await this.ctx.storage.setAlarm(at);
+  }
+
+  #change<T>(body: () => T): T {
+    this.#schema.open();
+    return this.ctx.storage.transactionSync(body);
+  }
+}
+
+/** Now, in Unix seconds. */
+function seconds(): number {
+  return Math.floor(Date.now() / 1000);
+}
