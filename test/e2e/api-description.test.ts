@@ -35,7 +35,9 @@ beforeAll(async () => {
       run: () => ({ content, structuredContent: { data: btoa("Tea") } }),
     },
   });
-  gateway = await startGateway({ ...VARIABLES, TOOL_SERVERS: JSON.stringify({ python: python.url }),
+  gateway = await startGateway({
+    ...VARIABLES,
+    TOOL_SERVERS: JSON.stringify({ python: python.url }),
     WEBHOOK_URLS: python.url,
   });
   description = await descriptionOf(gateway.url);
