@@ -1,4 +1,4 @@
-import { statfs } from "node:fs/promises";
+import { readFile, statfs } from "node:fs/promises";
 
 /** Watches how much is free on the file system of a data folder. */
 
@@ -65,4 +65,20 @@ export async function watchDisk(
   const timer = setInterval(look, INTERVAL_MS);
   timer.unref();
   return { [Symbol.dispose]: () => clearInterval(timer) };
+}
+
+/** The measures of a Worker's process that `/metrics` has: its resident memory, and what is free on its folder's disk. Bytes. */
+export async function measuresOf(
+  pid: number | undefined,
+  folder: string,
+): Promise<{ memory?: number; freeDisk?: number }> {
+  const [status, disk] = await Promise.all([
+    readFile(`/proc/${pid}/status`, "utf8").catch(() => ""),
+    statfs(folder).catch(() => undefined),
+  ]);
+  const kilobytes = /^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1];
+  return {
+    ...(kilobytes !== undefined && { memory: Number(kilobytes) * 1024 }),
+    ...(disk && { freeDisk: disk.bavail * disk.bsize }),
+  };
 }

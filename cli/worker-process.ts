@@ -15,7 +15,7 @@ import { bundle, canBundle, madeBundle } from "./bundle.ts";
 import type { KeyPairFiles } from "./certificate.ts";
 import type { ClusterInstance } from "./cluster.ts";
 import type { Environment } from "./environment.ts";
-import { type Disk, type LeastFree, watchDisk } from "./free-disk.ts";
+import { type Disk, type LeastFree, measuresOf, watchDisk } from "./free-disk.ts";
 import { askHealth } from "./health.ts";
 import { workerd } from "./installation.ts";
 import { followLines, type LogFormat, ownLine } from "./log-lines.ts";
@@ -133,7 +133,8 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
     void ended.finally(() => watch[Symbol.dispose]()).catch(() => {});
     const probing = new AbortController();
     let hasHung = false;
-    void untilHung(launcherSocket, probing.signal).then((hangs) => {
+    const measured = () => measuresOf(child.pid, storage);
+    void untilHung(launcherSocket, measured, probing.signal).then((hangs) => {
       hasHung = hangs;
       if (hangs) kill();
     });
@@ -255,12 +256,19 @@ async function untilDrained(launcherSocket: string): Promise<void> {
   }
 }
 
-/** Asks the Worker again and again whether it is there. Resolves when it does not answer any more: true; or when the signal is aborted: false. */
-async function untilHung(launcherSocket: string, signal: AbortSignal): Promise<boolean> {
+/**
+ * Asks the Worker again and again whether it is there, and tells it what is measured. Resolves when it does not answer any more: true; or when
+ * the signal is aborted: false.
+ */
+async function untilHung(
+  launcherSocket: string,
+  measured: () => Promise<object>,
+  signal: AbortSignal,
+): Promise<boolean> {
   for (let misses = 0; misses < MAX_MISSES; ) {
     await sleep(PROBE_MS, undefined, { ref: false, signal }).catch(() => {});
     if (signal.aborted) return false;
-    const answers = await askLauncher("GET", launcherSocket).then(
+    const answers = await askLauncher("PUT", launcherSocket, JSON.stringify(await measured())).then(
       () => true,
       () => false,
     );

@@ -25,12 +25,15 @@ export function toShownError(error: unknown, place: FaultPlace): ApiError {
   return diskState() === "low" ? insufficientStorage() : storageError();
 }
 
-/** Faults of a model server that is gone: it may be back soon. */
-const AWAY = new Set(["upstream_unreachable", "upstream_connection_lost"]);
+/** Faults of a model server that is gone, or has too much to do and does not say for how long: it may be back soon. */
+const AWAY = new Set([
+  ...["upstream_unreachable", "upstream_connection_lost", "upstream_engine_dead", "upstream_aborted"],
+  ...["server_is_overloaded", "no_model"],
+]);
 
 /** The headers of an error as the client gets them: also when to come back to a model server that is gone. */
 export function shownHeaders({ code, headers }: ApiError): Record<string, string> {
-  return { ...(AWAY.has(code ?? "") && { "retry-after": "2" }), ...headers };
+  return { ...(AWAY.has(code) && { "retry-after": "2" }), ...headers };
 }
 
 /**

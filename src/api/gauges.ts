@@ -1,23 +1,27 @@
 import { serverStates } from "../assembly/model-server.ts";
 import type { Config } from "../config/index.ts";
-import { diskState } from "../store/free-disk.ts";
+import { diskState, processMeasures } from "../store/free-disk.ts";
 import { type FileBindings, filesInUse } from "../store/open-homes.ts";
 import { permitsTaken, workUnderWay } from "../store/permits.ts";
 import { ingestingStores } from "../store/vector-stores/ingestion.ts";
+import { waitingDeliveries } from "../store/webhooks/waiting.ts";
 import {
   BUILD,
+  DISK_FREE,
   DISK_LOW,
   FILES_OPEN,
   type Gauge,
   type GaugeReading,
   HOMES_OPEN,
   INGESTION,
+  MEMORY,
   PERMITS,
   UPSTREAM_DRAINING,
   UPSTREAM_EJECTED,
   UPSTREAM_IN_FLIGHT,
   UPSTREAM_LOAD,
   UPSTREAM_UP,
+  WEBHOOKS_WAITING,
   WORK,
 } from "../telemetry/gauges.ts";
 import { SCOPE } from "../telemetry/otlp.ts";
@@ -43,6 +47,11 @@ export async function readGauges(config: Config, files: FileBindings): Promise<G
       ...(limit == null ? [] : [[{ [STATE]: "limit" }, limit] as const]),
     ],
   ];
+  const { freeDisk, memory } = processMeasures();
+  const ofProcess = (gauge: Gauge, value: number | undefined): GaugeReading => [
+    gauge,
+    value === undefined ? [] : [[{}, value]],
+  ];
   return [
     [WORK, [...workUnderWay()].map(([kind, count]) => [{ "responses_edge.kind": kind }, count] as const)],
     inUse(PERMITS, permitsTaken(), config.maxOpenTurns),
@@ -52,6 +61,9 @@ export async function readGauges(config: Config, files: FileBindings): Promise<G
     ofServers(UPSTREAM_IN_FLIGHT, ({ inFlight }) => inFlight),
     ofServers(UPSTREAM_LOAD, ({ load }) => load),
     [DISK_LOW, disk === undefined ? [] : [[{}, Number(disk === "low")]]],
+    ofProcess(DISK_FREE, freeDisk),
+    ofProcess(MEMORY, memory),
+    ofProcess(WEBHOOKS_WAITING, waitingDeliveries()),
     inUse(FILES_OPEN, open?.used, open?.limit),
     inUse(HOMES_OPEN, open?.homes.open, open?.homes.limit),
     [INGESTION, [...ingestingStores()].map(([state, stores]) => [{ [STATE]: state }, stores] as const)],

@@ -1,7 +1,7 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import { serverIsStopping } from "@responses-edge/responses-api/errors";
 import { createMiddleware } from "hono/factory";
-import { noteDisk } from "../store/free-disk.ts";
+import { noteDisk, noteMeasures, type ProcessMeasures } from "../store/free-disk.ts";
 import { turnsBesideClients } from "../store/permits.ts";
 import { endProcess, noteLauncher, processEnds } from "../store/process-end.ts";
 import type { AppEnv } from "./app-env.ts";
@@ -19,14 +19,19 @@ export const unlessDraining = createMiddleware<AppEnv>(async (_, next) => {
 
 /**
  * Answers the launcher of the process, on a socket of its own (`cli/worker-process.ts`). No other deployment lets anybody
- * reach it. POST begins the end, PUT `ok` or `low` says how the disk is; every answer tells how many turns are under way beside
+ * reach it. POST begins the end, PUT `ok` or `low` says how the disk is, PUT of JSON what it has measured; every answer tells how many turns are under way beside
  * their clients.
  */
 export class Launcher extends WorkerEntrypoint {
   override async fetch(request: Request): Promise<Response> {
     noteLauncher();
     if (request.method === "POST") endProcess();
-    if (request.method === "PUT") noteDisk((await request.text()) === "low" ? "low" : "ok");
+    if (request.method === "PUT") noteTold(await request.text());
     return Response.json({ turns: turnsBesideClients() });
   }
+}
+
+function noteTold(text: string): void {
+  if (text.startsWith("{")) noteMeasures(JSON.parse(text) as ProcessMeasures);
+  else noteDisk(text === "low" ? "low" : "ok");
 }

@@ -14,6 +14,25 @@ export function noteDisk(told: DiskState): void {
   state = told;
 }
 
+/** Measures of this process that its launcher takes: nothing in a Worker can. Bytes. */
+export interface ProcessMeasures {
+  /** Free on the data folder's disk. */
+  freeDisk?: number;
+  /** Resident memory; Linux tells it. */
+  memory?: number;
+}
+
+let measures: ProcessMeasures = {};
+
+export function noteMeasures(told: ProcessMeasures): void {
+  measures = told;
+}
+
+/** The measures as they were told last; none where there is no launcher. */
+export function processMeasures(): ProcessMeasures {
+  return measures;
+}
+
 /** Undefined where nobody watches a disk. */
 export function diskState(): DiskState | undefined {
   return state;

@@ -54,6 +54,23 @@ export const DISK_LOW: Gauge = {
   description: "1 while less than MIN_FREE_DISK is free, and nothing new is stored.",
 };
 
+export const DISK_FREE: Gauge = {
+  name: "responses_edge.disk.free",
+  unit: "bytes",
+  description: "Bytes that are free on the data folder's disk.",
+};
+
+export const MEMORY: Gauge = {
+  name: "responses_edge.memory.resident",
+  unit: "bytes",
+  description: "Resident memory of the process.",
+};
+
+export const WEBHOOKS_WAITING: Gauge = {
+  name: "responses_edge.webhooks.waiting",
+  description: "Webhook deliveries that wait, of the tenants whose webhooks this process has had open.",
+};
+
 export const FILES_OPEN: Gauge = {
   name: "responses_edge.files.open",
   description: "Files that this process has open, and how many it may have.",
@@ -84,6 +101,9 @@ export const GAUGES: readonly Gauge[] = [
   UPSTREAM_IN_FLIGHT,
   UPSTREAM_LOAD,
   DISK_LOW,
+  DISK_FREE,
+  MEMORY,
+  WEBHOOKS_WAITING,
   FILES_OPEN,
   HOMES_OPEN,
   INGESTION,

@@ -468,6 +468,7 @@ describe("metrics", () => {
     expect(text).toMatch(/^responses_edge_upstream_in_flight\{responses_edge_server="[^"]+"\} \d+$/m);
     expect(text).toMatch(/^responses_edge_work_active\{responses_edge_kind="turn"\} \d+$/m);
     expect(text).toMatch(/^responses_edge_permits\{responses_edge_state="limit"\} \d+$/m);
+    expect(text).toMatch(/^responses_edge_webhooks_waiting 0$/m);
     expect(text).toMatch(/^responses_edge_build_info\{version="[\d.]+"\} 1$/m);
     expect(text).toMatch(/^gen_ai_client_operation_duration_seconds_count\{.*responses_edge_server=.*\} [1-9]/m);
   });

@@ -8,6 +8,7 @@ import type { WebhookCreateParams } from "openai/resources/webhooks/webhooks";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { uniqueKeyOf } from "../../cli/workerd.ts";
 import { objectId } from "../workerd/storage.ts";
+import { create, makeKey, newTenant, startWithKeys } from "./key-support.ts";
 import { eventually, type Gateway, startGateway } from "./support.ts";
 import { ended, reached } from "./turns.ts";
 
@@ -88,6 +89,23 @@ function undelivered(id: string) {
   const sql = "SELECT attempts FROM delivery JOIN event ON id = event WHERE about = ? AND due IS NOT NULL";
   return webhooks.exec(object, sql, id);
 }
+
+it("a budget of which 80 % are used is told to the operator, signed as all are", async () => {
+  const keyed = await startWithKeys({
+    WEBHOOK_URL: endpoint.url,
+    WEBHOOK_SECRET: SECRET,
+    ALLOW_PRIVATE_WEBHOOKS: "true",
+  });
+  try {
+    const key = await makeKey(keyed, newTenant(), { budget: { tokens: 400, window: "day" } });
+    while ((await create(keyed, key, { input: "word ".repeat(50), max_output_tokens: 60 })).status === 200);
+    const { headers, body } = await eventually(() => endpoint.of(key.id)[0]);
+    const event: unknown = await openai.webhooks.unwrap(body, headers, SECRET);
+    expect(event).toMatchObject({ object: "event", type: "limit.nearly_used", data: { id: key.id } });
+  } finally {
+    await keyed.close();
+  }
+});
 
 describe.concurrent("the webhook of a background run", () => {
   it.each([

@@ -1,8 +1,10 @@
 import { DurableObject } from "cloudflare:workers";
+import { createHash } from "node:crypto";
 import { logLine } from "@responses-edge/json-text";
-import { loadConfig, type Variables } from "../../config/index.ts";
+import { loadConfig } from "../../config/index.ts";
 import { NOTHING_STORED, STORED_LIMITS, type Stored, type StoredLimit } from "../../contract/grants.ts";
 import { Schema, type Versions } from "../schema.ts";
+import { announce, type WebhookBinding } from "../webhooks/announcing.ts";
 import { type Account, type Answer, Ledger, type Report, TENANT } from "./ledger.ts";
 import { type NearlyUsed, NearlyUsedLimits } from "./nearly-used.ts";
 import { USAGE_TABLE, type UsageEntry, type UsageQuery, type UsageRow, UsageStore } from "./usage.ts";
@@ -139,14 +141,14 @@ export const QUOTA_VERSIONS: Versions = [
  * The quota of a tenant: one Durable Object that counts what its keys use. Its name is the tenant's. What it answers is
  * durable: an object that dies forgets nothing of what it has promised.
  */
-export class Quota extends DurableObject<Variables> {
+export class Quota extends DurableObject<WebhookBinding> {
   readonly #schema: Schema;
   readonly #usage: UsageStore;
   readonly #stored: StoredTotals;
   readonly #nearlyUsed = new NearlyUsedLimits();
   #ledger: Ledger | undefined;
 
-  constructor(state: DurableObjectState, env: Variables) {
+  constructor(state: DurableObjectState, env: WebhookBinding) {
     super(state, env);
     this.#schema = new Schema(state.storage, QUOTA_VERSIONS);
     this.#usage = new UsageStore(this.#schema);
@@ -234,8 +236,17 @@ export class Quota extends DurableObject<Variables> {
   #tell(key: string, { of, obstacle, limit, used, resetsAt }: NearlyUsed): void {
     const whose = { tenant: this.ctx.id.name, ...(of === "key" && { key_id: key }) };
     const until = resetsAt !== undefined && { resets_at: new Date(resetsAt).toISOString() };
-    const line = { level: "warn", event: "limit_nearly_used", ...whose, limit: obstacle, used, most: limit, ...until };
-    console.warn(logLine(line));
+    const told = { ...whose, limit: obstacle, used, most: limit, ...until };
+    console.warn(logLine({ level: "warn", event: "limit_nearly_used", ...told }));
+    const { name: tenant = "" } = this.ctx.id;
+    // OpenAI has no such event for the endpoints of tenants.
+    if (!loadConfig(this.env).webhook) return;
+    const about = of === "key" ? key : tenant;
+    // The same, should this object forget that it has told it.
+    const hash = createHash("sha256").update(`${tenant} ${about} ${obstacle} ${limit} ${resetsAt}`).digest("hex");
+    const createdAt = Math.floor(Date.now() / 1000);
+    const notice = { id: `evt_${hash.slice(0, 32)}`, type: "limit.nearly_used", createdAt, about };
+    this.ctx.waitUntil(announce(this.env, tenant, notice).catch(() => {}));
   }
 
   #read(): Ledger {

@@ -77,6 +77,12 @@ export class DeliveryTable {
     return this.#schema.rows<Row>(`${SELECT} WHERE due <= ? ORDER BY due LIMIT ?`, now, limit).map(toDelivery);
   }
 
+  /** How many wait. */
+  waiting(): number {
+    const count = "SELECT COUNT(*) AS count FROM delivery WHERE due IS NOT NULL";
+    return this.#schema.rows<{ count: number }>(count)[0]?.count ?? 0;
+  }
+
   nextDue(): number | null {
     return (
       this.#schema.rows<{ due: number | null }>("SELECT MIN(due) AS due FROM delivery WHERE due IS NOT NULL")[0]?.due ??

@@ -7,6 +7,7 @@ import { Schema, type Versions } from "../schema.ts";
 import { DELIVERY_TABLES, type Delivery, DeliveryTable } from "./delivery-table.ts";
 import { ENDPOINT_TABLE, type Endpoint, type EndpointFields, EndpointTable } from "./endpoint-table.ts";
 import { type Receiver, send, type WebhookNotice } from "./sending.ts";
+import { noteWaitingDeliveries } from "./waiting.ts";
 
 /** The tables of the object, by version. What was made once is never changed: a new version adds to it. */
 export const WEBHOOK_VERSIONS: Versions = [[ENDPOINT_TABLE, ...DELIVERY_TABLES]];
@@ -92,6 +93,7 @@ export class Webhooks extends DurableObject<Variables> {
       this.#change(() => this.#deliveries.add(notice, wanting, Date.now()));
       // Makes sure of it, should this object die.
       await this.#wake(Date.now() + 1_000);
+      noteWaitingDeliveries(this.ctx.id.name ?? "", this.#deliveries.waiting());
       this.ctx.waitUntil(this.#deliverDue());
     }
     return hasOperator || endpoints.length > 0;
@@ -117,6 +119,7 @@ export class Webhooks extends DurableObject<Variables> {
   async #deliverAll(): Promise<void> {
     for (let due = this.#due(); due.length > 0; due = this.#due())
       await Promise.all(due.map((each) => this.#try(each)));
+    noteWaitingDeliveries(this.ctx.id.name ?? "", this.#deliveries.waiting());
     const next = this.#deliveries.nextDue();
     if (next !== null) await this.#wake(next);
   }
