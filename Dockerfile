@@ -12,7 +12,7 @@ COPY scripts scripts
 COPY src src
 # workerd's binary is in a package of its own for each platform: the right one comes with it, and needs no script.
 RUN node scripts/package.ts && npm install --ignore-scripts --no-package-lock --prefix dist/package
-RUN mkdir /data
+RUN mkdir /data /backup
 
 FROM gcr.io/distroless/cc-debian12:nonroot
 LABEL org.opencontainers.image.title="responses-edge" \
@@ -22,6 +22,8 @@ LABEL org.opencontainers.image.title="responses-edge" \
 COPY --from=build /usr/local/bin/node /usr/local/bin/node
 COPY --from=build /build/dist/package /app
 COPY --from=build --chown=65532:65532 /data /data
+# Where `backup` may write: a volume that is mounted there belongs to the same user.
+COPY --from=build --chown=65532:65532 /backup /backup
 ENV HOST=0.0.0.0 \
     PORT=8787 \
     STATE_DIRECTORY=/data \

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { createReadStream, existsSync, readFileSync } from "node:fs";
 import { open, rename, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { z } from "zod";
@@ -61,22 +61,29 @@ export function readManifest(folder: string): BackupManifest {
       `${folder} is no backup, or one that was not finished: it has no ${MANIFEST_FILE}.`,
     );
   }
+  return parseManifest(readFileSync(path, "utf8"), path);
+}
+
+/** Reads the text of a manifest; `path` names it in the Refusal of one that is damaged, or of a newer version. */
+export function parseManifest(text: string, path: string): BackupManifest {
   let value: unknown;
   try {
-    value = JSON.parse(readFileSync(path, "utf8"));
+    value = JSON.parse(text);
   } catch {
     throw damaged(path);
   }
   const { format } = z.object({ format: z.number() }).catch({ format: Number.NaN }).parse(value);
   if (format > FORMAT) {
-    throw new Refusal(
-      EXIT.configuration,
-      `${folder} was made by a newer version of responses-edge (format ${format}).`,
-    );
+    throw new Refusal(EXIT.configuration, `${path} was made by a newer version of responses-edge (format ${format}).`);
   }
   const { data } = manifest.safeParse(value);
   if (!data) throw damaged(path);
   return data;
+}
+
+/** The text of a manifest. */
+export function manifestText(value: Omit<BackupManifest, "format">): string {
+  return `${JSON.stringify({ format: FORMAT, ...value }, null, 1)}\n`;
 }
 
 function damaged(path: string): Refusal {
@@ -87,10 +94,15 @@ function damaged(path: string): Refusal {
 export async function writeManifest(folder: string, value: Omit<BackupManifest, "format">): Promise<void> {
   const path = join(folder, MANIFEST_FILE);
   const unfinished = `${path}.new`;
-  await writeFile(unfinished, `${JSON.stringify({ format: FORMAT, ...value }, null, 1)}\n`, { mode: 0o600 });
+  await writeFile(unfinished, manifestText(value), { mode: 0o600 });
   await makeDurable(unfinished);
   await rename(unfinished, path);
   await makeDurable(folder);
+}
+
+/** An object's id, by its file. */
+export function objectIdOf(path: string): string {
+  return basename(path, ".sqlite");
 }
 
 /** Waits until a file, or a folder's list of files, is on its disk. */

@@ -1,9 +1,13 @@
 #!/usr/bin/env node
+import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
-import { backup, inMb } from "./backup.ts";
+import { type Backup, backup } from "./backup.ts";
+import { isInBucket } from "./backup-bucket.ts";
 import type { BucketFiles } from "./backup-manifest.ts";
+import { durationOf, keepOf, nextBackup } from "./backup-series.ts";
 import { check } from "./configuration.ts";
 import { createKey } from "./create-key.ts";
+import { inMb } from "./disk.ts";
 import { health } from "./health.ts";
 import { version, workerdVersion } from "./installation.ts";
 import { ownLine } from "./log-lines.ts";
@@ -11,6 +15,7 @@ import { EXIT, Refusal } from "./refusal.ts";
 import { restore } from "./restore.ts";
 import { serve } from "./serve.ts";
 import { logFormat, readServeSettings } from "./serve-settings.ts";
+import { untilStopped } from "./signals.ts";
 
 /** `responses-edge COMMAND`: the program that is installed. */
 
@@ -24,7 +29,10 @@ Usage: responses-edge [COMMAND]
                         --role operator, auditor or tenant_admin:TENANT says otherwise.
   backup DIR            Copies the data folder into DIR, also while it is served; what has not changed since an
                         earlier backup is linked to it with --since EARLIER.
-  restore DIR           Puts a backup into an empty data folder.
+  backup DIR --keep N   Adds a backup to those in DIR, or in s3://BUCKET/PREFIX, and removes all but the newest N;
+                        again and again with --every 6h.
+  restore DIR           Puts a backup, or the newest of those in DIR or s3://BUCKET/PREFIX, into an empty data
+                        folder; another one of them with --at NAME.
   health                Asks the server of this environment whether it is healthy: exit code 0 or 1.
 
   --help, --version
@@ -38,6 +46,9 @@ interface Options {
   admin?: boolean | undefined;
   role?: string | undefined;
   since?: string | undefined;
+  keep?: string | undefined;
+  every?: string | undefined;
+  at?: string | undefined;
 }
 
 interface Command {
@@ -56,35 +67,78 @@ const COMMANDS: Readonly<Record<string, Command>> = {
     options: ["admin", "role"],
     run: ([name = ""], { admin = false, role }) => createKey({ name, isAdmin: admin, role }),
   },
-  backup: { arguments: 1, options: ["since"], run: ([into], { since }) => makeBackup(into, since) },
-  restore: { arguments: 1, run: ([from]) => bringBack(from) },
+  backup: {
+    arguments: 1,
+    options: ["since", "keep", "every"],
+    run: ([into], { since, ...series }) => {
+      if (!into) throw new Refusal(EXIT.usage, "backup wants a folder to write to: `responses-edge backup DIR`.");
+      const isOne = series.keep === undefined && series.every === undefined && !isInBucket(into);
+      if (isOne) return makeBackup(into, since);
+      if (since !== undefined) throw new Refusal(EXIT.usage, "--since is of one backup: a series knows its last one.");
+      return makeSeries(into, series);
+    },
+  },
+  restore: { arguments: 1, options: ["at"], run: ([from], { at }) => bringBack(from, at) },
 };
 
 /** The data folder of `serve` under the same environment, whatever else is wrong in it. */
 const dataFolder = () => readServeSettings(process.env, []).stateDirectory;
 
-async function makeBackup(into: string | undefined, since: string | undefined): Promise<void> {
-  if (!into) throw new Refusal(EXIT.usage, "backup wants a folder to write to: `responses-edge backup DIR`.");
+async function makeBackup(into: string, since: string | undefined): Promise<void> {
   const { folder, ...made } = await backup({ data: dataFolder(), into, since });
   const linked = since === undefined ? "" : `, ${made.unchanged} of them as in ${since}`;
   const message = `Backed up ${made.objects} objects (${inMb(made.bytes)}${linked}) into ${folder}.`;
-  const beside = inBucketsText(made.inBuckets, "are in a bucket and not in this backup: copy the bucket, too");
-  tell(`${message}${beside}`, { folder, ...made });
-  if (made.damaged.length === 0) return;
-  throw new Refusal(EXIT.damaged, `These objects are damaged and are not in the backup: ${made.damaged.join(", ")}.`);
+  tell(`${message}${inBucketsText(made.inBuckets, NOT_COPIED)}`, { folder, ...made });
+  refuseDamaged(made);
 }
 
-async function bringBack(from: string | undefined): Promise<void> {
+/** One backup of a series, or one after another until the process is told to stop: one that fails is told of, and no end. */
+async function makeSeries(into: string, { keep: kept, every }: Options): Promise<void> {
+  const keep = kept === undefined ? undefined : keepOf(kept);
+  const interval = every === undefined ? undefined : durationOf(every);
+  const make = async () => {
+    const { at, ...made } = await nextBackup(dataFolder(), into, keep, process.env);
+    const linked = `, ${made.unchanged} of them as in the last one`;
+    const removed = made.removed.length > 0 ? ` Removed: ${made.removed.join(", ")}.` : "";
+    const message = `Backed up ${made.objects} objects (${inMb(made.bytes)}${linked}) into ${at}.`;
+    tell(`${message}${removed}${inBucketsText(made.inBuckets, NOT_COPIED)}`, { at, ...made });
+    refuseDamaged(made);
+  };
+  if (interval === undefined) return make();
+  const { signal } = untilStopped();
+  while (!signal.aborted) {
+    const next = Date.now() + interval;
+    await make().catch((error) => {
+      if (!(error instanceof Refusal)) throw error;
+      tellFault(error);
+    });
+    await sleep(Math.max(0, next - Date.now()), undefined, { signal }).catch(() => {});
+  }
+}
+
+function refuseDamaged({ damaged }: Backup): void {
+  if (damaged.length === 0) return;
+  throw new Refusal(EXIT.damaged, `These objects are damaged and are not in the backup: ${damaged.join(", ")}.`);
+}
+
+async function bringBack(from: string | undefined, at: string | undefined): Promise<void> {
   if (!from) throw new Refusal(EXIT.usage, "restore wants a backup's folder: `responses-edge restore DIR`.");
-  const { folder, startedAt, ...made } = await restore({ from, data: dataFolder() });
+  const { folder, startedAt, ...made } = await restore({ from, at, environment: process.env, data: dataFolder() });
   const message = `Restored ${made.objects} objects (${inMb(made.bytes)}) of ${startedAt} into ${folder}.`;
   const beside = inBucketsText(made.inBuckets, "are read from the bucket that FILES_S3_BUCKET names");
   tell(`${message}${beside}`, { folder, backup_started_at: startedAt, ...made });
 }
 
+/** Of files whose bytes are in a bucket, in a backup. */
+const NOT_COPIED = "are in a bucket and not in this backup: copy the bucket, too";
+
 function inBucketsText(inBuckets: BucketFiles | undefined, what: string): string {
   if (!inBuckets || inBuckets.files === 0) return "";
   return ` ${inBuckets.files} files (${inMb(inBuckets.bytes)}) ${what}.`;
+}
+
+function tellFault({ message }: Refusal): void {
+  console.error(ownLine("error", message, logFormat(process.env)));
 }
 
 function tell(message: string, fields: object): void {
@@ -95,7 +149,7 @@ try {
   await main(process.argv.slice(2));
 } catch (error) {
   if (!(error instanceof Refusal)) throw error;
-  console.error(ownLine("error", error.message, logFormat(process.env)));
+  tellFault(error);
   process.exitCode = error.exitCode;
 }
 
@@ -105,10 +159,8 @@ async function main(args: readonly string[]): Promise<void> {
   if (values.version) return console.log(`responses-edge ${version} (workerd ${workerdVersion})`);
   const [name = "serve", ...given] = positionals;
   const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
-  const options: Options = { admin: values.admin, role: values.role, since: values.since };
-  const known = (["admin", "role", "since"] as const).every(
-    (each) => !options[each] || command?.options?.includes(each),
-  );
+  const { help: _, version: __, ...options } = values;
+  const known = Object.keys(options).every((each) => command?.options?.includes(each as keyof Options));
   if (!command || given.length > command.arguments || !known) throw usage();
   await command.run(given, options);
 }
@@ -124,6 +176,9 @@ function parse(args: readonly string[]) {
         admin: { type: "boolean" },
         role: { type: "string" },
         since: { type: "string" },
+        keep: { type: "string" },
+        every: { type: "string" },
+        at: { type: "string" },
       },
     });
   } catch {

@@ -1,7 +1,6 @@
-import { readdirSync, statSync } from "node:fs";
-import { copyFile, mkdir, rename, rm, rmdir } from "node:fs/promises";
+import { readdirSync } from "node:fs";
+import { mkdir, rename, rm, rmdir } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
-import { faultText, refuseFullDisk } from "./backup.ts";
 import {
   type BackupFile,
   type BackupManifest,
@@ -9,11 +8,13 @@ import {
   faultIn,
   METADATA_FILE,
   makeDurable,
-  readManifest,
   sha256Of,
 } from "./backup-manifest.ts";
+import { type BackupSource, backupAt } from "./backup-source.ts";
 import { checkVersion, isOwnFile, openDataFolder, UNFINISHED_RESTORE, writeMarker } from "./data-folder.ts";
+import { faultText, refuseFullDisk } from "./disk.ts";
 import { eachOf } from "./each-of.ts";
+import type { Environment } from "./environment.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 
 /**
@@ -22,8 +23,12 @@ import { EXIT, Refusal } from "./refusal.ts";
  */
 
 export interface RestoreOptions {
-  /** The backup. */
+  /** The backup's folder, or a series of backups: a folder, or `s3://BUCKET/PREFIX`. */
   from: string;
+  /** Which of a series; by default the newest. */
+  at?: string | undefined;
+  /** Where the variables of a bucket are. */
+  environment?: Environment;
   /** The data folder: one that is not there, or empty. */
   data: string;
 }
@@ -52,12 +57,13 @@ const MAX_NAMED = 5;
  * Throws a Refusal where the backup is not whole or of a newer version, the data folder is in use or not empty, or cannot be
  * written; the data folder is empty then, as it was.
  */
-export async function restore({ from, data }: RestoreOptions): Promise<RestoreResult> {
-  const source = resolve(from);
-  const manifest = readManifest(source);
+export async function restore({ from, at, environment = {}, data }: RestoreOptions): Promise<RestoreResult> {
+  const source = await backupAt(from, at, environment);
+  const { manifest, name } = source;
   const { version, schema, files, started_at: startedAt, in_buckets: inBuckets } = manifest;
-  if (schema) checkVersion({ version, schema }, source);
-  checkFiles(source, files);
+  if (schema) checkVersion({ version, schema }, name);
+  const missing = await source.missing(files);
+  if (missing.length > 0) throw notWhole(name, missing);
   checkEmpty(resolve(data));
   // Nobody else has it from here on.
   const folder = await openDataFolder(data, true);
@@ -81,20 +87,12 @@ export async function restore({ from, data }: RestoreOptions): Promise<RestoreRe
   }
 }
 
-/** Looks for each file of a backup, before anything is written. */
-function checkFiles(folder: string, files: readonly BackupFile[]): void {
-  const wrong = files.filter(({ path, bytes }) => {
-    return statSync(join(folder, path), { throwIfNoEntry: false })?.size !== bytes;
-  });
-  if (wrong.length > 0) throw notWhole(folder, wrong);
-}
-
-function notWhole(folder: string, files: readonly BackupFile[]): Refusal {
+function notWhole(name: string, files: readonly BackupFile[]): Refusal {
   const named = files.slice(0, MAX_NAMED).map(({ path }) => path);
   const more = files.length > named.length ? ` and ${files.length - named.length} more` : "";
   return new Refusal(
     EXIT.damaged,
-    `The backup ${folder} is not whole. Missing or damaged: ${named.join(", ")}${more}. Nothing was restored.`,
+    `The backup ${name} is not whole. Missing or damaged: ${named.join(", ")}${more}. Nothing was restored.`,
   );
 }
 
@@ -110,13 +108,13 @@ function checkEmpty(folder: string): void {
   throw new Refusal(EXIT.usage, `The data folder ${folder} is not empty. Nothing is ever restored over data.`);
 }
 
-async function copyAll(from: string, to: string, files: readonly BackupFile[]): Promise<void> {
+async function copyAll(from: BackupSource, to: string, files: readonly BackupFile[]): Promise<void> {
   const folders = [...new Set(files.map(({ path }) => dirname(path)))];
   for (const name of folders) await mkdir(join(to, name), { recursive: true, mode: 0o700 });
   await eachOf(files, AT_ONCE, async (file) => {
     const copy = join(to, file.path);
-    await copyFile(join(from, file.path), copy);
-    if ((await sha256Of(copy)) !== file.sha256 || faultIn(copy)) throw notWhole(from, [file]);
+    await from.copy(file, copy);
+    if ((await sha256Of(copy)) !== file.sha256 || faultIn(copy)) throw notWhole(from.name, [file]);
     await makeDurable(copy);
   });
   for (const name of folders) await makeDurable(join(to, name));

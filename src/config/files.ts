@@ -101,6 +101,8 @@ export interface S3Config {
   region: string;
   accessKeyId: string;
   secretAccessKey: string;
+  /** Of keys that expire. */
+  sessionToken?: string;
   fetch: Fetch;
 }
 

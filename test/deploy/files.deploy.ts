@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -68,17 +68,27 @@ describe.skipIf(workflows !== undefined)("the workflows of GitHub", () => {
   });
 });
 
-describe.skipIf(systemd !== undefined)("responses-edge.service", () => {
-  it("is a unit as systemd wants it, and leaves the process little to do harm with", () => {
-    const unit = execFileSync("sed", [
-      "s#^ExecStart=[^ ]*#ExecStart=/bin/true#",
-      join(root, "deploy/responses-edge.service"),
-    ]);
-    const file = join(folder, "responses-edge.service");
-    writeFileSync(file, unit);
+describe.skipIf(systemd !== undefined)("the units", () => {
+  it.each(["responses-edge", "responses-edge-backup"])(
+    "%s.service is a unit as systemd wants it, and leaves the process little to do harm with",
+    (name) => {
+      const unit = execFileSync("sed", [
+        "s#^ExecStart=[^ ]*#ExecStart=/bin/true#",
+        join(root, `deploy/${name}.service`),
+      ]);
+      const file = join(folder, `${name}.service`);
+      writeFileSync(file, unit);
+      const { status, stderr } = spawnSync("systemd-analyze", ["verify", file], { encoding: "utf8" });
+      expect([status, stderr]).toEqual([0, ""]);
+      const rated = execFileSync("systemd-analyze", ["security", "--offline=true", file], { encoding: "utf8" });
+      expect(rated).toMatch(new RegExp(`Overall exposure level for ${name}.service: [01]\\.\\d OK`));
+    },
+  );
+
+  it("the timer is one", () => {
+    copyFileSync(join(root, "deploy/responses-edge-backup.timer"), join(folder, "responses-edge-backup.timer"));
+    const file = join(folder, "responses-edge-backup.timer");
     const { status, stderr } = spawnSync("systemd-analyze", ["verify", file], { encoding: "utf8" });
     expect([status, stderr]).toEqual([0, ""]);
-    const rated = execFileSync("systemd-analyze", ["security", "--offline=true", file], { encoding: "utf8" });
-    expect(rated).toMatch(/Overall exposure level for responses-edge.service: [01]\.\d OK/);
   });
 });

@@ -209,6 +209,30 @@ describe.skipIf(why !== undefined)("the chart", () => {
     expect(of(objects, "NetworkPolicy").spec.ingress[0].from).toHaveLength(2);
   });
 
+  it("backs the server's disk up at its machine, into a disk of its own or a bucket", () => {
+    const objects = rendered({ secrets, backup: { enabled: true, keep: 30 } });
+    const job = of(objects, "CronJob").spec;
+    const pod = job.jobTemplate.spec.template;
+    expect(job.concurrencyPolicy).toBe("Forbid");
+    expect(pod.spec.containers[0].args).toEqual(["backup", "/backup", "--keep", "30"]);
+    const server = of(objects, "StatefulSet");
+    const [{ labelSelector }] = pod.spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution;
+    expect(server.spec.template.metadata.labels).toMatchObject(labelSelector.matchLabels);
+    const claims = pod.spec.volumes
+      .map(({ persistentVolumeClaim: claim }: Manifest) => claim?.claimName)
+      .filter(Boolean);
+    expect(claims).toEqual([
+      `${server.spec.volumeClaimTemplates[0].metadata.name}-${server.metadata.name}-0`,
+      of(objects, "PersistentVolumeClaim").metadata.name,
+    ]);
+    // The Service sends nobody to it, and the policy holds for it.
+    expect(pod.metadata.labels).not.toMatchObject(of(objects, "Service").spec.selector);
+    expect(pod.metadata.labels).toMatchObject(of(objects, "NetworkPolicy").spec.podSelector.matchLabels);
+    const bucket = rendered({ secrets, backup: { enabled: true, bucket: "s3://backups/edge" } });
+    expect(kinds(bucket)).not.toContain("PersistentVolumeClaim");
+    expect(of(bucket, "CronJob").spec.jobTemplate.spec.template.spec.containers[0].args[1]).toBe("s3://backups/edge");
+  });
+
   it.each(readdirSync(join(CHART, "examples")).filter((file) => !file.startsWith("vllm-")))(
     "is valid under the values of examples/%s",
     (file) => {
@@ -227,6 +251,11 @@ describe.skipIf(why !== undefined)("the chart", () => {
   it.each<[string, object, RegExp]>([
     ["nobody could call it", {}, /Nobody could call it: set secrets\.existing/],
     ["a cluster has no bucket", { secrets, cluster: { enabled: true } }, /cluster\.bucket is needed/],
+    [
+      "a cluster has backups of a disk",
+      { secrets, cluster, backup: { enabled: true } },
+      /a cluster's data are in its bucket/,
+    ],
     ["an ingress has no host", { secrets, ingress: { enabled: true } }, /ingress\.hosts is needed/],
     ["a value is misspelt", { secrets, podDisruptionBudgets: {} }, /podDisruptionBudgets/],
     ["a digest is none", { secrets, image: { digest: "latest" } }, /digest/],

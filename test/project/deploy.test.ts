@@ -92,6 +92,7 @@ describe("compose.yaml", () => {
       "responses-edge": ["front", "models", "search"],
       vllm: ["models"],
       searxng: ["search"],
+      backup: ["backup"],
     });
   });
 
@@ -105,7 +106,7 @@ describe("compose.yaml", () => {
   it("runs the vLLM that the documentation was tried with, and lets it and the gateway write to volumes alone", () => {
     const [, tried] = /^\| (\d+\.\d+\.\d+) \| `npm run test:vllm`/m.exec(read("docs/vllm.md")) ?? [];
     expect(compose.services.vllm.image).toBe(`vllm/vllm-openai:v${tried}`);
-    for (const name of ["vllm", "responses-edge", "caddy"]) {
+    for (const name of ["vllm", "responses-edge", "caddy", "backup"]) {
       expect(compose.services[name]).toMatchObject({
         read_only: true,
         cap_drop: ["ALL"],

@@ -1,0 +1,53 @@
+import { existsSync } from "node:fs";
+import { DatabaseSync } from "node:sqlite";
+import { type BackupFile, objectIdOf } from "./backup-manifest.ts";
+import { BUSY_TIMEOUT_MS, isCopiedLive } from "./live-copy.ts";
+
+/** The alarms of a class, as workerd keeps them: by their objects' ids, with the names of these, which nothing else tells. */
+export class AlarmList {
+  readonly #file: string;
+  readonly #names = new Map<string, string | null>();
+
+  constructor(file: string) {
+    this.#file = file;
+    this.#read();
+  }
+
+  get exists(): boolean {
+    return existsSync(this.#file);
+  }
+
+  /** Whether an object is in the list. */
+  has(id: string): boolean {
+    if (!this.#names.has(id)) this.#read(id);
+    return this.#names.has(id);
+  }
+
+  /** Reads the list, or what it has of an object. It is open for a moment only: a process that starts wants it whole. */
+  #read(id?: string): void {
+    if (!this.exists) return;
+    using database = new DatabaseSync(this.#file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
+    if (!hasAlarms(database)) return;
+    const all = "SELECT actor_id AS id, actor_name AS name FROM _cf_ALARM";
+    const rows = id === undefined ? database.prepare(all).all() : database.prepare(`${all} WHERE actor_id = ?`).all(id);
+    for (const { id: of, name } of rows) this.#names.set(String(of), name === null ? null : String(name));
+  }
+
+  /** Writes a list of these objects' alarms: a copy of the class's, with other rows. */
+  async write(to: string, objects: readonly BackupFile[]): Promise<void> {
+    await isCopiedLive(this.#file, to);
+    using database = new DatabaseSync(to);
+    if (!hasAlarms(database)) return;
+    database.exec("BEGIN; DELETE FROM _cf_ALARM");
+    const add = database.prepare("INSERT INTO _cf_ALARM (actor_id, scheduled_time, actor_name) VALUES (?, ?, ?)");
+    for (const { path, alarm } of objects) {
+      if (alarm !== null) add.run(objectIdOf(path), BigInt(alarm), this.#names.get(objectIdOf(path)) ?? null);
+    }
+    database.exec("COMMIT");
+  }
+}
+
+/** A process that was killed while it began has left a list without its table. */
+function hasAlarms(database: DatabaseSync): boolean {
+  return database.prepare("SELECT 1 FROM sqlite_schema WHERE name = '_cf_ALARM'").get() !== undefined;
+}

@@ -1,0 +1,166 @@
+import { existsSync, readdirSync } from "node:fs";
+import { mkdir, rm, stat } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { AlarmList } from "./backup-alarms.ts";
+import { withdrawUnsure } from "./backup-files.ts";
+import {
+  alarmIn,
+  type BackupFile,
+  type BucketFiles,
+  faultIn,
+  filesInBuckets,
+  METADATA_FILE,
+  objectIdOf,
+  sha256Of,
+} from "./backup-manifest.ts";
+import type { BackupStore } from "./backup-store.ts";
+import { eachOf } from "./each-of.ts";
+import { isCopiedAsItIs, isCopiedLive, isSame, settledState } from "./live-copy.ts";
+import { uniqueKeyOf } from "./workerd.ts";
+
+/** Copies the objects of a data folder, class by class. */
+
+/** Files that are copied at a time; each may take a thread. */
+const AT_ONCE = 4;
+
+/** An object that sets and loses an alarm between two looks, again and again, is none of this program's. */
+const MAX_COPIES = 20;
+
+const OBJECT_FILE = /^[0-9a-f]{64}\.sqlite$/;
+
+/** The class that is copied twice, and the folder within the backup of what is looked at only while it is made. */
+const DIRECTORIES = uniqueKeyOf("FileDirectory");
+const BEFORE_FOLDER = ".before";
+
+/** The files of a class: those of its objects, and the list of alarms. */
+export function filesOf(folder: string): string[] {
+  return readdirSync(folder).filter((name) => OBJECT_FILE.test(name) || name === METADATA_FILE);
+}
+
+export class Copier {
+  readonly files: BackupFile[] = [];
+  unchanged = 0;
+  /** Files of objects of which nothing was copied. */
+  readonly damaged: string[] = [];
+  readonly inBuckets: BucketFiles = { files: 0, bytes: 0 };
+  readonly #data: string;
+  readonly #store: BackupStore;
+
+  constructor(data: string, store: BackupStore) {
+    this.#data = data;
+    this.#store = store;
+  }
+
+  /** Where files are copied to. */
+  get #folder(): string {
+    return this.#store.folder;
+  }
+
+  /** Removes what was looked at only. */
+  async end(): Promise<void> {
+    await rm(join(this.#folder, BEFORE_FOLDER), { recursive: true, force: true });
+  }
+
+  /** Copies the directories of files as they are before any bytes are copied. */
+  async copyDirectoriesBefore(): Promise<void> {
+    const folder = join(this.#data, DIRECTORIES);
+    if (!existsSync(folder)) return;
+    const into = join(this.#folder, BEFORE_FOLDER);
+    await mkdir(into, { mode: 0o700 });
+    const objects = filesOf(folder).filter((file) => file !== METADATA_FILE);
+    await eachOf(objects, AT_ONCE, async (file) => {
+      await isCopiedLive(join(folder, file), join(into, file)).catch((error: unknown) => {
+        // It is told of when it is copied for good.
+        if (!isDamage(error)) throw error;
+      });
+    });
+  }
+
+  async copyClass(name: string): Promise<void> {
+    await mkdir(join(this.#folder, name), { mode: 0o700 });
+    const alarms = new AlarmList(join(this.#data, name, METADATA_FILE));
+    const copied: BackupFile[] = [];
+    const objects = filesOf(join(this.#data, name)).filter((file) => file !== METADATA_FILE);
+    await eachOf(objects.sort(), AT_ONCE, async (file) => {
+      const path = `${name}/${file}`;
+      const done = await this.#copyObject(path, alarms).catch(async (error) => {
+        if (!isDamage(error)) throw error;
+        // One object that cannot be read is no reason to keep the others from being copied.
+        this.damaged.push(path);
+        await rm(join(this.#folder, path), { force: true });
+      });
+      if (done) copied.push(done);
+    });
+    copied.sort((one, other) => (one.path < other.path ? -1 : 1));
+    this.files.push(...copied);
+    if (!alarms.exists) return;
+    const path = `${name}/${METADATA_FILE}`;
+    await alarms.write(join(this.#folder, path), copied);
+    this.files.push(await this.#entry(path, null, null));
+  }
+
+  /** Undefined where the object is not there any more. */
+  async #copyObject(path: string, alarms: AlarmList): Promise<BackupFile | undefined> {
+    const [source, target] = [join(this.#data, path), join(this.#folder, path)];
+    for (let copies = 0; copies < MAX_COPIES; copies += 1) {
+      const settled = await settledState(source);
+      const known = this.#store.known.get(path);
+      if (settled && known?.source && isSame(settled, known.source)) {
+        const isListed = known.alarm === null || alarms.has(objectIdOf(path));
+        if (isListed && (await this.#store.reuse(known))) {
+          this.unchanged += 1;
+          this.#noteBuckets(path, join(this.#folder, BEFORE_FOLDER, basename(path)));
+          return known;
+        }
+      }
+      const isAsItIs = settled !== undefined && (await isCopiedAsItIs(source, target, settled));
+      if (!isAsItIs && !(await isCopiedLive(source, target))) return undefined;
+      const alarm = alarmIn(target);
+      // An alarm is in the list before its object has it: where it is not, the object has lost it since.
+      if (alarm === null || alarms.has(objectIdOf(path))) {
+        const isChanged = this.#isMadeSure(path, target);
+        return this.#entry(path, alarmIn(target), isAsItIs && !isChanged ? settled : null);
+      }
+      await rm(target);
+    }
+    throw new Error(`${source} changes faster than it can be copied`);
+  }
+
+  /** Counts the files whose bytes are in a bucket, by a copy of the object, where it is a directory. */
+  #noteBuckets(path: string, copy: string): void {
+    if (!path.startsWith(`${DIRECTORIES}/`) || !existsSync(copy) || basename(path) === METADATA_FILE) return;
+    const { files, bytes } = filesInBuckets(copy);
+    this.inBuckets.files += files;
+    this.inBuckets.bytes += bytes;
+  }
+
+  /** Takes out of a directory's copy what may not be in the backup. True where there was such. */
+  #isMadeSure(path: string, copy: string): boolean {
+    if (!path.startsWith(`${DIRECTORIES}/`)) return false;
+    const before = join(this.#folder, BEFORE_FOLDER, basename(path));
+    return withdrawUnsure(copy, existsSync(before) ? before : undefined);
+  }
+
+  async #entry(path: string, alarm: bigint | null, source: BackupFile["source"]): Promise<BackupFile> {
+    const file = join(this.#folder, path);
+    const fault = faultIn(file);
+    if (fault) throw new DamagedFile(`${join(this.#data, path)} is damaged: ${fault}`);
+    this.#noteBuckets(path, file);
+    const { size: bytes } = await stat(file);
+    const entry = { path, bytes, sha256: await sha256Of(file), alarm: alarm === null ? null : String(alarm), source };
+    await this.#store.keep(entry);
+    return entry;
+  }
+}
+
+class DamagedFile extends Error {
+  override readonly name = "DamagedFile";
+}
+
+/** SQLITE_CORRUPT and SQLITE_NOTADB. */
+const DAMAGE = [11, 26];
+
+function isDamage(error: unknown): boolean {
+  if (error instanceof DamagedFile) return true;
+  return error instanceof Error && "errcode" in error && DAMAGE.includes(Number(error.errcode) & 0xff);
+}

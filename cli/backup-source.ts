@@ -1,0 +1,60 @@
+import { existsSync, statSync } from "node:fs";
+import { copyFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { BackupBucket, isInBucket } from "./backup-bucket.ts";
+import { type BackupFile, type BackupManifest, MANIFEST_FILE, readManifest } from "./backup-manifest.ts";
+import { stampsIn } from "./backup-series.ts";
+import type { Environment } from "./environment.ts";
+import { EXIT, Refusal } from "./refusal.ts";
+
+/** A backup to restore from. */
+export interface BackupSource {
+  /** Where it is, for people. */
+  name: string;
+  manifest: BackupManifest;
+  /** The files of it that are not there, or not whole by their size. */
+  missing(files: readonly BackupFile[]): Promise<BackupFile[]>;
+  copy(file: BackupFile, to: string): Promise<void>;
+}
+
+/**
+ * The backup at a place: a folder that is one, or the backup `stamp` of a series in a folder or a bucket, by default the newest. Throws
+ * the Refusal of a place that has none.
+ */
+export async function backupAt(
+  place: string,
+  stamp: string | undefined,
+  environment: Environment,
+): Promise<BackupSource> {
+  if (isInBucket(place)) {
+    const bucket = new BackupBucket(place, environment);
+    const chosen = chosenOf(await bucket.stamps(), stamp, place);
+    return {
+      name: `${place}, ${chosen}`,
+      manifest: await bucket.manifest(chosen),
+      missing: (files) => bucket.missing(files),
+      copy: (file, to) => bucket.download(file, to),
+    };
+  }
+  const folder = resolve(place);
+  const stamps = stampsIn(folder);
+  if (stamp === undefined && (existsSync(join(folder, MANIFEST_FILE)) || stamps.length === 0)) return inFolder(folder);
+  return inFolder(join(folder, chosenOf(stamps, stamp, folder)));
+}
+
+function chosenOf(stamps: readonly string[], stamp: string | undefined, place: string): string {
+  const chosen = stamp ?? stamps.at(-1);
+  if (chosen !== undefined && stamps.includes(chosen)) return chosen;
+  const newest = stamps.length > 0 ? `It has ${stamps.slice(-3).join(", ")}.` : "It has none.";
+  throw new Refusal(EXIT.damaged, `${place} has no backup${stamp === undefined ? "" : ` ${stamp}`}. ${newest}`);
+}
+
+function inFolder(folder: string): BackupSource {
+  return {
+    name: folder,
+    manifest: readManifest(folder),
+    missing: async (files) =>
+      files.filter(({ path, bytes }) => statSync(join(folder, path), { throwIfNoEntry: false })?.size !== bytes),
+    copy: ({ path }, to) => copyFile(join(folder, path), to),
+  };
+}

@@ -1,0 +1,12 @@
+/** The names of backups in a series: the moments at which they were begun, whose order is that of their texts. */
+export const STAMP = /^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-\d{3}Z$/;
+
+export function stampOf(time: Date): string {
+  return time.toISOString().replaceAll(/[:.]/g, "-");
+}
+
+/** Of the stamps, oldest first, the newest `keep`, and the others. */
+export function keptOf(stamps: readonly string[], keep: number): { kept: string[]; removed: string[] } {
+  const first = Math.max(0, stamps.length - keep);
+  return { kept: stamps.slice(first), removed: stamps.slice(0, first) };
+}
