@@ -1,7 +1,7 @@
 import { mkdtemp, open, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Bucket, LISTED } from "../src/store/files/bucket.ts";
+import { type Bucket, LISTED } from "../src/store/files/object-bucket.ts";
 import { s3Bucket } from "../src/store/files/s3-bucket.ts";
 import { type BackupFile, type BackupManifest, manifestText, parseManifest } from "./backup-manifest.ts";
 import { keptOf, STAMP } from "./backup-stamp.ts";

@@ -3,19 +3,7 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import type { R2Binding } from "../../config/files.ts";
 import { type BytesAtRest, PIECE_BYTES, type PieceSink } from "./bytes-at-rest.ts";
 import type { FileRecord } from "./file-table.ts";
-
-/** A bucket of objects. What it is asked throws where it does not answer as it should. */
-export interface Bucket {
-  put(name: string, bytes: Uint8Array): Promise<void>;
-  /** Null where there is no such object. */
-  get(name: string): Promise<Uint8Array | null>;
-  /** At most `LISTED` names that begin so, in order, after one of them. */
-  list(prefix: string, after: string): Promise<string[]>;
-  remove(names: readonly string[]): Promise<void>;
-}
-
-/** S3 and R2 list so many objects at a time, and R2 removes as many. */
-export const LISTED = 1_000;
+import { type Bucket, LISTED } from "./object-bucket.ts";
 
 /** R2, as a bucket. */
 export function r2Bucket(bucket: R2Binding): Bucket {

@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer";
 import { AwsV4Signer } from "aws4fetch";
 import type { S3Config } from "../../config/files.ts";
-import { type Bucket, LISTED } from "./bucket.ts";
+import { type Bucket, LISTED } from "./object-bucket.ts";
 
 /** A bucket that speaks S3's HTTP API: AWS, MinIO, Ceph, Garage, SeaweedFS. Its URLs have the bucket in their path. */
 
