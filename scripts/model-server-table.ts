@@ -1,7 +1,6 @@
 /** The table of docs/model-servers.md: what each kind of model server is asked for and can do, as its dialect says. */
-import type { DialectName } from "../src/config/server-entry.ts";
-import { DIALECTS } from "../src/engine/dialects/all.ts";
-import type { Dialect } from "../src/engine/dialects/dialect.ts";
+import { DIALECTS } from "@responses-edge/engines/dialects/all";
+import type { Dialect, DialectName } from "@responses-edge/engines/dialects/dialect";
 
 /** What shows the cells of a column. */
 const SHOWN_BY: Record<DialectName, string> = {

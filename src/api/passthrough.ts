@@ -1,3 +1,4 @@
+import { hashText } from "@responses-edge/engines/hash";
 import { refuseLargeFormats } from "@responses-edge/responses-api/bounded-formats";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
@@ -6,7 +7,6 @@ import { checkMediaUrls } from "../assembly/media-policy.ts";
 import { type PassedAnswer, passOn, routed } from "../assembly/model-access.ts";
 import { tenantCacheSalt } from "../assembly/session.ts";
 import { type PassthroughEndpoint, VLLM_EXTRAS } from "../config/index.ts";
-import { hashText } from "../contract/hash.ts";
 import { admitPassed, type TokenCount } from "./admission.ts";
 import { countedBody } from "./passed-usage.ts";
 import { allowedModel, checkCap, notOpen, priorityOf } from "./policy.ts";

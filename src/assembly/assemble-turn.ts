@@ -20,11 +20,11 @@ import { Turn } from "@responses-edge/turn/turn";
 import type { Config } from "../config/index.ts";
 import type { ContainerFiles, GivenFile } from "../contract/container-files.ts";
 import type { StoreSearch } from "../contract/store-search.ts";
-import { isOperatorsModel } from "../engine/models.ts";
 import { JoinedSession } from "../tools/joined-session.ts";
 import { PLUGINS } from "../tools/plugins.ts";
 import { checkMedia, checkPromptMedia } from "./media-policy.ts";
 import { ModelAccess } from "./model-access.ts";
+import { isOperatorsModel } from "./operators-model.ts";
 import type { Affinity } from "./session.ts";
 
 /** How a turn is put together, for both of its hosts: the Worker (foreground) and the home (runs). */

@@ -1,3 +1,12 @@
+import { blameFor } from "@responses-edge/engines/blame";
+import { ChatEngine } from "@responses-edge/engines/chat/engine";
+import { HarmonyEngine } from "@responses-edge/engines/harmony/engine";
+import { learnModels } from "@responses-edge/engines/model-lists";
+import type { Body } from "@responses-edge/engines/model-server";
+import { modelOf, type RoutedModel, resolveModel } from "@responses-edge/engines/models";
+import { targetOf } from "@responses-edge/engines/routes";
+import { Upstream } from "@responses-edge/engines/upstream";
+import { malformedAnswer } from "@responses-edge/engines/upstream-faults";
 import { LongWork } from "@responses-edge/long-work";
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
@@ -5,19 +14,10 @@ import type { TreeAddress } from "@responses-edge/responses-api/ids";
 import type { Engine, Model, ServerAttempt } from "@responses-edge/turn/engine";
 import { type Measurements, modelServerTrace } from "@responses-edge/turn/measurements";
 import type { Config } from "../config/index.ts";
-import { blameFor } from "../engine/blame.ts";
-import { ChatEngine } from "../engine/chat/engine.ts";
-import { HarmonyEngine } from "../engine/harmony/engine.ts";
-import { learnModels } from "../engine/model-lists.ts";
-import type { Body } from "../engine/model-server.ts";
-import { modelOf, type RoutedModel, resolveModel } from "../engine/models.ts";
-import { targetOf } from "../engine/routes.ts";
-import { Upstream } from "../engine/upstream.ts";
-import { malformedAnswer } from "../engine/upstream-faults.ts";
 import { PLUGINS } from "../tools/plugins.ts";
 import { type Affinity, rootKey, type SessionOwner, sessionOf } from "./session.ts";
 
-export { routed } from "../engine/routes.ts";
+export { routed } from "@responses-edge/engines/routes";
 
 /** How one request reaches its model: the model servers, the model, and the engine that speaks to it. Each is made once. */
 export class ModelAccess {

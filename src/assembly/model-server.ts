@@ -1,9 +1,7 @@
-import { type ApiError, toApiError } from "@responses-edge/responses-api/errors";
-import type { Config } from "../config/index.ts";
-import type { DialectName } from "../config/server-entry.ts";
-import { dialectOf, fetchModels } from "../engine/model-lists.ts";
-import type { ModelServer } from "../engine/model-server.ts";
-import { listModels as list, type ModelCard } from "../engine/models.ts";
+import type { DialectName } from "@responses-edge/engines/dialects/dialect";
+import { dialectOf, fetchModels } from "@responses-edge/engines/model-lists";
+import type { ModelServer } from "@responses-edge/engines/model-server";
+import { listModels as list, type ModelCard } from "@responses-edge/engines/models";
 import {
   askHowItIs,
   type BoardReport,
@@ -11,13 +9,15 @@ import {
   noteReport,
   reportOf,
   type ServerReport,
-} from "../engine/pool/board-view.ts";
-import { candidateOf } from "../engine/pool/server-load.ts";
-import { separatesTenants } from "../engine/tenant-separation.ts";
-import { Upstream } from "../engine/upstream.ts";
-import { timedOut } from "../engine/upstream-faults.ts";
+} from "@responses-edge/engines/pool/board-view";
+import { candidateOf } from "@responses-edge/engines/pool/server-load";
+import { separatesTenants } from "@responses-edge/engines/tenant-separation";
+import { Upstream } from "@responses-edge/engines/upstream";
+import { timedOut } from "@responses-edge/engines/upstream-faults";
+import { type ApiError, toApiError } from "@responses-edge/responses-api/errors";
+import type { Config } from "../config/index.ts";
 
-export type { BoardReport } from "../engine/pool/board-view.ts";
+export type { BoardReport } from "@responses-edge/engines/pool/board-view";
 
 /** Asks the model servers for their models and their health. */
 

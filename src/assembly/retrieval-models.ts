@@ -1,11 +1,11 @@
+import type { Dialect } from "@responses-edge/engines/dialects/dialect";
+import { Upstream } from "@responses-edge/engines/upstream";
+import { malformedAnswer } from "@responses-edge/engines/upstream-faults";
 import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/json";
 import type { Config } from "../config/index.ts";
 import type { RetrievalModel } from "../config/vector-stores.ts";
-import type { Dialect } from "../engine/dialects/dialect.ts";
-import { Upstream } from "../engine/upstream.ts";
-import { malformedAnswer } from "../engine/upstream-faults.ts";
 
-export { loadTokenizer } from "../engine/harmony/load-tokenizer.ts";
+export { loadTokenizer } from "@responses-edge/engines/harmony/load-tokenizer";
 
 /** The models of vector stores, which have a server of their own or one of the pool: embeddings, and the order of what was found. */
 

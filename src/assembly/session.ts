@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
+import { hashText } from "@responses-edge/engines/hash";
+import type { Session } from "@responses-edge/engines/upstream";
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import { type TreeAddress, type TurnAddress, treeOf } from "@responses-edge/responses-api/ids";
 import type { InputItem } from "@responses-edge/responses-api/items/registry";
-import { hashText } from "../contract/hash.ts";
-import type { Session } from "../engine/upstream.ts";
 
 /** Which requests belong together at the model servers: those whose prompts begin alike, so that a cache has them; and what keeps tenants apart in these caches. */
 

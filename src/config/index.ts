@@ -1,3 +1,4 @@
+import type { ModelServerConfig } from "@responses-edge/engines/settings";
 import { logLine } from "@responses-edge/json-text";
 import { fileConfig, fileMistakes, files, type R2Binding } from "./files.ts";
 import { jwtConfig, type KeyValues, keys, tokenMistakes, tokens } from "./keys.ts";
@@ -9,20 +10,19 @@ import { serving, store } from "./serving.ts";
 import { signIn, signInConfig, signInMistakes } from "./sign-in.ts";
 import { type AnalyticsDataset, telemetry, telemetryConfig, telemetryMistakes } from "./telemetry.ts";
 import { toolConfig, tools } from "./tools.ts";
-import { type ModelServerConfig, readModelServers } from "./upstreams.ts";
+import { readModelServers } from "./upstreams.ts";
 import { type Mistake, type NameIn, readSection, type ValuesOf } from "./variable.ts";
 import { vectorStoreConfig, vectorStores } from "./vector-stores.ts";
 import { webhookConfig, webhookGuard, webhookMistakes, webhooks } from "./webhooks.ts";
 
 export type { ModelPrice } from "./keys.ts";
 export { type JwtConfig, TOKEN_TENANT_PREFIX } from "./keys.ts";
-export type { FormatWithTools, HarmonyConfig, PassthroughEndpoint, VllmExtra } from "./models.ts";
+export type { PassthroughEndpoint, VllmExtra } from "./models.ts";
 export { PASSTHROUGH_ENDPOINTS, VLLM_EXTRAS } from "./models.ts";
 export { ROLES, type Role } from "./roles.ts";
 export type { SignInConfig } from "./sign-in.ts";
 export type { AnalyticsDataset, OtlpTarget, TelemetryConfig } from "./telemetry.ts";
 export type { ToolConfig } from "./tools.ts";
-export type { ModelServerConfig } from "./upstreams.ts";
 
 /** Every variable and secret of the Worker, in the order of docs/reference/configuration.md, which is generated from this. */
 export const SECTIONS = {

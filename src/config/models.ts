@@ -2,7 +2,7 @@ import { ENGINES } from "@responses-edge/turn/engine";
 import { z } from "zod";
 import { fallbackNames, routeEntry } from "./routes.ts";
 import { flag, jsonMap, listed, listText, setOf, someOf, urlPrefixes } from "./values.ts";
-import { type Section, type ValuesOf, variable } from "./variable.ts";
+import { type Section, variable } from "./variable.ts";
 
 /** The models: their names, what clients may send them, and what clients see of them. */
 
@@ -133,9 +133,6 @@ export const models = {
   },
 } satisfies Section;
 
-/** Says when vLLM's grammar lets a model choose between a call and the final text's format. */
-export type FormatWithTools = ValuesOf<typeof models>["formatWithTools"];
-
 /** How prompts for gpt-oss are written. */
 export const harmony = {
   title: "gpt-oss",
@@ -158,5 +155,3 @@ export const harmony = {
     ),
   },
 } satisfies Section;
-
-export type HarmonyConfig = ValuesOf<typeof harmony>;

@@ -1,3 +1,4 @@
+import type { Route } from "@responses-edge/engines/settings";
 import { z } from "zod";
 
 /** Routes: which models answer for a name that clients say. An alias and a fallback are routes, too. */
@@ -40,20 +41,6 @@ export const routeEntry = z.union([
   }),
 ]);
 export type RouteEntry = z.output<typeof routeEntry>;
-
-/** A model at the servers, and its share of the conversations, compared with the others'. Above 0. */
-export interface RouteTarget {
-  model: string;
-  weight: number;
-}
-
-export interface Route {
-  /** At least one. */
-  targets: readonly [RouteTarget, ...RouteTarget[]];
-  /** Names, as clients say them. */
-  fallbacks: readonly string[];
-  contextFallbacks: readonly string[];
-}
 
 interface RouteValues {
   routes: Readonly<Record<string, RouteEntry>>;

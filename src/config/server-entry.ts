@@ -1,13 +1,10 @@
+import { DIALECT_NAMES } from "@responses-edge/engines/dialects/dialect";
 import { describedAs } from "@responses-edge/responses-api/described-as";
 import { ENGINES } from "@responses-edge/turn/engine";
 import { z } from "zod";
 import { headerSecret, serverUrl } from "./values.ts";
 
 /** What the operator says of one of several model servers: an entry of `UPSTREAMS`, and of its secrets. */
-
-/** The kinds of model servers (`engine/dialects`). */
-export const DIALECTS = ["vllm", "llamacpp", "sglang", "ollama", "openai"] as const;
-export type DialectName = (typeof DIALECTS)[number];
 
 /** A pool is looked through for every request. */
 export const MAX_SERVERS = 100;
@@ -94,7 +91,7 @@ const fields = z.strictObject({
     ),
   engine: z.enum(ENGINES).optional().describe("How all of its models are spoken to."),
   salted: z.boolean().optional().describe("Whether it keeps tenants apart."),
-  dialect: z.enum(DIALECTS).optional().describe("The kind of server."),
+  dialect: z.enum(DIALECT_NAMES).optional().describe("The kind of server."),
   shared_cache: z.boolean().default(false).describe("Accepts that tenants share its prefix cache."),
   discover: z
     .enum(["dns", "kubernetes"])

@@ -1,14 +1,12 @@
+import { DIALECT_NAMES } from "@responses-edge/engines/dialects/dialect";
+import { TRANSPORTS } from "@responses-edge/engines/settings";
 import { describedAs } from "@responses-edge/responses-api/described-as";
 import { z } from "zod";
-import { DIALECTS, upstreamSecretsText, upstreamsText } from "./server-entry.ts";
+import { upstreamSecretsText, upstreamsText } from "./server-entry.ts";
 import { flag, headerSecret, integer, milliseconds, serverUrl } from "./values.ts";
 import { type Section, type ValuesOf, variable } from "./variable.ts";
 
 /** The model servers: where they are, and how long they are waited for. */
-
-/** The ways to a model server: by `fetch`, over sockets, or over sockets for streams of tokens alone. */
-export const TRANSPORTS = ["fetch", "socket", "mixed"] as const;
-export type Transport = (typeof TRANSPORTS)[number];
 
 const loadFactor = describedAs(
   z
@@ -36,7 +34,7 @@ export const servers = {
     ),
     dialect: variable(
       "UPSTREAM_DIALECT",
-      z.enum(DIALECTS).optional(),
+      z.enum(DIALECT_NAMES).optional(),
       "The kind of the model servers that `UPSTREAMS` does not give one: `vllm`, `llamacpp`, `sglang`, `ollama`, or `openai` for any other. Without it each server is recognised by what it says of itself ([model-servers.md](../model-servers.md)).",
     ),
     upstreams: variable(

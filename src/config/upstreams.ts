@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import type { ModelServerConfig } from "@responses-edge/engines/settings";
 import type { z } from "zod";
 import { type Fetch, type OperatorNetwork, operatorNetwork, type PrivateNetwork, withoutRedirects } from "./network.ts";
 import {
@@ -34,9 +35,6 @@ function firstIssue({ issues: [issue] }: z.ZodError): string {
   const field = issue.path.filter((part) => typeof part === "string")[0];
   return field === undefined ? message : `'${field}': ${message}`;
 }
-
-/** A model server of the deployment. */
-export type ModelServerConfig = ReturnType<typeof toServer>;
 
 interface ModelServers {
   servers: readonly ModelServerConfig[];
@@ -141,38 +139,26 @@ function toServer(
   network: OperatorNetwork,
   secrets: ServerSecrets | undefined,
   { apiKey: sharedKey, transport, dialect: sharedDialect }: ServerValues,
-) {
+): ModelServerConfig {
   const { weight, drain, models, engine, salted, dialect = sharedDialect } = given;
   const { api_key: ownKey, headers = {} } = secrets ?? {};
   const hasAuthorization = headers.authorization !== undefined;
   return {
-    /** Tells nothing of where the server is: health, logs and answers may have it. */
     name,
-    /** With `/v1`, without a slash at its end. No two servers have the same. Behind a binding its host means nothing. */
     baseUrl: baseUrlOf(given),
     fetch: binding ?? network.fetch,
     transport,
-    /** Opens a socket; undefined: the global `connect`. */
     connect: network.connect,
     /** A server without a key of its own has the key that all servers share. A `null` in its secrets is no key. */
     apiKey: hasAuthorization ? undefined : ownKey === undefined ? sharedKey : (ownKey ?? undefined),
-    /** Further headers for an access proxy before the server, by lower-case names. */
-    headers: headers as Readonly<Record<string, string>>,
-    /** The server's share of the conversations, compared with the others'. Above 0: a server of weight 0 keeps as many of its old ones as any other. */
+    headers,
     weight: weight || 1,
-    /** True if the server gets no new conversations. */
     drains: drain || weight === 0,
-    /** True if its conversations stay at a server that drains: it has weight 0. */
     keepsConversations: !drain,
-    /** The only models that the server is asked for, with their names there by the names that clients say; undefined: those that it lists. */
-    models: models as ReadonlyMap<string, string> | undefined,
-    /** How all of its models are spoken to; undefined: as each one's name and card tell. */
+    models,
     engine,
-    /** True if the server heeds `cache_salt`, where the operator says so; undefined: as its model cards tell. */
     salted,
-    /** The kind of server; undefined: as it says itself. */
     dialect,
-    /** True if the operator accepts that tenants share its prefix cache. */
     sharesCache: given.shared_cache,
   };
 }

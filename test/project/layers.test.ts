@@ -8,17 +8,16 @@ const BASE = ["config", "contract"];
 const LAYERS: Record<string, readonly string[]> = {
   config: [],
   contract: ["config"],
-  engine: BASE,
   tools: BASE,
   telemetry: BASE,
-  assembly: [...BASE, "engine", "tools"],
+  assembly: [...BASE, "tools"],
   store: [...BASE, "telemetry", "assembly"],
   api: [...BASE, "telemetry", "assembly", "store"],
   socket: [...BASE, "telemetry", "assembly", "store", "api"],
   http: [...BASE, "telemetry", "assembly", "store", "api", "socket"],
 };
 
-/** What the layers that a turn is made of may know of it: what it asks of them. */
+/** What tools and engines, of which a turn is made, may know of it: what it asks of them. */
 const TURN = "@responses-edge/turn";
 const ASKED = [
   "answer-format",
@@ -68,8 +67,8 @@ describe("a layer of src", () => {
     expect(refused).toEqual([]);
   });
 
-  it.each(["engine", "tools"])("%s knows of the turn only what that asks of it", (layer) => {
-    const refused = filesIn(`src/${layer}`).flatMap((file) =>
+  it.each(["src/tools", "packages/engines/src"])("%s knows of the turn only what that asks of it", (folder) => {
+    const refused = filesIn(folder).flatMap((file) =>
       importsOf(file).flatMap((specifier) => {
         const isRefused = specifier.startsWith(`${TURN}/`) && !ASKED.includes(specifier.slice(TURN.length + 1));
         return isRefused ? `${file} imports ${specifier}` : [];

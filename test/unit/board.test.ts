@@ -1,6 +1,6 @@
+import { DIALECTS } from "@responses-edge/engines/dialects/all";
+import { loadIn, mustHear, noteReport, reportOf } from "@responses-edge/engines/pool/board-view";
 import { describe, expect, it } from "vitest";
-import { DIALECTS } from "../../src/engine/dialects/all.ts";
-import { loadIn, mustHear, noteReport, reportOf } from "../../src/engine/pool/board-view.ts";
 import { nextAsking } from "../../src/store/board.ts";
 
 /** What the board asks and tells, by itself. */

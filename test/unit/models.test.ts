@@ -1,7 +1,7 @@
+import { contextWindow, resolveModel } from "@responses-edge/engines/models";
+import { Upstream } from "@responses-edge/engines/upstream";
 import { expect, it } from "vitest";
 import { loadConfig, type Variables } from "../../src/config/index.ts";
-import { contextWindow, resolveModel } from "../../src/engine/models.ts";
-import { Upstream } from "../../src/engine/upstream.ts";
 
 let servers = 0;
 

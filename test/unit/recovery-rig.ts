@@ -1,5 +1,6 @@
 import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
+import { loadTokenizer } from "@responses-edge/engines/harmony/load-tokenizer";
 import { cutAtLiterals, type Tokenizer, toTokenIds } from "@responses-edge/harmony";
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import { newTurnAddress, type TurnAddress } from "@responses-edge/responses-api/ids";
@@ -12,7 +13,6 @@ import { createSealer } from "@responses-edge/turn/sealer";
 import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resources/responses/responses";
 import { afterEach, beforeAll, beforeEach, expect, vi } from "vitest";
 import { loadConfig } from "../../src/config/index.ts";
-import { loadTokenizer } from "../../src/engine/harmony/load-tokenizer.ts";
 import type { Home } from "../../src/store/home.ts";
 import { fromCell, type StoredCell } from "../../src/store/row-pieces.ts";
 import type { RunSpec } from "../../src/store/run-store.ts";

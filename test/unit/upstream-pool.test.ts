@@ -1,9 +1,9 @@
+import { DIALECTS } from "@responses-edge/engines/dialects/all";
+import { listModels, resolveModel } from "@responses-edge/engines/models";
+import { type Session, Upstream, type UpstreamOptions } from "@responses-edge/engines/upstream";
 import type { ServerAttempt } from "@responses-edge/turn/engine";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { loadConfig, type Variables } from "../../src/config/index.ts";
-import { DIALECTS } from "../../src/engine/dialects/all.ts";
-import { listModels, resolveModel } from "../../src/engine/models.ts";
-import { type Session, Upstream, type UpstreamOptions } from "../../src/engine/upstream.ts";
 
 /** What is asked of which of several model servers, and what becomes of it. */
 

@@ -1,3 +1,5 @@
+import { ChatEngine } from "@responses-edge/engines/chat/engine";
+import { Upstream } from "@responses-edge/engines/upstream";
 import { createRequest } from "@responses-edge/responses-api/create-request";
 import { parse } from "@responses-edge/responses-api/validation";
 import type { BatchSink } from "@responses-edge/turn/output-events";
@@ -6,8 +8,6 @@ import { Turn, type TurnResult } from "@responses-edge/turn/turn";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { loadConfig } from "../../src/config/index.ts";
-import { ChatEngine } from "../../src/engine/chat/engine.ts";
-import { Upstream } from "../../src/engine/upstream.ts";
 import { PLUGINS } from "../../src/tools/plugins.ts";
 
 /** From vLLM's bytes to the API's events: engine, turn and builder, with a vLLM that says what it is told to. */

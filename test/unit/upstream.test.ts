@@ -1,8 +1,8 @@
+import { Upstream } from "@responses-edge/engines/upstream";
+import { readFault, toFaultError, toPassedError } from "@responses-edge/engines/upstream-faults";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { describe, expect, it } from "vitest";
 import { loadConfig } from "../../src/config/index.ts";
-import { Upstream } from "../../src/engine/upstream.ts";
-import { readFault, toFaultError, toPassedError } from "../../src/engine/upstream-faults.ts";
 
 type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 

@@ -1,11 +1,11 @@
+import { toChatMessages } from "@responses-edge/engines/chat/messages";
+import { offeredTools } from "@responses-edge/engines/offered-tools";
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { Engine, Prompt, PromptSize } from "@responses-edge/turn/engine";
 import { checkCallPairs, promptItems, withItemIds } from "@responses-edge/turn/prompt";
 import { truncateToFit } from "@responses-edge/turn/truncation";
 import { describe, expect, it } from "vitest";
-import { toChatMessages } from "../../src/engine/chat/messages.ts";
-import { offeredTools } from "../../src/engine/offered-tools.ts";
 import { JoinedSession } from "../../src/tools/joined-session.ts";
 import type { SessionRequest } from "../../src/tools/plugin.ts";
 import { PLUGINS } from "../../src/tools/plugins.ts";

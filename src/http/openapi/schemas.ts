@@ -1,3 +1,4 @@
+import { DIALECT_NAMES } from "@responses-edge/engines/dialects/dialect";
 import { attributeFilter } from "@responses-edge/responses-api/attribute-filter";
 import { compactRequest, countRequest, createRequest } from "@responses-edge/responses-api/create-request";
 import { createDecision, decisionObject } from "@responses-edge/responses-api/decisions";
@@ -45,7 +46,6 @@ import {
 import { z } from "zod";
 import { addItemsBody, conversationBody, updateConversationBody } from "../../api/conversations.ts";
 import { changeKeyBody, createKeyBody, rotateKeyBody, tenantBody } from "../../api/keys.ts";
-import { DIALECTS } from "../../config/server-entry.ts";
 import { grants, STORED_LIMITS } from "../../contract/grants.ts";
 
 /**
@@ -159,7 +159,7 @@ export function answerSchemas() {
       .nullable()
       .describe("Whether it heeds cache_salt, which keeps tenants' prompts apart. Null: it has not told who it is."),
     dialect: z
-      .enum(DIALECTS)
+      .enum(DIALECT_NAMES)
       .nullable()
       .optional()
       .describe("The kind of server, by its own word or the operator's. Null: it has told nothing."),

@@ -1,9 +1,9 @@
 import { readBounded } from "@responses-edge/bounded-body";
+import { SseDecoder } from "@responses-edge/engines/sse-decoder";
+import { Upstream } from "@responses-edge/engines/upstream";
+import { toFaultError } from "@responses-edge/engines/upstream-faults";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { loadConfig } from "../../../src/config/index.ts";
-import { SseDecoder } from "../../../src/engine/sse-decoder.ts";
-import { Upstream } from "../../../src/engine/upstream.ts";
-import { toFaultError } from "../../../src/engine/upstream-faults.ts";
 
 /** What the model server sends, and how long it sends nothing, is bounded; what its reader does is not its fault. */
 

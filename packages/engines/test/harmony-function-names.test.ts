@@ -1,5 +1,5 @@
+import { FunctionNames } from "@responses-edge/engines/harmony/function-names";
 import { afterEach, expect, it, vi } from "vitest";
-import { FunctionNames } from "../../src/engine/harmony/function-names.ts";
 
 afterEach(() => vi.restoreAllMocks());
 

@@ -1,7 +1,5 @@
-import fc from "fast-check";
-import { describe, expect, it } from "vitest";
-import { hashOf } from "../../src/contract/hash.ts";
-import { type Candidate, chooseServer, firstOf, ranking } from "../../src/engine/pool/choice.ts";
+import { hashOf } from "@responses-edge/engines/hash";
+import { type Candidate, chooseServer, firstOf, ranking } from "@responses-edge/engines/pool/choice";
 import {
   InFlight,
   isEjected,
@@ -11,8 +9,10 @@ import {
   noteRequest,
   noteSuccess,
   takeRetry,
-} from "../../src/engine/pool/server-load.ts";
-import { randomFrom } from "../random.ts";
+} from "@responses-edge/engines/pool/server-load";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { randomFrom } from "../../../test/random.ts";
 
 /** Which server a turn goes to, by itself: no server is asked here. */
 

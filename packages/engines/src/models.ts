@@ -1,6 +1,5 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { EngineName, Model } from "@responses-edge/turn/engine";
-import type { Config } from "../config/index.ts";
 import {
   assumedDialect,
   cardsSoon,
@@ -16,6 +15,7 @@ import {
 import type { ModelServer } from "./model-server.ts";
 import { statusOf } from "./model-server.ts";
 import { routed } from "./routes.ts";
+import type { ModelSettings } from "./settings.ts";
 import type { Upstream } from "./upstream.ts";
 
 export type { ModelCard } from "./model-lists.ts";
@@ -36,7 +36,7 @@ async function listUpstreamModels({ servers }: Upstream, signal: AbortSignal): P
 }
 
 /** The models that clients may name: vLLM's own and the aliases of those that are there. */
-export async function listModels(config: Config, upstream: Upstream, signal: AbortSignal): Promise<ModelCard[]> {
+export async function listModels(config: ModelSettings, upstream: Upstream, signal: AbortSignal): Promise<ModelCard[]> {
   const cards = await listUpstreamModels(upstream, signal);
   const byId = new Map(cards.map((card) => [card.id, card]));
   const routes: ModelCard[] = [];
@@ -60,7 +60,7 @@ export interface RoutedModel extends Model {
 export async function resolveModel(
   name: string | null | undefined,
   key: string,
-  config: Config,
+  config: ModelSettings,
   upstream: Upstream,
   signal: AbortSignal,
 ): Promise<RoutedModel> {
@@ -81,7 +81,7 @@ export async function resolveModel(
 export async function modelOf(
   name: string,
   key: string,
-  config: Config,
+  config: ModelSettings,
   upstream: Upstream,
   signal: AbortSignal,
 ): Promise<RoutedModel> {
@@ -98,7 +98,7 @@ function entryOf<Entry>(table: Readonly<Record<string, Entry>>, key: string): En
 async function firstServed(
   names: readonly [string, ...string[]],
   key: string,
-  config: Config,
+  config: ModelSettings,
   upstream: Upstream,
   signal: AbortSignal,
 ): Promise<string> {
@@ -124,21 +124,6 @@ async function mayAnswer(server: ModelServer, signal: AbortSignal): Promise<bool
   return !(await server.isGone(signal));
 }
 
-/**
- * Tells whether a model is one of the operator's: the configuration names it, or a server lists it, as far as this isolate has heard, and not
- * as an adapter. Servers load adapters by the names that clients say (vLLM's LoRA resolvers), and list them from then on.
- */
-export function isOperatorsModel(model: string, config: Config): boolean {
-  const { modelServers, routes, modelEngines, thinkingBudgets, codexModels, keys } = config;
-  const named = [modelEngines, thinkingBudgets, codexModels, keys.prices].some((each) => Object.hasOwn(each, model));
-  if (named || routes.has(model)) return true;
-  for (const { targets } of routes.values()) if (targets.some((target) => target.model === model)) return true;
-  return modelServers.some(
-    (server) =>
-      server.models?.has(model) || knownCards(server)?.some(({ id, parent }) => id === model && parent == null),
-  );
-}
-
 /** gpt-oss in the name that vLLM serves a model by, or in the path or repository that it was loaded from. */
 const GPT_OSS = /gpt-?oss/i;
 
@@ -146,7 +131,12 @@ const GPT_OSS = /gpt-?oss/i;
  * How a model is spoken to: as configured, for the model or its server; else Harmony for gpt-oss, by its name or by the root
  * in its model card; else chat. A LoRA adapter, whose card names neither, is what its `parent` is.
  */
-async function engineOf(model: string, config: Config, upstream: Upstream, signal: AbortSignal): Promise<EngineName> {
+async function engineOf(
+  model: string,
+  config: ModelSettings,
+  upstream: Upstream,
+  signal: AbortSignal,
+): Promise<EngineName> {
   const { modelEngines } = config;
   const own = entryOf(modelEngines, model);
   if (own) return own;

@@ -1,9 +1,9 @@
+import { DIALECTS } from "@responses-edge/engines/dialects/all";
+import type { Dialect } from "@responses-edge/engines/dialects/dialect";
+import { type ChatBody, spell } from "@responses-edge/engines/dialects/spell";
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { DIALECTS } from "../../src/engine/dialects/all.ts";
-import type { Dialect } from "../../src/engine/dialects/dialect.ts";
-import { type ChatBody, spell } from "../../src/engine/dialects/spell.ts";
 
 /** A body as each kind of model server gets it. */
 

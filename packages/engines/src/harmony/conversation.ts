@@ -15,9 +15,9 @@ import {
 import type { FunctionTool } from "@responses-edge/responses-api/tools";
 import type { Prompt, Replay, ToolExchange, ToolNamespace } from "@responses-edge/turn/engine";
 import type { Plugins } from "@responses-edge/turn/plugin";
-import type { HarmonyConfig } from "../../config/index.ts";
 import { fileText } from "../file-text.ts";
 import { shownTools } from "../offered-tools.ts";
+import type { HarmonyConfig } from "../settings.ts";
 import { FunctionNames, identifierOf, type NamedTool } from "./function-names.ts";
 import { fromRawMessage } from "./raw-messages.ts";
 

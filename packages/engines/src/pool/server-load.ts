@@ -1,5 +1,5 @@
-import type { ModelServerConfig } from "../../config/index.ts";
-import { type Hash, hashOf } from "../../contract/hash.ts";
+import { type Hash, hashOf } from "../hash.ts";
+import type { ModelServerConfig } from "../settings.ts";
 import type { Candidate } from "./choice.ts";
 
 /**

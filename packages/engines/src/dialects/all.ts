@@ -1,12 +1,11 @@
-import type { DialectName } from "../../config/server-entry.ts";
-import type { Dialect } from "./dialect.ts";
+import type { Dialect, DialectName } from "./dialect.ts";
 import { llamacpp } from "./llamacpp.ts";
 import { ollama } from "./ollama.ts";
 import { openai } from "./openai.ts";
 import { sglang } from "./sglang.ts";
 import { vllm } from "./vllm.ts";
 
-/** Every dialect, by its name. One is a file of facts beside this one, and its name in the configuration. */
+/** Every dialect, by its name. One is a file of facts beside this one, and its name in `dialect.ts`. */
 export const DIALECTS: Readonly<Record<DialectName, Dialect>> = { vllm, llamacpp, sglang, ollama, openai };
 
 /** The dialect of servers whose model cards say this of who owns them. */

@@ -1,8 +1,8 @@
+import { AnswerText } from "@responses-edge/engines/chat/answer-text";
+import { StopStrings } from "@responses-edge/engines/stop-strings";
 import type { FinishReason, ModelDelta } from "@responses-edge/turn/engine";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { AnswerText } from "../../src/engine/chat/answer-text.ts";
-import { StopStrings } from "../../src/engine/stop-strings.ts";
 
 /** What a chat model says, in the order in which it says it. */
 type Said = { kind: "text"; text: string } | { kind: "thought" | "call" };

@@ -1,8 +1,8 @@
+import { ChunkReader } from "@responses-edge/engines/chat/chunks";
+import { StopStrings } from "@responses-edge/engines/stop-strings";
 import type { ModelDelta } from "@responses-edge/turn/engine";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { ChunkReader } from "../../src/engine/chat/chunks.ts";
-import { StopStrings } from "../../src/engine/stop-strings.ts";
 
 /** Logprobs of a chat model belong to the tokens of the shown text: vLLM sends them for all that it samples. */
 

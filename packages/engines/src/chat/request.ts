@@ -8,11 +8,11 @@ import { type FunctionTool, mustCall } from "@responses-edge/responses-api/tools
 import { customParameters } from "@responses-edge/turn/client-functions";
 import type { Prompt } from "@responses-edge/turn/engine";
 import type { Plugins } from "@responses-edge/turn/plugin";
-import type { FormatWithTools } from "../../config/index.ts";
 import { boundRules } from "../bound-inputs.ts";
 import type { Dialect } from "../dialects/dialect.ts";
 import { spell } from "../dialects/spell.ts";
 import { offeredTools, shownTools } from "../offered-tools.ts";
+import type { FormatWithTools } from "../settings.ts";
 import { isStreamed, streamInterval } from "../vllm-words.ts";
 import { chatMessages, isUnfinished, type MessageOptions } from "./messages.ts";
 

@@ -1,7 +1,7 @@
 import { type ReadBounds, ReadFault, readBoundedText } from "@responses-edge/bounded-body";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { readerOf, setTellingTimeout, socketFetch } from "@responses-edge/socket-fetch";
-import type { Config, ModelServerConfig } from "../config/index.ts";
+import type { ModelServerConfig, ServerBounds } from "./settings.ts";
 import {
   connectionLost,
   ENGINE_DEAD,
@@ -30,9 +30,6 @@ const FIRST_LOOK_MS = 50;
 
 /** The statuses of `/health` where no engine lives behind it: by vLLM itself, or by a proxy before it. */
 const GONE_STATUSES = new Set([502, 503, 504]);
-
-/** How long a model server may take, and how it is asked whether it is gone. */
-export type ServerBounds = Pick<Config, "connectTimeoutMs" | "firstByteTimeoutMs" | "idleTimeoutMs" | "silenceMs">;
 
 /** The parts of a request that are not the same for all. */
 export interface RequestOptions {

@@ -1,7 +1,6 @@
-import type { Config } from "../config/index.ts";
-import type { Route } from "../config/routes.ts";
-import { hashOf } from "../contract/hash.ts";
+import { hashOf } from "./hash.ts";
 import { firstOf } from "./pool/choice.ts";
+import type { ModelSettings, Route } from "./settings.ts";
 
 /** Which model answers for a name that clients say. */
 
@@ -16,7 +15,7 @@ export function targetOf({ targets: [first, ...others] }: Route, key: string): s
 /** A name as its route leads it: what the response calls the model, and what the servers do. */
 export function routed(
   name: string,
-  { routes }: Pick<Config, "routes">,
+  { routes }: Pick<ModelSettings, "routes">,
   key: string,
 ): { name: string; upstream: string } {
   const route = routes.get(name);

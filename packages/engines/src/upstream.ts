@@ -1,13 +1,12 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { ServerAttempt } from "@responses-edge/turn/engine";
 import { pause } from "@responses-edge/turn/pause";
-import type { Config } from "../config/index.ts";
-import { hashOf } from "../contract/hash.ts";
 import { renamed, told } from "./attempts.ts";
 import { BLAMES, type Blame, blameFor, isPage, unknownModel } from "./blame.ts";
 import type { Dialect } from "./dialects/dialect.ts";
+import { hashOf } from "./hash.ts";
 import { assumedDialect, dialectOf, learnDialect, learnModels, noteRefused, serves } from "./model-lists.ts";
-import { answeredStatus, type Body, ModelServer, type RequestOptions, type ServerBounds } from "./model-server.ts";
+import { answeredStatus, type Body, ModelServer, type RequestOptions } from "./model-server.ts";
 import { reportOf } from "./pool/board-view.ts";
 import { chooseServer, firstOf, inGoodHealth } from "./pool/choice.ts";
 import {
@@ -21,6 +20,7 @@ import {
   retryBudget,
   takeRetry,
 } from "./pool/server-load.ts";
+import type { UpstreamConfig } from "./settings.ts";
 import { checkSeparation, mayServeTenants } from "./tenant-separation.ts";
 import { malformedAnswer, parsedAnswer, tenantsNotSeparated } from "./upstream-faults.ts";
 
@@ -28,9 +28,6 @@ import { malformedAnswer, parsedAnswer, tenantsNotSeparated } from "./upstream-f
  * The model servers as an engine sees them: one that answers. Which of several it is, is chosen for each turn, and kept for all
  * of its rounds; what fails before anything was said is asked of another one.
  */
-
-export type UpstreamConfig = ServerBounds &
-  Pick<Config, "modelServers" | "loadFactor" | "failoverMs" | "boardMs" | "unsaltedServers">;
 
 /** The session that a turn has in common with others that do well at the same server. */
 export interface Session {

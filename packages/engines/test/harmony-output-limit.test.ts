@@ -1,6 +1,6 @@
+import { GPT_OSS_WINDOW, withOutputLimit } from "@responses-edge/engines/harmony/output-limit";
 import { type ApiError, contextLengthExceeded, invalidRequest } from "@responses-edge/responses-api/errors";
 import { describe, expect, it } from "vitest";
-import { GPT_OSS_WINDOW, withOutputLimit } from "../../src/engine/harmony/output-limit.ts";
 
 /** A vLLM's check of `max_tokens`: gives how many tokens it would generate, or throws what it answers. */
 type Server = (prompt: number, maxTokens: number, window: number) => number;

@@ -1,6 +1,6 @@
+import { SseDecoder } from "@responses-edge/engines/sse-decoder";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { SseDecoder } from "../../src/engine/sse-decoder.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
 

@@ -8,7 +8,6 @@ import { mustCall } from "@responses-edge/responses-api/tools";
 import { answerFormat } from "@responses-edge/turn/answer-format";
 import type { Engine, ModelDelta, Prompt, PromptSize, RawMessage, Resumption } from "@responses-edge/turn/engine";
 import type { Plugins } from "@responses-edge/turn/plugin";
-import type { Config } from "../../config/index.ts";
 import { boundRules, refuseBadFormats } from "../bound-inputs.ts";
 import { clientFault, generateWithClientFaults } from "../client-faults.ts";
 import type { Dialect } from "../dialects/dialect.ts";
@@ -17,6 +16,7 @@ import { aboveWindow } from "../harmony/output-limit.ts";
 import { assumedDialect } from "../model-lists.ts";
 import { statusOf } from "../model-server.ts";
 import { contextWindow } from "../models.ts";
+import type { ChatConfig } from "../settings.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import type { BodyFor, Upstream } from "../upstream.ts";
@@ -45,8 +45,6 @@ const SYSTEM_PLACEMENT =
 
 /** vLLM's words on `tool_choice: "auto"` where it was started without a parser of calls. */
 const NO_PARSER = /enable-auto-tool-choice|tool-call-parser/i;
-
-export type ChatConfig = Pick<Config, "formatWithTools" | "thinkingBudgets">;
 
 /**
  * Any model that vLLM serves with a chat template, over `/v1/chat/completions`. Always streamed, also for JSON

@@ -1,4 +1,6 @@
-import type { DialectName } from "../../config/server-entry.ts";
+/** The kinds of model servers. Each has a file beside this one. */
+export const DIALECT_NAMES = ["vllm", "llamacpp", "sglang", "ollama", "openai"] as const;
+export type DialectName = (typeof DIALECT_NAMES)[number];
 
 /**
  * A kind of model server, in facts: how it is recognised, what may be sent to it, and what it can do. Everything that is sent is made in

@@ -1,4 +1,4 @@
-import { type Hash, mixed } from "../../contract/hash.ts";
+import { type Hash, mixed } from "../hash.ts";
 
 /** Which of several servers a turn goes to. Pure: what is known of the servers comes in, and the one that it is out. */
 

@@ -1,13 +1,10 @@
 import { logLine } from "@responses-edge/json-text";
-import type { Config } from "../config/index.ts";
 import { dialectOf, learnDialect, listModelsOf } from "./model-lists.ts";
 import type { ModelServer } from "./model-server.ts";
+import type { UnsaltedServers } from "./settings.ts";
 import { tenantsNotSeparated } from "./upstream-faults.ts";
 
 /** Which model servers may get the prompts of several tenants: whoever shares a prefix cache can find out by timing what others ask. */
-
-/** `UNSALTED_SERVERS`; undefined where there are no two tenants. */
-type Setting = Config["unsaltedServers"];
 
 /** Servers of which the log has been told that they do not keep tenants apart. By URL. */
 const warned = new Set<string>();
@@ -22,7 +19,7 @@ export function separatesTenants(server: Pick<ModelServer, "baseUrl" | "config">
 }
 
 /** Tells whether a server may get prompts of several tenants, as far as it is known. */
-export function mayServeTenants(server: Pick<ModelServer, "baseUrl" | "config">, setting: Setting): boolean {
+export function mayServeTenants(server: Pick<ModelServer, "baseUrl" | "config">, setting: UnsaltedServers): boolean {
   const { salted, sharesCache } = server.config;
   if (setting === "refuse") return sharesCache || separatesTenants(server) !== false;
   const isKnownToMix = salted === undefined && dialectOf(server)?.separatesTenants === false;
@@ -33,7 +30,11 @@ export function mayServeTenants(server: Pick<ModelServer, "baseUrl" | "config">,
  * Throws the 503 of a server that may have no prompt because it does not keep tenants apart, and as the server does where it must say who
  * it is and does not. The log is told once of one that may have prompts all the same.
  */
-export async function checkSeparation(server: ModelServer, setting: Setting, signal: AbortSignal): Promise<void> {
+export async function checkSeparation(
+  server: ModelServer,
+  setting: UnsaltedServers,
+  signal: AbortSignal,
+): Promise<void> {
   const { sharesCache } = server.config;
   const mustKnow = setting === "refuse" && !sharesCache;
   if (separatesTenants(server) === undefined) {

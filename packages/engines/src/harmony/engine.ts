@@ -25,10 +25,10 @@ import type {
   ToolExchange,
 } from "@responses-edge/turn/engine";
 import type { Plugins } from "@responses-edge/turn/plugin";
-import type { HarmonyConfig } from "../../config/index.ts";
 import { refuseBadFormats } from "../bound-inputs.ts";
 import { clientFault, generateWithClientFaults } from "../client-faults.ts";
 import { contextWindow } from "../models.ts";
+import type { HarmonyConfig } from "../settings.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import type { Upstream } from "../upstream.ts";
 import { connectionLost, malformedAnswer } from "../upstream-faults.ts";

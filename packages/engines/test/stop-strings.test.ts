@@ -1,7 +1,7 @@
+import { StopStrings } from "@responses-edge/engines/stop-strings";
 import { CHANNEL, END, type HarmonyDelta, HarmonyParser, MESSAGE, RETURN, START } from "@responses-edge/harmony";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { StopStrings } from "../../src/engine/stop-strings.ts";
 
 /** What a reader of a text gets to see, by the definition: up to the string that is complete first, the longest of these. */
 function shownOf(text: string, stops: readonly string[], included: boolean): string {

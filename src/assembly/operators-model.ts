@@ -1,0 +1,17 @@
+import { knownCards } from "@responses-edge/engines/model-lists";
+import type { Config } from "../config/index.ts";
+
+/**
+ * Tells whether a model is one of the operator's: the configuration names it, or a server lists it, as far as this isolate has heard, and not
+ * as an adapter. Servers load adapters by the names that clients say (vLLM's LoRA resolvers), and list them from then on.
+ */
+export function isOperatorsModel(model: string, config: Config): boolean {
+  const { modelServers, routes, modelEngines, thinkingBudgets, codexModels, keys } = config;
+  const named = [modelEngines, thinkingBudgets, codexModels, keys.prices].some((each) => Object.hasOwn(each, model));
+  if (named || routes.has(model)) return true;
+  for (const { targets } of routes.values()) if (targets.some((target) => target.model === model)) return true;
+  return modelServers.some(
+    (server) =>
+      server.models?.has(model) || knownCards(server)?.some(({ id, parent }) => id === model && parent == null),
+  );
+}
