@@ -38,6 +38,7 @@ export const OBJECT_CLASSES = {
   FILE_BYTES: "FileBytes",
   VECTOR_STORES: "VectorStore",
   WEBHOOKS: "Webhooks",
+  BATCHES: "Batches",
 } as const;
 
 /** The `uniqueKey` of a class's namespace: the name of its folder, from which the ids of its objects are derived. It never changes. */

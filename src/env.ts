@@ -1,3 +1,4 @@
+import type { Batches } from "./batches/batches.ts";
 import type { Variables } from "./config/index.ts";
 import type { Board } from "./store/board.ts";
 import type { FileObjects } from "./store/files/bindings.ts";
@@ -14,4 +15,5 @@ export interface Env extends Variables, FileBindings, FileObjects, StoreObjects,
   KEYS: DurableObjectNamespace<KeyDirectory>;
   QUOTAS: DurableObjectNamespace<Quota>;
   BOARD: DurableObjectNamespace<Board>;
+  BATCHES: DurableObjectNamespace<Batches>;
 }

@@ -23,6 +23,7 @@ export interface TenantData extends Administrator {
   quotas: DurableObjectNamespace<Quota>;
   files: FileObjects & StoreObjects;
   webhooks: WebhookBinding["WEBHOOKS"];
+  batches: { getByName(tenant: string): { erase(): Promise<void> } };
 }
 
 /** A home that was used so lately may have a turn under way that will be kept. Its note stays. */
@@ -131,6 +132,7 @@ export async function eraseTenant(admin: TenantData, id: string, after: string |
   const hasNoFiles = await eraseFiles(admin, tenant);
   const isEmpty = await quota.forgetHomes(homes, SETTLED_AFTER_MS);
   await admin.webhooks.getByName(tenant).erase();
+  await admin.batches.getByName(tenant).erase();
   if (isEmpty) await quota.erase();
   const next = homes.length === MAX_HOMES ? (homes.at(-1) ?? null) : null;
   // Homes in which a turn was under way lately are left, too, as it may have been kept since: then again in an hour.

@@ -1,5 +1,6 @@
 import type { ModelServerConfig } from "@responses-edge/engines/settings";
 import { logLine } from "@responses-edge/json-text";
+import { batches } from "./batches.ts";
 import { fileConfig, fileMistakes, files, type R2Binding } from "./files.ts";
 import { jwtConfig, type KeyValues, keys, tokenMistakes, tokens } from "./keys.ts";
 import { harmony, models, VLLM_EXTRAS } from "./models.ts";
@@ -37,6 +38,7 @@ export const SECTIONS = {
   files,
   vectorStores,
   webhooks,
+  batches,
   serving,
   telemetry,
 };
@@ -200,6 +202,7 @@ function compose(values: Values, modelServers: readonly ModelServerConfig[], env
     files: fileConfig(values.files, env.FILES, network),
     webhook: webhookConfig(values.webhooks, network),
     webhookGuard: webhookGuard(values.webhooks, network, values.tools.dohUrl),
+    batches: values.batches,
     ...values.serving,
     /** Undefined where nothing is reported to anybody. */
     telemetry: telemetryConfig(values.telemetry, env.ANALYTICS, network),

@@ -202,6 +202,7 @@ function tenantData(context: Context<AppEnv>): TenantData {
     quotas: context.env.QUOTAS,
     files: context.env,
     webhooks: context.env.WEBHOOKS,
+    batches: context.env.BATCHES,
   };
 }
 

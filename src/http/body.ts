@@ -1,4 +1,4 @@
-import { concatBytes } from "@responses-edge/bounded-body";
+import { concatBytes, linesOf, ReadFault } from "@responses-edge/bounded-body";
 import { LongWork } from "@responses-edge/long-work";
 import { boundaryOf, type FormPart, MalformedForm, readParts } from "@responses-edge/multipart";
 import { ApiError, clientLeft, invalidRequest } from "@responses-edge/responses-api/errors";
@@ -98,35 +98,24 @@ export async function* readLines(
   requireUnencoded(headers, "a body of JSON lines");
   if (!body) return;
   using source = new BodySource(body);
-  let length = 0;
-  let line: Uint8Array<ArrayBuffer>[] = [];
-  let lineLength = 0;
   try {
-    for (let chunk = await source.read(); chunk; chunk = await source.read()) {
-      const value = chunk.slice();
-      length += value.byteLength;
-      if (length > maxBytes) throw bodyTooLarge(maxBytes);
-      let from = 0;
-      for (let end = value.indexOf(LINE_BREAK); end !== -1; end = value.indexOf(LINE_BREAK, from)) {
-        line.push(value.subarray(from, end));
-        from = end + 1;
-        const whole = concatBytes(line);
-        line = [];
-        lineLength = 0;
-        if (whole.byteLength > maxLineBytes) throw lineTooLong(maxLineBytes);
-        if (whole.byteLength > 0) yield whole;
-      }
-      line.push(value.subarray(from));
-      lineLength += value.byteLength - from;
-      if (lineLength > maxLineBytes) throw lineTooLong(maxLineBytes);
-    }
-    if (lineLength > 0) yield concatBytes(line);
+    yield* linesOf(chunksOf(source, maxBytes), maxLineBytes);
+  } catch (error) {
+    throw error instanceof ReadFault ? lineTooLong(maxLineBytes) : error;
   } finally {
     await source.discard();
   }
 }
 
-const LINE_BREAK = 0x0a;
+/** What comes of a body. Throws the 413 of more than `maxBytes`. */
+async function* chunksOf(source: BodySource, maxBytes: number): AsyncGenerator<Uint8Array> {
+  let length = 0;
+  for (let chunk = await source.read(); chunk; chunk = await source.read()) {
+    length += chunk.byteLength;
+    if (length > maxBytes) throw bodyTooLarge(maxBytes);
+    yield chunk;
+  }
+}
 
 function lineTooLong(maxLineBytes: number): ApiError {
   return invalidRequest(null, `A line may have ${maxLineBytes} bytes.`, "invalid_json");

@@ -1,4 +1,5 @@
 import { administration } from "./admin.ts";
+import { batches } from "./batches.ts";
 import { conversations } from "./conversations.ts";
 import { decisions } from "./decisions.ts";
 import type { Endpoint } from "./endpoint.ts";
@@ -17,6 +18,7 @@ export const endpoints: readonly Endpoint[] = [
   ...decisions,
   ...files,
   ...vectorStores,
+  ...batches,
   ...webhookEndpoints,
   ...models,
   ...passthrough,

@@ -10,4 +10,5 @@ export const SCHEMA_VERSIONS = {
   FileBytes: 1,
   VectorStore: 1,
   Webhooks: 1,
+  Batches: 1,
 } as const;

@@ -109,6 +109,14 @@ async function idOf(answer: Promise<Response>): Promise<string> {
 const turn = { model: "simulator", input: "Hello!" };
 const newResponse = (more: object = {}) => idOf(ask("POST", "/v1/responses", { ...turn, ...more }));
 const hook = () => ({ name: "mine", url: python.url, event_types: ["response.completed"] });
+const batchOf = (file: string) => ({ input_file_id: file, endpoint: "/v1/responses", completion_window: "24h" });
+/** The ids of a file of requests, and of a batch of them. */
+async function newRequestBatch(): Promise<[file: string, batch: string]> {
+  const line = { custom_id: "a", method: "POST", url: "/v1/responses", body: turn };
+  const fields = { purpose: "batch", file: new File([JSON.stringify(line)], "batch.jsonl") };
+  const file = await idOf(sendForm("/v1/files", fields));
+  return [file, await idOf(ask("POST", "/v1/batches", batchOf(file)))];
+}
 const newHook = () => idOf(ask("POST", "/v1/webhook_endpoints", hook()));
 const newConversation = (more: object = {}) => idOf(ask("POST", "/v1/conversations", more));
 const newKey = () => idOf(send("POST", "/v1/admin/keys", { body: { tenant: "acme" } }));
@@ -183,6 +191,10 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
   ],
   "POST /v1/responses/input_tokens": () => [ask("POST", "/v1/responses/input_tokens", turn)],
   "POST /v1/responses/compact": () => [ask("POST", "/v1/responses/compact", turn)],
+  "POST /v1/batches": () => [newRequestBatch().then(([file]) => ask("POST", "/v1/batches", batchOf(file)))],
+  "GET /v1/batches": () => [newRequestBatch().then(() => ask("GET", "/v1/batches?limit=5"))],
+  "GET /v1/batches/{id}": () => [newRequestBatch().then(([, id]) => ask("GET", `/v1/batches/${id}`))],
+  "POST /v1/batches/{id}/cancel": () => [newRequestBatch().then(([, id]) => ask("POST", `/v1/batches/${id}/cancel`))],
   "POST /v1/webhook_endpoints": () => [ask("POST", "/v1/webhook_endpoints", hook())],
   "GET /v1/webhook_endpoints": () => [newHook().then(() => ask("GET", "/v1/webhook_endpoints?limit=5"))],
   "GET /v1/webhook_endpoints/{id}": () => [newHook().then((id) => ask("GET", `/v1/webhook_endpoints/${id}`))],

@@ -14,7 +14,8 @@ const LAYERS: Record<string, readonly string[]> = {
   store: [...BASE, "telemetry", "assembly"],
   api: [...BASE, "telemetry", "assembly", "store"],
   socket: [...BASE, "telemetry", "assembly", "store", "api"],
-  http: [...BASE, "telemetry", "assembly", "store", "api", "socket"],
+  batches: [...BASE, "telemetry", "assembly", "store", "api"],
+  http: [...BASE, "telemetry", "assembly", "store", "api", "socket", "batches"],
 };
 
 /** What tools and engines, of which a turn is made, may know of it: what it asks of them. */

@@ -30,6 +30,7 @@ it("the classes of objects and their bindings stay", () => {
     FILE_BYTES: "FileBytes",
     VECTOR_STORES: "VectorStore",
     WEBHOOKS: "Webhooks",
+    BATCHES: "Batches",
   });
   for (const [binding, name] of Object.entries(OBJECT_CLASSES)) {
     expect(settings).toContain(`[exports.${name}]\ntype = "durable-object"\nstorage = "sqlite"\n`);
@@ -38,7 +39,17 @@ it("the classes of objects and their bindings stay", () => {
 });
 
 it("the unique keys of workerd's namespaces stay, from which the ids of objects are derived", () => {
-  const classes = ["Home", "KeyDirectory", "Quota", "Board", "FileDirectory", "FileBytes", "VectorStore", "Webhooks"];
+  const classes = [
+    "Home",
+    "KeyDirectory",
+    "Quota",
+    "Board",
+    "FileDirectory",
+    "FileBytes",
+    "VectorStore",
+    "Webhooks",
+    "Batches",
+  ];
   expect(classes.map(uniqueKeyOf)).toEqual([
     "responses-edge-Home",
     "responses-edge-KeyDirectory",
@@ -48,6 +59,7 @@ it("the unique keys of workerd's namespaces stay, from which the ids of objects 
     "responses-edge-FileBytes",
     "responses-edge-VectorStore",
     "responses-edge-Webhooks",
+    "responses-edge-Batches",
   ]);
 });
 

@@ -3,6 +3,7 @@ import { env } from "cloudflare:workers";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { BATCH_VERSIONS } from "../../src/batches/batch-table.ts";
 import { loadConfig, type Variables } from "../../src/config/index.ts";
 import { grants, hasHost, hasModel, policyOf, restrictedConfig } from "../../src/contract/grants.ts";
 import { FILE_DIRECTORY_VERSIONS } from "../../src/store/files/directory-tables.ts";
@@ -246,6 +247,7 @@ it("the versions that programs beside the Worker know are those that objects wri
     FileBytes: FILE_BYTES_VERSIONS.length,
     VectorStore: VECTOR_STORE_VERSIONS.length,
     Webhooks: WEBHOOK_VERSIONS.length,
+    Batches: BATCH_VERSIONS.length,
   });
 });
 

@@ -26,8 +26,9 @@ export interface WorkerdProcess {
   vectorStores: ObjectStorage;
   /** Its process, while there is one. */
   pid(): number | undefined;
-  /** That of tenants' webhooks. */
+  /** Those of tenants' webhooks and batches. */
   webhooks: ObjectStorage;
+  batches: ObjectStorage;
   /** Resident memory of the process, in MB (Linux). */
   memory(): number;
   /** All that it has printed: the Worker's console, and workerd's own words. */
@@ -100,6 +101,7 @@ export async function startWorkerd(
     vectorStores: new ObjectStorage(folderOf("VectorStore")),
     pid: () => child?.pid,
     webhooks: new ObjectStorage(folderOf("Webhooks")),
+    batches: new ObjectStorage(folderOf("Batches")),
     memory: () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${child?.pid}/status`, "utf8"))?.[1]) / 1024,
     logs: () => logs,
     kill,

@@ -8,8 +8,8 @@ import { MAX_ID_LENGTH } from "./ids.ts";
 /** What a file may be uploaded for. Whatever is said, every file can be read, put into a store and given to a model. */
 export const PURPOSES = ["assistants", "batch", "fine-tune", "vision", "user_data", "evals"] as const;
 
-/** The purpose of files that nobody has uploaded: a program has written them. */
-export const filePurpose = z.enum([...PURPOSES, "assistants_output"]);
+/** The purposes of files that nobody has uploaded: a program has written them, or a batch. */
+export const filePurpose = z.enum([...PURPOSES, "assistants_output", "batch_output"]);
 
 const MIN_EXPIRY_SECONDS = 3_600;
 const MAX_EXPIRY_SECONDS = 2_592_000;

@@ -29,6 +29,7 @@ export const GROUPS = {
   Decisions: "OpenAI's Decisions API: questions that are answered with probabilities.",
   Files: "OpenAI's Files and Uploads APIs.",
   "Vector stores": "OpenAI's Vector stores API: files that are searched by meaning and by words.",
+  Batches: "OpenAI's Batches API: many requests, answered when there is time for them.",
   Webhooks: "OpenAI's webhook endpoints, and what was delivered to them.",
   Models: "The models that responses can be made with.",
   "Model server":

@@ -1,5 +1,6 @@
 import { DIALECT_NAMES } from "@responses-edge/engines/dialects/dialect";
 import { attributeFilter } from "@responses-edge/responses-api/attribute-filter";
+import { requestBatchBody, requestBatchObject } from "@responses-edge/responses-api/batches";
 import { compactRequest, countRequest, createRequest } from "@responses-edge/responses-api/create-request";
 import { createDecision, decisionObject } from "@responses-edge/responses-api/decisions";
 import { alwaysNull } from "@responses-edge/responses-api/described-as";
@@ -290,6 +291,8 @@ export function answerSchemas() {
         .describe("The files that the process may have open, and has; of one's own machine."),
     }),
     Decision: decisionObject(),
+    Batch: requestBatchObject(),
+    BatchList: page(requestBatchObject()),
     WebhookEndpoint: webhookEndpointObject(),
     WebhookEndpointList: page(webhookEndpointObject()),
     DeletedWebhookEndpoint: z.object({
@@ -341,6 +344,7 @@ export function bodySchemas() {
     CountInputTokens: countRequest,
     CompactConversation: compactRequest,
     CreateDecision: createDecision,
+    CreateBatch: requestBatchBody,
     CreateWebhookEndpoint: createEndpointBody,
     UpdateWebhookEndpoint: updateEndpointBody,
     RotateWebhookSecret: rotateSecretBody,

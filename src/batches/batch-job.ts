@@ -1,0 +1,261 @@
+import { logLine } from "@responses-edge/json-text";
+import { LongWork } from "@responses-edge/long-work";
+import type { BatchStatus } from "@responses-edge/responses-api/batches";
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { fileId, newFileKey } from "@responses-edge/responses-api/ids";
+import type { Caller } from "../api/transport.ts";
+import { fileLimitsOf } from "../store/files/file-limits.ts";
+import type { BatchRecord, BatchTable } from "./batch-table.ts";
+import { checkBatch, readBatch } from "./input-file.ts";
+import { answerLine, tokensOf } from "./requests.ts";
+
+/** Milliseconds of work that checking a byte of an input file takes. */
+const UNITS_PER_BYTE = 0.05;
+
+/** Rows that are read at once of answers that are written to a file. */
+const ROWS_AT_ONCE = 32;
+
+/** The parts of its object that a batch needs. */
+export interface BatchHost {
+  table: BatchTable;
+  /** The batch's caller, for a request of so many UTF-16 units; aborting the batch aborts its requests. */
+  callerOf(batch: BatchRecord, length: number, signal: AbortSignal): Caller;
+  /** Limits the requests of all batches that are under way. */
+  permit(signal: AbortSignal): Promise<() => void>;
+  /** Runs a transaction. */
+  change<T>(body: () => T): T;
+}
+
+/**
+ * One batch, from where it is: its file is checked, its requests are asked, their answers are written to files. Each step is in rows, so that
+ * whoever goes on after a crash answers every line once.
+ */
+export class BatchJob {
+  readonly #host: BatchHost;
+  readonly #batch: BatchRecord;
+  readonly #abort = new AbortController();
+  readonly #work: LongWork;
+
+  constructor(host: BatchHost, batch: BatchRecord) {
+    this.#host = host;
+    this.#batch = batch;
+    this.#work = new LongWork(batch.owner.tenant);
+  }
+
+  /** Ends what is under way: the batch is to be cancelled. */
+  cancel(): void {
+    this.#abort.abort(new ApiError({ status: 499, message: "The batch was cancelled.", code: "cancelled" }));
+  }
+
+  /** Works until the batch is over, or until `end` (Unix milliseconds). True where it is over. */
+  async run(end: number): Promise<boolean> {
+    const batch = this.#batch;
+    try {
+      if (batch.status === "validating") await this.#validate();
+      if (batch.status === "in_progress" && !(await this.#answerAll(end))) return false;
+      if (batch.status === "finalizing" || batch.status === "cancelling") await this.#finish();
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status >= 500) throw error;
+      const { code, message, param } = error.toFields();
+      this.#fail([{ code: code ?? "invalid_request", message, param: param ?? null, line: null }]);
+    }
+    return true;
+  }
+
+  async #validate(): Promise<void> {
+    const batch = this.#batch;
+    const { total, model, faults } = await checkBatch(await this.#lines(), async (bytes) => {
+      const slice = this.#work.spend(bytes * UNITS_PER_BYTE);
+      if (slice) await slice;
+    });
+    if (faults.length > 0) return this.#fail(faults);
+    batch.total = total;
+    if (model !== undefined) batch.model = model;
+    this.#enter(this.#abort.signal.aborted ? "cancelling" : "in_progress");
+  }
+
+  async #lines() {
+    const { inputFile, endpoint } = this.#batch;
+    const { files } = this.#host.callerOf(this.#batch, 0, this.#abort.signal);
+    const { body } = await files.content(inputFile);
+    return readBatch(body, endpoint);
+  }
+
+  /** Asks the requests that have no answer, side by side. False where some are left at `end`. */
+  async #answerAll(end: number): Promise<boolean> {
+    const batch = this.#batch;
+    const { table, permit } = this.#host;
+    const expiry = batch.expiresAt * 1000;
+    const { signal } = this.#abort;
+    const asked = new Set<Promise<void>>();
+    let isWhole = true;
+    let fault: unknown;
+    try {
+      for await (const { no, line } of await this.#lines()) {
+        if (!line || table.hasAnswer(batch.id, no)) continue;
+        if (Date.now() >= Math.min(end, expiry) || signal.aborted || fault !== undefined) {
+          isWhole = false;
+          break;
+        }
+        const release = await permit(signal);
+        const answering = this.#answer(no, line, Math.min(expiry, end + (expiry - end) / 2))
+          .then((isAnswered) => {
+            isWhole &&= isAnswered;
+          })
+          .catch((error: unknown) => {
+            if (!signal.aborted) fault ??= error;
+            isWhole = false;
+          })
+          .finally(() => {
+            release();
+            asked.delete(answering);
+          });
+        asked.add(answering);
+      }
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    } finally {
+      await Promise.allSettled(asked);
+    }
+    if (fault !== undefined) throw fault;
+    if (signal.aborted) this.#enter("cancelling");
+    else if (isWhole) this.#enter("finalizing");
+    else if (Date.now() >= expiry) this.#expire();
+    else return false;
+    return true;
+  }
+
+  /** Asks one request, and keeps the answer. False where there was none by `end`. */
+  async #answer(no: number, line: Parameters<typeof answerLine>[1], end: number): Promise<boolean> {
+    const batch = this.#batch;
+    const { table, change, callerOf } = this.#host;
+    const { signal } = this.#abort;
+    const answered = await answerLine((length) => callerOf(batch, length, signal), line, {
+      name: `${batch.id}.${no}`,
+      end,
+      signal,
+    });
+    if (!answered) return false;
+    const { isOk, status, body } = answered;
+    const head = `{"id":${JSON.stringify(requestId(batch, no))},"custom_id":${JSON.stringify(line.custom_id)}`;
+    const text = `${head},"response":{"status_code":${status},"request_id":${JSON.stringify(requestId(batch, no))},"body":${oneLine(body)}},"error":null}`;
+    change(() => table.answer(batch.id, no, isOk, text, isOk ? tokensOf(body) : NO_TOKENS));
+    return true;
+  }
+
+  /** What has no answer when the time is over is told so in the file of errors. */
+  #expire(): void {
+    const batch = this.#batch;
+    batch.at.expired = seconds();
+    this.#enter("finalizing");
+  }
+
+  /** Writes the answers to files. Again, it finds those that it has written. */
+  async #finish(): Promise<void> {
+    const batch = this.#batch;
+    const { table, change } = this.#host;
+    const { completed, failed } = table.counts(batch);
+    const isExpired = batch.at.expired !== undefined && batch.status === "finalizing";
+    if (batch.outputKey === undefined || batch.errorKey === undefined) {
+      batch.outputKey = newFileKey();
+      batch.errorKey = newFileKey();
+      change(() => table.write(batch));
+    }
+    if (completed > 0) batch.outputFile = await this.#write(batch.outputKey, "output", this.#answers(true));
+    const hasErrors = failed > 0 || (isExpired && completed + failed < batch.total);
+    if (hasErrors) {
+      const errors = isExpired ? this.#withUnanswered() : this.#answers(false);
+      batch.errorFile = await this.#write(batch.errorKey, "errors", errors);
+    }
+    change(() => {
+      batch.counts = table.counts(batch);
+      batch.usage = table.usage(batch);
+      if (isExpired) batch.counts.failed = batch.total - batch.counts.completed;
+      batch.isUntold = true;
+      this.#enter(batch.status === "cancelling" ? "cancelled" : isExpired ? "expired" : "completed");
+      table.forgetAnswers(batch.id);
+    });
+  }
+
+  /** The lines of answers of one kind. */
+  *#answers(isOk: boolean): Generator<string> {
+    const { table } = this.#host;
+    for (let after = 0; ; ) {
+      const some = table.answers(this.#batch.id, isOk, after, ROWS_AT_ONCE);
+      for (const { body } of some) yield body;
+      const last = some.at(-1);
+      if (!last) return;
+      after = last.line;
+    }
+  }
+
+  /** The lines of errors, and of what the time was over for. */
+  async *#withUnanswered(): AsyncGenerator<string> {
+    yield* this.#answers(false);
+    const batch = this.#batch;
+    for await (const { no, line } of await this.#lines()) {
+      if (!line || this.#host.table.hasAnswer(batch.id, no)) continue;
+      const error = {
+        code: "batch_expired",
+        message: "This request could not be executed before the completion window expired.",
+      };
+      yield JSON.stringify({ id: requestId(batch, no), custom_id: line.custom_id, response: null, error });
+    }
+  }
+
+  /** Writes a file of lines, unless it is there. Gives its id. */
+  async #write(key: string, kind: string, lines: Iterable<string> | AsyncIterable<string>): Promise<string> {
+    const batch = this.#batch;
+    const caller = this.#host.callerOf(batch, 0, new AbortController().signal);
+    const { files, config, identity, tenant } = caller;
+    const limits = fileLimitsOf(identity, config);
+    const receiver = { tenant, config, limits, field: "input_file_id", maxBytes: Number.MAX_SAFE_INTEGER };
+    using part = await files.receiveAs(key, identity.keyId, receiver);
+    if (part) {
+      const encoder = new TextEncoder();
+      for await (const line of lines) await part.write(encoder.encode(`${line}\n`));
+      const createdAt = seconds();
+      const expiresAt = batch.outputExpiry === null ? null : createdAt + batch.outputExpiry;
+      const filename = `${batch.id}_${kind}.jsonl`;
+      const about = { filename, mimeType: "application/jsonl", purpose: "batch_output" as const, createdAt, expiresAt };
+      await files.commit(part, about, limits);
+    }
+    return fileId(key);
+  }
+
+  #fail(errors: NonNullable<BatchRecord["errors"]>): void {
+    const batch = this.#batch;
+    console.log(logLine({ level: "info", batch: batch.id, failed: errors[0]?.code }));
+    batch.errors = errors;
+    batch.isUntold = true;
+    this.#host.change(() => {
+      batch.counts = this.#host.table.counts(batch);
+      batch.usage = this.#host.table.usage(batch);
+      this.#host.table.forgetAnswers(batch.id);
+      this.#enter("failed");
+    });
+  }
+
+  #enter(status: BatchStatus): void {
+    const batch = this.#batch;
+    batch.status = status;
+    batch.at[status] ??= seconds();
+    this.#host.table.write(batch);
+  }
+}
+
+const NO_TOKENS = { input: 0, cached: 0, output: 0, reasoning: 0 };
+
+/** JSON as one line: a model server may have written it on several. */
+function oneLine(json: string): string {
+  return json.includes("\n") ? JSON.stringify(JSON.parse(json)) : json;
+}
+
+function requestId({ id }: BatchRecord, no: number): string {
+  return `batch_req_${id.slice("batch_".length)}_${no}`;
+}
+
+/** Now, in Unix seconds. */
+export function seconds(): number {
+  return Math.floor(Date.now() / 1000);
+}

@@ -1,0 +1,163 @@
+import type { BatchEndpoint, BatchFault, BatchStatus } from "@responses-edge/responses-api/batches";
+import type { Identity } from "../contract/grants.ts";
+import type { Schema, Versions } from "../store/schema.ts";
+
+/** The batches of a tenant, and the answers of those that are under way. */
+
+export const BATCH_VERSIONS: Versions = [
+  [
+    "CREATE TABLE batch (seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, is_over INTEGER NOT NULL, body TEXT NOT NULL)",
+    "CREATE INDEX batch_open ON batch (seq) WHERE is_over = 0",
+    // The answer to a line; a longer one goes on in the next part. `input` to `reasoning` are its tokens.
+    `CREATE TABLE answer (
+      batch TEXT NOT NULL, line INTEGER NOT NULL, part INTEGER NOT NULL, is_ok INTEGER NOT NULL, body TEXT NOT NULL,
+      input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL, reasoning INTEGER NOT NULL,
+      PRIMARY KEY (batch, line, part)) WITHOUT ROWID`,
+  ],
+];
+
+/** UTF-16 units of an answer in one row: at most 1.8 MB. */
+const PART_LENGTH = 600_000;
+
+/** Batches that a tenant's list has. The oldest that are over go. */
+const MAX_KEPT = 10_000;
+
+export interface Tokens {
+  input: number;
+  cached: number;
+  output: number;
+  reasoning: number;
+}
+
+export interface Counts {
+  total: number;
+  completed: number;
+  failed: number;
+}
+
+/** A batch as it is kept. Times are Unix seconds. */
+export interface BatchRecord {
+  id: string;
+  endpoint: BatchEndpoint;
+  inputFile: string;
+  metadata: Record<string, string> | null;
+  /** Seconds after its creation at which its files expire; null: they do not. */
+  outputExpiry: number | null;
+  /** The key that has made it. */
+  owner: Identity;
+  status: BatchStatus;
+  /** When it came to each status. */
+  at: Partial<Record<BatchStatus, number>>;
+  expiresAt: number;
+  model?: string;
+  total: number;
+  errors?: BatchFault[];
+  /** The keys of its files, before these are there. */
+  outputKey?: string;
+  errorKey?: string;
+  /** The files that are there. */
+  outputFile?: string;
+  errorFile?: string;
+  /** Once its answers are in its files. */
+  counts?: Counts;
+  usage?: Tokens;
+  /** The end is still to be told to the tenant's webhooks. */
+  isUntold?: boolean;
+}
+
+export const OVER: ReadonlySet<BatchStatus> = new Set(["completed", "failed", "expired", "cancelled"]);
+
+type Row = { body: string };
+
+export class BatchTable {
+  readonly #schema: Schema;
+
+  constructor(schema: Schema) {
+    this.#schema = schema;
+  }
+
+  add(batch: BatchRecord): void {
+    this.#schema.write("INSERT INTO batch (id, is_over, body) VALUES (?, 0, ?)", batch.id, JSON.stringify(batch));
+    const [excess] = this.#schema.rows<{ seq: number }>(
+      "SELECT seq FROM batch ORDER BY seq DESC LIMIT 1 OFFSET ?",
+      MAX_KEPT,
+    );
+    if (excess) this.#schema.write("DELETE FROM batch WHERE seq <= ? AND is_over = 1", excess.seq);
+  }
+
+  write(batch: BatchRecord): void {
+    const isOver = OVER.has(batch.status) && !batch.isUntold ? 1 : 0;
+    this.#schema.write("UPDATE batch SET is_over = ?, body = ? WHERE id = ?", isOver, JSON.stringify(batch), batch.id);
+  }
+
+  find(id: string): BatchRecord | null {
+    const [row] = this.#schema.rows<Row>("SELECT body FROM batch WHERE id = ?", id);
+    return row ? toRecord(row) : null;
+  }
+
+  /** Those with something left to do, oldest first. */
+  open(): BatchRecord[] {
+    return this.#schema.rows<Row>("SELECT body FROM batch WHERE is_over = 0 ORDER BY seq").map(toRecord);
+  }
+
+  /** Newest first, after the batch `after`. Null where that is none. */
+  page(after: string | undefined, limit: number): BatchRecord[] | null {
+    const [cursor] = this.#schema.rows<{ seq: number }>("SELECT seq FROM batch WHERE id = ?", after ?? "");
+    if (after !== undefined && !cursor) return null;
+    const select = "SELECT body FROM batch WHERE seq < ? ORDER BY seq DESC LIMIT ?";
+    return this.#schema.rows<Row>(select, cursor?.seq ?? Number.MAX_SAFE_INTEGER, limit).map(toRecord);
+  }
+
+  /** Keeps the answer to a line, unless it has one. `line` counts from 1. Within a transaction. */
+  answer(batch: string, line: number, isOk: boolean, body: string, { input, cached, output, reasoning }: Tokens): void {
+    const insert = `INSERT OR IGNORE INTO answer (batch, line, part, is_ok, body, input, cached, output, reasoning)
+      VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`;
+    for (let part = 0; part * PART_LENGTH < body.length; part += 1) {
+      const text = body.slice(part * PART_LENGTH, (part + 1) * PART_LENGTH);
+      const tokens = part === 0 ? [input, cached, output, reasoning] : [0, 0, 0, 0];
+      this.#schema.write(insert, batch, line, part, isOk ? 1 : 0, text, ...tokens);
+    }
+  }
+
+  hasAnswer(batch: string, line: number): boolean {
+    const select = "SELECT 1 FROM answer WHERE batch = ? AND line = ? AND part = 0";
+    return this.#schema.rows(select, batch, line).length > 0;
+  }
+
+  counts({ id, total, counts }: BatchRecord): Counts {
+    if (counts) return counts;
+    const select = "SELECT is_ok, COUNT(*) AS count FROM answer WHERE batch = ? AND part = 0 GROUP BY is_ok";
+    const rows = this.#schema.rows<{ is_ok: number; count: number }>(select, id);
+    const of = (isOk: number) => rows.find((row) => row.is_ok === isOk)?.count ?? 0;
+    return { total, completed: of(1), failed: of(0) };
+  }
+
+  usage({ id, usage }: BatchRecord): Tokens {
+    if (usage) return usage;
+    const select = `SELECT TOTAL(input) AS input, TOTAL(cached) AS cached, TOTAL(output) AS output,
+      TOTAL(reasoning) AS reasoning FROM answer WHERE batch = ?`;
+    const [tokens] = this.#schema.rows<Tokens & Record<string, SqlStorageValue>>(select, id);
+    return tokens ?? { input: 0, cached: 0, output: 0, reasoning: 0 };
+  }
+
+  /** The answers of one kind after a line, in their order, at most about `limit` rows. */
+  answers(batch: string, isOk: boolean, after: number, limit: number): { line: number; body: string }[] {
+    const select =
+      "SELECT line, body FROM answer WHERE batch = ? AND line > ? AND is_ok = ? ORDER BY line, part LIMIT ?";
+    const rows = this.#schema.rows<{ line: number; body: string }>(select, batch, after, isOk ? 1 : 0, limit);
+    const whole = new Map<number, string>();
+    for (const { line, body } of rows) whole.set(line, (whole.get(line) ?? "") + body);
+    const last = rows.at(-1)?.line;
+    // The last one may have more parts.
+    if (rows.length === limit && last !== undefined && whole.size > 1) whole.delete(last);
+    return [...whole].map(([line, body]) => ({ line, body }));
+  }
+
+  forgetAnswers(batch: string): void {
+    this.#schema.write("DELETE FROM answer WHERE batch = ?", batch);
+  }
+}
+
+function toRecord({ body }: Row): BatchRecord {
+  return JSON.parse(body) as BatchRecord;
+}

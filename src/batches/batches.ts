@@ -1,0 +1,229 @@
+import { DurableObject } from "cloudflare:workers";
+import { logLine } from "@responses-edge/json-text";
+import type { Caller } from "../api/transport.ts";
+import { type Config, loadConfig } from "../config/index.ts";
+import { restrictedConfig } from "../contract/grants.ts";
+import { HomeClient } from "../store/client.ts";
+import { FileClient } from "../store/files/file-client.ts";
+import type { HomesBinding } from "../store/home-calls.ts";
+import type { RunEnv } from "../store/prepared-run.ts";
+import type { Quota } from "../store/quota/quota.ts";
+import { Schema } from "../store/schema.ts";
+import { StoreClient } from "../store/vector-stores/store-client.ts";
+import { announce } from "../store/webhooks/announcing.ts";
+import { BatchJob, seconds } from "./batch-job.ts";
+import { BATCH_VERSIONS, type BatchRecord, BatchTable, type Counts, OVER, type Tokens } from "./batch-table.ts";
+
+/** One ring of the alarm works so long at most, and what is under way then is waited for: the platform ends one that lasts. Milliseconds. */
+const WORK_MS = 120_000;
+
+/** How long after it began the work of a process that has died is gone on with. Milliseconds. */
+const RESUMED_AFTER_MS = 30_000;
+
+/** The environment of the object. */
+type BatchEnv = RunEnv & HomesBinding & { QUOTAS: DurableObjectNamespace<Quota> };
+
+/** A batch as it is shown. */
+export interface ShownBatch extends BatchRecord {
+  counts: Counts;
+  usage: Tokens;
+}
+
+/**
+ * The batches of a tenant: one Durable Object, named as the tenant. Its alarm works on them, side by side, and as many requests are under way as
+ * `BATCH_CONCURRENCY` says.
+ */
+export class Batches extends DurableObject<BatchEnv> {
+  readonly #schema: Schema;
+  readonly #table: BatchTable;
+  readonly #jobs = new Map<string, BatchJob>();
+  #working: Promise<void> | undefined;
+  #active = 0;
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(state: DurableObjectState, env: BatchEnv) {
+    super(state, env);
+    this.#schema = new Schema(state.storage, BATCH_VERSIONS);
+    this.#table = new BatchTable(this.#schema);
+  }
+
+  /** Null where the tenant has as many batches under way as it may. Again is harmless. */
+  async create(batch: BatchRecord): Promise<ShownBatch | null> {
+    const known = this.#table.find(batch.id);
+    if (known) return this.#shown(known);
+    if (this.#table.open().length >= loadConfig(this.env).batches.maxActive) return null;
+    this.#change(() => this.#table.add(batch));
+    await this.#workSoon();
+    return this.#shown(batch);
+  }
+
+  async get(id: string): Promise<ShownBatch | null> {
+    await this.#workSoon();
+    const batch = this.#table.find(id);
+    return batch && this.#shown(batch);
+  }
+
+  /** Newest first; null where `after` is no batch. */
+  list(after: string | undefined, limit: number): ShownBatch[] | null {
+    return this.#table.page(after, limit)?.map((batch) => this.#shown(batch)) ?? null;
+  }
+
+  /** Has a batch end. Null where there is none; one that is over stays as it is. */
+  async cancel(id: string): Promise<ShownBatch | null> {
+    const batch = this.#table.find(id);
+    if (!batch) return null;
+    if (OVER.has(batch.status) || batch.status === "finalizing" || batch.status === "cancelling") {
+      return this.#shown(batch);
+    }
+    batch.at.cancelling = seconds();
+    const job = this.#jobs.get(id);
+    // The job has a record of its own, and says itself that it is cancelled when its requests have ended.
+    if (job) job.cancel();
+    else this.#change(() => this.#table.write({ ...batch, status: "cancelling" }));
+    await this.#workSoon();
+    return this.#shown({ ...batch, status: "cancelling" });
+  }
+
+  /** Removes everything. Files stay to be removed by their directory. */
+  async erase(): Promise<void> {
+    for (const job of this.#jobs.values()) job.cancel();
+    await this.#working?.catch(() => {});
+    await this.ctx.storage.deleteAlarm();
+    await this.ctx.storage.deleteAll();
+    this.#schema.forget();
+  }
+
+  override async alarm(): Promise<void> {
+    this.#working ??= this.#workAll().finally(() => {
+      this.#working = undefined;
+    });
+    await this.#working;
+  }
+
+  async #workAll(): Promise<void> {
+    const end = Date.now() + WORK_MS;
+    // Should this process die, another one goes on.
+    await this.ctx.storage.setAlarm(Date.now() + RESUMED_AFTER_MS);
+    const renewing = setInterval(
+      () => void this.ctx.storage.setAlarm(Date.now() + RESUMED_AFTER_MS),
+      RESUMED_AFTER_MS / 2,
+    );
+    try {
+      const under = new Map<string, Promise<void>>();
+      for (;;) {
+        // One that is made meanwhile is begun, too.
+        for (const batch of this.#table.open()) {
+          if (under.has(batch.id) || Date.now() >= end) continue;
+          under.set(
+            batch.id,
+            this.#work(batch, end).finally(() => under.delete(batch.id)),
+          );
+        }
+        if (under.size === 0) break;
+        await Promise.race([...under.values(), scheduler.wait(1_000)]);
+        if (Date.now() >= end) await Promise.allSettled(under.values());
+      }
+    } finally {
+      clearInterval(renewing);
+    }
+    if (this.#table.open().length === 0) await this.ctx.storage.deleteAlarm();
+    else await this.ctx.storage.setAlarm(Date.now());
+  }
+
+  async #work(batch: BatchRecord, end: number): Promise<void> {
+    const job = new BatchJob(
+      {
+        table: this.#table,
+        callerOf: (of, length, signal) => this.#callerOf(of, length, signal),
+        permit: (signal) => this.#permit(signal),
+        change: (body) => this.#change(body),
+      },
+      batch,
+    );
+    this.#jobs.set(batch.id, job);
+    try {
+      if (!OVER.has(batch.status)) await job.run(end);
+      if (batch.isUntold) await this.#tell(batch);
+    } catch (error) {
+      const name = error instanceof Error ? error.name : typeof error;
+      console.error(logLine({ level: "error", batch: batch.id, error: name }));
+      // What failed may be a server that is away: it is tried again.
+      await scheduler.wait(Math.max(0, Math.min(5_000, end - Date.now())));
+    } finally {
+      this.#jobs.delete(batch.id);
+    }
+  }
+
+  /** Tells the tenant's webhooks how a batch has ended. */
+  async #tell(batch: BatchRecord): Promise<void> {
+    const { id, status, owner, at } = batch;
+    const notice = { id: `evt_${id.slice("batch_".length)}`, type: `batch.${status}`, about: id };
+    await announce(this.env, owner.tenant, { ...notice, createdAt: at[status] ?? seconds() });
+    batch.isUntold = false;
+    this.#change(() => this.#table.write(batch));
+  }
+
+  #callerOf({ owner }: BatchRecord, length: number, signal: AbortSignal): Caller {
+    const { tenant, policy } = owner;
+    const config = belowInteractive(loadConfig(this.env));
+    const homes = new HomeClient(this.env, tenant);
+    return {
+      config: policy ? restrictedConfig(config, policy) : config,
+      tenant,
+      identity: owner,
+      quotas: this.env.QUOTAS,
+      counting: { isDone: false },
+      homes,
+      files: new FileClient(this.env, tenant),
+      stores: new StoreClient(this.env, tenant),
+      past: homes,
+      bodyLength: length,
+      signal,
+      waitUntil: (promise) => this.ctx.waitUntil(promise),
+    };
+  }
+
+  /** Waits for its turn among the requests of all batches. Gives what ends it. */
+  async #permit(signal: AbortSignal): Promise<() => void> {
+    const { concurrency } = loadConfig(this.env).batches;
+    while (this.#active >= concurrency) {
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+      signal.throwIfAborted();
+    }
+    this.#active += 1;
+    return () => {
+      this.#active -= 1;
+      this.#waiting.shift()?.();
+    };
+  }
+
+  #shown(batch: BatchRecord): ShownBatch {
+    return { ...batch, counts: this.#table.counts(batch), usage: this.#table.usage(batch) };
+  }
+
+  /** Has the alarm ring where there is something to do and nobody does it. */
+  async #workSoon(): Promise<void> {
+    if (this.#working || this.#table.open().length === 0) return;
+    await this.ctx.storage.setAlarm(Date.now());
+  }
+
+  #change<T>(body: () => T): T {
+    this.#schema.open();
+    return this.ctx.storage.transactionSync(body);
+  }
+}
+
+const configs = new WeakMap<Config, Config>();
+
+/** A configuration in which every priority is that of a batch: after all that somebody waits for. */
+function belowInteractive(config: Config): Config {
+  let made = configs.get(config);
+  if (!made) {
+    const { priorities } = config;
+    const later = priorities.batch ?? priorities.background ?? 0;
+    const entries = Object.entries(priorities).map(([tier, priority]) => [tier, priority + later] as const);
+    made = { ...config, priorities: Object.fromEntries(entries) };
+    configs.set(config, made);
+  }
+  return made;
+}

@@ -1,0 +1,125 @@
+import { readBoundedText } from "@responses-edge/bounded-body";
+import { logLine } from "@responses-edge/json-text";
+import type { BatchEndpoint, BatchLine } from "@responses-edge/responses-api/batches";
+import { ApiError, invalidRequest, toApiError } from "@responses-edge/responses-api/errors";
+import { isJsonObject } from "@responses-edge/responses-api/json";
+import { responseBody } from "@responses-edge/turn/response";
+import { createResponse } from "../api/create-response.ts";
+import { passJson } from "../api/passthrough.ts";
+import type { Caller } from "../api/transport.ts";
+import type { PassthroughEndpoint } from "../config/index.ts";
+import type { Tokens } from "./batch-table.ts";
+
+/** One request of a batch, asked as a client would ask it. */
+
+/** The longest answer, and the time for one. */
+const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
+const ANSWER_TIMEOUT_MS = 3_600_000;
+
+/** Tries of a request that the model server fails, each as another response. */
+const MAX_TRIES = 5;
+
+/** The waits between tries, in milliseconds. A wait that a limit names comes before. */
+const FIRST_WAIT_MS = 500;
+const LONGEST_WAIT_MS = 30_000;
+
+/** vLLM's own endpoints, which a deployment opens by these names. */
+const PASSED: Readonly<Record<Exclude<BatchEndpoint, "/v1/responses">, PassthroughEndpoint>> = {
+  "/v1/chat/completions": "chat/completions",
+  "/v1/completions": "completions",
+  "/v1/embeddings": "embeddings",
+};
+
+/** The endpoint of the model server's that a batch asks; undefined for responses. */
+export function passedEndpoint(endpoint: BatchEndpoint): PassthroughEndpoint | undefined {
+  return endpoint === "/v1/responses" ? undefined : PASSED[endpoint];
+}
+
+export interface LineAnswer {
+  isOk: boolean;
+  status: number;
+  /** JSON. */
+  body: string;
+}
+
+/**
+ * Answers a request. What may pass (limits, a server that is away) is waited for until `end` (Unix milliseconds); undefined where it has not
+ * passed by then. `name` names the request: the same one twice is one response. Rejects with the signal's reason when it is aborted.
+ */
+export async function answerLine(
+  callerFor: (length: number) => Caller,
+  { url, body }: BatchLine,
+  { name, end, signal }: { name: string; end: number; signal: AbortSignal },
+): Promise<LineAnswer | undefined> {
+  const length = JSON.stringify(body).length;
+  let tries = 0;
+  for (let waits = 0; ; waits += 1) {
+    try {
+      const answer = await ask(callerFor(length), url, body, `${name}.${tries}`);
+      // One that was broken off is answered with what there was of it.
+      signal.throwIfAborted();
+      return { isOk: true, status: 200, body: answer };
+    } catch (error) {
+      signal.throwIfAborted();
+      const fault = asFault(error);
+      const hasBegun = fault.status === 500 || fault.status === 502;
+      if (hasBegun) tries += 1;
+      const mayPass = fault.status === 429 || fault.status >= 500;
+      const isForNow = fault.headers["x-should-retry"] !== "false";
+      if (!mayPass || !isForNow || tries >= MAX_TRIES) {
+        return { isOk: false, status: fault.status, body: JSON.stringify(fault.toBody()) };
+      }
+      const told = Number(fault.headers["retry-after-ms"] ?? Number.NaN);
+      const wait = told >= 0 ? told : Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(waits, 10));
+      if (Date.now() + wait >= end) return undefined;
+      await scheduler.wait(wait * (1 + Math.random() / 4), { signal });
+    }
+  }
+}
+
+/** The body of the answer, as JSON text. */
+async function ask(caller: Caller, url: BatchEndpoint, body: BatchLine["body"], key: string): Promise<string> {
+  for (const field of ["stream", "background"]) {
+    if (body[field] === true) {
+      throw invalidRequest(field, `'${field}' is not supported in a batch.`, "unsupported_parameter");
+    }
+  }
+  const name = passedEndpoint(url);
+  if (name) {
+    const answer = await passJson(caller, name, body);
+    const bounds = { maxBytes: MAX_ANSWER_BYTES, timeoutMs: ANSWER_TIMEOUT_MS, signal: caller.signal };
+    return readBoundedText(new Response(answer.body), bounds);
+  }
+  const created = await createResponse(caller, body, {
+    // Whoever asks again after a crash finds the run that was begun.
+    idempotencyKey: body.store === false ? undefined : key,
+    openSink: () => {
+      throw new TypeError("A request of a batch has no stream.");
+    },
+  });
+  if (created.kind !== "response") throw new TypeError("A request of a batch has no stream.");
+  return responseBody(created.response);
+}
+
+function asFault(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  console.error(logLine({ level: "error", batch_request: error instanceof Error ? error.name : typeof error }));
+  return toApiError(error);
+}
+
+/** The tokens that an answer says it took, in the words of responses or of chat completions. */
+export function tokensOf(body: string): Tokens {
+  const value: unknown = JSON.parse(body);
+  const usage = isJsonObject(value) && isJsonObject(value.usage) ? value.usage : {};
+  const of = (...names: string[]) => names.map((name) => usage[name]).find((each) => typeof each === "number") ?? 0;
+  const detail = (name: string, ...fields: string[]) => {
+    const details = fields.map((field) => usage[field]).find(isJsonObject);
+    return typeof details?.[name] === "number" ? details[name] : 0;
+  };
+  return {
+    input: of("input_tokens", "prompt_tokens") as number,
+    output: of("output_tokens", "completion_tokens") as number,
+    cached: detail("cached_tokens", "input_tokens_details", "prompt_tokens_details"),
+    reasoning: detail("reasoning_tokens", "output_tokens_details", "completion_tokens_details"),
+  };
+}

@@ -1,0 +1,161 @@
+import { createHash } from "node:crypto";
+import type OpenAI from "openai";
+import { toFile } from "openai";
+import type { Batch, BatchCreateParams } from "openai/resources/batches";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { eventually, type Gateway, startGateway } from "./support.ts";
+
+/** Batches: many requests in a file, answered in another one, each once. */
+
+const KEYS = { a: "key-of-tenant-a", b: "key-of-tenant-b" };
+let gateway: Gateway;
+let openai: OpenAI;
+let other: OpenAI;
+beforeAll(async () => {
+  const API_KEYS = Object.entries(KEYS)
+    .map(([tenant, key]) => `${tenant}:${createHash("sha256").update(key).digest("hex")}`)
+    .join(",");
+  gateway = await startGateway({
+    API_KEYS,
+    PASSTHROUGH_ENDPOINTS: "chat/completions,embeddings",
+    BATCHES_PER_TENANT: "8",
+    BATCH_CONCURRENCY: "4",
+  });
+  openai = gateway.client({ apiKey: KEYS.a });
+  other = gateway.client({ apiKey: KEYS.b });
+});
+afterAll(() => gateway.close());
+
+const line = (id: string, body: object, url = "/v1/responses") => ({ custom_id: id, method: "POST", url, body });
+const say = (text: string) => ({ model: "simulator", input: text });
+
+async function upload(lines: readonly (object | string)[]): Promise<string> {
+  const text = lines.map((each) => (typeof each === "string" ? each : JSON.stringify(each))).join("\n");
+  const file = await openai.files.create({ file: await toFile(Buffer.from(text), "batch.jsonl"), purpose: "batch" });
+  return file.id;
+}
+
+async function begin(lines: readonly (object | string)[], fields: Partial<BatchCreateParams> = {}): Promise<Batch> {
+  const input_file_id = await upload(lines);
+  return openai.batches.create({ input_file_id, endpoint: "/v1/responses", completion_window: "24h", ...fields });
+}
+
+const OVER = ["completed", "failed", "cancelled", "expired"];
+const over = ({ id }: Batch) =>
+  eventually(async () => {
+    const batch = await openai.batches.retrieve(id);
+    return OVER.includes(batch.status) ? batch : undefined;
+  });
+
+interface Line {
+  custom_id: string;
+  response: { status_code: number; body: { id?: string; output?: object[]; error?: { param: string } } } | null;
+  error: object | null;
+}
+
+async function linesOf(id: string | undefined): Promise<Line[]> {
+  const text = await (await openai.files.content(id ?? "")).text();
+  return text
+    .trimEnd()
+    .split("\n")
+    .map((each) => JSON.parse(each) as Line);
+}
+
+describe("a batch", () => {
+  it("answers each of its requests once, in a file", async () => {
+    const ids = Array.from({ length: 12 }, (_, index) => `request-${index}`);
+    const batch = await over(
+      await begin(
+        ids.map((id) => line(id, say(id))),
+        { metadata: { job: "night" } },
+      ),
+    );
+    expect(batch).toMatchObject({
+      status: "completed",
+      model: "simulator",
+      metadata: { job: "night" },
+      request_counts: { total: 12, completed: 12, failed: 0 },
+    });
+    expect(batch.error_file_id).toBeUndefined();
+    const lines = await linesOf(batch.output_file_id);
+    expect(lines.map(({ custom_id }) => custom_id)).toEqual(ids);
+    const responses = await Promise.all(
+      lines.map(({ response }) => openai.responses.retrieve(response?.body.id ?? "")),
+    );
+    expect(responses.map(({ output_text }) => output_text)).toEqual(ids.map((id) => `You said: ${id}`));
+    const input = responses.reduce((sum, { usage }) => sum + (usage?.input_tokens ?? 0), 0);
+    expect(batch.usage).toMatchObject({ input_tokens: input });
+    expect((await openai.files.retrieve(batch.output_file_id ?? "")).purpose).toBe("batch_output");
+  });
+
+  it("tells in another file what was refused, and goes on", async () => {
+    const bad = { ...say("no"), temperature: 9 };
+    const batch = await over(
+      await begin([line("good", say("yes")), line("bad", bad), line("streamed", { ...say("no"), stream: true })]),
+    );
+    expect(batch).toMatchObject({ status: "completed", request_counts: { total: 3, completed: 1, failed: 2 } });
+    const errors = await linesOf(batch.error_file_id);
+    expect(
+      errors.map(({ custom_id, response }) => [custom_id, response?.status_code, response?.body.error?.param]),
+    ).toEqual([
+      ["bad", 400, "temperature"],
+      ["streamed", 400, "stream"],
+    ]);
+  });
+
+  it("may ask the model server's own endpoints that the operator has opened", async () => {
+    const chat = { model: "simulator", messages: [{ role: "user", content: "Hello!" }] };
+    const url = "/v1/chat/completions";
+    const batch = await over(await begin([line("chat", chat, url)], { endpoint: url }));
+    const [answer] = await linesOf(batch.output_file_id);
+    expect(answer).toMatchObject({ custom_id: "chat", error: null, response: { body: { object: "chat.completion" } } });
+    expect(batch.usage?.output_tokens).toBeGreaterThan(0);
+    const input_file_id = await upload([line("x", {}, "/v1/completions")]);
+    const closed = openai.batches.create({ input_file_id, endpoint: "/v1/completions", completion_window: "24h" });
+    await expect(closed).rejects.toMatchObject({ status: 400, param: "endpoint" });
+  });
+
+  it.each([
+    ["no JSON", ["{"], "invalid_json_line", 1],
+    ["the id of an earlier line", [line("a", say("1")), line("a", say("2"))], "duplicate_custom_id", 2],
+    ["another endpoint", [line("a", {}, "/v1/embeddings")], "mismatched_url", 1],
+    ["no id", [{ method: "POST", url: "/v1/responses", body: {} }], "missing_required_parameter", 1],
+    ["no lines", [""], "empty_file", null],
+  ])("with %s fails before anything is asked", async (_, lines, code, at) => {
+    const batch = await over(await begin(lines));
+    expect(batch).toMatchObject({ status: "failed", errors: { data: [{ code, line: at }] } });
+    expect(batch.output_file_id).toBeUndefined();
+  });
+
+  it("ends when it is cancelled, with what was answered", async () => {
+    const slow = (id: string) => line(id, { model: "simulator?tps=5&words=1000", input: "Slow.", store: false });
+    const made = await begin([
+      line("quick", say("quick")),
+      ...Array.from({ length: 20 }, (_, index) => slow(`s${index}`)),
+    ]);
+    await eventually(async () => (await openai.batches.retrieve(made.id)).request_counts?.completed === 1);
+    expect((await openai.batches.cancel(made.id)).status).toBe("cancelling");
+    const batch = await over(made);
+    expect(batch).toMatchObject({ status: "cancelled", request_counts: { total: 21, completed: 1 } });
+    expect((await linesOf(batch.output_file_id)).map(({ custom_id }) => custom_id)).toEqual(["quick"]);
+  });
+
+  it("is on the list of its tenant alone", async () => {
+    const made = await begin([line("a", say("a"))]);
+    await over(made);
+    expect((await openai.batches.list({ limit: 1 })).data.map(({ id }) => id)).toEqual([made.id]);
+    expect((await other.batches.list()).data).toEqual([]);
+    for (const asked of [other.batches.retrieve(made.id), other.batches.cancel(made.id)]) {
+      await expect(asked).rejects.toMatchObject({ status: 404, code: "batch_not_found" });
+    }
+    const input_file_id = await upload([line("a", say("a"))]);
+    const theirs = other.batches.create({ input_file_id, endpoint: "/v1/responses", completion_window: "24h" });
+    await expect(theirs).rejects.toMatchObject({ status: 404, param: "input_file_id" });
+  });
+
+  it("needs a file for batches", async () => {
+    const file = await openai.files.create({ file: await toFile(Buffer.from("{}"), "a.jsonl"), purpose: "assistants" });
+    const made = openai.batches.create({ input_file_id: file.id, endpoint: "/v1/responses", completion_window: "24h" });
+    await expect(made).rejects.toMatchObject({ status: 400, param: "input_file_id" });
+  });
+});
