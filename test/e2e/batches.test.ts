@@ -145,8 +145,8 @@ describe("a batch", () => {
     await over(made);
     expect((await openai.batches.list({ limit: 1 })).data.map(({ id }) => id)).toEqual([made.id]);
     expect((await other.batches.list()).data).toEqual([]);
-    for (const asked of [other.batches.retrieve(made.id), other.batches.cancel(made.id)]) {
-      await expect(asked).rejects.toMatchObject({ status: 404, code: "batch_not_found" });
+    for (const ask of [() => other.batches.retrieve(made.id), () => other.batches.cancel(made.id)]) {
+      await expect(ask()).rejects.toMatchObject({ status: 404, code: "batch_not_found" });
     }
     const input_file_id = await upload([line("a", say("a"))]);
     const theirs = other.batches.create({ input_file_id, endpoint: "/v1/responses", completion_window: "24h" });
