@@ -1,14 +1,28 @@
 import { loadConfig, type TextVariables } from "../src/config/index.ts";
+import { withFile } from "../src/config/layers.ts";
 import { faultOf } from "./certificate.ts";
-import { checkVariables, type Environment, keySourcesOf, warningsOf, workerVariables } from "./environment.ts";
+import { inFile, workerPart } from "./config-file.ts";
+import {
+  checkVariables,
+  type Environment,
+  keySourcesOf,
+  mistakesOf,
+  warningsOf,
+  workerVariables,
+} from "./environment.ts";
 import { fewFiles, openFilesLimit } from "./open-files.ts";
 import { systemCode } from "./refusal.ts";
-import { readServeSettings, SERVE_VARIABLES, type ServeSettings } from "./serve-settings.ts";
+import { configFileOf, readServeSettings, SERVE_VARIABLES, type ServeSettings } from "./serve-settings.ts";
 
-/** The configuration of `serve`, as its environment says it. */
+/** The configuration of `serve`, as its environment and its file say it. */
 export interface Configuration {
   settings: ServeSettings;
+  /** Those of the environment. */
   variables: TextVariables;
+  /** Those of the file; undefined where there is none. */
+  file: TextVariables | undefined;
+  /** Both together. */
+  all: TextVariables;
   /** What may be a mistake, a line each. */
   warnings: string[];
 }
@@ -16,21 +30,41 @@ export interface Configuration {
 /** Reads the whole configuration. Throws a Refusal that names every mistake. */
 export function readConfiguration(environment: Environment): Configuration {
   const mistakes: string[] = [];
-  const settings = readServeSettings(environment, mistakes);
+  const written = configFileOf(environment);
+  const settings = readServeSettings(environment, mistakes, written);
   const variables = workerVariables(environment, mistakes);
-  checkKeySources(variables, mistakes);
+  const file = written && workerPart(written.variables);
+  const all = file ? withFile(variables, file) : variables;
+  mistakes.push(...(written?.mistakes ?? []), ...keySourceMistakes(all));
   const fault = settings.keyPair && faultOf(settings.keyPair, Date.now());
   if (fault) mistakes.push(fault);
-  checkVariables(variables, mistakes);
+  checkVariables(all, mistakes, (found) => (written ? inFile(written, found) : found));
   const few = fewFiles(openFilesLimit());
-  return { settings, variables, warnings: [...warningsOf(environment, SERVE_VARIABLES), ...(few ? [few] : [])] };
+  return {
+    settings,
+    variables,
+    file,
+    all,
+    warnings: [...warningsOf(environment, SERVE_VARIABLES), ...(few ? [few] : [])],
+  };
+}
+
+/** Reads the file anew, as `readConfiguration` does. `mistakes` is all that is wrong with the whole; then the file says nothing. */
+export function readChangedFile(environment: Environment, variables: TextVariables) {
+  const written = configFileOf(environment);
+  if (!written) throw new TypeError("There is no file.");
+  const file = workerPart(written.variables);
+  const all = withFile(variables, file);
+  const mistakes = inFile(written, [...written.mistakes, ...keySourceMistakes(all), ...mistakesOf(all)]);
+  const settings = readServeSettings(environment, [], written);
+  return { file, mistakes, settings, placed: (found: readonly string[]) => inFile(written, found) };
 }
 
 /** Nobody serves everybody by forgetting a variable. */
-function checkKeySources(variables: TextVariables, mistakes: string[]): void {
-  if (keySourcesOf(variables) !== "" || variables.ALLOW_ANONYMOUS === "true") return;
+function keySourceMistakes(variables: TextVariables): string[] {
+  if (keySourcesOf(variables) !== "" || variables.ALLOW_ANONYMOUS === "true") return [];
   const how = "`responses-edge create-key TENANT` makes a key and its entry";
-  mistakes.push(`API_KEYS: needed, or ADMIN_KEY, or JWT_ISSUER (${how}); ALLOW_ANONYMOUS=true does without keys`);
+  return [`API_KEYS: needed, or ADMIN_KEY, or JWT_ISSUER (${how}); ALLOW_ANONYMOUS=true does without keys`];
 }
 
 /** A model server that takes longer to answer is told of. Milliseconds. */
@@ -41,9 +75,9 @@ const TIMEOUT_MS = 5_000;
  * `readConfiguration` does; a model server that is away is no mistake.
  */
 export async function check(environment: Environment): Promise<void> {
-  const { variables, warnings } = readConfiguration(environment);
+  const { all, warnings } = readConfiguration(environment);
   for (const warning of warnings) console.log(warning);
-  const { modelServers } = loadConfig(variables);
+  const { modelServers } = loadConfig(all);
   const told = await Promise.all(
     modelServers.map(async ({ name, baseUrl, apiKey }) => `${name}: ${await answerOf(baseUrl, apiKey)}`),
   );

@@ -60,16 +60,26 @@ export function warningsOf(environment: Environment, others: readonly string[]):
   );
 }
 
-/** Throws a Refusal with every mistake at once: the Worker would refuse each request with them. */
-export function checkVariables(variables: TextVariables, mistakes: readonly string[]): void {
-  const all = [...mistakes];
+/** What is wrong with variables: the Worker would refuse each request with it. Empty where nothing is. */
+export function mistakesOf(variables: TextVariables): readonly string[] {
   try {
     loadConfig(variables);
+    return [];
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    const known = new Set(mistakes.map((mistake) => mistake.split(":", 1)[0]));
-    all.push(...error.mistakes.filter((mistake) => !known.has(`${mistake.split(":", 1)[0]}${FILE}`)));
+    return error.mistakes;
   }
+}
+
+/** Throws a Refusal with every mistake at once. `placed` says where mistakes are. */
+export function checkVariables(
+  variables: TextVariables,
+  mistakes: readonly string[],
+  placed = (found: readonly string[]) => found,
+): void {
+  const known = new Set(mistakes.map((mistake) => mistake.split(":", 1)[0]));
+  const found = mistakesOf(variables).filter((mistake) => !known.has(`${mistake.split(":", 1)[0]}${FILE}`));
+  const all = placed([...mistakes, ...found]);
   if (all.length === 0) return;
   const lines = all.map((mistake) => `  ${mistake}`);
   throw new Refusal(EXIT.configuration, "The configuration is not usable:", ...lines);

@@ -5,6 +5,7 @@ import { type Backup, backup } from "./backup.ts";
 import { isInBucket } from "./backup-bucket.ts";
 import type { BucketFiles } from "./backup-manifest.ts";
 import { durationOf, keepOf, nextBackup } from "./backup-series.ts";
+import { configSchema } from "./config-schema.ts";
 import { check } from "./configuration.ts";
 import { createKey } from "./create-key.ts";
 import { inMb } from "./disk.ts";
@@ -33,6 +34,7 @@ Usage: responses-edge [COMMAND]
                         again and again with --every 6h.
   restore DIR           Puts a backup, or the newest of those in DIR or s3://BUCKET/PREFIX, into an empty data
                         folder; another one of them with --at NAME.
+  config-schema         Prints the JSON Schema of the file of CONFIG_FILE, for editors.
   health                Asks the server of this environment whether it is healthy: exit code 0 or 1.
 
   --help, --version
@@ -61,6 +63,7 @@ interface Command {
 const COMMANDS: Readonly<Record<string, Command>> = {
   serve: { arguments: 0, run: () => serve(process.env) },
   check: { arguments: 0, run: () => check(process.env) },
+  "config-schema": { arguments: 0, run: () => console.log(JSON.stringify(configSchema(), null, 2)) },
   health: { arguments: 0, run: () => health(process.env) },
   "create-key": {
     arguments: 1,

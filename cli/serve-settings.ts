@@ -1,7 +1,9 @@
 import { resolve } from "node:path";
+import { describedAs } from "@responses-edge/responses-api/described-as";
 import { z } from "zod";
 import { type Mistake, readSection, type Section, variable } from "../src/config/variable.ts";
 import { clusterSection, readClusterSettings } from "./cluster.ts";
+import { type ConfigFile, readConfigFile } from "./config-file.ts";
 import type { Environment } from "./environment.ts";
 import { LEAST_FREE, leastFree } from "./free-disk.ts";
 import type { LogFormat } from "./log-lines.ts";
@@ -12,18 +14,26 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 
 function number(minimum: number, maximum: number, fallback: number) {
   const expected = `expected a whole number from ${minimum} to ${maximum}`;
-  return z
-    .string()
-    .regex(/^\d{1,10}$/, expected)
-    .transform(Number)
-    .refine((value) => value >= minimum && value <= maximum, expected)
-    .default(fallback);
+  return describedAs(
+    z
+      .string()
+      .regex(/^\d{1,10}$/, expected)
+      .transform(Number)
+      .refine((value) => value >= minimum && value <= maximum, expected)
+      .default(fallback),
+    () => z.int().min(minimum).max(maximum).default(fallback),
+  );
 }
 
 /** The variables that `serve` itself reads (docs/self-hosting.md). The other variables are the Worker's. */
 const serveSection = {
   title: "The process",
   variables: {
+    configFile: variable(
+      "CONFIG_FILE",
+      z.string().optional(),
+      "A file in YAML that sets these variables and those of the Worker, each by its name in small letters; it goes before the environment. What it says of the Worker is in force within seconds of a change ([self-hosting.md](../self-hosting.md#a-file-that-may-change)).",
+    ),
     host: variable(
       "HOST",
       z
@@ -85,9 +95,23 @@ export function logFormat({ LOG_FORMAT: format }: Environment): LogFormat {
   return format === "json" || format === "text" ? format : process.stdout.isTTY ? "text" : "json";
 }
 
-/** Reads the settings and adds what is wrong to `mistakes`. Throws a Refusal with the mistakes where that is absent. */
-export function readServeSettings(environment: Environment, mistakes?: string[]) {
+/** The file of `CONFIG_FILE`; undefined where there is none. */
+export function configFileOf({ CONFIG_FILE: path }: Environment): ConfigFile | undefined {
+  return path ? readConfigFile(resolve(path), FILE_NAMES) : undefined;
+}
+
+/** The variables of the process that the file may set: it cannot say where it is. */
+export const FILE_NAMES = SERVE_SECTIONS.flatMap(({ variables }) => Object.values(variables))
+  .map(({ name }) => name)
+  .filter((name) => name !== "CONFIG_FILE");
+
+/**
+ * Reads the settings and adds what is wrong to `mistakes`. Throws a Refusal with the mistakes where that is absent. What the file says goes
+ * before the environment.
+ */
+export function readServeSettings(given: Environment, mistakes?: string[], file = configFileOf(given)) {
   const wrong: Mistake[] = [];
+  const environment: Environment = { ...given, ...file?.variables };
   const values = readSection(serveSection, environment, wrong);
   const { host, port, leastFree, stopTimeoutMs, certificateFile: certificate, keyFile: key } = values;
   if (certificate && !key) wrong.push(["TLS_KEY_FILE", "needed with TLS_CERTIFICATE_FILE"]);

@@ -1,7 +1,10 @@
+import { resolve } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import type { TextVariables } from "../src/config/index.ts";
 import { checkAddress, isLoopback, ownUrl } from "./addresses.ts";
 import { checkKind } from "./cluster.ts";
-import { readConfiguration } from "./configuration.ts";
+import { watchConfigFile } from "./config-file.ts";
+import { readChangedFile, readConfiguration } from "./configuration.ts";
 import { type DataFolder, openDataFolder } from "./data-folder.ts";
 import { backendOf, type Environment, keySourcesOf, sealingOf } from "./environment.ts";
 import { version, workerdVersion } from "./installation.ts";
@@ -16,7 +19,8 @@ import { startWorker } from "./worker-process.ts";
  * have ended, or their time was up. Throws a Refusal where it does not start, and where the Worker's process dies.
  */
 export async function serve(environment: Environment): Promise<void> {
-  const { settings, variables, warnings } = readConfiguration(environment);
+  const { settings, variables, all, warnings, ...read } = readConfiguration(environment);
+  let { file } = read;
   const { host, port, keyPair, stateDirectory, leastFree, stopTimeoutMs, logFormat, cluster } = settings;
   const say = (line: string) => console.log(line);
   // That nobody reads the log any more is no reason to end.
@@ -32,7 +36,7 @@ export async function serve(environment: Environment): Promise<void> {
     await checkAddress(host, port);
     const startOn = (onPort: number) =>
       startWorker({
-        ...{ host, port: onPort, keyPair, leastFree, variables, environment, say },
+        ...{ host, port: onPort, keyPair, leastFree, variables, file, environment, say },
         storage: folder.path,
         // The first half is for turns that run beside their clients; and it has to have ended before it is killed.
         cluster: cluster && { ...cluster, stopTimeoutMs: Math.floor(stopTimeoutMs * 0.45) },
@@ -41,11 +45,36 @@ export async function serve(environment: Environment): Promise<void> {
       });
     let worker = await startOn(port);
     const url = ownUrl(keyPair ? "https" : "http", host, worker.port);
-    if (logFormat === "text") say(banner(url, settings, variables, folder));
+    if (logFormat === "text") say(banner(url, settings, all, folder));
     else {
       const kept = { data: folder.path, ...(cluster && { cluster: cluster.bucket }) };
       tell("info", "started", { url: `${url}/v1`, version, workerd: workerdVersion, ...kept });
     }
+
+    const reload = async () => {
+      const changed = readChangedFile(environment, variables);
+      const mistakes =
+        changed.mistakes.length > 0 ? changed.mistakes : changed.placed(await worker.configure(changed.file));
+      if (mistakes.length > 0) {
+        const faults = mistakes.map((mistake) => `  ${mistake}`).join("\n");
+        tell("warn", `The configuration's file is wrong, and what was in force stays so:\n${faults}`, { mistakes });
+        return;
+      }
+      ({ file } = changed);
+      tell("info", "The configuration's file has changed, and is in force.");
+      const asBefore = isDeepStrictEqual(changed.settings, settings);
+      if (!asBefore)
+        tell(
+          "warn",
+          "What it says of the process itself (host, port, certificates and so on) holds from the next start on.",
+        );
+    };
+    const { CONFIG_FILE: path } = environment;
+    const onChange = () =>
+      reload().catch((error: unknown) =>
+        tell("warn", `The configuration's file could not be put in force (${error}).`),
+      );
+    using _watching = path ? watchConfigFile(resolve(path), onChange) : undefined;
 
     while ((await Promise.race([worker.ended.then(() => "ended" as const), stopping.first])) === "ended") {
       if (!worker.hasHung()) throw new Refusal(EXIT.failed, "The Worker's process has ended.");

@@ -37,6 +37,8 @@ export interface WorkerOptions {
   /** What must be free there, so that something new is stored. */
   leastFree: LeastFree;
   variables: TextVariables;
+  /** Those of the configuration's file, which go before; undefined where there is none. */
+  file?: TextVariables | undefined;
   /** Where it is an instance of a cluster. */
   cluster?: ClusterInstance | undefined;
   /** This program's own, for `NODE_EXTRA_CA_CERTS` and what else the runtime may want to know. */
@@ -55,6 +57,8 @@ export interface WorkerProcess {
   ended: Promise<number | null>;
   /** True if it has ended because it did not answer its launcher any more, which then has killed it. */
   hasHung(): boolean;
+  /** Puts what the configuration's file says in force, for all that begins from now on. Gives what is wrong with the whole; then nothing has changed. */
+  configure(file: TextVariables): Promise<readonly string[]>;
   /**
    * Ends it. For `graceMs` it refuses new requests, and goes on with those that it has: false where some were left then, and
    * cut off. To be called again with less, too.
@@ -99,7 +103,9 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
     authorities: extra ? certificatesIn(extra) : [],
     // A cluster's objects are in its bucket, and move between its instances.
     openFiles: cluster ? undefined : { limit: openFilesLimit(), list: openFileList() },
+    fileConfiguration: options.file && join(directory, "configuration.json"),
   });
+  if (options.file) writeFileSync(join(directory, "configuration.json"), JSON.stringify(options.file), { mode: 0o600 });
   if (!cluster) {
     mkdirSync(homesFolder(storage), { recursive: true });
     const { HOME, FILE_BYTES, VECTOR_STORES } = OBJECT_CLASSES;
@@ -143,6 +149,8 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
       port,
       ended,
       hasHung: () => hasHung,
+      configure: async (file) =>
+        (await askLauncher("PUT", launcherSocket, JSON.stringify(file), "/configuration")).mistakes,
       stop: (graceMs) => {
         probing.abort();
         return stop(child, launcherSocket, ended, graceMs, cluster ? graceMs / 2 : graceMs);
@@ -247,12 +255,10 @@ async function stop(
 
 /** Has the Worker refuse new requests, and waits until no turn runs beside its client. Rejects where it does not answer. */
 async function untilDrained(launcherSocket: string): Promise<void> {
-  for (
-    let turns = await askLauncher("POST", launcherSocket);
-    turns > 0;
-    turns = await askLauncher("GET", launcherSocket)
-  ) {
+  let { turns } = await askLauncher("POST", launcherSocket);
+  while (turns > 0) {
     await sleep(DRAIN_LOOK_MS);
+    ({ turns } = await askLauncher("GET", launcherSocket));
   }
 }
 
@@ -324,13 +330,26 @@ function isRunning(pid: number): boolean {
   }
 }
 
-/** How many turns run beside their clients; a POST tells the Worker to take no new ones, a PUT how the disk is. */
-async function askLauncher(method: "GET" | "POST" | "PUT", socketPath: string, body?: string): Promise<number> {
-  const asked = request({ socketPath, method, agent: false, timeout: LAUNCHER_TIMEOUT_MS });
+/** The answer of the Worker to its launcher. */
+interface LauncherAnswer {
+  /** How many turns run beside their clients. */
+  turns: number;
+  /** What is wrong with a configuration that was put. */
+  mistakes: readonly string[];
+}
+
+/** Asks the Worker: a POST tells it to take no new turns, a PUT how the disk is, or what the configuration's file says. */
+async function askLauncher(
+  method: "GET" | "POST" | "PUT",
+  socketPath: string,
+  body?: string,
+  path = "/",
+): Promise<LauncherAnswer> {
+  const asked = request({ socketPath, method, path, agent: false, timeout: LAUNCHER_TIMEOUT_MS });
   asked.on("timeout", () => asked.destroy(new Error("no answer")));
   asked.end(body);
   const [answer] = (await once(asked, "response")) as [IncomingMessage];
-  return ((await json(answer)) as { turns: number }).turns;
+  return (await json(answer)) as LauncherAnswer;
 }
 
 function diskLine({ freeBytes, leastBytes, isLow }: Disk, format: LogFormat): string {

@@ -79,6 +79,8 @@ export interface WorkerdOptions {
   cluster?: ClusterInstance | undefined;
   /** What the Worker is told of the files that its process may have open; nothing without. */
   openFiles?: OpenFiles | undefined;
+  /** The path of a file with what the configuration's file says (`FILE_CONFIGURATION`); none without. */
+  fileConfiguration?: string | undefined;
 }
 
 /** The files that a process may have open (`src/store/open-homes.ts`). */
@@ -120,6 +122,9 @@ export function workerdConfig(options: WorkerdOptions): string {
     folders.push(`(name = "${name}", disk = (path = ${JSON.stringify(path)}, writable = ${isWritable})),`);
     bindings.push(`(name = "${binding}", service = "${name}")`);
   };
+  if (options.fileConfiguration !== undefined) {
+    bindings.push(`(name = "FILE_CONFIGURATION", text = embed ${JSON.stringify(options.fileConfiguration)})`);
+  }
   if (openFiles) {
     bindings.push(`(name = "OPEN_FILES", text = "${openFiles.limit}")`);
     if (openFiles.list !== undefined) addFolder("OPEN_FILE_LIST", "open-file-list", openFiles.list, false);

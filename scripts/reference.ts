@@ -8,6 +8,7 @@ import { registerHooks } from "node:module";
 import { join } from "node:path";
 import { requestFields, vllmFields } from "@responses-edge/responses-api/request-fields";
 import { z } from "zod";
+import { configSchema } from "../cli/config-schema.ts";
 import { root } from "../cli/installation.ts";
 import { SERVE_SECTIONS } from "../cli/serve-settings.ts";
 import { SECTIONS } from "../src/config/index.ts";
@@ -210,6 +211,7 @@ const current = (name: string) => readFileSync(join(docs, name), "utf8");
 const pages = {
   "reference/configuration.md": configurationPage(),
   "reference/endpoints.md": endpointsPage(endpoints, GROUPS),
+  "reference/config.schema.json": `${JSON.stringify(configSchema(), null, 2)}\n`,
   "reference/fields.md": fieldsPage(RequestFields),
   "model-servers.md": withTable(current("model-servers.md"), table(...modelServerTable())),
 };

@@ -23,6 +23,7 @@ export async function checkUpstream({ config, signal }: Pick<Caller, "config" | 
     name: server.name,
     ...toHealth(server),
     draining: server.drains,
+    weight: server.weight,
     ejected: server.isEjected,
     // As the board has seen it of late: `load` is the requests that run and wait there.
     ...(server.report && { board: { down: server.report.isDown, load: server.report.load ?? null } }),

@@ -50,6 +50,7 @@ export function hearReport(
 export type ModelServerHealth = {
   name: string;
   drains: boolean;
+  weight: number;
   isEjected: boolean;
   /** As the board has seen it of late. */
   report: ServerReport | undefined;
@@ -104,16 +105,16 @@ export function serverStates(config: Config): ServerState[] {
 const CHECK_MS = 2_000;
 
 async function checkModelServer(server: ModelServer, signal: AbortSignal) {
-  const { name, drains } = server.config;
+  const { name, drains, weight } = server.config;
   const begin = Date.now();
   const { isEjected } = candidateOf(server.config, begin);
   const late = AbortSignal.timeout(CHECK_MS);
   try {
     const cards = await fetchModels(server, AbortSignal.any([signal, late]));
-    return { name, drains, isEjected, latencyMs: Date.now() - begin, models: cards.map((card) => card.id) };
+    return { name, drains, weight, isEjected, latencyMs: Date.now() - begin, models: cards.map((card) => card.id) };
   } catch (error) {
     const { downSince } = server;
     const fault = late.aborted && !signal.aborted ? timedOut("did not answer", CHECK_MS) : toApiError(error);
-    return { name, drains, isEjected, latencyMs: Date.now() - begin, fault, downSince };
+    return { name, drains, weight, isEjected, latencyMs: Date.now() - begin, fault, downSince };
   }
 }

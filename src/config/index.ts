@@ -3,6 +3,7 @@ import { logLine } from "@responses-edge/json-text";
 import { batches } from "./batches.ts";
 import { fileConfig, fileMistakes, files, type R2Binding } from "./files.ts";
 import { jwtConfig, type KeyValues, keys, tokenMistakes, tokens } from "./keys.ts";
+import { type Overrides, withFile, withOverrides } from "./layers.ts";
 import { harmony, models, VLLM_EXTRAS } from "./models.ts";
 import { type Fetch, operatorNetwork, type PrivateNetwork } from "./network.ts";
 import { routesOf } from "./routes.ts";
@@ -12,7 +13,7 @@ import { signIn, signInConfig, signInMistakes } from "./sign-in.ts";
 import { type AnalyticsDataset, telemetry, telemetryConfig, telemetryMistakes } from "./telemetry.ts";
 import { toolConfig, tools } from "./tools.ts";
 import { readModelServers } from "./upstreams.ts";
-import { type Mistake, type NameIn, readSection, type ValuesOf } from "./variable.ts";
+import { type Mistake, type NameIn, readSection, type ValuesOf, type Variable } from "./variable.ts";
 import { vectorStoreConfig, vectorStores } from "./vector-stores.ts";
 import { webhookConfig, webhookGuard, webhookMistakes, webhooks } from "./webhooks.ts";
 
@@ -59,8 +60,16 @@ interface Bindings {
   PRIVATE_NETWORK?: PrivateNetwork;
   ANALYTICS?: AnalyticsDataset;
   FILES?: R2Binding;
+  /** What the file of `CONFIG_FILE` said when the process began: JSON of {@link TextVariables}. */
+  FILE_CONFIGURATION?: string;
 }
-const BINDING_NAMES: readonly string[] = ["VLLM", "PRIVATE_NETWORK", "ANALYTICS", "FILES"] satisfies (keyof Bindings)[];
+const BINDING_NAMES: readonly string[] = [
+  "VLLM",
+  "PRIVATE_NETWORK",
+  "ANALYTICS",
+  "FILES",
+  "FILE_CONFIGURATION",
+] satisfies (keyof Bindings)[];
 
 /** The Worker's environment as far as it configures it: the variables and the bindings. */
 export type Variables = TextVariables & Bindings;
@@ -107,22 +116,89 @@ function isNear(a: string, b: string, edits = 2): boolean {
   );
 }
 
-const cache = new WeakMap<Variables, Config | ConfigError>();
+/** What is in force of a deployment's configuration. It is replaced as a whole: who has it keeps it as it is. */
+interface Deployment {
+  /** What the file says; undefined where there is none. */
+  file: TextVariables | undefined;
+  /** What administrators have changed. */
+  overrides: Overrides;
+  /** The variables of all sources together. */
+  variables: Variables;
+  config: Config | ConfigError;
+}
 
-/** The configuration of an environment, checked as a whole once per isolate. Throws ConfigError. */
+const deployments = new WeakMap<Variables, Deployment>();
+
+/** The configuration of an environment as it is now, checked as a whole when it changes. Throws ConfigError. */
 export function loadConfig(env: Variables): Config {
-  let known = cache.get(env);
-  if (!known) {
-    known = readConfig(env);
-    cache.set(env, known);
-    // Bindings have the names that the operator gives them.
-    const texts = Object.entries(env).filter(([, value]) => typeof value === "string");
-    for (const [name, meant] of misspeltVariables(texts.map(([name]) => name))) {
-      console.warn(logLine({ level: "warn", unknown_variable: name, meant }));
-    }
+  const { config } = deploymentOf(env);
+  if (config instanceof ConfigError) throw config;
+  return config;
+}
+
+function deploymentOf(env: Variables): Deployment {
+  const known = deployments.get(env);
+  if (known) return known;
+  const file = env.FILE_CONFIGURATION ? (JSON.parse(env.FILE_CONFIGURATION) as TextVariables) : undefined;
+  const variables = file ? withFile(env, file) : env;
+  const deployment = { file, overrides: {}, variables, config: readConfig(variables) };
+  deployments.set(env, deployment);
+  // Bindings have the names that the operator gives them.
+  const texts = Object.entries(env).filter(([, value]) => typeof value === "string");
+  for (const [name, meant] of misspeltVariables(texts.map(([name]) => name))) {
+    console.warn(logLine({ level: "warn", unknown_variable: name, meant }));
   }
-  if (known instanceof ConfigError) throw known;
-  return known;
+  return deployment;
+}
+
+/** The sources of what is in force, and the variables that they make together. */
+export function sourcesOf(env: Variables): Readonly<Omit<Deployment, "config">> {
+  return deploymentOf(env);
+}
+
+/**
+ * Puts what the file says, or what administrators have changed, in force: for all that begins from now on. Gives what is wrong with the whole;
+ * then nothing has changed. `isKept`: the changes were good when they were made, and hold as far as they still can.
+ */
+export function configure(
+  env: Variables,
+  change: { file?: TextVariables | undefined; overrides?: Overrides },
+  isKept = false,
+): readonly string[] {
+  const known = deploymentOf(env);
+  const { file, overrides } = { file: known.file, overrides: known.overrides, ...change };
+  const below = file ? withFile(env, file) : env;
+  const variables = withOverrides(below, overrides);
+  const config = readConfig(variables);
+  if (!(config instanceof ConfigError)) {
+    keepUnchanged(known, variables, config);
+    deployments.set(env, { file, overrides, variables, config });
+    return [];
+  }
+  const lower = change.file || isKept ? readConfig(below) : config;
+  if (lower instanceof ConfigError) return config.mistakes;
+  // What administrators have changed does not fit what is below it any more.
+  console.warn(logLine({ level: "warn", overrides_left_out: config.mistakes }));
+  keepUnchanged(known, below, lower);
+  deployments.set(env, { file, overrides, variables: below, config: lower });
+  return [];
+}
+
+/** What would be wrong with the whole if administrators had changed this. */
+export function mistakesWith(env: Variables, overrides: Overrides): readonly string[] {
+  const { file } = deploymentOf(env);
+  const config = readConfig(withOverrides(file ? withFile(env, file) : env, overrides));
+  return config instanceof ConfigError ? config.mistakes : [];
+}
+
+/** What is remembered of an issuer goes on where nothing about it has changed. */
+function keepUnchanged(before: Deployment, variables: Variables, config: Config): void {
+  if (before.config instanceof ConfigError) return;
+  const names = [SECTIONS.tokens, SECTIONS.signIn].flatMap((section) => Object.values<Variable>(section.variables));
+  const textOf = (from: object, name: string) => (from as Record<string, unknown>)[name];
+  if (names.some(({ name }) => textOf(before.variables, name) !== textOf(variables, name))) return;
+  const { jwt, signIn } = before.config;
+  Object.assign(config, { jwt, signIn });
 }
 
 function readConfig(env: Variables): Config | ConfigError {

@@ -101,7 +101,7 @@ const encryptionKeys = listText()
 const price = z.number().min(0).max(1_000_000);
 
 /** Dollars a million tokens. Cached input costs as much as input where it has no price. */
-const modelPrice = z.strictObject(
+export const modelPrice = z.strictObject(
   { input: price, cached_input: price.optional(), output: price },
   "expected prices as input, output and, where it is another, cached_input",
 );

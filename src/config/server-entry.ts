@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { DIALECT_NAMES } from "@responses-edge/engines/dialects/dialect";
 import { describedAs } from "@responses-edge/responses-api/described-as";
 import { ENGINES } from "@responses-edge/turn/engine";
@@ -58,7 +59,7 @@ export const serverSecrets = z.strictObject(secretFields).refine(isOneCredential
 export type ServerSecrets = z.output<typeof serverSecrets>;
 
 /** The fields of an entry, but for its name. Each tells operators what it does; docs/fleet.md has more. */
-const fields = z.strictObject({
+export const serverFields = z.strictObject({
   name: serverName
     .optional()
     .describe(
@@ -103,7 +104,7 @@ const fields = z.strictObject({
 });
 
 /** An entry of `UPSTREAMS`. */
-export const serverEntry = fields
+export const serverEntry = serverFields
   .refine(
     ({ url, binding }) => (url === undefined) !== (binding === undefined),
     "expected either 'url' or 'binding', and not both",
@@ -117,7 +118,7 @@ export type ServerEntry = z.output<typeof serverEntry>;
 
 /** The JSON text of `UPSTREAMS`, as the file has it: a list, or entries by name. */
 export const upstreamsText = describedAs(z.string(), () =>
-  z.union([z.array(fields).min(1).max(MAX_SERVERS), z.record(serverName, fields.omit({ name: true }))]),
+  z.union([z.array(serverFields).min(1).max(MAX_SERVERS), z.record(serverName, serverFields.omit({ name: true }))]),
 );
 
 /** The JSON text of `UPSTREAM_SECRETS`, as the file has it. */
@@ -134,4 +135,19 @@ export function entriesOf(json: unknown): unknown[] | undefined {
 
 function isObject(value: unknown): value is object {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** An entry as it was given, which nobody has checked. */
+export type RawEntry = { name?: unknown; url?: unknown; binding?: unknown } & Record<string, unknown>;
+
+/** The base URL of a server: what it is known by. Behind a binding its host means nothing. */
+export function baseUrlOf({ url, binding }: RawEntry): string {
+  return url === undefined
+    ? `http://${encodeURIComponent(String(binding ?? "")).toLowerCase()}/v1`
+    : String(url).replace(/\/+$/, "");
+}
+
+/** The same as long as the server's address is, wherever it stands in the list. */
+export function defaultName(given: RawEntry): string {
+  return `server-${createHash("sha256").update(baseUrlOf(given)).digest("hex").slice(0, 8)}`;
 }

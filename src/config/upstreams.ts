@@ -1,8 +1,9 @@
-import { createHash } from "node:crypto";
 import type { ModelServerConfig } from "@responses-edge/engines/settings";
 import type { z } from "zod";
 import { type Fetch, type OperatorNetwork, operatorNetwork, type PrivateNetwork, withoutRedirects } from "./network.ts";
 import {
+  baseUrlOf,
+  defaultName,
   entriesOf,
   MAX_SERVERS,
   type ServerEntry,
@@ -169,17 +170,4 @@ function bindingOf(env: object, name: string): Fetch | undefined {
   if (typeof binding !== "object" || binding === null || !("fetch" in binding)) return undefined;
   if (typeof binding.fetch !== "function") return undefined;
   return withoutRedirects((url, init) => (binding as { fetch: Fetch }).fetch(url, init));
-}
-
-function baseUrlOf({ url, binding }: Pick<ServerEntry, "url" | "binding">): string {
-  return url === undefined ? `http://${encodeURIComponent(binding ?? "").toLowerCase()}/v1` : trimmed(url);
-}
-
-/** The same as long as the server's address is, wherever it stands in the list. */
-function defaultName(given: Pick<ServerEntry, "url" | "binding">): string {
-  return `server-${createHash("sha256").update(baseUrlOf(given)).digest("hex").slice(0, 8)}`;
-}
-
-function trimmed(url: string): string {
-  return url.replace(/\/+$/, "");
 }

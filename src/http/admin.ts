@@ -1,5 +1,6 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { Context } from "hono";
+import { type ConfigurationAccess, changeConfiguration, retrieveConfiguration } from "../api/configuration.ts";
 import {
   type Administrator,
   changeKey,
@@ -34,6 +35,7 @@ const IMPORT_LINE_BYTES = 3 * MAX_LINE_LENGTH;
 
 /** Roles beside `ROLES`, which all may read. A tenant admin does to its tenant what its owner could, within what the tenant may. */
 const OWNERS = ["owner"] as const;
+const READERS = ["owner", "operator", "auditor"] as const;
 const OPERATORS = ["owner", "operator"] as const;
 const KEY_MAKERS = ["owner", "tenant_admin"] as const;
 const STOPPERS = ["owner", "operator", "tenant_admin"] as const;
@@ -134,6 +136,23 @@ export const administration = [
       return context.json({ ...error.toBody(), ...done }, 409);
     },
   }),
+  endpoint("GET /v1/admin/configuration", {
+    summary:
+      "root key: model servers, routes and prices in the form of the configuration's file, and where each is from",
+    operation: byRoot(READERS, "retrieveConfiguration", { answers: ok("Configuration") }),
+    handle: async (context) => context.json(await retrieveConfiguration(configurationAccess(context))),
+  }),
+  endpoint("POST /v1/admin/configuration", {
+    summary:
+      "root key: change model servers, routes and prices by their names; `false` takes one away, `null` the change",
+    operation: byRoot(OPERATORS, "changeConfiguration", {
+      body: json("ChangeConfiguration"),
+      answers: ok("Configuration"),
+      errors: [409],
+    }),
+    handle: async (context) =>
+      context.json(await changeConfiguration(configurationAccess(context), await jsonBody(context))),
+  }),
   endpoint("GET /v1/admin/runs", {
     summary: "root key: background runs that live, by their ids: `tenant`, `limit` 1–100 (20), `after`",
     operation: byRoot(ROLES, "listRuns", { answers: ok("RunList") }),
@@ -193,6 +212,10 @@ function administrator(context: Context<AppEnv>): Administrator {
   const { storedBytesPerTenant } = context.get("config").keys;
   const forgetKeys = () => keyCache(context.env, storedBytesPerTenant).forget();
   return { name, tenant, directories: context.env.KEYS, forgetKeys };
+}
+
+function configurationAccess(context: Context<AppEnv>): ConfigurationAccess {
+  return { admin: administrator(context), env: context.env };
 }
 
 function tenantData(context: Context<AppEnv>): TenantData {

@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { Context } from "hono";
-import type { Config, JwtConfig } from "../config/index.ts";
+import { type Config, type JwtConfig, loadConfig } from "../config/index.ts";
 import { CONFIGURED_KEY, type Identity, JWT_KEY, NO_KEY } from "../contract/grants.ts";
 import type { Env } from "../env.ts";
 import { subprotocolKey, wantsSocket } from "../socket/upgrade.ts";
@@ -140,7 +140,13 @@ export async function setAuthenticated(context: Context<AppEnv>): Promise<void> 
     env: context.env,
     waitUntil: (promise) => context.executionCtx.waitUntil(promise),
   });
-  context.set("authenticated", asked instanceof Promise ? await asked : asked);
+  if (!(asked instanceof Promise)) {
+    context.set("authenticated", asked);
+    return;
+  }
+  context.set("authenticated", await asked);
+  // Whoever looks a key up hears of changes of the configuration.
+  context.set("config", loadConfig(context.env));
 }
 
 /**

@@ -1,6 +1,8 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import { serverIsStopping } from "@responses-edge/responses-api/errors";
 import { createMiddleware } from "hono/factory";
+import { configure } from "../config/index.ts";
+import type { Env } from "../env.ts";
 import { noteDisk, noteMeasures, type ProcessMeasures } from "../store/free-disk.ts";
 import { turnsBesideClients } from "../store/permits.ts";
 import { endProcess, noteLauncher, processEnds } from "../store/process-end.ts";
@@ -19,15 +21,22 @@ export const unlessDraining = createMiddleware<AppEnv>(async (_, next) => {
 
 /**
  * Answers the launcher of the process, on a socket of its own (`cli/worker-process.ts`). No other deployment lets anybody
- * reach it. POST begins the end, PUT `ok` or `low` says how the disk is, PUT of JSON what it has measured; every answer tells how many turns are under way beside
- * their clients.
+ * reach it. POST begins the end, PUT `ok` or `low` says how the disk is, PUT of JSON what it has measured, PUT at
+ * `/configuration` what the configuration's file says; every answer tells how many turns are under way beside their clients, and what is
+ * wrong with a file that is not in force.
  */
-export class Launcher extends WorkerEntrypoint {
+export class Launcher extends WorkerEntrypoint<Env> {
   override async fetch(request: Request): Promise<Response> {
     noteLauncher();
     if (request.method === "POST") endProcess();
-    if (request.method === "PUT") noteTold(await request.text());
-    return Response.json({ turns: turnsBesideClients() });
+    let mistakes: readonly string[] = [];
+    if (request.method === "PUT") {
+      const text = await request.text();
+      if (new URL(request.url).pathname === "/configuration")
+        mistakes = configure(this.env, { file: JSON.parse(text) });
+      else noteTold(text);
+    }
+    return Response.json({ turns: turnsBesideClients(), mistakes });
   }
 }
 

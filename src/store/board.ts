@@ -1,6 +1,7 @@
 import { DurableObject } from "cloudflare:workers";
 import { askServers, type BoardReport } from "../assembly/model-server.ts";
 import { loadConfig, type Variables } from "../config/index.ts";
+import { currentOverrides } from "./keys/live-config.ts";
 import { Schema } from "./schema.ts";
 
 /**
@@ -50,6 +51,7 @@ export class Board extends DurableObject<Variables> {
   }
 
   override async alarm(): Promise<void> {
+    await currentOverrides(this.env);
     const config = loadConfig(this.env);
     const servers = await askServers(config);
     this.#report = { at: Date.now(), servers };

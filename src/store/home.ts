@@ -13,6 +13,7 @@ import { exportLines } from "./home-lines.ts";
 import { type Conversation, HomeRows, type IdempotencyClaim } from "./home-rows.ts";
 import { Housekeeping, oldestOf } from "./housekeeping.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "./item-store.ts";
+import { currentOverrides } from "./keys/live-config.ts";
 import { type FileBindings, HomeLife } from "./open-homes.ts";
 import { tenantConversations, tenantRuns } from "./permits.ts";
 import type { RunEnv } from "./prepared-run.ts";
@@ -144,6 +145,7 @@ export class Home extends DurableObject<RunEnv & FileBindings> {
     access: Record<string, McpAccess> = {},
   ): Promise<Result<StoredResponse>> {
     const find = (turn: string) => this.#responses.retrieve(turn);
+    await currentOverrides(this.env);
     return admitRun({ ...this.#settling, runs: this.#runs, find }, JSON.parse(specJson) as RunSpec, {
       ticket,
       waitMs,

@@ -4,7 +4,7 @@
  */
 export const SCHEMA_VERSIONS = {
   Home: 8,
-  KeyDirectory: 1,
+  KeyDirectory: 2,
   Quota: 2,
   FileDirectory: 3,
   FileBytes: 1,

@@ -322,6 +322,10 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
     newKey().then((id) => send("POST", `/v1/admin/keys/${id}/rotate`)),
     newKey().then((id) => send("POST", `/v1/admin/keys/${id}/rotate`, { body: { grace_seconds: 1 } })),
   ],
+  "GET /v1/admin/configuration": () => [send("GET", "/v1/admin/configuration")],
+  "POST /v1/admin/configuration": () => [
+    send("POST", "/v1/admin/configuration", { body: { model_prices: { simulator: { input: 1, output: 2 } } } }),
+  ],
   "GET /v1/admin/tenants/{tenant}": () => [send("GET", "/v1/admin/tenants/acme")],
   "POST /v1/admin/tenants/{tenant}": () => [
     send("POST", "/v1/admin/tenants/other", { body: { limits: { requests_per_minute: 5 } } }),

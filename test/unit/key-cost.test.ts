@@ -107,7 +107,7 @@ async function keyOf(limits?: Partial<Grants>, ofTenant?: Partial<Grants>): Prom
 describe("a request costs", () => {
   it("no call with a key of the configuration, but the first one's, which asks for its tenant's limits", async () => {
     expect((await create("configured")).status).toBe(200);
-    expect({ calls, rows }).toEqual({ calls: ["tenantLimits"], rows: [] });
+    expect({ calls, rows }).toEqual({ calls: ["lookUpTenant"], rows: [] });
     calls = [];
     expect((await create("configured")).status).toBe(200);
     expect({ calls, rows }).toEqual({ calls: [], rows: [] });

@@ -1,6 +1,6 @@
 import { html, nothing, render } from "lit-html";
 import { callJson } from "./api.js";
-import { faultNotice, messageOf } from "./dialogs.js";
+import { confirmed, faultNotice, messageOf } from "./dialogs.js";
 import { count, duration } from "./format.js";
 import { Refresher } from "./refresher.js";
 
@@ -22,6 +22,7 @@ const MAX_MODELS = 20;
  * @property {boolean | null} separates_tenants
  * @property {string | null} [dialect] the kind of server
  * @property {boolean} [draining]
+ * @property {number} [weight]
  * @property {boolean} [ejected]
  * @property {{ down: boolean, load: number | null }} [board]
  *
@@ -47,6 +48,19 @@ export function serversSection(element) {
     draw();
   }
 
+  /** Drains a server, or has it take conversations again. @param {string} name @param {boolean} drain */
+  async function setDrain(name, drain) {
+    const text = `Its conversations move to other servers with their next turn. What it answers now, it answers to the end.`;
+    if (drain && !(await confirmed({ title: `Drain ${name}?`, text, action: "Drain" }))) return;
+    try {
+      await callJson("/v1/admin/configuration", { method: "POST", body: { upstreams: { [name]: { drain } } } });
+      await refresher.now();
+    } catch (error) {
+      fault = messageOf(error);
+      draw();
+    }
+  }
+
   function draw() {
     render(
       html`
@@ -55,7 +69,7 @@ export function serversSection(element) {
           <button type="button" @click=${() => void refresher.now()}>Ask again</button>
         </div>
         ${faultNotice(fault)}
-        ${health ? healthTemplate(health) : fault ? nothing : html`<p class="note">Asking them…</p>`}
+        ${health ? healthTemplate(health, setDrain) : fault ? nothing : html`<p class="note">Asking them…</p>`}
       `,
       element,
     );
@@ -64,8 +78,8 @@ export function serversSection(element) {
   return { show: () => refresher.start(), hide: () => refresher.stop() };
 }
 
-/** @param {Health} health */
-function healthTemplate(health) {
+/** @param {Health} health @param {(name: string, drain: boolean) => void} setDrain */
+function healthTemplate(health, setDrain) {
   const servers = health.servers ?? [/** @type {Server} */ (health)];
   return html`
     <p>
@@ -88,29 +102,34 @@ function healthTemplate(health) {
             <th scope="col" class="number">Load</th>
             <th scope="col">Models</th>
             <th scope="col">Down since</th>
+            ${servers.length > 1 ? html`<th scope="col">Conversations</th>` : nothing}
           </tr>
         </thead>
-        <tbody>${servers.map(rowTemplate)}</tbody>
+        <tbody>${servers.map((server) => rowTemplate(server, servers.length > 1 ? setDrain : undefined))}</tbody>
       </table>
     </div>
     <p class="note">The load is the requests that run and wait at a server, as the board sees it (where there is <code>UPSTREAM_BOARD_MS</code>).</p>
   `;
 }
 
-/** @param {Server} server */
-function rowTemplate({
-  name = "Model server",
-  status,
-  latency_ms: latency,
-  models = [],
-  error,
-  down_since: since,
-  separates_tenants: separates,
-  dialect,
-  draining,
-  ejected,
-  board,
-}) {
+/** @param {Server} server @param {((name: string, drain: boolean) => void) | undefined} setDrain undefined of a server that is alone */
+function rowTemplate(
+  {
+    name = "Model server",
+    status,
+    latency_ms: latency,
+    models = [],
+    error,
+    down_since: since,
+    separates_tenants: separates,
+    dialect,
+    draining,
+    ejected,
+    board,
+    weight,
+  },
+  setDrain,
+) {
   return html`<tr>
     <th scope="row">${name}</th>
     <td>
@@ -129,5 +148,13 @@ function rowTemplate({
       ${models.length === 0 ? "–" : nothing}
     </td>
     <td data-label="Down since">${since === null ? "–" : new Date(since).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" })}</td>
+    ${
+      setDrain
+        ? html`<td data-label="Conversations">
+            ${draining ? "no new ones" : `weight ${weight}`}
+            <button type="button" @click=${() => setDrain(name, !draining)}>${draining ? "Take them again" : "Drain"}</button>
+          </td>`
+        : nothing
+    }
   </tr>`;
 }

@@ -45,6 +45,7 @@ import {
   webhookEndpointObject,
 } from "@responses-edge/responses-api/webhooks";
 import { z } from "zod";
+import { changeConfigurationBody, shownConfiguration } from "../../api/configuration.ts";
 import { addItemsBody, conversationBody, updateConversationBody } from "../../api/conversations.ts";
 import { changeKeyBody, createKeyBody, rotateKeyBody, tenantBody } from "../../api/keys.ts";
 import { grants, STORED_LIMITS } from "../../contract/grants.ts";
@@ -212,6 +213,7 @@ export function answerSchemas() {
     ApiKeyList: page(ApiKey),
     DeletedApiKey: deleted("api_key.deleted"),
     Tenant,
+    Configuration: shownConfiguration,
     ErasedTenant: z.object({
       object: z.literal("tenant.erased"),
       id: text,
@@ -325,6 +327,7 @@ export function answerSchemas() {
             status: z.enum(["ok", "unreachable"]),
             name: text,
             draining: z.boolean(),
+            weight: z.number().describe("Its share of the conversations, compared with the others'."),
             ejected: z.boolean(),
             board: z.object({ down: z.boolean(), load: z.number().nullable() }).optional(),
           }),
@@ -356,6 +359,7 @@ export function bodySchemas() {
     ChangeApiKey: changeKeyBody,
     RotateApiKey: rotateKeyBody,
     ChangeTenant: tenantBody,
+    ChangeConfiguration: changeConfigurationBody,
     ImportLine: z.looseObject({ object: z.string() }).describe("A line of an export, as it was written."),
     PassedRequest: z
       .looseObject({})

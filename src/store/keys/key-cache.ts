@@ -10,6 +10,7 @@ import {
 import { isMinted, isMintedForm, keyHash } from "./api-keys.ts";
 import { DIRECTORY, type KeyDirectory } from "./key-directory.ts";
 import type { KeyRecord } from "./key-store.ts";
+import { noteOverridesVersion } from "./live-config.ts";
 
 /**
  * This isolate remembers keys for a while: no request of a known key asks the directory, and what is revoked there is
@@ -103,18 +104,26 @@ interface KnownKey {
 
 export class KeyCache {
   readonly #directories: DurableObjectNamespace<KeyDirectory>;
+  /** Is told, with each look-up, which version of the configuration's changes the directory has. */
+  readonly #noteVersion: (version: number) => Promise<void> | undefined;
   readonly #known = new AgeingCache<KnownKey>();
   /** Keys that there were once, or that another mint has made. Apart, so that they do not push out those in use. */
   readonly #unknown = new AgeingCache<true>();
   readonly #tenants = new AgeingCache<Identity>();
   /** As of when it was told, Unix milliseconds. */
   #mint: { secret: string; at: number } | undefined;
-  readonly #storedBytes: number;
+  /** The bytes that tenants may store whose own limits do not say it; 0 is any amount. */
+  readonly storedBytes: number;
 
   /** `storedBytes`: what tenants may store whose own limits do not say it; 0 is any amount. */
-  constructor(directories: DurableObjectNamespace<KeyDirectory>, storedBytes: number) {
+  constructor(
+    directories: DurableObjectNamespace<KeyDirectory>,
+    storedBytes: number,
+    noteVersion: (version: number) => Promise<void> | undefined = () => undefined,
+  ) {
     this.#directories = directories;
-    this.#storedBytes = storedBytes;
+    this.#noteVersion = noteVersion;
+    this.storedBytes = storedBytes;
   }
 
   /**
@@ -143,11 +152,12 @@ export class KeyCache {
   /** Rejects with `NoSuchKey` where there is none (any more), which is known from then on. */
   async #look(hash: string): Promise<KnownKey> {
     const at = Date.now();
-    const { mint, key } = await this.#ask((directory) => directory.lookUp(hash));
+    const { mint, key, overridesVersion } = await this.#ask((directory) => directory.lookUp(hash));
+    await this.#noteVersion(overridesVersion);
     this.#mint = { secret: mint, at };
     if (key) {
       const { id, tenant, limits, tenantLimits } = key;
-      return { record: key, identity: newIdentity({ tenant, keyId: id }, tenantLimits, limits, this.#storedBytes) };
+      return { record: key, identity: newIdentity({ tenant, keyId: id }, tenantLimits, limits, this.storedBytes) };
     }
     this.#known.delete(hash);
     this.#unknown.put(hash, true, at);
@@ -161,8 +171,9 @@ export class KeyCache {
     beside: (promise: Promise<unknown>) => void,
   ): Identity | Promise<Identity> {
     const look = async () => {
-      const limits = await this.#ask((directory) => directory.tenantLimits(who.tenant));
-      return newIdentity(who, limits, null, this.#storedBytes);
+      const { limits, overridesVersion } = await this.#ask((directory) => directory.lookUpTenant(who.tenant));
+      await this.#noteVersion(overridesVersion);
+      return newIdentity(who, limits, null, this.storedBytes);
     };
     return this.#tenants.get(`${who.keyId}:${who.tenant}`, maxAgeMs, look, beside);
   }
@@ -224,8 +235,8 @@ const caches = new WeakMap<object, KeyCache>();
 /** The cache of this isolate. */
 export function keyCache(env: { KEYS: DurableObjectNamespace<KeyDirectory> }, storedBytes: number): KeyCache {
   let cache = caches.get(env);
-  if (!cache) {
-    cache = new KeyCache(env.KEYS, storedBytes);
+  if (cache?.storedBytes !== storedBytes) {
+    cache = new KeyCache(env.KEYS, storedBytes, (version) => noteOverridesVersion(env, version));
     caches.set(env, cache);
   }
   return cache;

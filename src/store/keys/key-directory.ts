@@ -103,7 +103,11 @@ export class AuditLog {
 }
 
 /** The tables of the directory, by version. What was made once is never changed: a new version adds to it. */
-export const DIRECTORY_VERSIONS: Versions = [[...KEY_TABLES, ...AUDIT_TABLES]];
+export const DIRECTORY_VERSIONS: Versions = [
+  [...KEY_TABLES, ...AUDIT_TABLES],
+  // One row at most: what administrators have changed of the configuration, as JSON. The version grows with each change.
+  ["CREATE TABLE overrides (version INTEGER NOT NULL, body TEXT NOT NULL)"],
+];
 
 /** The name of the object: there is one. */
 export const DIRECTORY = "directory";
@@ -112,6 +116,14 @@ export const DIRECTORY = "directory";
 interface LookUp {
   mint: string;
   key: KeyRecord | null;
+  /** Of what administrators have changed of the configuration; 0 where they have changed nothing. */
+  overridesVersion: number;
+}
+
+interface StoredOverrides {
+  version: number;
+  /** JSON of `Overrides`. */
+  body: string;
 }
 
 /**
@@ -122,6 +134,7 @@ export class KeyDirectory extends DurableObject<Variables> {
   readonly #schema: Schema;
   readonly #keys: KeyStore;
   readonly #audit: AuditLog;
+  #knownVersion: number | undefined;
 
   constructor(state: DurableObjectState, env: Variables) {
     super(state, env);
@@ -133,7 +146,41 @@ export class KeyDirectory extends DurableObject<Variables> {
   /** The key whose text has this SHA-256 (hex). */
   lookUp(sha256: string): LookUp {
     this.#schema.open();
-    return { mint: this.#keys.mint, key: this.#keys.find(sha256) };
+    return { mint: this.#keys.mint, key: this.#keys.find(sha256), overridesVersion: this.#overridesVersion };
+  }
+
+  /** The limits of a tenant whose key or token the directory does not know. */
+  lookUpTenant(tenant: string): Pick<LookUp, "overridesVersion"> & { limits: Grants | null } {
+    return { limits: this.#keys.tenantLimits(tenant), overridesVersion: this.#overridesVersion };
+  }
+
+  /** What administrators have changed of the configuration; null where that is what it was as of `version`, or nothing. */
+  overrides(version: number): StoredOverrides | null {
+    const [row] = this.#schema.rows<StoredOverrides & Record<string, string | number>>(
+      "SELECT version, body FROM overrides",
+    );
+    return !row || row.version === version ? null : row;
+  }
+
+  /**
+   * Keeps what administrators have changed, as a whole, as JSON; `changes`, too, is what the audit log tells. Gives the version; null, and changes nothing,
+   * where there is another one than `expected` by now.
+   */
+  setOverrides(actor: string, expected: number, body: string, changes: string): number | null {
+    return this.#change(() => {
+      if (this.#overridesVersion !== expected) return null;
+      this.#schema.write("DELETE FROM overrides");
+      this.#schema.write("INSERT INTO overrides (version, body) VALUES (?, ?)", expected + 1, body);
+      const told = JSON.parse(changes) as Record<string, unknown>;
+      this.#note({ type: "configuration.updated", actor, tenant: "", target: `v${expected + 1}`, changes: told });
+      this.#knownVersion = expected + 1;
+      return expected + 1;
+    });
+  }
+
+  get #overridesVersion(): number {
+    this.#knownVersion ??= this.#schema.rows<{ version: number }>("SELECT version FROM overrides")[0]?.version ?? 0;
+    return this.#knownVersion;
   }
 
   /** The limits of a tenant; null where it has none. */

@@ -1,0 +1,118 @@
+import { readFileSync, statSync, unwatchFile, watchFile } from "node:fs";
+import { isMap, isScalar, LineCounter, parseDocument } from "yaml";
+import { misspeltVariables, type TextVariables, VARIABLE_NAMES } from "../src/config/index.ts";
+import { systemCode } from "./refusal.ts";
+
+/**
+ * The file of `CONFIG_FILE`: the variables as YAML, each by its name in small letters. A text, a number or a flag is what the variable says;
+ * a list of texts is written with commas between them, and what else there is as JSON.
+ */
+export interface ConfigFile {
+  path: string;
+  /** The variables that it sets, by their names. */
+  variables: Readonly<Record<string, string>>;
+  /** All that is wrong with it by itself: `FILE:LINE: …`. */
+  mistakes: string[];
+  /** The line of a variable, from 1. */
+  lineOf(name: string): number | undefined;
+}
+
+/** No configuration is longer. Bytes. */
+const MAX_BYTES = 1024 * 1024;
+
+/** How often the file is looked at, in milliseconds. A look follows all links, so that what is put into its place is seen, too. */
+const LOOK_MS = 1_000;
+
+/** Reads the file. `others` are variables that it may set beside the Worker's. */
+export function readConfigFile(path: string, others: readonly string[]): ConfigFile {
+  const lines = new Map<string, number>();
+  const variables: Record<string, string> = {};
+  const mistakes: string[] = [];
+  const file = { path, variables, mistakes, lineOf: (name: string) => lines.get(name) };
+  let text: string;
+  try {
+    if (statSync(path).size > MAX_BYTES) {
+      mistakes.push(`${path}: expected at most ${MAX_BYTES} bytes`);
+      return file;
+    }
+    text = readFileSync(path, "utf8");
+  } catch (error) {
+    mistakes.push(`${path}: the file cannot be read (${systemCode(error)})`);
+    return file;
+  }
+  const lineCounter = new LineCounter();
+  const document = parseDocument(text, { lineCounter, prettyErrors: false });
+  const at = (offset = 0) => `${path}:${lineCounter.linePos(offset).line}`;
+  for (const { message, pos } of document.errors) mistakes.push(`${at(pos[0])}: ${message}`);
+  if (mistakes.length > 0 || document.contents === null) return file;
+  if (!isMap(document.contents)) {
+    mistakes.push(`${at()}: expected variables by their names, such as "upstreams:"`);
+    return file;
+  }
+  const known = new Set<string>([...VARIABLE_NAMES, ...others]);
+  for (const { key, value } of document.contents.items) {
+    const written = isScalar(key) ? String(key.value) : "";
+    const place = at(isScalar(key) ? key.range?.[0] : undefined);
+    const name = written.toUpperCase();
+    if (written !== written.toLowerCase() || !known.has(name)) {
+      const [[, meant] = []] = misspeltVariables([name]);
+      const guess = meant ?? (known.has(name) ? name : undefined);
+      mistakes.push(`${place}: nothing reads '${written}'${guess ? `. Is '${guess.toLowerCase()}' meant?` : ""}`);
+      continue;
+    }
+    lines.set(name, lineCounter.linePos(isScalar(key) ? (key.range?.[0] ?? 0) : 0).line);
+    let plain: unknown;
+    try {
+      plain = value === null ? undefined : (value as { toJS(document: unknown): unknown }).toJS(document);
+    } catch (error) {
+      mistakes.push(`${place}: ${error instanceof Error ? error.message : error}`);
+      continue;
+    }
+    const said = textOf(plain);
+    if (said !== undefined) variables[name] = said;
+  }
+  return file;
+}
+
+/** A value of the file as the text of a variable; undefined for one that says nothing. */
+function textOf(value: unknown): string | undefined {
+  if (value === null || value === undefined || value === "") return undefined;
+  if (typeof value !== "object") return String(value);
+  const isList = Array.isArray(value) && value.every((each) => typeof each !== "object" || each === null);
+  return isList ? value.join(",") : JSON.stringify(value);
+}
+
+/** Mistakes of variables (`NAME: …`), with the line of the file that says the variable. */
+export function inFile(file: ConfigFile, mistakes: readonly string[]): string[] {
+  return mistakes.map((mistake) => {
+    const [, name = "", rest = ""] = /^([A-Z][A-Z0-9_]*): ([\s\S]*)$/.exec(mistake) ?? [];
+    const line = file.lineOf(name);
+    return line === undefined ? mistake : `${file.path}:${line}: ${name.toLowerCase()}: ${rest}`;
+  });
+}
+
+/** The Worker's variables among those of the file. */
+export function workerPart(variables: Readonly<Record<string, string>>): TextVariables {
+  const own: readonly string[] = VARIABLE_NAMES;
+  const part: TextVariables = Object.fromEntries(Object.entries(variables).filter(([name]) => own.includes(name)));
+  // As `workerVariables` does (docs/operations.md).
+  if (part.VLLM_BASE_URL?.startsWith("http://")) part.VLLM_TRANSPORT ??= "mixed";
+  return part;
+}
+
+/** Calls `onChange` when the file has changed, and has then stayed as it is for a moment: an editor writes in pieces. */
+export function watchConfigFile(path: string, onChange: () => void): Disposable {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const listener = () => {
+    clearTimeout(timer);
+    timer = setTimeout(onChange, LOOK_MS * 1.5);
+    timer.unref();
+  };
+  watchFile(path, { interval: LOOK_MS, persistent: false }, listener);
+  return {
+    [Symbol.dispose]() {
+      clearTimeout(timer);
+      unwatchFile(path, listener);
+    },
+  };
+}

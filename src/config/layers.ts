@@ -1,0 +1,138 @@
+import { z } from "zod";
+import { modelPrice } from "./keys.ts";
+import { routeEntry } from "./routes.ts";
+import { defaultName, entriesOf, type RawEntry, serverFields } from "./server-entry.ts";
+
+/**
+ * The sources of a configuration: the environment, before it what the file of `CONFIG_FILE` says, and before that what administrators have
+ * changed. Each source says as much as it likes.
+ */
+
+/** Variables, as text. Bindings pass through. */
+type Texts = Readonly<Record<string, unknown>>;
+
+/** An entry that the sources before have, and that is not to be there. */
+const removed = z.literal(false);
+
+/**
+ * The part of the configuration that administrators may change: entries by name, in the form of the file, each instead of that of the other
+ * sources; `false` takes one away. A model server's fields that are not given stay as they are.
+ */
+export const overridable = {
+  upstreams: z.union([removed, serverFields.omit({ name: true, binding: true, discover: true }).partial()]),
+  routes: z.union([removed, routeEntry]),
+  model_prices: z.union([removed, modelPrice]),
+};
+
+/** What administrators have changed, as it is kept: the fields as they were given. */
+export type Overrides = { [Kind in keyof typeof overridable]?: Record<string, unknown> };
+
+/** The variables that such changes are about. */
+export const CHANGED_VARIABLES = [
+  { name: "UPSTREAMS", kind: "upstreams" },
+  { name: "ROUTES", kind: "routes" },
+  { name: "MODEL_ALIASES", kind: "routes" },
+  { name: "MODEL_FALLBACKS", kind: "routes" },
+  { name: "MODEL_PRICES", kind: "model_prices" },
+] as const;
+
+/** These variables in the form of the file: model servers by their names. */
+export function fileForm(variables: object): Record<string, unknown> {
+  const others = CHANGED_VARIABLES.slice(1).map(({ name }) => [name.toLowerCase(), parsed((variables as Texts)[name])]);
+  const servers = serversOf(variables as Texts).map(({ name, ...entry }) => [nameOf({ name, ...entry }), entry]);
+  return {
+    upstreams: Object.fromEntries(servers),
+    ...Object.fromEntries(others.filter(([, said]) => said !== undefined)),
+  };
+}
+
+/** The environment with what a file says. Model servers are said as a whole, in one way or the other. */
+export function withFile<Env extends object>(env: Env, file: Texts): Env {
+  const merged: Record<string, unknown> = { ...(env as Texts), ...file };
+  if (file.UPSTREAMS !== undefined) {
+    merged.VLLM_BASE_URL = undefined;
+    const names = new Set(entries(file.UPSTREAMS).map(nameOf));
+    if (file.UPSTREAM_SECRETS === undefined) merged.UPSTREAM_SECRETS = secretsOf(names, merged.UPSTREAM_SECRETS);
+  } else if (file.VLLM_BASE_URL !== undefined) {
+    merged.UPSTREAMS = undefined;
+    merged.UPSTREAM_SECRETS = undefined;
+  }
+  return merged as Env;
+}
+
+/** The same with what administrators have changed. */
+export function withOverrides<Env extends object>(
+  env: Env,
+  { upstreams, routes, model_prices: prices }: Overrides,
+): Env {
+  const merged: Record<string, unknown> = { ...(env as Texts) };
+  if (upstreams) changeServers(merged, upstreams);
+  for (const [name, entry] of Object.entries(routes ?? {})) {
+    // A route that is taken away is none by another variable, either.
+    for (const variable of entry === false ? ROUTE_VARIABLES : ["ROUTES"]) change(merged, variable, name, entry);
+  }
+  for (const [name, entry] of Object.entries(prices ?? {})) change(merged, "MODEL_PRICES", name, entry);
+  return merged as Env;
+}
+
+const ROUTE_VARIABLES = ["ROUTES", "MODEL_ALIASES", "MODEL_FALLBACKS"];
+
+/** Sets an entry of a variable that is a JSON object, or takes it away. */
+function change(variables: Record<string, unknown>, variable: string, name: string, entry: unknown): void {
+  const known = parsed(variables[variable]);
+  const { [name]: _, ...others } =
+    typeof known === "object" && known !== null ? (known as Record<string, unknown>) : {};
+  variables[variable] = JSON.stringify(entry === false ? others : { ...others, [name]: entry });
+}
+
+function changeServers(variables: Record<string, unknown>, changes: Readonly<Record<string, unknown>>): void {
+  const servers = new Map<string, RawEntry>(
+    serversOf(variables).map((entry) => [nameOf(entry), { ...entry, name: nameOf(entry) }]),
+  );
+  for (const [name, given] of Object.entries(changes)) {
+    const known = servers.get(name);
+    const fields = given as RawEntry;
+    if (given === false) servers.delete(name);
+    // Another address gets no secret that was meant for the one before, nor the key that all share.
+    else if (fields.url !== undefined && fields.url !== known?.url) {
+      const { binding: _, discover: _discover, ...rest }: RawEntry = known ?? {};
+      servers.set(name, { ...rest, api_key: null, headers: {}, ...fields, name });
+    } else if (known) servers.set(name, { ...known, ...fields, name });
+  }
+  const names = new Set(servers.keys());
+  variables.VLLM_BASE_URL = undefined;
+  variables.UPSTREAMS = JSON.stringify([...servers.values()]);
+  variables.UPSTREAM_SECRETS = secretsOf(names, variables.UPSTREAM_SECRETS);
+}
+
+/** The model servers of variables, however they are said. */
+export function serversOf({ UPSTREAMS: pool, VLLM_BASE_URL: url, VLLM: binding }: Texts): RawEntry[] {
+  if (pool) return entries(pool);
+  if (url) return [{ name: "vllm", url }];
+  return binding ? [{ name: "vllm", binding: "VLLM" }] : [];
+}
+
+/** The secrets of these servers; undefined where there are none. What cannot be read is for others to refuse. */
+function secretsOf(names: ReadonlySet<string>, text: unknown): unknown {
+  const secrets = parsed(text);
+  if (typeof secrets !== "object" || secrets === null || Array.isArray(secrets)) return text;
+  const kept = Object.entries(secrets).filter(([name]) => names.has(name));
+  return kept.length === 0 ? undefined : JSON.stringify(Object.fromEntries(kept));
+}
+
+function entries(text: unknown): RawEntry[] {
+  return (entriesOf(parsed(text)) ?? []).filter((entry) => typeof entry === "object" && entry !== null) as RawEntry[];
+}
+
+function nameOf(entry: RawEntry): string {
+  return typeof entry.name === "string" ? entry.name : defaultName(entry);
+}
+
+function parsed(text: unknown): unknown {
+  if (typeof text !== "string") return undefined;
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}

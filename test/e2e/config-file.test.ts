@@ -1,0 +1,109 @@
+import { mkdirSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { cleanUp, newFolder, run, start } from "./serve-support.ts";
+import { eventually } from "./support.ts";
+
+/** `CONFIG_FILE`: a configuration that changes while the server runs. */
+
+let [a, b]: SimulatorServer[] = [];
+beforeAll(async () => {
+  [a, b] = await Promise.all([serveSimulator(), serveSimulator()]);
+});
+afterAll(() => Promise.all([a?.close(), b?.close()]));
+afterEach(cleanUp);
+
+/** A folder as Kubernetes mounts a ConfigMap: its file is changed by another folder that a link leads to from then on. */
+function mountedFile(): { path: string; put(text: string): void } {
+  const folder = newFolder();
+  let version = 0;
+  const put = (text: string) => {
+    version += 1;
+    mkdirSync(join(folder, `..v${version}`));
+    writeFileSync(join(folder, `..v${version}`, "edge.yaml"), text);
+    symlinkSync(`..v${version}`, join(folder, "..next"));
+    renameSync(join(folder, "..next"), join(folder, "..data"));
+  };
+  symlinkSync(join("..data", "edge.yaml"), join(folder, "edge.yaml"));
+  return { path: join(folder, "edge.yaml"), put };
+}
+
+const asked = (server: SimulatorServer | undefined) =>
+  server?.simulator.requests.filter(({ path }) => path.endsWith("/completions")).length ?? 0;
+
+describe("a file that changes while requests come", () => {
+  it("is in force from then on, with no request lost; a wrong one is not, and is told of by its lines", async () => {
+    const { path, put } = mountedFile();
+    const server = (name: string, { url }: { url: string } = { url: "" }) => `  ${name}:\n    url: ${url}/v1\n`;
+    put(`# One server.\nupstreams:\n${server("a", a)}allow_anonymous: true\n`);
+    const served = await start({ CONFIG_FILE: path, STATE_DIRECTORY: newFolder() });
+    const create = async (body: object) => {
+      const headers = { "content-type": "application/json" };
+      const sent = { method: "POST", headers, body: JSON.stringify({ input: "Hello!", ...body }) };
+      const answer = await fetch(`${served.url}/v1/responses`, sent);
+      return { status: answer.status, body: (await answer.json()) as { model?: string } };
+    };
+    const statuses: number[] = [];
+    let isOver = false;
+    const traffic = Promise.all(
+      Array.from({ length: 4 }, async () => {
+        while (!isOver) statuses.push((await create({ model: "simulator" })).status);
+      }),
+    );
+    const inForce = (times: number) =>
+      eventually(() => served.output().split("has changed, and is in force").length > times);
+    await eventually(() => statuses.length > 8);
+    expect(asked(b)).toBe(0);
+
+    put(`upstreams:\n${server("a", a)}${server("b", b)}\nallow_anonymous: true\nmodel_aliases:\n  best: simulator\n`);
+    await inForce(1);
+    await eventually(() => asked(b) > 0);
+    expect(await create({ model: "best" })).toMatchObject({ status: 200, body: { model: "best" } });
+
+    put(`upstreams:\n${server("b", b)}allow_anonymous: true\n`);
+    await inForce(2);
+    // Those that were under way end where they are.
+    const before = statuses.length;
+    await eventually(() => statuses.length > before + 8);
+    const [atA, atB] = [asked(a), asked(b)];
+    await eventually(() => asked(b) > atB + 8);
+    expect(asked(a)).toBe(atA);
+    expect((await create({ model: "best" })).status).toBe(400);
+
+    put(`upstreams:\n  b:\n    url: nowhere\nmodle_aliases: {}\nupstream_failover_ms: soon\nallow_anonymous: true\n`);
+    await eventually(() => served.output().includes("what was in force stays so"));
+    const told = served.output();
+    expect(told).toContain(`${path}:1: upstreams: server 1: 'url': expected a URL that begins with http`);
+    expect(told).toContain(`${path}:4: nothing reads 'modle_aliases'. Is 'model_aliases' meant?`);
+    expect(told).toContain(`${path}:5: upstream_failover_ms: expected a whole number`);
+    const after = statuses.length;
+    await eventually(() => statuses.length > after + 8);
+    isOver = true;
+    await traffic;
+    expect(new Set(statuses)).toEqual(new Set([200]));
+    served.child.kill("SIGTERM");
+    expect(await served.exited).toBe(0);
+  });
+});
+
+describe("`check`", () => {
+  it("names every mistake of the file by its line, and one of YAML itself", async () => {
+    const path = join(newFolder(), "edge.yaml");
+    writeFileSync(path, "port: here\nvllm_base_url: nowhere\nUPSTREAMS: []\nallow_anonymous: true\n");
+    const [code, output] = await run({ CONFIG_FILE: path, LOG_FORMAT: "text" }, "check");
+    expect(code).toBe(78);
+    for (const line of [1, 2, 3]) expect(output).toContain(`${path}:${line}: `);
+    writeFileSync(path, "port: 1\nport: 2\n");
+    const [, again] = await run({ CONFIG_FILE: path, LOG_FORMAT: "text" }, "check");
+    expect(again).toContain(`${path}:2: Map keys must be unique`);
+  });
+
+  it("takes a file that sets all that is needed, before what the environment says", async () => {
+    const path = join(newFolder(), "edge.yaml");
+    writeFileSync(path, `upstreams: [{ name: here, url: ${a?.url}/v1 }]\nallow_anonymous: true\nport: 0\n`);
+    const [code, output] = await run({ CONFIG_FILE: path, VLLM_BASE_URL: "http://127.0.0.1:1/v1" }, "check");
+    expect(output).toBe("here: answers\nThe configuration is right.\n");
+    expect(code).toBe(0);
+  });
+});
