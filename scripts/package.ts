@@ -34,6 +34,10 @@ async function bundleCommand(): Promise<void> {
     platform: "node",
     format: "esm",
     target: "node24",
+    // What is no ES module itself (yaml) asks for Node's own modules in this way.
+    banner: {
+      js: 'import * as nodeModule from "node:module"; const require = nodeModule.createRequire(import.meta.url);',
+    },
     logLevel: "warning",
   });
 }

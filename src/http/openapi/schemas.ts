@@ -1,4 +1,3 @@
-import { DIALECT_NAMES } from "@responses-edge/engines/dialects/dialect";
 import { attributeFilter } from "@responses-edge/responses-api/attribute-filter";
 import { requestBatchBody, requestBatchObject } from "@responses-edge/responses-api/batches";
 import { compactRequest, countRequest, createRequest } from "@responses-edge/responses-api/create-request";
@@ -49,6 +48,7 @@ import { changeConfigurationBody, shownConfiguration } from "../../api/configura
 import { addItemsBody, conversationBody, updateConversationBody } from "../../api/conversations.ts";
 import { changeKeyBody, createKeyBody, rotateKeyBody, tenantBody } from "../../api/keys.ts";
 import { grants, STORED_LIMITS } from "../../contract/grants.ts";
+import { upstreamHealth } from "./upstream-health.ts";
 
 /**
  * The answers of endpoints, as zod schemas by the names of the description's components. They only describe: nothing is
@@ -151,22 +151,6 @@ export function answerSchemas() {
     refused_homes: z.array(text),
     next: text.nullable(),
   });
-  const ServerHealth = {
-    latency_ms: z.number().min(0),
-    models: z.array(text).optional(),
-    error: z.object({ code: text, message: text }).optional(),
-    down_since: text.nullable().describe("ISO 8601."),
-    separates_tenants: z
-      .boolean()
-      .nullable()
-      .describe("Whether it heeds cache_salt, which keeps tenants' prompts apart. Null: it has not told who it is."),
-    dialect: z
-      .enum(DIALECT_NAMES)
-      .nullable()
-      .optional()
-      .describe("The kind of server, by its own word or the operator's. Null: it has told nothing."),
-  };
-
   return {
     ...items,
     Usage,
@@ -316,24 +300,7 @@ export function answerSchemas() {
       status: z.enum(["ready", "limited"]),
       reasons: z.array(z.enum(["disk_low", "room_used", "model_servers_down"])),
     }),
-    UpstreamHealth: z.object({
-      ...ServerHealth,
-      status: z.enum(["ok", "degraded", "unreachable"]),
-      recovery: z.object({ background_ms: z.number(), foreground_ms: z.number() }),
-      servers: z
-        .array(
-          z.object({
-            ...ServerHealth,
-            status: z.enum(["ok", "unreachable"]),
-            name: text,
-            draining: z.boolean(),
-            weight: z.number().describe("Its share of the conversations, compared with the others'."),
-            ejected: z.boolean(),
-            board: z.object({ down: z.boolean(), load: z.number().nullable() }).optional(),
-          }),
-        )
-        .optional(),
-    }),
+    UpstreamHealth: upstreamHealth,
     Metrics: text.describe("Prometheus's text format."),
     Description: z.looseObject({ openapi: text }).describe("An OpenAPI document."),
     ErrorBody: z.object({ error: message }).describe("`param` is the path of the field at fault, or null."),

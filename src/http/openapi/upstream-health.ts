@@ -1,0 +1,39 @@
+import { DIALECT_NAMES } from "@responses-edge/engines/dialects/dialect";
+import { z } from "zod";
+
+/** The answer of `/health/upstream`. */
+
+const serverHealth = {
+  latency_ms: z.number().min(0),
+  models: z.array(z.string()).optional(),
+  error: z.object({ code: z.string(), message: z.string() }).optional(),
+  down_since: z.string().nullable().describe("ISO 8601."),
+  separates_tenants: z
+    .boolean()
+    .nullable()
+    .describe("Whether it heeds cache_salt, which keeps tenants' prompts apart. Null: it has not told who it is."),
+  dialect: z
+    .enum(DIALECT_NAMES)
+    .nullable()
+    .optional()
+    .describe("The kind of server, by its own word or the operator's. Null: it has told nothing."),
+};
+
+export const upstreamHealth = z.object({
+  ...serverHealth,
+  status: z.enum(["ok", "degraded", "unreachable"]),
+  recovery: z.object({ background_ms: z.number(), foreground_ms: z.number() }),
+  servers: z
+    .array(
+      z.object({
+        ...serverHealth,
+        status: z.enum(["ok", "unreachable"]),
+        name: z.string(),
+        draining: z.boolean(),
+        weight: z.number().describe("Its share of the conversations, compared with the others'."),
+        ejected: z.boolean(),
+        board: z.object({ down: z.boolean(), load: z.number().nullable() }).optional(),
+      }),
+    )
+    .optional(),
+});
