@@ -1,5 +1,14 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import {
+  answerOf,
+  joined,
+  lettersOf,
+  MAX_OPTIONS,
+  optionList,
+  optionsOf,
+  probabilitiesOf,
+} from "@responses-edge/responses-api/decision-options";
+import {
   type Decision,
   decisionQuestions,
   decisionRequest,
@@ -15,15 +24,6 @@ import type { Engine, Prompt } from "@responses-edge/turn/engine";
 import { NO_USAGE } from "@responses-edge/turn/response";
 import { assemblePrompt } from "../assembly/assemble-turn.ts";
 import { checkCreation, prepareTurn } from "./creation.ts";
-import {
-  answerOf,
-  joined,
-  lettersOf,
-  MAX_OPTIONS,
-  optionList,
-  optionsOf,
-  probabilitiesOf,
-} from "./decision-options.ts";
 import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 

@@ -1,12 +1,12 @@
 import { logLine } from "@responses-edge/json-text";
 import { LongWork } from "@responses-edge/long-work";
+import { checkBatch, readBatch } from "@responses-edge/responses-api/batch-file";
 import type { BatchStatus } from "@responses-edge/responses-api/batches";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { fileId, newFileKey } from "@responses-edge/responses-api/ids";
 import type { Caller } from "../api/transport.ts";
 import { fileLimitsOf } from "../store/files/file-limits.ts";
 import type { BatchRecord, BatchTable } from "./batch-table.ts";
-import { checkBatch, readBatch } from "./input-file.ts";
 import { answerLine, tokensOf } from "./requests.ts";
 
 /** Milliseconds of work that checking a byte of an input file takes. */

@@ -61,3 +61,16 @@ export const webhookDeliveryObject = () =>
     last_attempt_at: z.int().nullable(),
   });
 export type WebhookDeliveryObject = z.output<ReturnType<typeof webhookDeliveryObject>>;
+
+export const deletedEndpointObject = () =>
+  z.object({ id: z.string(), object: z.literal("webhook_endpoint.deleted"), deleted: z.literal(true) });
+
+/** The answer to a sample: the status of the endpoint's own answer. */
+export const endpointTestObject = () =>
+  z.object({
+    object: z.literal("webhook_endpoint.test"),
+    webhook_endpoint_id: z.string(),
+    event_type: z.string(),
+    success: z.literal(true),
+    status_code: z.int(),
+  });

@@ -37,6 +37,8 @@ import {
 } from "@responses-edge/responses-api/vector-stores";
 import {
   createEndpointBody,
+  deletedEndpointObject,
+  endpointTestObject,
   rotateSecretBody,
   testEndpointBody,
   updateEndpointBody,
@@ -281,18 +283,8 @@ export function answerSchemas() {
     BatchList: page(requestBatchObject()),
     WebhookEndpoint: webhookEndpointObject(),
     WebhookEndpointList: page(webhookEndpointObject()),
-    DeletedWebhookEndpoint: z.object({
-      id: text,
-      object: z.literal("webhook_endpoint.deleted"),
-      deleted: z.literal(true),
-    }),
-    WebhookEndpointTest: z.object({
-      object: z.literal("webhook_endpoint.test"),
-      webhook_endpoint_id: text,
-      event_type: text,
-      success: z.literal(true),
-      status_code: z.int(),
-    }),
+    DeletedWebhookEndpoint: deletedEndpointObject(),
+    WebhookEndpointTest: endpointTestObject(),
     WebhookDeliveryList: page(webhookDeliveryObject()),
     WebhookEventTypeList: z.object({ object: z.literal("list"), data: z.array(text) }),
     Liveness: z.object({ status: z.literal("ok") }),

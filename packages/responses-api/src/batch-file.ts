@@ -1,13 +1,7 @@
 import { linesOf, ReadFault } from "@responses-edge/bounded-body";
-import {
-  type BatchEndpoint,
-  type BatchFault,
-  type BatchLine,
-  batchLine,
-  MAX_BATCH_LINES,
-} from "@responses-edge/responses-api/batches";
-import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
-import { parse } from "@responses-edge/responses-api/validation";
+import { type BatchEndpoint, type BatchFault, type BatchLine, batchLine, MAX_BATCH_LINES } from "./batches.ts";
+import { ApiError, invalidRequest } from "./errors.ts";
+import { parse } from "./validation.ts";
 
 /** The lines of a batch's input file. */
 

@@ -1,5 +1,4 @@
-import type { TokenLogprob } from "@responses-edge/harmony";
-import type { Answer, Question } from "@responses-edge/responses-api/decisions";
+import type { Answer, Question } from "./decisions.ts";
 
 /** Questions of a decision as options with letters, and the probabilities of letters as answers. Pure. */
 
@@ -35,11 +34,18 @@ export function lettersOf(count: number): string[] {
   return [...LETTERS.slice(0, count)].flatMap((letter) => [letter, ` ${letter}`]);
 }
 
+/** A token that a model has written, and the alternatives that it had, with their log probabilities. */
+interface ListedToken {
+  token: string;
+  logprob: number;
+  top_logprobs: readonly { token: string; logprob: number }[];
+}
+
 /**
  * The probabilities of so many options, which add up to one, by the log probabilities of a token and its alternatives. Undefined where no letter
  * is among them. A letter that is not listed has none.
  */
-export function probabilitiesOf(token: TokenLogprob, count: number): number[] | undefined {
+export function probabilitiesOf(token: ListedToken, count: number): number[] | undefined {
   const masses = Array.from({ length: count }, () => 0);
   const seen = new Set<string>();
   for (const { token: text, logprob } of [...token.top_logprobs, token]) {
