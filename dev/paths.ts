@@ -133,11 +133,14 @@ function instrument(path: string): OwnFunction[] {
   };
 
   visit(parseAst(script) as unknown as SyntaxNode, undefined);
-  let text = script;
-  // An expression's end comes before the beginning of what follows it.
-  for (const { at, text: added } of insertions.toSorted((one, other) => other.at - one.at)) {
-    text = text.slice(0, at) + added + text.slice(at);
+  const pieces: string[] = [];
+  let from = 0;
+  // An expression's end, which was noted after its beginning, comes before the beginning of what follows it.
+  for (const { at, text: added } of insertions.toReversed().toSorted((one, other) => one.at - other.at)) {
+    pieces.push(script.slice(from, at), added);
+    from = at;
   }
+  pieces.push(script.slice(from));
   const app = /(\w+) as default\b/.exec(script)?.[1];
   const counter = `var __noted = []; function __note(index) { __noted.push(index); }\n`;
   const taking = `
@@ -148,6 +151,6 @@ ${app}.fetch = (request, ...rest) => {
   __noted = [];
   return answer;
 };`;
-  writeFileSync(path, counter + text + taking);
+  writeFileSync(path, counter + pieces.join("") + taking);
   return found;
 }

@@ -8,7 +8,7 @@ import { openNewest, SUMMARY_ID, standingPast } from "@responses-edge/turn/compa
 import { NO_USAGE } from "@responses-edge/turn/response";
 import { compactionCodec } from "@responses-edge/turn/sealer";
 import { assembleTurn } from "../assembly/assemble-turn.ts";
-import { MAX_CALL_LENGTH } from "../store/limits.ts";
+import { MAX_CALL_LENGTH } from "../store/rpc.ts";
 import { checkCreation, prepareTurn } from "./creation.ts";
 import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";

@@ -9,7 +9,7 @@ import type { Settle } from "@responses-edge/turn/turn";
 import { assembleTurn, type TurnSpec } from "../assembly/assemble-turn.ts";
 import { containerFiles } from "../store/files/container-files.ts";
 import { readHistory } from "../store/history.ts";
-import { MAX_CALL_LENGTH, maxOutputLength } from "../store/limits.ts";
+import { MAX_CALL_LENGTH, maxOutputLength } from "../store/rpc.ts";
 import { searchStores } from "../store/vector-stores/store-searcher.ts";
 import { type Creation, checkCreation, inQueue, type PreparedTurn, prepareTurn, type ReadHistory } from "./creation.ts";
 import { noteHome } from "./policy.ts";
@@ -86,8 +86,8 @@ async function runForeground<Sink extends ClientSink>(
     assembleTurn(spec, prepared.past, {
       config,
       modelAccess,
-      access: accessOf(spec.request),
-      containerFiles: containerFiles(caller),
+      access: spec.request.tools ? accessOf(spec.request) : {},
+      containerFiles: () => containerFiles(caller),
       searchStores: (ids, query, signal) => searchStores({ ...caller, signal }, ids, query),
       outputLength: keeping.outputLength,
       signal: abort.signal,
@@ -189,7 +189,7 @@ async function keepTurn(
   // For making the turn and its prompt, which comes next.
   await work.spend((past.history.length + past.input.length) * UNITS_PER_ITEM);
   // Known before anything is kept there; while the model speaks.
-  const noted = isStored ? noteHome(caller, address.home) : undefined;
+  const noted = isStored && caller.identity.policy?.tracksHomes ? noteHome(caller, address.home) : undefined;
   noted?.catch(() => {});
   const keeping: Keeping = {
     outputLength,

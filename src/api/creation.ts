@@ -2,7 +2,7 @@ import { LongWork } from "@responses-edge/long-work";
 import { type CreateRequest, createRequest, readCreateBody } from "@responses-edge/responses-api/create-request";
 import { ApiError, clientLeft, invalidRequest, previousResponseNotFound } from "@responses-edge/responses-api/errors";
 import { newTurnAddress, parseResponseId, type TurnAddress } from "@responses-edge/responses-api/ids";
-import type { InputItem } from "@responses-edge/responses-api/items/registry";
+import { type InputItem, isTextOnly } from "@responses-edge/responses-api/items/registry";
 import type { Tool } from "@responses-edge/responses-api/tools";
 import { addItemIds, matchOutputs, needsItemIds } from "@responses-edge/turn/prompt";
 import type { z } from "zod";
@@ -11,9 +11,8 @@ import { checkRequestItems } from "../assembly/media-policy.ts";
 import { ModelAccess } from "../assembly/model-access.ts";
 import { type Affinity, affinityOf, tenantCacheSalt } from "../assembly/session.ts";
 import { type GivenFile, MAX_CONTAINER_BYTES } from "../contract/container-files.ts";
-import { conversationAddress, knownTree } from "../store/client.ts";
-import { checkDisk } from "../store/free-disk.ts";
-import { newTree } from "../store/new-trees.ts";
+import { conversationAddress, knownTree, newTree } from "../store/client.ts";
+import { insufficientStorage, processState } from "../store/process-state.ts";
 import { type AdmissionKind, admit } from "./admission.ts";
 import { readInputFiles } from "./input-files.ts";
 import { underPolicy } from "./policy.ts";
@@ -96,10 +95,11 @@ export async function checkCreation(
       : { id: body.conversation, address: conversationAddress(body.conversation) };
   // A run is stored in any case, and so are the items of a conversation.
   const isStored = request.store !== false || request.background || conversation !== undefined || kind === "run";
-  if (makesTurn && isStored) checkDisk();
+  if (makesTurn && isStored && processState.disk === "low") throw insufficientStorage();
+  const isText = isTextOnly(input);
   const [givenFiles] = await Promise.all([
     request.tools ? filesOfContainer(caller, request.tools) : undefined,
-    checkRequestItems(input, "input", caller, signal),
+    !isText && checkRequestItems(input, "input", caller, signal),
     request.tools && checkStores(caller, request.tools),
   ]);
   const { previous_response_id: continued } = request;
@@ -108,14 +108,15 @@ export async function checkCreation(
   const abort = new AbortController();
   signal.addEventListener("abort", () => abort.abort(clientLeft()), { once: true });
   const modelAccess = new ModelAccess(config, tenant);
-  const known = knownTree(input, previous, conversation?.address);
+  const isNew = isText && !previous && !conversation;
+  const known = isNew ? undefined : knownTree(input, previous, conversation?.address);
   const affinity = affinityOf({
     request,
     input,
     continues: known !== undefined,
     isKept: makesTurn && (request.store !== false || caller.keep !== undefined),
     clientSession: caller.clientSession ?? turnState,
-    hasPool: config.modelServers.length > 1 || isSplit(config, request.model),
+    hasPool: config.modelServers.length > 1 || (config.routes.size > 0 && isSplit(config, request.model)),
   });
   const isShared = makesTurn && request.store !== false && caller.bodyLength <= MAX_SHARED_LENGTH;
   if (known) modelAccess.inTree(known);
@@ -170,14 +171,14 @@ async function checkStores(caller: Caller, tools: readonly Tool[]): Promise<void
  * The files that a request gives to its container; undefined where it gives none. Throws the 404 of one that is not there, and the 400 of more
  * bytes than a container takes.
  */
-async function filesOfContainer({ files }: Caller, tools: readonly Tool[]): Promise<GivenFile[] | undefined> {
+async function filesOfContainer(caller: Caller, tools: readonly Tool[]): Promise<GivenFile[] | undefined> {
   const index = tools.findIndex(({ type }) => type === "code_interpreter");
   const tool = tools[index];
   if (tool?.type !== "code_interpreter" || typeof tool.container === "string") return undefined;
   const { file_ids: ids } = tool.container;
   if (!ids) return undefined;
   const field = `tools[${index}].container.file_ids`;
-  const records = await Promise.all(ids.map((id, at) => namedBy(`${field}[${at}]`, files.record(id))));
+  const records = await Promise.all(ids.map((id, at) => namedBy(`${field}[${at}]`, caller.files.record(id))));
   const bytes = records.reduce((sum, record) => sum + record.bytes, 0);
   if (bytes > MAX_CONTAINER_BYTES) {
     const message = `The files have ${bytes} bytes together; a container takes ${MAX_CONTAINER_BYTES}.`;
@@ -226,11 +227,10 @@ export async function prepareTurn(
 ): Promise<PreparedTurn> {
   const { tenant, bodyLength } = caller;
   const { address, cacheSalt, affinity, givenFiles, createdAt } = creation;
-  const files = await readInputFiles(caller, sent, {
-    field: "input",
-    signal: abort.signal,
-    hold: (length) => scope.resize(bodyLength + length),
-  });
+  const hold = (length: number) => scope.resize(bodyLength + length);
+  const files = isTextOnly(sent)
+    ? { items: sent, length: 0 }
+    : await readInputFiles(caller, sent, { field: "input", signal: abort.signal, hold });
   const [model, read, joined] = await Promise.all([
     modelAccess.resolve(request.model, abort.signal),
     caller.past.past(files.items, previous),
@@ -241,13 +241,14 @@ export async function prepareTurn(
   await work.spend(read.input.length * UNITS_PER_ITEM);
   const accepted = modelAccess.accept(request, model);
   const length = read.length + (joined?.length ?? 0) + files.length;
-  scope.resize(bodyLength + length);
+  if (length > 0) scope.resize(bodyLength + length);
   const { history, replays } = joined ?? read;
-  const matched = [...matchOutputs(history, read.input)];
+  const isText = isTextOnly(read.input);
+  const matched = isText ? read.input : [...matchOutputs(history, read.input)];
   if (length > 0) await scope.expect(() => [...history, ...matched]);
-  const input = needsItemIds(request, matched)
-    ? await work.run(addItemIds(matched, address, creation.conversation !== undefined))
-    : matched;
+  // Messages that the client has kept stand with the first item of the input, by its id.
+  const needsIds = request.previous_input_messages != null || (!isText && needsItemIds(matched));
+  const input = needsIds ? await work.run(addItemIds(matched, address, creation.conversation !== undefined)) : matched;
   const spec = {
     ...address,
     request: accepted,

@@ -1,7 +1,7 @@
 import { logLine } from "@responses-edge/json-text";
 import { ApiError, internalError } from "@responses-edge/responses-api/errors";
 import { ConfigError } from "../config/index.ts";
-import { diskState, insufficientStorage } from "../store/free-disk.ts";
+import { insufficientStorage, processState } from "../store/process-state.ts";
 import { isRetryable } from "../store/rpc.ts";
 
 /** Where something unforeseen happened, for the log. */
@@ -22,7 +22,7 @@ export function toShownError(error: unknown, place: FaultPlace): ApiError {
   if (!place.hasClientLeft) logUnexpected(error, place);
   if (isRetryable(error)) return objectUnreachable();
   if (!isOfStorage(error)) return internalError();
-  return diskState() === "low" ? insufficientStorage() : storageError();
+  return processState.disk === "low" ? insufficientStorage() : storageError();
 }
 
 /** Faults of a model server that is gone, or has too much to do and does not say for how long: it may be back soon. */

@@ -1,8 +1,8 @@
 import { serverStates } from "../assembly/model-server.ts";
 import type { Config } from "../config/index.ts";
-import { diskState, processMeasures } from "../store/free-disk.ts";
 import { type FileBindings, filesInUse } from "../store/open-homes.ts";
 import { permitsTaken, workUnderWay } from "../store/permits.ts";
+import { processState } from "../store/process-state.ts";
 import { ingestingStores } from "../store/vector-stores/ingestion.ts";
 import { waitingDeliveries } from "../store/webhooks/waiting.ts";
 import {
@@ -39,7 +39,7 @@ export async function readGauges(config: Config, files: FileBindings): Promise<G
     return [gauge, values] as const;
   };
   const open = await filesInUse(files);
-  const disk = diskState();
+  const disk = processState.disk;
   const inUse = (gauge: Gauge, used: number | null | undefined, limit: number | null | undefined): GaugeReading => [
     gauge,
     [
@@ -47,7 +47,7 @@ export async function readGauges(config: Config, files: FileBindings): Promise<G
       ...(limit == null ? [] : [[{ [STATE]: "limit" }, limit] as const]),
     ],
   ];
-  const { freeDisk, memory } = processMeasures();
+  const { freeDisk, memory } = processState.measures;
   const ofProcess = (gauge: Gauge, value: number | undefined): GaugeReading => [
     gauge,
     value === undefined ? [] : [[{}, value]],

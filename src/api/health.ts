@@ -1,7 +1,7 @@
 import { checkModelServers, type ModelServerHealth, serverStates } from "../assembly/model-server.ts";
 import type { Config } from "../config/index.ts";
-import { diskState } from "../store/free-disk.ts";
 import { permitsTaken } from "../store/permits.ts";
+import { processState } from "../store/process-state.ts";
 import type { Caller } from "./transport.ts";
 
 /**
@@ -50,7 +50,7 @@ type Reason = "disk_low" | "room_used" | "model_servers_down";
  */
 export function checkReadiness(config: Config): { status: "ready" | "limited"; reasons: Reason[] } {
   const reasons: Reason[] = [];
-  if (diskState() === "low") reasons.push("disk_low");
+  if (processState.disk === "low") reasons.push("disk_low");
   if (permitsTaken() >= config.maxOpenTurns) reasons.push("room_used");
   if (serverStates(config).every(({ isUp }) => !isUp)) reasons.push("model_servers_down");
   return { status: reasons.length > 0 ? "limited" : "ready", reasons };

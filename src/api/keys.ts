@@ -2,9 +2,9 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import { parse } from "@responses-edge/responses-api/validation";
 import { z } from "zod";
 import { type Grants, grants } from "../contract/grants.ts";
-import { checkDisk } from "../store/free-disk.ts";
 import { type AuditRow, DIRECTORY, type KeyDirectory } from "../store/keys/key-directory.ts";
 import type { KeyChange, StoredKey } from "../store/keys/key-store.ts";
+import { checkDisk } from "../store/process-state.ts";
 import type { auditQuery, keysQuery } from "./queries.ts";
 
 /** The admin API: keys, the limits of tenants, and the audit log. All of it takes an administrator. */

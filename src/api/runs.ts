@@ -17,8 +17,7 @@ import { accessOf, echoTool, type McpAccess, type Tool } from "@responses-edge/r
 import { newSpanId } from "@responses-edge/turn/measurements";
 import { addItemIds } from "@responses-edge/turn/prompt";
 import type { HomeStub } from "../store/home-calls.ts";
-import { lengthBeside } from "../store/limits.ts";
-import { homeUrl, refused, unwrap } from "../store/rpc.ts";
+import { homeUrl, lengthBeside, refused, unwrap } from "../store/rpc.ts";
 import type { RunSpec } from "../store/run-store.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
 import { type Creation, inQueue } from "./creation.ts";

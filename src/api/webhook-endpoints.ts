@@ -10,7 +10,7 @@ import {
   type WebhookEndpointObject,
 } from "@responses-edge/responses-api/webhooks";
 import type { z } from "zod";
-import { checkDisk } from "../store/free-disk.ts";
+import { checkDisk } from "../store/process-state.ts";
 import { noteEndpoints } from "../store/webhooks/announcing.ts";
 import { type Delivery, isTaken } from "../store/webhooks/delivery-table.ts";
 import { type Endpoint, MAX_ENDPOINTS } from "../store/webhooks/endpoint-table.ts";

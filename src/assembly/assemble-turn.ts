@@ -1,19 +1,19 @@
 import { createHmac } from "node:crypto";
 import { type CreateRequest, conversationOf } from "@responses-edge/responses-api/create-request";
 import { responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
-import type { InputItem, Item } from "@responses-edge/responses-api/items/registry";
+import { type InputItem, type Item, isTextOnly } from "@responses-edge/responses-api/items/registry";
 import { hostedKey, type McpAccess } from "@responses-edge/responses-api/tools";
 import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "@responses-edge/turn/call-answers";
 import { openNewest, paramOf, standingItems } from "@responses-edge/turn/compacted-past";
 import type { Engine, Model, Prompt, Replay, ServerAttempt } from "@responses-edge/turn/engine";
 import { withAllTools, withConfiguration } from "@responses-edge/turn/loaded-tools";
 import type { Measurements } from "@responses-edge/turn/measurements";
+import type { TurnPast, TurnSecrets } from "@responses-edge/turn/options";
 import type { BatchSink } from "@responses-edge/turn/output-events";
 import { checkCallPairs, makePrompt } from "@responses-edge/turn/prompt";
 import { MAX_FRUITLESS } from "@responses-edge/turn/resume";
-import { openReasoning, type ReasoningSeal } from "@responses-edge/turn/sealed-reasoning";
+import { openReasoning } from "@responses-edge/turn/sealed-reasoning";
 import { compactionCodec, createSealer } from "@responses-edge/turn/sealer";
-import type { CompactionCodec } from "@responses-edge/turn/sealing";
 import type { TurnState } from "@responses-edge/turn/state";
 import { truncateToFit } from "@responses-edge/turn/truncation";
 import { Turn } from "@responses-edge/turn/turn";
@@ -54,7 +54,7 @@ export interface TurnHost {
   /** Searches the tenant's vector stores, where the turn may search them. */
   searchStores?: StoreSearch | undefined;
   /** Reads and keeps files for the turn's container, where it may have any. */
-  containerFiles?: ContainerFiles | undefined;
+  containerFiles?: (() => ContainerFiles) | undefined;
   /** The most that all output of the turn may take as JSON, in UTF-16 units. */
   outputLength: number;
   /** Aborted when nobody wants the answer any more. */
@@ -78,13 +78,14 @@ export interface TurnHost {
 export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnHost): Turn {
   const { model, cacheSalt, createdAt } = spec;
   const { config, outputLength, logged, measured } = host;
-  if (kept) checkPromptMedia(kept, spec.request, config.isMediaListed);
   const secrets = secretsOf(spec, config);
-  const { past, known } = kept ? openPast(kept, spec, secrets, config) : { past: NO_PAST };
-  const request = withConfiguration(spec.request, known ?? [], past.input);
+  const { past, known, request } = kept
+    ? openPast(kept, spec, secrets, config)
+    : { past: NO_PAST, known: undefined, request: spec.request };
   if (measured) noteTurn(measured, spec, request, config);
   const { modelAccess = new ModelAccess(config, spec.tenant ?? "") } = host;
   const { upstream } = modelAccess;
+  const mayHaveTools = request.tools != null || !past.isTextOnly;
   return new Turn({
     asked: { request, address: spec, model, cacheSalt, createdAt },
     past,
@@ -100,14 +101,14 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
       outageMs: request.background ? config.recoveryTimeMs : config.foregroundRecoveryTimeMs,
       outputLength,
     },
-    tools: { plugins: PLUGINS, session: known && toolsOf(spec, past, known, host) },
-    secrets: { hidesReasoning: config.hidesReasoning, ...secrets },
+    tools: { plugins: PLUGINS, session: known && mayHaveTools ? toolsOf(spec, past, known, host) : undefined },
+    secrets,
     host: { ...host, clock: Date.now },
     logged,
   });
 }
 
-const NO_PAST = { history: [], replays: [], input: [], removed: [], opened: undefined };
+const NO_PAST: TurnPast = { history: [], replays: [], input: [], removed: [] };
 
 /**
  * The prompt that the turn would send first, and the engine that can count it, without a turn. The tools of MCP servers
@@ -122,9 +123,7 @@ export async function assemblePrompt(
 ): Promise<{ engine: Engine; prompt: Prompt }> {
   const { model } = spec;
   const { config, signal } = host;
-  const { past, known } = openPast(kept, spec, secretsOf(spec, config), config);
-  const request = withConfiguration(spec.request, known, past.input);
-  checkPromptMedia(past, request, config.isMediaListed);
+  const { past, known, request } = openPast(kept, spec, secretsOf(spec, config), config);
   const tools = toolsOf(spec, past, known, host);
   const { modelAccess = new ModelAccess(config, spec.tenant ?? "") } = host;
   const engine = modelAccess.engineFor(spec, model, host);
@@ -168,36 +167,46 @@ function noteTurn(
 }
 
 /** Seals and opens what clients keep: compactions, and reasoning for the turn's tenant and model. */
-interface Secrets {
-  /** Runs of earlier versions had no tenant, and nothing sealed. */
-  seal: ReasoningSeal | undefined;
-  compactions: CompactionCodec;
-}
-
-function secretsOf({ tenant, model }: TurnSpec, config: Config): Secrets {
-  const sealer = tenant === undefined ? undefined : createSealer(config.encryptionKeys, tenant, model.upstream);
+function secretsOf({ tenant, model }: TurnSpec, config: Config): TurnSecrets {
+  const { encryptionKeys, hidesReasoning } = config;
+  // Runs of earlier versions had no tenant, and nothing sealed.
+  const isSealed = tenant !== undefined && encryptionKeys.length > 0;
+  const sealer = isSealed ? createSealer(encryptionKeys, tenant, model.upstream) : undefined;
   return {
+    hidesReasoning,
     seal: sealer && { sealer, engine: model.engine },
-    compactions: compactionCodec(config.encryptionKeys, tenant ?? ""),
+    // Few turns have a compaction.
+    get compactions() {
+      return compactionCodec(encryptionKeys, tenant ?? "");
+    },
   };
 }
 
 /**
- * Opens the reasoning of a past, and its newest compaction. `known` is the history in which the content of that compaction stands as well.
- * Throws the 400s of a compaction that cannot be read, or whose media vLLM may not fetch.
+ * Opens the reasoning of a past, and its newest compaction. `known` is the history in which the content of that compaction stands as well,
+ * `request` has the settings that items make. Throws the 400s of a compaction that cannot be read, and of media that vLLM may not fetch.
  */
-function openPast(kept: Past, { request }: TurnSpec, { seal, compactions }: Secrets, config: Config) {
-  const past = openReasoning(kept, seal);
+function openPast(
+  kept: Past,
+  { request: asked }: TurnSpec,
+  secrets: TurnSecrets,
+  config: Config,
+): { past: TurnPast; known: readonly Item[]; request: CreateRequest } {
+  if (isTextOnly(kept.history) && isTextOnly(kept.input)) {
+    return { past: { ...kept, removed: [], isTextOnly: true }, known: kept.history, request: asked };
+  }
+  checkPromptMedia(kept, asked, config.isMediaListed);
+  const past = openReasoning(kept, secrets.seal);
   const { history } = past;
-  const opened = openNewest(past, request, compactions);
+  const opened = openNewest(past, asked, secrets.compactions);
   let known: readonly Item[] = history;
   if (opened) {
-    checkMedia(standingItems(opened.content, "user"), config.isMediaListed, () => paramOf(opened, request));
+    checkMedia(standingItems(opened.content, "user"), config.isMediaListed, () => paramOf(opened, asked));
     const { before, after } = opened.content;
     const at = opened.side === "history" ? opened.index : history.length;
     known = [...history.slice(0, at), ...before, ...after, ...history.slice(at)];
   }
-  return { past: { ...past, opened }, known };
+  return { past: { ...past, opened }, known, request: withConfiguration(asked, known, past.input) };
 }
 
 /**
@@ -206,7 +215,7 @@ function openPast(kept: Past, { request }: TurnSpec, { seal, compactions }: Secr
  */
 function toolsOf(
   { home, turn, tenant = "", request, givenFiles = [] }: TurnSpec,
-  { replays, input }: Past,
+  { replays, input }: TurnPast,
   known: readonly Item[],
   {
     config,

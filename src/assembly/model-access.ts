@@ -117,8 +117,9 @@ export class ModelAccess {
     signal: AbortSignal,
   ): Promise<Tree> {
     const { hint, beginning } = affinity;
-    const drawn = this.#drawFor(name, affinity, draw);
-    if (this.#config.modelServers.length === 1 || !affinity.isRooted) return drawn();
+    const { routes, modelServers } = this.#config;
+    const drawn = routes.size > 0 ? this.#drawFor(name, affinity, draw) : draw;
+    if (modelServers.length === 1 || !affinity.isRooted) return drawn();
     const tenant = this.#tenant;
     const { upstream } = this;
     const { upstream: model } = await this.resolve(name, signal);

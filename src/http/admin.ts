@@ -20,7 +20,7 @@ import { importTenant } from "../api/tenant-import.ts";
 import { readStorage, readUsage } from "../api/usage.ts";
 import { ROLES } from "../config/index.ts";
 import { keyCache } from "../store/keys/key-cache.ts";
-import { MAX_LINE_LENGTH } from "../store/limits.ts";
+import { MAX_LINE_LENGTH } from "../store/rpc.ts";
 import type { AppEnv } from "./app-env.ts";
 import { readLines } from "./body.ts";
 import { adminOf, hasBody, jsonBody, readableTenant } from "./caller.ts";

@@ -1,18 +1,18 @@
-import { ApiError, internalError } from "@responses-edge/responses-api/errors";
+import { ApiError, internalError, serverIsStopping } from "@responses-edge/responses-api/errors";
 import { type Context, Hono, type Next } from "hono";
 import { createMiddleware } from "hono/factory";
 import { requestId } from "hono/request-id";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { shownHeaders, toShownError } from "../api/faults.ts";
 import { ConfigError, loadConfig } from "../config/index.ts";
+import { processState } from "../store/process-state.ts";
 import { type Telemetry, telemetryOf } from "../telemetry/telemetry.ts";
 import { unknownUrl } from "./answers.ts";
 import type { AppEnv, Authenticated } from "./app-env.ts";
 import { setAuthenticated } from "./auth.ts";
 import { discardBody } from "./body.ts";
-import { browserGuard } from "./browser-guard.ts";
+import { refuseForeignPages } from "./browser-guard.ts";
 import { consoleFiles, consolePage, wantsPage } from "./console.ts";
-import { unlessDraining } from "./draining.ts";
 import { routesOf } from "./endpoint.ts";
 import { endpoints } from "./endpoints.ts";
 import { consoleSignIn } from "./sign-in.ts";
@@ -40,8 +40,12 @@ const unconfigured = createMiddleware<AppEnv>((_, next) => next());
 const app = new Hono<AppEnv>();
 
 app.use(requestId());
-app.use(unlessDraining);
-app.use(browserGuard);
+app.use(async (context, next) => {
+  // Also of `/health`, so that balancers go elsewhere.
+  if (processState.isEnding) throw serverIsStopping();
+  refuseForeignPages(context);
+  await next();
+});
 app.get("/", (context) => {
   context.header("vary", "Accept");
   if (wantsPage(context.req.raw)) return consolePage(context);

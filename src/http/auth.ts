@@ -38,7 +38,7 @@ function incorrect(): ApiError {
 export function authenticate(request: Request, sources: KeySources): Authenticated | Promise<Authenticated> {
   const { config } = sources;
   if (!config.wantsKeys) {
-    if (config.allowAnonymous) return toAuthenticated(identityOfTenant(ANONYMOUS, NO_KEY, config));
+    if (config.allowAnonymous) return tenantOfConfiguration(ANONYMOUS, NO_KEY, config);
     throw unauthorized(
       "This deployment has no API keys and refuses every call. Set the secret API_KEYS (see README, 'API keys').",
       "no_api_keys_configured",
@@ -85,22 +85,21 @@ function configured(key: string, sources: KeySources): Authenticated | Promise<A
 function tenantIdentity(tenant: string, keyId: string, sources: KeySources): AsTenant | Promise<AsTenant> {
   const { config, env, waitUntil } = sources;
   const { cacheMs, storedBytesPerTenant } = config.keys;
-  if (!config.hasAdminApi) return toAuthenticated(identityOfTenant(tenant, keyId, config));
+  if (!config.hasAdminApi) return tenantOfConfiguration(tenant, keyId, config);
   const found = keyCache(env, storedBytesPerTenant).identityOfTenant({ tenant, keyId }, cacheMs, waitUntil);
   return found instanceof Promise ? found.then(toAuthenticated) : toAuthenticated(found);
 }
 
-const identities = new Map<string, Identity>();
+const tenants = new Map<string, AsTenant>();
 
-/** The identity of a tenant of whom nothing is known but what the configuration says of all. There are as many as it has tenants. */
-function identityOfTenant(tenant: string, keyId: string, { keys }: Config): Identity {
+/** A tenant of whom nothing is known but what the configuration says of all. There are as many as it has tenants. */
+function tenantOfConfiguration(tenant: string, keyId: string, { keys }: Config): AsTenant {
   const name = `${tenant}:${keyId}:${keys.storedBytesPerTenant}`;
-  let identity = identities.get(name);
-  if (!identity) {
-    identity = newIdentity({ tenant, keyId }, null, null, keys.storedBytesPerTenant);
-    identities.set(name, identity);
-  }
-  return identity;
+  const known = tenants.get(name);
+  if (known) return known;
+  const made = toAuthenticated(newIdentity({ tenant, keyId }, null, null, keys.storedBytesPerTenant));
+  tenants.set(name, made);
+  return made;
 }
 
 /** The owner of a key that the directory or an issuer has to know. */

@@ -1,6 +1,5 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { Context } from "hono";
-import { createMiddleware } from "hono/factory";
 import { loadConfig } from "../config/index.ts";
 import type { AppEnv } from "./app-env.ts";
 import { requireJsonType } from "./body.ts";
@@ -25,18 +24,16 @@ const METHODS_WITH_BODY = new Set(["POST", "PUT", "PATCH"]);
  * Refuses what a page of another host may have sent, on every path, where there are no keys: 403
  * `browser_request_refused`. Where there are keys, which pages may know one is the operator's business.
  */
-export const browserGuard = createMiddleware<AppEnv>(async (context, next) => {
-  if (servesWithoutKeys(context)) {
-    const { headers, url } = context.req.raw;
-    const host = headers.get("host");
-    const origin = headers.get("origin");
-    const site = headers.get("sec-fetch-site");
-    if (!isLocal(url) || (host !== null && !isLocal(`http://${host}`))) throw refused("Host");
-    if (origin !== null && !isLocal(origin)) throw refused("Origin");
-    if (site !== null && !LOCAL_SITES.has(site)) throw refused("Sec-Fetch-Site");
-  }
-  await next();
-});
+export function refuseForeignPages(context: Context<AppEnv>): void {
+  if (!servesWithoutKeys(context)) return;
+  const { headers, url } = context.req.raw;
+  const host = headers.get("host");
+  const origin = headers.get("origin");
+  const site = headers.get("sec-fetch-site");
+  if (!isLocal(url) || (host !== null && !isLocal(`http://${host}`))) throw refused("Host");
+  if (origin !== null && !isLocal(origin)) throw refused("Origin");
+  if (site !== null && !LOCAL_SITES.has(site)) throw refused("Sec-Fetch-Site");
+}
 
 /**
  * Throws the 415 of a body that does not say that it is JSON. A browser sends other types to any site without asking it first. An

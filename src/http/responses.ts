@@ -1,6 +1,6 @@
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
-import { OPEN_RESPONSES_VERSION } from "@responses-edge/responses-api/open-responses";
-import { SseStream } from "@responses-edge/responses-api/sse-stream";
+import { OPEN_RESPONSES_VERSION, openResponsesStream } from "@responses-edge/responses-api/open-responses";
+import { SSE_HEADERS, SseStream } from "@responses-edge/responses-api/sse-stream";
 import { responseBody } from "@responses-edge/turn/response";
 import type { Context } from "hono";
 import { compactConversation } from "../api/compact.ts";
@@ -24,7 +24,8 @@ import type { ConnectionOptions } from "../socket/connection.ts";
 import { chosenSubprotocol, openSocket, wantsSocket } from "../socket/upgrade.ts";
 import { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
-import { eventStream, itemList, jsonText, speaksOpenResponses } from "./answers.ts";
+import { itemList, jsonText } from "./answers.ts";
+import type { AppEnv } from "./app-env.ts";
 import { authenticate } from "./auth.ts";
 import { CODEX_TURN_STATE, callerOf, codexTurnState, identityOf, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
@@ -295,4 +296,14 @@ class JsonHeartbeats implements SlowAnswer {
       await writer?.abort("The answer was given up.").catch(() => {});
     }
   }
+}
+
+/** An answer of server-sent events. */
+function eventStream(context: Context<AppEnv>, events: ReadableStream<Uint8Array>): Response {
+  return context.body(speaksOpenResponses(context) ? openResponsesStream(events) : events, 200, SSE_HEADERS);
+}
+
+/** True if events have Open Responses' names: the client sends its version, or the operator wants it for all. */
+function speaksOpenResponses(context: Context<AppEnv>): boolean {
+  return context.get("config").speaksOpenResponses || context.req.header(OPEN_RESPONSES_VERSION) !== undefined;
 }

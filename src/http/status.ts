@@ -1,8 +1,8 @@
 import { readGauges } from "../api/gauges.ts";
 import { checkReadiness, checkUpstream } from "../api/health.ts";
 import { loadConfig } from "../config/index.ts";
-import { diskState } from "../store/free-disk.ts";
 import { filesInUse } from "../store/open-homes.ts";
+import { processState } from "../store/process-state.ts";
 import { PROMETHEUS_CONTENT_TYPE, prometheusText } from "../telemetry/prometheus.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
 import { unknownUrl } from "./answers.ts";
@@ -17,7 +17,7 @@ export const health = [
     summary: "the Worker, its disk and its open files; needs no key",
     operation: { id: "health", group: "Operation", access: "everyone", answers: ok("Health") },
     handle: async (context) => {
-      const disk = diskState();
+      const disk = processState.disk;
       const files = await filesInUse(context.env);
       return context.json({ status: "ok", ...(disk && { disk }), ...(files && { open_files: files }) });
     },

@@ -8,7 +8,7 @@ import { createResponse } from "../api/create-response.ts";
 import type { Caller, ClientSink } from "../api/transport.ts";
 import type { Config } from "../config/index.ts";
 import { Permits, tenantSockets } from "../store/permits.ts";
-import { processEnds, whenProcessEnds } from "../store/process-end.ts";
+import { processState, whenProcessEnds } from "../store/process-state.ts";
 import { errorFrame, laneHead, readCreate, readFrame, steerFailedFrame } from "./frames.ts";
 import { KeptTurns } from "./kept-turns.ts";
 import { Lanes } from "./lanes.ts";
@@ -255,7 +255,7 @@ export class Connection {
     let id = "";
     let caller: Caller | undefined;
     try {
-      if (processEnds()) throw serverIsStopping();
+      if (processState.isEnding) throw serverIsStopping();
       caller = await this.#caller(abort.signal, lane);
       if (!caller) return;
       this.#giveBack();
@@ -285,7 +285,7 @@ export class Connection {
     } finally {
       this.#aborts.delete(abort);
       this.#running.delete(id);
-      if (processEnds()) this.#retire();
+      if (processState.isEnding) this.#retire();
     }
   }
 

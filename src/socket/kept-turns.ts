@@ -3,7 +3,7 @@ import type { InputItem } from "@responses-edge/responses-api/items/registry";
 import type { UnstoredTurn } from "../api/transport.ts";
 import type { PastSource, ReadPast } from "../assembly/assemble-turn.ts";
 import { concatArrays, readHistory } from "../store/history.ts";
-import { MAX_HISTORY_LENGTH } from "../store/limits.ts";
+import { MAX_HISTORY_LENGTH } from "../store/rpc.ts";
 
 /**
  * Turns with `store: false`, in the memory of their connection and nowhere else: of each lane the latest, with all that

@@ -7,6 +7,9 @@ import {
   previousResponseNotFound,
 } from "@responses-edge/responses-api/errors";
 import {
+  newHome,
+  newSharedHome,
+  newTreeName,
   parseConversationId,
   parseItemId,
   responseId,
@@ -17,13 +20,11 @@ import {
 import type { InputItem, Item } from "@responses-edge/responses-api/items/registry";
 import type { PastSource, ReadPast } from "../assembly/assemble-turn.ts";
 import { receiveHistory } from "./conversation-lock.ts";
-import { diskState, insufficientStorage } from "./free-disk.ts";
 import { type History, readHistory } from "./history.ts";
 import { emptySnapshot, type ItemKey, type Snapshot } from "./history-reader.ts";
 import { HomeCalls, type HomeStub } from "./home-calls.ts";
-import { MAX_HISTORY_LENGTH } from "./limits.ts";
-import { closeHome } from "./new-trees.ts";
-import { homeUrl, isRetryable, unwrap } from "./rpc.ts";
+import { insufficientStorage, processState } from "./process-state.ts";
+import { homeUrl, isRetryable, MAX_HISTORY_LENGTH, unwrap } from "./rpc.ts";
 import type { TurnToSettle } from "./settlement.ts";
 
 /** Homes that one request may refer to. Each is an object to be woken; turns that continue each other share one. */
@@ -77,7 +78,7 @@ export class HomeClient extends HomeCalls implements PastSource {
     }
     closeHome(this.tenant, home);
     // The disk may be full by now: all that the platform says of it is that an object has failed.
-    return diskState() === "low" && !isRetryable(error) ? insufficientStorage() : error;
+    return processState.disk === "low" && !isRetryable(error) ? insufficientStorage() : error;
   }
 
   /**
@@ -210,4 +211,72 @@ function tooManyHomes(index: number) {
     `The items that 'input' refers to were made in more than ${MAX_HOMES} different conversations.`,
     "array_above_max_length",
   );
+}
+
+/**
+ * Where new conversation trees go. Making an object and its tables costs more than all rows of a short tree, so trees of one
+ * tenant that begin one after the other in an isolate share a home. Which one that is, nobody needs to agree on or to
+ * remember: ids carry it.
+ *
+ * A home takes few trees, and for a limited time: so it stays small, and what is in it expires, and is given back, together.
+ */
+
+/** How long a home takes new trees, in milliseconds. */
+const OPEN_MS = 3_600_000;
+
+/** Tenants whose homes are remembered. One that is forgotten begins another home. */
+const MAX_TENANTS = 1_000;
+
+interface OpenHome {
+  key: string;
+  /** Unix milliseconds. */
+  since: number;
+  trees: Set<string>;
+}
+
+/** By tenant; the home that was begun first comes first. */
+const openToTrees = new Map<string, OpenHome>();
+
+/** A place for a new tree. `isFirst`: nothing has been put into its home before. */
+export interface NewTree extends TreeAddress {
+  isFirst: boolean;
+}
+
+/**
+ * Draws a place for a new tree of a tenant's, and another one with each call, of which the last counts. A home takes
+ * `treesPerHome` of them. The first call takes the place: whoever waits before it takes none from the others.
+ */
+export function newTree(tenant: string, treesPerHome: number): () => NewTree {
+  if (treesPerHome === 1) return () => ({ home: newHome(), tree: "", isFirst: true });
+  let home: OpenHome | undefined;
+  let last = "";
+  return () => {
+    if (!home) {
+      const now = Date.now();
+      const known = openToTrees.get(tenant);
+      if (known && known.trees.size < treesPerHome && now - known.since < OPEN_MS) home = known;
+      else home = openHome(tenant, now);
+    }
+    const { key, trees } = home;
+    trees.delete(last);
+    const isFirst = trees.size === 0;
+    do last = newTreeName();
+    while (trees.has(last));
+    trees.add(last);
+    return { home: key, tree: last, isFirst };
+  };
+}
+
+/** A home that could not take what it was given takes no new trees from this isolate. */
+export function closeHome(tenant: string, home: string): void {
+  if (openToTrees.get(tenant)?.key === home) openToTrees.delete(tenant);
+}
+
+function openHome(tenant: string, now: number): OpenHome {
+  const begun = { key: newSharedHome(), since: now, trees: new Set<string>() };
+  openToTrees.delete(tenant);
+  openToTrees.set(tenant, begun);
+  const oldest = openToTrees.size > MAX_TENANTS ? openToTrees.keys().next().value : undefined;
+  if (oldest !== undefined) openToTrees.delete(oldest);
+  return begun;
 }

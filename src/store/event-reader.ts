@@ -2,7 +2,7 @@ import { withoutReasoning } from "@responses-edge/responses-api/items/reasoning"
 import { SSE_HEADERS, SseStream } from "@responses-edge/responses-api/sse-stream";
 import type { EventLogStore } from "./event-log.ts";
 import type { EventLogWriter } from "./log-writer.ts";
-import { whenProcessEnds } from "./process-end.ts";
+import { whenProcessEnds } from "./process-state.ts";
 
 /**
  * The readers of runs' event logs. A reader reads only from the log, one block at a time and no faster than its client: a

@@ -1,7 +1,7 @@
 import { ApiError, previousResponseNotFound } from "@responses-edge/responses-api/errors";
 import { concatArrays, EMPTY_HISTORY, type History, historyTooLong } from "./history.ts";
 import type { HomeRows } from "./home-rows.ts";
-import { MAX_HISTORY_LENGTH, MAX_READ_LENGTH } from "./limits.ts";
+import { MAX_HISTORY_LENGTH, MAX_READ_LENGTH } from "./rpc.ts";
 import type { RunSpec } from "./run-store.ts";
 
 /** Reads from its home what a turn continues. */

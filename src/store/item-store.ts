@@ -2,7 +2,7 @@ import { type ApiError, invalidRequest } from "@responses-edge/responses-api/err
 import { parseItemId } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import { concatArrays, type History } from "./history.ts";
-import { MAX_PAGE_LENGTH } from "./limits.ts";
+import { MAX_PAGE_LENGTH } from "./rpc.ts";
 import type { Tables } from "./tables.ts";
 import type { TurnStore } from "./turn-store.ts";
 

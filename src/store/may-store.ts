@@ -1,6 +1,6 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { Identity } from "../contract/grants.ts";
-import { checkDisk } from "./free-disk.ts";
+import { checkDisk } from "./process-state.ts";
 
 /** Throws the 403 of a key whose tenant keeps nothing here, and the 507 of a full disk. */
 export function checkMayStore({ policy }: Identity): void {

@@ -17,11 +17,11 @@ import type { FileObjects } from "./files/bindings.ts";
 import { containerFiles } from "./files/container-files.ts";
 import { FileClient } from "./files/file-client.ts";
 import { type History, readHistory } from "./history.ts";
-import { MAX_CALL_LENGTH } from "./limits.ts";
 import { EventLogWriter } from "./log-writer.ts";
 import type { ObjectLoad } from "./permits.ts";
 import { HeldQuota, type QuotaBinding } from "./quota/run-quota.ts";
 import type { Cell } from "./row-pieces.ts";
+import { MAX_CALL_LENGTH } from "./rpc.ts";
 import type { RunSpec, RunStore } from "./run-store.ts";
 import { StoreClient } from "./vector-stores/store-client.ts";
 import type { StoreObjects } from "./vector-stores/store-env.ts";
@@ -184,7 +184,6 @@ function fileAccessOf(home: RunHome, spec: RunSpec, config: Config): Pick<TurnHo
     storingKey: undefined,
   };
   const waitUntil = (promise: Promise<unknown>) => home.waitUntil(promise);
-  const files = new FileClient(env, tenant);
   return {
     searchStores: storeSearch({
       config,
@@ -193,7 +192,7 @@ function fileAccessOf(home: RunHome, spec: RunSpec, config: Config): Pick<TurnHo
       quotas: env.QUOTAS,
       waitUntil,
     }),
-    containerFiles: containerFiles({ tenant, identity, config, files, waitUntil }),
+    containerFiles: () => containerFiles({ tenant, identity, config, files: new FileClient(env, tenant), waitUntil }),
   };
 }
 

@@ -1,6 +1,6 @@
 import { type ChainedTurn, Chains, concatArrays, type History, historyTooLong, readText } from "./history.ts";
-import { MAX_READ_LENGTH } from "./limits.ts";
 import { type Cell, fromCell, fromCells, mayContinue, type StoredCell, toCells } from "./row-pieces.ts";
+import { MAX_READ_LENGTH } from "./rpc.ts";
 import type { Tables } from "./tables.ts";
 
 /**

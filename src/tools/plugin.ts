@@ -54,7 +54,7 @@ export interface SessionRequest {
   /** Searches the tenant's vector stores; undefined where the turn's host has none. */
   searchStores: StoreSearch | undefined;
   /** Reads and keeps files for containers; undefined where the turn's host has none. */
-  containerFiles: ContainerFiles | undefined;
+  containerFiles: (() => ContainerFiles) | undefined;
   /** The files that the request gives to its container, as far as their names are known. */
   givenFiles: readonly GivenFile[];
 }

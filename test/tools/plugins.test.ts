@@ -182,7 +182,7 @@ function callsOf(items: OutputItem[] = [], called: PendingCall[] = []) {
 }
 
 /** Has all that is pending answered. */
-function answer(calls: PluginCalls, outcome: ToolOutcome): PendingCall[] {
+function answer(calls: PluginCalls, outcome: ToolOutcome): readonly PendingCall[] {
   const { pending } = calls;
   for (const call of pending) {
     calls.start(call);
@@ -282,7 +282,7 @@ describe.each(PLUGIN_LIST.map((plugin) => [plugin.kind, plugin] as const))("%s",
 
     before.calls.append(0, second);
     before.calls.complete(true);
-    const waiting = callsOf(copy(before.state.output), copy(before.calls.pending));
+    const waiting = callsOf(copy(before.state.output), copy([...before.calls.pending]));
     answer(waiting.calls, sample.outcome);
     expect(waiting.state.output).toEqual(whole);
   });

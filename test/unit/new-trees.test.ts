@@ -1,6 +1,6 @@
 import { treeOf } from "@responses-edge/responses-api/ids";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { closeHome, type NewTree, newTree } from "../../src/store/new-trees.ts";
+import { closeHome, type NewTree, newTree } from "../../src/store/client.ts";
 
 /** Which homes new trees go to. */
 

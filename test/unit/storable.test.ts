@@ -7,7 +7,7 @@ import type { Engine, ModelDelta } from "@responses-edge/turn/engine";
 import { compactionCodec } from "@responses-edge/turn/sealer";
 import { Turn, type TurnResult } from "@responses-edge/turn/turn";
 import { describe, expect, it } from "vitest";
-import { MAX_CALL_LENGTH, MAX_PAGE_LENGTH, maxOutputLength } from "../../src/store/limits.ts";
+import { MAX_CALL_LENGTH, MAX_PAGE_LENGTH, maxOutputLength } from "../../src/store/rpc.ts";
 import { PLUGINS } from "../../src/tools/plugins.ts";
 
 /** What a turn puts out can be kept: everything that crosses between the Worker and a home is bounded. */

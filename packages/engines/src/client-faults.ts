@@ -2,7 +2,7 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-request
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { partsOf } from "@responses-edge/responses-api/items/registry";
 import type { ModelDelta, Prompt } from "@responses-edge/turn/engine";
-import { boundRules } from "./bound-inputs.ts";
+import { boundRules } from "./offered-tools.ts";
 
 /**
  * Faults that name what the client sent, and come before an answer begins where vLLM lets them.
@@ -21,8 +21,11 @@ export async function generateWithClientFaults(
   signal: AbortSignal,
   generate: (prompt: Prompt) => Promise<AsyncIterable<ModelDelta[]>>,
 ): Promise<AsyncIterable<ModelDelta[]>> {
-  const hasGrammar = !prompt.asksForText && grammarFields(prompt.request).length > 0;
-  const isBound = !prompt.asksForText && !prompt.freeInputs && boundRules(prompt.request).size > 0;
+  const { asksForText, freeInputs, request } = prompt;
+  const { text, structured_outputs: outputs, tools } = request;
+  const hasFormats = !asksForText && (text?.format != null || outputs != null || tools != null);
+  const hasGrammar = hasFormats && grammarFields(request).length > 0;
+  const isBound = hasFormats && tools != null && !freeInputs && boundRules(request).size > 0;
   try {
     const answer = await generate(prompt);
     return hasGrammar || isBound ? await begin(answer) : answer;

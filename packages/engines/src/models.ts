@@ -85,7 +85,7 @@ export async function modelOf(
   upstream: Upstream,
   signal: AbortSignal,
 ): Promise<RoutedModel> {
-  const to = routed(name, config, key);
+  const to = config.routes.size > 0 ? routed(name, config, key) : { name, upstream: name };
   return { ...to, route: name, engine: await engineOf(to.upstream, config, upstream, signal) };
 }
 

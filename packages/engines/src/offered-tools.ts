@@ -1,6 +1,23 @@
-import { ClientTools } from "@responses-edge/responses-api/client-tools";
-import type { FunctionTool } from "@responses-edge/responses-api/tools";
-import { functionOf } from "@responses-edge/turn/client-functions";
+import {
+  expansionOf,
+  GrammarFault,
+  type GrammarFormat,
+  MAX_EXPANSION,
+  placeOf,
+  type Reading,
+  Recogniser,
+  type Rules,
+  readGrammar,
+} from "@responses-edge/grammar";
+import { refuseLargeFormats } from "@responses-edge/responses-api/bounded-formats";
+import { type ClientTool, ClientTools, clientToolsIn } from "@responses-edge/responses-api/client-tools";
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
+import { bringsTools } from "@responses-edge/responses-api/items/registry";
+import type { FunctionTool, Tool } from "@responses-edge/responses-api/tools";
+import { formatPath } from "@responses-edge/responses-api/validation";
+import { faultOf, functionOf } from "@responses-edge/turn/client-functions";
+import { customInputOf } from "@responses-edge/turn/custom-input";
 import type { PluginTools, Prompt } from "@responses-edge/turn/engine";
 
 /**
@@ -47,4 +64,136 @@ export function withholdsTools(prompt: ToolPrompt): boolean {
   const clients = ClientTools.of(prompt.request.tools);
   const withheld = prompt.pluginTools?.withheld;
   return (withheld && withheld.size > 0) || clients.offered(prompt.request.tool_choice).length < clients.all.length;
+}
+
+/** The grammars of a request's custom tools, and which of them bind what a model writes. */
+
+/** Characters of all grammars of a request, at most: reading them takes a good second per megabyte. */
+const MAX_TOTAL_LENGTH = 131_072;
+
+/**
+ * Throws the 400 of a format or a grammar that expands to too much; of a grammar that is none, which names its field, line and column;
+ * and of those in `tools` that are too long together. Items may bring tools again and again: what is too long of theirs is not bound,
+ * and not looked at.
+ */
+export function refuseBadFormats({ tools, input, text, structured_outputs: outputs }: CreateRequest): void {
+  if (text?.format) refuseLargeFormats(text.format, ["text", "format"]);
+  if (outputs) refuseLargeFormats(outputs, ["structured_outputs"]);
+  if (tools) refuseLargeFormats(tools, ["tools"]);
+  let length = 0;
+  for (const { field, format } of tools ? grammarsIn(tools, ["tools"]) : []) {
+    length += format.definition.length;
+    if (length > MAX_TOTAL_LENGTH) {
+      const message = `Invalid '${field}': the grammars of a request have ${MAX_TOTAL_LENGTH} characters at most.`;
+      throw invalidRequest(field, message, "string_above_max_length");
+    }
+    refuseBroken(field, format);
+  }
+  if (!Array.isArray(input)) return;
+  for (const [index, item] of input.entries()) {
+    if (!bringsTools(item) && item.type !== "mcp_list_tools") continue;
+    refuseLargeFormats(item.tools, ["input", index, "tools"]);
+    if (!bringsTools(item)) continue;
+    for (const { field, format } of grammarsIn(item.tools, ["input", index, "tools"])) {
+      length += format.definition.length;
+      if (length > MAX_TOTAL_LENGTH) return;
+      refuseBroken(field, format);
+    }
+  }
+}
+
+/** The grammars of a list of tools, by the fields that they stand in. */
+function* grammarsIn(
+  tools: readonly Tool[],
+  path: (string | number)[],
+): Generator<{ field: string; format: GrammarFormat }> {
+  for (const { tool, path: own } of clientToolsIn(tools)) {
+    if (tool.type !== "custom" || tool.format.type !== "grammar") continue;
+    yield { field: formatPath([...path, ...own.slice(0, -1), "format", "definition"]), format: tool.format };
+  }
+}
+
+function refuseBroken(field: string, format: GrammarFormat): void {
+  if (expansionOf(format.definition, format.syntax) > MAX_EXPANSION) {
+    const why = `it expands to more than ${MAX_EXPANSION} elements when its repetitions are written out`;
+    throw invalidRequest(field, `Invalid '${field}': ${why}.`, "above_max_value");
+  }
+  try {
+    readGrammar(format);
+  } catch (error) {
+    if (!(error instanceof GrammarFault)) throw error;
+    const { line, column } = placeOf(format.definition, error.at);
+    const language = format.syntax === "lark" ? "Lark grammar" : "regular expression";
+    throw invalidRequest(
+      field,
+      `Invalid '${field}': this is no ${language}: ${error.message} (line ${line}, column ${column}).`,
+    );
+  }
+}
+
+/**
+ * The rules to which the inputs of a request's custom tools can be bound, by the tools' flat names; made once for each
+ * list. The list may have tools of earlier turns: of those that are too long together the last ones are not bound.
+ */
+export function boundRules({ tools }: CreateRequest): ReadonlyMap<string, Rules> {
+  if (tools == null) return NONE;
+  let known = made.get(tools);
+  if (!known) {
+    known = readAll(tools);
+    made.set(tools, known);
+  }
+  return known;
+}
+
+const NONE: ReadonlyMap<string, Rules> = new Map();
+const made = new WeakMap<readonly Tool[], ReadonlyMap<string, Rules>>();
+
+function readAll(tools: readonly Tool[]): ReadonlyMap<string, Rules> {
+  const rules = new Map<string, Rules>();
+  let length = 0;
+  for (const { flatName, tool } of clientToolsIn(tools)) {
+    if (tool.type !== "custom" || tool.format.type !== "grammar") continue;
+    length += tool.format.definition.length;
+    if (length > MAX_TOTAL_LENGTH) break;
+    if (expansionOf(tool.format.definition, tool.format.syntax) > MAX_EXPANSION) continue;
+    const reading = understood(tool.format);
+    if (reading && !("beyond" in reading)) rules.set(flatName, reading);
+  }
+  return rules;
+}
+
+/** A grammar, but for one that is none: a tool of an earlier turn's, whose request was not checked by this version. */
+function understood(format: GrammarFormat): Reading | undefined {
+  try {
+    return readGrammar(format);
+  } catch (error) {
+    if (error instanceof GrammarFault) return undefined;
+    throw error;
+  }
+}
+
+/**
+ * Why a call of a client's tool cannot be made, in words for the model that has made it; undefined where it can. `text` is
+ * all that the model has written as its arguments. `rules` are those of the grammars of custom tools, by flat names: an
+ * input is held to them, because few model servers bind every grammar, and some ignore all of them.
+ */
+export function callFaultOf(
+  tool: ClientTool | undefined,
+  text: string,
+  rules: ReadonlyMap<string, Rules>,
+): string | undefined {
+  const fault = faultOf(tool, text);
+  const own = tool && rules.get(tool.flatName);
+  if (fault !== undefined || !own) return fault;
+  const recogniser = new Recogniser(own);
+  const input = customInputOf(text) ?? "";
+  return recogniser.push(input) && recogniser.accepts ? undefined : grammarFaultOf(recogniser, input);
+}
+
+/** The fault of an input, which a recogniser has read as far as it keeps to the grammar. */
+export function grammarFaultOf({ read }: Recogniser, input: string): string {
+  const rest = input.slice(read, read + 40).toWellFormed();
+  const where =
+    rest === "" ? "it ends too early" : `after ${read} characters it cannot go on with ${JSON.stringify(rest)}`;
+  return `the input does not keep to the tool's grammar: ${where}.`;
 }

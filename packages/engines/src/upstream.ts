@@ -134,31 +134,31 @@ export class Upstream {
     const only = this.#only;
     if (!only) return this.#requestOfAny(path, signal, body, options);
     const sent = body === undefined ? undefined : await this.#bodyFor(only, body, signal);
-    const ask = () => only.request(path, signal, sent, options);
     const { onAttempt } = this.#options;
-    return onAttempt ? told(onAttempt, { server: only.config.name, path, attempt: 1 }, ask) : ask();
+    if (!onAttempt) return only.request(path, signal, sent, options);
+    const call = { server: only.config.name, path, attempt: 1 };
+    return told(onAttempt, call, () => only.request(path, signal, sent, options));
   }
 
   /** The body that a server gets. Throws the 400 of a model that it does not have, and the 503 where it may have no prompt. */
   async #bodyFor(server: ModelServer, body: BodyFor, signal: AbortSignal): Promise<Body> {
     const { unsaltedServers } = this.#config;
     if (unsaltedServers !== undefined) await checkSeparation(server, unsaltedServers, signal);
+    const isMade = typeof body !== "function";
+    const dialect = dialectOf(server) ?? (isMade ? undefined : await learnDialect(server, signal));
+    if (dialect?.answersAnyModel) await this.#checkModel(server, signal);
+    const made = isMade ? body : await body(dialect ?? assumedDialect(server));
     const { model } = this.#options;
     const there = model === undefined ? undefined : server.config.models?.get(model);
-    if (there !== undefined && there !== model)
-      return renamed(await this.#madeBody(server, body, signal), model, there);
-    return this.#madeBody(server, body, signal);
+    return model === undefined || there === undefined || there === model ? made : renamed(made, model, there);
   }
 
-  async #madeBody(server: ModelServer, body: BodyFor, signal: AbortSignal): Promise<Body> {
-    if (typeof body !== "function" && !dialectOf(server)?.answersAnyModel) return body;
-    const dialect = dialectOf(server) ?? (await learnDialect(server, signal));
+  /** Throws the 400 of a model that a server does not have, which would answer for any. */
+  async #checkModel(server: ModelServer, signal: AbortSignal): Promise<void> {
     const { model } = this.#options;
-    if (dialect.answersAnyModel && model !== undefined) {
-      await learnModels([server], model, signal);
-      if (serves(server, model) === false) throw unknownModel(model);
-    }
-    return typeof body === "function" ? body(dialect) : body;
+    if (model === undefined) return;
+    await learnModels([server], model, signal);
+    if (serves(server, model) === false) throw unknownModel(model);
   }
 
   /** The JSON answer of a request. Throws as `request` and `text` do, and ApiError 502 when the answer is not JSON. */

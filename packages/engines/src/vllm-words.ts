@@ -1,4 +1,3 @@
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import type { Usage } from "@responses-edge/responses-api/response";
 import type { FinishReason, Prompt } from "@responses-edge/turn/engine";
 import type { RequestOptions } from "./model-server.ts";
@@ -58,26 +57,24 @@ export function toFinishReason(reason: string): FinishReason {
   }
 }
 
-/** Tells whether an answer is asked for as a stream: vLLM hands KV transfer parameters over only in one that comes whole. */
-export function isStreamed(request: CreateRequest): boolean {
-  return request.stream === true || request.kv_transfer_params == null;
-}
-
 /** Tokens that come together where nobody watches. A server of a token in three seconds is still no silent one (`VLLM_IDLE_TIMEOUT_MS`). */
 const UNWATCHED_INTERVAL = 16;
 
-/**
- * vLLM's `stream_interval`: after the first token, so many come in one event. Each event costs this server and vLLM as much as many tokens
- * do. An answer that nobody watches is streamed all the same: its silences are noticed, no proxy gives it up, and what was said is known
- * when it breaks off. Where a stop string may end the answer, tokens come one by one: those behind it cost, too.
- */
-export function streamInterval({ request, isUnwatched }: Prompt): number | undefined {
-  const isMerged = isUnwatched && isStreamed(request) && request.stop == null;
-  return request.stream_interval ?? (isMerged ? UNWATCHED_INTERVAL : undefined);
+/** How an answer comes. */
+export interface Delivery extends Required<Pick<RequestOptions, "isWhole" | "isTokenStream">> {
+  /** vLLM's `stream_interval`: after the first token, so many come in one event. Undefined: not said. */
+  interval: number | undefined;
 }
 
-/** How an answer is asked for of which `interval` tokens come in an event, as far as that is said. */
-export function askingFor({ request }: Prompt, interval: number | undefined): RequestOptions {
-  const isWhole = !isStreamed(request);
-  return { isWhole, isTokenStream: !isWhole && (interval ?? 1) < UNWATCHED_INTERVAL };
+/**
+ * How the answer to a prompt is asked for. vLLM hands KV transfer parameters over only in one that comes whole. Each event costs this server
+ * and vLLM as much as many tokens do. An answer that nobody watches is streamed all the same: its silences are noticed, no proxy gives it up,
+ * and what was said is known when it breaks off. Tokens come one by one where a stop string may end the answer, because those behind it cost,
+ * too; and beside tools (`hasTools`), because vLLM's parsers of calls go by events: the fewer tokens one has, the fewer of their cases it meets.
+ */
+export function deliveryOf({ request, isUnwatched }: Prompt, hasTools = false): Delivery {
+  const isWhole = request.stream !== true && request.kv_transfer_params != null;
+  const isMerged = isUnwatched && !isWhole && request.stop == null && !hasTools;
+  const interval = request.stream_interval ?? (isMerged ? UNWATCHED_INTERVAL : undefined);
+  return { isWhole, isTokenStream: !isWhole && (interval ?? 1) < UNWATCHED_INTERVAL, interval };
 }

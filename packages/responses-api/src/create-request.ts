@@ -101,11 +101,12 @@ function checkTogether(body: z.output<typeof requestFields>, context: z.Refineme
     issue(["tools", index], `Expected at most ${MAX_MCP_SERVERS} MCP servers.`, "array_above_max_length");
     return;
   }
-  const clash = clashingTools(tools);
+  const clash = tools.length > 0 ? clashingTools(tools) : undefined;
   if (clash) {
     issue(["tools", ...clash.path], clash.message);
     return;
   }
+  if (body.tool_choice == null) return;
   const mayLoad = continuesSomething(body) || (Array.isArray(body.input) && body.input.some(bringsTools));
   const wrong = mayLoad ? undefined : wrongChoice(body.tool_choice, tools);
   if (wrong !== undefined) issue(["tool_choice"], wrong);

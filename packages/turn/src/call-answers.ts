@@ -25,7 +25,7 @@ export async function answerCalls(
   const dispatchedBefore = new Set(state.answering?.dispatched);
 
   await forEachAtOnce(calls.pending, MAX_CONCURRENT_CALLS, async (call) => {
-    let outcome: ToolOutcome = interrupted();
+    let outcome: ToolOutcome | undefined;
     const isFirst = !dispatchedBefore.has(call.item);
     if (isFirst) {
       calls.start(call);
@@ -41,6 +41,7 @@ export async function answerCalls(
       }
     }
     signal.throwIfAborted();
+    outcome ??= interrupted();
     const exchange: ToolExchange = {
       name: call.name,
       arguments: call.arguments,

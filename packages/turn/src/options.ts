@@ -47,6 +47,8 @@ export interface TurnPast {
   opened?: OpenedCompaction | undefined;
   /** The items that were left out of the past, because they could not be opened. */
   removed: readonly InputTransformation[];
+  /** History and input are known to be messages of text alone. */
+  isTextOnly?: true;
 }
 
 /** How a turn reaches its model. */
@@ -78,13 +80,13 @@ interface TurnPlugins {
 }
 
 /** The parts that are kept from clients, or given to them sealed. */
-interface TurnSecrets {
+export interface TurnSecrets {
   /** No client gets to see what the model thinks. */
   hidesReasoning: boolean;
   /** Seals the reasoning that clients get, where the operator has keys for it. */
   seal: ReasoningSeal | undefined;
   /** Writes and reads what compaction items carry. */
-  compactions: CompactionCodec;
+  readonly compactions: CompactionCodec;
 }
 
 export interface TurnHost {

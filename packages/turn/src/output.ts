@@ -59,7 +59,7 @@ export class TurnOutput {
         items: this.state.output.length,
         ...this.messages.left,
         usage: this.response.object.usage,
-        calls: this.calls.pending,
+        calls: [...this.calls.pending],
         again,
       },
     });

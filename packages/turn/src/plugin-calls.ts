@@ -43,7 +43,8 @@ export class PluginCalls {
   /** The container in which code runs, as `container_id`. */
   readonly #container: string;
   readonly #open = new Map<number, OpenPluginCall>();
-  #pending: PendingCall[] = [];
+  /** Calls that are complete and not answered yet. */
+  pending: readonly PendingCall[] = [];
   /** Calls that the turn may still make. */
   #left: number;
   /** Tells whether the round may call this server's tools. What a model calls that was not offered any is ignored. */
@@ -69,7 +70,7 @@ export class PluginCalls {
       if (item.status === "completed" || item.status === "failed" || item.status === "incomplete") continue;
       const pending = completed.find((call) => call.item === item.id);
       // It has not been answered, or the model has not finished it.
-      if (pending) this.#pending.push(pending);
+      if (pending) this.pending = [...this.pending, pending];
       else this.#reopen(item, outputIndex);
     }
   }
@@ -82,11 +83,6 @@ export class PluginCalls {
   /** So many calls that were counted were none. */
   uncount(calls: number): void {
     this.#left += calls;
-  }
-
-  /** Calls that are complete and not answered yet. */
-  get pending(): PendingCall[] {
-    return [...this.#pending];
   }
 
   has(index: number): boolean {
@@ -169,12 +165,12 @@ export class PluginCalls {
     this.#endWriting(call, call.item);
     const called: PendingCall = { item: call.item.id, tool, name, arguments: call.text };
     this.#output.writer.record({ called });
-    this.#pending.push(called);
+    this.pending = [...this.pending, called];
   }
 
   /** A call that has been approved: its item comes whole, with the request that it answers. */
   addApproved({ tool, name, arguments: text, request }: ApprovedCall): void {
-    const index = Number.MIN_SAFE_INTEGER + this.#pending.length;
+    const index = Number.MIN_SAFE_INTEGER + this.pending.length;
     this.begin(index, name, tool, text, request);
     this.#complete(index, this.#open.get(index));
   }
@@ -203,7 +199,7 @@ export class PluginCalls {
     const found = this.#find(id);
     if (!found) return;
     const { item, outputIndex } = found;
-    this.#pending = this.#pending.filter((call) => call.item !== id);
+    this.pending = this.pending.filter((call) => call.item !== id);
     // A search for tools cannot fail but by finding none.
     item.status = outcome.failed && item.type !== "tool_search_call" ? "failed" : "completed";
     const shape = this.#plugins.of(tool).item;
@@ -219,9 +215,9 @@ export class PluginCalls {
   /** Ends what is still open or unanswered as incomplete. `silent`: no event says so. */
   close(silent: boolean): void {
     const open = [...this.#open.values()];
-    const unanswered = this.#pending.map(({ item }) => this.#find(item));
+    const unanswered = this.pending.map(({ item }) => this.#find(item));
     this.#open.clear();
-    this.#pending = [];
+    this.pending = [];
     for (const call of [...open, ...unanswered]) {
       if (!call?.item) continue;
       call.item.status = "incomplete";
@@ -242,7 +238,7 @@ export class PluginCalls {
   /** Forgets what is open or unanswered: its items are taken back. */
   withdraw(): void {
     this.#open.clear();
-    this.#pending = [];
+    this.pending = [];
   }
 
   #show(call: OpenPluginCall): void {

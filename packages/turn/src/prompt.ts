@@ -34,23 +34,24 @@ interface PromptSource {
 export function makePrompt({ asked, past }: PromptSource, noteRole: NoteRole, pluginTools?: PluginTools): Prompt {
   const { request, model, cacheSalt, createdAt } = asked;
   const { replays, opened } = past;
-  const { history, input } = standingPast(past, opened, noteRole);
+  const { history, input } = past.isTextOnly ? past : standingPast(past, opened, noteRole);
   // The client's own messages stand before the first item of its input, by that item's id, or after all items where the
   // input is empty. Those that came before a compaction are out of sight with all else.
   const messages = opened ? null : request.previous_input_messages;
   const item = input[0]?.id;
   const before = messages != null && item !== undefined ? ({ item, messages, before: true } as const) : undefined;
-  const items = promptItems(history, matchOutputs(history, input));
+  const items = past.isTextOnly ? [...history, ...input] : promptItems(history, matchOutputs(history, input));
+  const hasTools = !past.isTextOnly || request.tools != null || request.tool_choice != null;
   return {
     model: model.upstream,
     items,
     replays: before ? [...replays, before] : replays,
     trailing: before ? [] : (messages ?? []),
     // Tools that came before a compaction are there all the same: the model may have been told of them.
-    request: withLoadedTools(request, [...past.history, ...past.input]),
+    request: hasTools ? withLoadedTools(request, [...past.history, ...past.input]) : request,
     pluginTools,
     // The grammar of a forced call knows no tool but those of the prompt.
-    onlyOffered: mustCall(request.tool_choice),
+    onlyOffered: request.tool_choice != null && mustCall(request.tool_choice),
     cacheSalt,
     createdAt,
     spentTokens: 0,
@@ -278,12 +279,10 @@ export function* addItemIds(input: readonly Item[], address: TurnAddress, inConv
 }
 
 /**
- * Tells whether a turn needs the ids of its input itself: messages that the client has kept stand with the first item of the
- * input, by its id; an approved call names the request by the id under which it is kept; and sealed reasoning that cannot
- * be opened is told by it.
+ * Tells whether a turn needs the ids of these items itself: an approved call names the request by the id under which it is kept; and sealed
+ * reasoning that cannot be opened is told by it.
  */
-export function needsItemIds(request: { previous_input_messages?: unknown }, input: readonly Item[]): boolean {
-  if (request.previous_input_messages != null) return true;
+export function needsItemIds(input: readonly Item[]): boolean {
   for (const item of input) {
     if (item.type === "mcp_approval_response") return true;
     if (item.type === "reasoning" && item.encrypted_content !== undefined) return true;

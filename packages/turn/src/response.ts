@@ -117,7 +117,7 @@ export class TurnResponse {
     response.completed_at = outcome.status === "completed" ? seconds(this.#options.host.clock()) : null;
     response.incomplete_details = outcome.status === "incomplete" ? { reason: outcome.reason } : null;
     response.error = outcome.status === "failed" ? toResponseError(outcome.error) : null;
-    const toolUsage = toolUsageOf(response);
+    const toolUsage = response.tools.length > 0 ? toolUsageOf(response) : undefined;
     if (toolUsage) response.tool_usage = toolUsage;
     const { output, ...head } = response;
     const { thoughts, deltas, rounds } = this.#state;

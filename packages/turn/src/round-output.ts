@@ -73,6 +73,8 @@ export class RoundOutput {
   readonly #clientCalls: ClientCalls;
   /** Calls that the round has made. */
   #calls: number;
+  /** There may be open calls. */
+  #hasCalled: boolean;
   /** Indices of calls for which nothing more is taken: they are over, or not allowed. */
   readonly #closed = new Set<number>();
   /** The client's call is complete, and its message is yet to come: reasoning is held for it. */
@@ -97,12 +99,13 @@ export class RoundOutput {
     this.#rules = { allowed: offered && new Set(offered.map(({ flatName }) => flatName)), parallel: parallel ?? true };
     this.#reasoning = reasoningForm(options);
     this.#texts = new TextParts(output, {
-      citations: options.tools.session?.citations,
-      citationsIn: (text) => options.tools.session?.citationsIn(text) ?? [],
+      session: options.tools.session,
       seal: seal && ((item, text) => sealReasoning(seal, { id: item.id, text }, messages.takeUnsealed(), state.output)),
     });
     this.#clientCalls = new ClientCalls(output, options.usedCallIds, this.#closed);
-    this.#calls = roundItems(state).filter((item) => isClientCall(item) || isServerCall(item)).length;
+    const made = state.output.length > 0 ? roundItems(state) : [];
+    this.#calls = made.filter((item) => isClientCall(item) || isServerCall(item)).length;
+    this.#hasCalled = this.#calls > 0;
     this.#sealsMessages = seal?.engine === "harmony";
     this.progress = state.deltas.all;
   }
@@ -174,6 +177,7 @@ export class RoundOutput {
 
   /** Keeps what is buffered, if it has changed: to be called after the deltas of each upstream read. */
   recordBuffered(): void {
+    if (!this.#options.tools.session?.citations) return;
     const { buffered } = this.#texts;
     if (buffered !== this.#output.state.buffered) this.#output.writer.record({ buffered });
   }
@@ -224,6 +228,7 @@ export class RoundOutput {
       this.#makeWay(this.#sealsMessages && !this.#clientCalls.isOpen);
       this.#clientCalls.begin(index, this.#options.clientTool(name), name, callId);
     }
+    this.#hasCalled = true;
     return true;
   }
 
@@ -232,6 +237,7 @@ export class RoundOutput {
     const { calls } = this.#output;
     const tool = this.#options.tools.session?.resolve(name);
     if (this.#closed.has(index)) return;
+    this.#hasCalled = true;
     if (tool) {
       if (calls.resume(index, name, tool)) return;
       this.#calls += 1;
@@ -247,6 +253,7 @@ export class RoundOutput {
   /** Something else begins: text ends, and so do calls whose arguments are complete. `holds`: reasoning is held. */
   #makeWay(holds = false): void {
     this.#texts.close("completed", false, holds);
+    if (!this.#hasCalled) return;
     this.#clientCalls.close(false);
     this.#output.calls.complete(false);
   }
@@ -255,6 +262,7 @@ export class RoundOutput {
   end(holds = false): void {
     this.#awaitsMessage = false;
     this.#texts.close("completed", false, holds);
+    if (!this.#hasCalled) return;
     this.#clientCalls.close(true);
     this.#output.calls.complete(true);
   }
@@ -277,7 +285,7 @@ export class RoundOutput {
   close(isTruncated: boolean, isSilent: boolean): void {
     const last = this.#output.state.output.length - 1;
     this.#texts.close(isTruncated && this.#texts.outputIndex === last ? "incomplete" : "completed", isSilent);
-    this.#clientCalls.closeTurn(isTruncated, last, isSilent);
+    if (this.#hasCalled) this.#clientCalls.closeTurn(isTruncated, last, isSilent);
   }
 
   // A generation that broke off

@@ -2,7 +2,7 @@ import type { OutputItem } from "@responses-edge/responses-api/items/registry";
 import type { Phase, TokenLogprob } from "./engine.ts";
 import { deltaHead, type OutputParts } from "./output-events.ts";
 import { type OpenPart, withThoughts } from "./state.ts";
-import type { Citation, CitationFilter, CitedText } from "./tool-session.ts";
+import type { Citation, CitationFilter, CitedText, ToolSession } from "./tool-session.ts";
 
 /**
  * Messages and reasoning: items whose parts take text. Of both together at most one is open at a time.
@@ -41,10 +41,8 @@ const DELTA_TYPES = {
 } as const;
 
 interface TextPartsOptions {
-  /** Makes a filter for a part, where there is something to cite. */
-  citations: (() => CitationFilter) | undefined;
-  /** The citations of a part whose text is complete. */
-  citationsIn: (text: string) => readonly Citation[];
+  /** Knows what can be cited. */
+  session: Pick<ToolSession, "citations" | "citationsIn"> | undefined;
   /** Gives the `encrypted_content` of reasoning that is about to be done, where there are keys for it. */
   seal: ((item: ThoughtItem, text: string) => string) | undefined;
 }
@@ -220,9 +218,9 @@ export class TextParts {
     if (part.kind === "summary_text") {
       open.deltaHead = deltaHead(DELTA_TYPES[part.kind], { ...place, summary_index: part.index });
     } else if (part.kind !== "hidden_text") open.deltaHead = deltaHead(DELTA_TYPES[part.kind], at);
-    const { citations } = this.#options;
-    if (citations && part.kind === "output_text") {
-      open.filter = citations();
+    const { session } = this.#options;
+    if (session?.citations && part.kind === "output_text") {
+      open.filter = session.citations();
       // Citations are counted from the beginning of the part.
       open.filter.push(part.text + buffered);
     }
@@ -231,7 +229,8 @@ export class TextParts {
 
   #endPart(open: OpenText, isSilent: boolean): void {
     if (open.filter) this.#appendCited(open, open.filter.end());
-    if (open.part.kind === "output_text") this.#cite(open, this.#options.citationsIn(open.part.text));
+    const { session } = this.#options;
+    if (session && open.part.kind === "output_text") this.#cite(open, session.citationsIn(open.part.text));
     this.#open = undefined;
     const { item, part, at } = open;
     const { kind, text, logprobs } = part;

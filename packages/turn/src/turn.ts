@@ -3,12 +3,12 @@ import { ApiError, contextLengthExceeded, toApiError } from "@responses-edge/res
 import { type Item, isServerCall } from "@responses-edge/responses-api/items/registry";
 import { answerCalls, forEachAtOnce, MAX_CONCURRENT_CALLS } from "./call-answers.ts";
 import { Compaction, type DueCompaction } from "./compaction.ts";
-import { disregarded } from "./compliance.ts";
 import {
   type Again,
   type CompactionKind,
   type Done,
   decide,
+  disregarded,
   type Outcome,
   type Step,
   type TurnFacts,
@@ -69,7 +69,7 @@ export class Turn {
     let kind: CompactionKind | undefined = request.context_management?.length ? "managed" : undefined;
     if (past.input.at(-1)?.type === "compaction_trigger") kind = "asked";
     // A compaction carries calls that nobody has answered yet.
-    const usedCallIds = checkCallPairs(first.items, kind === "asked");
+    const usedCallIds = past.isTextOnly ? new Set<string>() : checkCallPairs(first.items, kind === "asked");
     const clientTool = (name: string) => ClientTools.of(this.#prompt.current.request.tools).get(name);
     this.#output = new TurnOutput({ ...options, usedCallIds, clientTool, prompted: first.request }, logged);
     const prompt = logged ? resumedPrompt(first, options, this.#output) : first;

@@ -1,6 +1,6 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import type { OutputItem } from "@responses-edge/responses-api/items/registry";
-import { disregarded } from "@responses-edge/turn/compliance";
+import { disregarded } from "@responses-edge/turn/decide";
 import type { Prompt } from "@responses-edge/turn/engine";
 import { newTurnState } from "@responses-edge/turn/state";
 import { describe, expect, it } from "vitest";

@@ -3,7 +3,7 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import { fileId, newFileKey, parseFileId } from "@responses-edge/responses-api/ids";
 import { loadConfig } from "../../config/index.ts";
 import type { FileLimits } from "../../contract/grants.ts";
-import { checkDisk } from "../free-disk.ts";
+import { checkDisk } from "../process-state.ts";
 import { unwrap } from "../rpc.ts";
 import type { DirectoryStub, FileObjects } from "./bindings.ts";
 import { bucketFault } from "./bucket.ts";

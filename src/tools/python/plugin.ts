@@ -92,7 +92,7 @@ export const PYTHON: RunnablePlugin<PythonTool, ResponseCodeInterpreterToolCall>
     const container = typeof asked === "string" ? asked : turn.ownContainer;
     const given = (typeof asked === "object" && asked.file_ids) || [];
     const server = toolServer("python", turn, container);
-    const files = new ContainerSession({ server, container, files: turn.containerFiles, given });
+    const files = new ContainerSession({ server, container, files: turn.containerFiles?.(), given });
     files.remember(turn.replays, turn.output);
     const inOrder = turn.time.inOrder();
     return {

@@ -54,6 +54,8 @@ interface ChatChunk {
   kv_transfer_params?: unknown;
 }
 
+const NO_LOGPROBS: TokenLogprob[] = [];
+
 /** vLLM writes this for a logprob of minus infinity, which JSON cannot carry. */
 const LOGPROB_FLOOR = -9999;
 
@@ -68,7 +70,8 @@ export interface ChunkReaderOptions extends AnswerTextOptions {
 
 /** Reads one answer of vLLM's, chunk by chunk or whole. */
 export class ChunkReader {
-  readonly #logprobs = new LogprobAligner();
+  /** Where the server gives any. */
+  #logprobs: LogprobAligner | undefined;
   readonly #text: AnswerText;
   readonly #continues: boolean;
   readonly #minTokens: number;
@@ -81,6 +84,7 @@ export class ChunkReader {
   isFinished = false;
   /** Text has come as such. */
   #hasText = false;
+  #hasCalls = false;
   /** The usage of a chunk that has choices, while none without any has come: some servers send no other. */
   #usageSoFar: VllmUsage | undefined;
 
@@ -118,7 +122,10 @@ export class ChunkReader {
     const wasStopped = this.#text.stopped;
     if (choice && !wasStopped) {
       const entries = list(choice.logprobs?.content);
-      if (entries.length > 0) this.#logprobs.push(entries.map((entry) => toTokenLogprob(entry, this.#topLogprobs)));
+      if (entries.length > 0) {
+        this.#logprobs ??= new LogprobAligner(this.#hasCalls);
+        this.#logprobs.push(entries.map((entry) => toTokenLogprob(entry, this.#topLogprobs)));
+      }
       const delta = choice.delta ?? choice.message;
       if (delta != null) {
         const isBound = (chunk.usage?.completion_tokens ?? Number.POSITIVE_INFINITY) > this.#minTokens;
@@ -169,10 +176,11 @@ export class ChunkReader {
       this.#reasoned = true;
       this.#text.interrupt("thought", deltas);
       deltas.push({ kind: "reasoning", text: reasoning });
-      this.#logprobs.take(reasoning, content === "" && calls.length === 0);
+      this.#logprobs?.take(reasoning, content === "" && calls.length === 0);
     }
     if (content !== "") {
-      this.#text.push(content, this.#logprobs.take(content, calls.length === 0), deltas, isBound);
+      const logprobs = this.#logprobs?.take(content, calls.length === 0) ?? NO_LOGPROBS;
+      this.#text.push(content, logprobs, deltas, isBound);
       if (this.#text.stopped) return;
     }
     const refusal = text(delta.refusal);
@@ -181,7 +189,8 @@ export class ChunkReader {
       deltas.push({ kind: "refusal", text: refusal });
     }
     if (calls.length > 0) {
-      this.#logprobs.skip();
+      this.#hasCalls = true;
+      this.#logprobs?.skip();
       this.#text.interrupt("call", deltas);
     }
     for (const [position, entry] of calls.entries()) {

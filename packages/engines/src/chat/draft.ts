@@ -2,8 +2,7 @@ import type { Rules } from "@responses-edge/grammar";
 import type { ClientTool } from "@responses-edge/responses-api/client-tools";
 import type { AnswerFormat } from "@responses-edge/turn/answer-format";
 import type { FinishReason, ModelDelta, Prompt, PromptChange } from "@responses-edge/turn/engine";
-import { callFaultOf } from "../bound-inputs.ts";
-import { withholdsTools } from "../offered-tools.ts";
+import { callFaultOf, withholdsTools } from "../offered-tools.ts";
 import { asJson, type ChatMessage } from "./messages.ts";
 
 /**

@@ -8,32 +8,24 @@ import { mustCall } from "@responses-edge/responses-api/tools";
 import { answerFormat } from "@responses-edge/turn/answer-format";
 import type { Engine, ModelDelta, Prompt, PromptSize, RawMessage, Resumption } from "@responses-edge/turn/engine";
 import type { Plugins } from "@responses-edge/turn/plugin";
-import { boundRules, refuseBadFormats } from "../bound-inputs.ts";
 import { clientFault, generateWithClientFaults } from "../client-faults.ts";
 import type { Dialect } from "../dialects/dialect.ts";
 import { notGoneOnWith } from "../dialects/spell.ts";
 import { aboveWindow } from "../harmony/output-limit.ts";
-import { assumedDialect } from "../model-lists.ts";
+import { dialectOf } from "../model-lists.ts";
 import { statusOf } from "../model-server.ts";
 import { contextWindow } from "../models.ts";
+import { boundRules, refuseBadFormats } from "../offered-tools.ts";
 import type { ChatConfig } from "../settings.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import type { BodyFor, Upstream } from "../upstream.ts";
 import { connectionLost, malformedAnswer, parsedAnswer, UNREADABLE_ANSWER, windowNotTold } from "../upstream-faults.ts";
-import { askingFor } from "../vllm-words.ts";
+import { deliveryOf } from "../vllm-words.ts";
 import { ChunkReader } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
 import { asInput, forcedInput } from "./forced-input.ts";
-import {
-  type Asking,
-  chatStreamInterval,
-  isContinued,
-  isJoined,
-  promptTools,
-  toChatRequest,
-  toCountRequest,
-} from "./request.ts";
+import { type Asking, isContinued, isJoined, promptTools, toChatRequest, toCountRequest } from "./request.ts";
 import { goesOnWith, resumptionAfter } from "./resumption.ts";
 
 /** How long a server is remembered to look for no calls, in milliseconds. */
@@ -71,7 +63,8 @@ export class ChatEngine implements Engine {
   }
 
   accept(request: CreateRequest): CreateRequest {
-    refuseBadFormats(request);
+    const { text, structured_outputs: outputs, tools, input } = request;
+    if (text?.format || outputs || tools || Array.isArray(input)) refuseBadFormats(request);
     if (request.previous_input_messages == null) return request;
     throw invalidRequest(
       "previous_input_messages",
@@ -83,28 +76,29 @@ export class ChatEngine implements Engine {
   generate(given: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
     return generateWithClientFaults(given, signal, async (prompt) => {
       const begun = await this.#begin(prompt, signal);
-      const answer = assumedDialect(this.#upstream.server).cutsPrompts ? ofWholePrompt(prompt, begun) : begun;
+      const answer = dialectOf(this.#upstream.server)?.cutsPrompts ? ofWholePrompt(prompt, begun) : begun;
       return prompt.request.enable_response_messages ? this.#withRawMessage(answer, prompt.model, signal) : answer;
     });
   }
 
   /** The answer to a prompt; where it may have calls, one in which they and the final text are right. */
   async #begin(given: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
-    const prompt = this.#shown(given);
+    const prompt = given.request.tools == null ? given : this.#shown(given);
     if (prompt.asksForText) return this.#answer(prompt, { bindsFormat: false, finalText: true }, signal);
     const dialect = await this.#upstream.learnDialect(signal);
     if (isContinued(prompt) && !goesOnWith(prompt.items, dialect)) throw notGoneOnWith(dialect);
     if (dialect.window) await this.#checkLimit(prompt, signal);
-    const format = answerFormat(prompt.request);
+    const { text, structured_outputs: outputs } = prompt.request;
+    const format = text?.format || outputs ? answerFormat(prompt.request) : undefined;
     const mayCall = prompt.request.tool_choice !== "none" && promptTools(prompt, "callable").length > 0;
     if (prompt.isFinal || !mayCall) {
       const mayCallInVain = !prompt.isFinal && promptTools(prompt).length > 0;
-      const isBound = format !== undefined || prompt.request.structured_outputs != null;
+      const isBound = format !== undefined || outputs != null;
       if (mayCallInVain && !isBound) return this.#withoutCalls(prompt, dialect, signal);
       const answer = await this.#answer(prompt, { bindsFormat: true, finalText: true }, signal);
       return format && !dialect.bindsFormat ? this.#judged(prompt, { format, wasTold: true }, dialect, answer) : answer;
     }
-    const input = forcedInput(prompt, dialect);
+    const input = prompt.request.tool_choice == null ? undefined : forcedInput(prompt, dialect);
     if (input) {
       const asking = { bindsFormat: false, inputGrammar: input.grammar };
       return asInput(input, await this.#answer(prompt, asking, signal));
@@ -180,7 +174,7 @@ export class ChatEngine implements Engine {
     const thinkingBudget = effort == null ? undefined : budgets?.[effort];
     const asked = { ...asking, laterSystemMessages, thinkingBudget };
     const body = (dialect: Dialect) => this.#work.run(toChatRequest(prompt, asked, this.#plugins, dialect));
-    const options = askingFor(prompt, chatStreamInterval(prompt));
+    const options = deliveryOf(prompt, promptTools(prompt).length > 0);
     let response: Response;
     try {
       response = await this.#upstream.request("/chat/completions", signal, body, options);
@@ -190,7 +184,7 @@ export class ChatEngine implements Engine {
     }
     const reader = new ChunkReader({
       // The input of a call is none of the answer.
-      stop: asking.inputGrammar === undefined ? stopStringsOf(prompt) : undefined,
+      stop: request.stop != null && asking.inputGrammar === undefined ? stopStringsOf(prompt) : undefined,
       minTokens: request.min_tokens ?? undefined,
       topLogprobs: request.top_logprobs ?? undefined,
       continues: isContinued(prompt),

@@ -13,9 +13,14 @@ import type { TokenLogprob } from "@responses-edge/turn/engine";
 export class LogprobAligner {
   #pending: TokenLogprob[] = [];
   #head = 0;
-  #behindCall = false;
+  #behindCall: boolean;
   /** Bytes of the head's that have been shown; it has been given then. */
   #shown = 0;
+
+  /** `behindCall`: a call has come before any entry. */
+  constructor(behindCall = false) {
+    this.#behindCall = behindCall;
+  }
 
   push(entries: readonly TokenLogprob[]): void {
     for (const entry of entries) this.#pending.push(entry);

@@ -5,6 +5,7 @@ import {
   clientCallOf,
   clientOutputOf,
   type Item,
+  isAside,
   isClientCall,
   type MessageItem,
 } from "@responses-edge/responses-api/items/registry";
@@ -74,12 +75,13 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
   const reasoningFrom = options.reasoningContext === "current_turn" ? lastUserMessage(items) : 0;
   let assistant: AssistantMessage | undefined;
   const replays = new Map(options.replays.map((replay) => [replay.item, replay]));
-  const clientCalls = new Set(items.map(calledId));
   /** The assistant's message with calls that the client answers, later: until then it goes on. */
   let unanswered: AssistantMessage | undefined;
   /** Answers to calls of the assistant's message that is being made: they come after it. */
   let answers: ChatMessage[] = [];
   let step: string | undefined;
+  /** The ids of the client's calls, where another call needs one that is none of them. */
+  let clientCalls: ReadonlySet<string | undefined> | undefined;
 
   const endStep = (): void => {
     messages.push(...answers);
@@ -113,8 +115,10 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
 
   for (const [index, item] of items.entries()) {
     if (index % ITEMS_PER_STEP === ITEMS_PER_STEP - 1) yield ITEMS_PER_STEP * UNITS_PER_ITEM;
-    const exchange = exchangeAt(item);
+    const isNoCall = item.type === "message" || isAside(item);
+    const exchange = isNoCall ? undefined : exchangeAt(item);
     if (exchange) {
+      clientCalls ??= new Set(items.map(calledId));
       if (step !== undefined && step !== exchange.step && !waitsForClient()) endStep();
       step = exchange.step;
       const id = callIdOf(index, clientCalls);
@@ -124,7 +128,7 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
       answers.push({ role: "tool", tool_call_id: id, content: exchange.output });
       continue;
     }
-    const call = clientCallOf(item);
+    const call = isNoCall ? undefined : clientCallOf(item);
     if (call) {
       // Only a turn's last round has such calls: those before it that belong to another round do not stand beside.
       const following = step === undefined || waitsForClient() ? undefined : nextStep(index);
@@ -135,8 +139,8 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
       unanswered = message;
       continue;
     }
-    endStep();
-    const answer = clientOutputOf(item);
+    if (step !== undefined) endStep();
+    const answer = isNoCall ? undefined : clientOutputOf(item);
     if (answer) {
       assistant = undefined;
       const content = typeof answer.output === "string" ? answer.output : toContent(answer.output);
@@ -184,7 +188,7 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
       }
     }
   }
-  endStep();
+  if (step !== undefined) endStep();
   if (system.length > 0) messages.unshift({ role: "system", content: system.join("\n\n") });
   return options.laterSystemMessages === "at_beginning" ? withUsersJoined(messages) : messages;
 }

@@ -8,12 +8,11 @@ import { type FunctionTool, mustCall } from "@responses-edge/responses-api/tools
 import { customParameters } from "@responses-edge/turn/client-functions";
 import type { Prompt } from "@responses-edge/turn/engine";
 import type { Plugins } from "@responses-edge/turn/plugin";
-import { boundRules } from "../bound-inputs.ts";
 import type { Dialect } from "../dialects/dialect.ts";
 import { spell } from "../dialects/spell.ts";
-import { offeredTools, shownTools } from "../offered-tools.ts";
+import { boundRules, offeredTools, shownTools } from "../offered-tools.ts";
 import type { FormatWithTools } from "../settings.ts";
-import { isStreamed, streamInterval } from "../vllm-words.ts";
+import { deliveryOf } from "../vllm-words.ts";
 import { chatMessages, isUnfinished, type MessageOptions } from "./messages.ts";
 
 /** A prompt as the body of vLLM's `/v1/chat/completions` (and, in part, of `/tokenize`). */
@@ -39,6 +38,7 @@ export interface Asking {
 
 /** The tools that stand in the prompt; `callable`: those of them that the model may call, whoever answers them. */
 export function promptTools(prompt: Prompt, which: "shown" | "callable" = "shown"): FunctionTool[] {
+  if (prompt.request.tools == null && !prompt.pluginTools) return [];
   const { functions, plugins } = which === "callable" ? offeredTools(prompt) : shownTools(prompt);
   const rules = boundRules(prompt.request);
   const isFree = prompt.freeInputs || rules.size === 0;
@@ -70,9 +70,8 @@ function chatToolChoice({ tools, tool_choice: choice }: CreateRequest) {
   return mustCall(choice) ? "required" : "auto";
 }
 
-function responseFormat(request: CreateRequest) {
-  const format = request.text?.format;
-  if (!format || format.type === "text") return undefined;
+function responseFormat(format: NonNullable<NonNullable<CreateRequest["text"]>["format"]>) {
+  if (format.type === "text") return undefined;
   if (format.type === "json_object") return { type: "json_object" };
   const { type, ...schema } = format;
   return { type, json_schema: schema };
@@ -118,11 +117,6 @@ function* promptFields(
   };
 }
 
-/** As `streamInterval`; vLLM's parsers of tool calls go by events: the fewer tokens one has, the fewer of their cases it meets. */
-export function chatStreamInterval(prompt: Prompt): number | undefined {
-  return promptTools(prompt).length > 0 ? (prompt.request.stream_interval ?? undefined) : streamInterval(prompt);
-}
-
 /** The body of `/v1/chat/completions`, for a server of a dialect. Throws as `spell` does. */
 export function* toChatRequest(prompt: Prompt, asking: Asking, plugins: Plugins, dialect: Dialect): Steps<string> {
   const { request } = prompt;
@@ -131,18 +125,19 @@ export function* toChatRequest(prompt: Prompt, asking: Asking, plugins: Plugins,
   const fields = yield* promptFields(prompt, asking.laterSystemMessages, plugins);
   const effort = request.reasoning?.effort;
   const logprobs = request.include?.includes("message.output_text.logprobs");
-  const streamed = isStreamed(request);
+  const format = request.text?.format;
+  const { isWhole, interval } = deliveryOf(prompt, fields.tools !== undefined);
   const isInput = asking.inputGrammar !== undefined;
   Object.assign(body, fields, {
-    stream: streamed,
+    stream: !isWhole,
     // An answer that is left before its end must have been counted by then.
-    stream_options: streamed
-      ? { include_usage: true, ...(request.stop != null && { continuous_usage_stats: true }) }
-      : undefined,
-    stream_interval: chatStreamInterval(prompt),
+    stream_options: isWhole
+      ? undefined
+      : { include_usage: true, ...(request.stop != null && { continuous_usage_stats: true }) },
+    stream_interval: interval,
     tool_choice: fields.tools && (asking.finalText || isInput ? "none" : chatToolChoice(request)),
     parallel_tool_calls: fields.tools ? (request.parallel_tool_calls ?? undefined) : undefined,
-    response_format: asking.bindsFormat ? responseFormat(request) : undefined,
+    response_format: asking.bindsFormat && format ? responseFormat(format) : undefined,
     structured_outputs: isInput
       ? { grammar: asking.inputGrammar }
       : asking.bindsFormat
@@ -160,7 +155,7 @@ export function* toChatRequest(prompt: Prompt, asking: Asking, plugins: Plugins,
     // Sends the whole prompt's ids back, too: only for who asks for them.
     return_token_ids: request.enable_response_messages || undefined,
   });
-  return JSON.stringify(spell(body, dialect, request));
+  return JSON.stringify(dialect.fields ? spell(body, dialect, request) : body);
 }
 
 /** The body of the route that counts the same prompt. Throws as `spell` does. */
@@ -176,5 +171,5 @@ export function* toCountRequest(
     ...(mm_processor_kwargs != null && { mm_processor_kwargs }),
     ...(yield* promptFields(prompt, laterSystemMessages, plugins)),
   };
-  return JSON.stringify(spell(body, dialect, prompt.request));
+  return JSON.stringify(dialect.fields ? spell(body, dialect, prompt.request) : body);
 }

@@ -14,7 +14,7 @@ const HINTS = new Set([
 ]);
 
 /**
- * Writes the body of a chat completion, which is in vLLM's words, in those of a dialect. Throws the 400 of a field of the client's that
+ * Writes the body of a chat completion, which is in vLLM's words, in those of a dialect that has words of its own. Throws the 400 of a field of the client's that
  * the server does not know, and of a grammar that it cannot be given.
  */
 export function spell(body: ChatBody, dialect: Dialect, request: CreateRequest): ChatBody {

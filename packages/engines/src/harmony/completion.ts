@@ -13,8 +13,7 @@ import { type ClientTool, ClientTools } from "@responses-edge/responses-api/clie
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { mustCall } from "@responses-edge/responses-api/tools";
 import type { ModelDelta, Prompt, RawMessage, Sampled, TokenLogprob } from "@responses-edge/turn/engine";
-import { boundRules, callFaultOf } from "../bound-inputs.ts";
-import { offeredTools } from "../offered-tools.ts";
+import { boundRules, callFaultOf, offeredTools } from "../offered-tools.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import { toUsage, type VllmUsage } from "../vllm-words.ts";
 import { type CompletionChunk, readCompletionChunk } from "./chunks.ts";

@@ -25,14 +25,14 @@ import type {
   ToolExchange,
 } from "@responses-edge/turn/engine";
 import type { Plugins } from "@responses-edge/turn/plugin";
-import { refuseBadFormats } from "../bound-inputs.ts";
 import { clientFault, generateWithClientFaults } from "../client-faults.ts";
 import { contextWindow } from "../models.ts";
+import { refuseBadFormats } from "../offered-tools.ts";
 import type { HarmonyConfig } from "../settings.ts";
 import { SseDecoder } from "../sse-decoder.ts";
 import type { Upstream } from "../upstream.ts";
 import { connectionLost, malformedAnswer } from "../upstream-faults.ts";
-import { askingFor, streamInterval } from "../vllm-words.ts";
+import { deliveryOf } from "../vllm-words.ts";
 import { Completion } from "./completion.ts";
 import { exchangeMessages, harmonyEffort, notText, toConversation, withHeader } from "./conversation.ts";
 import type { FunctionNames } from "./function-names.ts";
@@ -188,7 +188,7 @@ export class HarmonyEngine implements Engine {
     const send = (structured: Record<string, unknown> | undefined) =>
       withOutputLimit(limited, (body, maxTokens) => {
         const completion = toCompletionRequest(prompt, body, maxTokens, structured);
-        return this.#upstream.request("/completions", signal, completion, askingFor(prompt, streamInterval(prompt)));
+        return this.#upstream.request("/completions", signal, completion, deliveryOf(prompt));
       });
     // A grammar begins with the first token that is generated, so it cannot be had in the middle.
     const isFree = prompt.sampled !== undefined || opening.length > 0 || prompt.asksForText === true;

@@ -1,7 +1,7 @@
 import { STOP_TOKEN_IDS } from "@responses-edge/harmony";
 import { vllmFields } from "@responses-edge/responses-api/request-fields";
 import type { Prompt } from "@responses-edge/turn/engine";
-import { isStreamed, streamInterval } from "../vllm-words.ts";
+import { deliveryOf } from "../vllm-words.ts";
 import { wantsLogprobs } from "./logprobs.ts";
 
 /** A rendered prompt as the body of vLLM's `/v1/completions`. */
@@ -36,13 +36,13 @@ export function toCompletionRequest(
   const { request } = prompt;
   const body: Record<string, unknown> = { ...request.vllm_fields };
   for (const field of PASSED_THROUGH) if (request[field] != null) body[field] = request[field];
-  const streamed = isStreamed(request);
+  const { isWhole, interval } = deliveryOf(prompt);
   Object.assign(body, {
     model: prompt.model,
     prompt: text,
-    stream: streamed,
-    stream_options: streamed ? { include_usage: true } : undefined,
-    stream_interval: streamInterval(prompt),
+    stream: !isWhole,
+    stream_options: isWhole ? undefined : { include_usage: true },
+    stream_interval: interval,
     max_tokens: maxTokens,
     temperature: request.temperature ?? undefined,
     top_p: request.top_p ?? undefined,

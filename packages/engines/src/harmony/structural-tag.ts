@@ -18,8 +18,7 @@ import { isJsonObject } from "@responses-edge/responses-api/json";
 import { mustCall } from "@responses-edge/responses-api/tools";
 import { formatPath } from "@responses-edge/responses-api/validation";
 import type { Prompt } from "@responses-edge/turn/engine";
-import { boundRules } from "../bound-inputs.ts";
-import { offeredTools, withholdsTools } from "../offered-tools.ts";
+import { boundRules, offeredTools, withholdsTools } from "../offered-tools.ts";
 import type { FunctionNames } from "./function-names.ts";
 
 /** Functions up to which their arguments exclude these, too: each schema then takes the model server a second or two, once. */

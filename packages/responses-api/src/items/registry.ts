@@ -195,6 +195,20 @@ export function clientOutputOf(item: Item, nameOf: NameOf = flatName): ClientOut
   return described?.kind === "output" ? described.answer(item as never, nameOf) : undefined;
 }
 
+/**
+ * Tells whether items are messages of text alone. Most are, and need nothing of what is done for other items and parts: no look-up, no
+ * pairing of calls, nothing to open or to leave out.
+ */
+export function isTextOnly(items: readonly InputItem[]): boolean {
+  for (const item of items) {
+    if (item.type !== "message") return false;
+    for (const { type } of item.content) if (!TEXT_PARTS.has(type)) return false;
+  }
+  return true;
+}
+
+const TEXT_PARTS: ReadonlySet<string> = new Set(["input_text", "output_text", "refusal"]);
+
 /** The parts of an item in which pictures may be, and the name of their field. */
 export function partsOf(item: InputItem): { field: "content" | "output"; parts: readonly InputPart[] } {
   if (item.type === "message") return { field: "content", parts: item.content as InputPart[] };
