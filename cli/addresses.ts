@@ -17,11 +17,16 @@ function hostsOf(host: string): string[] {
   return ["127.0.0.1", ...(addresses.some((each) => each?.address === "::1") ? ["::1"] : [])];
 }
 
-/** The addresses of a host's sockets, `host:port`. `::` takes IPv4 too. */
-export function socketAddresses(host: string, port: number): string[] {
+/** The hosts of its sockets. */
+export function listeningHosts(host: string, port: number): string[] {
   const hosts = hostsOf(host);
   // Two sockets would get two free ports.
-  return (port === 0 ? hosts.slice(0, 1) : hosts).map((each) => `${bracketed(each)}:${port}`);
+  return port === 0 ? hosts.slice(0, 1) : hosts;
+}
+
+/** The addresses of a host's sockets, `host:port`. `::` takes IPv4 too. */
+export function socketAddresses(host: string, port: number): string[] {
+  return listeningHosts(host, port).map((each) => `${bracketed(each)}:${port}`);
 }
 
 /** Whether only this machine reaches a host. */
@@ -45,9 +50,14 @@ export async function checkAddress(host: string, port: number): Promise<void> {
       server.close();
       await once(server, "close");
     } catch (error) {
-      throw new Refusal(EXIT.address, `Cannot listen on ${bracketed(each)}:${port}: ${reason(systemCode(error))}.`);
+      throw new Refusal(EXIT.address, addressFault(each, port, systemCode(error)));
     }
   }
+}
+
+/** Why nothing can listen there, as the system's code says it. */
+export function addressFault(host: string, port: number, code: string): string {
+  return `Cannot listen on ${bracketed(host)}:${port}: ${reason(code)}.`;
 }
 
 function reason(code: string): string {

@@ -18,6 +18,8 @@ import { EXIT, Refusal, systemCode } from "./refusal.ts";
 
 const LOCK_FILE = "responses-edge.lock";
 const MARKER_FILE = "responses-edge.json";
+/** The socket by which `reload` reaches the process that serves the folder. */
+export const CONTROL_FILE = "responses-edge.socket";
 const METADATA_FILE = "metadata.sqlite";
 
 /** A workerd whose launcher has been killed is killed, too: that takes a moment. */
@@ -57,7 +59,7 @@ export async function openDataFolder(folder: string, isRestore = false): Promise
       checkMarker(path);
       if (!isRestore) checkRestore(path);
       await untilUnused(path);
-      writeMarker(path, { version, schema: SCHEMA_VERSIONS });
+      markDataFolder(path);
     } catch (error) {
       lock.close();
       throw error;
@@ -67,6 +69,12 @@ export async function openDataFolder(folder: string, isRestore = false): Promise
     if (error instanceof Refusal) throw error;
     throw new Refusal(EXIT.noAccess, `The data folder ${path} cannot be used: ${systemCode(error)}.`);
   }
+}
+
+/** Notes in a folder that this version writes into it from now on. Throws a Refusal where a newer one has written there. */
+export function markDataFolder(path: string): void {
+  checkMarker(path);
+  writeMarker(path, { version, schema: SCHEMA_VERSIONS });
 }
 
 /** What is noted in a folder; undefined where nothing is: it is new, or older than the marker. */
@@ -103,7 +111,7 @@ function checkRestore(path: string): void {
 
 /** Whether a file in a data folder is this program's own, and there also where there is no data yet. */
 export function isOwnFile(name: string): boolean {
-  return name.startsWith(LOCK_FILE) || name.startsWith(MARKER_FILE);
+  return name.startsWith(LOCK_FILE) || name.startsWith(MARKER_FILE) || name === CONTROL_FILE;
 }
 
 function checkMarker(path: string): void {

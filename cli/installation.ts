@@ -43,7 +43,8 @@ function setting(settings: string, name: string): string {
   return value;
 }
 
-function findRoot(folder: string): string {
+/** The folder of the `package.json` of this program that a folder is in. */
+export function findRoot(folder: string): string {
   if (existsSync(join(folder, MANIFEST)) && readManifest(folder).name === "responses-edge") return folder;
   const above = dirname(folder);
   if (above === folder) throw new Error("This program stands in no folder with its package.json.");

@@ -44,6 +44,9 @@ async function* linesOf(output: Readable): AsyncGenerator<string> {
 /** workerd says at each start that it compiles its own scripts anew, because its cache of them knows no flags of V8 (`V8_FLAGS`). */
 const FLAGS_NOTE = "bootstrap compile cache failed its compatibility check";
 
+/** workerd says so of an alarm whose time it heard of twice: of the process before it, and of the object (`src/store/hand-over.ts`). */
+const ALARM_NOTE = "NOSENTRY SQLite alarm";
+
 /** A line as it is to be shown; undefined for what is not. */
 export function shownLine(line: string, format: LogFormat): string | undefined {
   const said = parse(line);
@@ -54,7 +57,7 @@ export function shownLine(line: string, format: LogFormat): string | undefined {
   }
   // The Worker's own lines are JSON already (docs/telemetry.md).
   if (said.source === undefined && said.message.startsWith("{")) return oneLine(said.message);
-  if (said.message.includes(FLAGS_NOTE)) return undefined;
+  if (said.message.includes(FLAGS_NOTE) || said.message.startsWith(ALARM_NOTE)) return undefined;
   return ownLine(levelOf(said.level), plainly(said.message), format);
 }
 

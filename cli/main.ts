@@ -13,6 +13,7 @@ import { health } from "./health.ts";
 import { version, workerdVersion } from "./installation.ts";
 import { ownLine } from "./log-lines.ts";
 import { EXIT, Refusal } from "./refusal.ts";
+import { reload } from "./reload.ts";
 import { restore } from "./restore.ts";
 import { serve } from "./serve.ts";
 import { logFormat, readServeSettings } from "./serve-settings.ts";
@@ -35,6 +36,8 @@ Usage: responses-edge [COMMAND]
   restore DIR           Puts a backup, or the newest of those in DIR or s3://BUCKET/PREFIX, into an empty data
                         folder; another one of them with --at NAME.
   config-schema         Prints the JSON Schema of the file of CONFIG_FILE, for editors.
+  reload                Has the server of this environment start another process in its place, of what is installed
+                        and configured now.
   health                Asks the server of this environment whether it is healthy: exit code 0 or 1.
 
   --help, --version
@@ -64,6 +67,7 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   serve: { arguments: 0, run: () => serve(process.env) },
   check: { arguments: 0, run: () => check(process.env) },
   "config-schema": { arguments: 0, run: () => console.log(JSON.stringify(configSchema(), null, 2)) },
+  reload: { arguments: 0, run: () => reload(process.env) },
   health: { arguments: 0, run: () => health(process.env) },
   "create-key": {
     arguments: 1,

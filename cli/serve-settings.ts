@@ -65,6 +65,11 @@ const serveSection = {
       number(0, MAX_TIMER_MS, 25_000),
       "How long requests may take to end once the process is told to stop.",
     ),
+    handOverTimeoutMs: variable(
+      "HANDOVER_TIMEOUT_MS",
+      number(0, MAX_TIMER_MS, 3_600_000),
+      "How long a process that another one has taken the place of (`reload`) may take to end what it has begun.",
+    ),
     logFormat: variable(
       "LOG_FORMAT",
       z.enum(["json", "text"], "expected json or text").optional(),
@@ -113,12 +118,20 @@ export function readServeSettings(given: Environment, mistakes?: string[], file 
   const wrong: Mistake[] = [];
   const environment: Environment = { ...given, ...file?.variables };
   const values = readSection(serveSection, environment, wrong);
-  const { host, port, leastFree, stopTimeoutMs, certificateFile: certificate, keyFile: key } = values;
+  const {
+    host,
+    port,
+    leastFree,
+    stopTimeoutMs,
+    handOverTimeoutMs,
+    certificateFile: certificate,
+    keyFile: key,
+  } = values;
   if (certificate && !key) wrong.push(["TLS_KEY_FILE", "needed with TLS_CERTIFICATE_FILE"]);
   if (key && !certificate) wrong.push(["TLS_CERTIFICATE_FILE", "needed with TLS_KEY_FILE"]);
   const told = wrong.map(([name, expected]) => `${name}: ${expected}`);
   const settings = {
-    ...{ host, port, leastFree, stopTimeoutMs },
+    ...{ host, port, leastFree, stopTimeoutMs, handOverTimeoutMs },
     stateDirectory: resolve(values.stateDirectory),
     keyPair: certificate && key ? { certificateFile: resolve(certificate), keyFile: resolve(key) } : undefined,
     logFormat: logFormat({ LOG_FORMAT: values.logFormat }),

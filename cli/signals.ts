@@ -14,8 +14,8 @@ export interface Stopping {
   second: Promise<void>;
 }
 
-/** Listens for it from now on, instead of dying of it. */
-export function untilStopped(): Stopping {
+/** Listens for it from now on, instead of dying of it; for other signals than these, too. */
+export function untilStopped(others: readonly "SIGHUP"[] = ["SIGHUP"]): Stopping {
   const controller = new AbortController();
   const first = Promise.withResolvers<void>();
   const second = Promise.withResolvers<void>();
@@ -27,7 +27,7 @@ export function untilStopped(): Stopping {
     first.resolve();
     controller.abort();
   };
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, stop);
+  for (const signal of ["SIGINT", "SIGTERM", ...others] as const) process.on(signal, stop);
   // npm does not stop what it runs when it is killed itself. (`exec` in package.json makes npm our parent.)
   const parent = process.ppid;
   if (process.env.npm_lifecycle_event) {

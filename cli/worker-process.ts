@@ -1,13 +1,11 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, statfsSync, statSync, writeFileSync } from "node:fs";
-import { type IncomingMessage, request } from "node:http";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
-import { json } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { TextVariables } from "../src/config/index.ts";
 import { ownUrl, socketAddresses } from "./addresses.ts";
@@ -18,6 +16,8 @@ import type { Environment } from "./environment.ts";
 import { type Disk, type LeastFree, measuresOf, watchDisk } from "./free-disk.ts";
 import { askHealth } from "./health.ts";
 import { workerd } from "./installation.ts";
+import { askLauncher, untilDrained, untilHung, type WorkerState } from "./launcher-socket.ts";
+import type { ListeningSockets } from "./listening.ts";
 import { followLines, type LogFormat, ownLine } from "./log-lines.ts";
 import { openFileList, openFilesLimit } from "./open-files.ts";
 import { killWithUs } from "./orphan-guard.ts";
@@ -31,6 +31,13 @@ export interface WorkerOptions {
   host: string;
   /** 0 takes a free one. */
   port: number;
+  /** The sockets that it is to accept connections on, in place of some of its own. */
+  listening?: ListeningSockets | undefined;
+  /**
+   * It follows another process, which has the data until then: called when all is ready but the process itself. The new one is to be told what the
+   * other has yet before it asks any object (`hand-over.ts`).
+   */
+  predecessorGives?: (() => Promise<void>) | undefined;
   keyPair?: KeyPairFiles | undefined;
   /** Where the objects are kept; absolute. */
   storage: string;
@@ -53,6 +60,11 @@ export interface WorkerOptions {
 export interface WorkerProcess {
   /** Of its first socket. */
   port: number;
+  pid: number;
+  /** What it has in the file system besides its data: its sockets are in it. */
+  folder: string;
+  /** Tells it something (`src/http/launcher.ts`); rejects where it does not answer. */
+  tell(path?: string, body?: unknown, timeoutMs?: number): Promise<WorkerState>;
   /** Resolves when the process has ended and all that it has said was said: its exit code, null where it was killed. */
   ended: Promise<number | null>;
   /** True if it has ended because it did not answer its launcher any more, which then has killed it. */
@@ -66,15 +78,11 @@ export interface WorkerProcess {
   stop(graceMs: number): Promise<boolean>;
 }
 
-/** How often the Worker is asked whether its turns have ended. */
-const DRAIN_LOOK_MS = 100;
+/** The first descriptor of those that workerd inherits; the one before it is for what it tells. */
+const FIRST_INHERITED = 4;
 
-/** A Worker that does not answer its launcher for so long is not waited for. */
-const LAUNCHER_TIMEOUT_MS = 5_000;
-
-/** How often it is asked whether it is still there, and how often in a row it may not answer: one that hangs is found within 15 s. */
-const PROBE_MS = 2_000;
-const MAX_MISSES = 2;
+/** How often a process that starts is asked whether it is there. Milliseconds. */
+const START_LOOK_MS = 5;
 
 /** Long enough for a first start on a slow machine. */
 const READY_TIMEOUT_MS = 60_000;
@@ -84,7 +92,8 @@ const READY_TIMEOUT_MS = 60_000;
  * or the signal is aborted; nothing is left running then.
  */
 export async function startWorker(options: WorkerOptions): Promise<WorkerProcess> {
-  const { host, keyPair, storage, leastFree, cluster, environment, format, say, signal } = options;
+  const { host, keyPair, storage, leastFree, cluster, environment, format, say, signal, listening, predecessorGives } =
+    options;
   const variables = { ...(!cluster && storedBytesOf(storage)), ...options.variables };
   signal.throwIfAborted();
   await removeLeftFolders();
@@ -97,8 +106,8 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   const configFile = join(directory, "workerd.capnp");
   const launcherSocket = join(directory, "launcher");
   const config = workerdConfig({
-    ...{ keyPair, storage, cluster, launcherSocket, bundle: bundled },
-    addresses: socketAddresses(host, options.port),
+    ...{ keyPair, storage, cluster, folder: directory, bundle: bundled, isSuccessor: predecessorGives !== undefined },
+    addresses: socketAddresses(host, listening?.port ?? options.port),
     variables: Object.keys(variables),
     authorities: extra ? certificatesIn(extra) : [],
     // A cluster's objects are in its bucket, and move between its instances.
@@ -109,12 +118,17 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   if (!cluster) {
     mkdirSync(homesFolder(storage), { recursive: true });
     const { HOME, FILE_BYTES, VECTOR_STORES } = OBJECT_CLASSES;
-    for (const name of [HOME, FILE_BYTES, VECTOR_STORES]) removeVacantFiles(join(storage, uniqueKeyOf(name)));
+    const classes = predecessorGives ? [] : [HOME, FILE_BYTES, VECTOR_STORES];
+    for (const name of classes) removeVacantFiles(join(storage, uniqueKeyOf(name)));
   }
   writeFileSync(configFile, config, { mode: 0o600 });
 
-  const child = spawn(workerd, [...serveArguments(configFile, cluster !== undefined), "--control-fd=3"], {
-    stdio: ["ignore", "pipe", "pipe", "pipe"],
+  const descriptors = listening?.descriptors ?? [];
+  const inherited = descriptors.map((_, index) => `--socket-fd=http${index}=${FIRST_INHERITED + index}`);
+  const args = [...serveArguments(configFile, cluster !== undefined), "--control-fd=3", ...inherited];
+  await predecessorGives?.();
+  const child = spawn(workerd, args, {
+    stdio: ["ignore", "pipe", "pipe", "pipe", ...descriptors],
     // In a group of its own: Ctrl-C is for the terminal's, and would cut off what a stop in order lets end.
     detached: true,
     env: { ...environment, ...variables },
@@ -127,12 +141,16 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   signal.addEventListener("abort", kill);
   let wasLow = false;
   try {
-    const port = await portOf(child, ended);
+    const port = listening?.port ?? (await portOf(child, ended));
+    const tell = (path?: string, body?: unknown, timeoutMs?: number) =>
+      askLauncher(launcherSocket, path, body, timeoutMs);
     const url = ownUrl(keyPair ? "https" : "http", host, port);
     const question = { url, certificateFile: keyPair?.certificateFile, timeoutMs: READY_TIMEOUT_MS };
-    await Promise.race([askHealth(question), ended.then(refuseEnded)]);
+    // The predecessor would answer on the same socket.
+    const isReady = predecessorGives ? untilAnswering(tell, signal) : askHealth(question);
+    await Promise.race([isReady, ended.then(refuseEnded)]);
     const watch = await watchDisk(storage, leastFree, async (disk) => {
-      await askLauncher("PUT", launcherSocket, disk.isLow ? "low" : "ok");
+      await tell("disk", disk.isLow ? "low" : "ok");
       if (disk.isLow || wasLow) say(diskLine(disk, format));
       wasLow = disk.isLow;
     });
@@ -146,11 +164,9 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
     });
     void ended.finally(() => probing.abort()).catch(() => {});
     return {
-      port,
-      ended,
+      ...{ port, pid: child.pid ?? 0, folder: directory, tell, ended },
       hasHung: () => hasHung,
-      configure: async (file) =>
-        (await askLauncher("PUT", launcherSocket, JSON.stringify(file), "/configuration")).mistakes,
+      configure: async (file) => (await tell("configuration", file)).mistakes ?? [],
       stop: (graceMs) => {
         probing.abort();
         return stop(child, launcherSocket, ended, graceMs, cluster ? graceMs / 2 : graceMs);
@@ -162,6 +178,20 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
     throw error;
   } finally {
     signal.removeEventListener("abort", kill);
+  }
+}
+
+/** Waits until a process answers its launcher. */
+async function untilAnswering(tell: WorkerProcess["tell"], signal: AbortSignal): Promise<void> {
+  const deadline = performance.now() + READY_TIMEOUT_MS;
+  while (!signal.aborted) {
+    try {
+      await tell();
+      return;
+    } catch (error) {
+      if (performance.now() > deadline) throw error;
+    }
+    await sleep(START_LOOK_MS);
   }
 }
 
@@ -253,36 +283,6 @@ async function stop(
   return code === 0;
 }
 
-/** Has the Worker refuse new requests, and waits until no turn runs beside its client. Rejects where it does not answer. */
-async function untilDrained(launcherSocket: string): Promise<void> {
-  let { turns } = await askLauncher("POST", launcherSocket);
-  while (turns > 0) {
-    await sleep(DRAIN_LOOK_MS);
-    ({ turns } = await askLauncher("GET", launcherSocket));
-  }
-}
-
-/**
- * Asks the Worker again and again whether it is there, and tells it what is measured. Resolves when it does not answer any more: true; or when
- * the signal is aborted: false.
- */
-async function untilHung(
-  launcherSocket: string,
-  measured: () => Promise<object>,
-  signal: AbortSignal,
-): Promise<boolean> {
-  for (let misses = 0; misses < MAX_MISSES; ) {
-    await sleep(PROBE_MS, undefined, { ref: false, signal }).catch(() => {});
-    if (signal.aborted) return false;
-    const answers = await askLauncher("PUT", launcherSocket, JSON.stringify(await measured())).then(
-      () => true,
-      () => false,
-    );
-    misses = answers ? 0 : misses + 1;
-  }
-  return !signal.aborted;
-}
-
 /** What a process writes for its workerd is in a folder of this name and its own number. */
 const FOLDER_PREFIX = "responses-edge-";
 
@@ -328,28 +328,6 @@ function isRunning(pid: number): boolean {
     // Another user's process runs, too.
     return (error as NodeJS.ErrnoException).code !== "ESRCH";
   }
-}
-
-/** The answer of the Worker to its launcher. */
-interface LauncherAnswer {
-  /** How many turns run beside their clients. */
-  turns: number;
-  /** What is wrong with a configuration that was put. */
-  mistakes: readonly string[];
-}
-
-/** Asks the Worker: a POST tells it to take no new turns, a PUT how the disk is, or what the configuration's file says. */
-async function askLauncher(
-  method: "GET" | "POST" | "PUT",
-  socketPath: string,
-  body?: string,
-  path = "/",
-): Promise<LauncherAnswer> {
-  const asked = request({ socketPath, method, path, agent: false, timeout: LAUNCHER_TIMEOUT_MS });
-  asked.on("timeout", () => asked.destroy(new Error("no answer")));
-  asked.end(body);
-  const [answer] = (await once(asked, "response")) as [IncomingMessage];
-  return (await json(answer)) as LauncherAnswer;
 }
 
 function diskLine({ freeBytes, leastBytes, isLow }: Disk, format: LogFormat): string {

@@ -65,8 +65,10 @@ export interface WorkerdOptions {
   addresses: readonly string[];
   /** TLS on all of them. */
   keyPair?: KeyPairFiles | undefined;
-  /** The path of a Unix socket on which the launcher speaks with the Worker (`Launcher`); none without. */
-  launcherSocket?: string | undefined;
+  /** The folder of the process, with the Unix sockets on which the launcher and another process reach it; none without. */
+  folder?: string | undefined;
+  /** It begins as a successor: the predecessor has objects yet (docs/upgrades.md). */
+  isSuccessor?: boolean | undefined;
   /** Where the bundle is; absolute. */
   bundle: string;
   /** Where the objects are kept; the disk service is named `disk`. */
@@ -82,6 +84,12 @@ export interface WorkerdOptions {
   /** The path of a file with what the configuration's file says (`FILE_CONFIGURATION`); none without. */
   fileConfiguration?: string | undefined;
 }
+
+/** In the folder of a process: a link to that of its predecessor or its successor, whose sockets it reaches there. */
+export const OTHER = "other";
+
+/** workerd carries calls of objects by Cap'n Proto between processes that both name the same host. */
+const OBJECTS_HTTP = '(capnpConnectHost = "objects")';
 
 /** The files that a process may have open (`src/store/open-homes.ts`). */
 export interface OpenFiles {
@@ -108,16 +116,31 @@ export function workerdConfig(options: WorkerdOptions): string {
   const sockets = addresses.map(
     (address, index) => `(name = "http${index}", address = "${address}", ${protocol}, service = "main")`,
   );
-  if (options.launcherSocket !== undefined) {
-    const service = '(name = "main", entrypoint = "Launcher")';
-    sockets.push(`(name = "launcher", address = "unix:${options.launcherSocket}", http = (), service = ${service})`);
-  }
   const folders: string[] = [];
   const bindings = [
     ...objectBindings(),
     '(name = "PRIVATE_NETWORK", service = "private-network")',
     ...variables.map((name) => `(name = "${name}", fromEnvironment = "${name}")`),
   ];
+  if (options.folder !== undefined) {
+    const socket = (name: string, service: string, http = "()") =>
+      `(name = "${name}", address = "unix:${options.folder}/${name}", http = ${http}, service = ${service})`;
+    sockets.push(socket("launcher", '(name = "main", entrypoint = "Launcher")'));
+    if (!cluster) {
+      sockets.push(
+        socket("objects", '(name = "main", entrypoint = "Objects")', OBJECTS_HTTP),
+        socket("requests", '"main"'),
+      );
+      const other = (name: string, http = "()") =>
+        `(name = "other-${name}", external = (address = "unix:${options.folder}/${OTHER}/${name}", http = ${http})),`;
+      folders.push(other("objects", OBJECTS_HTTP), other("requests"));
+      bindings.push(
+        '(name = "OTHER", service = "other-objects")',
+        '(name = "OTHER_REQUESTS", service = "other-requests")',
+      );
+    }
+  }
+  if (options.isSuccessor) bindings.push('(name = "IS_SUCCESSOR", text = "true")');
   const addFolder = (binding: string, name: string, path: string, isWritable: boolean) => {
     folders.push(`(name = "${name}", disk = (path = ${JSON.stringify(path)}, writable = ${isWritable})),`);
     bindings.push(`(name = "${binding}", service = "${name}")`);

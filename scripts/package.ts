@@ -24,11 +24,11 @@ writeFileSync(join(target, "THIRD-PARTY-LICENSES"), folders.map(licenseOf).join(
 writeFileSync(join(target, "sbom.cdx.json"), `${JSON.stringify(billOfMaterials(folders), null, 2)}\n`);
 writeFileSync(join(target, "package.json"), `${JSON.stringify(manifest(), null, 2)}\n`);
 
-/** The command, for Node. */
+/** The command, for Node; and what a command that runs loads of a version which was installed meanwhile. */
 async function bundleCommand(): Promise<void> {
   await build({
-    entryPoints: [join(root, "cli/main.ts")],
-    outfile: join(target, "cli.js"),
+    entryPoints: { cli: join(root, "cli/main.ts"), replacement: join(root, "cli/replacement.ts") },
+    outdir: target,
     absWorkingDir: root,
     bundle: true,
     platform: "node",
@@ -57,7 +57,9 @@ function bundleWorker(): void {
 
 /** The folders of the packages whose code the package has. esbuild names each file in a comment before its code. */
 function bundledFolders(): string[] {
-  const code = ["cli.js", "worker/index.js"].map((name) => readFileSync(join(target, name), "utf8")).join("\n");
+  const code = ["cli.js", "replacement.js", "worker/index.js"]
+    .map((name) => readFileSync(join(target, name), "utf8"))
+    .join("\n");
   const folders = [...code.matchAll(/^\/\/ (node_modules\/(?:@[^/]+\/)?[^/]+)\//gm)].map(([, folder = ""]) => folder);
   // Files that go along as they are: the tokenizer's vocabulary, the reader of PDF, and what the console shows itself with.
   const inFiles = ["gpt-tokenizer", "unpdf", "lit-html", "eventsource-parser"].map((name) => `node_modules/${name}`);

@@ -179,7 +179,7 @@ are on purpose; [deviations.md](../deviations.md) lists them. Types in code font
 /** Imports a module of the Worker, which runs on workerd. Nothing that is needed here uses workerd's own modules. */
 async function importWorkerModule<Module>(path: string): Promise<Module> {
   const source =
-    "export class DurableObject {} export class WorkerEntrypoint {} export const connect = 0, waitUntil = 0;";
+    "export class DurableObject {} export class WorkerEntrypoint {} export const connect = 0, waitUntil = 0, env = {};";
   const hooks = registerHooks({
     resolve: (name, context, next) =>
       name.startsWith("cloudflare:") ? { url: name, shortCircuit: true } : next(name, context),

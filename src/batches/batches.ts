@@ -1,4 +1,3 @@
-import { DurableObject } from "cloudflare:workers";
 import { logLine } from "@responses-edge/json-text";
 import type { Caller } from "../api/transport.ts";
 import { type Config, loadConfig } from "../config/index.ts";
@@ -6,6 +5,7 @@ import { restrictedConfig } from "../contract/grants.ts";
 import { HomeClient } from "../store/client.ts";
 import { FileClient } from "../store/files/file-client.ts";
 import type { HomesBinding } from "../store/home-calls.ts";
+import { OwnedObject } from "../store/owned-object.ts";
 import type { RunEnv } from "../store/prepared-run.ts";
 import type { Quota } from "../store/quota/quota.ts";
 import { Schema } from "../store/schema.ts";
@@ -33,7 +33,7 @@ export interface ShownBatch extends BatchRecord {
  * The batches of a tenant: one Durable Object, named as the tenant. Its alarm works on them, side by side, and as many requests are under way as
  * `BATCH_CONCURRENCY` says.
  */
-export class Batches extends DurableObject<BatchEnv> {
+export class Batches extends OwnedObject<BatchEnv> {
   readonly #schema: Schema;
   readonly #table: BatchTable;
   readonly #jobs = new Map<string, BatchJob>();
@@ -42,7 +42,7 @@ export class Batches extends DurableObject<BatchEnv> {
   readonly #waiting: (() => void)[] = [];
 
   constructor(state: DurableObjectState, env: BatchEnv) {
-    super(state, env);
+    super(state, env, "BATCHES");
     this.#schema = new Schema(state.storage, BATCH_VERSIONS);
     this.#table = new BatchTable(this.#schema);
   }
@@ -179,7 +179,7 @@ export class Batches extends DurableObject<BatchEnv> {
       past: homes,
       bodyLength: length,
       signal,
-      waitUntil: (promise) => this.ctx.waitUntil(promise),
+      waitUntil: (promise) => this.ctx.waitUntil(this.during(() => promise)),
     };
   }
 

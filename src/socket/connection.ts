@@ -8,7 +8,7 @@ import { createResponse } from "../api/create-response.ts";
 import type { Caller, ClientSink } from "../api/transport.ts";
 import type { Config } from "../config/index.ts";
 import { Permits, tenantSockets } from "../store/permits.ts";
-import { processState, whenProcessEnds } from "../store/process-state.ts";
+import { clientsAreToLeave, processState, whenProcessEnds } from "../store/process-state.ts";
 import { errorFrame, laneHead, readCreate, readFrame, steerFailedFrame } from "./frames.ts";
 import { KeptTurns } from "./kept-turns.ts";
 import { Lanes } from "./lanes.ts";
@@ -112,7 +112,7 @@ export class Connection {
       () => this.#end(lifetimeOver(config.socketLifetimeMs), NORMAL),
       config.socketLifetimeMs,
     );
-    this.#forgetEnd = whenProcessEnds(() => this.#retire());
+    this.#forgetEnd = whenProcessEnds(() => this.#retire(), clientsAreToLeave);
   }
 
   /** Takes a frame as the socket gives it: text, or something else. */
@@ -285,7 +285,7 @@ export class Connection {
     } finally {
       this.#aborts.delete(abort);
       this.#running.delete(id);
-      if (processState.isEnding) this.#retire();
+      if (clientsAreToLeave()) this.#retire();
     }
   }
 

@@ -1,7 +1,7 @@
-import { DurableObject } from "cloudflare:workers";
 import { askServers, type BoardReport } from "../assembly/model-server.ts";
 import { loadConfig, type Variables } from "../config/index.ts";
 import { currentOverrides } from "./keys/live-config.ts";
+import { OwnedObject } from "./owned-object.ts";
 import { Schema } from "./schema.ts";
 
 /**
@@ -16,13 +16,13 @@ export const BOARD = "board";
 /** So many intervals after it was last read, the board stops asking. */
 const IDLE_INTERVALS = 12;
 
-export class Board extends DurableObject<Variables> {
+export class Board extends OwnedObject<Variables> {
   #report: BoardReport | undefined;
   #readAt = Number.NEGATIVE_INFINITY;
   readonly #runs: RunRegister;
 
   constructor(state: DurableObjectState, env: Variables) {
-    super(state, env);
+    super(state, env, "BOARD");
     this.#runs = new RunRegister(state.storage);
   }
 

@@ -1,4 +1,3 @@
-import { DurableObject } from "cloudflare:workers";
 import type { ErrorFields } from "@responses-edge/responses-api/errors";
 import { type TurnAddress, treeOf } from "@responses-edge/responses-api/ids";
 import type { McpAccess } from "@responses-edge/responses-api/tools";
@@ -15,6 +14,7 @@ import { Housekeeping, oldestOf } from "./housekeeping.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "./item-store.ts";
 import { currentOverrides } from "./keys/live-config.ts";
 import { type FileBindings, HomeLife } from "./open-homes.ts";
+import { HAS_WORK, OwnedObject } from "./owned-object.ts";
 import { tenantConversations, tenantRuns } from "./permits.ts";
 import type { RunEnv } from "./prepared-run.ts";
 import { type LiveRunFacts, ResponseReader, treePage } from "./response-reader.ts";
@@ -32,7 +32,7 @@ import type { StoredResponse } from "./turn-store.ts";
  * This class is what the Worker may ask, and the alarm; the work is done in the parts that its constructor puts
  * together. Reading never creates a table.
  */
-export class Home extends DurableObject<RunEnv & FileBindings> {
+export class Home extends OwnedObject<RunEnv & FileBindings> {
   readonly #rows: HomeRows;
   readonly #conversation: ConversationTurns;
   readonly #runs: RunHost;
@@ -42,16 +42,17 @@ export class Home extends DurableObject<RunEnv & FileBindings> {
   /** The home's key, as it stands in its ids. */
   readonly #address: string;
   readonly #life: HomeLife;
+  readonly #sockets: LeaseSockets;
   /** For what settles a turn. */
   readonly #settling: Parameters<typeof settle>[0];
 
   constructor(state: DurableObjectState, env: RunEnv & FileBindings) {
-    super(state, env);
+    super(state, env, "HOME");
     const config = () => loadConfig(this.env);
     const waitUntil = (promise: Promise<unknown>) => this.#life.waitUntil(promise);
     const [tenant = "", address = ""] = state.id.name?.split(":") ?? [];
     const name = state.id.toString();
-    const rows = new HomeRows(state.storage, () => oldestOf(config()), { tenant, home: address }, env);
+    const rows = new HomeRows(state.storage, () => oldestOf(config()), { tenant, home: address }, this.env);
     const sockets = new LeaseSockets(state);
     const lock = new ConversationLock(tenantConversations.of(tenant, name, this));
     const maxOpen = () => config().maxOpenConversationsPerTenant;
@@ -59,8 +60,9 @@ export class Home extends DurableObject<RunEnv & FileBindings> {
     this.#address = address;
     this.#rows = rows;
     this.#conversation = conversation;
+    this.#sockets = sockets;
     this.#runs = new RunHost({
-      env,
+      env: this.env,
       waitUntil,
       runs: rows.runs,
       log: rows.log,
@@ -74,7 +76,12 @@ export class Home extends DurableObject<RunEnv & FileBindings> {
     this.#responses = new ResponseReader(rows, this.#runs);
     this.#housekeeping = new Housekeeping(state.storage, rows, this.#runs, config);
     this.#settling = { config, rows, conversation, housekeeping: this.#housekeeping, waitUntil };
-    this.#life = new HomeLife(state, env, rows, this.#housekeeping, sockets);
+    this.#life = new HomeLife(state, this.env, rows, this.#housekeeping, sockets);
+  }
+
+  /** A run, a reader or a delivery is under way, or a turn has the conversation. */
+  override [HAS_WORK](): boolean {
+    return !this.#life.isIdle || this.#conversation.isEntered || this.#sockets.isAnyOpen;
   }
 
   /** Ends this life of the object, as `HomeLife` does. */
@@ -183,7 +190,7 @@ export class Home extends DurableObject<RunEnv & FileBindings> {
       case "events":
         return this.#events(asked);
       case "export":
-        return new Response(exportLines(this.#rows, this.#address));
+        return new Response(this.counted(exportLines(this.#rows, this.#address)));
       case "conversation":
         return this.#enterConversation(asked);
       case undefined:

@@ -1,13 +1,15 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 
 /**
- * The state of a process of one's own, as its launcher tells the Worker (`src/http/draining.ts`): that the process ends, and whether its
+ * The state of a process of one's own, as its launcher tells the Worker (`src/http/launcher.ts`): that the process ends, and whether its
  * disk has room. Cloudflare has no launcher, and nothing is told there. workerd has one isolate for each process, with the Worker and all
  * objects in it.
  */
 export const processState = {
   /** The process ends. What could last for ever, and can be taken up elsewhere, ends at once: idle WebSockets, and readers of runs. */
   isEnding: false,
+  /** Another process takes new requests. */
+  isHandedOver: false,
   /** Somebody can tell this process to end. */
   hasLauncher: false,
   /** The state of the disk, as the launcher measures it (`cli/free-disk.ts`). Undefined where nobody watches a disk. */
@@ -29,14 +31,19 @@ export interface ProcessMeasures {
 /** How often what lasts looks whether the process ends. Milliseconds. */
 const LOOK_MS = 1_000;
 
+/** True once clients are to connect again: to another process, or to this one's next life. */
+export function clientsAreToLeave(): boolean {
+  return processState.isEnding || processState.isHandedOver;
+}
+
 /**
- * Calls back once when the process ends, until what it gives is called. Each asker looks by a timer of its own, because the runtime lets no
+ * Calls back once when the process ends, or another condition holds, until what it gives is called. Each asker looks by a timer of its own, because the runtime lets no
  * request touch the streams and sockets of another one. Where nobody can tell the process to end there is no timer.
  */
-export function whenProcessEnds(callBack: () => void): () => void {
+export function whenProcessEnds(callBack: () => void, hasCome = () => processState.isEnding): () => void {
   if (!processState.hasLauncher) return () => {};
   const timer = setInterval(() => {
-    if (!processState.isEnding) return;
+    if (!hasCome()) return;
     clearInterval(timer);
     callBack();
   }, LOOK_MS);

@@ -1,7 +1,7 @@
-import { DurableObject } from "cloudflare:workers";
 import { DEFAULT_LIMITS } from "@responses-edge/file-text";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { loadConfig, type Variables } from "../../config/index.ts";
+import { OwnedObject } from "../owned-object.ts";
 import { Permits } from "../permits.ts";
 import { Schema, type Versions } from "../schema.ts";
 import { bucketFault } from "./bucket.ts";
@@ -32,13 +32,13 @@ export function fileRequest(kind: "content" | "text", record: FileRecord): Reque
  * named tenant + key. A file that was
  * uploaded in parts has several, which follow each other as the directory says. Nobody is led here but by the directory.
  */
-export class FileBytes extends DurableObject<Variables> {
+export class FileBytes extends OwnedObject<Variables> {
   readonly #schema: Schema;
   readonly #text: KeptText;
   readonly #tenant: string;
 
   constructor(state: DurableObjectState, env: Variables) {
-    super(state, env);
+    super(state, env, "FILE_BYTES");
     [this.#tenant = ""] = state.id.name?.split(":") ?? [];
     this.#schema = new Schema(state.storage, FILE_BYTES_VERSIONS);
     this.#text = new KeptText(this.#schema, this.#tenant);
@@ -59,7 +59,9 @@ export class FileBytes extends DurableObject<Variables> {
   override async fetch(request: Request): Promise<Response> {
     const record = await request.json<FileRecord>();
     if (request.url === TEXT) return this.#textOf(record);
-    return this.#has(record) ? new Response(streamOf(this.#pieces(record.parts))) : new Response(null, { status: 404 });
+    return this.#has(record)
+      ? new Response(this.counted(streamOf(this.#pieces(record.parts))))
+      : new Response(null, { status: 404 });
   }
 
   /** Removes the parts that are not in a list. */
@@ -101,7 +103,9 @@ export class FileBytes extends DurableObject<Variables> {
       throw error;
     }
     const encoder = new TextEncoder();
-    return new Response(streamOf(this.#text.pages(), (page) => encoder.encode(`${JSON.stringify(page)}\n`)));
+    return new Response(
+      this.counted(streamOf(this.#text.pages(), (page) => encoder.encode(`${JSON.stringify(page)}\n`))),
+    );
   }
 
   /** Undefined where bytes are missing. Throws the 503 and the 429 of an isolate that has no memory for it. */

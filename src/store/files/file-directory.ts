@@ -1,4 +1,3 @@
-import { DurableObject } from "cloudflare:workers";
 import { logLine } from "@responses-edge/json-text";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { fileId, parseStoreId } from "@responses-edge/responses-api/ids";
@@ -6,6 +5,7 @@ import { loadConfig, type Variables } from "../../config/index.ts";
 import type { FileLimits } from "../../contract/grants.ts";
 import { FILE_BYTES_STORED, FILES_STORED } from "../../telemetry/instruments.ts";
 import { count } from "../counting.ts";
+import { OwnedObject } from "../owned-object.ts";
 import { type Result, refusalOf, refused } from "../rpc.ts";
 import { Schema } from "../schema.ts";
 import { type StoreIdPage, StoreList, type StoreQuery } from "../vector-stores/store-list.ts";
@@ -28,14 +28,14 @@ type DirectoryEnv = Variables & {
  * elsewhere and have no rows here until all of them are there, and no longer than they are to be seen; its alarm removes bytes that
  * nobody can see.
  */
-export class FileDirectory extends DurableObject<DirectoryEnv> {
+export class FileDirectory extends OwnedObject<DirectoryEnv> {
   readonly #schema: Schema;
   readonly #files: FileTable;
   readonly #uploads: UploadTable;
   readonly #stores: StoreList;
 
   constructor(state: DurableObjectState, env: DirectoryEnv) {
-    super(state, env);
+    super(state, env, "FILE_DIRECTORIES");
     this.#schema = new Schema(state.storage, FILE_DIRECTORY_VERSIONS);
     this.#files = new FileTable(this.#schema);
     this.#uploads = new UploadTable(this.#schema, this.#files);

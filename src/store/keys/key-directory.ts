@@ -1,6 +1,6 @@
-import { DurableObject } from "cloudflare:workers";
 import { loadConfig, type Variables } from "../../config/index.ts";
 import type { Grants } from "../../contract/grants.ts";
+import { OwnedObject } from "../owned-object.ts";
 import { Schema, type Versions } from "../schema.ts";
 import { KEY_TABLES, type KeyChange, type KeyRecord, KeyStore, type StoredKey } from "./key-store.ts";
 
@@ -130,14 +130,14 @@ interface StoredOverrides {
  * The keys that were made without redeploying, the limits of tenants, and the audit log: one Durable Object. Each change
  * and its row in the audit log are one transaction. `actor` names the root key that acts.
  */
-export class KeyDirectory extends DurableObject<Variables> {
+export class KeyDirectory extends OwnedObject<Variables> {
   readonly #schema: Schema;
   readonly #keys: KeyStore;
   readonly #audit: AuditLog;
   #knownVersion: number | undefined;
 
   constructor(state: DurableObjectState, env: Variables) {
-    super(state, env);
+    super(state, env, "KEYS");
     this.#schema = new Schema(state.storage, DIRECTORY_VERSIONS);
     this.#keys = new KeyStore(this.#schema);
     this.#audit = new AuditLog(this.#schema);

@@ -1,8 +1,8 @@
-import { DurableObject } from "cloudflare:workers";
 import { createHash } from "node:crypto";
 import { logLine } from "@responses-edge/json-text";
 import { loadConfig } from "../../config/index.ts";
 import { NOTHING_STORED, STORED_LIMITS, type Stored, type StoredLimit } from "../../contract/grants.ts";
+import { OwnedObject } from "../owned-object.ts";
 import { Schema, type Versions } from "../schema.ts";
 import { announce, type WebhookBinding } from "../webhooks/announcing.ts";
 import { type Account, type Answer, Ledger, type Report, TENANT } from "./ledger.ts";
@@ -141,7 +141,7 @@ export const QUOTA_VERSIONS: Versions = [
  * The quota of a tenant: one Durable Object that counts what its keys use. Its name is the tenant's. What it answers is
  * durable: an object that dies forgets nothing of what it has promised.
  */
-export class Quota extends DurableObject<WebhookBinding> {
+export class Quota extends OwnedObject<WebhookBinding> {
   readonly #schema: Schema;
   readonly #usage: UsageStore;
   readonly #stored: StoredTotals;
@@ -149,7 +149,7 @@ export class Quota extends DurableObject<WebhookBinding> {
   #ledger: Ledger | undefined;
 
   constructor(state: DurableObjectState, env: WebhookBinding) {
-    super(state, env);
+    super(state, env, "QUOTAS");
     this.#schema = new Schema(state.storage, QUOTA_VERSIONS);
     this.#usage = new UsageStore(this.#schema);
     this.#stored = new StoredTotals(this.#schema);

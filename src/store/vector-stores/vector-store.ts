@@ -1,4 +1,3 @@
-import { DurableObject } from "cloudflare:workers";
 import { LongWork } from "@responses-edge/long-work";
 import type { Attributes } from "@responses-edge/responses-api/attribute-filter";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
@@ -9,6 +8,7 @@ import type {
   StoreFileObject,
   VectorStoreObject,
 } from "@responses-edge/responses-api/vector-stores";
+import { OwnedObject } from "../owned-object.ts";
 import { type Result, refused } from "../rpc.ts";
 import { Schema } from "../schema.ts";
 import { ChunkIndex } from "./chunk-index.ts";
@@ -45,7 +45,7 @@ const MAX_CONTENT_LENGTH = 8 * 1024 * 1024;
  * A vector store: one Durable Object, named tenant + key, with its files, their chunks and what these are found by. Its alarm makes files
  * searchable, and removes what is gone. What gives null, or false, has found no such store, file or batch.
  */
-export class VectorStore extends DurableObject<StoreEnv> {
+export class VectorStore extends OwnedObject<StoreEnv> {
   readonly #schema: Schema;
   readonly #row: StoreRow;
   readonly #files: StoreFiles;
@@ -55,7 +55,7 @@ export class VectorStore extends DurableObject<StoreEnv> {
   #isWorking = false;
 
   constructor(state: DurableObjectState, env: StoreEnv) {
-    super(state, env);
+    super(state, env, "VECTOR_STORES");
     this.#schema = new Schema(state.storage, VECTOR_STORE_VERSIONS);
     this.#row = new StoreRow(this.#schema);
     this.#files = new StoreFiles(this.#schema, (outcome) => countFile(this.#host, outcome));

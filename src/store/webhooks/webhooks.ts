@@ -1,8 +1,8 @@
-import { DurableObject } from "cloudflare:workers";
 import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { guardedFetch } from "@responses-edge/guarded-fetch";
 import { loadConfig, type Variables } from "../../config/index.ts";
+import { OwnedObject } from "../owned-object.ts";
 import { Schema, type Versions } from "../schema.ts";
 import { DELIVERY_TABLES, type Delivery, DeliveryTable } from "./delivery-table.ts";
 import { ENDPOINT_TABLE, type Endpoint, type EndpointFields, EndpointTable } from "./endpoint-table.ts";
@@ -22,14 +22,14 @@ const AT_ONCE = 16;
  * The webhook endpoints of a tenant, and the deliveries to them: one Durable Object, named as the tenant. An event is noted before it is taken
  * for told, and tried for about three days; it may come twice, under the same `webhook-id`.
  */
-export class Webhooks extends DurableObject<Variables> {
+export class Webhooks extends OwnedObject<Variables> {
   readonly #schema: Schema;
   readonly #endpoints: EndpointTable;
   readonly #deliveries: DeliveryTable;
   #delivering: Promise<void> | undefined;
 
   constructor(state: DurableObjectState, env: Variables) {
-    super(state, env);
+    super(state, env, "WEBHOOKS");
     this.#schema = new Schema(state.storage, WEBHOOK_VERSIONS);
     this.#endpoints = new EndpointTable(this.#schema);
     this.#deliveries = new DeliveryTable(this.#schema);
@@ -94,7 +94,7 @@ export class Webhooks extends DurableObject<Variables> {
       // Makes sure of it, should this object die.
       await this.#wake(Date.now() + 1_000);
       noteWaitingDeliveries(this.ctx.id.name ?? "", this.#deliveries.waiting());
-      this.ctx.waitUntil(this.#deliverDue());
+      this.ctx.waitUntil(this.during(() => this.#deliverDue()));
     }
     return hasOperator || endpoints.length > 0;
   }

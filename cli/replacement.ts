@@ -1,0 +1,32 @@
+import { realpathSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { readConfiguration } from "./configuration.ts";
+import { markDataFolder } from "./data-folder.ts";
+import { findRoot, shippedBundle, version } from "./installation.ts";
+import { EXIT, Refusal } from "./refusal.ts";
+import { startWorker } from "./worker-process.ts";
+
+/** What starts a Worker in the place of another one: of the version that is installed by then, which may be newer than the launcher. */
+
+/** It changes with what the launcher and the Worker say to each other, and with what objects are called: another one needs a restart. */
+export const HAND_OVER_VERSION = 1;
+
+export { markDataFolder, readConfiguration, startWorker, version };
+
+type Replacement = typeof import("./replacement.ts");
+
+/** Loads it anew. Throws a Refusal where that version cannot follow this one without a restart. */
+export async function installedReplacement(): Promise<Replacement> {
+  const file = replacementFile();
+  const { href } = pathToFileURL(file);
+  const loaded = (await import(`${href}?at=${Date.now()}`)) as Replacement;
+  if (loaded.HAND_OVER_VERSION === HAND_OVER_VERSION) return loaded;
+  throw new Refusal(EXIT.failed, `Version ${loaded.version} cannot follow ${version} without a restart.`);
+}
+
+/** In the package a file of its own; the command's path may lead to another folder than when it was started. */
+function replacementFile(): string {
+  if (!shippedBundle) return join(import.meta.dirname, "replacement.ts");
+  return join(findRoot(dirname(realpathSync(process.argv[1] ?? ""))), "replacement.js");
+}

@@ -1,0 +1,46 @@
+import { spawn } from "node:child_process";
+import type { Environment } from "./environment.ts";
+
+/**
+ * Tells systemd how the service is (sd_notify(3)), where its unit asks for that: `Type=notify-reload`, `WatchdogSec=`. Node has no datagram
+ * sockets of Unix, and `systemd-notify` is where systemd is.
+ */
+export interface ServiceManager extends Disposable {
+  ready(): void;
+  /** Another process is about to take the place of the one that serves; `ready` is to follow, whatever becomes of that. */
+  reloading(): void;
+  stopping(): void;
+}
+
+const NOBODY: ServiceManager = { ready() {}, reloading() {}, stopping() {}, [Symbol.dispose]() {} };
+
+/** `program`: what sends the messages. */
+export function serviceManager(environment: Environment, program = "systemd-notify"): ServiceManager {
+  if (!environment.NOTIFY_SOCKET) return NOBODY;
+  let last: Promise<void> = Promise.resolve();
+  let waiting = 0;
+  // In order: each waits until systemd has read the one before it.
+  const tell = (...variables: string[]) => {
+    waiting += 1;
+    last = last.then(() => send(program, variables)).finally(() => (waiting -= 1));
+  };
+  const everyMs = Number(environment.WATCHDOG_USEC ?? 0) / 1000 / 2;
+  const isOurs = environment.WATCHDOG_PID === undefined || environment.WATCHDOG_PID === String(process.pid);
+  const timer =
+    everyMs > 0 && isOurs ? setInterval(() => waiting === 0 && tell("WATCHDOG=1"), everyMs).unref() : undefined;
+  return {
+    ready: () => tell("READY=1", `MAINPID=${process.pid}`),
+    reloading: () => tell("RELOADING=1", `MONOTONIC_USEC=${process.hrtime.bigint() / 1000n}`),
+    stopping: () => tell("STOPPING=1"),
+    [Symbol.dispose]: () => clearInterval(timer),
+  };
+}
+
+/** Resolves when it was sent, or could not be. */
+function send(program: string, variables: readonly string[]): Promise<void> {
+  return new Promise((resolve) => {
+    const child = spawn(program, variables, { stdio: "ignore" });
+    child.on("error", () => resolve());
+    child.on("exit", () => resolve());
+  });
+}

@@ -1,0 +1,153 @@
+import type { TextVariables } from "../src/config/index.ts";
+import type { Configuration } from "./configuration.ts";
+import type { DataFolder } from "./data-folder.ts";
+import type { Environment } from "./environment.ts";
+import { handOver } from "./hand-over.ts";
+import type { ListeningSockets } from "./listening.ts";
+import { ownLine } from "./log-lines.ts";
+import { EXIT, Refusal } from "./refusal.ts";
+import { installedReplacement, startWorker, version } from "./replacement.ts";
+import type { WorkerOptions, WorkerProcess } from "./worker-process.ts";
+
+/** The Worker that serves, and the one before it for as long as that has something to end. */
+
+export interface ServiceOptions {
+  environment: Environment;
+  folder: DataFolder;
+  listening: ListeningSockets;
+  say(line: string): void;
+  /** Aborted when this program is told to stop. */
+  signal: AbortSignal;
+}
+
+export class Service {
+  readonly #options: ServiceOptions;
+  #configuration: Configuration;
+  #worker: WorkerProcess;
+  #predecessor: { worker: WorkerProcess; retired: Promise<boolean> } | undefined;
+  #replacing: Promise<unknown> = Promise.resolve();
+  #ended = Promise.withResolvers<void>();
+
+  private constructor(options: ServiceOptions, configuration: Configuration, worker: WorkerProcess) {
+    this.#options = options;
+    this.#configuration = configuration;
+    this.#worker = worker;
+    this.#watch(worker);
+  }
+
+  static async start(options: ServiceOptions, configuration: Configuration): Promise<Service> {
+    return new Service(options, configuration, await startWorker(optionsOf(options, configuration)));
+  }
+
+  /** Resolves when the process that serves has ended, and not when one does that another has taken the place of. */
+  get ended(): Promise<void> {
+    return this.#ended.promise;
+  }
+
+  #watch(worker: WorkerProcess): void {
+    const isCurrent = () => this.#worker === worker;
+    worker.ended.then(
+      () => isCurrent() && this.#ended.resolve(),
+      (error) => isCurrent() && this.#ended.reject(error),
+    );
+  }
+
+  /** The Worker that serves. */
+  get worker(): WorkerProcess {
+    return this.#worker;
+  }
+
+  /**
+   * Starts another Worker in the place of the one that serves, and ends that one once nothing is under way in it: no request fails, and
+   * none waits longer than the start of a process takes. The configuration is read anew (the environment's files, too), and the version that is installed by then
+   * is started. To be called for whatever a Worker has as a binding and cannot change itself; calls that come meanwhile wait for each
+   * other. `reason` is for the log. HOST, PORT and STATE_DIRECTORY stay as they are.
+   *
+   * Rejects with a Refusal where the configuration is wrong or the other one does not start: the one that serves goes on.
+   */
+  replaceWorker(reason: string): Promise<void> {
+    const replaced = this.#replacing.then(() => this.#replace(reason));
+    this.#replacing = replaced.catch(() => {});
+    return replaced;
+  }
+
+  async #replace(reason: string): Promise<void> {
+    const { folder } = this.#options;
+    const began = performance.now();
+    const next = await installedReplacement();
+    const configuration = next.readConfiguration(this.#options.environment);
+    const { settings, warnings } = configuration;
+    if (settings.cluster) {
+      throw new Refusal(EXIT.failed, "An instance of a cluster hands over by a restart (docs/cluster.md).");
+    }
+    for (const warning of warnings) this.#tell("warn", warning);
+    // Two processes share a folder, and no more.
+    if (this.#predecessor) await this.#end(this.#configuration.settings.stopTimeoutMs);
+    next.markDataFolder(folder.path);
+    const { port: _, ...others } = optionsOf(this.#options, configuration);
+    const start = (predecessorGives: () => Promise<void>) =>
+      next.startWorker({ ...others, port: this.#worker.port, predecessorGives });
+    const worker = this.#worker;
+    const { successor, retired } = await handOver(worker, start, settings.handOverTimeoutMs);
+    this.#worker = successor;
+    this.#watch(successor);
+    this.#configuration = configuration;
+    const predecessor = { worker, retired };
+    this.#predecessor = predecessor;
+    const ms = Math.round(performance.now() - began);
+    this.#tell("info", `Another process serves (${reason}). The one before it ends what it has begun.`, {
+      ...{ version: next.version, after_ms: ms },
+      ...(next.version !== version && { before: version }),
+    });
+    void retired.then((isWhole) => {
+      if (this.#predecessor === predecessor) this.#predecessor = undefined;
+      if (isWhole) this.#tell("info", "The process before this one has ended.");
+      else this.#tell("warn", "The process before this one was ended, with what it had not ended itself.");
+    });
+  }
+
+  /** Has the Worker that serves take what the configuration's file says, as `WorkerProcess.configure` does. */
+  async configure(file: TextVariables): Promise<readonly string[]> {
+    const mistakes = await this.#worker.configure(file);
+    if (mistakes.length === 0) this.#configuration = { ...this.#configuration, file };
+    return mistakes;
+  }
+
+  /** Starts the Worker again, which has hung and was killed. */
+  async startAgain(): Promise<void> {
+    // What the one before it keeps would be run twice.
+    if (this.#predecessor) await this.#end(0);
+    const { port: _, ...others } = optionsOf(this.#options, this.#configuration);
+    this.#worker = await startWorker({ ...others, port: this.#worker.port });
+    this.#ended = Promise.withResolvers();
+    this.#watch(this.#worker);
+  }
+
+  /** Ends it, as `WorkerProcess.stop` does. To be called again with less, too. */
+  async stop(graceMs: number): Promise<boolean> {
+    const before = this.#predecessor?.worker.stop(graceMs);
+    const isWhole = await this.#worker.stop(graceMs);
+    return (await before) !== false && isWhole;
+  }
+
+  async #end(graceMs: number): Promise<void> {
+    await this.#predecessor?.worker.stop(graceMs);
+    await this.#predecessor?.retired;
+  }
+
+  #tell(level: "info" | "warn", message: string, fields?: object): void {
+    this.#options.say(ownLine(level, message, this.#configuration.settings.logFormat, fields));
+  }
+}
+
+function optionsOf(options: ServiceOptions, { settings, variables, file }: Configuration): WorkerOptions {
+  const { environment, folder, listening, say, signal } = options;
+  const { host, port, keyPair, leastFree, stopTimeoutMs, logFormat, cluster } = settings;
+  return {
+    ...{ host, port, keyPair, leastFree, variables, file, environment, listening, say, signal },
+    storage: folder.path,
+    // The first half is for turns that run beside their clients; and it has to have ended before it is killed.
+    cluster: cluster && { ...cluster, stopTimeoutMs: Math.floor(stopTimeoutMs * 0.45) },
+    format: logFormat,
+  };
+}

@@ -1,0 +1,76 @@
+import { WorkerEntrypoint } from "cloudflare:workers";
+import { configure, type TextVariables } from "../config/index.ts";
+import type { Env } from "../env.ts";
+import { adoptObjects, adoptRest, giveUpObjects, releaseObjects } from "../store/hand-over.ts";
+import { routed } from "../store/object-routes.ts";
+import {
+  hasGiven,
+  holdAnswers,
+  keptObjects,
+  noteSuccessor,
+  rungObjects,
+  succeed,
+  takeBack,
+  takeReleased,
+} from "../store/ownership.ts";
+import { turnsBesideClients } from "../store/permits.ts";
+import { type DiskState, type ProcessMeasures, processState } from "../store/process-state.ts";
+
+/**
+ * Answers the launcher of a process of one's own, on a socket of its own (`cli/launcher-socket.ts`). No other deployment lets anybody
+ * reach it. Every answer tells how many turns are under way beside their clients, and of a predecessor which objects it has and which it
+ * has given up since the last one.
+ */
+export class Launcher extends WorkerEntrypoint<Env> {
+  override async fetch(request: Request): Promise<Response> {
+    processState.hasLauncher = true;
+    const body = request.method === "POST" ? await request.json<unknown>() : undefined;
+    let mistakes: readonly string[] | undefined;
+    let keeps: { key: string; file: string }[] | undefined;
+    switch (new URL(request.url).pathname) {
+      case "/end":
+        processState.isEnding = true;
+        break;
+      case "/disk":
+        processState.disk = body as DiskState;
+        break;
+      case "/configuration":
+        mistakes = configure(routed(this.env), { file: body as TextVariables });
+        break;
+      case "/measures":
+        processState.measures = body as ProcessMeasures;
+        break;
+      // A predecessor
+      case "/give":
+        keeps = await giveUpObjects(this.env);
+        break;
+      case "/take-back":
+        takeBack();
+        break;
+      case "/succeeded":
+        noteSuccessor();
+        processState.isHandedOver = true;
+        break;
+      case "/hold":
+        holdAnswers(body as number);
+        break;
+      // Its successor
+      case "/succeed":
+        succeed(body as string[]);
+        break;
+      case "/adopt":
+        await adoptObjects(this.env, body as string[]);
+        break;
+      case "/adopt-rest":
+        await adoptRest(this.env, body as string[]);
+    }
+    if (hasGiven()) await releaseObjects(this.env);
+    const predecessor = hasGiven() && { kept: keptObjects().length, released: takeReleased(), rung: rungObjects() };
+    return Response.json({
+      turns: turnsBesideClients(),
+      ...(mistakes && { mistakes }),
+      ...(keeps && { keeps }),
+      ...predecessor,
+    });
+  }
+}

@@ -1,0 +1,123 @@
+import { WorkerEntrypoint } from "cloudflare:workers";
+import { HomeCalls, type HomeStub, type HomesBinding } from "./home-calls.ts";
+import {
+  type Answer,
+  MOVED,
+  OBJECT_BINDINGS,
+  OBJECT_HEADER,
+  type ObjectBinding,
+  type ObjectCall,
+} from "./object-routes.ts";
+import { homeLeft } from "./open-homes.ts";
+import { livingObjects, type OwnedObject } from "./owned-object.ts";
+import {
+  beginGiving,
+  endGiving,
+  forgetPredecessor,
+  isOurs,
+  keptObjects,
+  keyOf,
+  noteReleased,
+  release,
+} from "./ownership.ts";
+
+/** The steps by which a process of one's own hands its objects over (`ownership.ts`), and what the other process may ask of them. */
+
+type Env = HomesBinding & Record<ObjectBinding, unknown>;
+type Namespace = DurableObjectNamespace<OwnedObject<object>>;
+type Method = (...args: unknown[]) => Promise<unknown>;
+
+/** So many objects are asked at the same time. */
+const ASKED_TOGETHER = 64;
+
+/** The objects as the other process reaches them, on a socket of its own. */
+export class Objects extends WorkerEntrypoint<Env> {
+  async call({ binding, name, method, args }: ObjectCall): Promise<Answer> {
+    if (!(await isOurs(keyOf(binding, name)))) return {};
+    return { value: await asking(this.env, binding, name, (stub) => (stub[method] as Method)(...args)) };
+  }
+
+  override async fetch(request: Request): Promise<Response> {
+    const key = decodeURIComponent(request.headers.get(OBJECT_HEADER) ?? "");
+    const [binding, name] = partsOf(key);
+    if (!binding) return new Response(null, { status: 404 });
+    if (!(await isOurs(key))) return new Response(null, { status: MOVED });
+    return asking(this.env, binding, name, (stub) => (stub as unknown as Fetcher).fetch(request));
+  }
+}
+
+/** Asks an object of this process. Homes are counted. */
+function asking<T>(
+  env: Env,
+  binding: ObjectBinding,
+  name: string,
+  work: (stub: Record<string, unknown>) => Promise<T>,
+): Promise<T> {
+  if (binding !== "HOME")
+    return work((env[binding] as Namespace).getByName(name) as unknown as Record<string, unknown>);
+  const [tenant = "", home = ""] = name.split(":");
+  return new HomeCalls(env, tenant).open(home, (stub: HomeStub) => work(stub as unknown as Record<string, unknown>));
+}
+
+/** Gives up every object of this process in which nothing is under way. Gives the others, with the names of their files. */
+export async function giveUpObjects(env: Env): Promise<{ key: string; file: string }[]> {
+  beginGiving();
+  const keeps: { key: string; file: string }[] = [];
+  await ofEach(livingObjects(), async (key) => {
+    if (await giveUp(env, key)) return;
+    const [binding, name] = partsOf(key);
+    if (binding) keeps.push({ key, file: (env[binding] as Namespace).idFromName(name).toString() });
+  });
+  endGiving(keeps.map(({ key }) => key));
+  return keeps;
+}
+
+/** Gives up those of the kept objects in which nothing is under way any more. */
+export async function releaseObjects(env: Env): Promise<void> {
+  await ofEach(keptObjects(), (key) => release(key, () => giveUp(env, key)));
+}
+
+/** The predecessor has given up objects: their alarms ring here from now on. */
+export async function adoptObjects(env: Env, keys: readonly string[]): Promise<void> {
+  for (const key of keys) noteReleased(key);
+  await ofEach(keys, (key) => adopt(env, key, false));
+}
+
+/** The predecessor has ended: what it had until then, and what of its alarms rang there, is looked after here. */
+export async function adoptRest(env: Env, rung: readonly string[]): Promise<void> {
+  const left = forgetPredecessor();
+  await ofEach(left, (key) => adopt(env, key, true));
+  await ofEach(rung, (key) => adopt(env, key, false));
+}
+
+async function giveUp(env: Env, key: string): Promise<boolean> {
+  const [binding, name] = partsOf(key);
+  if (!binding) return true;
+  const hasLeft = await (env[binding] as Namespace)
+    .getByName(name)
+    .giveUp()
+    // Its life has ended, and the call with it.
+    .catch(() => true);
+  if (hasLeft && binding === "HOME") homeLeft(name);
+  return hasLeft;
+}
+
+async function adopt(env: Env, key: string, isNow: boolean): Promise<void> {
+  const [binding, name] = partsOf(key);
+  if (!binding) return;
+  // An object that cannot be opened has no alarm either.
+  await asking(env, binding, name, (stub) => (stub.adopt as Method)(isNow)).catch(() => {});
+}
+
+function partsOf(key: string): [ObjectBinding | undefined, string] {
+  const at = key.indexOf(":");
+  return [OBJECT_BINDINGS.find((binding) => binding === key.slice(0, at)), key.slice(at + 1)];
+}
+
+async function ofEach<T>(all: readonly T[], work: (each: T) => Promise<void>): Promise<void> {
+  const left = all.values();
+  const worker = async () => {
+    for (const each of left) await work(each);
+  };
+  await Promise.all(Array.from({ length: ASKED_TOGETHER }, worker));
+}

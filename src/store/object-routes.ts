@@ -1,0 +1,112 @@
+import { isAlone, keyOf, noteReleased, ownerOf } from "./ownership.ts";
+
+/** The way from this process to an object, wherever that is (`ownership.ts`). */
+
+export const OBJECT_BINDINGS = [
+  "HOME",
+  "KEYS",
+  "QUOTAS",
+  "BOARD",
+  "FILE_DIRECTORIES",
+  "FILE_BYTES",
+  "VECTOR_STORES",
+  "WEBHOOKS",
+  "BATCHES",
+] as const;
+
+/** By which the Worker reaches objects of a class. */
+export type ObjectBinding = (typeof OBJECT_BINDINGS)[number];
+
+/** The objects of another process (`Objects`, in `hand-over.ts`). */
+type OtherObjects = Fetcher & { call(call: ObjectCall): Promise<Answer> };
+
+/** The bindings by which two processes of one's own reach each other (`cli/workerd.ts`). No other deployment has them. */
+export interface OtherProcess {
+  /** The objects of the other one. */
+  OTHER?: OtherObjects;
+  /** Its API. */
+  OTHER_REQUESTS?: Fetcher;
+  /** Begins as a successor. */
+  IS_SUCCESSOR?: string;
+}
+
+/** The header by which an object is named that is asked by `fetch`: on the socket of objects alone. */
+export const OBJECT_HEADER = "x-object";
+
+type Stub = Record<string, (...args: unknown[]) => unknown>;
+type Namespace = Pick<DurableObjectNamespace, "getByName" | "idFromName">;
+
+/** An environment's own; objects have one for each class. */
+const made = new WeakMap<object, object>();
+
+/** The environment with namespaces whose stubs find their object. Without another process it is what it was. */
+export function routed<Env extends object>(env: Env & OtherProcess): Env {
+  const { OTHER: other } = env;
+  if (!other) return env;
+  const before = made.get(env);
+  if (before) return before as Env;
+  const namespaces = env as unknown as Record<ObjectBinding, Namespace>;
+  const routes = OBJECT_BINDINGS.filter((binding) => namespaces[binding]).map((binding) => [
+    binding,
+    routesTo(binding, namespaces[binding], other),
+  ]);
+  const known = { ...env, ...Object.fromEntries(routes) } as Env;
+  made.set(env, known);
+  return known;
+}
+
+function routesTo(binding: ObjectBinding, namespace: Namespace, other: OtherObjects): object {
+  return {
+    idFromName: (name: string) => namespace.idFromName(name),
+    getByName: (name: string) =>
+      new Proxy(
+        {},
+        {
+          get: (_, method) =>
+            // A stub is no promise.
+            typeof method === "string" && method !== "then"
+              ? (...args: unknown[]) => ask({ binding, name, method, args }, namespace, other)
+              : undefined,
+        },
+      ),
+  };
+}
+
+/** A call of an object. */
+export interface ObjectCall {
+  binding: ObjectBinding;
+  name: string;
+  method: string;
+  args: unknown[];
+}
+
+function ask(call: ObjectCall, namespace: Namespace, other: OtherObjects): unknown {
+  const stub = () => namespace.getByName(call.name) as unknown as Stub;
+  return isAlone() ? stub()[call.method]?.(...call.args) : find(call, stub, other);
+}
+
+async function find(call: ObjectCall, stub: () => Stub, other: OtherObjects): Promise<unknown> {
+  const { binding, name, method, args } = call;
+  const key = keyOf(binding, name);
+  const request = method === "fetch" ? new Request(...(args as [Request])) : undefined;
+  for (;;) {
+    if ((await ownerOf(key)) === "here") return stub()[method]?.(...(request ? [request] : args));
+    if (request) {
+      const asked = new Request(request.clone() as Request);
+      asked.headers.set(OBJECT_HEADER, encodeURIComponent(key));
+      const answer = await other.fetch(asked as Request);
+      if (answer.status !== MOVED) return answer;
+    } else {
+      const answer = await other.call(call);
+      if ("value" in answer) return answer.value;
+    }
+    // It was given up while the question was on its way.
+    noteReleased(key);
+  }
+}
+
+/** The answer to a call; empty where the object has been given up. */
+export type Answer = { value: unknown } | Record<string, never>;
+
+/** The status of an object that has been given up: 421 (Misdirected Request). */
+export const MOVED = 421;

@@ -1,0 +1,214 @@
+import { Agent, type IncomingMessage, request } from "node:http";
+import { text } from "node:stream/consumers";
+import { setTimeout as sleep } from "node:timers/promises";
+
+/** Requests and streams that go on while one process takes the place of another, and what became of them. */
+
+export interface Load {
+  /** Of the gateway. */
+  url: string;
+  /** Streams that are open all the time. */
+  streams: number;
+  /** Words of each, and how many a second. */
+  words: number;
+  wordsPerSecond: number;
+  /** Short requests a second, beside the streams. */
+  rate: number;
+}
+
+export interface Outcome {
+  requests: number;
+  streams: number;
+  /** Why requests and streams have failed, or what of them was not as it should be. */
+  failures: string[];
+  /** Requests that were sent again on another connection, because the server closed theirs at the same moment. */
+  crossed: number;
+  /** How long short requests took, in order. Milliseconds. */
+  latencies: number[];
+}
+
+export interface RunningLoad {
+  /** How many streams have begun to speak. */
+  openStreams(): number;
+  /** Forgets how long requests have taken until now. */
+  measureAnew(): void;
+  /** Begins nothing more, waits until all has ended, and looks at each response again. */
+  finish(): Promise<Outcome>;
+}
+
+/** Connections that are kept alive as clients keep them. */
+const agent = new Agent({ keepAlive: true, maxFreeSockets: 256 });
+
+type Answered = { id: string; status: string; output: { content?: { text: string }[] }[] };
+
+const FORMAT = {
+  type: "json_schema",
+  name: "fields",
+  schema: {
+    type: "object",
+    properties: Object.fromEntries(Array.from({ length: 12 }, (_, index) => [`field${index}`, { type: "string" }])),
+    required: Array.from({ length: 12 }, (_, index) => `field${index}`),
+    additionalProperties: false,
+  },
+};
+
+/** Begins streams and requests. */
+export function beginLoad(load: Load): RunningLoad {
+  const { url, streams, words, wordsPerSecond, rate } = load;
+  const failures: string[] = [];
+  let latencies: number[] = [];
+  /** What the server has said of each stored response. */
+  const said = new Map<string, string>();
+  const underWay: Promise<void>[] = [];
+  const watched = (what: string, work: () => Promise<void>) => {
+    underWay.push(work().catch((error: Error) => void failures.push(`${what}: ${error.message}`)));
+  };
+
+  let open = 0;
+  const slow = `simulator?words=${words}&tps=${wordsPerSecond}`;
+  const kinds: [string, () => Promise<object> | object][] = [
+    ["a stored stream", () => ({ model: slow })],
+    ["a background stream", () => ({ model: slow, background: true })],
+    ["a stream in a conversation", async () => ({ model: slow, conversation: await conversation(url) })],
+    // It could not be resumed after a crash.
+    [
+      "a background stream of JSON",
+      () => ({ model: `simulator?tps=${wordsPerSecond}`, background: true, text: { format: FORMAT } }),
+    ],
+  ];
+  for (let index = 0; index < streams; index += 1) {
+    const [what, body] = kinds[index % kinds.length] ?? fail("no kind");
+    watched(what, async () => {
+      const asked = { input: "Go on.", stream: true, ...(await body()) };
+      const stream = await readStream(url, asked, () => (open += 1));
+      said.set(stream.id, stream.text);
+    });
+  }
+
+  let isGoing = true;
+  const conversations = Promise.all(Array.from({ length: 20 }, () => conversation(url)));
+  const short: ((index: number) => Promise<string>)[] = [
+    async () => created(await ask(url, "POST", "/v1/responses", { input: "Hello!" })),
+    async () => created(await ask(url, "POST", "/v1/responses", { input: "Hello!", store: false }), false),
+    async () => created(await ask(url, "POST", "/v1/responses", { input: "And?", previous_response_id: known() })),
+    async () => created(await ask(url, "GET", `/v1/responses/${known()}`)),
+    async (index) => {
+      const all = await conversations;
+      const body = { input: "You?", conversation: all[index % all.length] };
+      return created(await ask(url, "POST", "/v1/responses", body));
+    },
+  ];
+  let last = "";
+  const known = () => last;
+  function created({ id, output }: Answered, isStored = true): string {
+    if (isStored) {
+      said.set(id, textOf(output));
+      last = id;
+    }
+    return id;
+  }
+  const going = (async () => {
+    const first = performance.now();
+    await short[0]?.(0);
+    const begun = performance.now();
+    latencies.push(begun - first);
+    for (let index = 1; isGoing; index += 1) {
+      await sleep(Math.max(0, begun + (index * 1000) / rate - performance.now()));
+      watched("a request", async () => {
+        const at = performance.now();
+        await short[index % short.length]?.(index);
+        latencies.push(performance.now() - at);
+      });
+    }
+  })().catch((error: Error) => void failures.push(`the first request: ${error.message}`));
+
+  return {
+    openStreams: () => open,
+    measureAnew: () => {
+      latencies = [];
+    },
+    finish: async () => {
+      isGoing = false;
+      await going;
+      await Promise.all(underWay);
+      for (const [id, heard] of said) {
+        try {
+          const { status, output } = await ask(url, "GET", `/v1/responses/${id}`);
+          if (status !== "completed") failures.push(`${id}: ${status}`);
+          else if (textOf(output) !== heard) failures.push(`${id}: its text is another one`);
+        } catch (error) {
+          failures.push(`${id} is not there: ${error instanceof Error ? error.message : error}`);
+        }
+      }
+      agent.destroy();
+      return { requests: latencies.length, streams, failures, crossed, latencies: latencies.toSorted((a, b) => a - b) };
+    },
+  };
+}
+
+async function conversation(url: string): Promise<string> {
+  const { id } = await ask(url, "POST", "/v1/conversations", {});
+  return id;
+}
+
+async function ask(url: string, method: string, path: string, body?: object): Promise<Answered> {
+  const answer = await send(url, method, path, body);
+  const said = await text(answer);
+  if (answer.statusCode !== 200) throw new Error(`${method} ${path}: ${answer.statusCode} ${said.slice(0, 200)}`);
+  return JSON.parse(said) as Answered;
+}
+
+/** Reads a stream to its end. Throws where an event is missing, or the last one. */
+async function readStream(url: string, body: object, opened: () => void): Promise<{ id: string; text: string }> {
+  const answer = await send(url, "POST", "/v1/responses", body);
+  if (answer.statusCode !== 200) throw new Error(`${answer.statusCode} ${(await text(answer)).slice(0, 200)}`);
+  let unread = "";
+  let next = 0;
+  let heard = "";
+  let end: Answered | undefined;
+  for await (const piece of answer.setEncoding("utf8") as AsyncIterable<string>) {
+    unread += piece;
+    const blocks = unread.split("\n\n");
+    unread = blocks.pop() ?? "";
+    for (const block of blocks) {
+      const data = /^data: (\{.*)$/m.exec(block)?.[1];
+      if (data === undefined) continue;
+      const event = JSON.parse(data) as { type: string; sequence_number: number; delta?: string; response?: Answered };
+      if (event.sequence_number !== next) throw new Error(`event ${event.sequence_number} in place of ${next}`);
+      next += 1;
+      if (event.type === "response.output_text.delta") {
+        if (heard === "") opened();
+        heard += event.delta ?? "";
+      }
+      if (event.type === "response.completed") end = event.response;
+    }
+  }
+  if (!end) throw new Error(`it ended after event ${next - 1}`);
+  if (textOf(end.output) !== heard) throw new Error("its deltas are not its text");
+  return { id: end.id, text: heard };
+}
+
+/** Requests that were sent while the server closed the connection on which the client had kept nothing under way. */
+let crossed = 0;
+
+/** Sends a request; again where its connection was an old one and was closed before an answer, as HTTP clients do (RFC 9112 §9.3.1). */
+function send(url: string, method: string, path: string, body?: object): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    const headers = body && { "content-type": "application/json" };
+    const asked = request(`${url}${path}`, { method, agent, headers }, resolve);
+    asked.on("error", (error: NodeJS.ErrnoException) => {
+      if (!asked.reusedSocket || error.code !== "ECONNRESET") return reject(error);
+      crossed += 1;
+      send(url, method, path, body).then(resolve, reject);
+    });
+    asked.end(body && JSON.stringify(body));
+  });
+}
+
+function textOf(output: Answered["output"]): string {
+  return output.flatMap(({ content = [] }) => content.map((part) => part.text)).join("");
+}
+
+function fail(message: string): never {
+  throw new Error(message);
+}

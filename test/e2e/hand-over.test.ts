@@ -1,0 +1,126 @@
+import { spawn, spawnSync } from "node:child_process";
+import { existsSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { beginLoad } from "../crash/hand-over-load.ts";
+import { cleanUp, newFolder, run, type Served, start } from "./serve-support.ts";
+import { eventually } from "./support.ts";
+
+/** A process of `serve` that another one takes the place of, while both are asked (docs/upgrades.md). */
+
+let vllm: SimulatorServer;
+beforeAll(async () => {
+  vllm = await serveSimulator();
+});
+afterAll(() => vllm.close());
+afterEach(cleanUp);
+
+const least = () => ({ VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true", STATE_DIRECTORY: newFolder() });
+
+const SERVES = "Another process serves";
+const HAS_ENDED = "The process before this one has ended.";
+
+/** How often something was said. */
+const times = ({ output }: Served, what: string) => output().split(what).length - 1;
+
+async function create(url: string, body: object): Promise<{ id: string; status: string }> {
+  const headers = { "content-type": "application/json" };
+  const answer = await fetch(`${url}/v1/responses`, { method: "POST", headers, body: JSON.stringify(body) });
+  return (await answer.json()) as { id: string; status: string };
+}
+
+async function stop(served: Served): Promise<number | null> {
+  served.child.kill("SIGTERM");
+  return served.exited;
+}
+
+describe("another process that takes the place of the one that serves", () => {
+  it("lets no request fail, and no byte be lost: stored, in the background, in conversations", async () => {
+    const served = await start(least());
+    const load = beginLoad({ url: served.url, streams: 8, words: 60, wordsPerSecond: 20, rate: 20 });
+    await eventually(() => load.openStreams() === 8, 30_000);
+    served.child.kill("SIGHUP");
+    await eventually(() => times(served, SERVES) === 1, 30_000);
+    // What it has begun goes on in the one before it.
+    expect(times(served, HAS_ENDED)).toBe(0);
+    const { failures, requests } = await load.finish();
+    expect(failures).toEqual([]);
+    expect(requests).toBeGreaterThan(0);
+    await eventually(() => times(served, HAS_ENDED) === 1, 30_000);
+    expect(await stop(served)).toBe(0);
+  }, 120_000);
+
+  it("is asked for by `reload`, again and again, and reads what has changed", async () => {
+    const variables = least();
+    const file = join(newFolder(), "aliases");
+    writeFileSync(file, '{"one":"simulator"}');
+    const served = await start({ ...variables, MODEL_ALIASES_FILE: file });
+    const statusOf = async (model: string) => (await create(served.url, { model, input: "Hello!" })).status;
+    expect(await statusOf("one")).toBe("completed");
+    for (const name of ["two", "three"]) {
+      writeFileSync(file, JSON.stringify({ [name]: "simulator" }));
+      expect(await run({ STATE_DIRECTORY: variables.STATE_DIRECTORY }, "reload")).toEqual([
+        0,
+        "Another process serves.\n",
+      ]);
+      expect(await statusOf(name)).toBe("completed");
+    }
+    writeFileSync(file, "nonsense");
+    const [code, output] = await run({ STATE_DIRECTORY: variables.STATE_DIRECTORY }, "reload");
+    expect([code, output]).toEqual([1, expect.stringContaining("MODEL_ALIASES")]);
+    expect(await statusOf("three")).toBe("completed");
+    expect(await stop(served)).toBe(0);
+    const nobody = await run({ STATE_DIRECTORY: variables.STATE_DIRECTORY }, "reload");
+    expect(nobody).toEqual([1, expect.stringContaining("Nothing serves the data folder")]);
+  }, 120_000);
+
+  it("goes on with what the one before it was not given the time to end", async () => {
+    const served = await start({ ...least(), HANDOVER_TIMEOUT_MS: "0" });
+    const run = { model: "simulator?words=60&tps=10", input: "Go on.", background: true };
+    const { id } = await create(served.url, run);
+    served.child.kill("SIGHUP");
+    await eventually(() => served.output().includes("The process before this one was ended"), 30_000);
+    const read = async () => (await (await fetch(`${served.url}/v1/responses/${id}`)).json()) as { status: string };
+    await eventually(async () => (await read()).status === "completed", 30_000);
+    expect(await stop(served)).toBe(0);
+  }, 120_000);
+});
+
+/** A service manager's end of the protocol of systemd: prints every message that comes. */
+const LISTENER = `
+import socket, sys
+manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+manager.bind(sys.argv[1])
+while True:
+    message = manager.recv(4096).decode().replace("\\n", " ").strip()
+    # By this \`systemd-notify\` finds out that the one before it was read.
+    if message != "BARRIER=1":
+        print(message, flush=True)
+`;
+
+const mayNotify = ["systemd-notify", "python3"].every((name) => spawnSync(name, ["--version"]).status === 0);
+if (!mayNotify) console.log("Not shown here: this machine has no systemd-notify, or no python3.");
+
+describe.runIf(mayNotify)("under systemd", () => {
+  it("it says when it is ready, that it lives, when it reloads and when it stops", async () => {
+    const path = join(newFolder(), "notify");
+    const listener = spawn("python3", ["-c", LISTENER, path], { stdio: ["ignore", "pipe", "inherit"] });
+    let heard = "";
+    listener.stdout.on("data", (text) => (heard += String(text)));
+    try {
+      await eventually(() => existsSync(path));
+      const served = await start({ ...least(), NOTIFY_SOCKET: path, WATCHDOG_USEC: "1000000" });
+      const ready = `READY=1 MAINPID=${served.child.pid}\n`;
+      await eventually(() => heard.includes(ready) && heard.includes("WATCHDOG=1\n"), 30_000);
+      heard = "";
+      served.child.kill("SIGHUP");
+      await eventually(() => heard.includes(ready), 30_000);
+      expect(heard.replaceAll("WATCHDOG=1\n", "")).toMatch(/^RELOADING=1 MONOTONIC_USEC=\d+\nREADY=1 /);
+      expect(await stop(served)).toBe(0);
+      await eventually(() => heard.includes("STOPPING=1\n"), 30_000);
+    } finally {
+      listener.kill();
+    }
+  }, 120_000);
+});
