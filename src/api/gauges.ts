@@ -1,3 +1,4 @@
+import type { Gauge, GaugeReading } from "@responses-edge/otlp";
 import { serverStates } from "../assembly/model-server.ts";
 import type { Config } from "../config/index.ts";
 import { type FileBindings, filesInUse } from "../store/open-homes.ts";
@@ -10,8 +11,6 @@ import {
   DISK_FREE,
   DISK_LOW,
   FILES_OPEN,
-  type Gauge,
-  type GaugeReading,
   HOMES_OPEN,
   INGESTION,
   MEMORY,
@@ -24,7 +23,7 @@ import {
   WEBHOOKS_WAITING,
   WORK,
 } from "../telemetry/gauges.ts";
-import { SCOPE } from "../telemetry/otlp.ts";
+import { SCOPE } from "../telemetry/instruments.ts";
 
 const STATE = "responses_edge.state";
 

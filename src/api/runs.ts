@@ -1,5 +1,6 @@
 import { createHash, randomUUID } from "node:crypto";
 import { LongWork } from "@responses-edge/long-work";
+import { newSpanId } from "@responses-edge/otlp";
 import { isOnlyPrepared, preparedBy } from "@responses-edge/responses-api/create-request";
 import {
   ApiError,
@@ -14,7 +15,6 @@ import { responseId, type TurnAddress } from "@responses-edge/responses-api/ids"
 import { canonicalJson } from "@responses-edge/responses-api/json";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
 import { accessOf, echoTool, type McpAccess, type Tool } from "@responses-edge/responses-api/tools";
-import { newSpanId } from "@responses-edge/turn/measurements";
 import { addItemIds } from "@responses-edge/turn/prompt";
 import type { HomeStub } from "../store/home-calls.ts";
 import { homeUrl, lengthBeside, refused, unwrap } from "../store/rpc.ts";

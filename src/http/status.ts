@@ -1,9 +1,10 @@
+import { PROMETHEUS_CONTENT_TYPE, prometheusText } from "@responses-edge/otlp";
 import { readGauges } from "../api/gauges.ts";
 import { checkReadiness, checkUpstream } from "../api/health.ts";
 import { loadConfig } from "../config/index.ts";
 import { filesInUse } from "../store/open-homes.ts";
 import { processState } from "../store/process-state.ts";
-import { PROMETHEUS_CONTENT_TYPE, prometheusText } from "../telemetry/prometheus.ts";
+import { INSTRUMENTS } from "../telemetry/instruments.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
 import { unknownUrl } from "./answers.ts";
 import { type Endpoint, endpoint } from "./endpoint.ts";
@@ -76,7 +77,9 @@ export const metrics = [
       const totals = config.telemetry && telemetryOf(config.telemetry).totals;
       if (!totals) throw unknownUrl(context);
       const gauges = await readGauges(config, context.env);
-      return context.body(prometheusText(totals, gauges), 200, { "content-type": PROMETHEUS_CONTENT_TYPE });
+      return context.body(prometheusText(INSTRUMENTS, totals, gauges), 200, {
+        "content-type": PROMETHEUS_CONTENT_TYPE,
+      });
     },
   }),
 ];

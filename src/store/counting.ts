@@ -1,6 +1,5 @@
+import type { Attributes, Instrument } from "@responses-edge/otlp";
 import { loadConfig, type Variables } from "../config/index.ts";
-import type { Instrument } from "../telemetry/instruments.ts";
-import type { Attributes } from "../telemetry/meter.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
 
 /** An object, as far as its counters need it. */

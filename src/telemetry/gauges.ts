@@ -1,18 +1,6 @@
-import type { Attributes } from "./meter.ts";
+import type { Gauge } from "@responses-edge/otlp";
 
-/** Gauges: what is so at this moment, in this process. `/metrics` reads them when it is asked, and nothing is done for them before. */
-export interface Gauge {
-  name: string;
-  /** As Prometheus writes the unit, behind the name. */
-  unit?: "bytes";
-  description: string;
-}
-
-/** A gauge with its values, by their attributes. */
-export type GaugeReading = readonly [
-  gauge: Gauge,
-  values: readonly (readonly [attributes: Attributes, value: number])[],
-];
+/** The gauges, each once: what is so at this moment, in this process. */
 
 export const WORK: Gauge = {
   name: "responses_edge.work.active",

@@ -1,16 +1,13 @@
+import type { Instrument } from "@responses-edge/otlp";
+
 /**
  * The metrics, each once: OTLP and Prometheus tell the same. Names, units and bounds of `gen_ai.*` are those of the
  * conventions (docs/telemetry.md says at which commit), `http.server.request.duration` is that of OpenTelemetry's stable
  * ones for HTTP. What no convention names is `responses_edge.*`.
  */
-export interface Instrument {
-  name: string;
-  /** UCUM; in braces what is counted. */
-  unit: string;
-  description: string;
-  /** Upper bounds of a histogram's buckets; a counter has none. */
-  bounds?: readonly number[];
-}
+
+/** The instrumentation scope: this server. */
+export const SCOPE = { name: "responses-edge", version: "0.1.0" };
 
 /** Seconds, of most `gen_ai.*` durations. */
 const DURATIONS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];

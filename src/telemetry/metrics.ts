@@ -1,3 +1,4 @@
+import type { Attributes, Instrument } from "@responses-edge/otlp";
 import { type MeasuredTurn, type Measurements, TOOL_ERROR } from "@responses-edge/turn/measurements";
 import {
   CACHED_TOKENS,
@@ -7,7 +8,6 @@ import {
   CLIENTS_LEFT,
   EXECUTE_TOOL_DURATION,
   HTTP_SERVER_REQUEST_DURATION,
-  type Instrument,
   REASONING_TOKENS,
   RESPONSES,
   RETRIES,
@@ -16,7 +16,6 @@ import {
   SERVER_TIME_TO_FIRST_TOKEN,
   TAKE_UPS,
 } from "./instruments.ts";
-import type { Attributes } from "./meter.ts";
 import { operationOf, PROVIDER } from "./spans.ts";
 import type { WideEvent } from "./wide-event.ts";
 

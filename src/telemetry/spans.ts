@@ -1,5 +1,5 @@
-import type { Measurements, ModelCall, ToolCall, Trace } from "@responses-edge/turn/measurements";
-import { attributes, Double, KIND, nanos, type OtlpSpan, STATUS_ERROR } from "./otlp.ts";
+import { attributes, Double, KIND, nanos, type OtlpSpan, STATUS_ERROR, type Trace } from "@responses-edge/otlp";
+import type { Measurements, ModelCall, ToolCall } from "@responses-edge/turn/measurements";
 import type { WideEvent } from "./wide-event.ts";
 
 /**

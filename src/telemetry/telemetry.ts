@@ -1,14 +1,24 @@
 import { logLine } from "@responses-edge/json-text";
-import { type Measurements, newMeasurements, randomHex, type Trace } from "@responses-edge/turn/measurements";
+import {
+  type Attributes,
+  Exporter,
+  type ExportFault,
+  type ExportHost,
+  type Instrument,
+  Meter,
+  metricsBody,
+  newTrace,
+  randomHex,
+  readTraceContext,
+  type Trace,
+  tracesBody,
+} from "@responses-edge/otlp";
+import { type Measurements, newMeasurements } from "@responses-edge/turn/measurements";
 import type { TelemetryConfig } from "../config/index.ts";
 import { AnalyticsWriter } from "./analytics.ts";
-import { Exporter, type ExportHost } from "./exporter.ts";
-import { EXPORTS_DROPPED, type Instrument } from "./instruments.ts";
-import { type Attributes, Meter } from "./meter.ts";
+import { EXPORTS_DROPPED, SCOPE } from "./instruments.ts";
 import { recordMetrics } from "./metrics.ts";
-import { metricsBody, tracesBody } from "./otlp.ts";
 import { spansOf } from "./spans.ts";
-import { newTrace, readTraceContext } from "./trace-context.ts";
 import { isLogged, type RequestFacts, type Transport, toWideEvent, type WideEvent } from "./wide-event.ts";
 
 /**
@@ -38,14 +48,16 @@ export class Telemetry {
     this.#resource = { "service.instance.id": randomHex(8), ...resource };
     this.totals = prometheus && new Meter(Date.now());
     this.#deltas = metrics && new Meter(Date.now());
+    const failed = (kind: string) => (fault: ExportFault) =>
+      console.warn(logLine({ level: "warn", event: "export_failed", kind, ...fault }));
     const onDropped = () => this.#record(EXPORTS_DROPPED, {}, 1);
     if (traces) {
       const take = () => this.#takeSpans();
-      this.#exporters.push(new Exporter({ target: traces, timeoutMs, kind: "traces", take, onDropped }));
+      this.#exporters.push(new Exporter({ target: traces, timeoutMs, take, onDropped, onFailed: failed("traces") }));
     }
     if (metrics) {
       const take = () => this.#takeMetrics();
-      this.#exporters.push(new Exporter({ target: metrics, timeoutMs, kind: "metrics", take, onDropped }));
+      this.#exporters.push(new Exporter({ target: metrics, timeoutMs, take, onDropped, onFailed: failed("metrics") }));
     }
   }
 
@@ -117,14 +129,14 @@ export class Telemetry {
     const taken = this.#spans.slice(0, count);
     this.#spans = this.#spans.slice(count);
     this.#spansLength -= length;
-    return tracesBody(this.#resource, taken);
+    return tracesBody(this.#resource, SCOPE, taken);
   }
 
   #takeMetrics(): string | undefined {
     const deltas = this.#deltas;
     if (!deltas || deltas.isEmpty) return undefined;
     const now = Date.now();
-    return metricsBody(this.#resource, { now, ...deltas.take(now) });
+    return metricsBody(this.#resource, SCOPE, { now, ...deltas.take(now) });
   }
 }
 

@@ -1,3 +1,4 @@
+import { gaugeName, Meter, newTrace, prometheusName, prometheusText } from "@responses-edge/otlp";
 import { newMeasurements } from "@responses-edge/turn/measurements";
 import fc from "fast-check";
 import { afterEach, describe, expect, it, vi } from "vitest";
@@ -10,10 +11,7 @@ import { parseKeyValues } from "../../src/config/telemetry.ts";
 import { AnalyticsWriter, toPoint } from "../../src/telemetry/analytics.ts";
 import { GAUGES, PERMITS, UPSTREAM_UP } from "../../src/telemetry/gauges.ts";
 import { INSTRUMENTS, RETRIES, SERVER_TIME_TO_FIRST_TOKEN } from "../../src/telemetry/instruments.ts";
-import { Meter } from "../../src/telemetry/meter.ts";
 import { recordMetrics } from "../../src/telemetry/metrics.ts";
-import { gaugeName, prometheusName, prometheusText } from "../../src/telemetry/prometheus.ts";
-import { newTrace, readTraceContext } from "../../src/telemetry/trace-context.ts";
 import { isLogged, toWideEvent, type WideEvent } from "../../src/telemetry/wide-event.ts";
 
 const TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -31,61 +29,6 @@ function configOf(variables: Variables): TelemetryConfig | undefined {
 
 afterEach(() => {
   vi.restoreAllMocks();
-});
-
-describe("a trace context", () => {
-  it("is read as W3C's recommendation has it", () => {
-    const read = (traceparent: string, tracestate: string | null = null) => readTraceContext(traceparent, tracestate);
-    expect(read(`00-${TRACE_ID}-${PARENT}-01`, "rojo=00f067aa0ba902b7, congo=t61rcWkgMzE")).toEqual({
-      ...{ traceId: TRACE_ID, parent: PARENT, isSampled: true },
-      state: "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE",
-    });
-    expect(read(`00-${TRACE_ID}-${PARENT}-02`)?.isSampled).toBe(false);
-    // A later version may say more behind what is known.
-    expect(read(`01-${TRACE_ID}-${PARENT}-03-more`)?.isSampled).toBe(true);
-    for (const wrong of [
-      "",
-      `ff-${TRACE_ID}-${PARENT}-01`,
-      `00-${TRACE_ID}-${PARENT}-01-more`,
-      `00-${TRACE_ID.toUpperCase()}-${PARENT}-01`,
-      `00-${"0".repeat(32)}-${PARENT}-01`,
-      `00-${TRACE_ID}-${"0".repeat(16)}-01`,
-      `01-${TRACE_ID}-${PARENT}-01-${"x".repeat(300)}`,
-    ]) {
-      expect(read(wrong), wrong).toBeUndefined();
-    }
-  });
-
-  it.each([
-    ["too long", `a=${"x".repeat(511)}`],
-    ["of too many members", Array.from({ length: 33 }, (_, index) => `k${index}=v`).join()],
-    ["with a key twice", "a=1,a=2"],
-    ["without a value", "a="],
-    ["with a key that is none", "A=1"],
-    ["with what is not ASCII", "a=é"],
-    ["without members", " , "],
-  ])("is without a tracestate that is %s", (_, state) => {
-    expect(readTraceContext(`00-${TRACE_ID}-${PARENT}-01`, state)).toEqual({
-      ...{ traceId: TRACE_ID, parent: PARENT, isSampled: true, state: undefined },
-    });
-  });
-
-  it("comes to nothing, or to ids that can be handed on, whatever a caller sends", () => {
-    const hostile = fc.oneof(
-      fc.string(),
-      fc.stringMatching(/^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}.{0,9}$/),
-    );
-    fc.assert(
-      fc.property(hostile, fc.option(fc.string()), (traceparent, tracestate) => {
-        const read = readTraceContext(traceparent, tracestate);
-        if (!read) return;
-        expect(read.traceId).toMatch(/^[0-9a-f]{32}$/);
-        expect(read.parent).toMatch(/^[0-9a-f]{16}$/);
-        expect(read.state ?? "a=b").toMatch(/^[\x20-\x7e]{1,512}$/);
-      }),
-      { numRuns: 500 },
-    );
-  });
 });
 
 describe("a sampler", () => {
@@ -205,16 +148,6 @@ describe("a meter", () => {
       }),
     );
   });
-
-  it("has a bounded number of series, whatever is measured", () => {
-    const meter = new Meter(0);
-    for (let index = 0; index < 5_000; index += 1) meter.record(RETRIES, { model: `m${index}` }, 1);
-    const series = meter.read()[0]?.[1] ?? [];
-    expect(series).toHaveLength(501);
-    expect(series.at(-1)).toMatchObject({ attributes: { "otel.metric.overflow": "true" }, sum: 4_500 });
-    expect(meter.take(7).since).toBe(0);
-    expect([meter.isEmpty, meter.since]).toEqual([true, 7]);
-  });
 });
 
 describe("Prometheus' text", () => {
@@ -222,7 +155,7 @@ describe("Prometheus' text", () => {
     const meter = new Meter(0);
     for (const value of [0.0005, 0.03, 100]) meter.record(SERVER_TIME_TO_FIRST_TOKEN, { a: 'x"\\\n' }, value);
     meter.record(RETRIES, {}, 2);
-    const lines = prometheusText(meter).split("\n");
+    const lines = prometheusText(INSTRUMENTS, meter).split("\n");
     const name = "gen_ai_server_time_to_first_token_seconds";
     const labels = 'a="x\\"\\\\\\n"';
     expect(lines).toContain(`${name}_bucket{${labels},le="0.001"} 1`);
@@ -236,7 +169,7 @@ describe("Prometheus' text", () => {
 
 describe("a gauge", () => {
   it("is what it is read as, also where there is nothing to tell", () => {
-    const text = prometheusText(new Meter(0), [
+    const text = prometheusText(INSTRUMENTS, new Meter(0), [
       [UPSTREAM_UP, [[{ "responses_edge.server": 'a"b' }, 1]]],
       [PERMITS, []],
     ]);

@@ -1,5 +1,6 @@
+import { traceparent } from "@responses-edge/otlp";
 import type { ToolExchange } from "./engine.ts";
-import { beginToolCall, endToolCall, traceparent } from "./measurements.ts";
+import { beginToolCall, endToolCall } from "./measurements.ts";
 import type { TurnOptions } from "./options.ts";
 import type { TurnOutput } from "./output.ts";
 import type { BatchSink } from "./output-events.ts";

@@ -1,3 +1,4 @@
+import { newSpanId, type Trace, traceparent } from "@responses-edge/otlp";
 import type { Usage } from "@responses-edge/responses-api/response";
 import type { Model } from "./engine.ts";
 import type { PendingCall, ToolOutcome } from "./tool-session.ts";
@@ -26,24 +27,6 @@ export interface Measurements {
   rowsWritten: number;
   /** How the turn ended. */
   end: { status: string; error: string | undefined; tokens: Tokens } | undefined;
-}
-
-/** A place in a trace, as W3C's Trace Context has it. Ids are lower-case hexadecimal. */
-export interface Trace {
-  /** 32 digits. */
-  readonly traceId: string;
-  /** The span of who asks, 16 digits. */
-  readonly parent: string | undefined;
-  /** The request's own span, 16 digits. */
-  readonly span: string;
-  /** The flag `sampled` as it is handed on. */
-  readonly isSampled: boolean;
-  /** Tells whether this request's own spans are kept. */
-  readonly isKept: boolean;
-  /** `tracestate` as it came. */
-  readonly state: string | undefined;
-  /** Tells whether model server and MCP servers are told of it. */
-  readonly isHandedOn: boolean;
 }
 
 export interface MeasuredTurn {
@@ -114,18 +97,6 @@ export function newMeasurements(trace?: Trace): Measurements {
     rowsWritten: 0,
     end: undefined,
   };
-}
-
-/** A new span's id: 16 hexadecimal digits. */
-export function newSpanId(): string {
-  return randomHex(8);
-}
-
-/** So many random bytes, as hexadecimal digits. */
-export function randomHex(bytes: number): string {
-  let hex = "";
-  for (const byte of crypto.getRandomValues(new Uint8Array(bytes))) hex += byte.toString(16).padStart(2, "0");
-  return hex;
 }
 
 /** Notes that the model is asked now. What is given is filled by the functions below. */
@@ -219,15 +190,6 @@ export function tokensOf(usage: Usage): Tokens {
     output: usage.output_tokens,
     reasoning: usage.output_tokens_details.reasoning_tokens,
   };
-}
-
-/**
- * The header `traceparent` for what is called from `span`; undefined where nobody is to be told. Of a request whose
- * spans are not kept only its own is known.
- */
-export function traceparent(trace: Trace | undefined, span?: string): string | undefined {
-  if (!trace?.isHandedOn) return undefined;
-  return `00-${trace.traceId}-${span || trace.span}-${trace.isSampled ? "01" : "00"}`;
 }
 
 /** The trace context of a request to the model server: from the model call under way, if there is one. */

@@ -1,3 +1,4 @@
+import { traceparent } from "@responses-edge/otlp";
 import { ClientTools } from "@responses-edge/responses-api/client-tools";
 import { ApiError, contextLengthExceeded, toApiError } from "@responses-edge/responses-api/errors";
 import { type Item, isServerCall } from "@responses-edge/responses-api/items/registry";
@@ -15,7 +16,7 @@ import {
 } from "./decide.ts";
 import type { Prompt, RawMessage } from "./engine.ts";
 import { Generations } from "./generation.ts";
-import { beginToolCall, endToolCall, NO_TOKENS, tokensOf, traceparent } from "./measurements.ts";
+import { beginToolCall, endToolCall, NO_TOKENS, tokensOf } from "./measurements.ts";
 import type { TurnOptions } from "./options.ts";
 import { TurnOutput } from "./output.ts";
 import { checkCallPairs, earlierOutput, makePrompt, promptOutput, RoundPrompt } from "./prompt.ts";

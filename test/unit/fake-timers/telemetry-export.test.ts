@@ -1,6 +1,6 @@
+import { Exporter } from "@responses-edge/otlp";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { loadConfig, type Variables } from "../../../src/config/index.ts";
-import { Exporter } from "../../../src/telemetry/exporter.ts";
 import { type Observation, type Telemetry, telemetryOf } from "../../../src/telemetry/telemetry.ts";
 
 /** How telemetry leaves: beside requests, one export at a time, and never into a collector that takes none. */
@@ -40,7 +40,7 @@ function rig() {
   const exporter = new Exporter({
     target: { url: "http://collector/v1/traces", headers: {}, fetch: (url, init) => fetch(url, init) },
     timeoutMs: 10_000,
-    kind: "traces",
+    onFailed: (fault) => void warnings.push(fault),
     take: () => (waiting.length > 0 ? waiting.splice(0).join("+") : undefined),
     onDropped: () => {
       dropped += 1;

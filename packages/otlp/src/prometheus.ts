@@ -1,6 +1,5 @@
-import type { Gauge, GaugeReading } from "./gauges.ts";
-import { INSTRUMENTS, type Instrument } from "./instruments.ts";
-import type { Attributes, Meter, Series } from "./meter.ts";
+import type { Attributes, Gauge, GaugeReading, Instrument } from "./instrument.ts";
+import type { Meter, Series } from "./meter.ts";
 
 /**
  * Metrics as Prometheus reads them (text format 0.0.4). Names and labels are what OpenTelemetry's metrics become there
@@ -10,11 +9,15 @@ import type { Attributes, Meter, Series } from "./meter.ts";
 
 export const PROMETHEUS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
-/** All metrics, also those of which there is nothing to tell yet, by their names; and gauges, as they were read now. */
-export function prometheusText(meter: Meter, gauges: readonly GaugeReading[] = []): string {
+/** All of the metrics, also those of which there is nothing to tell yet, by their names; and gauges, as they were read now. */
+export function prometheusText(
+  instruments: readonly Instrument[],
+  meter: Meter,
+  gauges: readonly GaugeReading[] = [],
+): string {
   const known = new Map(meter.read());
   let text = "";
-  for (const instrument of INSTRUMENTS) {
+  for (const instrument of instruments) {
     const name = prometheusName(instrument);
     text += `# HELP ${name} ${instrument.description}\n# TYPE ${name} ${instrument.bounds ? "histogram" : "counter"}\n`;
     for (const series of known.get(instrument) ?? []) text += linesOf(name, instrument, series);

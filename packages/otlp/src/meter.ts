@@ -1,9 +1,6 @@
-import type { Instrument } from "./instruments.ts";
+import type { Attributes, Instrument } from "./instrument.ts";
 
 /** Values of metrics, added up by their attributes. */
-
-/** Texts and whole numbers, as conventions have them. */
-export type Attributes = Readonly<Record<string, string | number>>;
 
 /** The values that were measured with the same attributes. */
 export interface Series {

@@ -1,6 +1,4 @@
 import { ReadFault, readBoundedText } from "@responses-edge/bounded-body";
-import { logLine } from "@responses-edge/json-text";
-import type { OtlpTarget } from "../config/index.ts";
 
 /**
  * Sends telemetry of one kind to a collector, beside the requests that it is about: none of them waits for it, and none
@@ -9,16 +7,29 @@ import type { OtlpTarget } from "../config/index.ts";
  * requests end at once. What a collector does not take is kept within bounds, offered again after a pause, and dropped.
  */
 
+/** Where a collector takes telemetry of one kind. */
+export interface ExportTarget {
+  url: string;
+  headers: Readonly<Record<string, string>>;
+  fetch: (url: string, init: RequestInit) => Promise<Response>;
+}
+
+/** Why a collector takes nothing, and how many batches were dropped since this was told last. */
+export interface ExportFault {
+  why: string;
+  dropped: number;
+}
+
 export interface ExporterOptions {
-  target: OtlpTarget;
+  target: ExportTarget;
   /** How long the collector may take over one export, in milliseconds. */
   timeoutMs: number;
-  /** Its name in the log. */
-  kind: "traces" | "metrics";
   /** Gives the body of the next export, and forgets what is in it; undefined where there is nothing to tell. */
   take: () => string | undefined;
   /** Called with what nobody has taken. */
   onDropped: () => void;
+  /** Is told of a collector that fails, once a minute at most. */
+  onFailed: (fault: ExportFault) => void;
 }
 
 /** The host that is to be kept alive for an export, and whether that costs while it waits: then one export must do. */
@@ -131,8 +142,7 @@ export class Exporter {
     if (!isFinal) this.#pausedUntil = now + Math.min(MAX_PAUSE_MS, pause);
     if (now - this.#toldAt >= TOLD_EVERY_MS) {
       this.#toldAt = now;
-      const { kind } = this.#options;
-      console.warn(logLine({ level: "warn", event: "export_failed", kind, why, dropped: this.#dropped }));
+      this.#options.onFailed({ why, dropped: this.#dropped });
       this.#dropped = 0;
     }
     return !isFinal;

@@ -1,5 +1,5 @@
-import type { Instrument } from "./instruments.ts";
-import type { Attributes, Series } from "./meter.ts";
+import type { Attributes, Instrument } from "./instrument.ts";
+import type { Series } from "./meter.ts";
 
 /**
  * OTLP as JSON (opentelemetry-proto 1.x, "JSON Protobuf Encoding"): ids are hexadecimal, 64-bit integers are texts, enums
@@ -41,8 +41,11 @@ export const STATUS_ERROR = 2;
 
 const DELTA = 1;
 
-/** The instrumentation scope: this server. */
-export const SCOPE = { name: "responses-edge", version: "0.1.0" };
+/** The instrumentation scope: who measures. */
+export interface Scope {
+  name: string;
+  version: string;
+}
 
 /** The value of an attribute; one that is undefined is none. */
 export type AttributeValue = string | number | boolean | readonly string[] | undefined;
@@ -83,20 +86,15 @@ export function nanos(ms: number): string {
 }
 
 /** The body of an export of spans, each as JSON. */
-export function tracesBody(resource: Attributes, spans: readonly string[]): string {
-  const [before, after] = aroundSpans(resource);
-  return before + spans.join(",") + after;
-}
-
-function aroundSpans(resource: Attributes): [before: string, after: string] {
-  const scope = JSON.stringify(SCOPE);
+export function tracesBody(resource: Attributes, scope: Scope, spans: readonly string[]): string {
   const head = JSON.stringify({ attributes: attributes(resource) });
-  return [`{"resourceSpans":[{"resource":${head},"scopeSpans":[{"scope":${scope},"spans":[`, "]}]}]}"];
+  return `{"resourceSpans":[{"resource":${head},"scopeSpans":[{"scope":${JSON.stringify(scope)},"spans":[${spans.join(",")}]}]}]}`;
 }
 
 /** The body of an export of metrics that were added up from `since` to `now`, Unix milliseconds. */
 export function metricsBody(
   resource: Attributes,
+  scope: Scope,
   { since, now, metrics }: { since: number; now: number; metrics: readonly [Instrument, Series[]][] },
 ): string {
   const times = { startTimeUnixNano: nanos(since), timeUnixNano: nanos(now) };
@@ -104,9 +102,7 @@ export function metricsBody(
     resourceMetrics: [
       {
         resource: { attributes: attributes(resource) },
-        scopeMetrics: [
-          { scope: SCOPE, metrics: metrics.map(([instrument, series]) => toMetric(instrument, series, times)) },
-        ],
+        scopeMetrics: [{ scope, metrics: metrics.map(([instrument, series]) => toMetric(instrument, series, times)) }],
       },
     ],
   });

@@ -1,6 +1,3 @@
-import { newSpanId, randomHex, type Trace } from "@responses-edge/turn/measurements";
-import type { TelemetryConfig } from "../config/index.ts";
-
 /**
  * Where a request stands in its trace, by W3C's Trace Context (level 1). What a caller says of it is a stranger's: it is
  * checked against the grammar, bounded, and left out as a whole where it is anything else.
@@ -20,6 +17,24 @@ const MAX_TRACESTATE_MEMBERS = 32;
 
 const MEMBER =
   /^(?:[a-z0-9][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/;
+
+/** A place in a trace, as W3C's Trace Context has it. Ids are lower-case hexadecimal. */
+export interface Trace {
+  /** 32 digits. */
+  readonly traceId: string;
+  /** The span of who asks, 16 digits. */
+  readonly parent: string | undefined;
+  /** The request's own span, 16 digits. */
+  readonly span: string;
+  /** The flag `sampled` as it is handed on. */
+  readonly isSampled: boolean;
+  /** Tells whether this request's own spans are kept. */
+  readonly isKept: boolean;
+  /** `tracestate` as it came. */
+  readonly state: string | undefined;
+  /** Tells whether those that are called are told of it. */
+  readonly isHandedOn: boolean;
+}
 
 /** The trace that a caller says its request belongs to. */
 export interface RemoteTrace {
@@ -48,12 +63,22 @@ function readState(text: string | null): string | undefined {
   return keys.size === members.length && members.every((member) => MEMBER.test(member)) ? members.join(",") : undefined;
 }
 
+/** What is done with traces. */
+export interface TraceSettings {
+  /** Where they are sent; undefined: none is kept. */
+  traces: unknown;
+  /** The share of new traces that is kept, and whether a caller's own decision holds instead. */
+  sampler: { ratio: number; asksParent: boolean };
+  /** True if a caller's trace is read, and handed on. */
+  handsTracesOn: boolean;
+}
+
 /**
  * The trace of a new request: the caller's, or one that begins here. Undefined where traces are neither kept nor handed on.
  * A caller's decision holds for samplers that ask the parent; a trace that is only handed on is as its caller says.
  */
 export function newTrace(
-  { traces, sampler, handsTracesOn }: TelemetryConfig,
+  { traces, sampler, handsTracesOn }: TraceSettings,
   remote: RemoteTrace | undefined,
 ): Trace | undefined {
   if (!traces && (!handsTracesOn || !remote)) return undefined;
@@ -72,8 +97,29 @@ export function newTrace(
 }
 
 /** A trace's id tells whether it is kept, so that all who take part and keep the same share keep the same traces. */
-function isKept(traceId: string, remote: RemoteTrace | undefined, { ratio, asksParent }: TelemetryConfig["sampler"]) {
+function isKept(traceId: string, remote: RemoteTrace | undefined, { ratio, asksParent }: TraceSettings["sampler"]) {
   if (remote && asksParent) return remote.isSampled;
   // The last 52 of its bits: as many as a number holds.
   return Number.parseInt(traceId.slice(-13), 16) < ratio * 2 ** 52;
+}
+
+/** A new span's id: 16 hexadecimal digits. */
+export function newSpanId(): string {
+  return randomHex(8);
+}
+
+/** So many random bytes, as hexadecimal digits. */
+export function randomHex(bytes: number): string {
+  let hex = "";
+  for (const byte of crypto.getRandomValues(new Uint8Array(bytes))) hex += byte.toString(16).padStart(2, "0");
+  return hex;
+}
+
+/**
+ * The header `traceparent` for what is called from `span`; undefined where nobody is to be told. Of a request whose
+ * spans are not kept only its own is known.
+ */
+export function traceparent(trace: Trace | undefined, span?: string): string | undefined {
+  if (!trace?.isHandedOn) return undefined;
+  return `00-${trace.traceId}-${span || trace.span}-${trace.isSampled ? "01" : "00"}`;
 }
