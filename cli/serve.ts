@@ -6,6 +6,7 @@ import { checkKind } from "./cluster.ts";
 import { watchConfigFile } from "./config-file.ts";
 import { readChangedFile, readConfiguration } from "./configuration.ts";
 import { type DataFolder, openDataFolder } from "./data-folder.ts";
+import { Discovery } from "./discovery.ts";
 import { backendOf, type Environment, keySourcesOf, sealingOf } from "./environment.ts";
 import { version, workerdVersion } from "./installation.ts";
 import { listenOn } from "./listening.ts";
@@ -24,6 +25,7 @@ import { untilStopped } from "./signals.ts";
 export async function serve(environment: Environment): Promise<void> {
   const configuration = readConfiguration(environment);
   const { settings, variables, all, warnings } = configuration;
+  let { file } = configuration;
   const { host, port, keyPair, stateDirectory, stopTimeoutMs, logFormat, cluster } = settings;
   const say = (line: string) => console.log(line);
   // That nobody reads the log any more is no reason to end.
@@ -39,12 +41,25 @@ export async function serve(environment: Environment): Promise<void> {
     checkKind(folder.path, cluster !== undefined);
     await using listening = await listenOn(host, port);
     const { signal } = stopping;
-    const service = await Service.start({ environment, folder, listening, say, signal }, configuration);
+    using discovery = new Discovery(
+      () => void putInForce(file).then(tellDiscovered, () => {}),
+      (message) => tell("warn", message),
+    );
+    const discovered = { ...configuration, file: await discovery.expand(variables, file) };
+    const service = await Service.start({ environment, folder, listening, say, signal }, discovered);
+    /** Puts what a file says in force, with the addresses that model servers have now. Gives what is wrong with the whole. */
+    const putInForce = async (said: TextVariables | undefined) =>
+      service.configure((await discovery.expand(variables, said)) ?? {});
+    const tellDiscovered = (mistakes: readonly string[]) => {
+      if (mistakes.length > 0) tell("warn", "Model servers that were discovered are not in force.", { mistakes });
+    };
     using manager = serviceManager(environment);
     const reload = async (reason: string) => {
       manager.reloading();
       try {
         await service.replaceWorker(reason);
+        if (environment.CONFIG_FILE) ({ file } = readChangedFile(environment, variables));
+        if (discovery.isUsed) tellDiscovered(await putInForce(file));
       } catch (error) {
         tell("error", `No other process serves (${reason}): ${error instanceof Error ? error.message : error}`);
         throw error;
@@ -63,13 +78,13 @@ export async function serve(environment: Environment): Promise<void> {
 
     const reread = async () => {
       const changed = readChangedFile(environment, variables);
-      const mistakes =
-        changed.mistakes.length > 0 ? changed.mistakes : changed.placed(await service.configure(changed.file));
+      const mistakes = changed.mistakes.length > 0 ? changed.mistakes : changed.placed(await putInForce(changed.file));
       if (mistakes.length > 0) {
         const faults = mistakes.map((mistake) => `  ${mistake}`).join("\n");
         tell("warn", `The configuration's file is wrong, and what was in force stays so:\n${faults}`, { mistakes });
         return;
       }
+      ({ file } = changed);
       tell("info", "The configuration's file has changed, and is in force.");
       const asBefore = isDeepStrictEqual(changed.settings, settings);
       if (!asBefore)
