@@ -62,7 +62,8 @@ function bundledFolders(): string[] {
     .join("\n");
   const folders = [...code.matchAll(/^\/\/ (node_modules\/(?:@[^/]+\/)?[^/]+)\//gm)].map(([, folder = ""]) => folder);
   // Files that go along as they are: the tokenizer's vocabulary, the reader of PDF, and what the console shows itself with.
-  const inFiles = ["gpt-tokenizer", "unpdf", "lit-html", "eventsource-parser"].map((name) => `node_modules/${name}`);
+  const console = ["lit-html", "eventsource-parser", "marked", "lowlight", "devlop", "highlight.js", "temml"];
+  const inFiles = ["gpt-tokenizer", "unpdf", ...console].map((name) => `node_modules/${name}`);
   return [...new Set([...folders, ...inFiles])].toSorted();
 }
 

@@ -5,6 +5,7 @@ import { type Json, parseJson } from "./json.ts";
 import { fillSchema } from "./schema-filler.ts";
 import type { Settings } from "./settings.ts";
 import { splitTokens, type Vocabulary } from "./tokenizer.ts";
+import { TOUR_QUESTION, tour } from "./tour.ts";
 
 /** Decides what the simulated model answers. README.md has the rules. `messages` is the body's own list, for `mode=transcript`. */
 export function answerChat(
@@ -44,6 +45,7 @@ function freshAnswer(
 ): Said[] {
   const turn = lastTurn(messages);
   const said: Said[] = [];
+  if (isTour(request, turn, settings)) return tour(mayThink(request, settings));
   if (reasons(request, model, settings)) {
     const start = turn.results.length > 0 ? "The tools have answered." : `The user said: ${turn.text}.`;
     const end = settings.thoughtsEnd ? ".\n" : ".";
@@ -83,8 +85,18 @@ function lastTurn(messages: readonly ChatMessage[]): Turn {
   };
 }
 
+/** Whether it is the console's first example, of which nothing else is wanted. */
+function isTour({ format, toolChoice, tools }: ChatRequest, { text, results }: Turn, settings: Settings): boolean {
+  const isPlain = format.kind === "text" && results.length === 0 && (tools.length === 0 || toolChoice.kind === "auto");
+  return text === TOUR_QUESTION && isPlain && settings.words === undefined && settings.mode !== "transcript";
+}
+
+function mayThink({ enableThinking, effort }: ChatRequest, { reasoning }: Settings): boolean {
+  return enableThinking !== false && effort !== "none" && reasoning !== false;
+}
+
 function reasons(request: ChatRequest, model: string, settings: Settings): boolean {
-  if (request.enableThinking === false || request.effort === "none" || settings.reasoning === false) return false;
+  if (!mayThink(request, settings)) return false;
   return model === "simulator-reasoning" || settings.reasoning === true || request.enableThinking === true;
 }
 

@@ -1,4 +1,4 @@
-/** Bundles the console for the browser: `dist/main.js` and `dist/console.css`. Any Node that wrangler runs on runs this. */
+/** Bundles the console for the browser: `dist/main.js`, the scripts that it loads later, and `dist/console.css`. Any Node that wrangler runs on runs this. */
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { build } from "esbuild";
@@ -12,7 +12,8 @@ const folder = fileURLToPath(new URL("./", import.meta.url));
 export async function buildConsole() {
   const { outputFiles } = await build({
     absWorkingDir: folder,
-    entryPoints: ["src/main.js", "src/console.css"],
+    // The last two are loaded when an answer has code or formulas.
+    entryPoints: ["src/main.js", "src/console.css", "src/code-colours.js", "src/formulas.js"],
     outdir: "dist",
     bundle: true,
     format: "esm",

@@ -1,6 +1,8 @@
 import { createHash } from "node:crypto";
 import { type Context, Hono } from "hono";
+import colours from "../../packages/console/dist/code-colours.js?raw";
 import style from "../../packages/console/dist/console.css?raw";
+import formulas from "../../packages/console/dist/formulas.js?raw";
 import script from "../../packages/console/dist/main.js?raw";
 import icon from "../../packages/console/src/icon.svg?raw";
 import index from "../../packages/console/src/index.html?raw";
@@ -42,6 +44,8 @@ const HEADERS = {
 /** The files of the page, by their names in the browser. */
 const FILES: Readonly<Record<string, { text: string; type: string }>> = {
   "main.js": { text: script, type: "text/javascript; charset=utf-8" },
+  "code-colours.js": { text: colours, type: "text/javascript; charset=utf-8" },
+  "formulas.js": { text: formulas, type: "text/javascript; charset=utf-8" },
   "console.css": { text: style, type: "text/css; charset=utf-8" },
   "icon.svg": { text: icon, type: "image/svg+xml" },
 };
@@ -58,7 +62,8 @@ let built: Console | undefined;
 function theConsole(): Console {
   if (!built) {
     const hash = createHash("sha256");
-    for (const text of [index, script, style, icon]) hash.update(`${text.length}\n${text}`);
+    for (const text of [index, ...Object.values(FILES).map((file) => file.text)])
+      hash.update(`${text.length}\n${text}`);
     const version = hash.digest("hex").slice(0, 16);
     built = { version, page: index.replaceAll("{version}", version) };
   }

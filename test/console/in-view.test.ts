@@ -80,7 +80,7 @@ const lines = (name: string, count: number) =>
 
 const turn = (page: Page) => page.locator(".turn").last();
 const question = (page: Page) => turn(page).locator(".item-input");
-const word = (page: Page, text: string) => turn(page).locator(".answer pre", { hasText: text }).last();
+const word = (page: Page, text: string) => turn(page).locator(".answer :is(pre, .block)", { hasText: text }).last();
 
 /** Says something that ends in a word of its own, and waits until that is on the page. */
 let words = 0;
@@ -172,7 +172,6 @@ describe.each(SIZES)("%s", (_, options) => {
       const model = await ask(page, "What is the weather?");
       await say(page, model, "I think of ", "reasoning");
       await isQuestionSeen(page);
-      await turn(page).locator(".item-reasoning summary").click();
       await isWordSeen(page, await say(page, model, "And of ", "reasoning"));
       model.say(...call(0, "get_weather", '{"city": "Lisbon"}'));
       model.end();
@@ -308,13 +307,14 @@ describe("scripts that are written from right to left", () => {
       expect(await wrong(page)).toEqual({ found: [], right: 3 });
       // Each paragraph goes its own way.
       const sides = await turn(page)
-        .locator(".item-answer pre")
-        .evaluate((pre) => {
-          const { left, right } = pre.getBoundingClientRect();
-          const lines = [0, (pre.textContent ?? "").indexOf("\n") + 1].map((at) => {
+        .locator(".item-answer .markdown p")
+        .evaluate((paragraph) => {
+          const { left, right } = paragraph.getBoundingClientRect();
+          const text = document.createTreeWalker(paragraph, NodeFilter.SHOW_TEXT).nextNode() as Node;
+          const lines = [0, (text.textContent ?? "").indexOf("\n") + 1].map((at) => {
             const range = document.createRange();
-            range.setStart(pre.firstChild as Node, at);
-            range.setEnd(pre.firstChild as Node, at + 5);
+            range.setStart(text, at);
+            range.setEnd(text, at + 5);
             return range.getBoundingClientRect();
           });
           return lines.map((line) => (right - line.right < line.left - left ? "right" : "left"));

@@ -55,7 +55,7 @@ describe("the package", () => {
     );
     expect(names.filter((name) => /\.(ts|map)$/.test(name))).toEqual([]);
     const licenses = readFileSync(join(folder, "THIRD-PARTY-LICENSES"), "utf8");
-    for (const name of ["hono", "zod", "jose", "gpt-tokenizer", "lit-html", "eventsource-parser"])
+    for (const name of ["hono", "zod", "jose", "gpt-tokenizer", "lit-html", "marked", "highlight.js", "temml"])
       expect(licenses).toMatch(new RegExp(`^${name} \\d`, "m"));
   });
 

@@ -27,6 +27,8 @@ export class Answer {
     if (event.response) this.response = event.response;
     switch (event.type) {
       case "response.output_item.added":
+        this.#setItem(event.output_index, event.item, true);
+        return;
       case "response.output_item.done":
         this.#setItem(event.output_index, event.item);
         return;
@@ -48,14 +50,14 @@ export class Answer {
     for (const extra of this.#items.splice(output.length)) extra?.element.remove();
   }
 
-  /** @param {number} index @param {Record<string, any>} item */
-  #setItem(index, item) {
+  /** @param {number} index @param {Record<string, any>} item @param {boolean} [isLive] whether it is being made now */
+  #setItem(index, item, isLive = false) {
     const known = this.#items[index];
     if (known) {
       known.set(item);
       return;
     }
-    const made = new ItemView(item, { items: () => this.items, response: () => this.response });
+    const made = new ItemView(item, { items: () => this.items, response: () => this.response }, isLive);
     this.#items[index] = made;
     const next = this.#items.slice(index + 1).find((each) => each !== undefined);
     this.element.insertBefore(made.element, next?.element ?? null);

@@ -46,3 +46,9 @@ export function readableJson(text) {
     return text;
   }
 }
+
+/** Only what a browser would open as a page. @param {string} href */
+export function isWebPage(href) {
+  const protocol = URL.parse(href)?.protocol;
+  return protocol === "https:" || protocol === "http:";
+}

@@ -2,13 +2,15 @@ import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.js";
 import { Sources } from "./citations.js";
 import { messageOf } from "./dialogs.js";
-import { beginning, readableJson } from "./format.js";
+import { beginning, duration, isWebPage, readableJson } from "./format.js";
 import { LongText } from "./long-text.js";
+import { MarkdownText } from "./markdown-text.js";
 import { passageText } from "./passage.js";
 import { saveFile } from "./save.js";
 
 /**
- * An item of a response or of its input, on the page. What models and tools have written is text and nothing else: no markup, no image from elsewhere.
+ * An item of a response or of its input, on the page. What models and tools have written is
+ * text and nothing else, an answer's in the elements that `markdown-view.js` has: no markup of theirs, no image from elsewhere.
  *
  * @typedef {Record<string, any>} Item As the API has it
  *
@@ -23,6 +25,7 @@ import { saveFile } from "./save.js";
  * @property {string} [name] of the tool
  * @property {string} [status]
  * @property {Part[]} parts
+ * @property {boolean} [isMarkdown] Whether its texts are markdown.
  * @property {boolean} [isFolded] Whether it is closed until it is opened.
  * @property {string[]} [images] `data:` URLs
  * @property {{ href: string, label: string }[]} [links]
@@ -41,6 +44,7 @@ const KINDS = {
     kind: item.role === "assistant" ? "answer" : "input",
     title: roleName(item.role),
     name: item.phase === "commentary" ? "commentary" : undefined,
+    isMarkdown: item.role === "assistant",
     ...contentOf(item.content),
   }),
   reasoning: (item) => ({
@@ -236,12 +240,6 @@ function written(value) {
   return typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "");
 }
 
-/** Only what a browser would open as a page. @param {string} href */
-function isWebPage(href) {
-  const protocol = URL.parse(href)?.protocol;
-  return protocol === "https:" || protocol === "http:";
-}
-
 /** @param {string | undefined} status */
 export function statusTag(status) {
   if (!status) return nothing;
@@ -249,6 +247,12 @@ export function statusTag(status) {
     status === "completed" ? "good" : ["failed", "cancelled", "incomplete"].includes(status) ? "bad" : "busy";
   return html`<span class="tag ${look}">${status.replaceAll("_", " ")}</span>`;
 }
+
+/** The beginning of JSON, which is shown as it is written. */
+const JSON_BEGINNING = /^\s*(?:\{|\[\s*[[{"\d\]])/;
+
+/** How often the time of a thought that goes on is told anew, milliseconds. */
+const TICK_MS = 500;
 
 /** Which text of its item an event adds to, by the event's type. @type {Record<string, (event: Item) => string>} */
 const DELTAS = {
@@ -266,18 +270,31 @@ export class ItemView {
   element = document.createElement("article");
   /** @type {Item} */
   #item;
-  /** @type {Map<string, LongText>} */
+  /** @type {Map<string, LongText | MarkdownText>} */
   #texts = new Map();
   /** Parts that events have begun, and the item does not have yet. @type {Set<string>} */
   #begun = new Set();
   /** True if somebody has opened it, false if closed. @type {boolean | undefined} */
   #isOpen;
+  /** Whether markdown is shown as it is written. */
+  #isRaw = false;
+  /** When its first event came, where it is still being made; milliseconds of this page. @type {number | undefined} */
+  #since;
+  /** How long it took, in milliseconds, where the page has seen it being made. @type {number | undefined} */
+  #took;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #tick;
   #sources;
 
-  /** @param {Item} item @param {import("./citations.js").Around} [around] the response that it is of */
-  constructor(item, around = { items: () => [], response: () => undefined }) {
+  /**
+   * @param {Item} item
+   * @param {import("./citations.js").Around} [around] the response that it is of
+   * @param {boolean} [isLive] whether it is being made now
+   */
+  constructor(item, around = { items: () => [], response: () => undefined }, isLive = false) {
     this.#item = item;
     this.#sources = new Sources(around);
+    if (isLive) this.#since = performance.now();
     this.#draw();
   }
 
@@ -285,10 +302,12 @@ export class ItemView {
     return this.#item;
   }
 
-  /** Takes the item as it is now. @param {Item} item */
+  /** Takes the item as it is now, when it is whole. @param {Item} item */
   set(item) {
     this.#item = item;
     this.#begun.clear();
+    if (this.#since !== undefined) this.#took = performance.now() - this.#since;
+    this.#since = undefined;
     this.#draw();
   }
 
@@ -297,8 +316,7 @@ export class ItemView {
     if (!Object.hasOwn(DELTAS, event.type) || typeof event.delta !== "string") return;
     const key = DELTAS[event.type]?.(event) ?? "";
     const known = this.#texts.get(key);
-    const into = known ?? new LongText();
-    if (!known) this.#texts.set(key, into);
+    const into = this.#textOf(key, event.delta);
     into.append(event.delta);
     if (!known || !this.#begun.has(key)) {
       this.#begun.add(key);
@@ -306,18 +324,45 @@ export class ItemView {
     }
   }
 
+  /** The text of a part. `beginning`: how a new one begins. @param {string} key @param {string} beginning @param {boolean} [isCode] */
+  #textOf(key, beginning, isCode = false) {
+    const known = this.#texts.get(key);
+    if (known) return known;
+    const isMarkdown = describe(this.#item).isMarkdown && !isCode && !this.#isRaw && !JSON_BEGINNING.test(beginning);
+    const name = this.#item.id ?? "item";
+    const made = isMarkdown ? new MarkdownText(`${name}.md`) : new LongText("", { fileName: `${name}.txt` });
+    this.#texts.set(key, made);
+    return made;
+  }
+
+  /** Shows markdown as it is written, or as what it means. */
+  #toggleRaw = () => {
+    this.#isRaw = !this.#isRaw;
+    const texts = [...this.#texts].map(([key, text]) => /** @type {const} */ ([key, text.text()]));
+    this.#texts.clear();
+    for (const [key, whole] of texts) this.#textOf(key, whole).append(whole);
+    this.#draw();
+  };
+
   #draw() {
-    const { title, name, status, kind, parts, isFolded = false, ...rest } = describe(this.#item);
+    const { title, name, status, kind, parts, isFolded = false, isMarkdown = false, ...rest } = describe(this.#item);
     const { images = [], links = [], files = [], citations = [], found = [] } = rest;
     this.element.className = `item item-${kind}`;
     const shown = [...parts];
     for (const key of this.#begun) {
       if (!shown.some((part) => part.key === key)) shown.push({ key, text: "", isCode: key === "arguments" });
     }
+    const partTemplates = shown.map((part) => this.#partTemplate(part, citations));
     const heading = html`<span class="item-title">${title}</span>${name ? html` <code class="item-name" dir="auto">${beginning(name, 200)}</code>` : nothing}
-      ${status && status !== "completed" ? statusTag(status) : nothing}`;
+      ${status && status !== "completed" ? statusTag(status) : nothing}
+      ${this.#timeTemplate(kind)}
+      ${
+        isMarkdown && (this.#isRaw || [...this.#texts.values()].some((each) => each instanceof MarkdownText))
+          ? html`<button type="button" class="plain raw-switch" aria-pressed=${this.#isRaw} @click=${this.#toggleRaw}>As written</button>`
+          : nothing
+      }`;
     const body = html`
-      ${shown.map((part) => this.#partTemplate(part, citations))}
+      ${partTemplates}
       ${this.#sources.element}
       ${found.slice(0, MAX_LINKS).map(foundTemplate)}
       ${images.map((url) => html`<img class="item-image" src=${url} alt="Image in the input" />`)}
@@ -327,7 +372,7 @@ export class ItemView {
     `;
     render(
       isFolded
-        ? html`<details ?open=${this.#isOpen ?? false} @toggle=${this.#toggled}><summary>${heading}</summary>${body}</details>`
+        ? html`<details ?open=${this.#isOpen ?? this.#since !== undefined} @toggle=${this.#toggled}><summary>${heading}</summary>${body}</details>`
         : html`<header class="item-heading">${heading}</header>${body}`,
       this.element,
     );
@@ -335,16 +380,27 @@ export class ItemView {
 
   /** @param {Event} event */
   #toggled = (event) => {
-    this.#isOpen = /** @type {HTMLDetailsElement} */ (event.currentTarget).open;
+    const { open } = /** @type {HTMLDetailsElement} */ (event.currentTarget);
+    // Drawing opens and closes it, too.
+    if (open !== (this.#isOpen ?? this.#since !== undefined)) this.#isOpen = open;
   };
+
+  /** How long a thought has taken. @param {string} kind */
+  #timeTemplate(kind) {
+    if (kind !== "reasoning") return nothing;
+    const took = this.#took ?? (this.#since === undefined ? undefined : performance.now() - this.#since);
+    if (this.#since !== undefined) {
+      this.#tick ??= setTimeout(() => {
+        this.#tick = undefined;
+        if (this.#since !== undefined && this.element.isConnected) this.#draw();
+      }, TICK_MS);
+    }
+    return took === undefined ? nothing : html`<span class="note">${duration(took)}</span>`;
+  }
 
   /** @param {Part} part @param {import("./citations.js").Citation[]} citations */
   #partTemplate({ key, label, text: whole, isCode }, citations) {
-    let long = this.#texts.get(key);
-    if (!long) {
-      long = new LongText("", { fileName: `${this.#item.id ?? "item"}.txt` });
-      this.#texts.set(key, long);
-    }
+    const long = this.#textOf(key, whole, isCode);
     // Streamed text is there already; while it is, the item has less of it.
     if (!this.#begun.has(key)) {
       long.set(whole);

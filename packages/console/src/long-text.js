@@ -13,7 +13,9 @@ const MORE = 100_000;
 /** Characters of one text node: appending to a long one lays all of it out again. */
 const NODE_LENGTH = 4_000;
 
-/** @type {Set<LongText>} */
+/** A text on the page. @typedef {{ draw(): void }} Drawn */
+
+/** @type {Set<Drawn>} */
 const changed = new Set();
 
 function drawChanged() {
@@ -21,8 +23,8 @@ function drawChanged() {
   changed.clear();
 }
 
-/** @param {LongText} text */
-function drawSoon(text) {
+/** Draws a text with the next frame, at once with all others of the page. @param {Drawn} text */
+export function drawSoon(text) {
   if (changed.size === 0) {
     // A tab in the background has no frames.
     if (document.hidden) setTimeout(drawChanged, 200);

@@ -19,6 +19,7 @@
  * @property {string} instructions
  * @property {string} input
  * @property {Attachment[]} attachments
+ * @property {boolean} enterSends whether Enter sends it; else Ctrl + Enter does
  * @property {string} functions JSON: a list of functions
  * @property {McpServer[]} servers
  * @property {string[]} hosted types of hosted tools
@@ -70,6 +71,8 @@ export function emptyDraft() {
     rawMessages: false,
     further: "",
     previous: "",
+    // A keyboard on a screen has no Shift + Enter.
+    enterSends: !globalThis.matchMedia?.("(pointer: coarse)").matches,
   };
 }
 

@@ -23,7 +23,7 @@ const TRANSPORTS = [
   ["whole", "Whole", "One answer, when it is complete."],
 ];
 
-const FUNCTION_EXAMPLE = `[{
+export const FUNCTION_EXAMPLE = `[{
   "name": "get_weather",
   "parameters": {
     "type": "object",
@@ -32,7 +32,7 @@ const FUNCTION_EXAMPLE = `[{
   }
 }]`;
 
-const SCHEMA_EXAMPLE = `{
+export const SCHEMA_EXAMPLE = `{
   "type": "object",
   "properties": { "answer": { "type": "string" } },
   "required": ["answer"],

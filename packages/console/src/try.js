@@ -4,6 +4,7 @@ import { attachmentFrom, checkAttachments, discardAttachment } from "./attachmen
 import { LocalFile, samplesOf } from "./code-samples.js";
 import { messageWithField } from "./dialogs.js";
 import { draft, rememberDraft } from "./draft.js";
+import { examplesTemplate } from "./examples.js";
 import { EndFollower } from "./follow-end.js";
 import { beginning, size } from "./format.js";
 import { bodyOf, FormFault, inputOf } from "./request-body.js";
@@ -156,6 +157,13 @@ export function tryView(section) {
     );
   }
 
+  /** Asks one of the examples, with the settings that it needs. @param {Partial<import("./request-body.js").Draft>} request */
+  function askExample(request) {
+    Object.assign(draft, { format: "text", functions: "" }, request);
+    state.changed();
+    void send();
+  }
+
   function startAnew() {
     for (const turn of turns) turn.leave();
     turns = [];
@@ -207,7 +215,9 @@ export function tryView(section) {
 
   /** @param {KeyboardEvent} event */
   function keyPressed(event) {
-    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+    // A word that is being composed ends with Enter, too.
+    if (event.key !== "Enter" || event.isComposing || event.shiftKey) return;
+    if (!draft.enterSends && !(event.ctrlKey || event.metaKey)) return;
     event.preventDefault();
     void send();
   }
@@ -230,7 +240,7 @@ export function tryView(section) {
             <div class="stack inner">${settingsTemplate(state)}</div>
           </details>
           <div class="conversation">
-            ${turns.length === 0 ? html`<p class="empty note">Ask something. The answer appears here as it comes.</p>` : nothing}
+            ${turns.length === 0 ? examplesTemplate(askExample) : nothing}
             ${transcript}
             ${composerTemplate()}
             ${codeTemplate()}
@@ -300,7 +310,17 @@ export function tryView(section) {
           }}
         />
         ${turns.length > 0 || draft.previous ? html`<button type="button" class="plain" @click=${startAnew}>Start anew</button>` : nothing}
-        <span class="note hint">Ctrl + Enter sends</span>
+        <label class="note hint">
+          <input
+            type="checkbox"
+            .checked=${live(draft.enterSends)}
+            @change=${(/** @type {Event} */ event) => {
+              draft.enterSends = /** @type {HTMLInputElement} */ (event.target).checked;
+              state.changed();
+            }}
+          />
+          Enter sends
+        </label>
       </div>
     </form>`;
   }

@@ -70,6 +70,8 @@ export class TurnView {
     this.#actions = actions;
     const content = [...(sent.input === "" ? [] : [{ type: "input_text", text: sent.input }]), ...attachments];
     this.#input = new ItemView({ type: "message", role: "user", content });
+    // A long question scrolls in itself: also for who has no mouse.
+    if (sent.input.length > 300 || sent.input.split("\n").length > 6) this.#input.element.tabIndex = 0;
     this.element.className = "turn";
     this.#draw();
   }
@@ -249,6 +251,7 @@ export class TurnView {
         ${this.#input.element}
         ${this.#answer.element}
         ${error ? html`<p class="notice bad" dir="auto" role="alert">${error.message}</p>` : nothing}
+        ${response?.status === "completed" && !isOpen && saysNothing(response) ? html`<p class="notice">The model said nothing.</p>` : nothing}
         ${cut ? html`<p class="notice">The response is incomplete: ${cut.replaceAll("_", " ")}.</p>` : nothing}
         ${
           fault
@@ -342,6 +345,14 @@ export class TurnView {
     const input = [{ type: "mcp_approval_response", approval_request_id: request, approve }];
     this.#actions.answer(this, input, approve ? "Approved." : "Denied.");
   }
+}
+
+/** Whether a response has no text, no refusal, and no call of anything. @param {Record<string, any>} response */
+function saysNothing({ output }) {
+  if (!Array.isArray(output)) return false;
+  const parts = output.flatMap(({ type, content }) => (type === "message" && Array.isArray(content) ? content : []));
+  const isOnlyThoughts = output.every(({ type }) => ["message", "reasoning"].includes(type));
+  return isOnlyThoughts && parts.every((part) => !part.text && !part.refusal);
 }
 
 /** A stored response; one that is being stored is waited for. @param {string} id @param {number} attempts @param {AbortSignal} signal */

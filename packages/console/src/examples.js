@@ -1,0 +1,27 @@
+import { html } from "lit-html";
+import { FUNCTION_EXAMPLE, SCHEMA_EXAMPLE } from "./request-form.js";
+
+/** Three requests to begin with. The simulator has an answer to each, and so has any model. */
+
+/** @type {readonly { label: string, request: Partial<import("./request-body.js").Draft> }[]} */
+const EXAMPLES = [
+  { label: "An answer with code, a table and a formula", request: { input: "Show me what an answer can look like." } },
+  {
+    label: "A call of a function",
+    request: { input: "What is the weather in Lisbon? Call get_weather.", functions: FUNCTION_EXAMPLE },
+  },
+  {
+    label: "An answer as JSON, by a schema",
+    request: { input: "Which is the largest owl?", format: "json_schema", schema: SCHEMA_EXAMPLE },
+  },
+];
+
+/** Buttons that ask. @param {(request: Partial<import("./request-body.js").Draft>) => void} ask */
+export function examplesTemplate(ask) {
+  return html`<div class="empty stack">
+    <p class="note">Ask something. The answer appears here as it comes. To begin with:</p>
+    <ul class="examples">
+      ${EXAMPLES.map(({ label, request }) => html`<li><button type="button" @click=${() => ask(request)}>${label}</button></li>`)}
+    </ul>
+  </div>`;
+}

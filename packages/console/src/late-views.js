@@ -1,0 +1,64 @@
+import { html } from "lit-html";
+import { until } from "lit-html/directives/until.js";
+import { copy } from "./save.js";
+
+/** What answers seldom have: its libraries are loaded when it is first on the page. */
+
+/** Longer code stays in one colour. UTF-16 units. */
+const MAX_COLOURED = 20_000;
+
+/** @type {typeof import("./code-colours.js") | undefined} */
+let colours;
+/** @type {typeof import("./formulas.js") | undefined} */
+let formulas;
+
+/** Scripts beside this one that are being loaded, by name. @type {Map<string, Promise<any>>} */
+const loading = new Map();
+
+/** @param {string} name */
+function beside(name) {
+  const known = loading.get(name) ?? import(new URL(name, import.meta.url).href);
+  loading.set(name, known);
+  return known;
+}
+
+/**
+ * Code in the colours of its language, once these are loaded, with a button that copies it.
+ * @param {string} code @param {string} info what stands after its fence
+ * @param {boolean} [isOpen] whether more of it comes: it then stays in one colour
+ */
+export function codeBlock(code, info, isOpen = false) {
+  const [language = ""] = info.split(/[\s{,]/);
+  const isPlain = isOpen || language === "" || code.length > MAX_COLOURED;
+  return html`<figure class="code-block">
+    <figcaption><span>${language.slice(0, 30) || "Code"}</span><button type="button" class="plain" @click=${(/** @type {Event} */ event) => void copy(event, code)}>Copy</button></figcaption>
+    <pre dir="ltr" tabindex="0" aria-label="Code"><code>${isPlain ? code : coloured(code, language)}</code></pre>
+  </figure>`;
+}
+
+/** @param {string} code @param {string} language @returns {unknown} */
+function coloured(code, language) {
+  if (colours) return colours.colouredCode(code, language);
+  const later = beside("code-colours.js").then(
+    (loaded) => {
+      colours = loaded;
+      return coloured(code, language);
+    },
+    () => code,
+  );
+  return until(later, code);
+}
+
+/** @param {string} tex @param {boolean} isDisplayed whether it is a line of its own @returns {unknown} */
+export function formula(tex, isDisplayed) {
+  if (formulas) return formulas.formulaElement(tex, isDisplayed);
+  const asWritten = html`<code>${tex}</code>`;
+  const later = beside("formulas.js").then(
+    (loaded) => {
+      formulas = loaded;
+      return formula(tex, isDisplayed);
+    },
+    () => asWritten,
+  );
+  return until(later, asWritten);
+}

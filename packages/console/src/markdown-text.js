@@ -1,0 +1,183 @@
+import { html, nothing, render } from "lit-html";
+import { count } from "./format.js";
+import { codeBlock } from "./late-views.js";
+import { drawSoon } from "./long-text.js";
+import { blocksOf, fenceOf } from "./markdown-tokens.js";
+import { blockTemplate, markOf, withoutMarks } from "./markdown-view.js";
+import { copy, download } from "./save.js";
+
+/**
+ * An answer in markdown, that may still be growing. Blocks that nothing can change any more are made once; only the last one is read again as
+ * it grows, and of code that is not closed not even that. The page shows its beginning, and more on demand, as of a `LongText`.
+ */
+
+/** Characters shown at first, and with each demand for more. */
+const FIRST = 20_000;
+const MORE = 100_000;
+
+/** A block that grows longer is read as a paragraph of its own from there on. */
+const MAX_OPEN = 8_000;
+
+/** A block of which less is there may be the beginning of any. */
+const SHORT = 5;
+
+export class MarkdownText {
+  element = document.createElement("div");
+  #fileName;
+  #text = "";
+  #limit = FIRST;
+  /** Up to where the text stands in blocks that are made. */
+  #settled = 0;
+  /** The block that grows. */
+  #open = document.createElement("div");
+  #more = document.createElement("div");
+  /** @type {readonly import("./long-text.js").Insert[]} */
+  #inserts = [];
+
+  /** @param {string} fileName what it is saved as */
+  constructor(fileName) {
+    this.#fileName = fileName;
+    this.element.className = "markdown";
+    this.element.dir = "auto";
+    this.#open.className = "block";
+    this.element.append(this.#open, this.#more);
+  }
+
+  get length() {
+    return this.#text.length;
+  }
+
+  text() {
+    return this.#text;
+  }
+
+  /** @param {string} text */
+  append(text) {
+    if (text === "") return;
+    this.#text += text;
+    drawSoon(this);
+  }
+
+  /** Makes it this text. One that it has already is left as it is. @param {string} text */
+  set(text) {
+    if (text === this.#text) return;
+    const isLonger = text.startsWith(this.#text);
+    this.#text = text;
+    if (!isLonger) this.#drawAnew();
+    else drawSoon(this);
+  }
+
+  /** Has elements stand in the text. @param {readonly import("./long-text.js").Insert[]} inserts */
+  insert(inserts) {
+    const sorted = inserts.toSorted((one, other) => one.at - other.at);
+    const isSame = sorted.every(({ at, element }, index) => {
+      const known = this.#inserts[index];
+      return known?.at === at && known.element === element;
+    });
+    if (isSame && sorted.length === this.#inserts.length) return;
+    this.#inserts = sorted;
+    this.#drawAnew();
+  }
+
+  #drawAnew() {
+    this.#settled = 0;
+    this.element.replaceChildren(this.#open, this.#more);
+    drawSoon(this);
+  }
+
+  draw() {
+    const end = Math.min(this.#text.length, this.#limit);
+    // Of the same length, since what is made is counted.
+    const source = this.#text.slice(this.#settled, end).replaceAll("\r", " ");
+    const fence = fenceOf(source);
+    if (fence && !isClosed(source, fence)) {
+      this.#drawOpen(codeBlock(source.slice(fence.start), fence.language, true));
+    } else {
+      const blocks = blocksOf(this.#marked(source, this.#settled));
+      const first = openFrom(blocks);
+      for (const block of blocks.slice(0, first)) this.#settle(block);
+      const open = blocks.slice(first);
+      // A list or a paragraph without an end would be read again and again.
+      if (open.reduce((sum, { raw }) => sum + raw.length, 0) > MAX_OPEN)
+        for (const block of open.splice(0)) this.#settle(block);
+      this.#drawOpen(open.map((block) => blockTemplate(block, this.#insertOf)));
+    }
+    this.#drawMore();
+  }
+
+  /** @param {unknown} template */
+  #drawOpen(template) {
+    render(template, this.#open);
+  }
+
+  /** @param {import("./markdown-tokens.js").Token} block */
+  #settle(block) {
+    this.#settled += withoutInserts(block.raw).length;
+    const made = document.createElement("div");
+    made.className = "block";
+    render(blockTemplate(block, this.#insertOf), made);
+    this.#open.before(made);
+  }
+
+  /** A part of the text, with marks where something stands in it. @param {string} source @param {number} from */
+  #marked(source, from) {
+    const clean = withoutMarks(source);
+    let marked = "";
+    let at = 0;
+    for (const [number, insert] of this.#inserts.entries()) {
+      const place = insert.at - from;
+      if (place < 0 || place > clean.length || (place === 0 && from > 0)) continue;
+      marked += clean.slice(at, place) + markOf(number);
+      at = place;
+    }
+    return marked + clean.slice(at);
+  }
+
+  #insertOf = (/** @type {number} */ number) => this.#inserts[number]?.element;
+
+  #drawMore() {
+    const hidden = this.#text.length - Math.min(this.#text.length, this.#limit);
+    render(
+      hidden === 0
+        ? nothing
+        : html`<p class="more note buttons">
+            <span>${count(this.#text.length - hidden)} of ${count(this.#text.length)} characters shown.</span>
+            <button
+              type="button"
+              class="plain"
+              @click=${() => {
+                this.#limit += MORE;
+                this.draw();
+              }}
+            >
+              Show ${count(MORE)} more
+            </button>
+            <button type="button" class="plain" @click=${(/** @type {Event} */ event) => void copy(event, this.#text)}>Copy all</button>
+            <button type="button" class="plain" @click=${() => download(this.#fileName, [this.#text])}>Save all</button>
+          </p>`,
+      this.#more,
+    );
+  }
+}
+
+/**
+ * Where the blocks begin that more text may change: the last one, and the one before a last one of which so little is there that it may yet be a
+ * part of that, such as `2` after a list's first item.
+ * @param {readonly { type: string, raw: string }[]} blocks
+ */
+function openFrom(blocks) {
+  const last = blocks.findLastIndex(({ type }) => type !== "space");
+  const isShort = last > 0 && (blocks[last]?.raw.length ?? 0) < SHORT;
+  return Math.max(0, isShort ? blocks.findLastIndex(({ type }, index) => index < last && type !== "space") : last);
+}
+
+/** @param {string} source @param {{ mark: string, start: number }} fence */
+function isClosed(source, { mark, start }) {
+  const [char = "`"] = mark;
+  return new RegExp(`(?:^|\\n) {0,3}${char}{${mark.length},}[ \\t]*(?:\\n|$)`).test(source.slice(start));
+}
+
+/** @param {string} raw */
+function withoutInserts(raw) {
+  return raw.replaceAll(/\ue000\d+\ue001/g, "");
+}

@@ -1,0 +1,87 @@
+import { Marked } from "marked";
+
+/**
+ * The text of an answer, as tokens of markdown with mathematics. Nothing of it is markup yet.
+ *
+ * @typedef {import("marked").Token & { tokens?: Token[], items?: any[], text?: string, raw: string, [field: string]: any }} Token
+ */
+
+/** A longer formula is shown as its text. UTF-16 units. */
+const MAX_FORMULA = 2_000;
+
+/** A dollar sign is a price where a space or a digit stands at its wrong side. */
+const INLINE = [
+  /^\$(?![\s$])((?:\\.|[^\\$\n]){0,500}?(?:\\.|[^\\$\s]))\$(?!\d)/,
+  /^\\\(((?:[^\\\n]|\\(?!\))){1,2000}?)\\\)/,
+];
+const BLOCK = [/^ {0,3}\$\$([^$]{1,2000}?)\$\$[ \t]*(?:\n|$)/, /^ {0,3}\\\[([\s\S]{1,2000}?)\\\][ \t]*(?:\n|$)/];
+
+/** @param {readonly RegExp[]} forms @param {string} source */
+function formulaIn(forms, source) {
+  for (const form of forms) {
+    const [raw, formula = ""] = form.exec(source) ?? [];
+    if (raw !== undefined && formula.length <= MAX_FORMULA) return { raw, formula: formula.trim() };
+  }
+  return undefined;
+}
+
+const marked = new Marked({
+  extensions: [
+    {
+      name: "formula",
+      level: "inline",
+      start: (source) => source.search(/\$|\\\(/),
+      tokenizer(source) {
+        const found = formulaIn(INLINE, source);
+        return found && { type: "formula", ...found };
+      },
+    },
+    {
+      name: "formula_block",
+      level: "block",
+      start: (source) => source.search(/(?:^|\n) {0,3}(?:\$\$|\\\[)/),
+      tokenizer(source) {
+        const found = formulaIn(BLOCK, source);
+        return found && { type: "formula_block", ...found };
+      },
+    },
+  ],
+});
+
+/** The blocks of a text. One that cannot be read, such as a quotation in a thousand others, is a paragraph. @param {string} source @returns {Token[]} */
+export function blocksOf(source) {
+  try {
+    return /** @type {Token[]} */ (marked.lexer(source));
+  } catch {
+    return [{ type: "text", raw: source, text: source, escaped: false }];
+  }
+}
+
+/** The fence that a text begins with: its mark, its language, and where the code begins. @param {string} source */
+export function fenceOf(source) {
+  const [line, mark = "", language = ""] = /^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^\n`]*\n/.exec(source) ?? [];
+  return line === undefined ? undefined : { mark, language, start: line.length };
+}
+
+/** Named references that models write. */
+const ENTITIES = {
+  amp: "&",
+  lt: "<",
+  gt: ">",
+  quot: '"',
+  apos: "'",
+  nbsp: "\u00a0",
+  mdash: "—",
+  ndash: "–",
+  hellip: "…",
+  times: "×",
+};
+
+/** A text without its references to characters. @param {string} text */
+export function decoded(text) {
+  return text.replaceAll(/&(?:#(\d{1,7})|#x([0-9a-f]{1,6})|([a-z]{2,6}));/gi, (whole, decimal, hex, name) => {
+    if (name !== undefined) return Object.hasOwn(ENTITIES, name) ? ENTITIES[/** @type {"amp"} */ (name)] : whole;
+    const code = Number.parseInt(decimal ?? hex, decimal === undefined ? 16 : 10);
+    return code > 0 && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) ? String.fromCodePoint(code) : "\ufffd";
+  });
+}
