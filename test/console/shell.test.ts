@@ -164,7 +164,7 @@ describe("the files", () => {
       for (const { selectorText, length } of rules) {
         expect(length, selectorText).toBeGreaterThan(0);
         for (const [, word = ""] of selectorText.matchAll(/\.([a-z][\w-]*)/g)) {
-          const stem = word.replace(/^(item|series|view)-.*/, "$1-");
+          const stem = word.replace(/^(item|series|view|hljs)-.*/, "$1-");
           expect(
             scripts.some((script) => script.includes(stem)),
             `${name}: .${word}`,
