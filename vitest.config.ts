@@ -13,13 +13,24 @@ process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL("node_modules/.cache/no
 await buildConsole();
 buildPdfReader();
 
-/** What all projects share: vitest runs them as one queue only where they have as many workers. */
+/** No fact is about time: these limits only end what hangs, also on a machine that has much else to do. */
+const LIMITS = { testTimeout: 240_000, hookTimeout: 240_000 };
+
+/** The projects in Node are one queue: vitest makes it so where they have the same group and as many workers. */
 const shared = {
-  // No fact is about time: these limits only end what hangs, also on a machine that has much else to do.
-  testTimeout: 240_000,
-  hookTimeout: 240_000,
+  ...LIMITS,
   // A test is often waiting: for another process, or for a timer.
   maxWorkers: 6,
+  sequence: { groupOrder: 1 },
+};
+
+/** The projects inside workerd are another queue, and the first. */
+const inIsolate = {
+  ...LIMITS,
+  // These tests compute, and each worker loads the whole Worker anew.
+  maxWorkers: 3,
+  sequence: { groupOrder: 0 },
+  isolate: false,
 };
 
 /** Inside workerd: pure modules and the Durable Object, with its storage. */
@@ -42,8 +53,10 @@ const inWorkerd = () =>
 /** From outside, in Node: a real client against a running Worker, and the tools of the tests themselves. */
 const inNode = {
   ...shared,
-  // Files share what they import: most of it never changes. Each starts its own servers.
+  // Files share what they import: most of it never changes.
   isolate: false,
+  // Node runs TypeScript itself, as it does the program; no file is transformed for it.
+  experimental: { viteModuleRunner: false, nodeLoader: false },
   globalSetup: ["test/workerd/bundle-once.ts", "test/conformance/schemas-once.ts"],
 };
 
@@ -133,18 +146,17 @@ export default defineConfig({
       {
         plugins: [inWorkerd()],
         test: {
-          ...shared,
+          ...inIsolate,
           name: "workerd",
-          isolate: false,
           include: ["test/unit/**/*.test.ts", "packages/*/test/**/*.test.ts"],
           exclude: ["test/unit/fake-timers/**", "packages/*/test/node/**"],
         },
       },
       {
-        // The timers are those of a whole isolate, also of what another file has left there.
+        // The timers are those of a whole isolate: none of these files leaves anything behind, as homes that live on do.
         plugins: [inWorkerd()],
         test: {
-          ...shared,
+          ...inIsolate,
           name: "workerd-fake-timers",
           include: ["test/unit/fake-timers/**/*.test.ts"],
         },
