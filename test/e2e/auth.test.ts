@@ -264,14 +264,19 @@ describe("a misconfigured deployment", () => {
   const secret = "this-is-somebodys-key";
 
   it.each([
-    ["API_KEYS", `a:${sha256("x")} b:${secret}`],
-    ["VLLM_IDLE_TIMEOUT_MS", secret],
+    {
+      API_KEYS: `a:${sha256("x")} b:${secret}`,
+      VLLM_IDLE_TIMEOUT_MS: secret,
+      // Of base64's letters, but one too many.
+      WEBHOOK_SECRET: `whsec_somebodys${"a".repeat(24)}`,
+      HEARTBEAT_MS: secret,
+      TOOL_SERVER_MCP_LABELS: secret,
+      WEBHOOK_URL: secret,
+    },
     // No key at all is no invitation, though the deployment would serve without the variable.
-    ["API_KEYS", " , "],
-    // Of base64's letters, but one too many.
-    ["WEBHOOK_SECRET", `whsec_somebodys${"a".repeat(24)}`],
-  ])("by %s=%s is a 500 that names the variable and not its value", async (name, value) => {
-    const gateway = await startGateway({ [name]: value });
+    { API_KEYS: " , " },
+  ])("is a 500 that names every variable at fault at once and no value, and is healthy: %j", async (variables) => {
+    const gateway = await startGateway(variables);
     try {
       for (const [method, path] of [
         ["POST", "/v1/responses"],
@@ -280,28 +285,13 @@ describe("a misconfigured deployment", () => {
       ] as const) {
         const response = await call(gateway, method, path, { authorization: "Bearer x" });
         const text = await response.clone().text();
-        await expectError(response, {
-          status: 500,
-          type: "server_error",
-          code: "server_misconfigured",
-          message: new RegExp(name),
-        });
+        for (const name of Object.keys(variables)) expect(text).toContain(name);
         expect(text).not.toMatch(/somebodys|[0-9a-f]{63}/);
+        await expectError(response, { status: 500, type: "server_error", code: "server_misconfigured" });
       }
-      expect((await gateway.fetch(`${gateway.url}/health`)).status).toBe(200);
-    } finally {
-      await gateway.close();
-    }
-  });
-
-  it("names every variable at fault at once, and is healthy without saying more", async () => {
-    const gateway = await startGateway({ HEARTBEAT_MS: secret, TOOL_SERVER_MCP_LABELS: secret, WEBHOOK_URL: secret });
-    try {
-      const { error } = (await (await call(gateway, "POST", "/v1/responses")).json()) as { error: { message: string } };
-      for (const name of ["HEARTBEAT_MS", "TOOL_SERVER_MCP_LABELS", "WEBHOOK_URL"])
-        expect(error.message).toContain(name);
-      expect(error.message).not.toContain(secret);
-      expect(await (await gateway.fetch(`${gateway.url}/health`)).json()).toMatchObject({ status: "ok" });
+      const health = await gateway.fetch(`${gateway.url}/health`);
+      expect(health.status).toBe(200);
+      expect(await health.json()).toMatchObject({ status: "ok" });
     } finally {
       await gateway.close();
     }

@@ -2,11 +2,11 @@ import { createRequest } from "@responses-edge/responses-api/create-request";
 import { BadRequestError } from "openai";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { expectError, rejection } from "./expectations.ts";
-import { type Gateway, startGateway } from "./support.ts";
+import { type Gateway, joinGateway } from "./support.ts";
 
 let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await startGateway();
+  gateway = await joinGateway();
 });
 afterAll(() => gateway.close());
 beforeEach(() => {

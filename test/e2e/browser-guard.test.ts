@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { request as httpRequest } from "node:http";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { SocketClient } from "./socket-support.ts";
-import { type Gateway, startGateway } from "./support.ts";
+import { type Gateway, joinGateway, startGateway } from "./support.ts";
 
 /** Pages in a browser of this machine: where no key protects, none of another host is served. */
 
@@ -13,7 +13,7 @@ let open: Gateway;
 let keyed: Gateway;
 beforeAll(async () => {
   const sha256 = createHash("sha256").update(KEY).digest("hex");
-  [open, keyed] = await Promise.all([startGateway(), startGateway({ API_KEYS: `a:${sha256}` })]);
+  [open, keyed] = await Promise.all([joinGateway(), startGateway({ API_KEYS: `a:${sha256}` })]);
 });
 afterAll(async () => {
   await open.close();

@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startToolServer, type ToolServer } from "../../dev/tool-server/server.ts";
 import { COMPLETE, eventually as inTime, KEY, toolProcesses } from "../tool-server/support.ts";
 import { DATE, GPT_OSS, lastMessages, lastTurns, saying, tolerating } from "./harmony-support.ts";
-import { type Gateway, lastPrompt, startGateway } from "./support.ts";
+import { type Gateway, joinGateway, lastPrompt, startGateway } from "./support.ts";
 import { ask, chatMessages, itemsOfType, MODELS, onlyItem, textOf } from "./tool-support.ts";
 import { ended } from "./turns.ts";
 
@@ -509,7 +509,7 @@ describe.each(MODELS)("container for %s", (model) => {
 describe("a deployment without tool servers", () => {
   let bare: Gateway;
   beforeAll(async () => {
-    bare = await startGateway();
+    bare = await joinGateway();
   });
   afterAll(() => bare.close());
 

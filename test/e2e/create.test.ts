@@ -11,11 +11,11 @@ import type {
 } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { z } from "zod";
-import { eventually, type Gateway, lastPrompt, startGateway } from "./support.ts";
+import { eventually, type Gateway, joinGateway, lastPrompt, startGateway } from "./support.ts";
 
 let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await startGateway();
+  gateway = await joinGateway();
 });
 afterAll(() => gateway.close());
 

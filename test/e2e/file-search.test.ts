@@ -5,7 +5,7 @@ import OpenAI from "openai";
 import type { ResponseCreateParamsNonStreaming, ResponseStreamEvent, Tool } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { lastTurns } from "./harmony-support.ts";
-import { type Gateway, lastPrompt, startGateway } from "./support.ts";
+import { type Gateway, joinGateway, lastPrompt } from "./support.ts";
 import { ask, itemsOfType, onlyItem, REPEATER, scripts, textOf, WAYS, type Way, written } from "./tool-support.ts";
 
 /** The tool `file_search`: the model searches vector stores, and cites what it has found. */
@@ -18,7 +18,7 @@ let store: string;
 const files: Record<string, string> = {};
 
 beforeAll(async () => {
-  gateway = await startGateway();
+  gateway = await joinGateway();
   const { openai } = gateway;
   const { id } = await openai.vectorStores.create({ name: "facts" });
   store = id;

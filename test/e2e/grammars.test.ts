@@ -2,13 +2,13 @@ import type { CustomTool, ResponseCreateParamsNonStreaming } from "openai/resour
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { APPLY_PATCH } from "../../packages/grammar/test/grammar-cases.ts";
 import { refusalOf } from "../vllm/facts/subject.ts";
-import { type Gateway, startGateway } from "./support.ts";
+import { type Gateway, joinGateway } from "./support.ts";
 
 /** The grammars of custom tools: what they bind the model to, on both engines. */
 
 let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await startGateway();
+  gateway = await joinGateway();
 });
 afterAll(() => gateway.close());
 

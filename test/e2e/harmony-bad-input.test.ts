@@ -16,13 +16,13 @@ import {
   outputOf,
   specialsIn,
 } from "./harmony-support.ts";
-import { type Gateway, startGateway } from "./support.ts";
+import { type Gateway, joinGateway } from "./support.ts";
 
 /** What gpt-oss cannot take is a 400 that says where; what only looks like structure is text. */
 
 let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await startGateway();
+  gateway = await joinGateway();
 });
 afterAll(() => gateway.close());
 

@@ -9,7 +9,6 @@ import { END, MESSAGE } from "../../dev/simulator/harmony-tokenizer.ts";
 import {
   callsOf,
   completions,
-  DATE,
   GPT_OSS,
   getTime,
   getWeather,
@@ -26,14 +25,14 @@ import {
   tolerating,
   tools,
 } from "./harmony-support.ts";
-import { type Gateway, startGateway } from "./support.ts";
+import { type Gateway, joinGateway } from "./support.ts";
 import { ended } from "./turns.ts";
 
 /** What a gpt-oss model says, as items and events. */
 
 let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await startGateway({ HARMONY_START_DATE: DATE });
+  gateway = await joinGateway();
 });
 afterAll(() => gateway.close());
 

@@ -16,14 +16,14 @@ import {
   tolerating,
   tools,
 } from "./harmony-support.ts";
-import { type Gateway, lastPrompt, startGateway } from "./support.ts";
+import { type Gateway, joinGateway, lastPrompt } from "./support.ts";
 import { ended } from "./turns.ts";
 
 /** Raw messages: `enable_response_messages`, and `previous_input_messages` for clients that keep everything themselves. */
 
 let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await startGateway({ HARMONY_START_DATE: DATE });
+  gateway = await joinGateway();
 });
 afterAll(() => gateway.close());
 

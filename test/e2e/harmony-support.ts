@@ -15,8 +15,7 @@ import type { Gateway } from "./support.ts";
 
 export const GPT_OSS = "simulator-gpt-oss";
 
-/** The date in every system message of these tests, unless a test is about it. */
-export const DATE = "2026-01-02";
+export { DATE } from "./support.ts";
 
 /** A model that says this, malformed or not; `<|…|>` in it is that special token, `\<|…|>` text. One script per round. */
 export function saying(...scripts: string[]): string {

@@ -278,24 +278,17 @@ describe("what is no good token", () => {
   });
 });
 
+/** How else they cannot be had, and how often they are asked for then: test/unit/fake-timers/jwt.test.ts. */
 describe("an issuer whose keys cannot be had", () => {
-  it.each<[what: string, answer: Issuer["answer"]]>([
-    ["is down", { status: 503, body: "" }],
-    ["answers with HTML", { status: 200, body: "<html>" }],
-    ["redirects", { status: 302, body: "" }],
-    ["sends too much", { status: 200, body: JSON.stringify({ keys: ["x".repeat(300_000)] }) }],
-    ["lists no keys", { status: 200, body: "{}" }],
-  ])("(%s): 503, and nobody is let in; keys of the configuration go on", async (_, answer) => {
+  it("because it redirects: 503, and nobody is let in; keys of the configuration go on", async () => {
     const down = new Issuer();
     await down.listen();
-    down.answer = answer;
+    down.answer = { status: 302, body: "" };
     const other = await gatewayOf(down, { API_KEYS: `acme:${sha256("key-of-acme")}` });
     try {
       const refused = await create(other, await token(key));
       expect(refused.headers.get("retry-after")).toMatch(/^\d+$/);
       await expectError(refused, { status: 503, code: "token_keys_unavailable" });
-      for (let turn = 0; turn < 10; turn += 1) expect((await create(other, await token(key))).status).toBe(503);
-      expect(down.asked).toBe(1);
       expect((await create(other, "key-of-acme")).status).toBe(200);
     } finally {
       await other.close();

@@ -3,7 +3,7 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { expectError } from "./expectations.ts";
-import { type Gateway, lastPrompt, startGateway } from "./support.ts";
+import { type Gateway, joinGateway, lastPrompt, startGateway } from "./support.ts";
 
 /** Images and videos, which vLLM fetches by itself: it is sent to no private address. And what of vLLM is the operator's. */
 
@@ -142,7 +142,7 @@ describe("an image or a video", () => {
 describe("an image that was kept when more was allowed", () => {
   let before: Gateway;
   beforeAll(async () => {
-    before = await startGateway();
+    before = await joinGateway();
   });
   afterAll(() => before.close());
 

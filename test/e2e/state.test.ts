@@ -1,10 +1,10 @@
 import type { Response, ResponseInputItem } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Gateway, lastPrompt, startGateway } from "./support.ts";
+import { type Gateway, joinGateway, lastPrompt, startGateway } from "./support.ts";
 
 let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await startGateway();
+  gateway = await joinGateway();
 });
 afterAll(() => gateway.close());
 

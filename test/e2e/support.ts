@@ -38,11 +38,44 @@ export interface Gateway {
 
 type Variables = Record<string, string>;
 
+/** The date in every system message of gpt-oss's, unless a test is about it. */
+export const DATE = "2026-01-02";
+
 /** Starts one on plain `workerd`; `vars` are the Worker's variables beside the simulator's URL. Retries of the client are off. */
 export async function startGateway(vars: Variables = {}): Promise<Gateway> {
   const vllm = await serveSimulator();
   const worker = await startWorkerd(variables(vllm, vars));
   return gatewayAt(worker, vllm, await descriptionOf(worker.url));
+}
+
+/** What runs for all files of this process. */
+let running: Promise<[WorkerdProcess, SimulatorServer, ApiDescription]> | undefined;
+
+/**
+ * Joins the running gateway, which the first file of a process starts and all others find warm: for facts that need no variable of their own, and
+ * nothing of a process that only it has. The gateway has everybody as one tenant, a simulator that remembers nothing of earlier files, and what these have
+ * stored. It goes over the transport that `npm start` takes. Closing it throws what was found; it runs on until the process ends.
+ */
+export async function joinGateway(): Promise<Gateway> {
+  running ??= startRunning();
+  const [worker, vllm, description] = await running;
+  vllm.simulator.clear();
+  const before = worker.logs().length;
+  const stays = { close: async () => {} };
+  return gatewayAt(
+    { ...worker, logs: () => worker.logs().slice(before), ...stays },
+    { ...vllm, ...stays },
+    description,
+  );
+}
+
+async function startRunning(): Promise<[WorkerdProcess, SimulatorServer, ApiDescription]> {
+  const vllm = await serveSimulator();
+  const vars = { VLLM_TRANSPORT: "socket", HARMONY_START_DATE: DATE };
+  const worker = await startWorkerd(variables(vllm, vars));
+  // vitest ends its processes by this signal, at which Node calls nobody who waits for the exit.
+  process.once("SIGTERM", () => process.exit());
+  return [worker, vllm, await descriptionOf(worker.url)];
 }
 
 function variables(vllm: SimulatorServer, vars: Variables): Variables {

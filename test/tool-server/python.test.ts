@@ -146,9 +146,9 @@ print('still here')`;
     expect(text).toContain("OSError: [Errno 27] File too large");
   });
 
-  test("fill the answer: of a gigabyte, the beginning and the end are kept", async () => {
+  test("fill the answer: of a hundred megabytes, the beginning and the end are kept", async () => {
     const [text, after] = await texts(
-      "import os\nprint('first')\nfor _ in range(1000): os.write(1, b'x' * 1_000_000)\nraise ValueError('last')",
+      "import os\nprint('first')\nfor _ in range(100): os.write(1, b'x' * 1_000_000)\nraise ValueError('last')",
       "print('after')",
     );
     expect(text?.length).toBeLessThan(263_000);

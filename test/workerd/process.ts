@@ -87,7 +87,11 @@ export async function startWorkerd(
       throw new Error(`workerd did not start:\n${logs}`, { cause: error });
     }
   };
-  const killAtExit = () => child?.kill("SIGKILL");
+  const killAtExit = () => {
+    child?.kill("SIGKILL");
+    // It may be writing still.
+    rmSync(directory, { recursive: true, force: true, maxRetries: 10 });
+  };
   process.once("exit", killAtExit);
   await restart();
   const folderOf = (className: string) => join(storage, uniqueKeyOf(className));
