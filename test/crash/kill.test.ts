@@ -85,14 +85,16 @@ describe("kill -9", () => {
 
 describe("kill -9 while nobody reads", () => {
   const RUNS = 20;
+  /** Events in the first half of a run. */
+  const MOMENTS = 30;
 
-  /** Begins runs that nobody reads, of a second and a half each, and kills the process in the middle of all of them. */
-  async function killUnread(model: string, wait: number): Promise<string[]> {
+  /** Begins runs that nobody reads, and kills the process when the model server has sent so many events of one of them. */
+  async function killUnread(model: string, moment: number): Promise<string[]> {
     const bodies = Array.from({ length: RUNS }, () => ({ model, input: "Go on.", background: true }));
     const ids = await Promise.all(bodies.map(async (body) => ((await (await post(body)).json()) as { id: string }).id));
     // Several live in one home.
     expect(new Set(ids.map((id) => id.slice(0, 27))).size).toBeLessThanOrEqual(2);
-    await pause(wait);
+    await eventually(() => asked(model).some(({ deltasSent }) => deltasSent >= moment));
     await worker.kill();
     return ids;
   }
@@ -114,7 +116,7 @@ describe("kill -9 while nobody reads", () => {
   it("leaves runs that the first access resumes", async () => {
     const random = randomFrom(newSeed("first access"));
     const model = "simulator?tps=40&words=60";
-    const ids = await killUnread(model, random() * 700);
+    const ids = await killUnread(model, random() * MOMENTS);
     await worker.restart();
     const done = async (id: string) => {
       const response = (await (await fetchAnew(`${worker.url}/v1/responses/${id}`)).json()) as { status: string };
@@ -129,7 +131,7 @@ describe("kill -9 while nobody reads", () => {
   it("leaves runs that the alarm resumes within 60 seconds, and nobody has to ask", async () => {
     const random = randomFrom(newSeed("alarm"));
     const model = "simulator?tps=40&words=61";
-    const ids = await killUnread(model, random() * 700);
+    const ids = await killUnread(model, random() * MOMENTS);
     worker.passTime(60_000);
     await worker.restart();
     // All of them are resumed, once each, and brought to their end, as the model server sees it. What the dead process

@@ -105,7 +105,8 @@ export abstract class Generation {
             if (chunk === "cut") return controller.error(new Error("Connection reset."));
             this.#isAwaited = chunk === undefined;
             if (chunk) return controller.enqueue(new TextEncoder().encode(`data: ${JSON.stringify(chunk)}\n\n`));
-            await pause(5);
+            // A test has up to a hundred of these at once: each look is work.
+            await pause(20);
           }
         },
         cancel: () => this.abort(),
@@ -318,6 +319,14 @@ export class Run {
   /** Opens a stream until the crash. With a reader, what is pending is written, and what comes is written at once. */
   async read(): Promise<void> {
     openStreams.push(await this.stream());
+  }
+
+  /**
+   * Waits until all that the home has written is on its disk. No request leaves a home before (Cloudflare: output gate), but the mock of
+   * `fetch` sees it at once: whoever kills the home for what it has asked waits for this first.
+   */
+  written(): Promise<void> {
+    return runInDurableObject(this.home, (_, { storage }) => storage.sync());
   }
 
   /** Executes a statement in the home's database. */

@@ -14,7 +14,7 @@ import { loadConfig } from "../../src/config/index.ts";
 import { conversationAddress, HomeClient } from "../../src/store/client.ts";
 import { FileClient } from "../../src/store/files/file-client.ts";
 import { newIdentity } from "../../src/store/keys/key-cache.ts";
-import { turnsBesideClients } from "../../src/store/permits.ts";
+import { tenantConversations, turnsBesideClients } from "../../src/store/permits.ts";
 import { StoreClient } from "../../src/store/vector-stores/store-client.ts";
 
 /** Whatever becomes of a request, everything that it held is given back: memory permits, its reservation, and its conversation. */
@@ -300,7 +300,7 @@ describe("a client that leaves gets nothing, and keeps nothing", () => {
     const { home } = conversationAddress(id);
     const taken = await callerOf().homes.enterConversation({ id, home }, "another", 1_000);
     const left = create({ conversation: id }, { signal: client.signal });
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await expect.poll(() => tenantConversations.takenBy(tenant)).toBe(2);
     client.abort();
     await expect(left).rejects.toBeDefined();
     taken.release();

@@ -806,7 +806,7 @@ describe("a reader", () => {
     });
     for (const word of words) {
       first.say(word);
-      await pause(20);
+      await eventually(() => first.read, "The home has not read it.");
     }
     first.finish();
     const { last, reads } = await seen;

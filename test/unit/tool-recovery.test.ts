@@ -152,7 +152,7 @@ function toolServer(run: string, broken: boolean) {
 }
 
 async function whileBlocked(name: string): Promise<void> {
-  while (blocked.has(name)) await pause(2);
+  while (blocked.has(name)) await pause(20);
 }
 
 const PAGE = "<html><head><title>Zurich</title></head><body><p>Zurich lies on a lake.</p></body></html>";
@@ -228,8 +228,10 @@ class Run extends rig.NamedRun<Generation> {
   }
 
   /** A call, once a tool server has seen it. */
-  called(input: string): Promise<SeenCall> {
-    return eventually(() => this.calls.find((call) => call.input === input), `'${input}' was not called.`);
+  async called(input: string): Promise<SeenCall> {
+    const call = await eventually(() => this.calls.find((each) => each.input === input), `'${input}' was not called.`);
+    await this.written();
+    return call;
   }
 }
 
@@ -345,6 +347,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
     blocked.add(`${run.name}:list`);
     await run.begin();
     await eventually(() => lists.includes(run.name), "Not listed.");
+    await run.written();
     if (how === "read") await run.read();
     await crash();
     blocked.clear();
@@ -370,6 +373,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
     await run.begin();
     await run.read();
     await eventually(() => lists.filter((name) => name === run.name).length === 3, "Not listed.");
+    await run.written();
     await crash();
     blocked.clear();
     await run.retrieve();
@@ -636,6 +640,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
     const url = `https://pages.acme.dev/${run.name}/zurich`;
     (await run.generation(1)).finish(said({ calls: [[open, JSON.stringify({ id: url })]] }));
     await eventually(() => run.calls.length > 0, "Not opened.");
+    await run.written();
     await crash();
     blocked.clear();
     await run.retrieve();
@@ -645,6 +650,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
     expect(second.prompt).toMatch(NOT_KNOWN);
     second.finish(said({ calls: [["python", engine === "chat" ? JSON.stringify({ code: script }) : script]] }));
     await eventually(() => calls.some(({ name }) => name === "python"), "Not run.");
+    await run.written();
     await crash();
     blocked.clear();
     await run.retrieve();
@@ -806,10 +812,12 @@ describe("gpt-oss anywhere in its calls", () => {
     const made = calls.length;
     expect(made).toBe(count);
     const all = chunksOf("harmony", speech);
-    const runs = await Promise.all([...all, {}].map(() => Run.begin(options)));
+    // Where two calls begin with the one of another row, that one dies in it.
+    const from = kind === "two calls" ? chunksOf("harmony", ECHO).length - 1 : 0;
+    const runs = await Promise.all([...all, {}].slice(from).map(() => Run.begin(options)));
     await Promise.all(
-      runs.map(async (run, said) => {
-        (await run.generation(1)).say(all.slice(0, said));
+      runs.map(async (run, index) => {
+        (await run.generation(1)).say(all.slice(0, from + index));
         await run.logged(1);
       }),
     );
