@@ -14,7 +14,7 @@ await buildConsole();
 buildPdfReader();
 
 /** No fact is about time: these limits only end what hangs, also on a machine that has much else to do. */
-const LIMITS = { testTimeout: 240_000, hookTimeout: 240_000 };
+const LIMITS = { testTimeout: 240_000, hookTimeout: 240_000, expect: { poll: { timeout: 120_000 } } };
 
 /** The projects in Node are one queue: vitest makes it so where they have the same group and as many workers. */
 const shared = {

@@ -263,7 +263,7 @@ describe("a deployment with keys", () => {
 describe("a misconfigured deployment", () => {
   const secret = "this-is-somebodys-key";
 
-  it.each([
+  it.each<Record<string, string>>([
     {
       API_KEYS: `a:${sha256("x")} b:${secret}`,
       VLLM_IDLE_TIMEOUT_MS: secret,

@@ -930,12 +930,19 @@ describe("structured output", () => {
   describe("at a vLLM that knows no structural tags", () => {
     let old: Gateway;
     beforeAll(async () => {
+      // Without HARMONY_START_DATE.
       old = await startGateway();
     });
     afterAll(() => old.close());
 
     const createThere = (body: ResponseCreateParamsNonStreaming) =>
       old.openai.responses.create({ ...body, model: `${GPT_OSS}?structural_tags=0` });
+
+    it("the date is the day of the request where HARMONY_START_DATE does not say another", async () => {
+      const { created_at } = await createThere({ input: "Hello!" });
+      const day = new Date(created_at * 1000).toISOString().slice(0, 10);
+      expect(await lastCompletionPrompt(old)).toContain(`Current date: ${day}\n`);
+    });
 
     it("is done without, and not asked for again", async () => {
       // By now it is known how the server takes `max_tokens`.

@@ -160,7 +160,7 @@ describe("a client that leaves", () => {
     await until(() => lastRequest().deltasSent === 2);
     expect(lastRequest().state).toBe("open");
     await reader?.cancel();
-    await until(() => lastRequest().state === "aborted", 200);
+    await until(() => lastRequest().state === "aborted");
     expect(lastRequest().endedAt).toBeTypeOf("number");
   });
 
@@ -173,7 +173,7 @@ describe("a client that leaves", () => {
       asked.catch(() => {});
       await until(() => running().simulator.requests[0]?.body !== undefined);
       left.abort();
-      await until(() => lastRequest().state === "aborted", 200);
+      await until(() => lastRequest().state === "aborted");
       await expect(asked).rejects.toThrow();
     },
   );
@@ -185,7 +185,7 @@ describe("a client that leaves", () => {
     asked.catch(() => {});
     await until(() => running().simulator.requests[0]?.body !== undefined);
     left.abort();
-    await until(() => lastRequest().state === "aborted", 200);
+    await until(() => lastRequest().state === "aborted");
   });
 
   test("after the last event has completed its request", async () => {

@@ -90,10 +90,10 @@ export function server(options: SimulatorOptions = {}): () => SimulatorServer {
   };
 }
 
-export async function until(condition: () => boolean, ms = 1000): Promise<void> {
-  const end = performance.now() + ms;
-  while (!condition()) {
-    if (performance.now() > end) throw new Error("It did not happen in time");
-    await new Promise((resolve) => setTimeout(resolve, 2));
+/** Waits until a condition holds; throws after a minute, which only ends what hangs. */
+export async function until(condition: () => boolean): Promise<void> {
+  for (let attempt = 0; !condition(); attempt += 1) {
+    if (attempt > 12_000) throw new Error("It did not happen.");
+    await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }

@@ -57,6 +57,9 @@ async function fault(promise: Promise<unknown>): Promise<{ fault: ToolFault }> {
   return { fault: error };
 }
 
+/** Requests for the tool that never ends. */
+const slowIn = (server: McpTestServer) => server.requests.filter(({ message }) => message?.params?.name === "slow");
+
 describe.each(["sessions", "stateless", "modern", "sse"] as const)("a server of the kind '%s'", (mode) => {
   it("lists its tools", async () => {
     const session = await connect(await start({ mode }));
@@ -127,17 +130,19 @@ describe.each(["sessions", "stateless", "modern", "sse"] as const)("a server of 
   });
 
   it("is left at once when the caller gives up", async () => {
-    const session = await connect(await start({ mode }));
+    const server = await start({ mode });
+    const session = await connect(server);
     const abort = new AbortController();
     const call = session.callTool("slow", { ms: FOR_EVER }, { signal: abort.signal });
-    setTimeout(() => abort.abort(new Error("nobody waits")), 50);
+    await expect.poll(() => slowIn(server).length).toBe(1);
+    abort.abort(new Error("nobody waits"));
     await expect(call).rejects.toThrow("nobody waits");
   });
 
   it("is left by a call that ran out of time, and by everything once the session is closed", async () => {
     const server = await start({ mode });
     const session = await connect(server);
-    const slow = () => server.requests.filter(({ message }) => message?.params?.name === "slow");
+    const slow = () => slowIn(server);
     await fault(session.callTool("slow", { ms: FOR_EVER }, { timeoutMs: 50 }));
     // The old transport has one stream for all.
     if (mode !== "sse") await expect.poll(() => slow()[0]?.signal.aborted).toBe(true);
@@ -368,7 +373,8 @@ describe("a server that misbehaves", () => {
     const server = await start({ mode: "sse" });
     const session = await connect(server);
     const call = fault(session.callTool("slow", { ms: FOR_EVER }));
-    setTimeout(() => server.close(), 50);
+    await expect.poll(() => slowIn(server).length).toBe(1);
+    await server.close();
     expect((await call).fault.kind).toBe("unreachable");
   });
 
@@ -423,7 +429,8 @@ describe("a session", () => {
     const abort = new AbortController();
     const session = await connect(server, { signal: abort.signal });
     const calls = [session.callTool("slow", { ms: FOR_EVER }), session.callTool("slow", { ms: FOR_EVER })];
-    setTimeout(() => abort.abort(new Error("the turn is over")), 50);
+    await expect.poll(() => slowIn(server).length).toBe(2);
+    abort.abort(new Error("the turn is over"));
     await Promise.all(calls.map((call) => expect(call).rejects.toThrow("the turn is over")));
     await expect(session.listTools()).rejects.toThrow("the turn is over");
   });

@@ -481,7 +481,7 @@ describe("the lease of a conversation", () => {
     });
     expect(await enter("hasty")).toMatchObject(locked);
     sockets.get("turn")?.close();
-    await vi.waitFor(async () => expect(await enter("next")).toMatchObject(entered));
+    await vi.waitFor(async () => expect(await enter("next")).toMatchObject(entered), { timeout: 120_000 });
   });
 
   it("of an earlier life of the object settles nothing", async () => {
@@ -501,7 +501,7 @@ describe("the lease of a conversation", () => {
     worker.abort();
     await expect(waiting).rejects.toThrow();
     expect(await stub.settle(leased("turn"))).toEqual({ ok: true, value: 1 });
-    await vi.waitFor(async () => expect(await enter("next")).toMatchObject(entered));
+    await vi.waitFor(async () => expect(await enter("next")).toMatchObject(entered), { timeout: 120_000 });
   });
 
   it("comes with the whole history, however long that is", async () => {
@@ -531,7 +531,7 @@ describe("the lease of a conversation", () => {
     expect(await enter("turn")).toMatchObject(entered);
     await evictDurableObject(stub);
     sockets.get("turn")?.close();
-    await vi.waitFor(async () => expect(await enter("next")).toMatchObject(entered));
+    await vi.waitFor(async () => expect(await enter("next")).toMatchObject(entered), { timeout: 120_000 });
   });
 });
 

@@ -29,7 +29,7 @@ import type { RunSpec } from "../../src/store/run-store.ts";
 
 export const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** The first value of `condition` that is truthy. Throws an error with `message` when there is none in 30 seconds. */
+/** The first value of `condition` that is truthy. Throws an error with `message` when there is none in two minutes. */
 export async function eventually<T>(condition: () => T | Promise<T>, message: string): Promise<NonNullable<T>> {
   return vi.waitFor(
     async () => {
@@ -37,7 +37,7 @@ export async function eventually<T>(condition: () => T | Promise<T>, message: st
       if (!value) throw new Error(message);
       return value;
     },
-    { timeout: 30_000, interval: 50 },
+    { timeout: 120_000, interval: 50 },
   );
 }
 

@@ -6,7 +6,7 @@ import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resou
 import { describe, expect, it, vi } from "vitest";
 import type { Home } from "../../src/store/home.ts";
 import * as rig from "./recovery-rig.ts";
-import { crash, eventually, expectWholeLog, f, pause } from "./recovery-rig.ts";
+import { crash, eventually, expectWholeLog, f } from "./recovery-rig.ts";
 
 /** A generation of a chat model. A token is a word. */
 class Generation extends rig.Generation {
@@ -245,7 +245,7 @@ describe("a run whose process dies in the middle of its text", () => {
       { status: "incomplete", content: [{ text: "one two" }] },
     ]);
     expectWhole(await run.replay(), await run.retrieve());
-    await vi.waitFor(() => expect(generations.slice(1).every(({ aborted }) => aborted)).toBe(true));
+    await expect.poll(() => generations.slice(1).every(({ aborted }) => aborted)).toBe(true);
   });
 
   it("can be deleted by the first who comes", async () => {
@@ -320,7 +320,7 @@ describe("a run whose process dies before its model has got it right", () => {
     const run = await Run.begin({ tools: [{ ...f, strict: true }] });
     (await generation(1)).call("f", '{"city":').finish();
     const reader = await run.follow();
-    await vi.waitFor(() => expect(reader.events.at(-1)?.type).toBe("response.output_item.done"));
+    await expect.poll(() => reader.events.at(-1)?.type).toBe("response.output_item.done");
     await generation(2);
     await crash();
     expect((await run.retrieve()).status).toBe("in_progress");
@@ -369,7 +369,7 @@ describe("a run whose process dies where no model can be put back", () => {
     const run = await Run.begin();
     (await generation(1)).think("Let us");
     const reader = await run.follow();
-    await vi.waitFor(() => expect(reader.events.at(-1)?.type).toBe("response.reasoning_text.delta"));
+    await expect.poll(() => reader.events.at(-1)?.type).toBe("response.reasoning_text.delta");
     await crash();
     await run.retrieve();
     const second = await generation(2);
@@ -399,7 +399,7 @@ describe("a run whose process dies where no model can be put back", () => {
     const run = await Run.begin({ tools: [{ ...f, strict: true }] });
     (await generation(1)).call("f", '{"ci').call(undefined, 'ty":');
     const reader = await run.follow();
-    await vi.waitFor(() => expect(reader.events.at(-1)).toMatchObject({ delta: 'ty":' }));
+    await expect.poll(() => reader.events.at(-1)).toMatchObject({ delta: 'ty":' });
     await crash();
     const response = await run.ended();
     expect(response).toMatchObject({
@@ -572,7 +572,9 @@ describe("eviction", () => {
     // So much is logged without a reader, whose request would have to end before the object is evicted.
     const said = `one ${"x".repeat(70_000)}`;
     (await generation(1)).say(said);
-    await vi.waitFor(async () => expect(await run.sql("SELECT 1 FROM events WHERE seq_to > 2")).not.toEqual([]));
+    await vi.waitFor(async () => expect(await run.sql("SELECT 1 FROM events WHERE seq_to > 2")).not.toEqual([]), {
+      timeout: 120_000,
+    });
     const evicted = evictDurableObject(run.home);
     // An object that is being evicted is stopped as soon as it writes.
     generations[0]?.say(" lost").finish();
@@ -835,7 +837,7 @@ describe("a response with all the readers that it may have", () => {
         if (answer.status !== 200) throw new Error("Still full.");
         return new Reader(answer);
       },
-      { timeout: 10_000, interval: 20 },
+      { timeout: 120_000, interval: 20 },
     );
     first.finish();
     await again.end;

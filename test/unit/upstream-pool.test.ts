@@ -299,7 +299,7 @@ describe("what a server cannot answer", () => {
     const client = new AbortController();
     const fleet = fleetOf({ a: hanging, b: hanging });
     const asking = fleet.upstream().request("/chat/completions", client.signal, "{}");
-    await vi.waitUntil(() => fleet.asked.length > 0);
+    await expect.poll(() => fleet.asked.length).toBeGreaterThan(0);
     client.abort(new Error("the client left"));
     await expect(asking).rejects.toThrow("the client left");
     expect(fleet.asked).toHaveLength(1);
@@ -388,7 +388,7 @@ describe("the models of several servers", () => {
     const turn = (index: number) =>
       ask(fleet.upstream({ model: "m1", session: { id: "", key: `key ${index}`, isRoot: true } }));
     const first = turn(0);
-    await vi.waitUntil(() => fleet.lists.length === 3 && list?.bodyUsed);
+    await expect.poll(() => fleet.lists.length === 3 && list?.bodyUsed).toBe(true);
     const others = Array.from({ length: 40 }, (_, index) => turn(index + 1));
     heard.resolve();
     await Promise.all([first, ...others]);
