@@ -63,7 +63,7 @@ async function homeOfCancelledRun() {
   };
   expect(await stub.startRun(JSON.stringify(spec), "ticket", 0)).toMatchObject({ ok: true });
   await stub.cancel(address.turn);
-  await vi.waitFor(() => expect(deliveries).toHaveLength(1), { timeout: 120_000 });
+  await vi.waitFor(() => expect(deliveries).toHaveLength(1));
   /** The alarm rings when it is set to; gives the time that passed until then. */
   const nextAlarm = async (): Promise<number | undefined> => {
     const at = await runInDurableObject(stub, (_, state) => state.storage.getAlarm());
@@ -109,7 +109,7 @@ describe("a webhook", () => {
     // The clock stands still here, and the SDK looks at it.
     expect(await client.webhooks.unwrap(body, headers)).toMatchObject({ type: "response.cancelled", data: { id } });
     expect(redirect).toBe("manual");
-    await vi.waitFor(async () => expect(await pending()).toBe(0), { timeout: 120_000 });
+    await vi.waitFor(async () => expect(await pending()).toBe(0));
   });
 
   it.each([
@@ -125,7 +125,7 @@ describe("a webhook", () => {
   ])("is sent again five seconds later when the endpoint %s", async (_, fault) => {
     answer = fault;
     const { nextAlarm, pending } = await homeOfCancelledRun();
-    await vi.waitFor(async () => expect(await pending()).toBe(1), { timeout: 120_000 });
+    await vi.waitFor(async () => expect(await pending()).toBe(1));
     answer = () => new Response(null, { status: 204 });
     let waited = 0;
     for (let alarms = 0; deliveries.length < 2 && alarms < 5; alarms += 1) waited += (await nextAlarm()) ?? 0;
@@ -163,7 +163,7 @@ describe("a webhook", () => {
   it("is dropped when the operator takes the endpoint away", async () => {
     answer = () => new Response(null, { status: 503 });
     const { stub, nextAlarm, pending } = await homeOfCancelledRun();
-    await vi.waitFor(async () => expect(await pending()).toBe(1), { timeout: 120_000 });
+    await vi.waitFor(async () => expect(await pending()).toBe(1));
     await runInDurableObject(stub, (home) => {
       Object.assign(home, { env: { ...env } });
     });
