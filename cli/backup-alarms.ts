@@ -1,5 +1,7 @@
 import { existsSync } from "node:fs";
+import { basename, dirname } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { damageIn, namesIn, newAlarmList } from "./alarm-lists.ts";
 import { type BackupFile, objectIdOf } from "./backup-manifest.ts";
 import { BUSY_TIMEOUT_MS, isCopiedLive } from "./live-copy.ts";
 
@@ -7,10 +9,14 @@ import { BUSY_TIMEOUT_MS, isCopiedLive } from "./live-copy.ts";
 export class AlarmList {
   readonly #file: string;
   readonly #names = new Map<string, string | null>();
+  /** True of a list that cannot be read: the backup's is made of the objects, with the names that are in its bytes. */
+  readonly isDamaged: boolean;
 
   constructor(file: string) {
     this.#file = file;
-    this.#read();
+    this.isDamaged = this.exists && damageIn(file) !== undefined;
+    if (!this.isDamaged) this.#read();
+    else for (const [id, name] of namesIn(file, basename(dirname(file)))) this.#names.set(id, name);
   }
 
   get exists(): boolean {
@@ -19,6 +25,7 @@ export class AlarmList {
 
   /** Whether an object is in the list. */
   has(id: string): boolean {
+    if (this.isDamaged) return true;
     if (!this.#names.has(id)) this.#read(id);
     return this.#names.has(id);
   }
@@ -35,13 +42,14 @@ export class AlarmList {
 
   /** Writes a list of these objects' alarms: a copy of the class's, with other rows. */
   async write(to: string, objects: readonly BackupFile[]): Promise<void> {
-    await isCopiedLive(this.#file, to);
-    using database = new DatabaseSync(to);
+    if (!this.isDamaged) await isCopiedLive(this.#file, to);
+    using database = this.isDamaged ? newAlarmList(to) : new DatabaseSync(to);
     if (!hasAlarms(database)) return;
     database.exec("BEGIN; DELETE FROM _cf_ALARM");
     const add = database.prepare("INSERT INTO _cf_ALARM (actor_id, scheduled_time, actor_name) VALUES (?, ?, ?)");
     for (const { path, alarm } of objects) {
-      if (alarm !== null) add.run(objectIdOf(path), BigInt(alarm), this.#names.get(objectIdOf(path)) ?? null);
+      const name = this.#names.get(objectIdOf(path)) ?? null;
+      if (alarm !== null && !(this.isDamaged && name === null)) add.run(objectIdOf(path), BigInt(alarm), name);
     }
     database.exec("COMMIT");
   }

@@ -1,6 +1,7 @@
 import { existsSync, readdirSync } from "node:fs";
 import { mkdir, rm, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
+import { isDamage } from "./alarm-lists.ts";
 import { AlarmList } from "./backup-alarms.ts";
 import { withdrawUnsure } from "./backup-files.ts";
 import {
@@ -71,7 +72,7 @@ export class Copier {
     await eachOf(objects, AT_ONCE, async (file) => {
       await isCopiedLive(join(folder, file), join(into, file)).catch((error: unknown) => {
         // It is told of when it is copied for good.
-        if (!isDamage(error)) throw error;
+        if (!saysDamage(error)) throw error;
       });
     });
   }
@@ -84,7 +85,7 @@ export class Copier {
     await eachOf(objects.sort(), AT_ONCE, async (file) => {
       const path = `${name}/${file}`;
       const done = await this.#copyObject(path, alarms).catch(async (error) => {
-        if (!isDamage(error)) throw error;
+        if (!saysDamage(error)) throw error;
         // One object that cannot be read is no reason to keep the others from being copied.
         this.damaged.push(path);
         await rm(join(this.#folder, path), { force: true });
@@ -93,6 +94,7 @@ export class Copier {
     });
     copied.sort((one, other) => (one.path < other.path ? -1 : 1));
     this.files.push(...copied);
+    if (alarms.isDamaged) this.damaged.push(`${name}/${METADATA_FILE}`);
     if (!alarms.exists) return;
     const path = `${name}/${METADATA_FILE}`;
     await alarms.write(join(this.#folder, path), copied);
@@ -157,10 +159,6 @@ class DamagedFile extends Error {
   override readonly name = "DamagedFile";
 }
 
-/** SQLITE_CORRUPT and SQLITE_NOTADB. */
-const DAMAGE = [11, 26];
-
-function isDamage(error: unknown): boolean {
-  if (error instanceof DamagedFile) return true;
-  return error instanceof Error && "errcode" in error && DAMAGE.includes(Number(error.errcode) & 0xff);
+function saysDamage(error: unknown): boolean {
+  return error instanceof DamagedFile || isDamage(error);
 }

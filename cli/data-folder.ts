@@ -1,9 +1,19 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
-import { join, resolve } from "node:path";
+import {
+  accessSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  writeFileSync,
+} from "node:fs";
+import { dirname, join, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
 import { SCHEMA_VERSIONS } from "../src/store/schema-versions.ts";
+import { damageIn, type RebuiltList, rebuildAlarmList } from "./alarm-lists.ts";
 import { version } from "./installation.ts";
 import { EXIT, Refusal, systemCode } from "./refusal.ts";
 
@@ -17,7 +27,7 @@ import { EXIT, Refusal, systemCode } from "./refusal.ts";
  */
 
 const LOCK_FILE = "responses-edge.lock";
-const MARKER_FILE = "responses-edge.json";
+export const MARKER_FILE = "responses-edge.json";
 /** The socket by which `reload` reaches the process that serves the folder. */
 export const CONTROL_FILE = "responses-edge.socket";
 const METADATA_FILE = "metadata.sqlite";
@@ -37,6 +47,8 @@ export type Marker = Readonly<z.output<typeof marker>>;
 export interface DataFolder {
   /** Absolute. */
   path: string;
+  /** Lists of alarms that were damaged, and were made again. */
+  rebuilt: readonly (RebuiltList & { list: string })[];
   /** Lets others have it. To be called when workerd has ended. */
   close(): void;
 }
@@ -55,19 +67,58 @@ export async function openDataFolder(folder: string, isRestore = false): Promise
     // What clients say is nobody else's to read.
     mkdirSync(path, { recursive: true, mode: 0o700 });
     const lock = takeLock(path);
+    const rebuilt: (RebuiltList & { list: string })[] = [];
     try {
       checkMarker(path);
       if (!isRestore) checkRestore(path);
-      await untilUnused(path);
+      const damagedLists = await untilUnused(path);
+      if (!isRestore) for (const list of damagedLists) rebuilt.push({ list, ...rebuildAlarmList(dirname(list)) });
       markDataFolder(path);
     } catch (error) {
       lock.close();
       throw error;
     }
-    return { path, close: () => lock.close() };
+    return { path, rebuilt, close: () => lock.close() };
   } catch (error) {
     if (error instanceof Refusal) throw error;
-    throw new Refusal(EXIT.noAccess, `The data folder ${path} cannot be used: ${systemCode(error)}.`);
+    throw new Refusal(EXIT.noAccess, `The data folder ${path} cannot be used: ${inWords(path, error)}.`);
+  }
+}
+
+/** What keeps a folder from being used, in words. SQLite does not say of a disk that it is full or can only be read. */
+function inWords(path: string, error: unknown): string {
+  const code = systemCode(error);
+  const fault = writeFaultOf(path);
+  if (fault === "EROFS") return "it can only be read: its file system was mounted read-only, perhaps after an error";
+  if (/ENOSPC|disk is full/i.test(code)) return `its disk is full (${code})`;
+  return fault === undefined ? code : `this user may not write to it (${fault})`;
+}
+
+/** The system's word for why a folder cannot be written to; undefined where it can. */
+function writeFaultOf(path: string): string | undefined {
+  try {
+    accessSync(path, constants.W_OK);
+    return undefined;
+  } catch (error) {
+    return systemCode(error).split(":")[0];
+  }
+}
+
+/** Takes a folder to look through it, damaged or not. Throws a Refusal where somebody uses it. */
+export async function openFolderAsItIs(folder: string): Promise<Disposable> {
+  const path = resolve(folder);
+  try {
+    const lock = takeLock(path);
+    try {
+      await untilUnused(path);
+    } catch (error) {
+      lock.close();
+      throw error;
+    }
+    return { [Symbol.dispose]: () => lock.close() };
+  } catch (error) {
+    if (error instanceof Refusal) throw error;
+    throw new Refusal(EXIT.noAccess, `The data folder ${path} cannot be used: ${inWords(path, error)}.`);
   }
 }
 
@@ -135,13 +186,19 @@ function takeLock(path: string): DatabaseSync {
   return lock;
 }
 
-/** Waits until no workerd has the folder's files open any more. */
-async function untilUnused(path: string): Promise<void> {
+/** Waits until no workerd has the folder's files open any more. Gives the lists of alarms that are damaged. */
+async function untilUnused(path: string): Promise<string[]> {
+  const damaged: string[] = [];
   const files = readdirSync(path)
     .map((name) => join(path, name, METADATA_FILE))
     .filter((file) => existsSync(file));
   const deadline = performance.now() + ORPHAN_WAIT_MS;
   for (const file of files) {
+    // One whose first page is whole can be locked; one that is none at all nobody has open.
+    if (damageIn(file) !== undefined) {
+      damaged.push(file);
+      continue;
+    }
     for (let free = lockWhole(file); ; free = lockWhole(file)) {
       free?.close();
       if (free) break;
@@ -151,6 +208,7 @@ async function untilUnused(path: string): Promise<void> {
       await sleep(ORPHAN_LOOK_MS);
     }
   }
+  return damaged;
 }
 
 /** A database that nobody else can have open while this one is; undefined where somebody has. */

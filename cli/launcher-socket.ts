@@ -17,6 +17,8 @@ export interface WorkerState {
   rung?: string[];
   /** The answer to `/configuration`: what is wrong with it. */
   mistakes?: readonly string[];
+  /** The answer to `/suspects`: homes that have failed since it was asked last, by their ids. */
+  suspects?: readonly string[];
   /** The answer to `/give`: the objects that it keeps, with the names of their files. */
   keeps?: { key: string; file: string }[];
 }

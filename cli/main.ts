@@ -9,6 +9,7 @@ import { configSchema } from "./config-schema.ts";
 import { check } from "./configuration.ts";
 import { createKey } from "./create-key.ts";
 import { inMb } from "./disk.ts";
+import { doctor } from "./doctor.ts";
 import { health } from "./health.ts";
 import { version, workerdVersion } from "./installation.ts";
 import { ownLine } from "./log-lines.ts";
@@ -38,6 +39,8 @@ Usage: responses-edge [COMMAND]
   config-schema         Prints the JSON Schema of the file of CONFIG_FILE, for editors.
   reload                Has the server of this environment start another process in its place, of what is installed
                         and configured now.
+  doctor [DIR]          Looks through a data folder that nobody serves: damaged files, alarms, orphans. --repair mends
+                        what can be mended, and puts aside the rest.
   health                Asks the server of this environment whether it is healthy: exit code 0 or 1.
 
   --help, --version
@@ -54,6 +57,7 @@ interface Options {
   keep?: string | undefined;
   every?: string | undefined;
   at?: string | undefined;
+  repair?: boolean | undefined;
 }
 
 interface Command {
@@ -86,6 +90,11 @@ const COMMANDS: Readonly<Record<string, Command>> = {
     },
   },
   restore: { arguments: 1, options: ["at"], run: ([from], { at }) => bringBack(from, at) },
+  doctor: {
+    arguments: 1,
+    options: ["repair"],
+    run: ([folder], { repair = false }) => doctor(folder ?? dataFolder(), repair, tellAs),
+  },
 };
 
 /** The data folder of `serve` under the same environment, whatever else is wrong in it. */
@@ -149,7 +158,11 @@ function tellFault({ message }: Refusal): void {
 }
 
 function tell(message: string, fields: object): void {
-  console.log(ownLine("info", message, logFormat(process.env), fields));
+  tellAs("info", message, fields);
+}
+
+function tellAs(level: "info" | "warn", message: string, fields: object): void {
+  console.log(ownLine(level, message, logFormat(process.env), fields));
 }
 
 try {
@@ -186,6 +199,7 @@ function parse(args: readonly string[]) {
         keep: { type: "string" },
         every: { type: "string" },
         at: { type: "string" },
+        repair: { type: "boolean" },
       },
     });
   } catch {

@@ -37,6 +37,16 @@ export async function serve(environment: Environment): Promise<void> {
   // A terminal that closes ends what runs in it; elsewhere the signal asks for a reload.
   const stopping = untilStopped(process.stdin.isTTY ? ["SIGHUP"] : []);
   const folder = await openDataFolder(stateDirectory);
+  for (const { list, quarantined, alarms, nameless } of folder.rebuilt) {
+    const lost =
+      nameless.length > 0 ? ` The alarms of ${nameless.length} objects are lost: their names were not found.` : "";
+    const fields = { event: "alarms_rebuilt", file: list, quarantined, alarms, lost: nameless.length };
+    tell(
+      "warn",
+      `${list} was damaged, and was made again of ${alarms} objects' alarms; it is in ${quarantined}.${lost}`,
+      fields,
+    );
+  }
   try {
     checkKind(folder.path, cluster !== undefined);
     await using listening = await listenOn(host, port);

@@ -12,6 +12,7 @@ import { ownUrl, socketAddresses } from "./addresses.ts";
 import { bundle, canBundle, madeBundle } from "./bundle.ts";
 import type { KeyPairFiles } from "./certificate.ts";
 import type { ClusterInstance } from "./cluster.ts";
+import { watchDamage } from "./damage-watch.ts";
 import type { Environment } from "./environment.ts";
 import { type Disk, type LeastFree, measuresOf, watchDisk } from "./free-disk.ts";
 import { askHealth } from "./health.ts";
@@ -133,7 +134,20 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
     detached: true,
     env: { ...environment, ...variables },
   });
-  const ended = endOf(child, format, say).finally(() => {
+  const damage = watchDamage(
+    storage,
+    format,
+    {
+      suspects: async () => (await askLauncher(launcherSocket, "suspects")).suspects ?? [],
+      tell: (damaged) => askLauncher(launcherSocket, "damaged", damaged),
+    },
+    say,
+  );
+  const heard = (line: string) => {
+    say(line);
+    if (!cluster) damage.heard(line);
+  };
+  const ended = endOf(child, format, heard).finally(() => {
     process.off("exit", removeFiles);
     removeFiles();
   });

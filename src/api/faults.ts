@@ -1,6 +1,7 @@
 import { logLine } from "@responses-edge/json-text";
 import { ApiError, internalError } from "@responses-edge/responses-api/errors";
 import { ConfigError } from "../config/index.ts";
+import { isOfStorage } from "../store/damage.ts";
 import { insufficientStorage, processState } from "../store/process-state.ts";
 import { isRetryable } from "../store/rpc.ts";
 
@@ -34,14 +35,6 @@ const AWAY = new Set([
 /** The headers of an error as the client gets them: also when to come back to a model server that is gone. */
 export function shownHeaders({ code, headers }: ApiError): Record<string, string> {
   return { ...(AWAY.has(code) && { "retry-after": "2" }), ...headers };
-}
-
-/**
- * True of an error of an object's storage, such as a full disk. The runtime breaks the object off then, and
- * tells who has called it no more than this; what was written in the same transaction is not there.
- */
-function isOfStorage(error: unknown): boolean {
-  return error instanceof Error && error.message.startsWith("internal error; reference = ");
 }
 
 function storageError(): ApiError {

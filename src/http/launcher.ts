@@ -1,6 +1,7 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import { configure, type TextVariables } from "../config/index.ts";
 import type { Env } from "../env.ts";
+import { noteDamaged, takeSuspects } from "../store/damage.ts";
 import { adoptObjects, adoptRest, giveUpObjects, releaseObjects } from "../store/hand-over.ts";
 import { routed } from "../store/object-routes.ts";
 import {
@@ -26,6 +27,7 @@ export class Launcher extends WorkerEntrypoint<Env> {
     processState.hasLauncher = true;
     const body = request.method === "POST" ? await request.json<unknown>() : undefined;
     let mistakes: readonly string[] | undefined;
+    let suspects: string[] | undefined;
     let keeps: { key: string; file: string }[] | undefined;
     switch (new URL(request.url).pathname) {
       case "/end":
@@ -39,6 +41,12 @@ export class Launcher extends WorkerEntrypoint<Env> {
         break;
       case "/measures":
         processState.measures = body as ProcessMeasures;
+        break;
+      case "/suspects":
+        suspects = takeSuspects();
+        break;
+      case "/damaged":
+        noteDamaged(body as string[]);
         break;
       // A predecessor
       case "/give":
@@ -70,6 +78,7 @@ export class Launcher extends WorkerEntrypoint<Env> {
       turns: turnsBesideClients(),
       ...(mistakes && { mistakes }),
       ...(keeps && { keeps }),
+      ...(suspects && { suspects }),
       ...predecessor,
     });
   }

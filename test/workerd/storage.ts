@@ -1,7 +1,7 @@
-import { createHash, createHmac } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, readlinkSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync, type SQLInputValue, type SQLOutputValue } from "node:sqlite";
+import { objectId as objectIdOf } from "../../cli/object-ids.ts";
 import { uniqueKeyOf } from "../../cli/workerd.ts";
 
 /** What a gateway's objects have stored. SQLite lets others at its files while workerd has them open. */
@@ -92,8 +92,5 @@ export function homeKey(id: string): string {
 
 /** The id that workerd derives from an object's name (`idFromName`). */
 export function objectId(name: string, uniqueKey = uniqueKeyOf("Home")): string {
-  const key = createHash("sha256").update(uniqueKey).digest();
-  const mac = (data: string | Buffer) => createHmac("sha256", key).update(data).digest().subarray(0, 16);
-  const base = mac(name);
-  return Buffer.concat([base, mac(base)]).toString("hex");
+  return objectIdOf(name, uniqueKey);
 }

@@ -1,0 +1,168 @@
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { alarmIn, METADATA_FILE } from "./backup-manifest.ts";
+import { objectId } from "./object-ids.ts";
+
+/**
+ * The list of the alarms of a class, which workerd reads: an object's id, when it rings, and the object's name. Each object has its own
+ * alarm in its file, too, so that a list that is damaged can be made again. Names are nowhere else: they are what of the damaged
+ * list's bytes makes an object's id.
+ */
+
+const OBJECT_FILE = /^[0-9a-f]{64}\.sqlite$/;
+const SUFFIXES = ["", "-wal", "-shm"] as const;
+
+/** The folder within a data folder for what is damaged. It is of no class: workerd does not look into it. */
+export const QUARANTINE = "quarantine";
+
+/** Puts a file of an object or a list into quarantine, with what belongs to it. Gives where it is now. */
+export function quarantine(file: string): string {
+  const data = dirname(dirname(file));
+  const folder = join(data, QUARANTINE, basename(dirname(file)));
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const name = `${basename(file)}.${new Date().toISOString().replaceAll(":", "-")}`;
+  for (const suffix of SUFFIXES) if (existsSync(file + suffix)) renameSync(file + suffix, join(folder, name + suffix));
+  return join(folder, name);
+}
+
+/** What SQLite finds wrong with a file that others may have open; undefined where it is whole. Throws where it cannot be read for another reason. */
+export function damageIn(file: string): string | undefined {
+  try {
+    using database = new DatabaseSync(file, { readOnly: true, timeout: 10_000 });
+    const [row] = database.prepare("PRAGMA quick_check(1)").all();
+    const [said] = Object.values(row ?? {});
+    // Its first line may say no more than where.
+    return said === "ok"
+      ? undefined
+      : (String(said)
+          .split("\n")
+          .find((line) => !line.startsWith("***")) ?? String(said));
+  } catch (error) {
+    if (isDamage(error)) return error instanceof Error ? error.message : String(error);
+    throw error;
+  }
+}
+
+/** SQLITE_CORRUPT and SQLITE_NOTADB. */
+const DAMAGE = [11, 26];
+
+/** True of an error by which SQLite says that a file is damaged. */
+export function isDamage(error: unknown): boolean {
+  return error instanceof Error && "errcode" in error && DAMAGE.includes(Number(error.errcode) & 0xff);
+}
+
+export interface RebuiltList {
+  /** Where the damaged one is now. */
+  quarantined: string;
+  alarms: number;
+  /** Ids of objects that have an alarm and whose name was not found: theirs are not in the list. */
+  nameless: string[];
+}
+
+/** Makes the list of a class's folder again, of the alarms in its objects. To be called while nobody has the folder open. */
+export function rebuildAlarmList(folder: string): RebuiltList {
+  const file = join(folder, METADATA_FILE);
+  const names = namesIn(file, basename(folder));
+  const quarantined = quarantine(file);
+  const nameless: string[] = [];
+  using database = newAlarmList(file);
+  database.exec("BEGIN");
+  const add = database.prepare("INSERT INTO _cf_ALARM (actor_id, scheduled_time, actor_name) VALUES (?, ?, ?)");
+  let alarms = 0;
+  for (const [id, at] of alarmsOf(folder)) {
+    const name = names.get(id);
+    if (name === undefined) {
+      nameless.push(id);
+      continue;
+    }
+    add.run(id, at, name);
+    alarms += 1;
+  }
+  database.exec("COMMIT");
+  return { quarantined, alarms, nameless };
+}
+
+/** A list without alarms, as workerd makes it. */
+export function newAlarmList(file: string): DatabaseSync {
+  const database = new DatabaseSync(file);
+  const columns = "actor_id TEXT PRIMARY KEY, scheduled_time INTEGER, actor_name TEXT";
+  database.exec(`CREATE TABLE _cf_ALARM (${columns}) WITHOUT ROWID`);
+  return database;
+}
+
+/** The name of an object, as the list of its class has it; undefined where that does not have it, or cannot be read. */
+export function nameInList(folder: string, id: string): string | undefined {
+  try {
+    using database = new DatabaseSync(join(folder, METADATA_FILE), { readOnly: true, timeout: 10_000 });
+    const row = database.prepare("SELECT actor_name AS name FROM _cf_ALARM WHERE actor_id = ?").get(id);
+    return typeof row?.name === "string" ? row.name : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The alarms that the objects of a folder have, by their ids; Unix nanoseconds. Objects that are damaged have none that is known. */
+export function* alarmsOf(folder: string): Generator<[id: string, at: bigint]> {
+  for (const name of readdirSync(folder).filter((each) => OBJECT_FILE.test(each))) {
+    try {
+      const at = liveAlarmIn(join(folder, name));
+      if (at !== null) yield [basename(name, ".sqlite"), at];
+    } catch (error) {
+      if (!isDamage(error)) throw error;
+    }
+  }
+}
+
+/** The alarm of an object, whose write-ahead log may have the latest of it. */
+function liveAlarmIn(file: string): bigint | null {
+  if (!existsSync(`${file}-wal`)) return alarmIn(file);
+  using database = new DatabaseSync(file, { readOnly: true });
+  if (!database.prepare("SELECT 1 FROM sqlite_schema WHERE name = '_cf_METADATA'").get()) return null;
+  const statement = database.prepare("SELECT value FROM _cf_METADATA WHERE key = 1");
+  statement.setReadBigInts(true);
+  const value = statement.get()?.value;
+  return typeof value === "bigint" ? value : null;
+}
+
+/** A name as this program gives them to objects: a tenant's, or a tenant's with the key of what it has; and the board's. */
+const NAME = /[A-Za-z0-9_.-]{1,70}(?::[A-Za-z0-9:_-]{1,80})?/g;
+
+/** The longest run of such letters that is looked at: pages of anything else have none. */
+const MAX_RUN = 4_096;
+const BYTES_BEFORE = 8;
+const BYTES_BEHIND = 4;
+
+/** Names of objects, by their ids, that stand somewhere in the bytes of a list and its log. Each is proved by its id. */
+export function namesIn(file: string, uniqueKey: string): Map<string, string> {
+  const ids = new Set(
+    readdirSync(dirname(file))
+      .filter((name) => OBJECT_FILE.test(name))
+      .map((name) => name.slice(0, 64)),
+  );
+  const names = new Map<string, string>();
+  for (const suffix of ["", "-wal"]) {
+    if (!existsSync(file + suffix)) continue;
+    const text = readFileSync(file + suffix, "latin1");
+    for (const [run] of text.matchAll(NAME)) {
+      for (const name of partsOf(run)) {
+        const id = objectId(name, uniqueKey);
+        if (!ids.has(id)) continue;
+        names.set(id, name);
+        break;
+      }
+    }
+  }
+  return names;
+}
+
+/** What may be the name in a run of its letters: bytes beside it, of the row's number before and of the next row behind, may look like some. */
+function* partsOf(run: string): Generator<string> {
+  if (run.length > MAX_RUN) return;
+  for (let behind = 0; behind <= BYTES_BEHIND; behind += 1) {
+    for (let before = 0; before <= BYTES_BEFORE; before += 1) {
+      const name = run.slice(before, run.length - behind);
+      if (name !== "") yield name;
+    }
+  }
+}

@@ -1,0 +1,88 @@
+import { existsSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { damageIn, nameInList } from "./alarm-lists.ts";
+import { type LogFormat, ownLine } from "./log-lines.ts";
+import { OBJECT_CLASSES, uniqueKeyOf } from "./workerd.ts";
+
+/** Finds out which object's file is damaged: workerd says that one is, and not which. */
+
+/** workerd's words for it. */
+const DAMAGE_WORDS = /SQLITE_(?:CORRUPT|NOTADB)/;
+
+/** What else workerd says of a disk, and what that means. Each is told once an hour at most. */
+const DISK_WORDS: readonly [words: RegExp, meaning: string][] = [
+  [
+    /SQLITE_READONLY|Read-only file system/,
+    "The data folder can only be read: its file system was mounted read-only, perhaps after an error. Nothing is stored until it is mounted anew.",
+  ],
+  [/SQLITE_FULL|No space left on device/, "The disk of the data folder is full. Nothing is stored until it has space."],
+];
+const TOLD_EVERY_MS = 3_600_000;
+
+/** How often the Worker is asked for what it suspects, after workerd has spoken. */
+const LOOKS = 20;
+const LOOK_MS = 100;
+
+export interface DamageWatch {
+  /** Takes a line of workerd's. */
+  heard(line: string): void;
+}
+
+/**
+ * Watches what workerd says. `suspects` asks the Worker which homes have failed, `tell` has it know which of them are damaged. Each damaged
+ * file is named once by `say`.
+ */
+export function watchDamage(
+  data: string,
+  format: LogFormat,
+  worker: { suspects(): Promise<readonly string[]>; tell(ids: readonly string[]): Promise<unknown> },
+  say: (line: string) => void,
+): DamageWatch {
+  const named = new Set<string>();
+  const toldAt = new Map<string, number>();
+  let looksLeft = 0;
+  const look = async () => {
+    for (; looksLeft > 0; looksLeft -= 1) {
+      const ids = await worker.suspects().catch(() => []);
+      const damaged = ids.filter((id) => isDamaged(join(data, uniqueKeyOf(OBJECT_CLASSES.HOME), `${id}.sqlite`)));
+      if (damaged.length > 0) await worker.tell(damaged).catch(() => {});
+      await sleep(LOOK_MS, undefined, { ref: false });
+    }
+  };
+  const isDamaged = (file: string) => {
+    const fault = existsSync(file) ? damageIn(file) : undefined;
+    if (fault === undefined) return false;
+    if (!named.has(file)) say(damageLine(file, fault, format));
+    named.add(file);
+    return true;
+  };
+  return {
+    heard(line) {
+      for (const [words, meaning] of DISK_WORDS) {
+        if (!words.test(line) || Date.now() - (toldAt.get(meaning) ?? 0) < TOLD_EVERY_MS) continue;
+        toldAt.set(meaning, Date.now());
+        say(ownLine("error", meaning, format, { event: "disk_unwritable" }));
+      }
+      if (!DAMAGE_WORDS.test(line)) return;
+      const isLooking = looksLeft > 0;
+      looksLeft = LOOKS;
+      if (!isLooking) void look();
+    },
+  };
+}
+
+function damageLine(file: string, fault: string, format: LogFormat): string {
+  const [name, folder] = [basename(file), basename(dirname(file))];
+  const className = Object.values(OBJECT_CLASSES).find((each) => uniqueKeyOf(each) === folder) ?? folder;
+  const [tenant] = nameInList(dirname(file), basename(file, ".sqlite"))?.split(":") ?? [];
+  const whose = tenant === undefined ? className : `${className}, tenant ${tenant}`;
+  const words = `An object's file is damaged: ${folder}/${name} (${whose}). Stop the server, and run \`responses-edge doctor --repair\`.`;
+  return ownLine("error", words, format, {
+    event: "object_damaged",
+    file: `${folder}/${name}`,
+    class: className,
+    ...(tenant !== undefined && { tenant }),
+    fault,
+  });
+}

@@ -1,0 +1,159 @@
+import { existsSync, readdirSync, rmSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { alarmsOf, damageIn, quarantine, rebuildAlarmList } from "./alarm-lists.ts";
+import { METADATA_FILE } from "./backup-manifest.ts";
+import { MARKER_FILE, openFolderAsItIs, readMarker, UNFINISHED_RESTORE } from "./data-folder.ts";
+import { EXIT, Refusal } from "./refusal.ts";
+import { OBJECT_CLASSES, uniqueKeyOf } from "./workerd.ts";
+
+/**
+ * `doctor DIR`: looks through a data folder that nobody serves, and says what is wrong with it. With `--repair` it mends what can be mended, and puts
+ * aside what cannot: nothing is deleted.
+ */
+
+export interface Finding {
+  /** A file within the folder. */
+  file: string;
+  /** In words. */
+  what: string;
+  /** What was done about it; undefined where nothing was, or can be. */
+  done?: string;
+}
+
+export interface Diagnosis {
+  folder: string;
+  objects: number;
+  findings: Finding[];
+}
+
+const OBJECT_FILE = /^[0-9a-f]{64}\.sqlite$/;
+
+/** Throws a Refusal where the folder is in use, or cannot be read. */
+export async function diagnose(data: string, repairs: boolean): Promise<Diagnosis> {
+  const path = resolve(data);
+  if (!existsSync(path)) throw new Refusal(EXIT.noAccess, `There is no folder ${path}.`);
+  using _folder = await openFolderAsItIs(path);
+  const findings: Finding[] = [...checkMarker(path, repairs), ...checkRestore(path)];
+  let objects = 0;
+  for (const name of Object.values(OBJECT_CLASSES).map(uniqueKeyOf)) {
+    const folder = join(path, name);
+    if (!existsSync(folder)) continue;
+    for (const file of readdirSync(folder).filter((each) => OBJECT_FILE.test(each))) {
+      objects += 1;
+      const fault = damageIn(join(folder, file));
+      if (fault === undefined) continue;
+      const done = repairs ? { done: `put into ${quarantine(join(folder, file))}` } : {};
+      findings.push({ file: `${name}/${file}`, what: `damaged: ${fault}`, ...done });
+    }
+    findings.push(...strayLogs(folder, name, repairs), ...checkAlarms(folder, name, repairs));
+  }
+  return { folder: path, objects, findings };
+}
+
+function checkMarker(path: string, repairs: boolean): Finding[] {
+  try {
+    readMarker(path);
+    return [];
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    const file = MARKER_FILE;
+    // `serve` writes it anew; a newer version's tables it then refuses by themselves.
+    if (repairs) quarantineMarker(path);
+    return [
+      {
+        file,
+        what: "not what this program has written",
+        ...(repairs && { done: "taken away: the next start writes it" }),
+      },
+    ];
+  }
+}
+
+function quarantineMarker(path: string): void {
+  rmSync(join(path, MARKER_FILE));
+}
+
+function checkRestore(path: string): Finding[] {
+  if (!existsSync(join(path, UNFINISHED_RESTORE))) return [];
+  return [{ file: UNFINISHED_RESTORE, what: "a restore was broken off: empty the folder, and restore again" }];
+}
+
+/** Write-ahead logs without their database: SQLite would take them for those of a new one. */
+function strayLogs(folder: string, name: string, repairs: boolean): Finding[] {
+  const files = new Set(readdirSync(folder));
+  return [...files]
+    .filter((file) => /\.sqlite-wal$/.test(file) && !files.has(file.slice(0, -4)))
+    .map((file) => {
+      const done = repairs ? { done: `put into ${quarantine(join(folder, file))}` } : {};
+      return { file: `${name}/${file}`, what: "an orphan: its database is gone", ...done };
+    });
+}
+
+/** Compares the list of alarms with those that the objects have. */
+function checkAlarms(folder: string, name: string, repairs: boolean): Finding[] {
+  const path = join(folder, METADATA_FILE);
+  const file = `${name}/${METADATA_FILE}`;
+  if (!existsSync(path)) return [];
+  const fault = damageIn(path);
+  if (fault !== undefined) {
+    const what = `the list of alarms is damaged: ${fault}`;
+    if (!repairs) return [{ file, what }];
+    const { alarms, nameless } = rebuildAlarmList(folder);
+    return [{ file, what, done: `made again of the objects: ${alarms} alarms${lost(nameless)}` }];
+  }
+  using database = new DatabaseSync(path);
+  if (!database.prepare("SELECT 1 FROM sqlite_schema WHERE name = '_cf_ALARM'").get()) return [];
+  const select = database.prepare("SELECT actor_id AS id, scheduled_time AS at FROM _cf_ALARM");
+  select.setReadBigInts(true);
+  const listed = new Map(select.all().map(({ id, at }) => [String(id), at as bigint]));
+  const findings: Finding[] = [];
+  const owned = new Map(alarmsOf(folder));
+  for (const [id, at] of owned) {
+    if (listed.get(id) === at) continue;
+    const what = listed.has(id)
+      ? "its alarm is at another time in the list"
+      : "its alarm is not in the list, and its name is not known";
+    if (!listed.has(id)) findings.push({ file: `${name}/${id}.sqlite`, what });
+    else {
+      if (repairs) database.prepare("UPDATE _cf_ALARM SET scheduled_time = ? WHERE actor_id = ?").run(at, id);
+      findings.push({ file: `${name}/${id}.sqlite`, what, ...(repairs && { done: "the list has the object's" }) });
+    }
+  }
+  for (const id of listed.keys()) {
+    if (existsSync(join(folder, `${id}.sqlite`))) continue;
+    if (repairs) database.prepare("DELETE FROM _cf_ALARM WHERE actor_id = ?").run(id);
+    const what = `an orphan: an alarm of an object that is not there (${id})`;
+    findings.push({ file, what, ...(repairs && { done: "taken out of the list" }) });
+  }
+  return findings;
+}
+
+function lost(nameless: readonly string[]): string {
+  return nameless.length === 0
+    ? ""
+    : `; of ${nameless.length} objects the names were not found, and their alarms are lost`;
+}
+
+/** `doctor`: prints what is wrong. Throws the Refusal of a folder in which something is, and stays so. */
+export async function doctor(
+  data: string,
+  repairs: boolean,
+  tell: (level: "info" | "warn", message: string, fields: object) => void,
+): Promise<void> {
+  const { folder, objects, findings } = await diagnose(data, repairs);
+  for (const { file, what, done } of findings) {
+    tell("warn", `${file}: ${what}${done === undefined ? "" : ` – ${done}`}.`, { file, what, ...(done && { done }) });
+  }
+  const left = findings.filter(({ done }) => done === undefined).length;
+  tell("info", `${objects} objects in ${folder}: ${findings.length} findings, ${left} of them as they were.`, {
+    folder,
+    objects,
+  });
+  if (left > 0) {
+    const how = repairs
+      ? "What is left cannot be mended here."
+      : "`--repair` mends what can be mended, and puts aside the rest.";
+    throw new Refusal(EXIT.damaged, `The data folder ${folder} is damaged. ${how}`);
+  }
+}

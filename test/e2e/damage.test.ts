@@ -1,0 +1,232 @@
+import {
+  closeSync,
+  cpSync,
+  existsSync,
+  openSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import OpenAI from "openai";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { diagnose, type Finding } from "../../cli/doctor.ts";
+import { uniqueKeyOf } from "../../cli/workerd.ts";
+import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { begin, cleanUp, mayMount, newFolder, run, type Served, start } from "./serve-support.ts";
+import { eventually } from "./support.ts";
+
+/** Data folders whose files are damaged on their disk: what serves them says, and what `doctor` makes of them. */
+
+const HOMES = uniqueKeyOf("Home");
+const LIST = "metadata.sqlite";
+
+let vllm: SimulatorServer;
+/** A folder in which two homes and a list of alarms are, and what is in it. Nobody serves it. */
+let whole: string;
+const ids: string[] = [];
+
+beforeAll(async () => {
+  vllm = await serveSimulator();
+  whole = newFolder();
+  const { served, openai } = await serve(whole);
+  for (let count = 0; count < 2; count += 1) {
+    ids.push((await openai.responses.create({ model: "simulator", input: `Keep me ${count}.` })).id);
+  }
+  await stop(served);
+});
+afterAll(async () => {
+  cleanUp();
+  await vllm.close();
+});
+
+async function serve(data: string): Promise<{ served: Served; openai: OpenAI }> {
+  const served = await start({
+    STATE_DIRECTORY: data,
+    VLLM_BASE_URL: `${vllm.url}/v1`,
+    ALLOW_ANONYMOUS: "true",
+    TREES_PER_HOME: "1",
+    RETENTION_DAYS: "30",
+    STOP_TIMEOUT_MS: "1000",
+  });
+  return { served, openai: new OpenAI({ apiKey: "any", baseURL: `${served.url}/v1`, maxRetries: 0 }) };
+}
+
+async function stop(served: Served): Promise<void> {
+  served.child.kill("SIGTERM");
+  await served.exited;
+}
+
+/** A copy of that folder, as a test may damage it. */
+function copied(): string {
+  const data = newFolder();
+  cpSync(whole, data, { recursive: true });
+  return data;
+}
+
+const homesIn = (data: string) => readdirSync(join(data, HOMES)).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
+
+/** Overwrites all pages of a file but its first `kept`, as a disk does that forgets what was on it. */
+function overwrite(file: string, kept: number): void {
+  const descriptor = openSync(file, "r+");
+  for (let at = kept * 4_096; at < statSync(file).size; at += 4_096)
+    writeSync(descriptor, Buffer.alloc(4_096, 0xa5), 0, 4_096, at);
+  closeSync(descriptor);
+  for (const suffix of ["-wal", "-shm"]) rmSync(file + suffix, { force: true });
+}
+
+const alarmsIn = (data: string) => {
+  using database = new DatabaseSync(join(data, HOMES, LIST), { readOnly: true });
+  const select = database.prepare("SELECT * FROM _cf_ALARM ORDER BY actor_id");
+  select.setReadBigInts(true);
+  return select.all().map((row) => ({ ...row }));
+};
+
+const told = ({ file, what, done }: Finding) => [file, what, done !== undefined];
+
+describe("an object that is damaged", () => {
+  const damages: [how: string, damage: (file: string) => void][] = [
+    ["its pages are overwritten", (file) => overwrite(file, 1)],
+    ["it is cut off", (file) => truncateSync(file, statSync(file).size - 2 * 4_096 - 100)],
+    ["it is no database any more", (file) => overwrite(file, 0)],
+  ];
+
+  it.each(damages)("(%s) is found, and put aside with --repair; all others are as they were", async (_, damage) => {
+    const data = copied();
+    const [name = ""] = homesIn(data);
+    const file = join(data, HOMES, name);
+    damage(file);
+    expect((await diagnose(data, false)).findings.map(told)).toEqual([
+      [`${HOMES}/${name}`, expect.stringMatching(/^damaged: /), false],
+    ]);
+    expect(existsSync(file)).toBe(true);
+    const mended = await diagnose(data, true);
+    expect(mended.findings.every(({ done }) => done !== undefined)).toBe(true);
+    expect(existsSync(file)).toBe(false);
+    expect(readdirSync(join(data, "quarantine", HOMES)).some((kept) => kept.startsWith(name))).toBe(true);
+    expect((await diagnose(data, false)).findings).toEqual([]);
+  });
+
+  it("is named in the log, once, with its tenant, and answered as damaged; the others are served; put aside it is a 404", async () => {
+    const data = copied();
+    for (const name of homesIn(data).slice(0, 1)) overwrite(join(data, HOMES, name), 1);
+    const { served, openai } = await serve(data);
+    const answers = async () => {
+      const asked = ids.map((id) =>
+        openai.responses.retrieve(id).then(
+          () => "kept",
+          ({ status, code }) => `${status} ${code}`,
+        ),
+      );
+      return (await Promise.all(asked)).toSorted();
+    };
+    await eventually(async () => (await answers()).includes("500 storage_damaged"));
+    expect(await answers()).toEqual(["500 storage_damaged", "kept"]);
+    const lines = served
+      .output()
+      .split("\n")
+      .filter((line) => line.includes('"event":"object_damaged"'));
+    expect(lines.map((line) => JSON.parse(line))).toEqual([
+      expect.objectContaining({
+        level: "error",
+        class: "Home",
+        tenant: "local",
+        file: expect.stringContaining(`${HOMES}/`),
+      }),
+    ]);
+    expect(served.output()).not.toContain("Keep me");
+    const [code] = await run({ STATE_DIRECTORY: data }, ["doctor", "--repair"]);
+    expect(code).toBe(75);
+    await stop(served);
+    expect((await run({ STATE_DIRECTORY: data }, ["doctor"]))[0]).toBe(65);
+    expect((await run({}, ["doctor", data, "--repair"]))[0]).toBe(0);
+    expect((await run({}, ["doctor", data]))[0]).toBe(0);
+    const again = await serve(data);
+    const after = ids.map((id) =>
+      again.openai.responses.retrieve(id).then(
+        () => "kept",
+        ({ status }) => `${status}`,
+      ),
+    );
+    expect((await Promise.all(after)).toSorted()).toEqual(["404", "kept"]);
+    await stop(again.served);
+  });
+});
+
+describe("a list of alarms that is damaged", () => {
+  it("is made again of the objects, when the server starts: with their times and the names that its bytes still have", async () => {
+    const data = copied();
+    const before = alarmsIn(data);
+    expect(before).toHaveLength(2);
+    // The header is gone, and the rows are there: SQLite reads nothing of it.
+    const file = join(data, HOMES, LIST);
+    const descriptor = openSync(file, "r+");
+    writeSync(descriptor, Buffer.alloc(1_000, 0), 0, 1_000, 0);
+    closeSync(descriptor);
+    const { served } = await serve(data);
+    expect(served.output()).toContain('"event":"alarms_rebuilt"');
+    await stop(served);
+    expect(alarmsIn(data)).toEqual(before);
+    expect(readdirSync(join(data, "quarantine", HOMES))).toContainEqual(expect.stringMatching(/^metadata\.sqlite\./));
+  });
+
+  it("stops no backup, which has it again, and ends with 65", async () => {
+    const data = copied();
+    const before = alarmsIn(data);
+    const file = join(data, HOMES, LIST);
+    const descriptor = openSync(file, "r+");
+    writeSync(descriptor, Buffer.alloc(1_000, 0), 0, 1_000, 0);
+    closeSync(descriptor);
+    const copy = join(newFolder(), "copy");
+    const [code, output] = await run({ STATE_DIRECTORY: data }, ["backup", copy]);
+    expect(code).toBe(65);
+    expect(output).toContain(`${HOMES}/${LIST}`);
+    expect(alarmsIn(copy)).toEqual(before);
+  });
+
+  it("of which nothing is left is made again without the alarms, and says how many are lost", async () => {
+    const data = copied();
+    overwrite(join(data, HOMES, LIST), 0);
+    const { findings } = await diagnose(data, true);
+    expect(findings.map(told)).toEqual([
+      [`${HOMES}/${LIST}`, expect.stringMatching(/list of alarms is damaged/), true],
+    ]);
+    expect(findings[0]?.done).toMatch(/0 alarms; of 2 objects the names were not found/);
+  });
+
+  it("has rows that are wrong: they are set right", async () => {
+    const data = copied();
+    const before = alarmsIn(data);
+    const database = new DatabaseSync(join(data, HOMES, LIST));
+    database.exec(
+      `UPDATE _cf_ALARM SET scheduled_time = 1; INSERT INTO _cf_ALARM VALUES ('${"f".repeat(64)}', 1, 'local:gone')`,
+    );
+    database.close();
+    expect((await diagnose(data, true)).findings).toHaveLength(3);
+    expect(alarmsIn(data)).toEqual(before);
+  });
+});
+
+it.skipIf(!mayMount())("a folder that can only be read is said to be that, with the exit code 77", async () => {
+  const data = copied();
+  const mounts = `mount --bind ${data} ${data} && mount -o remount,ro,bind ${data}`;
+  const variables = { STATE_DIRECTORY: data, VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true" };
+  const served = begin(variables, "serve", { mounts });
+  expect(await served.exited).toBe(77);
+  expect(served.output()).toContain("can only be read");
+});
+
+it("a marker that says nothing is taken away, and the next start writes it", async () => {
+  const data = copied();
+  writeFileSync(join(data, "responses-edge.json"), "{");
+  expect(
+    (await run({ STATE_DIRECTORY: data, VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true" }, ["serve"]))[0],
+  ).toBe(78);
+  expect((await diagnose(data, true)).findings.map(told)).toEqual([["responses-edge.json", expect.any(String), true]]);
+  const { served } = await serve(data);
+  await stop(served);
+});
