@@ -29,7 +29,7 @@ export function socketAddresses(host: string, port: number): string[] {
   return listeningHosts(host, port).map((each) => `${bracketed(each)}:${port}`);
 }
 
-/** Whether only this machine reaches a host. */
+/** Tells whether only this machine reaches a host. */
 export function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
 }

@@ -23,7 +23,7 @@ export class AlarmList {
     return existsSync(this.#file);
   }
 
-  /** Whether an object is in the list. */
+  /** Tells whether an object is in the list. */
   has(id: string): boolean {
     if (this.isDamaged) return true;
     if (!this.#names.has(id)) this.#read(id);

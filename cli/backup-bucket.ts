@@ -20,14 +20,14 @@ import { EXIT, Refusal, systemCode } from "./refusal.ts";
 
 const ADDRESS = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:\/([A-Za-z0-9._/-]+))?$/;
 
-/** What is sent in one request, within its time. */
+/** The bytes that one request sends, within its time limit. */
 const PIECE_BYTES = 8 * 1024 * 1024;
 
 /** How often a request is made that fails, and how long is waited before it is made again, milliseconds. */
 const TRIES = 3;
 const BETWEEN_TRIES_MS = 500;
 
-/** Whether a backup's place is in a bucket. */
+/** Tells whether a backup is in a bucket, by the place that the operator names. */
 export function isInBucket(place: string): boolean {
   return place.startsWith("s3://");
 }
@@ -81,7 +81,7 @@ export class BackupBucket {
     return files.filter((file) => !piecesOf(file).every((piece) => there.has(piece)));
   }
 
-  /** Writes a file of a backup to `to`. What is missing of it is found by its checksum. */
+  /** Writes a file of a backup to `to`. A checksum finds bytes that are missing. */
   async download(file: BackupFile, to: string): Promise<void> {
     await using target = await open(to, "wx", 0o600);
     for (const piece of piecesOf(file)) {

@@ -2,9 +2,9 @@ import { DatabaseSync } from "node:sqlite";
 import { SCHEMA_VERSIONS } from "../src/store/schema-versions.ts";
 
 /**
- * Files in a backup. A directory lists files whose bytes are in other objects, which are copied at other moments. So each directory is
- * read twice, before the bytes are copied and after: a file that both copies list was there all the time, and its bytes are whole. What
- * one of them lists alone came or went meanwhile. The backup does not list it, and has the restored server remove its bytes.
+ * Files in a backup. A directory lists files whose bytes are in other objects, which are copied at other moments. So each directory is read
+ * twice, before the bytes are copied and after: a file that both copies list was there all the time, and its bytes are whole. A file that
+ * only one of them lists came or went meanwhile. The backup does not list it, and has the restored server remove its bytes.
  */
 
 /** The tables that the two copies are compared in. */
@@ -29,7 +29,7 @@ export function withdrawUnsure(after: string, before: string | undefined, now = 
       WHERE key NOT IN (SELECT key FROM main.file UNION SELECT key FROM main.part UNION SELECT key FROM main.removed)`);
   const changes = [
     "DELETE FROM main.file WHERE key IN (SELECT key FROM unsure)",
-    // Who uses a file is told that it is gone.
+    // The users of a file are told that it is gone.
     "INSERT OR IGNORE INTO main.used_by (key, store) SELECT key, store FROM before.used_by",
     `INSERT OR REPLACE INTO main.removed (key, at, tries, kept) SELECT key, ${now}, 0, NULL FROM unsure`,
     // A part that became whole meanwhile may not be in the copy of its bytes: it is given up.

@@ -30,7 +30,7 @@ const file = z.object({
   sha256: z.string().regex(/^[0-9a-f]{64}$/),
   /** When the object's alarm rings, Unix nanoseconds; null: it has none. */
   alarm: wholeNumber.nullable(),
-  /** What the file looked like from which it was made, where that had been left alone for a while; else null. */
+  /** The state of the original file, if that had been left alone for a while; else null. */
   source: z.object({ bytes: wholeNumber, mtime_ns: wholeNumber, inode: wholeNumber }).nullable(),
 });
 
@@ -38,7 +38,7 @@ const bucketFiles = z.object({ files: z.int().min(0), bytes: z.int().min(0) });
 
 const manifest = z.object({
   format: z.literal(FORMAT),
-  /** Of the program that has made the backup. */
+  /** The version of the program that made the backup. */
   version: z.string(),
   /** The versions of the tables of each class; null where the data folder did not say. */
   schema: z.record(z.string(), z.int()).nullable(),
@@ -122,7 +122,7 @@ export async function sha256Of(path: string): Promise<string> {
   return hash.digest("hex");
 }
 
-/** What SQLite says of a file that nobody writes to: nothing where it is whole. Leaves no file beside it. */
+/** SQLite's finding about a file that nobody writes to; undefined if the file is whole. Leaves no file beside it. */
 export function faultIn(path: string): string | undefined {
   try {
     using database = openQuiet(path);

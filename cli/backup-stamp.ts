@@ -5,7 +5,7 @@ export function stampOf(time: Date): string {
   return time.toISOString().replaceAll(/[:.]/g, "-");
 }
 
-/** Of the stamps, oldest first, the newest `keep`, and the others. */
+/** Splits the stamps, oldest first, into the newest `keep` and the others. */
 export function keptOf(stamps: readonly string[], keep: number): { kept: string[]; removed: string[] } {
   const first = Math.max(0, stamps.length - keep);
   return { kept: stamps.slice(first), removed: stamps.slice(0, first) };

@@ -20,7 +20,10 @@ export interface BackupStore {
   discard(): Promise<void>;
 }
 
-/** A folder. What `earlier` has is linked, and takes no room. Throws the Refusal of a folder that is not empty. */
+/**
+ * A folder as a store of backups. Links the files that `earlier` has, which then take no more disk space. Throws a Refusal if the folder is
+ * not empty.
+ */
 export async function folderStore(folder: string, earlier: string | undefined): Promise<BackupStore> {
   const known = new Map(earlier ? readManifest(earlier).files.map((file) => [file.path, file]) : []);
   const wasThere = makeEmptyFolder(
@@ -46,7 +49,7 @@ export async function folderStore(folder: string, earlier: string | undefined): 
   };
 }
 
-/** Whether the folder was there before; `made` is the first one that had to be made. */
+/** Tells whether the folder was there before; `made` is the first folder that had to be made. */
 function makeEmptyFolder(folder: string, made: string | undefined): boolean {
   if (readdirSync(folder).some((name) => name !== "lost+found")) {
     throw new Refusal(EXIT.usage, `${folder} is not empty. A backup wants a folder of its own.`);

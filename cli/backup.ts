@@ -29,10 +29,10 @@ export interface BackupOptions {
   since?: string | undefined;
 }
 
-/** What a backup has. */
+/** The figures of a backup. */
 export interface Backup {
   objects: number;
-  /** Of them, those that an earlier backup had. */
+  /** The objects among them that an earlier backup had. */
   unchanged: number;
   bytes: number;
   /** Files of objects that are damaged, and not in the backup. */

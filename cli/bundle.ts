@@ -27,7 +27,7 @@ export function bundleInto(directory: string, cwd = root): void {
 
 const WRANGLER = join(root, "node_modules/wrangler/bin/wrangler.js");
 
-/** Whether this installation can bundle: `npm ci --omit=dev` leaves out what it takes. */
+/** Tells whether this installation can bundle: `npm ci --omit=dev` leaves out the tools for it. */
 export function canBundle(): boolean {
   return existsSync(WRANGLER);
 }

@@ -10,8 +10,8 @@ export interface KeyPairFiles {
 }
 
 /**
- * What is wrong with a pair at a time (Unix milliseconds); undefined where nothing is. workerd would serve an expired
- * certificate without a word, and die of a key that is another's.
+ * The fault of a pair of files at a time (Unix milliseconds); undefined if there is none. workerd would serve an expired certificate
+ * without a word, and die of a key that is another's.
  */
 export function faultOf({ certificateFile, keyFile }: KeyPairFiles, now: number): string | undefined {
   let certificate: X509Certificate;

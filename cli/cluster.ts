@@ -61,7 +61,7 @@ export interface ClusterInstance extends ClusterSettings {
   stopTimeoutMs: number;
 }
 
-/** What workerd leaves in the folder of each class whose objects are a cluster's. */
+/** The file that workerd leaves in the folder of each class whose objects a cluster has. */
 const CLUSTER_FILE = ".cluster";
 /** Where an object is kept. */
 const OBJECT_FILE = /^[0-9a-f]{64}\.sqlite$/;
@@ -85,7 +85,7 @@ export function readClusterSettings(environment: Environment, mistakes: string[]
   return { bucket, address, advertise, key };
 }
 
-/** The cluster as workerd's configuration has it. What runs in an object is cut off, and handed over, in half of `stopTimeoutMs`. */
+/** The cluster as workerd's configuration has it. After half of `stopTimeoutMs` an object's work is cut off and handed over. */
 export function clusterConfig({ bucket, address, advertise, key, stopTimeoutMs }: ClusterInstance): string {
   const advertised = advertise === undefined ? "" : `advertise = ${JSON.stringify(advertise)}, `;
   const addresses = `address = ${JSON.stringify(address)}, ${advertised}`;
@@ -93,8 +93,8 @@ export function clusterConfig({ bucket, address, advertise, key, stopTimeoutMs }
 }
 
 /**
- * Throws a Refusal where a data folder is a cluster's cache and `isCluster` is not so, or the other way round. What is in a
- * cache is old: another instance has gone on with it. And what a single server has kept is not taken into a bucket.
+ * Throws a Refusal where a data folder is a cluster's cache and `isCluster` is not so, or the other way round. The data in a cache is old,
+ * because another instance has gone on with it. And what a single server has kept is not taken into a bucket.
  */
 export function checkKind(folder: string, isCluster: boolean): void {
   const classes = readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isDirectory());

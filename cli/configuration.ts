@@ -23,7 +23,7 @@ export interface Configuration {
   file: TextVariables | undefined;
   /** Both together. */
   all: TextVariables;
-  /** What may be a mistake, a line each. */
+  /** Settings that may be mistakes, a line each. */
   warnings: string[];
 }
 
@@ -85,7 +85,7 @@ export async function check(environment: Environment): Promise<void> {
   console.log("The configuration is right.");
 }
 
-/** What a model server says to who asks for its models, in words. */
+/** The answer of a model server to a request for its models, in words. */
 async function answerOf(baseUrl: string, apiKey: string | undefined): Promise<string> {
   const headers: Record<string, string> = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` };
   try {

@@ -2,7 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { ROLES, readRole } from "../src/config/roles.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 
-/** What `create-key` is asked to make. */
+/** The key that `create-key` is asked to make. */
 export interface KeyRequest {
   /** The tenant, or who acts with a root key. */
   name: string;

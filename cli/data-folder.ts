@@ -41,7 +41,7 @@ const SQLITE_BUSY = 5;
 
 const marker = z.object({ version: z.string(), schema: z.record(z.string(), z.int()) });
 
-/** What has written into a folder: the program's version, and that of the tables of each class. */
+/** The versions that wrote into a folder: the program's, and that of the tables of each class. */
 export type Marker = Readonly<z.output<typeof marker>>;
 
 export interface DataFolder {
@@ -64,7 +64,7 @@ export const UNFINISHED_RESTORE = ".restoring";
 export async function openDataFolder(folder: string, isRestore = false): Promise<DataFolder> {
   const path = resolve(folder);
   try {
-    // What clients say is nobody else's to read.
+    // Only this user may read the clients' data.
     mkdirSync(path, { recursive: true, mode: 0o700 });
     const lock = takeLock(path);
     const rebuilt: (RebuiltList & { list: string })[] = [];
@@ -128,7 +128,7 @@ export function markDataFolder(path: string): void {
   writeMarker(path, { version, schema: SCHEMA_VERSIONS });
 }
 
-/** What is noted in a folder; undefined where nothing is: it is new, or older than the marker. */
+/** The marker of a folder; undefined if there is none, because the folder is new or older than the marker. */
 export function readMarker(folder: string): Marker | undefined {
   const file = join(folder, MARKER_FILE);
   if (!existsSync(file)) return undefined;
@@ -160,7 +160,7 @@ function checkRestore(path: string): void {
   );
 }
 
-/** Whether a file in a data folder is this program's own, and there also where there is no data yet. */
+/** Tells whether a file in a data folder is this program's own. Such files are there before any data is. */
 export function isOwnFile(name: string): boolean {
   return name.startsWith(LOCK_FILE) || name.startsWith(MARKER_FILE) || name === CONTROL_FILE;
 }

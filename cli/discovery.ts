@@ -21,7 +21,7 @@ const MAX_ADDRESSES = 64;
 /** The longest name of a server (`UPSTREAMS`). */
 const MAX_NAME = 64;
 
-/** What is behind a name, as far as it is known. */
+/** The addresses behind a name, as far as they are known. */
 interface Source extends Disposable {
   /** Resolves when it is first known. */
   first: Promise<void>;
@@ -40,8 +40,8 @@ export class Discovery implements Disposable {
   }
 
   /**
-   * What the file says (`file`) before the variables of the environment, with a server for each address where any is to be discovered. The
-   * same where none is.
+   * Gives the file's variables with a server for each discovered address. The file (`file`) goes before the environment's variables. Gives
+   * `file` itself if no address is to be discovered.
    */
   async expand(variables: TextVariables, file: TextVariables | undefined): Promise<TextVariables | undefined> {
     const all = file ? withFile(variables, file) : variables;

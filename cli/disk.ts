@@ -1,12 +1,12 @@
 import { statfs } from "node:fs/promises";
 import { EXIT, Refusal, systemCode } from "./refusal.ts";
 
-/** What is said of a disk that something is written to. */
+/** Warnings about the disk that data is written to. */
 
 /** A disk with less room than this, in bytes, is told of where something cannot be written. */
 const LITTLE_ROOM = 1_000_000;
 
-/** What a failure to write to a folder is, in words. SQLite's do not always say that the disk is full. */
+/** Gives the reason why a write to a folder failed, in words. SQLite's do not always say that the disk is full. */
 export async function faultText(error: unknown, folder: string): Promise<string> {
   const { bavail, bsize } = await statfs(folder);
   const free = bavail * bsize;

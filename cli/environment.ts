@@ -60,7 +60,7 @@ export function warningsOf(environment: Environment, others: readonly string[]):
   );
 }
 
-/** What is wrong with variables: the Worker would refuse each request with it. Empty where nothing is. */
+/** The mistakes in variables; empty if there are none. With one of them the Worker would refuse every request. */
 export function mistakesOf(variables: TextVariables): readonly string[] {
   try {
     loadConfig(variables);
@@ -85,26 +85,26 @@ export function checkVariables(
   throw new Refusal(EXIT.configuration, "The configuration is not usable:", ...lines);
 }
 
-/** Whose keys are taken, by the variable that says so. */
+/** The sources of keys, by the variable that names each. */
 const KEY_SOURCES = [
   ["API_KEYS", "those of API_KEYS"],
   ["ADMIN_KEY", "those that the admin API makes"],
   ["JWT_ISSUER", "tokens of JWT_ISSUER"],
 ] as const;
 
-/** Whose keys are taken, in words; empty where nobody's are. */
+/** The sources of the keys that are accepted, in words; empty if there are none. */
 export function keySourcesOf(variables: TextVariables): string {
   return KEY_SOURCES.filter(([name]) => variables[name])
     .map(([, whose]) => whose)
     .join(", ");
 }
 
-/** What model servers there are, in a line of the banner. */
+/** The model servers, in a line of the banner. */
 export function backendOf({ UPSTREAMS: pool, VLLM_BASE_URL: url }: TextVariables): string {
   return pool ? "the model servers of UPSTREAMS." : `vLLM at ${url}`;
 }
 
-/** What is sealed, in a line of the banner. */
+/** The data that is sealed, in a line of the banner. */
 export function sealingOf({ ENCRYPTION_KEYS: keys }: TextVariables): string {
   return keys
     ? "reasoning goes to clients as encrypted_content, too (ENCRYPTION_KEYS)."

@@ -6,8 +6,9 @@ import { OTHER } from "./workerd.ts";
 
 /**
  * A process of workerd takes the place of another one while both are asked (docs/upgrades.md). The predecessor gives up every object in
- * which nothing is under way; then its successor starts, and accepts connections beside it. What the predecessor has begun it ends, with
- * the objects that this needs; all else it passes on. Two processes never run one object at a time (`src/store/ownership.ts`).
+ * which nothing is under way; then its successor starts, and accepts connections beside it. The predecessor ends the work that it has
+ * begun, with the objects that this needs, and passes everything else on. Two processes never run one object at a time
+ * (`src/store/ownership.ts`).
  */
 
 /** How long the predecessor may take to give up what it can. Milliseconds. */
@@ -150,7 +151,7 @@ function openConnections(pid: number, port: number): number | undefined {
 /** A socket's state, as Linux writes it. */
 const LISTENS = "0A";
 
-/** What a link leads to; empty where it is gone. */
+/** The target of a link; empty if the link is gone. */
 function linkOf(path: string): string {
   try {
     return readlinkSync(path);

@@ -10,7 +10,7 @@ import { readServeSettings } from "./serve-settings.ts";
 const TIMEOUT_MS = 5_000;
 
 export interface HealthQuestion {
-  /** Of the server, without a path. */
+  /** The server's URL, without a path. */
   url: string;
   /** The server's own certificate, where it speaks TLS: whatever names it has, this one is trusted, and no other. */
   certificateFile?: string | undefined;

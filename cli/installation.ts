@@ -30,7 +30,7 @@ const require = createRequire(join(root, MANIFEST));
 export const workerd = require("workerd").default as string;
 export const workerdVersion = require("workerd").version as string;
 
-/** What wrangler.toml says of the runtime that the Worker wants. Its strings and lists are written as Cap'n Proto's are. */
+/** The runtime that the Worker wants, as wrangler.toml states it. Its strings and lists are written as Cap'n Proto's are. */
 export function compatibility(): { date: string; flags: string } {
   const settings = readFileSync(join(root, "wrangler.toml"), "utf8");
   return { date: setting(settings, "compatibility_date"), flags: setting(settings, "compatibility_flags") };

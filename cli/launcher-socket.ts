@@ -5,11 +5,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 /** How the launcher speaks with a Worker's process: on a Unix socket of its own (`src/http/launcher.ts`). */
 
-/** What a Worker's process answers to everything. */
+/** The answer of a Worker's process to every command. */
 export interface WorkerState {
   /** How many turns run beside their clients. */
   turns: number;
-  /** Of a predecessor: how many objects it has. */
+  /** The number of objects that a predecessor still has. */
   kept?: number;
   /** Objects that it has given up since the last answer. */
   released?: string[];

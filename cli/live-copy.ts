@@ -17,8 +17,7 @@ const ALL_PAGES = 2 ** 31 - 1;
 type SourceState = NonNullable<BackupFile["source"]>;
 
 /**
- * What a file looks like that is whole by itself: it has been left alone for a while, and its write-ahead log is empty.
- * Undefined for others.
+ * The state of a file that is whole by itself: it has been left alone for a while, and its write-ahead log is empty. Undefined for others.
  */
 export async function settledState(file: string): Promise<SourceState | undefined> {
   try {

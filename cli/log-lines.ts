@@ -2,8 +2,8 @@ import type { Readable } from "node:stream";
 import { logLine, oneLine } from "@responses-edge/json-text";
 
 /**
- * What is said by workerd (`structuredLogging`) and by the Worker in it, a line each, as people or machines are to see it:
- * without the stacks of code. workerd prints one for what is no fault of its own, such as a host name that nobody knows.
+ * The log lines of workerd (`structuredLogging`) and of the Worker in it, for people or for machines, without stacks of code. workerd
+ * prints one for what is no fault of its own, such as a host name that nobody knows.
  */
 
 /** `text` for people; `json` for machines: an object on each line. */
@@ -67,7 +67,7 @@ export function ownLine(level: Level, message: string, format: LogFormat, fields
   return logLine({ time: new Date().toISOString(), level, message, ...fields });
 }
 
-/** What is said, without where in workerd's code it is said, and without stacks. */
+/** A message without its position in workerd's code, and without stacks. */
 function plainly(message: string): string {
   const [first = ""] = message.split(/\nstack: |\n\s+at /);
   const where =

@@ -145,7 +145,7 @@ async function bringBack(from: string | undefined, at: string | undefined): Prom
   tell(`${message}${beside}`, { folder, backup_started_at: startedAt, ...made });
 }
 
-/** Of files whose bytes are in a bucket, in a backup. */
+/** The note about files whose bytes are in a bucket, in a backup. */
 const NOT_COPIED = "are in a bucket and not in this backup: copy the bucket, too";
 
 function inBucketsText(inBuckets: BucketFiles | undefined, what: string): string {

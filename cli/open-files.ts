@@ -33,7 +33,7 @@ export function turnsWithin(files: number): number {
   return Math.max(1, Math.floor(files / 2 / FILES_PER_TURN));
 }
 
-/** What to be warned of where few files may be open; undefined where there are enough. */
+/** The warning that few files may be open; undefined if there are enough. */
 export function fewFiles(files: number): string | undefined {
   if (files >= USUAL_FILES) return undefined;
   const connections = Math.floor(files / FILES_PER_CONNECTION);

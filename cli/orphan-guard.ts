@@ -19,7 +19,7 @@ for target in $watched; do kill -s KILL -- "$target"; done 2>/dev/null
 
 let guard: ChildProcess | undefined;
 
-/** Whose process group goes too: the children of what was started `detached`. */
+/** A process to kill with this one; with its whole `group` if it was started `detached`. */
 export interface Watched {
   pid: number | undefined;
   group: boolean;

@@ -31,7 +31,7 @@ export class Refusal extends Error {
   }
 }
 
-/** What the system says of a failed call, such as `ENOSPC`; else what the error says. */
+/** The system's code of a failed call, such as `ENOSPC`; else the error's message. */
 export function systemCode(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const code = "code" in error && typeof error.code === "string" ? error.code : undefined;

@@ -7,7 +7,9 @@ import { findRoot, shippedBundle, version } from "./installation.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 import { startWorker } from "./worker-process.ts";
 
-/** What starts a Worker in the place of another one: of the version that is installed by then, which may be newer than the launcher. */
+/**
+ * Starts a Worker in the place of another one. The new one has the version that is installed by then, which may be newer than the launcher.
+ */
 
 /** It changes with what the launcher and the Worker say to each other, and with what objects are called: another one needs a restart. */
 export const HAND_OVER_VERSION = 1;

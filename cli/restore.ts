@@ -44,7 +44,7 @@ export interface RestoreResult {
   inBuckets: BucketFiles | undefined;
 }
 
-/** What an empty folder may have beside this program's own files. */
+/** The names that an empty folder may have beside this program's own files. */
 const IGNORED = [UNFINISHED_RESTORE, "lost+found"];
 
 /** Files that are copied at a time. */

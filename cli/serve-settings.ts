@@ -111,8 +111,8 @@ export const FILE_NAMES = SERVE_SECTIONS.flatMap(({ variables }) => Object.value
   .filter((name) => name !== "CONFIG_FILE");
 
 /**
- * Reads the settings and adds what is wrong to `mistakes`. Throws a Refusal with the mistakes where that is absent. What the file says goes
- * before the environment.
+ * Reads the settings and adds what is wrong to `mistakes`. Throws a Refusal with the mistakes where that is absent. The file goes before
+ * the environment.
  */
 export function readServeSettings(given: Environment, mistakes?: string[], file = configFileOf(given)) {
   const wrong: Mistake[] = [];

@@ -119,7 +119,7 @@ export async function serve(environment: Environment): Promise<void> {
     }
     manager.stopping();
     tell("info", `Stopping: ${stopTimeoutMs / 1000} s for requests to end.`);
-    // Whoever says it twice does not want to wait.
+    // A second signal ends the wait.
     const stopped = service.stop(stopTimeoutMs);
     void stopping.second.then(() => service.stop(0));
     const isWhole = await stopped;

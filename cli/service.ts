@@ -115,7 +115,7 @@ export class Service {
 
   /** Starts the Worker again, which has hung and was killed. */
   async startAgain(): Promise<void> {
-    // What the one before it keeps would be run twice.
+    // The runs that a predecessor still keeps would run twice.
     if (this.#predecessor) await this.#end(0);
     const { port: _, ...others } = optionsOf(this.#options, this.#configuration);
     this.#worker = await startWorker({ ...others, port: this.#worker.port });

@@ -17,7 +17,7 @@ export function removeVacantFiles(folder: string): number {
   let removed = 0;
   for (const name of names) {
     if (!DATABASE.test(name) || statSync(join(folder, name)).size > VACANT_BYTES) continue;
-    // What was written last may be there yet.
+    // The newest writes may be in these files.
     if (isFilled(`${name}-wal`) || isFilled(`${name}-journal`)) continue;
     for (const suffix of ["", "-wal", "-shm"]) rmSync(join(folder, name + suffix), { force: true });
     removed += 1;

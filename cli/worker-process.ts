@@ -42,7 +42,7 @@ export interface WorkerOptions {
   keyPair?: KeyPairFiles | undefined;
   /** Where the objects are kept; absolute. */
   storage: string;
-  /** What must be free there, so that something new is stored. */
+  /** The free disk space that a new write needs. */
   leastFree: LeastFree;
   variables: TextVariables;
   /** Those of the configuration's file, which go before; undefined where there is none. */
@@ -59,10 +59,10 @@ export interface WorkerOptions {
 }
 
 export interface WorkerProcess {
-  /** Of its first socket. */
+  /** The port of its first socket. */
   port: number;
   pid: number;
-  /** What it has in the file system besides its data: its sockets are in it. */
+  /** The folder of its files other than its data: its sockets are in it. */
   folder: string;
   /** Tells it something (`src/http/launcher.ts`); rejects where it does not answer. */
   tell(path?: string, body?: unknown, timeoutMs?: number): Promise<WorkerState>;
@@ -297,7 +297,7 @@ async function stop(
   return code === 0;
 }
 
-/** What a process writes for its workerd is in a folder of this name and its own number. */
+/** The folder of the files that a process writes for its workerd: this prefix and the process's number. */
 const FOLDER_PREFIX = "responses-edge-";
 
 /** A folder of a process that still starts is younger. Milliseconds. */

@@ -11,7 +11,7 @@ export function modulesOf(bundle: string, folder = ""): string {
   const names = readdirSync(bundle);
   const data = names.filter((name) => name.endsWith(".tiktoken"));
   const wasm = names.filter((name) => name.endsWith(".wasm"));
-  // What wrangler's rules have taken out of the bundle begins with its hash.
+  // The files that wrangler's rules took out of the bundle have names that begin with their hash.
   const texts = names.filter((name) => /^[0-9a-f]{40}-.+\.(js|css|html|svg)$/.test(name));
   const embed = (name: string) => `embed ${JSON.stringify(join(folder, name))}`;
   return [
@@ -79,7 +79,7 @@ export interface WorkerdOptions {
   authorities: readonly string[];
   /** Where it is an instance of a cluster. */
   cluster?: ClusterInstance | undefined;
-  /** What the Worker is told of the files that its process may have open; nothing without. */
+  /** The limit of open files that the Worker is told; none if undefined. */
   openFiles?: OpenFiles | undefined;
   /** The path of a file with what the configuration's file says (`FILE_CONFIGURATION`); none without. */
   fileConfiguration?: string | undefined;
@@ -104,10 +104,10 @@ export function homesFolder(storage: string): string {
 }
 
 /**
- * workerd's configuration: the sockets and nothing else that listens, no inspector, no explorer, no traces. What `wrangler
- * dev` puts before the Worker lets a request name another host than its `Host` (`MF-Original-URL`), which would make the
- * check of it void. What clients name is asked on the network `internet`, which has no private addresses, whatever a name
- * resolves to; what the operator names, on `private-network` (`src/config/network.ts`).
+ * workerd's configuration: the sockets and nothing else that listens, no inspector, no explorer, no traces. The Worker of `wrangler dev`
+ * that stands before this one lets a request name another host than its `Host` (`MF-Original-URL`), which would make the check of it void.
+ * Addresses that clients name are asked on the network `internet`, which has no private addresses, whatever a name resolves to; those that
+ * the operator names, on `private-network` (`src/config/network.ts`).
  */
 export function workerdConfig(options: WorkerdOptions): string {
   const { addresses, keyPair, bundle, storage, variables, authorities, cluster, openFiles } = options;

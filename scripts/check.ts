@@ -3,8 +3,8 @@ import { rmSync } from "node:fs";
 
 /** `npm run check`: all that can be checked without running a test, side by side. Says what has failed, and why. */
 
-// Checkers side by side would each look at the same libraries: one thread does the least work. What has not changed
-// since the last time is not looked at again.
+// Checkers side by side would each look at the same libraries: one thread does the least work. Files that have not changed since the last
+// time are not checked again.
 const TSC = "tsc --singleThreaded --incremental --tsBuildInfoFile node_modules/.cache/tsc";
 /** Files of the bundle are named by what is in them: those of an earlier one would stay. */
 const BUNDLE = "dist/worker";

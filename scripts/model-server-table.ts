@@ -2,7 +2,7 @@
 import { DIALECTS } from "@responses-edge/engines/dialects/all";
 import type { Dialect, DialectName } from "@responses-edge/engines/dialects/dialect";
 
-/** What shows the cells of a column. */
+/** The test or source that shows the cells of a column. */
 const SHOWN_BY: Record<DialectName, string> = {
   vllm: "`npm run test:vllm`",
   llamacpp: "`npm run test:llamacpp`",

@@ -19,7 +19,7 @@ bundleWorker();
 for (const name of ["LICENSE", "wrangler.toml"]) copyFileSync(join(root, name), join(target, name));
 for (const name of ["README.md", "responses-edge.js"]) copyFileSync(join(root, "cli", name), join(target, name));
 const folders = bundledFolders();
-// Whoever hands on their code hands their licences on, too.
+// A copy of others' code must come with their licences.
 writeFileSync(join(target, "THIRD-PARTY-LICENSES"), folders.map(licenseOf).join("\n"));
 writeFileSync(join(target, "sbom.cdx.json"), `${JSON.stringify(billOfMaterials(folders), null, 2)}\n`);
 writeFileSync(join(target, "package.json"), `${JSON.stringify(manifest(), null, 2)}\n`);
@@ -34,7 +34,7 @@ async function bundleCommand(): Promise<void> {
     platform: "node",
     format: "esm",
     target: "node24",
-    // What is no ES module itself (yaml) asks for Node's own modules in this way.
+    // Bundled packages that are no ES modules (yaml) load Node's own modules by `require`.
     banner: {
       js: 'import * as nodeModule from "node:module"; const require = nodeModule.createRequire(import.meta.url);',
     },
@@ -92,7 +92,7 @@ function billOfMaterials(folders: readonly string[]): object {
       .filter(({ ref }) => references.has(ref))
       .map(({ ref, dependsOn }) => ({
         ref,
-        // What the bundles have is in them, whichever package of this repository has asked for it.
+        // The bundles contain these packages, whichever package of this repository asked for them.
         dependsOn:
           ref === own ? listed.map((each) => each["bom-ref"]) : dependsOn.filter((each) => references.has(each)),
       })),
@@ -132,7 +132,7 @@ function licenseOf(folder: string): string {
   return `${name} ${version}\n\n${text}\n`;
 }
 
-/** What npm reads. Versions are exact: what is installed is what was tested. */
+/** The manifest that npm reads. Versions are exact: what is installed is what was tested. */
 function manifest(): object {
   const { name, version, description, license, dependencies } = JSON.parse(
     readFileSync(join(root, "package.json"), "utf8"),

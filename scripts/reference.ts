@@ -90,7 +90,7 @@ and never its value. \`npm start\` and \`npm run serve\` print the mistakes and 
   );
 }
 
-/** Who may call, in a cell. */
+/** The keys that an endpoint takes, in a cell. */
 const KEYS: Record<string, string> = {
   everyone: "none",
   tenant: "API key",

@@ -1,9 +1,8 @@
 /**
- * `npm start`: the Worker on `workerd`, in front of a vLLM (VLLM_BASE_URL) or of the built-in simulator. Variables of the
- * environment that the Worker knows are handed to it; PORT chooses the port, STATE_DIRECTORY where responses are kept, MIN_FREE_DISK
- * what must be free there.
- * TOOL_SERVER=1 starts the development tool server beside it. Everything listens on loopback addresses, and ends with
- * this process, or with npm. What it shares with `serve` is in `cli/`.
+ * `npm start`: the Worker on `workerd`, in front of a vLLM (VLLM_BASE_URL) or of the built-in simulator. Variables of the environment that
+ * the Worker knows are handed to it; PORT chooses the port, STATE_DIRECTORY where responses are kept, MIN_FREE_DISK what must be free
+ * there. TOOL_SERVER=1 starts the development tool server beside it. Everything listens on loopback addresses, and ends with this process,
+ * or with npm. `cli/` has the code that it shares with `serve`.
  */
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
@@ -26,7 +25,7 @@ const DEFAULT_PORT = 8787;
 /** Where `wrangler dev` keeps the objects, too. */
 const DEFAULT_STATE = join(root, ".wrangler/state/v3/do");
 
-/** What this program reads of the environment itself. */
+/** The variables of the environment that this program reads itself. */
 const OWN_VARIABLES = ["PORT", "STATE_DIRECTORY", "MIN_FREE_DISK", "TOOL_SERVER"];
 
 const stopping = untilStopped();
