@@ -1,5 +1,5 @@
 /**
- * The events of a response as they came to this page, with the time of their arrival. What is kept of them is bounded.
+ * The events of a response as they came to this page, with the time of their arrival. The page keeps a bounded number of them.
  *
  * @typedef {object} RecordedEvent
  * @property {number} sequence

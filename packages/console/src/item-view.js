@@ -9,8 +9,8 @@ import { passageText } from "./passage.js";
 import { saveFile } from "./save.js";
 
 /**
- * An item of a response or of its input, on the page. What models and tools have written is
- * text and nothing else, an answer's in the elements that `markdown-view.js` has: no markup of theirs, no image from elsewhere.
+ * An item of a response or of its input, on the page. Texts of models and tools become text and nothing else, an answer's in the elements
+ * that `markdown-view.js` has: no markup of theirs, no image from elsewhere.
  *
  * @typedef {Record<string, any>} Item As the API has it
  *
@@ -20,13 +20,13 @@ import { saveFile } from "./save.js";
  * @property {string} text
  * @property {boolean} [isCode]
  *
- * @typedef {object} Description What of an item is shown
+ * @typedef {object} Description The shown parts of an item
  * @property {string} title
  * @property {string} [name] of the tool
  * @property {string} [status]
  * @property {Part[]} parts
- * @property {boolean} [isMarkdown] Whether its texts are markdown.
- * @property {boolean} [isFolded] Whether it is closed until it is opened.
+ * @property {boolean} [isMarkdown] True if its texts are markdown.
+ * @property {boolean} [isFolded] True if it is closed until it is opened.
  * @property {string[]} [images] `data:` URLs
  * @property {{ href: string, label: string }[]} [links]
  * @property {{ id: string, name: string }[]} [files] those that code has written
@@ -276,7 +276,7 @@ export class ItemView {
   #begun = new Set();
   /** True if somebody has opened it, false if closed. @type {boolean | undefined} */
   #isOpen;
-  /** Whether markdown is shown as it is written. */
+  /** True if markdown is shown as it is written. */
   #isRaw = false;
   /** When its first event came, where it is still being made; milliseconds of this page. @type {number | undefined} */
   #since;

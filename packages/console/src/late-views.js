@@ -2,7 +2,7 @@ import { html } from "lit-html";
 import { until } from "lit-html/directives/until.js";
 import { copy } from "./save.js";
 
-/** What answers seldom have: its libraries are loaded when it is first on the page. */
+/** Elements that few answers have: their libraries are loaded when the first one is on the page. */
 
 /** Longer code stays in one colour. UTF-16 units. */
 const MAX_COLOURED = 20_000;

@@ -2,8 +2,8 @@ import { count } from "./format.js";
 import { copy, download } from "./save.js";
 
 /**
- * A text of any length, that may still be growing. The page shows its beginning, and more on demand: a browser takes seconds to lay out a line of
- * megabytes. All of it can be copied and saved. What is appended is shown with the next frame, at once for all texts of the page.
+ * A text of any length, that may still be growing. The page shows its beginning, and more on demand: a browser takes seconds to lay out a
+ * line of megabytes. All of it can be copied and saved. Appended text is shown with the next frame, at once for all texts of the page.
  */
 
 /** Characters shown at first, and with each demand for more. */
@@ -34,7 +34,7 @@ export function drawSoon(text) {
 }
 
 /**
- * @typedef {object} Insert What stands in a text and is none of it
+ * @typedef {object} Insert An element that stands in a text and is none of it
  * @property {number} at the index of the character before which it stands
  * @property {HTMLElement} element
  */

@@ -87,7 +87,7 @@ export class MarkdownText {
 
   draw() {
     const end = Math.min(this.#text.length, this.#limit);
-    // Of the same length, since what is made is counted.
+    // The replacement has the same length, since `#settled` counts characters.
     const source = this.#text.slice(this.#settled, end).replaceAll("\r", " ");
     const fence = fenceOf(source);
     if (fence && !isClosed(source, fence)) {

@@ -4,14 +4,14 @@ import { codeBlock, formula } from "./late-views.js";
 import { decoded } from "./markdown-tokens.js";
 
 /**
- * Tokens of markdown as templates. What a model has written becomes text of elements that are listed here, and links to web pages: markup in it
- * is shown as it is written, and no image is fetched.
+ * Tokens of markdown as templates. A model's text becomes text of elements that are listed here, and links to web pages: markup in it is
+ * shown as it is written, and no image is fetched.
  *
  * @typedef {import("./markdown-tokens.js").Token} Token
- * @typedef {(number: number) => Element | undefined} Inserts What stands in the text in the place of a mark, by its number
+ * @typedef {(number: number) => Element | undefined} Inserts The element in the place of a mark in the text, by its number
  */
 
-/** What is deeper is shown as it is written. */
+/** Deeper markdown is shown as it is written. */
 const MAX_DEPTH = 24;
 
 /** Where something is to stand in a text: its number, between two characters that are nobody's. */

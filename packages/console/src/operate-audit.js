@@ -6,7 +6,7 @@ import { beginning, moment } from "./format.js";
 /**
  * The audit log, who did what and when: `GET /v1/organization/audit_logs`, newest first.
  *
- * @typedef {object} Row What is done to stands under the name of what was done: `{ type: "api_key.created", "api_key.created": { id } }`
+ * @typedef {object} Row The object of an action stands under the name of the action: `{ type: "api_key.created", "api_key.created": { id } }`
  * @property {string} id
  * @property {string} type
  * @property {number} effective_at

@@ -10,7 +10,7 @@ const WORD = /[\p{L}\p{N}\p{Co}\p{Mn}\p{Mc}]+/gu;
 const IS_UNSPACED =
   /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\u30fc\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}\p{Script=Tibetan}]/u;
 
-/** What a word is the same as to a search. @param {string} word */
+/** The form of a word that a search compares. @param {string} word */
 function normalOf(word) {
   return stemOf(
     word

@@ -1,6 +1,6 @@
 import { call } from "./api.js";
 
-/** What leaves the page: to the clipboard, or into a file. */
+/** The ways by which a text leaves the page: to the clipboard, or into a file. */
 
 /**
  * Saves a file of the server's.

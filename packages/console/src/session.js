@@ -1,6 +1,6 @@
 /**
- * The user of this tab. The key is kept in the tab's session storage and nowhere else: a reload goes on, another tab begins without it.
- * Who has signed in at the issuer has a cookie instead, which scripts cannot read.
+ * The user of this tab. The key is kept in the tab's session storage and nowhere else: a reload goes on, another tab begins without it. A
+ * user who signed in at the issuer has a cookie instead, which scripts cannot read.
  * @typedef {"unknown" | "open" | "tenant" | "admin" | "both"} Who
  * `open`: the server serves without keys. `admin`: a root key, which has no responses of its own. `both`: a user of the issuer who has a
  * tenant and a role.

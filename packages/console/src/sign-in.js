@@ -32,7 +32,7 @@ export async function identify(key) {
       await call("/v1/admin/keys?limit=1", { key });
       who = "admin";
     }
-    // Whoever is told that a model server is down has been let in.
+    // A server that answers that a model server is down has accepted the key.
     else if (![429, 502, 503, 504].includes(error.status)) throw error;
   }
   keepKey(key);
@@ -40,7 +40,7 @@ export async function identify(key) {
   session.models = models;
 }
 
-/** What the server says in the address of who could not be signed in (`src/http/sign-in.ts`). @type {Record<string, string>} */
+/** The server's codes in the address after a failed sign-in (`src/http/sign-in.ts`), in words. @type {Record<string, string>} */
 const REFUSALS = {
   refused: "You were not signed in: the sign-in was refused or cancelled.",
   expired: "You were not signed in: the sign-in took too long, or was begun in another browser. Try again.",

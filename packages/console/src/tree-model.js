@@ -21,7 +21,7 @@
  * @property {number} index among its parent's children, from 0
  * @property {number} depth of a root: 1
  * @property {number} indent how far it is moved in: only where its parent has several children, so that a long conversation stays straight
- * @property {boolean} isOrphan What it continues is not there any more.
+ * @property {boolean} isOrphan True if the response that it continues is not there any more.
  */
 
 export class Tree {

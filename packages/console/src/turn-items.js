@@ -8,7 +8,7 @@ import { ItemView } from "./item-view.js";
 const MAX_INPUT_ITEMS = 100;
 
 /**
- * Asks for a turn's items and puts them into an element. What goes wrong is said there.
+ * Asks for a turn's items and puts them into an element. A failure is told there.
  * @param {HTMLElement} element
  * @param {string} id of the response
  * @param {AbortSignal} signal

@@ -11,7 +11,7 @@ import { cancel, follow, send } from "./sending.js";
 /**
  * A request of this tab, and its response as it comes.
  *
- * @typedef {object} Sent What is remembered of it over a reload
+ * @typedef {object} Sent The request as the tab remembers it over a reload
  * @property {string} [id] of the response
  * @property {string} input as text, for people
  * @property {import("./sending.js").Transport} transport
@@ -347,7 +347,7 @@ export class TurnView {
   }
 }
 
-/** Whether a response has no text, no refusal, and no call of anything. @param {Record<string, any>} response */
+/** Tells whether a response has no text, no refusal, and no call of anything. @param {Record<string, any>} response */
 function saysNothing({ output }) {
   if (!Array.isArray(output)) return false;
   const parts = output.flatMap(({ type, content }) => (type === "message" && Array.isArray(content) ? content : []));

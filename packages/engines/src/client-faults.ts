@@ -149,8 +149,8 @@ export function grammarFields(request: CreateRequest): GrammarField[] {
 }
 
 /**
- * The 400 of a grammar, naming the field that it was made from: the only one, or the one that has what the message
- * quotes. Of several tools the list is named.
+ * The 400 of a grammar, naming the field that it was made from: the only one, or the one that has what the message quotes. If several tools
+ * may be meant, it names their list.
  */
 export function grammarError(message: string, request: CreateRequest): ApiError {
   return invalidRequest(blame(message, grammarFields(request)), clientMessage(message), "invalid_request");

@@ -1,6 +1,8 @@
 import type { InputPart } from "@responses-edge/responses-api/items/parts";
 
-/** What the model gets of a file: the text that was read when its request was accepted, or its data as text, under its name. */
+/**
+ * Gives the text of a file for the model, under the file's name: the text that was read when its request was accepted, or its data as text.
+ */
 export function fileText({ file_content: read, file_data: data = "", filename }: InputFile): string {
   if (read !== undefined) return read;
   const bytes = Uint8Array.fromBase64(data.slice(data.indexOf(",") + 1));

@@ -155,7 +155,7 @@ export class ModelServer {
     return fetch(url, request);
   }
 
-  /** The fault that a response tells of. Of a body that is too long, or takes too long, nothing is kept. */
+  /** The fault that a response tells of. A body that is too long, or takes too long, is dropped. */
   async #errorOf(response: Response, signal: AbortSignal, toError: typeof toFaultError): Promise<ApiError> {
     let fault: UpstreamFault | undefined;
     const bounds = { maxBytes: MAX_ERROR_BYTES, timeoutMs: ERROR_TIMEOUT_MS, signal };

@@ -21,6 +21,6 @@ export function routed(
   const route = routes.get(name);
   if (!route) return { name, upstream: name };
   const upstream = targetOf(route, key);
-  // Of several models the response names the one that answers.
+  // If a route has several models, the response names the one that answers.
   return { name: route.targets.length > 1 ? upstream : name, upstream };
 }

@@ -3,7 +3,7 @@ import type { Connect } from "@responses-edge/socket-fetch/connection";
 import type { EngineName } from "@responses-edge/turn/engine";
 import type { DialectName } from "./dialects/dialect.ts";
 
-/** What an operator says of model servers and models. Durations are in milliseconds. */
+/** The operator's settings of model servers and models. Durations are in milliseconds. */
 
 /** The ways to a model server: by `fetch`, over sockets, or over sockets for streams of tokens alone. */
 export const TRANSPORTS = ["fetch", "socket", "mixed"] as const;
@@ -53,7 +53,7 @@ export interface ServerBounds {
   silenceMs: number;
 }
 
-/** What happens to a server that does not keep tenants apart; undefined where there are no two tenants. */
+/** The treatment of a server that does not keep tenants apart; undefined where there are no two tenants. */
 export type UnsaltedServers = "auto" | "warn" | "refuse" | undefined;
 
 /** A pool of model servers. */

@@ -31,8 +31,8 @@ export class StopStrings {
   }
 
   /**
-   * Where in `part` the text ends for a reader, as soon as one of the strings is complete: before it, which may be
-   * before the part begins (less than 0), or behind it. Of several that end with the same character the longest counts.
+   * Where in `part` the text ends for a reader, as soon as one of the strings is complete: before it, which may be before the part begins
+   * (less than 0), or behind it. The longest counts among several that end with the same character.
    */
   push(part: string): number | undefined {
     for (let at = 0; at < part.length; at++) {

@@ -6,7 +6,7 @@ import { pdfText } from "./pdf.ts";
 import { charsetOf, plainText } from "./plain.ts";
 import type { TextPage } from "./text-page.ts";
 
-/** What a file is said to be. Its content has the last word. */
+/** The name and the media type that a file is said to have. Its content has the last word. */
 export interface AboutFile {
   filename: string;
   mimeType?: string | undefined;
@@ -15,8 +15,8 @@ export interface AboutFile {
 /**
  * The text of a file, page by page.
  *
- * @param limits What reading it may cost, where that differs from `DEFAULT_LIMITS`.
- * @param work Whose work it is: others take turns with it.
+ * @param limits The bounds of the cost, where they differ from `DEFAULT_LIMITS`.
+ * @param work The tenant's work, which takes turns with other tenants'.
  * @throws UnreadableFile, and nothing else.
  */
 export async function* textOf(
@@ -34,7 +34,7 @@ export async function* textOf(
     yield* pages;
   } catch (error) {
     if (error instanceof UnreadableFile) throw error;
-    // What its format's reader could make nothing of.
+    // The reader of its format failed.
     throw new UnreadableFile("invalid_file", "The file is damaged: it cannot be read.");
   }
 }
@@ -105,7 +105,7 @@ const HTML_NAME = /\.x?html?$/i;
 /** Names that say nothing of a text. */
 const UNTOLD_NAME = /^[^.]*$|\.(?:pdf|docx?|xlsx?|pptx?)$/i;
 
-/** Whether a text is a page: by its media type or its name, or where those say nothing by how it begins. */
+/** Tells whether a text is a page: by its media type or its name, or where those say nothing by how it begins. */
 function isHtml(text: string, { filename, mimeType = "" }: AboutFile): boolean {
   if (HTML_TYPE.test(mimeType.slice(0, 64)) || HTML_NAME.test(filename)) return true;
   return (

@@ -1,4 +1,4 @@
-/** What reading one file may cost. */
+/** The bounds of the cost of reading one file. */
 export interface TextLimits {
   /** Bytes of the file. */
   maxBytes: number;

@@ -24,7 +24,7 @@ export async function* officeText(bytes: Uint8Array, limits: TextLimits, work: L
 interface OfficeFile {
   zip: Zip;
   limits: TextLimits;
-  /** What is left of the text. */
+  /** The rest of the text's allowance. */
   text: Allowance;
 }
 
@@ -72,7 +72,7 @@ function wordSink(text: Text): XmlSink {
   let isText = false;
   /** Cells that are open. */
   let cells = 0;
-  /** What is shown twice, for older programs. */
+  /** The number of open `Fallback` elements, which repeat a content for older programs. */
   let fallbacks = 0;
   return {
     open(name, attributes) {

@@ -21,7 +21,7 @@ const MAX_STEP_MS = 60_000;
 /** How often it is looked whether the reader is free. Milliseconds. */
 const LOOK_MS = 2;
 
-/** Who has the reader, and when it last took a step. */
+/** The holder of the reader, by when it last took a step. */
 let reading: { at: number } | undefined;
 
 /**
@@ -148,6 +148,6 @@ async function pageText(
   } finally {
     page.cleanup();
   }
-  // What is no text in UTF-16 or no character at all is the file's, not the reader's.
+  // A PDF may itself contain text that is not well-formed UTF-16, and U+0000.
   return text.replaceAll("\0", "").toWellFormed().trim();
 }

@@ -14,7 +14,7 @@ declare module "*/dist/pdfjs.js" {
     getPage(number: number): Promise<Page>;
   }
 
-  /** What is left for the file that is read, and what its reader awaits now and then. */
+  /** The allowance left for the file that is read, and what its reader awaits now and then. */
   export const budget: { bytes: number; tokens: number; giveWay: () => Promise<void> | undefined };
 
   export function getDocument(options: {

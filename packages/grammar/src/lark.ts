@@ -5,14 +5,13 @@ import { type LarkToken, tokenize } from "./lark-tokens.ts";
 import { inAnyCase, MAX_REPEATS, parseRegex } from "./regex.ts";
 
 /**
- * Reads a grammar in Lark's language (https://lark-parser.readthedocs.io/en/latest/grammar.html) as rules over characters.
- * Linear in its length.
+ * Reads a grammar in Lark's language (https://lark-parser.readthedocs.io/en/latest/grammar.html) as rules over characters. Linear in its
+ * length.
  *
- * It is read without a lexer: which of several tokens one would choose (the longest, that of the highest priority, as
- * little as a lazy quantifier takes) is not looked at, and so a text may be split otherwise than Lark would. What a
- * `%ignore` names may follow every token, as at OpenAI and in xgrammar; Lark allows it before the first one, too.
- * Modifiers, aliases and priorities shape trees, and change nothing here. Templates, `%declare`, `%override`, `%extend` and
- * libraries other than `common` are beyond what is bound.
+ * It is read without a lexer: which of several tokens one would choose (the longest, that of the highest priority, as little as a lazy
+ * quantifier takes) is not looked at, and so a text may be split otherwise than Lark would. A pattern named by `%ignore` may follow every
+ * token, as at OpenAI and in xgrammar; Lark allows it before the first one, too. Modifiers, aliases and priorities shape trees, and change
+ * nothing here. Templates, `%declare`, `%override`, `%extend` and libraries other than `common` are beyond what is bound.
  */
 
 /** Brackets in one another, at most: the parser calls itself. */

@@ -74,9 +74,9 @@ const CROSS_ORIGIN_HEADERS = new Set(["accept", "accept-language", "content-type
 const NULL_BODY_STATUSES = new Set([101, 204, 205, 304]);
 
 /**
- * Names through DNS over HTTPS (`application/dns-json`, as Cloudflare and Google serve it), both IPv4 and IPv6.
- * `endpoint` is such as `https://cloudflare-dns.com/dns-query`. What it returns may have changed when the connection
- * is made: it narrows rebinding, and cannot rule it out. Throws FetchFault `unreachable` when it gets no answer.
+ * Names through DNS over HTTPS (`application/dns-json`, as Cloudflare and Google serve it), both IPv4 and IPv6. `endpoint` is such as
+ * `https://cloudflare-dns.com/dns-query`. A name's addresses may have changed when the connection is made: this narrows rebinding, and
+ * cannot rule it out. Throws FetchFault `unreachable` when it gets no answer.
  */
 export function dohResolver(endpoint: string, fetcher: Fetch = globalFetch): Resolve {
   async function ask(hostname: string, type: "A" | "AAAA", signal: AbortSignal): Promise<string[]> {

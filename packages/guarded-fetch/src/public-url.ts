@@ -1,7 +1,7 @@
 /**
- * Tells URLs that may be called from a server, whoever configured or sent them: http(s), and no address of a private
- * network as far as the URL shows it. What a public name resolves to is not visible here; Cloudflare's
- * `global_fetch_strictly_public` and the absence of a private network behind a Worker cover that.
+ * Tells URLs that may be called from a server, whoever configured or sent them: http(s), and no address of a private network as far as the
+ * URL shows it. A URL does not show the address that a public name resolves to; Cloudflare's `global_fetch_strictly_public` and the absence
+ * of a private network behind a Worker cover that.
  */
 
 /** IPv4 networks that are not public (IANA special-purpose registry), as [first octets, prefix length]. */

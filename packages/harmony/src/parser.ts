@@ -199,7 +199,7 @@ export class HarmonyParser {
   }
 
   /**
-   * The end of the output. What was cut off stays unfinished: no `item_done`, and no `unserved_call`. Throws
+   * The end of the output. An item that was cut off stays unfinished: no `item_done`, and no `unserved_call`. Throws
    * {@link StrippedMarkersError}.
    */
   end(reason: EndReason, out: HarmonyOutput): void {

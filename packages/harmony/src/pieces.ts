@@ -120,7 +120,7 @@ function endsWithinCharacter(bytes: readonly number[]): boolean {
   return new TextDecoder().decode(Uint8Array.from(bytes)).endsWith("\uFFFD");
 }
 
-/** The pieces of some token ids, exactly. What is left of a character at their end becomes U+FFFD. */
+/** The pieces of some token ids, exactly. An incomplete character at their end becomes U+FFFD. */
 export function decodePieces(ids: readonly number[], tokenizer: TokenBytes): Segment[] {
   const decoder = new PieceDecoder(tokenizer);
   return [...decoder.decode(ids), ...decoder.flush()];

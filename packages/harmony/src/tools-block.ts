@@ -32,7 +32,7 @@ function namespaceBlock({ name, description, tools }: ToolNamespace): string {
   return parts.join("\n");
 }
 
-/** A JSON Schema as a TypeScript type. What it does not know is `any`. */
+/** A JSON Schema as a TypeScript type. A keyword that this does not know gives `any`. */
 function typeOf(schema: unknown, indent: string, depth: number): string {
   if (depth > MAX_DEPTH) return "any";
   const variants = field(schema, "oneOf");

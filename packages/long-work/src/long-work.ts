@@ -1,6 +1,6 @@
 /**
- * Long work of this thread, in slices of about ten milliseconds. Whatever else the thread has to do goes on between two slices, and
- * tenants take turns: six long prompts of one tenant delay another tenant's no more than one does.
+ * Long work of this thread, in slices of about ten milliseconds. Other work of the thread goes on between two slices, and tenants take
+ * turns: six long prompts of one tenant delay another tenant's no more than one does.
  *
  * A slice is measured by what is done in it, not by time: a Worker's clock stands still while it computes.
  */
@@ -108,7 +108,7 @@ export function* collect<Element>(elements: Iterable<Element>, units: number): S
   return collected;
 }
 
-/** Work of a tenant, which may become long. What is short never waits. */
+/** Work of a tenant, which may become long. Short work never waits. */
 export class LongWork {
   readonly #tenant: string;
   #units = 0;

@@ -13,7 +13,7 @@ export interface FormPart {
 
 export interface PartLimits {
   maxParts: number;
-  /** Of one part. */
+  /** The most bytes of the headers of one part. */
   maxHeaderBytes: number;
   /** Before the first part. */
   maxPreambleBytes: number;
@@ -37,8 +37,9 @@ export function boundaryOf(contentType: string): string | undefined {
 }
 
 /**
- * The parts of a form, as they come. `read` gives the next bytes, valid until the next read, and undefined at the end. What nobody
- * has read of a part is skipped when the next one is asked for. Reads nothing of what follows the last part. Throws MalformedForm, and as `read` does.
+ * The parts of a form, as they come. `read` gives the next bytes, valid until the next read, and undefined at the end. Bytes of a part that
+ * nobody has read are skipped when the next part is asked for. Reads nothing of what follows the last part. Throws MalformedForm, and as
+ * `read` does.
  */
 export async function* readParts(
   read: () => Promise<Uint8Array | undefined>,
@@ -71,7 +72,7 @@ const MAX_PADDING = 64;
 class Source {
   readonly #read: () => Promise<Uint8Array | undefined>;
   readonly #delimiter: Buffer;
-  /** What was read, and nobody has taken. The line break before the first boundary belongs to no body. */
+  /** The bytes that were read, and nobody has taken. The line break before the first boundary belongs to no body. */
   #held: Buffer = CRLF;
   isAtDelimiter = false;
 

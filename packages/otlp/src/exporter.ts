@@ -1,10 +1,10 @@
 import { ReadFault, readBoundedText } from "@responses-edge/bounded-body";
 
 /**
- * Sends telemetry of one kind to a collector, beside the requests that it is about: none of them waits for it, and none
- * fails with it. There is no timer between requests: a request that ends sends what there is, unless another one is sending
- * already, which then sends what has come meanwhile. So an isolate has one export of a kind under way, however many
- * requests end at once. What a collector does not take is kept within bounds, offered again after a pause, and dropped.
+ * Sends telemetry of one kind to a collector, beside the requests that it is about: none of them waits for it, and none fails with it.
+ * There is no timer between requests: a request that ends sends what there is, unless another one is sending already, which then sends what
+ * has come meanwhile. So an isolate has one export of a kind under way, however many requests end at once. Telemetry that a collector does
+ * not take is kept within bounds, offered again after a pause, and dropped.
  */
 
 /** Where a collector takes telemetry of one kind. */

@@ -1,6 +1,6 @@
 /**
- * Where a request stands in its trace, by W3C's Trace Context (level 1). What a caller says of it is a stranger's: it is
- * checked against the grammar, bounded, and left out as a whole where it is anything else.
+ * Where a request stands in its trace, by W3C's Trace Context (level 1). The header of a caller is a stranger's: it is checked against the
+ * grammar, bounded, and left out as a whole where it is anything else.
  */
 
 /** `traceparent` of a version that there is not yet may go on behind its fourth field, for so many characters. */
@@ -63,7 +63,7 @@ function readState(text: string | null): string | undefined {
   return keys.size === members.length && members.every((member) => MEMBER.test(member)) ? members.join(",") : undefined;
 }
 
-/** What is done with traces. */
+/** The settings of tracing. */
 export interface TraceSettings {
   /** Where they are sent; undefined: none is kept. */
   traces: unknown;
@@ -116,8 +116,8 @@ export function randomHex(bytes: number): string {
 }
 
 /**
- * The header `traceparent` for what is called from `span`; undefined where nobody is to be told. Of a request whose
- * spans are not kept only its own is known.
+ * The header `traceparent` for what is called from `span`; undefined where nobody is to be told. If the request's spans are not kept, the
+ * header names the request's own span.
  */
 export function traceparent(trace: Trace | undefined, span?: string): string | undefined {
   if (!trace?.isHandedOn) return undefined;

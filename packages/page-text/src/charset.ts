@@ -8,7 +8,7 @@ const META = /<meta[^>]+?charset\s*=\s*["']?\s*([\w:.-]+)/i;
 /**
  * The text that the bytes are. Bytes that are no characters in their encoding become U+FFFD.
  *
- * @param isCut Whether the bytes end anywhere: a character that is cut in two is then left out.
+ * @param isCut True if the bytes may end anywhere: a character that is cut in two is then left out.
  */
 export function decodePage(bytes: Uint8Array, headerCharset: string | undefined, isCut: boolean): string {
   const label = byteOrderMark(bytes) ?? headerCharset ?? metaCharset(bytes);

@@ -20,7 +20,7 @@ export interface HtmlSink {
 /** Attributes of one tag: names in lower case, the first of equal names; values with their references not decoded. */
 export type Attributes = ReadonlyMap<string, string>;
 
-/** Elements whose content holds no tags. What HTML calls RCDATA (`title`, `textarea`) differs only in its references. */
+/** Elements whose content holds no tags. RCDATA elements of HTML (`title`, `textarea`) differ only in their references. */
 const RAW_TEXT = new Set([
   "script",
   "style",
@@ -47,7 +47,7 @@ export function tokenizeHtml(html: string, sink: HtmlSink): void {
   }
 }
 
-/** Reads what begins with the `<` at `start`; gives where it ends. What the end of the page cuts off counts as nothing. */
+/** Reads what begins with the `<` at `start`; gives where it ends. Markup that the end of the page cuts off counts as nothing. */
 function readMarkup(html: string, start: number, sink: HtmlSink): number {
   const next = html.charCodeAt(start + 1);
   if (isLetter(next)) return readStartTag(html, start, sink);

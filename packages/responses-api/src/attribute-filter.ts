@@ -3,7 +3,7 @@ import { list } from "./collections.ts";
 
 /** Filters of searches: comparisons of files' attributes, joined by `and` and `or`. */
 
-/** What a file may say of itself, for filters. */
+/** The attributes that a client gives a file, for filters. */
 export type Attributes = Readonly<Record<string, string | number | boolean>>;
 
 /** Filters within filters, and those side by side: an object is checked for each file of a store. */
@@ -42,8 +42,7 @@ function comparisonsIn(filter: AttributeFilter): number {
 }
 
 /**
- * Whether attributes pass a filter. One that is not there, or is of another type, is equal to nothing, and neither greater nor
- * less.
+ * Tells whether attributes pass a filter. An attribute that is absent, or of another type, is equal to nothing, and neither greater nor less.
  */
 export function passes(filter: AttributeFilter, attributes: Attributes): boolean {
   switch (filter.type) {

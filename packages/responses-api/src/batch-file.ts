@@ -56,7 +56,7 @@ function readLine(bytes: Uint8Array, no: number, endpoint: BatchEndpoint): ReadL
   }
 }
 
-/** What a whole file has: how many lines, of which model the first is, and its faults. */
+/** The findings about a whole file: its number of lines, the model of the first one, and its faults. */
 export interface Checked {
   total: number;
   model: string | undefined;

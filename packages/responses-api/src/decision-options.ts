@@ -23,7 +23,7 @@ function described(label: string, description: string | undefined): string {
   return description ? `${label}: ${description}` : label;
 }
 
-/** What a model is told after the question's instructions. At most `MAX_OPTIONS` options. */
+/** The text that follows the question's instructions in the prompt. At most `MAX_OPTIONS` options. */
 export function optionList(options: readonly string[]): string {
   const lines = options.map((option, index) => `${LETTERS[index]}. ${option}`);
   return `${lines.join("\n")}\n\nAnswer with the letter of the option that is right for the input above, and with nothing else.`;

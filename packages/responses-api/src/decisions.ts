@@ -54,7 +54,7 @@ const question = z
 
 export type Question = z.output<typeof question>;
 
-/** The questions of a body. Whatever else it has, `decisionRequest` reads. */
+/** The questions of a body. `decisionRequest` reads the other fields. */
 export const decisionQuestions = z.object({ questions: list(question, { min: 1, max: MAX_QUESTIONS }) });
 
 const INPUT_TYPES: readonly string[] = [

@@ -1,8 +1,8 @@
 import { z } from "zod";
 
 /**
- * Gives a schema that is made of code, which no JSON Schema can say, the JSON Schema of another one (`z.toJSONSchema`). `plain` is made when
- * it is asked for. What the schema takes and gives stays as it is.
+ * Gives a schema that is made of code, which no JSON Schema can say, the JSON Schema of another one (`z.toJSONSchema`). `plain` is made
+ * when it is asked for. The input and output of the schema stay as they are.
  */
 export function describedAs<Schema extends z.ZodType>(schema: Schema, plain: () => z.ZodType): Schema {
   schema._zod.processJSONSchema = (context, _json, params) => {

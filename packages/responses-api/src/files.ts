@@ -5,7 +5,10 @@ import { MAX_ID_LENGTH } from "./ids.ts";
 
 /** Files as the API takes and shows them. */
 
-/** What a file may be uploaded for. Whatever is said, every file can be read, put into a store and given to a model. */
+/**
+ * The purposes that a file may be uploaded for. The purpose restricts nothing: every file can be read, put into a store and given to a
+ * model.
+ */
 export const PURPOSES = ["assistants", "batch", "fine-tune", "vision", "user_data", "evals"] as const;
 
 /** The purposes of files that nobody has uploaded: a program has written them, or a batch. */

@@ -191,7 +191,7 @@ export function hostedOf(type: string): (typeof ALL)[number] | undefined {
   return BY_TYPE.get(type);
 }
 
-/** Tells whether a tool of a request, or one that a choice names, is a hosted one. Of a search for tools it is not said. */
+/** Tells whether a tool of a request, or one that a choice names, is a hosted one. A search for tools does not count as one. */
 export function isHosted<Tool extends { type: string }>(tool: Tool): tool is Extract<Tool, { type: HostedType }> {
   return BY_TYPE.has(tool.type);
 }

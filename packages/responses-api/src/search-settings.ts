@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { attributeFilter } from "./attribute-filter.ts";
 
-/** What a search in vector stores is asked for beside its words, by the endpoint and by the tool `file_search`. */
+/** The settings of a search in vector stores beside its words, for the endpoint and for the tool `file_search`. */
 
 /** OpenAI's limit of results. */
 export const MAX_RESULTS = 50;

@@ -10,7 +10,7 @@ export interface Preview {
   text: string;
 }
 
-/** A response as a node. What continues it names it. */
+/** A response as a node. Its continuations name it. */
 export interface TreeNode {
   id: string;
   object: "response.node";

@@ -14,7 +14,7 @@ const MAX_DAYS = 365;
 const MAX_FILES_AT_CREATION = 500;
 const MAX_FILES_OF_BATCH = 2_000;
 
-/** What an embedding model would not read is no query. UTF-16 units. */
+/** A longer query is refused, because an embedding model would not read it. UTF-16 units. */
 const MAX_QUERY_LENGTH = 16_384;
 const MAX_QUERIES = 16;
 
@@ -111,7 +111,7 @@ export interface SearchRequest {
   filters?: AttributeFilter | null | undefined;
   max_num_results?: number | null | undefined;
   ranking_options?: RankingOptions | null | undefined;
-  /** Whether chunks are to say why they were found. */
+  /** True if chunks are to say why they were found. */
   isExplained?: boolean | undefined;
 }
 

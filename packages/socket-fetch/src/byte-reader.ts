@@ -36,8 +36,8 @@ export function streamOf(reader: ByteReader): ReadableStream<Uint8Array> {
 }
 
 /**
- * The reader of a body: its own where it has one (`streamOf`). What the runtime streams itself is read into one buffer;
- * a stream of JavaScript's is as it is.
+ * The reader of a body: its own where it has one (`streamOf`). A body that the runtime streams itself is read into one buffer; a stream of
+ * JavaScript's is as it is.
  */
 export function readerOf(body: ReadableStream<Uint8Array>): ByteReader {
   const own = readers.get(body);
@@ -144,9 +144,9 @@ export class ReadPace {
 const GATHER_MS = 3;
 
 /**
- * A fetch body gives at most one HTTP chunk per read, and vLLM sends one per token. A read, and the write that follows it, cost
- * the same however much they bring. Where the server is ahead, or the thread behind, what comes is gathered
- * for some milliseconds, and read at once. What comes alone is read as it comes.
+ * A fetch body gives at most one HTTP chunk per read, and vLLM sends one per token. A read, and the write that follows it, cost the same
+ * however much they bring. Where the server is ahead, or the thread behind, what comes is gathered for some milliseconds, and read at once.
+ * Bytes that come alone are read as they come.
  */
 class BufferReader implements ByteReader {
   readonly #body: ReadableStream<Uint8Array>;

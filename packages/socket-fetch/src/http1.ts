@@ -1,6 +1,6 @@
 /**
- * HTTP/1.1 answers (RFC 9112), for the transport that reads them itself: heads, and what frames a body. What does not
- * keep to the grammar is refused rather than guessed at, and what it may cost is bounded.
+ * HTTP/1.1 answers (RFC 9112), for the transport that reads them itself: heads, and what frames a body. An answer that does not keep to the
+ * grammar is refused rather than guessed at, and its cost is bounded.
  */
 import { Buffer } from "node:buffer";
 

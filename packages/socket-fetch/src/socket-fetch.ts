@@ -74,7 +74,7 @@ export async function exchange(open: () => Connection, url: URL, request: Socket
   }
 }
 
-/** Reads the head of the answer. What has come behind it is the beginning of its body. */
+/** Reads the head of the answer. Bytes that came behind it are the beginning of its body. */
 async function readAnswer(connection: Connection, method: string, close: () => void): Promise<Response> {
   const reader = connection.readable.getReader({ mode: "byob" });
   let buffer = new ArrayBuffer(BUFFER_BYTES);
@@ -108,7 +108,7 @@ function toResponse({ status, headers }: Head, body: SocketBody): Response {
   return new Response(NULL_BODY_STATUSES.has(status) ? null : streamOf(body), { status, headers });
 }
 
-/** A body as it comes over a connection. What frames it is taken out where it lies. */
+/** A body as it comes over a connection. The framing is taken out in place. */
 class SocketBody implements ByteReader {
   readonly #reader: ReadableStreamBYOBReader;
   readonly #framing: Framing;

@@ -8,11 +8,11 @@ import type { ModelDelta } from "./engine.ts";
 import { deltaHead, type OutputParts } from "./output-events.ts";
 
 /**
- * Calls that the client answers. Several may be open, because an upstream may interleave their arguments: a call is done
- * when something else begins and its arguments are complete, or at the end of the round.
+ * Calls that the client answers. Several may be open, because an upstream may interleave their arguments: a call is done when something
+ * else begins and its arguments are complete, or at the end of the round.
  *
- * Calls of functions and custom tools are shown while they are written. What any other call is cannot be told before it is
- * complete: its item is added late, and whole.
+ * Calls of functions and custom tools are shown while they are written. The type of any other call cannot be told before it is complete:
+ * its item is added late, and whole.
  */
 
 type WrittenItem = Extract<ClientCallItem, { type: "function_call" | "custom_tool_call" }>;

@@ -7,7 +7,7 @@ import type { CompactionCodec, CompactionContent } from "./sealing.ts";
  * that continues an earlier response still has all of it.
  */
 
-/** Whose word a note of this server's to the model is, which its engine decides (`Engine.noteRole`). */
+/** The role of this server's notes to the model, which the engine decides (`Engine.noteRole`). */
 export type NoteRole = "user" | "developer";
 
 /** The id of the summary among the items of a prompt, and of nothing that is stored. */
@@ -18,7 +18,7 @@ const FRAME =
   "by the assistant, for itself. Go on from it, as if the whole conversation were still there: what the user said before " +
   "is in the user's own messages, work that is done need not be done again, and the summary itself need not be mentioned.";
 
-/** The newest compaction of a past, opened. What came before it is out of sight. */
+/** The newest compaction of a past, opened. Items before it are out of sight. */
 export interface OpenedCompaction {
   side: "history" | "input";
   /** Its place there. */

@@ -38,10 +38,10 @@ const MAX_ASIDES_LENGTH = 1024 * 1024;
 /**
  * Chooses among the items of a prompt, oldest first; `lists` are lists of tools that the turn has made since.
  *
- * Instructions at the beginning stay, and so do the user's messages and later instructions, the newest first, up to
- * `keptLength`; the one that crosses it is cut in its middle. What nobody has answered stands after
- * the summary: the messages at the end, open calls, and approvals that were asked for. Tools that were listed or brought,
- * and settings, stay. Everything else goes, calls together with their outputs.
+ * Instructions at the beginning stay, and so do the user's messages and later instructions, the newest first, up to `keptLength`; the one
+ * that crosses it is cut in its middle. Messages that nobody has answered stand after the summary: those at the end, open calls, and
+ * approvals that were asked for. Tools that were listed or brought, and settings, stay. Everything else goes, calls together with their
+ * outputs.
  */
 export function selectKept(items: readonly Item[], lists: readonly Item[], options: SelectionOptions): Selection {
   const tailStart =
@@ -151,8 +151,8 @@ export function answeredCalls(items: readonly Item[]): Set<string> {
 }
 
 /**
- * Items that no model reads, and the turns to come are made with: the newest list of each MCP server's tools, tools that items
- * have brought, and settings. What is too large is left out: such tools are listed, or found, anew.
+ * Items that no model reads, and the turns to come are made with: the newest list of each MCP server's tools, tools that items have
+ * brought, and settings. An item that is too large is left out: its tools are listed, or found, anew.
  */
 function asides(items: readonly Item[]): Item[] {
   const lists = new Map<string, Item>();

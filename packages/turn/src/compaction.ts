@@ -28,7 +28,7 @@ const MIN_THRESHOLD = 1000;
 const KEPT_SHARE = 0.25;
 const TAIL_SHARE = 0.5;
 const SUMMARY_SHARE = 0.25;
-/** Whatever the threshold, in tokens. */
+/** Bounds in tokens, whatever the threshold is. */
 const MAX_KEPT_TOKENS = 20_000;
 const MIN_SUMMARY_TOKENS = 256;
 const MAX_SUMMARY_TOKENS = 8_192;
@@ -61,7 +61,7 @@ export function thresholdOf(request: CreateRequest, window: number): number {
   return Math.max(least, Math.floor(window * DEFAULT_SHARE) - (max_output_tokens ?? 0));
 }
 
-/** Tells whether a prompt has fewer tokens than the threshold, whatever they are. What is not text cannot be told. */
+/** Tells whether a prompt has fewer tokens than the threshold, whatever they are. The length of content that is not text is unknown. */
 function isSurelyBelow({ items, replays, trailing, request, pluginTools }: Prompt, threshold: number): boolean {
   const { instructions, tools, text } = request;
   const json = JSON.stringify([items, replays, trailing, instructions, tools, text, pluginTools]);

@@ -76,7 +76,7 @@ export class CustomInput {
     return (isHalf ? text.slice(0, -1) : text).toWellFormed();
   }
 
-  /** The inside of a JSON string. What no parser would take is taken as it is meant: line ends, unknown escapes. */
+  /** The inside of a JSON string. Escapes and line ends that no parser would take are decoded as they are meant. */
   #decode(text: string): string {
     let decoded = "";
     let from = 0;

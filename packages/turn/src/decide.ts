@@ -15,8 +15,8 @@ import type { FinishReason, ModelDelta, Prompt, PromptChange, RawMessage } from 
 import { roundItems, spentTokens, type TurnState, withoutSuperseded } from "./state.ts";
 
 /**
- * Decides what a turn does next, and how it ends. Nothing here waits for anything or changes anything: a turn does a step, tells
- * what has come of it (`Done`), and asks again. Whether its output is what was asked for is told here, too (`disregarded`).
+ * Decides what a turn does next, and how it ends. Nothing here waits for anything or changes anything: a turn does a step, tells what has
+ * come of it (`Done`), and asks again. `disregarded` tells whether the output is what was asked for.
  */
 
 /** How a turn ended. */

@@ -191,8 +191,8 @@ export interface Engine {
   resumption(prompt: Prompt, partial: readonly Item[], sampled: Sampled | undefined): Resumption | undefined;
 
   /**
-   * The size of a prompt. Of one that is longer than the window only that may be told; `countsAll`: how long it is, too.
-   * Throws ApiError as `generate` does.
+   * The size of a prompt. A prompt longer than the window may give only that fact; `countsAll` asks for its length, too. Throws ApiError as
+   * `generate` does.
    */
   measure(prompt: Prompt, signal: AbortSignal, options?: { countsAll?: boolean }): Promise<PromptSize>;
 

@@ -99,7 +99,7 @@ export function newMeasurements(trace?: Trace): Measurements {
   };
 }
 
-/** Notes that the model is asked now. What is given is filled by the functions below. */
+/** Notes that the model is asked now. The functions below fill the call that this gives. */
 export function beginModelCall(
   { trace, modelCalls }: Measurements,
   { round, purpose, now }: { round: number; purpose: ModelCall["purpose"]; now: number },

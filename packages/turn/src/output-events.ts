@@ -49,7 +49,7 @@ interface EventWriterOptions {
 const OBFUSCATION_BLOCK = 16;
 
 /**
- * The one place that counts events and items: `sequence_number`, `output_index`, item ids. Whatever goes through it is
+ * The one place that counts events and items: `sequence_number`, `output_index`, item ids. Every event and record that goes through it is
  * applied to the state of the turn, and told to the sink.
  */
 export class EventWriter {

@@ -8,10 +8,9 @@ import type { CallAnswer } from "./records.ts";
 import type { ApprovedCall, CalledTool, PendingCall, ToolOutcome } from "./tool-session.ts";
 
 /**
- * Calls that this server answers itself, in OpenAI's order: added → in progress → what the model writes → (it is run) →
- * completed or failed → done. What the items and their events are, each hosted tool says itself. What a call is cannot
- * always be told before it is complete: a search has its query in its arguments, and a call that needs approval is no call
- * yet. Such items are added late, and whole.
+ * Calls that this server answers itself, in OpenAI's order: added → in progress → what the model writes → (it is run) → completed or failed
+ * → done. Each hosted tool itself says what its items and their events are. The type of a call cannot always be told before it is complete:
+ * a search has its query in its arguments, and a call that needs approval is no call yet. Such items are added late, and whole.
  */
 
 interface OpenPluginCall {
@@ -47,7 +46,7 @@ export class PluginCalls {
   pending: readonly PendingCall[] = [];
   /** Calls that the turn may still make. */
   #left: number;
-  /** Tells whether the round may call this server's tools. What a model calls that was not offered any is ignored. */
+  /** Tells whether the round may call this server's tools. Calls of a model that was not offered any are ignored. */
   isOffered = true;
   /** Calls that the round has made beyond what the turn may. */
   ignored = 0;

@@ -245,7 +245,7 @@ function newPart(kind: OpenPart["kind"], outputIndex: number, index: number): Op
   return { kind, outputIndex, index, text: "", logprobs: [], annotations: [] };
 }
 
-/** Applies a record: one that the turn makes, or one of its log. What it is made of may become part of the state. */
+/** Applies a record: one that the turn makes, or one of its log. Parts of the record may become part of the state. */
 export function applyRecord(state: TurnState, record: TurnRecord): void {
   const { round } = state;
   if ("sampled" in record) {

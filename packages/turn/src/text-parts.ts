@@ -5,9 +5,8 @@ import { type OpenPart, withThoughts } from "./state.ts";
 import type { Citation, CitationFilter, CitedText, ToolSession } from "./tool-session.ts";
 
 /**
- * Messages and reasoning: items whose parts take text. Of both together at most one is open at a time.
- * Their events in OpenAI's order: item added → part added → deltas → text done → part done → item done. Of hidden
- * reasoning only the first and the last are said.
+ * Messages and reasoning: items whose parts take text. At most one of both is open at a time. Their events in OpenAI's order: item added →
+ * part added → deltas → text done → part done → item done. Hidden reasoning has only the first and the last event.
  *
  * Reasoning that is to be sealed with the call that follows it is done when that call is: until then it is held.
  */

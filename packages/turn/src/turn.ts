@@ -28,8 +28,8 @@ import type { ListedTools, ToolSession, UnlistedServer } from "./tool-session.ts
 /**
  * One turn: history + request → generation → events → final response.
  *
- * Pure but for what it is handed, so that the same code runs beside a client in the Worker and, for background runs,
- * in the conversation's home. What it does next is a `Step` (`decide`).
+ * Pure but for what it is handed, so that the same code runs beside a client in the Worker and, for background runs, in the conversation's
+ * home. `decide` gives its next `Step`.
  */
 
 /** Codex's idle timeout is 300 s and counts events only: after two of these without one, `in_progress` is repeated. */

@@ -40,7 +40,7 @@ export class Chunker {
   readonly #sizes: ChunkSizes;
   /** The bytes of tokens, by their ids. */
   readonly #bytesOf: number[] = [];
-  /** What is not yet in a chunk, and the overlap before it. */
+  /** The text that is not yet in a chunk, and the overlap before it. */
   #text = "";
   /** Where its tokens end in it. */
   #ends: number[] = [];

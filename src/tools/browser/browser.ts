@@ -88,7 +88,7 @@ export class Browser {
   readonly #limits: BrowserLimits;
   #state: BrowserState;
 
-  /** @param state What `state` was after the last call, for a session that goes on. */
+  /** @param state The value of `state` after the last call, for a session that goes on. */
   constructor(state: BrowserState | undefined, options: BrowserOptions) {
     this.#state = state ?? EMPTY_STATE;
     this.#options = options;
@@ -175,8 +175,8 @@ export class Browser {
   /**
    * The page that a citation means.
    *
-   * @param cursor Of any display. That of matches means the page that was searched.
-   * @param lines What is cited of it, such as `L10-L12`: in search results, the result that stands there.
+   * @param cursor The number of any display. That of matches means the page that was searched.
+   * @param lines The cited lines, such as `L10-L12`: in search results, the result that stands there.
    * @returns Nothing for a cursor that does not exist, and for search results when no single one is meant.
    */
   citation(cursor: number, lines: string): { url: string; title: string } | undefined {

@@ -6,9 +6,9 @@ import { callFaultOf, withholdsTools } from "../offered-tools.ts";
 import { asJson, type ChatMessage } from "./messages.ts";
 
 /**
- * One answer of a model that may call tools, before it is taken for one. What nothing binds may be wrong: a call of a
- * tool that was not offered, a call without a name, arguments that are cut in the middle, an input outside of its tool's
- * grammar, text where a call was asked for, a final text without its format. The model is then told, and asked again.
+ * One answer of a model that may call tools, before it is taken for one. A model that no grammar binds may be wrong: a call of a tool that
+ * was not offered, a call without a name, arguments that are cut in the middle, an input outside of its tool's grammar, text where a call
+ * was asked for, a final text without its format. The model is then told, and asked again.
  */
 
 export interface DraftOptions {

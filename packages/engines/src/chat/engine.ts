@@ -137,8 +137,8 @@ export class ChatEngine implements Engine {
   }
 
   /**
-   * An answer that may have calls. Of one that is wrong only what is right is shown: no call that cannot be made, and no
-   * text without its format. It ends with how the model is to be asked again.
+   * An answer that may have calls. A wrong answer is shown only as far as it is right: no call that cannot be made, and no text without its
+   * format. It ends with how the model is to be asked again.
    */
   async *#judged(
     prompt: Prompt,

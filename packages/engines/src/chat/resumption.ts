@@ -3,12 +3,11 @@ import type { Prompt, Resumption } from "@responses-edge/turn/engine";
 import type { Dialect } from "../dialects/dialect.ts";
 
 /**
- * Chat templates can be left open only in the text of the last assistant message (`continue_final_message`): not in
- * its reasoning, and not in a call. Thoughts after that text, and calls that this server would have run, are said
- * anew; a client might act on half a call, so one of its own that it has seen is the end. White space at the end of
- * the text is what templates trim, so it is held back. What a grammar forces cannot be continued: vLLM's grammars
- * begin with the first token that it generates.
- * `require` tells whether there is a model server that suits, and has the turn go on there.
+ * Chat templates can be left open only in the text of the last assistant message (`continue_final_message`): not in its reasoning, and not
+ * in a call. Thoughts after that text, and calls that this server would have run, are said anew; a client might act on half a call, so one
+ * of its own that it has seen is the end. White space at the end of the text is what templates trim, so it is held back. Text under a
+ * grammar cannot be continued: vLLM's grammars begin with the first token that it generates. `require` tells whether there is a model
+ * server that suits, and has the turn go on there.
  */
 export function resumptionAfter(
   prompt: Prompt,
@@ -41,7 +40,7 @@ export function resumptionAfter(
   return { prompt: { ...prompt, items, corrections: [] }, repeated: text.slice(trimmed.length), anew };
 }
 
-/** Whether a server goes on with the open message that a prompt ends in. */
+/** Tells whether a server continues the open message that a prompt ends in. */
 export function goesOnWith(items: readonly Item[], { continues }: Dialect): boolean {
   if (continues !== "without_thoughts") return continues === "after_thoughts";
   const answer = items.slice(items.findLastIndex((item) => !isOfAnswer(item)) + 1);

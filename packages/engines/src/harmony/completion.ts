@@ -93,9 +93,8 @@ export class Completion {
   }
 
   /**
-   * Puts the parser where it was after `sampled`. What that gave was given then, but for the messages and for what had
-   * come of a call that was not complete, which a turn after a crash does not have. Where that was all of it, the
-   * completion is finished.
+   * Puts the parser where it was after `sampled`. The deltas of `sampled` were given then, except for messages and for an incomplete call,
+   * which a turn after a crash does not have. Where that was all of it, the completion is finished.
    */
   async goOnAfter(sampled: Sampled, loadTokenizer: () => Promise<Tokenizer>): Promise<void> {
     const deltas: HarmonyDelta[] = [];
@@ -275,7 +274,7 @@ export class Completion {
     return offered.length > 0 ? `The tools are: ${offered.join(", ")}.` : "There are no tools.";
   }
 
-  /** vLLM's counts; our own where it gave none, because it was left. What was sampled before counts as output. */
+  /** vLLM's counts; our own where it gave none, because it was left. Tokens that were sampled before count as output. */
   #total() {
     const usage = toUsage(this.#usage ?? { prompt_tokens: this.#promptTokens, completion_tokens: this.#tokens });
     const input = Math.max(0, usage.input_tokens - this.#before);

@@ -178,8 +178,8 @@ function* calledFunctions(items: readonly Item[], plugins: Plugins): Generator<s
 }
 
 /**
- * Items as messages; raw messages in the place of the items that were made from them. What came without an id (input
- * given back by a client that keeps everything itself) is rendered from the item.
+ * Items as messages; raw messages in the place of the items that were made from them. Items without an id (input given back by a client
+ * that keeps everything itself) are rendered from the item.
  */
 function* toMessages(
   items: readonly Item[],
@@ -243,7 +243,7 @@ function* toMessage(
   }
 }
 
-/** A call of the client's tool. What a custom tool takes is the body itself. */
+/** A call of the client's tool. The body of a custom tool's call is its input itself. */
 function callMessage({ flatName: name, arguments: json, input }: ClientCall, functions: FunctionNames): HarmonyMessage {
   return {
     role: "assistant",

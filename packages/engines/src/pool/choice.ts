@@ -124,11 +124,11 @@ function byWeight<Server extends Candidate>(servers: readonly Server[], random: 
 }
 
 /**
- * How well a server suits a key: the server with the most is the key's. Of many keys each server gets as many as its
- * weight's share of all weights. `weight` is above 0.
+ * How well a server suits a key: the server with the most is the key's. Each server gets the share of keys that its weight has of all
+ * weights. `weight` is above 0.
  *
- * Weighted rendezvous hashing (Thaler & Ravishankar 1998; weights: Schindelhauer & Schomaker 2005): every key has an order of
- * all servers, which needs no state, and in which a server that comes or goes changes nothing between the others.
+ * Weighted rendezvous hashing (Thaler & Ravishankar 1998; weights: Schindelhauer & Schomaker 2005): every key has an order of all servers,
+ * which needs no state, and in which a server that comes or goes changes nothing between the others.
  */
 function score(key: Hash, server: Hash, weight: number): number {
   const { high, low } = mixed(key.high ^ server.high, key.low ^ server.low);

@@ -69,7 +69,7 @@ const NO_TEXT = /^data:text\/html|^data:[^,]*,(?:JVBERi|UEsDB)/i;
 /** Only so much of a data URL is looked at for its type: a pattern keeps a state for every character that it tries. */
 const MAX_MEDIA_TYPE_LENGTH = 256;
 
-/** Whether the data of a file is text that a model is given as it is. */
+/** Tells whether the data of a file is text that a model is given as it is. */
 export function isPlainText(fileData: string): boolean {
   const start = fileData.slice(0, MAX_MEDIA_TYPE_LENGTH);
   return TEXT_FILE.test(start) && !NO_TEXT.test(start);
@@ -125,8 +125,8 @@ export const inputPart = z.discriminatedUnion("type", [inputText, inputImage, in
 type SentPart = z.output<typeof inputPart>;
 
 /**
- * What a model gets of a part that was read when its request was accepted: the text of a file, or an image as a data URL. Kept with the part, so
- * that later turns have the same prompt; no client is shown it.
+ * The content that a model gets of a part that was read when its request was accepted: the text of a file, or an image as a data URL. Kept
+ * with the part, so that later turns have the same prompt; no client is shown it.
  */
 interface ReadPart {
   file_content?: string;
