@@ -26,7 +26,7 @@ export function quarantine(file: string): string {
   return join(folder, name);
 }
 
-/** What SQLite finds wrong with a file that others may have open; undefined where it is whole. Throws where it cannot be read for another reason. */
+/** The damage that SQLite finds in a file that others may have open; undefined if the file is whole. Throws where it cannot be read for another reason. */
 export function damageIn(file: string): string | undefined {
   try {
     using database = new DatabaseSync(file, { readOnly: true, timeout: 10_000 });
@@ -156,7 +156,7 @@ export function namesIn(file: string, uniqueKey: string): Map<string, string> {
   return names;
 }
 
-/** What may be the name in a run of its letters: bytes beside it, of the row's number before and of the next row behind, may look like some. */
+/** The parts of a run of letters that may be the name: bytes beside it, of the row's number before and of the next row behind, may look like letters. */
 function* partsOf(run: string): Generator<string> {
   if (run.length > MAX_RUN) return;
   for (let behind = 0; behind <= BYTES_BEHIND; behind += 1) {

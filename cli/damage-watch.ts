@@ -10,7 +10,7 @@ import { OBJECT_CLASSES, uniqueKeyOf } from "./workerd.ts";
 /** workerd's words for it. */
 const DAMAGE_WORDS = /SQLITE_(?:CORRUPT|NOTADB)/;
 
-/** What else workerd says of a disk, and what that means. Each is told once an hour at most. */
+/** Other messages of workerd about a disk, and their meanings. Each is told once an hour at most. */
 const DISK_WORDS: readonly [words: RegExp, meaning: string][] = [
   [
     /SQLITE_READONLY|Read-only file system/,

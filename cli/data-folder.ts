@@ -85,7 +85,7 @@ export async function openDataFolder(folder: string, isRestore = false): Promise
   }
 }
 
-/** What keeps a folder from being used, in words. SQLite does not say of a disk that it is full or can only be read. */
+/** The reason why a folder cannot be used, in words. SQLite does not say of a disk that it is full or can only be read. */
 function inWords(path: string, error: unknown): string {
   const code = systemCode(error);
   const fault = writeFaultOf(path);

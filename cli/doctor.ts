@@ -17,7 +17,7 @@ export interface Finding {
   file: string;
   /** In words. */
   what: string;
-  /** What was done about it; undefined where nothing was, or can be. */
+  /** The repair that was made; undefined if there was none, or can be none. */
   done?: string;
 }
 

@@ -18,7 +18,7 @@ export { Webhooks } from "./store/webhooks/webhooks.ts";
 
 export default {
   fetch(request, env, context) {
-    // What comes on a connection from before is the successor's, too.
+    // A request on a connection that was open before is the successor's, too.
     return isSucceeded() && env.OTHER_REQUESTS
       ? passOn(request, env.OTHER_REQUESTS)
       : app.fetch(request, routed(env), context);

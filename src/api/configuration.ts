@@ -35,10 +35,10 @@ export interface ConfigurationAccess {
 /** All changes together have no more, as JSON. UTF-16 units. */
 const MAX_LENGTH = 512 * 1024;
 
-/** Who changes at the same time is rare: a change is tried so often. */
+/** Concurrent changes are rare: a change is tried so often. */
 const MAX_ATTEMPTS = 4;
 
-/** What is in force, in the form of the file, where it is from, and what administrators have changed of it. Secrets are not shown. */
+/** Gives the configuration in force in the form of the file, with its sources and the administrators' changes. Secrets are not shown. */
 export async function retrieveConfiguration({ admin, env }: ConfigurationAccess) {
   const found = await directoryOf(admin).overrides(0);
   if (found) putInForce(env, found.version, JSON.parse(found.body) as Overrides);

@@ -187,7 +187,7 @@ async function filesOfContainer(caller: Caller, tools: readonly Tool[]): Promise
   return records.map(({ filename }, at) => ({ id: ids[at] ?? "", filename }));
 }
 
-/** What is looked up, or its fault with the name of the field that asks for it. */
+/** Gives the looked-up value. Adds the name of the field that asks for it to an error. */
 async function namedBy<Value>(param: string, lookedUp: Promise<Value>): Promise<Value> {
   try {
     return await lookedUp;

@@ -58,7 +58,7 @@ export async function createFile(caller: Caller, form: AsyncIterable<FormPart>):
     const whole = { ...sent, purpose, createdAt, expiresAt: expiryOf(about, createdAt) };
     return shownFile(await caller.files.commit(file, whole, fileLimitsOf(caller.identity, caller.config)));
   } catch (error) {
-    // The client may have left. What is not removed now, the directory removes later.
+    // The client may have left. The directory later removes a file that cannot be removed now.
     if (file) caller.waitUntil(caller.files.discard(file).catch(() => {}));
     throw error;
   } finally {
@@ -126,7 +126,7 @@ export function shownFile({ key, bytes, createdAt, expiresAt, filename, purpose 
   };
 }
 
-/** What receives a part for a caller, from a field of a form. */
+/** The receiver of a part for a caller, from a field of a form. */
 export function receiverOf(caller: Caller, field: string, maxBytes: number): Receiver {
   return {
     tenant: caller.tenant,

@@ -27,7 +27,7 @@ import { SCOPE } from "../telemetry/instruments.ts";
 
 const STATE = "responses_edge.state";
 
-/** What is so at this moment in this process. What nobody knows has no value. */
+/** Reads the gauges of this process at this moment. An unknown gauge has no value. */
 export async function readGauges(config: Config, files: FileBindings): Promise<GaugeReading[]> {
   const states = serverStates(config);
   const ofServers = (gauge: Gauge, of: (state: (typeof states)[number]) => number | boolean | undefined) => {

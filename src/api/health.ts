@@ -39,14 +39,14 @@ export async function checkUpstream({ config, signal }: Pick<Caller, "config" | 
   return { health: { ...one, ...all, recovery, servers }, hasTimedOut };
 }
 
-/** What stands against new requests, or against some of them. */
+/** The reasons against new requests, or against some of them. */
 type Reason = "disk_low" | "room_used" | "model_servers_down";
 
 /**
- * Whether new requests are to come to this process, without asking anybody. `limited`: it serves, but for what is to be stored on a full
- * disk (507), turns that it has no room for (503), or while no model server answers, as far as it has seen: turns wait for one, and what is
- * stored can be read. None of this takes it out of a balancer: where all are full, their own refusals tell clients when to come back.
- * A process that is told to end refuses this question like all others.
+ * Tells whether new requests are to come to this process, without asking anybody. `limited`: it serves, but for what is to be stored on a
+ * full disk (507), turns that it has no room for (503), or while no model server answers, as far as it has seen: turns wait for one, and
+ * what is stored can be read. None of this takes it out of a balancer: where all are full, their own refusals tell clients when to come
+ * back. A process that is told to end refuses this question like all others.
  */
 export function checkReadiness(config: Config): { status: "ready" | "limited"; reasons: Reason[] } {
   const reasons: Reason[] = [];

@@ -7,8 +7,9 @@ import { type FileBytes, fetchFile, tooLarge } from "../assembly/remote-file.ts"
 import type { Caller } from "./transport.ts";
 
 /**
- * What a model gets to read of the files and images that a request names: `input_file` by its data, URL or id, and `input_image` by its id. They are read once, when the
- * request is accepted, and the text is kept with the item: later turns have the same prompt, whatever has become of the file.
+ * The text that a model gets of the files and images that a request names: `input_file` by its data, URL or id, and `input_image` by its
+ * id. They are read once, when the request is accepted, and the text is kept with the item: later turns have the same prompt, whatever has
+ * become of the file.
  */
 
 /** Files of one request. */
@@ -87,7 +88,7 @@ class FileReader {
     this.#work = new LongWork(caller.tenant);
   }
 
-  /** What the model gets of a part, whose path is `path`. */
+  /** Gives the model's text of a part, whose path is `path`. */
   async read(part: ReadablePart, path: string): Promise<string> {
     const { maxReadBytes, maxImageBytes } = this.#caller.config.files;
     const content =

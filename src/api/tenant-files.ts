@@ -168,7 +168,7 @@ type LineOf<Kind extends Line["object"]> = Extract<Line, { object: Kind }>;
 
 const KINDS: readonly string[] = line.options.map(({ shape }) => shape.object.value);
 
-/** Whoever imports is an administrator, whom no limit of the tenant binds. */
+/** An import is an administrator's work, which no limit of the tenant binds. */
 const NO_LIMITS = { tenant: { files: null, bytes: null }, key: { files: null, bytes: null } };
 
 /** The owner of what was imported: the keys of elsewhere are not here. */

@@ -97,7 +97,7 @@ export async function testEndpoint(caller: WebhookCaller, id: string, body: unkn
   };
 }
 
-/** What was delivered to an endpoint lately, and what waits: newest first. */
+/** Lists the latest deliveries to an endpoint and those that wait, newest first. */
 export async function listDeliveries(
   caller: WebhookCaller,
   id: string,

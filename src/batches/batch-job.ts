@@ -143,7 +143,7 @@ export class BatchJob {
     return true;
   }
 
-  /** What has no answer when the time is over is told so in the file of errors. */
+  /** Requests without an answer at the end of the time are noted in the file of errors. */
   #expire(): void {
     const batch = this.#batch;
     batch.at.expired = seconds();

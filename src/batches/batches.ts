@@ -147,7 +147,7 @@ export class Batches extends OwnedObject<BatchEnv> {
     } catch (error) {
       const name = error instanceof Error ? error.name : typeof error;
       console.error(logLine({ level: "error", batch: batch.id, error: name }));
-      // What failed may be a server that is away: it is tried again.
+      // The failure may be an outage of a server: it is tried again.
       await scheduler.wait(Math.max(0, Math.min(5_000, end - Date.now())));
     } finally {
       this.#jobs.delete(batch.id);

@@ -43,8 +43,9 @@ export interface LineAnswer {
 }
 
 /**
- * Answers a request. What may pass (limits, a server that is away) is waited for until `end` (Unix milliseconds); undefined where it has not
- * passed by then. `name` names the request: the same one twice is one response. Rejects with the signal's reason when it is aborted.
+ * Answers a request. Waits until `end` (Unix milliseconds) for a temporary fault (limits, a server that is away) to pass; gives undefined
+ * if it has not passed by then. `name` names the request: the same one twice is one response. Rejects with the signal's reason when it is
+ * aborted.
  */
 export async function answerLine(
   callerFor: (length: number) => Caller,
@@ -91,7 +92,7 @@ async function ask(caller: Caller, url: BatchEndpoint, body: BatchLine["body"], 
     return readBoundedText(new Response(answer.body), bounds);
   }
   const created = await createResponse(caller, body, {
-    // Whoever asks again after a crash finds the run that was begun.
+    // A retry after a crash finds the run that was begun.
     idempotencyKey: body.store === false ? undefined : key,
     openSink: () => {
       throw new TypeError("A request of a batch has no stream.");

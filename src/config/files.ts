@@ -101,7 +101,7 @@ export interface S3Config {
   region: string;
   accessKeyId: string;
   secretAccessKey: string;
-  /** Of keys that expire. */
+  /** The session token of keys that expire. */
   sessionToken?: string;
   fetch: Fetch;
 }

@@ -60,7 +60,7 @@ interface Bindings {
   PRIVATE_NETWORK?: PrivateNetwork;
   ANALYTICS?: AnalyticsDataset;
   FILES?: R2Binding;
-  /** What the file of `CONFIG_FILE` said when the process began: JSON of {@link TextVariables}. */
+  /** The content of the file of `CONFIG_FILE` when the process began: JSON of {@link TextVariables}. */
   FILE_CONFIGURATION?: string;
 }
 const BINDING_NAMES: readonly string[] = [
@@ -116,11 +116,11 @@ function isNear(a: string, b: string, edits = 2): boolean {
   );
 }
 
-/** What is in force of a deployment's configuration. It is replaced as a whole: who has it keeps it as it is. */
+/** The configuration in force of a deployment. It is replaced as a whole: who has it keeps it as it is. */
 interface Deployment {
-  /** What the file says; undefined where there is none. */
+  /** The file's variables; undefined where there is no file. */
   file: TextVariables | undefined;
-  /** What administrators have changed. */
+  /** The administrators' changes. */
   overrides: Overrides;
   /** The variables of all sources together. */
   variables: Variables;
@@ -177,21 +177,21 @@ export function configure(
   }
   const lower = change.file || isKept ? readConfig(below) : config;
   if (lower instanceof ConfigError) return config.mistakes;
-  // What administrators have changed does not fit what is below it any more.
+  // The administrators' changes no longer fit the layers below them.
   console.warn(logLine({ level: "warn", overrides_left_out: config.mistakes }));
   keepUnchanged(known, below, lower);
   deployments.set(env, { file, overrides, variables: below, config: lower });
   return [];
 }
 
-/** What would be wrong with the whole if administrators had changed this. */
+/** The mistakes that the whole configuration would have with these changes of administrators. */
 export function mistakesWith(env: Variables, overrides: Overrides): readonly string[] {
   const { file } = deploymentOf(env);
   const config = readConfig(withOverrides(file ? withFile(env, file) : env, overrides));
   return config instanceof ConfigError ? config.mistakes : [];
 }
 
-/** What is remembered of an issuer goes on where nothing about it has changed. */
+/** The known facts about an issuer stay where none of its variables has changed. */
 function keepUnchanged(before: Deployment, variables: Variables, config: Config): void {
   if (before.config instanceof ConfigError) return;
   const names = [SECTIONS.tokens, SECTIONS.signIn].flatMap((section) => Object.values<Variable>(section.variables));

@@ -24,7 +24,7 @@ export const overridable = {
   model_prices: z.union([removed, modelPrice]),
 };
 
-/** What administrators have changed, as it is kept: the fields as they were given. */
+/** The administrators' changes as they are kept: the fields as they were given. */
 export type Overrides = { [Kind in keyof typeof overridable]?: Record<string, unknown> };
 
 /** The variables that such changes are about. */
@@ -112,7 +112,7 @@ export function serversOf({ UPSTREAMS: pool, VLLM_BASE_URL: url, VLLM: binding }
   return binding ? [{ name: "vllm", binding: "VLLM" }] : [];
 }
 
-/** The secrets of these servers; undefined where there are none. What cannot be read is for others to refuse. */
+/** The secrets of these servers; undefined where there are none. Other code refuses a text that cannot be read. */
 function secretsOf(names: ReadonlySet<string>, text: unknown): unknown {
   const secrets = parsed(text);
   if (typeof secrets !== "object" || secrets === null || Array.isArray(secrets)) return text;

@@ -2,11 +2,11 @@ import type { Fetch } from "@responses-edge/guarded-fetch";
 import type { Connect } from "@responses-edge/socket-fetch/connection";
 
 /**
- * The ways out of this server. What clients name is asked by the global `fetch`, which a server of one's own confines to
- * public addresses (docs/self-hosting.md); what the operator names in variables may be anywhere.
+ * The ways out of this server. The global `fetch` asks addresses that clients name; a self-hosted server confines it to public addresses
+ * (docs/self-hosting.md). Addresses that the operator names in variables may be anywhere.
  */
 
-/** Follows no redirect: the answer is the 3xx itself. Whoever follows one checks where it leads first (`guardedFetch`). */
+/** Follows no redirect: the answer is the 3xx itself. A caller that follows it checks the target first (`guardedFetch`). */
 export type { Fetch };
 
 /** A way out as a {@link Fetch}. */

@@ -5,7 +5,7 @@ import { ENGINES } from "@responses-edge/turn/engine";
 import { z } from "zod";
 import { headerSecret, serverUrl } from "./values.ts";
 
-/** What the operator says of one of several model servers: an entry of `UPSTREAMS`, and of its secrets. */
+/** The operator's settings of one of several model servers: an entry of `UPSTREAMS`, and of its secrets. */
 
 /** A pool is looked through for every request. */
 export const MAX_SERVERS = 100;

@@ -32,8 +32,8 @@ const host = z
 const TIER = /^[A-Za-z0-9_-]{1,64}$/;
 
 /**
- * Limits and permissions. What is absent, or null, does not limit. Zero lets nothing through. A field that nobody knows
- * is refused: who misspells a limit must not believe that there is one.
+ * Limits and permissions. A field that is absent, or null, does not limit. Zero lets nothing through. A field that nobody knows is refused:
+ * who misspells a limit must not believe that there is one.
  */
 export const grants = z.strictObject({
   models: list(modelName, { max: MAX_NAMES }).nullish(),
@@ -63,7 +63,7 @@ export const grants = z.strictObject({
 
 export type Grants = z.output<typeof grants>;
 
-/** Limits of what is kept, each named as the grant and as the figure that it limits. Whatever else is to be kept is named here. */
+/** Limits of what is kept, each named as the grant and as the figure that it limits. Every further kind of stored amount is named here. */
 export const STORED_LIMITS = ["stored_bytes", "stored_responses", "stored_conversations"] as const;
 export type StoredLimit = (typeof STORED_LIMITS)[number];
 

@@ -123,7 +123,7 @@ async function fromToken(token: string, jwt: JwtConfig, sources: KeySources): Pr
   return ofHolder(await jwtVerifier(jwt).holderOf(token, sources.waitUntil), sources);
 }
 
-/** Who holds a token: a tenant, an administrator, or both. Rejects with the 503 of `tenantIdentity`. */
+/** Authenticates the holder of a token: a tenant, an administrator, or both. Rejects with the 503 of `tenantIdentity`. */
 async function ofHolder({ tenant, role, subject }: TokenHolder, sources: KeySources): Promise<Authenticated> {
   const actor = `${JWT_KEY}:${subject}`;
   const admin = role && { name: actor, role, ...(role === "tenant_admin" && { tenant }) };
@@ -144,7 +144,7 @@ export async function setAuthenticated(context: Context<AppEnv>): Promise<void> 
     return;
   }
   context.set("authenticated", await asked);
-  // Whoever looks a key up hears of changes of the configuration.
+  // A look-up of a key also brings changes of the configuration.
   context.set("config", loadConfig(context.env));
 }
 

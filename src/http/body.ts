@@ -107,7 +107,7 @@ export async function* readLines(
   }
 }
 
-/** What comes of a body. Throws the 413 of more than `maxBytes`. */
+/** The chunks of a body. Throws the 413 of more than `maxBytes`. */
 async function* chunksOf(source: BodySource, maxBytes: number): AsyncGenerator<Uint8Array> {
   let length = 0;
   for (let chunk = await source.read(); chunk; chunk = await source.read()) {

@@ -95,8 +95,8 @@ export function adminOf(context: Context<AppEnv>): Admin {
 }
 
 /**
- * Throws as `adminOf` does, and the 403 of an administrator without any of the roles, or of a tenant's for another tenant in the path. What
- * a tenant's administrator may see of what is not in the path, the operations see to.
+ * Throws as `adminOf` does, and the 403 of an administrator without any of the roles, or of a tenant's for another tenant in the path. The
+ * operations decide about data of other tenants whose path names none.
  */
 export function requireRole(context: Context<AppEnv>, roles: readonly Role[]): void {
   const { role, tenant } = adminOf(context);

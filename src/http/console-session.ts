@@ -5,8 +5,8 @@ import { wantsSocket } from "../socket/upgrade.ts";
 import type { TokenHolder } from "./jwt.ts";
 
 /**
- * Who is signed in to the console at the issuer: a sealed cookie that scripts cannot read, which nothing but pages of this server may use.
- * Nothing is kept of it here.
+ * The session of a user who signed in to the console at the issuer: a sealed cookie that scripts cannot read, which nothing but pages of
+ * this server may use. Nothing is kept of it here.
  */
 
 /** The names of the cookies, by what they are for. Browsers take `__Host-` from this very host over https alone. */

@@ -141,7 +141,7 @@ async function answerCounted(context: Context<AppEnv>, endpoint: Endpoint): Prom
   const { counted, body } = operation;
   if (body === undefined || body.type === "application/json") requireJsonBody(context);
   const { identity, admin } = (counted && context.get("authenticated")) ?? {};
-  // What administrators read as such is free.
+  // Reads of an administrator are free.
   const isFree = operation.access === "tenant or root" && admin !== undefined;
   if (!identity?.counted || isFree) return endpoint.handle(context, query && readQuery(query, context.req.url));
   const counting = { isDone: false };

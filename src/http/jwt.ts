@@ -48,7 +48,7 @@ interface Keys {
   at: number;
 }
 
-/** Who holds a token. It has a tenant, or a role, or both. */
+/** The holder of a token. It has a tenant, or a role, or both. */
 export interface TokenHolder {
   tenant: string | undefined;
   role: Role | undefined;

@@ -11,7 +11,7 @@ import { holderOfClaims, jwtVerifier } from "./jwt.ts";
 
 /**
  * Signing in to the console at the issuer of tokens: OpenID Connect Core 1.0 §3.1, with PKCE (RFC 7636) and the issuer's name in the answer
- * where it gives that (RFC 9207). Whoever is signed in is whom a token of the issuer's with the same claims would let in.
+ * where it gives that (RFC 9207). A user is signed in exactly if a token of the issuer's with the same claims would let the user in.
  */
 
 /** How long a login may take, from here to the issuer and back. */

@@ -63,7 +63,7 @@ const HEARTBEATS_OF_SILENCE = 6;
 /** Close codes of RFC 6455. */
 const NORMAL = 1000;
 const POLICY_VIOLATION = 1008;
-/** Of IANA's registry: Service Restart. */
+/** The code "Service Restart" of IANA's registry. */
 const SERVICE_RESTART = 1012;
 
 const encoder = new TextEncoder();

@@ -66,8 +66,8 @@ export function nextAsking(readAt: number, now: number, everyMs: number): number
 }
 
 /**
- * Which runs live in which homes, for the operator: objects cannot be listed. A home says so of each of its runs
- * (`board.ts`). What else there is to know of a run its home tells whoever asks.
+ * Which runs live in which homes, for the operator: objects cannot be listed. A home says so of each of its runs (`board.ts`). The home of
+ * a run answers all other questions about it.
  */
 
 /** A run that was announced, by the id of its response. */
@@ -84,7 +84,7 @@ export interface RunQuery {
   limit: number;
 }
 
-/** The tables, by version. What was made once is never changed: a new version adds to it. */
+/** The tables, by version. A released version never changes: a new version adds to it. */
 const VERSIONS = [["CREATE TABLE runs (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, at INTEGER NOT NULL) WITHOUT ROWID"]];
 
 /** Runs that are known at the same time. */
@@ -178,7 +178,7 @@ export function announceRun(
       });
   }
 
-  /** Whoever is told of a run that has ended finds that out by asking its home. */
+  /** A failure is harmless: the home tells a reader that the run has ended. */
   async function takeBack(): Promise<void> {
     await board()
       .forgetRuns([run.id])

@@ -63,7 +63,7 @@ export class HomeClient extends HomeCalls implements PastSource {
     try {
       await this.open(home, (stub) => stub.awaitTurn(createdAt, isCounted));
     } catch {
-      // Whatever it is, the settlement says it.
+      // The settlement reports the cause.
     }
   }
 

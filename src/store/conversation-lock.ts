@@ -13,7 +13,7 @@ import { toPieces } from "./row-pieces.ts";
 
 /**
  * The lock, as its holder has it. It frees itself at the end of the scope that holds it, whichever way that ends:
- * `using lease = await lock.acquire(…)`. Who hands it on, to a run or to a Worker, holds it in a `DisposableStack`, and
+ * `using lease = await lock.acquire(…)`. A holder that hands it on, to a run or to a Worker, keeps it in a `DisposableStack`, and
  * hands that on with `move()`.
  */
 export interface Lease extends Disposable {

@@ -114,7 +114,7 @@ export class HomeCalls {
     return false;
   }
 
-  /** Has a home leave, or stay where it may not. Whether it has left. */
+  /** Has a home leave, or stay where it may not. Tells whether it has left. */
   async #leave(name: string, home: OpenHome, onlyIfVacant: boolean): Promise<boolean> {
     home.isLeaving = true;
     const hasLeft = await this.#homes

@@ -41,7 +41,7 @@ const milliseconds = z
   .max(MAX_TIME * 1000);
 const position = z.int().min(0).max(1_000_000_000).nullable();
 
-/** Whatever is kept can be given back as input; all of it says itself. */
+/** Every kept item can be given back as input and names its own type. */
 const items = list(
   inputItem.refine((item) => isKept(item), {
     message: "Expected an item, but got what stands for one.",
@@ -187,8 +187,8 @@ function* linesOf({ conversations, turns, items, runs, log }: HomeRows, home: st
 }
 
 /**
- * A turn. A response is as it can be retrieved. Of a turn whose response was deleted, or was not to be stored, its
- * conversation has the items, without those that were taken out; undefined where that is none.
+ * A turn. A response is as it can be retrieved. If its response was deleted, or was not to be stored, the conversation has the items,
+ * without those that were taken out; undefined if none is left.
  */
 export function turnLine(
   settled: SettledTurn,

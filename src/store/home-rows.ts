@@ -54,7 +54,7 @@ export class HomeRows {
     }
   }
 
-  /** Tells whether nothing is kept that is still needed, but perhaps the turn `except`. What has expired may be there. */
+  /** Tells whether nothing is kept that is still needed, but perhaps the turn `except`. An expired turn may still be there. */
   isEmpty(except?: string): boolean {
     return (
       !this.turns.hasLiving(except) &&

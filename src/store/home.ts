@@ -346,7 +346,7 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
     this.#conversation.lose(socket);
   }
 
-  /** Forgets all that is kept here. What runs is stopped first. */
+  /** Forgets all that is kept here. Running turns are stopped first. */
   async erase(): Promise<void> {
     await this.#runs.cancelAll();
     await this.#housekeeping.erase();

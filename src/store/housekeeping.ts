@@ -123,8 +123,8 @@ export class Housekeeping {
   }
 
   /**
-   * Gives the object's storage back when nothing is left in it that is needed, but perhaps the turn `except`, which goes
-   * with it: that is no row written. Whether it has.
+   * Gives the object's storage back when nothing is left in it that is needed, but perhaps the turn `except`, which goes with it: that is
+   * no row written. Tells whether it did.
    */
   async releaseIfEmpty(except?: string): Promise<boolean> {
     const isNeeded = () => this.#runs.liveRuns > 0 || !this.#rows.isEmpty(except);

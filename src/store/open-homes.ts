@@ -253,7 +253,7 @@ export class HomeLife implements LivingHome {
     if (isVacant) await removeFiles(files, this.#state.id);
     // All writes are on the disk before the object ends.
     else await storage.sync();
-    // Whoever holds the conversation would lose it.
+    // Holders of the conversation would lose it.
     if (!isVacant && (!this.isIdle || this.#sockets.isAnyOpen)) return false;
     return this.#state.abort("It has left.") as never;
   }

@@ -37,7 +37,7 @@ export abstract class OwnedObject<Bindings extends object> extends DurableObject
   /** Ends this life of the object, and does not come back; false where something is under way in it. */
   async giveUp(): Promise<boolean> {
     if (this.#isBusy) return false;
-    // What was written is on the disk, and who has asked for it has the answer.
+    // All writes are on the disk, and the callers have their answers.
     await this.ctx.storage.sync();
     await scheduler.wait(1);
     return this.#isBusy ? false : this.#leave();

@@ -30,7 +30,7 @@ let released: string[] = [];
 const LOOK_MS = 5;
 const MAX_WAIT_MS = 60_000;
 
-/** What names an object in both processes. */
+/** The name of an object in both processes. */
 export function keyOf(binding: string, name: string): string {
   return `${binding}:${name}`;
 }
@@ -44,7 +44,7 @@ export function isSucceeded(): boolean {
   return phase === "succeeded";
 }
 
-/** Whether the alarm of an object is to ring in this process. An object of a predecessor is `released` if nothing else is under way in it. */
+/** Tells where the alarm of an object is to ring. An object of a predecessor is `released` if nothing else is under way in it. */
 export async function whoRings(key: string, isBusy: boolean): Promise<"here" | "there" | "released"> {
   if (phase === "giving" || hasGiven()) {
     const mayBeKept = phase === "giving" || kept.has(key);
@@ -113,7 +113,7 @@ export function keptObjects(): readonly string[] {
   return [...kept];
 }
 
-/** Gives an object up by `giveUp`, which tells whether it has left. Whoever calls the object meanwhile waits. */
+/** Gives an object up by `giveUp`, which tells whether it has left. Calls of the object meanwhile wait. */
 export async function release(key: string, giveUp: () => Promise<boolean>): Promise<void> {
   leaving.add(key);
   try {
@@ -128,7 +128,7 @@ export function noteReleased(key: string): void {
   if (kept.delete(key)) released.push(key);
 }
 
-/** What was given up since the last call. */
+/** Takes the names of the objects that were given up since the last call. */
 export function takeReleased(): string[] {
   const taken = released;
   released = [];
@@ -145,8 +145,8 @@ export function rungObjects(): readonly string[] {
 }
 
 /**
- * Whether an object is this process's, as the other one asks for it. A predecessor asks its successor for what it has given up, also
- * before the successor was told of that.
+ * Tells the other process whether an object is this process's. A predecessor asks its successor for what it has given up, also before the
+ * successor was told of that.
  */
 export async function isOurs(key: string): Promise<boolean> {
   if (!hasGiven()) {
@@ -158,7 +158,10 @@ export async function isOurs(key: string): Promise<boolean> {
   return kept.has(key);
 }
 
-/** Whose an object is, once that is decided. Throws the 503 of an object that cannot be reached where it is not decided in time. */
+/**
+ * Waits for the decision and gives the owner of an object. Throws the 503 of an object that cannot be reached where it is not decided in
+ * time.
+ */
 export async function ownerOf(key: string): Promise<"here" | "there"> {
   for (const deadline = Date.now() + MAX_WAIT_MS; ; await scheduler.wait(LOOK_MS)) {
     if (!leaving.has(key)) {

@@ -30,7 +30,7 @@ import type { WebhookBinding } from "./webhooks/announcing.ts";
 
 /** A run that is ready to go: its turn can be made, and what it puts out goes to its home. */
 
-/** What a run is given of the environment of its home. */
+/** The environment of its home that a run gets. */
 export type RunEnv = Variables & QuotaBinding & BoardBinding & FileObjects & StoreObjects & WebhookBinding;
 
 /** The parts of its home that a run needs. */

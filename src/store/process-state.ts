@@ -6,7 +6,7 @@ import { ApiError } from "@responses-edge/responses-api/errors";
  * objects in it.
  */
 export const processState = {
-  /** The process ends. What could last for ever, and can be taken up elsewhere, ends at once: idle WebSockets, and readers of runs. */
+  /** The process ends. Work that could last for ever, and can go on elsewhere, ends at once: idle WebSockets, and readers of runs. */
   isEnding: false,
   /** Another process takes new requests. */
   isHandedOver: false,

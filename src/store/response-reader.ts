@@ -199,7 +199,7 @@ function nodeOf(
   };
 }
 
-/** The beginning of what was said in a turn, for lists of turns. What a model thinks is never in it. */
+/** The beginning of what was said in a turn, for lists of turns. It never has a model's thoughts. */
 
 /** UTF-16 units of a preview's text. */
 const PREVIEW_LENGTH = 160;

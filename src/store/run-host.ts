@@ -81,7 +81,7 @@ export class RunHost {
     return giveBack;
   }
 
-  /** Whose memory permits a run takes. */
+  /** The owner of the memory permits of a run. */
   #ownerOf({ tenant = "" }: RunSpec): PermitOwner {
     return { tenant, config: loadConfig(this.#home.env) };
   }
@@ -132,7 +132,7 @@ export class RunHost {
     this.#launch(run, scope, work, true);
   }
 
-  /** Lets a run go. What `scope` holds is the run's from now on, and is freed when it has ended. */
+  /** Lets a run go. Anything that `scope` holds is the run's from now on, and is freed when it has ended. */
   #launch(run: PreparedRun, scope: DisposableStack, work: () => Promise<TurnResult>, isResumed = false): void {
     const { spec, abort, log, quota, server, length } = run;
     scope.defer(quota.renew(isResumed));

@@ -254,10 +254,7 @@ export class TurnStore {
     return this.#tables.rows<{ last: number | null }>("turns", last)[0]?.last ?? 0;
   }
 
-  /**
-   * Removes a response. What its conversation keeps are the items; outside of one nothing is kept.
-   * False when there was none.
-   */
+  /** Removes a response. Its conversation keeps the items; outside of a conversation nothing is kept. False when there was none. */
   delete(turn: string): boolean {
     if (!this.hasResponse(turn)) return false;
     this.forget();

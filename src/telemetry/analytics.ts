@@ -64,7 +64,7 @@ export class AnalyticsWriter {
     try {
       this.#dataset.writeDataPoint(point);
     } catch {
-      // Whatever is wrong with it, no request fails of that.
+      // No request fails because of telemetry.
     }
   }
 }

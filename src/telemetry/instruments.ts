@@ -1,9 +1,9 @@
 import type { Instrument } from "@responses-edge/otlp";
 
 /**
- * The metrics, each once: OTLP and Prometheus tell the same. Names, units and bounds of `gen_ai.*` are those of the
- * conventions (docs/telemetry.md says at which commit), `http.server.request.duration` is that of OpenTelemetry's stable
- * ones for HTTP. What no convention names is `responses_edge.*`.
+ * The metrics, each once: OTLP and Prometheus tell the same. Names, units and bounds of `gen_ai.*` are those of the conventions
+ * (docs/telemetry.md says at which commit), `http.server.request.duration` is that of OpenTelemetry's stable ones for HTTP. A metric that
+ * no convention names is `responses_edge.*`.
  */
 
 /** The instrumentation scope: this server. */

@@ -1,6 +1,6 @@
 import type { Measurements, ModelCall } from "@responses-edge/turn/measurements";
 
-/** The wide event of a request: all that is told of it, on one line. What each field means: docs/telemetry.md. */
+/** The wide event of a request: all that is told of it, on one line. docs/telemetry.md says what each field means. */
 export interface WideEvent {
   level: "info" | "error";
   event: "request";

@@ -39,7 +39,7 @@ const NONE: readonly Citation[] = [];
 export class CitationMarks implements CitationFilter {
   readonly #cite: Cite;
   #pending = "";
-  /** What is before `#uncounted`, which has come out since the last citation: counted when one comes. */
+  /** The place before `#uncounted`, which has come out since the last citation: counted when one comes. */
   #counted: TextPlace = { points: 0, units: 0 };
   #uncounted = "";
 

@@ -10,7 +10,7 @@ export interface PieceSink {
   end(): Promise<void>;
 }
 
-/** Where the bytes of a tenant's files are kept. Whoever calls it knows from the directory that the file is there, or is to be. */
+/** Where the bytes of a tenant's files are kept. Callers know from the directory that the file is there, or is to be. */
 export interface BytesAtRest {
   readonly at: FileRecord["at"];
   /** Takes the pieces of a part. */

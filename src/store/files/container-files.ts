@@ -10,7 +10,7 @@ import { fileLimitsOf } from "./file-limits.ts";
 /** How long a file that a program has written is kept. Seconds. */
 const KEPT_SECONDS = 86_400;
 
-/** Whose container it is. */
+/** The owner of a container. */
 export interface ContainerOwner {
   tenant: string;
   identity: Identity;

@@ -1,7 +1,7 @@
 import type { Versions } from "../schema.ts";
 import { STORE_LIST_TABLES } from "../vector-stores/store-list.ts";
 
-/** The tables of a directory, by version. What was made once is never changed: a new version adds to it. */
+/** The tables of a directory, by version. A released version never changes: a new version adds to it. */
 export const FILE_DIRECTORY_VERSIONS: Versions = [
   [
     `CREATE TABLE file (

@@ -10,7 +10,7 @@ import { configuredBuckets } from "./configured-buckets.ts";
 import type { FileRecord } from "./file-table.ts";
 import { KeptText, TEXT_TABLES, type TextOutcome } from "./kept-text.ts";
 
-/** The tables of a file, by version. What was made once is never changed: a new version adds to it. */
+/** The tables of a file, by version. A released version never changes: a new version adds to it. */
 export const FILE_BYTES_VERSIONS: Versions = [
   [
     "CREATE TABLE piece (part INTEGER NOT NULL, seq INTEGER NOT NULL, bytes BLOB NOT NULL, UNIQUE (part, seq))",
@@ -18,7 +18,7 @@ export const FILE_BYTES_VERSIONS: Versions = [
   ],
 ];
 
-/** What is asked of a file's object by `fetch`, because it answers with a stream. The body is the file's record, as JSON. */
+/** The addresses of a file's object that `fetch` asks, because it answers with a stream. The body is the file's record, as JSON. */
 const CONTENT = "http://file/content";
 const TEXT = "http://file/text";
 
@@ -127,7 +127,7 @@ export class FileBytes extends OwnedObject<Variables> {
       if (at < record.bytes) throw new Error("The file was removed meanwhile.");
       return all;
     });
-    // Whoever has asked may leave: what is begun is made for the next one.
+    // The caller may leave: the work goes on for the next one.
     this.ctx.waitUntil(made.catch(() => {}));
     return await made;
   }

@@ -16,7 +16,7 @@ import { givenUp, ReceivedPart, type Receiver } from "./received-part.ts";
 import { uploadNotFound, uploadOver, uploadsFull } from "./upload-faults.ts";
 import type { UploadRecord } from "./upload-table.ts";
 
-/** What a file that is received is to be, beside its bytes. */
+/** The attributes of a file that is received, beside its bytes. */
 export type FileAbout = Pick<FileRecord, "filename" | "mimeType" | "purpose" | "createdAt" | "expiresAt" | "container">;
 
 /** A tenant's files, as the Worker and objects see them. An id is looked up in the tenant's own directory: another tenant's is in none. */
@@ -29,7 +29,7 @@ export class FileClient {
     this.#objects = objects;
   }
 
-  /** What is known of a file. Throws the 404 of one that is unknown, deleted, expired or another tenant's. */
+  /** Gives the record of a file. Throws the 404 of one that is unknown, deleted, expired or another tenant's. */
   async record(id: string): Promise<FileRecord> {
     const key = parseFileId(id);
     const record = key === undefined ? null : await this.#directory.record(key);

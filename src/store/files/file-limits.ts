@@ -2,7 +2,7 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import type { Config } from "../../config/index.ts";
 import type { FileLimit, FileLimits, Identity } from "../../contract/grants.ts";
 
-/** What is kept, or is to be kept. */
+/** An amount of files, kept or to be kept. */
 interface Amount {
   files: number;
   bytes: number;

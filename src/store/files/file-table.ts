@@ -3,7 +3,7 @@ import type { FileLimits } from "../../contract/grants.ts";
 import type { Schema } from "../schema.ts";
 import { checkFileLimits } from "./file-limits.ts";
 
-/** What is kept of a file beside its bytes. Times are Unix seconds. */
+/** The record of a file beside its bytes. Times are Unix seconds. */
 export interface FileRecord {
   /** Its id without the prefix. */
   key: string;
@@ -155,7 +155,7 @@ export class FileTable {
   /** Removes what was received of a file or an upload. */
   discard(key: string, now: number): void {
     this.#schema.rows("DELETE FROM part WHERE key = ?", key);
-    // What was given up may have sent bytes to a bucket since.
+    // A sender that was given up may have sent bytes to a bucket since.
     if (this.state(key) !== "file") this.noteRemoved(key, null, now);
   }
 
@@ -177,7 +177,7 @@ export class FileTable {
     for (const { key } of this.#schema.rows<{ key: string }>(abandoned, now - ABANDONED_MS)) {
       this.noteRemoved(key, null, now);
     }
-    // What has come of an upload's part goes when the upload ends. Until then no other part has its number.
+    // The bytes of an upload's part go when the upload ends. Until then no other part has its number.
     const given = "UPDATE part SET bytes = 0, is_whole = 2 WHERE touched_at <= ? AND is_whole = 0";
     this.#schema.rows(given, now - ABANDONED_MS);
   }
@@ -196,7 +196,7 @@ export class FileTable {
     return rows.map((row) => ({ ...row, kept: row.kept === null ? null : (JSON.parse(row.kept) as number[]) }));
   }
 
-  /** The bytes are removed, and who used the file knows. What was to be removed may have become more meanwhile. */
+  /** The bytes are removed, and who used the file knows. The entry may name more bytes by now: it then stays. */
   forget({ key, kept }: Removed): void {
     const text = kept && JSON.stringify(kept);
     this.#schema.write("DELETE FROM removed WHERE key = ? AND kept IS ?", key, text);
@@ -244,7 +244,7 @@ export class FileTable {
     checkFileLimits(limits, (of) => this.#total(of), owner, wanted);
   }
 
-  /** What is kept under a key, or of all: files, and what is being received of them. */
+  /** The total of the files under a key, or of all: kept ones and those that are being received. */
   #total(owner: string | undefined): { files: number; bytes: number } {
     const where = owner === undefined ? "" : "WHERE owner = ?";
     const [row] = this.#schema.rows<{ files: number | null; bytes: number | null }>(

@@ -31,7 +31,9 @@ export class KeptText {
     return row && (JSON.parse(row.body) as TextOutcome);
   }
 
-  /** Makes the text of the bytes that `read` gives, in slices that give way to others. Who asks meanwhile waits for the same. */
+  /**
+   * Makes the text of the bytes that `read` gives, in slices that give way to others. A second caller meanwhile waits for the same text.
+   */
   make(about: { filename: string; mimeType: string | null }, read: () => Promise<Uint8Array>): Promise<TextOutcome> {
     this.#making ??= this.#make(about, read).finally(() => {
       this.#making = undefined;

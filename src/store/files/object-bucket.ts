@@ -1,4 +1,4 @@
-/** A bucket of objects. What it is asked throws where it does not answer as it should. */
+/** A bucket of objects. Throws where the bucket does not answer as it should. */
 export interface Bucket {
   put(name: string, bytes: Uint8Array): Promise<void>;
   /** Null where there is no such object. */

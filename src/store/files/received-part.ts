@@ -7,7 +7,7 @@ import { PIECE_BYTES, type PieceSink } from "./bytes-at-rest.ts";
 
 export interface Receiver extends PermitOwner {
   limits: FileLimits;
-  /** Of this part. */
+  /** The most bytes of this part. */
   maxBytes: number;
   /** The field of the form that has it. */
   field: string;

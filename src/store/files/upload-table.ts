@@ -95,7 +95,7 @@ export class UploadTable {
     );
   }
 
-  /** Removes at most `limit` uploads. What has come of them is the other table's. Gives how many. */
+  /** Removes at most `limit` uploads. The table of files removes their bytes. Gives how many. */
   removeSome(limit: number): number {
     const select = "SELECT key FROM upload LIMIT ?";
     return this.#schema.rows(`DELETE FROM upload WHERE key IN (${select}) RETURNING key`, limit).length;

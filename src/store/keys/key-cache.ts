@@ -40,8 +40,8 @@ export class AgeingCache<Value> {
   }
 
   /**
-   * The value of a name: the one that is known, or what `look` gives. What it rejects with is passed on where nothing is
-   * known that is young enough. `beside` takes what need not be waited for.
+   * The value of a name: the one that is known, or what `look` gives. A rejection of `look` is passed on where no value is known that is
+   * young enough. `beside` takes what need not be waited for.
    */
   get(
     name: string,

@@ -102,7 +102,7 @@ export class AuditLog {
   }
 }
 
-/** The tables of the directory, by version. What was made once is never changed: a new version adds to it. */
+/** The tables of the directory, by version. A released version never changes: a new version adds to it. */
 export const DIRECTORY_VERSIONS: Versions = [
   [...KEY_TABLES, ...AUDIT_TABLES],
   // One row at most: what administrators have changed of the configuration, as JSON. The version grows with each change.
@@ -116,7 +116,7 @@ export const DIRECTORY = "directory";
 interface LookUp {
   mint: string;
   key: KeyRecord | null;
-  /** Of what administrators have changed of the configuration; 0 where they have changed nothing. */
+  /** The version of the administrators' changes of the configuration; 0 if there are none. */
   overridesVersion: number;
 }
 
@@ -154,7 +154,7 @@ export class KeyDirectory extends OwnedObject<Variables> {
     return { limits: this.#keys.tenantLimits(tenant), overridesVersion: this.#overridesVersion };
   }
 
-  /** What administrators have changed of the configuration; null where that is what it was as of `version`, or nothing. */
+  /** Gives the administrators' changes of the configuration; null if there are none since `version`. */
   overrides(version: number): StoredOverrides | null {
     const [row] = this.#schema.rows<StoredOverrides & Record<string, string | number>>(
       "SELECT version, body FROM overrides",

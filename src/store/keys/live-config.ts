@@ -4,7 +4,7 @@ import type { Overrides } from "../../config/layers.ts";
 import { DIRECTORY, type KeyDirectory } from "./key-directory.ts";
 
 /**
- * What administrators have changed of the configuration, as this isolate knows it. Each look-up of a key tells which version there is, so that
+ * The administrators' changes of the configuration, as this isolate knows them. Each look-up of a key tells which version there is, so that
  * nothing more is asked before there is another. A change holds at once in the isolate that has made it.
  */
 

@@ -173,7 +173,7 @@ export class Allowance {
     });
   }
 
-  /** Does what asks the quota, as the only one who does. Whoever waits is refused when that fails. Never rejects. */
+  /** Does what asks the quota, as the only one who does. A failure refuses all who wait. Never rejects. */
   async #asking(work: (isAsker: () => boolean) => Promise<void>): Promise<void> {
     const since = Date.now();
     this.#askingSince = since;

@@ -34,8 +34,8 @@ const KINDS = ["requests", "reads", "tokens", "cost", "slots", "runs", ...STORED
 type Kind = (typeof KINDS)[number];
 
 /**
- * Amounts of what is limited. `cost` in millionths of a dollar; `slots` are requests, `runs` runs in progress. What is to be stored is
- * promised until its home has told what it stores.
+ * Amounts of what is limited. `cost` in millionths of a dollar; `slots` are requests, `runs` runs in progress. An amount to be stored is
+ * promised until its home has told how much it stores.
  */
 export type Amounts = Record<Kind, number>;
 

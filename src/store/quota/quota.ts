@@ -14,7 +14,7 @@ const HOMES_TABLE = "CREATE TABLE homes (home TEXT NOT NULL PRIMARY KEY, at INTE
 
 /**
  * The amounts that are stored of a tenant: a row for each home and key, as the home itself has told last. Figures are absolute: one that is
- * told twice, or not at all and later again, makes no difference in the end. What a home has told is told again by its alarm.
+ * told twice, or not at all and later again, makes no difference in the end. The alarm of a home repeats its report.
  */
 
 /** The amounts that a home stores, by the key that has stored them; under the empty key those that nobody is known to have stored. */
@@ -45,7 +45,9 @@ class StoredTotals {
   readonly #schema: Schema;
   /** The sums by key; read once, and kept up with the rows. */
   #sums: Map<string, Stored> | undefined;
-  /** When the latest report of a home was made, oldest first. Whoever has died with it gets no earlier one any more. */
+  /**
+   * When the latest report of a home was made, oldest first. The map dies with the object, and so do earlier reports that are under way.
+   */
   readonly #latest = new Map<string, number>();
 
   constructor(schema: Schema) {
@@ -126,7 +128,7 @@ function sumOf(a: Stored, b: Stored, sign: 1 | -1 = 1): Stored {
   return sum;
 }
 
-/** The tables of a quota, by version. What was made once is never changed: a new version adds to it. */
+/** The tables of a quota, by version. A released version never changes: a new version adds to it. */
 export const QUOTA_VERSIONS: Versions = [
   [
     // The body is what a key has used and is promised, as JSON; the tenant's own row has an empty key.
@@ -138,8 +140,8 @@ export const QUOTA_VERSIONS: Versions = [
 ];
 
 /**
- * The quota of a tenant: one Durable Object that counts what its keys use. Its name is the tenant's. What it answers is
- * durable: an object that dies forgets nothing of what it has promised.
+ * The quota of a tenant: one Durable Object that counts what its keys use. Its name is the tenant's. Its answers are durable: an object
+ * that dies forgets nothing of what it has promised.
  */
 export class Quota extends OwnedObject<WebhookBinding> {
   readonly #schema: Schema;

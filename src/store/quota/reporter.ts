@@ -94,7 +94,7 @@ export class Reporter {
       // A question has told it meanwhile, or another report is under way.
       if (this.#due !== due) return;
       if (await report()) return;
-      // Whoever has used something since tells of it, and of this.
+      // A later use of the quota has begun a report of its own, with these figures.
       if (this.#due !== undefined && this.#due !== due) return;
     }
   }

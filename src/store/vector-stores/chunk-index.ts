@@ -54,7 +54,7 @@ function kernelOf(module: WebAssembly.Module): () => Kernel {
 export class ChunkIndex {
   readonly #schema: Schema;
   #count: number | undefined;
-  /** What was published, as far as it is read into memory. */
+  /** The published codes that are read into memory. */
   #codes: Codes | undefined;
   #reading: Promise<Codes> | undefined;
   /** Rows of codes up to this one are read. */
@@ -98,7 +98,7 @@ export class ChunkIndex {
     return bytes;
   }
 
-  /** Whether so many chunks, with their embeddings, are as many as a store may have. */
+  /** Tells whether a store may have so many more chunks, with their embeddings. */
   hasRoomFor(chunks: number, maxChunks: number, dimensions: number | undefined): boolean {
     const size = this.size + chunks;
     return size <= maxChunks && (dimensions === undefined || memoryOf(size, dimensions) <= MAX_CODE_BYTES);
@@ -155,7 +155,7 @@ export class ChunkIndex {
     this.#schema.write("INSERT INTO code (file, first, bytes) VALUES (?, ?, ?)", file, first, bytes.buffer);
   }
 
-  /** Has a file that was published be found. What of its codes is not read into memory yet will be. */
+  /** Has a file that was published be found. Codes that are not read into memory yet are found when they are. */
   publish(file: number): void {
     const codes = this.#codes;
     if (!codes) return;
@@ -183,7 +183,7 @@ export class ChunkIndex {
     }
   }
 
-  /** Whether chunks of files that are gone are still there. */
+  /** Tells whether chunks of removed files are still there. */
   get hasRemoved(): boolean {
     return this.#schema.rows("SELECT 1 FROM removed LIMIT 1").length > 0;
   }

@@ -69,7 +69,7 @@ export function forgetIngestion(id: string): void {
   states.delete(id);
 }
 
-/** What ingestion needs of its store. */
+/** The parts of its store that ingestion needs. */
 export interface IngestionHost {
   tenant: string;
   env: StoreEnv;
@@ -331,7 +331,7 @@ export class Ingestion {
     const now = Date.now();
     const { row } = this.#host;
     const retryAfter = error instanceof ApiError ? Number(error.headers["retry-after-ms"]) : Number.NaN;
-    // What the tenant has used up comes back.
+    // A tenant's limit is available again later.
     if (error instanceof ApiError && error.status === 429 && retryAfter >= 0) return new Wait(now + retryAfter + 100);
     const { since, failures } = row.outage ?? { since: now, failures: 0 };
     row.outage = { since, failures: failures + 1 };

@@ -7,5 +7,5 @@ export interface StoreObjects {
   VECTOR_STORES: DurableObjectNamespace;
 }
 
-/** What a store is given. */
+/** The environment of a store. */
 export type StoreEnv = Variables & FileObjects & QuotaBinding;

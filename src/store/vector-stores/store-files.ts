@@ -27,11 +27,11 @@ export interface NewStoreFile {
 }
 
 export interface StoreFile extends NewStoreFile {
-  /** Of its row. */
+  /** The number of its row. */
   no: number;
   status: FileStatus;
   error: LastError | null;
-  /** Of its chunks and embeddings. */
+  /** The size of its chunks and embeddings. */
   bytes: number;
   /** Unix seconds. */
   createdAt: number;
@@ -101,7 +101,7 @@ export class StoreFiles {
     this.#onEnd = onEnd;
   }
 
-  /** What is known of all files together is known no more. */
+  /** Forgets everything known about all files together. */
   forget(): void {
     this.#known = undefined;
     this.#passing.clear();
@@ -291,7 +291,7 @@ export class StoreFiles {
       }
       if (read.length < ROWS_AT_ONCE) break;
     }
-    // What has changed meanwhile is not looked at again: the next search does.
+    // The next search looks at later changes.
     if (changes === this.#changes) {
       const [oldest] = this.#passing.keys();
       if (this.#passing.size >= MAX_FILTERS && oldest !== undefined) this.#passing.delete(oldest);

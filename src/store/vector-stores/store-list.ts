@@ -1,6 +1,6 @@
 import type { Schema } from "../schema.ts";
 
-/** Which vector stores a tenant has: rows of its directory. What else there is to know of a store its object says. */
+/** The vector stores of a tenant: rows of its directory. The object of a store answers all other questions about it. */
 
 export const STORE_LIST_TABLES = [
   "CREATE TABLE vector_store (seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE)",

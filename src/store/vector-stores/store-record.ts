@@ -15,7 +15,7 @@ export interface StoreChange {
   expiresAfter?: ExpiresAfter | null | undefined;
 }
 
-/** What a store says of itself. Times are Unix seconds. */
+/** The record of a store. Times are Unix seconds. */
 export interface StoreRecord {
   id: string;
   name: string;
@@ -25,7 +25,7 @@ export interface StoreRecord {
   lastActiveAt: number;
   expiresAfter: ExpiresAfter | null;
   isExpired: boolean;
-  /** What its first embedding was: all others are of the same. */
+  /** The embedding of its first file: all others use the same. */
   embedding: { model: string; dimensions: number } | null;
   /** Files up to this number are to be indexed anew. */
   reindexUntil?: number | undefined;

@@ -14,7 +14,7 @@ import type { Schema } from "../schema.ts";
 import { type ChunkIndex, createKernel } from "./chunk-index.ts";
 import { chunksByWords } from "./word-search.ts";
 
-/** What a store is searched for. */
+/** The query of a search in a store. */
 export interface StoreQuery {
   text: string;
   /** Its embedding; absent: by words alone. */
@@ -35,7 +35,7 @@ export interface StoreSearchRequest {
   filters: AttributeFilter | null | undefined;
   weights: Weights;
   limit: number;
-  /** Whether chunks are to say why they were found. */
+  /** True if chunks are to say why they were found. */
   isExplained: boolean | undefined;
 }
 
@@ -179,7 +179,7 @@ interface SearchOptions {
   isExplained: boolean | undefined;
   /** The published files that are searched; undefined: all. */
   files: ReadonlySet<number> | undefined;
-  /** Of the store's embeddings; 0 where it has none. */
+  /** The dimensions of the store's embeddings; 0 if it has none. */
   dimensions: number;
   /** Files up to this number have none of them. */
   reindexUntil: number;

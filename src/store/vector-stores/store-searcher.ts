@@ -14,7 +14,7 @@ import type { Quota } from "../quota/quota.ts";
 import { unwrap } from "../rpc.ts";
 import type { StoreClient } from "./store-client.ts";
 
-/** Who searches. */
+/** The caller of a search. */
 export interface Searcher {
   config: Config;
   stores: StoreClient;

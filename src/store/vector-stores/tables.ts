@@ -1,7 +1,7 @@
 import { TOKENIZER } from "@responses-edge/vector-search";
 import type { Versions } from "../schema.ts";
 
-/** The tables of a vector store, by version. What was made once is never changed: a new version adds to it. */
+/** The tables of a vector store, by version. A released version never changes: a new version adds to it. */
 export const VECTOR_STORE_VERSIONS: Versions = [
   [
     // The store itself, as JSON (`StoreRecord`).

@@ -43,7 +43,7 @@ const MAX_CONTENT_LENGTH = 8 * 1024 * 1024;
 
 /**
  * A vector store: one Durable Object, named tenant + key, with its files, their chunks and what these are found by. Its alarm makes files
- * searchable, and removes what is gone. What gives null, or false, has found no such store, file or batch.
+ * searchable, and removes what is gone. A method that gives null, or false, has found no such store, file or batch.
  */
 export class VectorStore extends OwnedObject<StoreEnv> {
   readonly #schema: Schema;
@@ -98,7 +98,7 @@ export class VectorStore extends OwnedObject<StoreEnv> {
     return record && this.#shown(record);
   }
 
-  /** What searches of the store need to know of it. */
+  /** The facts of a store that its searches need. */
   facts(): { embedding: StoreRecord["embedding"]; isExpired: boolean } | null {
     const record = this.#current();
     return record && { embedding: record.embedding, isExpired: record.isExpired };
@@ -316,7 +316,7 @@ export class VectorStore extends OwnedObject<StoreEnv> {
 
   /** Sets the alarm for what is due, unless it rings before. */
   async #wake(): Promise<void> {
-    // Whoever works finds what there is to do.
+    // The work under way finds everything that is due.
     const due = this.#isWorking ? undefined : this.#due();
     if (due === undefined) return;
     const set = await this.ctx.storage.getAlarm();

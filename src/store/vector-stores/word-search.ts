@@ -30,9 +30,9 @@ export async function chunksByWords(
   return [...found].slice(0, depth);
 }
 
-/** What finds a query's words. */
+/** An expression that finds a query's words. */
 interface Expression {
-  /** Of FTS5. */
+  /** The expression in FTS5's language. */
   expression: string;
   /** So many of its matches are ranked; all where it is undefined. */
   ranked?: number;

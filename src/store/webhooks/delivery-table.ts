@@ -98,7 +98,7 @@ export class DeliveryTable {
     this.#schema.write(update, due, status, now, seq);
   }
 
-  /** Of one endpoint, newest first, before the delivery `before`. */
+  /** The deliveries of one endpoint, newest first, before the delivery `before`. */
   page(endpoint: string, before: number | undefined, limit: number): Delivery[] {
     const rows = this.#schema.rows<Row>(
       `${SELECT} WHERE endpoint = ? AND seq < ? ORDER BY seq DESC LIMIT ?`,

@@ -40,7 +40,7 @@ export class WebhookOutbox {
     return this.#tables.rows<{ due: number | null }>("webhooks", next)[0]?.due ?? null;
   }
 
-  /** Tells what is due. What cannot be told is noted for another time. */
+  /** Tells what is due. A failed event is noted for another time. */
   handOver(): Promise<void> {
     this.#handing ??= this.#handOverAll().finally(() => {
       this.#handing = undefined;

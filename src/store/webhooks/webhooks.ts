@@ -9,7 +9,7 @@ import { ENDPOINT_TABLE, type Endpoint, type EndpointFields, EndpointTable } fro
 import { type Receiver, send, type WebhookNotice } from "./sending.ts";
 import { noteWaitingDeliveries } from "./waiting.ts";
 
-/** The tables of the object, by version. What was made once is never changed: a new version adds to it. */
+/** The tables of the object, by version. A released version never changes: a new version adds to it. */
 export const WEBHOOK_VERSIONS: Versions = [[ENDPOINT_TABLE, ...DELIVERY_TABLES]];
 
 /** The operator's endpoint (`WEBHOOK_URL`), which is told of everything. */

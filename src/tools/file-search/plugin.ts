@@ -21,7 +21,7 @@ interface FileSearch extends CalledTool {
 const TOOL: FileSearch = { kind: "file_search" };
 const NAME = "file_search";
 
-/** Queries of one call, and how long each may be in UTF-16 units. What is beyond is left out. */
+/** Queries of one call, and how long each may be in UTF-16 units. Queries beyond both are cut off. */
 const MAX_QUERIES = 8;
 const MAX_QUERY_LENGTH = 2_000;
 
@@ -98,7 +98,7 @@ class FileSearchSession implements PluginSession {
   readonly #tool: FileSearchTool | undefined;
   /** The number of the next call, by which its results are cited. It is the same however often the turn is begun. */
   #next: number;
-  /** What can be cited, by the marks. */
+  /** The citable sources, by their marks. */
   #sources: Map<string, Source> | undefined;
 
   constructor(turn: SessionOptions) {
@@ -140,7 +140,7 @@ class FileSearchSession implements PluginSession {
     };
   };
 
-  /** What this turn and those before it have found. */
+  /** The sources found by this turn and those before it. */
   get #known(): Map<string, Source> {
     this.#sources ??= new Map(
       exchangesIn(this.#turn.items, this.#turn.replays).flatMap(({ output }) => [...sourcesIn(output)]),

@@ -8,8 +8,8 @@ export interface Source {
 }
 
 /**
- * The results of the search of this number. Each has a mark (`【0:1†source】`: the second result of the first search), its file's id and name,
- * perhaps its pages, and its text. What stands in files is no mark.
+ * The results of the search of this number. Each has a mark (`【0:1†source】`: the second result of the first search), its file's id and
+ * name, perhaps its pages, and its text. Texts of files cannot imitate a mark: their brackets are replaced.
  */
 export function shownResults(
   number: number,
@@ -34,7 +34,7 @@ function withoutMarks(text: string): string {
 
 const HEAD = /^【([0-9]+:[0-9]+)†source】 (\S+) (.*)$/gm;
 
-/** What the marks in shown results cite. */
+/** The sources that the marks in shown results cite. */
 export function sourcesIn(shown: string): Map<string, Source> {
   const heads = [...shown.matchAll(HEAD)];
   return new Map(heads.map(([, mark = "", file_id = "", filename = ""]) => [mark, { file_id, filename }]));

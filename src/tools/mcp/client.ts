@@ -264,7 +264,7 @@ export class McpSession {
     }
   }
 
-  /** Runs an operation within its time. Whatever goes wrong comes out as a ToolFault or as an abort's reason. */
+  /** Runs an operation within its time. Every failure comes out as a ToolFault or as an abort's reason. */
   async #run<T>(
     timeoutMs: number,
     signal: AbortSignal | undefined,

@@ -113,7 +113,7 @@ export class McpConnection {
   }
 }
 
-/** What a tool has answered, as the outcome of its call. */
+/** The answer of a tool, as the outcome of its call. */
 export function outcomeOf({ output, isError }: McpToolResult): ToolOutcome {
   if (!isError) return { output, failed: false };
   return { output, failed: true, error: toMcpError(new ToolFault("tool", output)) };

@@ -85,7 +85,7 @@ export class McpServers implements PluginSession {
     return servers;
   }
 
-  /** Lists the tools of a server. What prevents it is in the item, and the turn goes on without them. */
+  /** Lists the tools of a server. The item has the reason of a failure, and the turn goes on without the tools. */
   async list({ server }: UnlistedMcpServer, signal: AbortSignal, traceparent?: string): Promise<ListedTools> {
     try {
       const tools = await this.#connection(server.server_label).listTools(signal, traceparent);

@@ -31,7 +31,7 @@ const writtenFiles = z.object({
 });
 const piece = z.object({ data: z.base64() });
 
-/** What the turn's later rounds, and a run that goes on after a crash, know of a call: JSON. */
+/** The memory of a call for the turn's later rounds, and for a run that goes on after a crash: JSON. */
 interface CallMemory {
   kept: KeptFile[];
 }
