@@ -26,7 +26,10 @@ export function quarantine(file: string): string {
   return join(folder, name);
 }
 
-/** The damage that SQLite finds in a file that others may have open; undefined if the file is whole. Throws where it cannot be read for another reason. */
+/**
+ * The damage that SQLite finds in a file that others may have open; undefined if the file is whole. Throws where it cannot be read for
+ * another reason.
+ */
 export function damageIn(file: string): string | undefined {
   try {
     using database = new DatabaseSync(file, { readOnly: true, timeout: 10_000 });
@@ -156,7 +159,10 @@ export function namesIn(file: string, uniqueKey: string): Map<string, string> {
   return names;
 }
 
-/** The parts of a run of letters that may be the name: bytes beside it, of the row's number before and of the next row behind, may look like letters. */
+/**
+ * The parts of a run of letters that may be the name: bytes beside it, of the row's number before and of the next row behind, may look
+ * like letters.
+ */
 function* partsOf(run: string): Generator<string> {
   if (run.length > MAX_RUN) return;
   for (let behind = 0; behind <= BYTES_BEHIND; behind += 1) {
