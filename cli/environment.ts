@@ -46,6 +46,7 @@ export function workerVariables(environment: Environment, mistakes: string[]): T
     variables[name] = value;
   }
   variables.MAX_OPEN_TURNS ??= String(Math.min(MAX_OPEN_TURNS, turnsWithin(openFilesLimit())));
+  variables.RESPONSE_INDEX ??= "true";
   // The cheaper way to a server near by (docs/operations.md).
   if (variables.VLLM_BASE_URL?.startsWith("http://")) variables.VLLM_TRANSPORT ??= "mixed";
   return variables;

@@ -39,6 +39,7 @@ export const OBJECT_CLASSES = {
   VECTOR_STORES: "VectorStore",
   WEBHOOKS: "Webhooks",
   BATCHES: "Batches",
+  RESPONSE_INDEXES: "ResponseIndex",
 } as const;
 
 /** The `uniqueKey` of a class's namespace: the name of its folder, from which the ids of its objects are derived. It never changes. */

@@ -1,4 +1,4 @@
-/** The Worker: the HTTP API, and the Durable Object classes: for conversations, for keys, for what keys use, for files and vector stores, for webhooks, for batches, and for how the model servers are and which runs live; and what the launcher of a process of one's own asks, and its successor. */
+/** The Worker: the HTTP API, and the Durable Object classes: for conversations, for keys, for what keys use, for files and vector stores, for webhooks, for batches, for lists of responses, and for how the model servers are and which runs live; and what the launcher of a process of one's own asks, and its successor. */
 import type { Env } from "./env.ts";
 import app from "./http/app.ts";
 import { routed } from "./store/object-routes.ts";
@@ -13,6 +13,7 @@ export { Objects } from "./store/hand-over.ts";
 export { Home } from "./store/home.ts";
 export { KeyDirectory } from "./store/keys/key-directory.ts";
 export { Quota } from "./store/quota/quota.ts";
+export { ResponseIndex } from "./store/response-index/response-index.ts";
 export { VectorStore } from "./store/vector-stores/vector-store.ts";
 export { Webhooks } from "./store/webhooks/webhooks.ts";
 

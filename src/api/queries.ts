@@ -15,6 +15,8 @@ const wholeNumber = z
   .regex(/^-?\d+$/, "Expected an integer.")
   .transform(Number);
 
+const time = wholeNumber.pipe(z.int().min(0).max(253_402_300_799));
+
 /** The query of an endpoint that takes only `include`. */
 export const includeQuery = z.object({ include: includeValues });
 
@@ -53,6 +55,27 @@ export const storeFilesQuery = storesPage
   .extend({ filter: z.enum(FILE_STATUSES).optional() })
   .transform(({ filter, ...page }) => ({ ...page, ...(filter !== undefined && { status: filter }) }));
 
+/** OpenAI's bounds of metadata. */
+const metadata = z
+  .record(z.string().min(1).max(64), z.string().max(512))
+  .refine((pairs) => Object.keys(pairs).length <= 16);
+
+const name = z.string().min(1).max(512);
+
+/** The query of the list of responses. */
+export const responsesQuery = z.object({
+  limit: wholeNumber.pipe(z.int().min(1).max(100)).default(20),
+  order: z.enum(["asc", "desc"]).default("desc"),
+  after: z.string().min(1).max(MAX_ID_LENGTH).optional(),
+  model: name.optional(),
+  status: z.enum(["completed", "failed", "in_progress", "cancelled", "queued", "incomplete"]).optional(),
+  conversation: z.string().min(1).max(MAX_ID_LENGTH).optional(),
+  metadata: metadata.optional(),
+  query: name.optional(),
+  "created_at[gte]": time.optional(),
+  "created_at[lt]": time.optional(),
+});
+
 /** The query of a tree. */
 export const treeQuery = pageQuery.transform(({ include: _include, ...page }) => page);
 
@@ -70,7 +93,6 @@ export const filesQuery = z
   .transform(({ after, ...query }) => ({ ...query, ...(after !== undefined && { after: parseFileId(after) ?? "" }) }));
 
 const limit = wholeNumber.pipe(z.int().min(1).max(100)).default(20);
-const time = wholeNumber.pipe(z.int().min(0).max(253_402_300_799));
 /** A list in any of the forms that queries have: repeated, with `[]`, separated by commas. */
 const nameList = z.array(z.string().max(512)).max(200);
 const names = describedAs(

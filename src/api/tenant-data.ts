@@ -5,6 +5,7 @@ import { FileClient } from "../store/files/file-client.ts";
 import type { HomesBinding } from "../store/home-calls.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
 import type { Quota } from "../store/quota/quota.ts";
+import type { IndexBinding } from "../store/response-index/home-index.ts";
 import { homeUrl } from "../store/rpc.ts";
 import { StoreClient } from "../store/vector-stores/store-client.ts";
 import type { StoreObjects } from "../store/vector-stores/store-env.ts";
@@ -24,6 +25,7 @@ export interface TenantData extends Administrator {
   files: FileObjects & StoreObjects;
   webhooks: WebhookBinding["WEBHOOKS"];
   batches: { getByName(tenant: string): { erase(): Promise<void> } };
+  responseIndexes: IndexBinding["RESPONSE_INDEXES"];
 }
 
 /** A home that was used so lately may have a turn under way that will be kept. Its note stays. */
@@ -133,6 +135,7 @@ export async function eraseTenant(admin: TenantData, id: string, after: string |
   const isEmpty = await quota.forgetHomes(homes, SETTLED_AFTER_MS);
   await admin.webhooks.getByName(tenant).erase();
   await admin.batches.getByName(tenant).erase();
+  await admin.responseIndexes.getByName(tenant).erase();
   if (isEmpty) await quota.erase();
   const next = homes.length === MAX_HOMES ? (homes.at(-1) ?? null) : null;
   // Homes in which a turn was under way lately are left, too, as it may have been kept since: then again in an hour.

@@ -83,6 +83,11 @@ export const store = {
       integer(32, 1, MAX_TREES_PER_HOME),
       "How many of a tenant's new conversation trees share a Durable Object, 1 to 64. Ids that were made with another value stay valid ([storage.md](../storage.md#homes)).",
     ),
+    listsResponses: variable(
+      "RESPONSE_INDEX",
+      flag(),
+      "`true` lists the stored responses of each tenant: `GET /v1/responses`, and *Responses* of the console ([responses-list.md](../responses-list.md)). `npm start` and `npm run serve` set it.",
+    ),
     /** 0 does not wait. */
     conversationLockWaitMs: variable(
       "CONVERSATION_LOCK_WAIT_MS",

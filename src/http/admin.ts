@@ -226,6 +226,7 @@ function tenantData(context: Context<AppEnv>): TenantData {
     files: context.env,
     webhooks: context.env.WEBHOOKS,
     batches: context.env.BATCHES,
+    responseIndexes: context.env.RESPONSE_INDEXES,
   };
 }
 

@@ -49,26 +49,42 @@ export function queryFields(query: z.ZodType): Record<string, z.ZodType> {
   return object.shape as Record<string, z.ZodType>;
 }
 
-/** A query as its schema reads it. Lists come in all the forms that clients send them in: repeated, as `name[]`, and with commas. */
+/**
+ * A query as its schema reads it. Lists come in all the forms that clients send them in: repeated, as `name[]`, and with commas; maps as
+ * `name[key]`.
+ */
 function readQuery(schema: z.ZodType, url: string): unknown {
   const { searchParams } = new URL(url);
   const fields: Record<string, unknown> = Object.fromEntries(searchParams);
-  for (const name of listsOf(schema)) {
+  const { lists, maps } = collectionsOf(schema);
+  for (const name of lists) {
     const values = [...searchParams.getAll(name), ...searchParams.getAll(`${name}[]`)];
     fields[name] = values.flatMap((value) => value.split(","));
+  }
+  for (const name of maps) {
+    const pairs = Object.entries(fields).filter(([key]) => key.startsWith(`${name}[`) && key.endsWith("]"));
+    if (pairs.length === 0) continue;
+    fields[name] = Object.fromEntries(pairs.map(([key, value]) => [key.slice(name.length + 1, -1), value]));
   }
   return parse(schema, fields);
 }
 
-const lists = new WeakMap<z.ZodType, string[]>();
+interface Collections {
+  lists: string[];
+  maps: string[];
+}
 
-/** The fields of a query that are lists. No other field takes an empty list. */
-function listsOf(schema: z.ZodType): string[] {
-  let names = lists.get(schema);
+const collections = new WeakMap<z.ZodType, Collections>();
+
+/** The fields of a query that are lists, and those that are maps. No other field takes an empty one. */
+function collectionsOf(schema: z.ZodType): Collections {
+  let names = collections.get(schema);
   if (!names) {
-    const fields = Object.entries(queryFields(schema)).filter(([, field]) => field.safeParse([]).success);
-    names = fields.map(([name]) => name);
-    lists.set(schema, names);
+    const fields = Object.entries(queryFields(schema));
+    const thatTake = (empty: object) =>
+      fields.filter(([, field]) => field.safeParse(empty).success).map(([name]) => name);
+    names = { lists: thatTake([]), maps: thatTake({}) };
+    collections.set(schema, names);
   }
   return names;
 }

@@ -7,7 +7,8 @@ import { compactConversation } from "../api/compact.ts";
 import { createResponse } from "../api/create-response.ts";
 import { toShownError } from "../api/faults.ts";
 import { countInputTokens } from "../api/input-tokens.ts";
-import { pageQuery, retrieveQuery, treeQuery } from "../api/queries.ts";
+import { listResponses } from "../api/listed-responses.ts";
+import { pageQuery, responsesQuery, retrieveQuery, treeQuery } from "../api/queries.ts";
 import {
   cancelResponse,
   deleteResponse,
@@ -116,16 +117,21 @@ export const responses = [
     },
   }),
   endpoint("GET /v1/responses", {
-    summary: "with `Upgrade: websocket`: WebSocket mode ([docs/websocket.md](docs/websocket.md)); else 426",
-    operation: byTenant("connectResponses", "read", {
-      answers: { 101: {} },
+    summary:
+      "the stored responses, newest first: `limit` 1–100 (20), `order` `desc`\\|`asc`, `after`, `model`, `status`, `conversation`, `metadata[…]`, `created_at[gte]`, `created_at[lt]`, `query` ([docs/responses-list.md](docs/responses-list.md)); with `Upgrade: websocket`: WebSocket mode ([docs/websocket.md](docs/websocket.md))",
+    operation: byTenant("listResponses", "read", {
+      answers: { 200: { "application/json": "ResponseList" }, 101: {} },
       errors: [426],
       description:
-        'Frames are JSON texts. A client sends `{"type":"response.create","stream_id"?, …}` with the fields of `CreateResponse`; it is sent `ResponseStreamEvent`s, with the `stream_id`, and errors as `{"type":"error","status","error"}`.',
+        'The list, which OpenAI has in its dashboard only, is there where the deployment has `RESPONSE_INDEX`; else 426.\n\nIn WebSocket mode, frames are JSON texts. A client sends `{"type":"response.create","stream_id"?, …}` with the fields of `CreateResponse`; it is sent `ResponseStreamEvent`s, with the `stream_id`, and errors as `{"type":"error","status","error"}`.',
     }),
-    handle: (context) => {
-      if (!wantsSocket(context.req.raw)) throw upgradeRequired();
+    query: responsesQuery,
+    handle: async (context, query) => {
       const { config, requestId } = context.var;
+      if (!wantsSocket(context.req.raw)) {
+        if (!config.listsResponses || isHandshake(context.req.raw)) throw upgradeRequired();
+        return context.json(await listResponses(callerOf(context), context.env.RESPONSE_INDEXES, query));
+      }
       const { tenant } = identityOf(context);
       const { headers } = context.req.raw;
       const turnState = codexTurnState(headers);
@@ -228,12 +234,18 @@ function otherTenant(): ApiError {
   return new ApiError({ status: 401, message: "This API key names another tenant now.", code: "invalid_api_key" });
 }
 
+/** True of the handshake of a WebSocket whose `Upgrade` a proxy has taken away. */
+function isHandshake({ headers }: Request): boolean {
+  return headers.has("sec-websocket-key") || headers.has("sec-websocket-version");
+}
+
 /**
  * The 426 of a `GET` that could only be a WebSocket's. Clients that try one first (Codex) then use HTTP at once. The header
  * `Upgrade` that belongs to it is workerd's own, which leaves it out.
  */
 function upgradeRequired(): ApiError {
-  const message = "This endpoint speaks WebSocket: send 'Upgrade: websocket'. Over HTTP, create responses with POST.";
+  const message =
+    "This endpoint speaks WebSocket: send 'Upgrade: websocket'. Over HTTP, create responses with POST; a deployment with RESPONSE_INDEX=true lists them here.";
   return new ApiError({ status: 426, message, code: "upgrade_required" });
 }
 

@@ -64,6 +64,8 @@ export async function importPart(home: ImportingHome, taken: ImportPart): Promis
   const oldest = rows.transaction(() => insert(home, part, lines, isCounted ? "" : undefined));
   await housekeeping.retain(oldest, isCounted);
   if (isCounted) await rows.stored.tell();
+  rows.index.forget();
+  await rows.index.compare();
   return "imported";
 }
 

@@ -2,6 +2,7 @@ import { EventLogStore } from "./event-log.ts";
 import { HomeStored } from "./home-stored.ts";
 import { ItemStore } from "./item-store.ts";
 import type { QuotaBinding } from "./quota/run-quota.ts";
+import { HomeIndex, type IndexBinding } from "./response-index/home-index.ts";
 import { RunStore } from "./run-store.ts";
 import { migrate, Tables } from "./tables.ts";
 import { TurnStore } from "./turn-store.ts";
@@ -18,6 +19,7 @@ export class HomeRows {
   readonly idempotency: IdempotencyStore;
   readonly webhooks: WebhookOutbox;
   readonly stored: HomeStored;
+  readonly index: HomeIndex;
   readonly #storage: DurableObjectStorage;
   readonly #tables: Tables;
 
@@ -29,7 +31,7 @@ export class HomeRows {
     storage: DurableObjectStorage,
     oldest: () => number,
     who: { tenant: string; home: string },
-    env: QuotaBinding & WebhookBinding,
+    env: QuotaBinding & WebhookBinding & IndexBinding,
   ) {
     this.#storage = storage;
     this.#tables = new Tables(storage.sql);
@@ -42,6 +44,7 @@ export class HomeRows {
     this.idempotency = new IdempotencyStore(this.#tables);
     this.webhooks = new WebhookOutbox(this.#tables, who.tenant, env);
     this.stored = new HomeStored(storage.sql, this.#tables, who, env);
+    this.index = new HomeIndex(this, who, env);
   }
 
   /** Runs `body` in a transaction. When it throws, nothing of it stays: not in the tables, and not in memory. */

@@ -1,5 +1,5 @@
 import type { ErrorFields } from "@responses-edge/responses-api/errors";
-import { type TurnAddress, treeOf } from "@responses-edge/responses-api/ids";
+import { parseItemId, type TurnAddress, treeOf } from "@responses-edge/responses-api/ids";
 import type { McpAccess } from "@responses-edge/responses-api/tools";
 import { loadConfig } from "../config/index.ts";
 import { ConversationLock, LeaseSockets } from "./conversation-lock.ts";
@@ -133,6 +133,7 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
     await this.#runs.cancel(turn);
     if (!this.#rows.turns.response(turn)) return false;
     this.#readers.delete(turn);
+    await this.#housekeeping.unlist(turn);
     if (await this.#housekeeping.releaseIfEmpty(turn)) return true;
     const isDeleted = await this.#housekeeping.removing(() => this.#rows.deleteResponse(turn));
     if (this.#rows.isUnused()) await this.#housekeeping.releaseIfEmpty();
@@ -319,7 +320,13 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
     waitMs: number,
   ): Promise<Result<Conversation | null> | null> {
     this.#runs.resumeRuns();
-    return this.#conversation.deleteItem(id, itemId, ticket, waitMs);
+    const turn = this.#rows.index.isOn ? parseItemId(itemId)?.turn : undefined;
+    const isListed = turn !== undefined && this.#rows.turns.hasResponse(turn);
+    // What finds it goes before it.
+    if (isListed) await this.#housekeeping.unlist(turn);
+    const deleted = await this.#conversation.deleteItem(id, itemId, ticket, waitMs);
+    if (isListed) this.#life.waitUntil(this.#rows.index.tellAgain(turn));
+    return deleted;
   }
 
   /**

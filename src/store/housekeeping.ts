@@ -13,8 +13,8 @@ const MIN_SWEEP_INTERVAL_MS = 3_600_000;
 const WATCHDOG_MS = 30_000;
 
 /**
- * So long after something was stored, a home that is counted makes sure that its tenant's quota knows of it: whoever should have told
- * it may have died.
+ * So long after something was stored, a home makes sure that its tenant's quota knows of it, where it is counted, and that its responses are
+ * listed, where there is a list: whoever should have told it may have died.
  */
 const TELL_AGAIN_MS = 3_600_000;
 
@@ -73,6 +73,7 @@ export class Housekeeping {
     const webhook = this.#rows.webhooks.nextDue();
     if (webhook !== null) due.push(Math.max(webhook, now));
     for (const sweep of [this.#rows.idempotency.sweep(now), this.#sweepTurns(now)]) if (sweep !== null) due.push(sweep);
+    if (!(await this.#rows.index.compare())) due.push(now + TELL_RETRY_MS);
     // One that goes as a whole tells it as it goes.
     if (due.length === 0 && (await this.releaseIfEmpty())) return;
     if (isCounted && !(await this.#rows.stored.tell())) due.push(now + TELL_RETRY_MS);
@@ -91,7 +92,7 @@ export class Housekeeping {
   async retain(createdAt: number, isCounted = false): Promise<void> {
     const { retentionMs } = this.#config();
     const expires = retentionMs > 0 ? createdAt + retentionMs : Number.POSITIVE_INFINITY;
-    const tells = isCounted ? Date.now() + TELL_AGAIN_MS : Number.POSITIVE_INFINITY;
+    const tells = isCounted || this.#rows.index.isOn ? Date.now() + TELL_AGAIN_MS : Number.POSITIVE_INFINITY;
     const at = Math.min(expires, tells);
     if (Number.isFinite(at)) await this.#setAlarm(at);
   }
@@ -103,6 +104,13 @@ export class Housekeeping {
     const removed = remove();
     await this.#rows.stored.tell();
     return removed;
+  }
+
+  /** Takes a response off the list of its tenant, before it is removed or changed. Where the list cannot be reached, the alarm sees to it. */
+  async unlist(turn: string): Promise<void> {
+    if (!this.#rows.index.isOn) return;
+    await this.retain(Number.POSITIVE_INFINITY);
+    await this.#rows.index.remove(turn);
   }
 
   /** The home keeps an idempotency key from now on. */
@@ -127,7 +135,7 @@ export class Housekeeping {
    * no row written. Tells whether it did.
    */
   async releaseIfEmpty(except?: string): Promise<boolean> {
-    const isNeeded = () => this.#runs.liveRuns > 0 || !this.#rows.isEmpty(except);
+    const isNeeded = () => this.#runs.liveRuns > 0 || !this.#rows.isEmpty(except) || this.#rows.index.isBehind;
     if (isNeeded()) return false;
     if (this.#rows.stored.isCounted()) {
       // An object without storage has no alarm that could tell it later.

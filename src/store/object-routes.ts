@@ -12,6 +12,7 @@ export const OBJECT_BINDINGS = [
   "VECTOR_STORES",
   "WEBHOOKS",
   "BATCHES",
+  "RESPONSE_INDEXES",
 ] as const;
 
 /** By which the Worker reaches objects of a class. */

@@ -20,6 +20,7 @@ import { type History, readHistory } from "./history.ts";
 import { EventLogWriter } from "./log-writer.ts";
 import type { ObjectLoad } from "./permits.ts";
 import { HeldQuota, type QuotaBinding } from "./quota/run-quota.ts";
+import type { IndexBinding } from "./response-index/home-index.ts";
 import type { Cell } from "./row-pieces.ts";
 import { MAX_CALL_LENGTH } from "./rpc.ts";
 import type { RunSpec, RunStore } from "./run-store.ts";
@@ -31,7 +32,13 @@ import type { WebhookBinding } from "./webhooks/announcing.ts";
 /** A run that is ready to go: its turn can be made, and what it puts out goes to its home. */
 
 /** The environment of its home that a run gets. */
-export type RunEnv = Variables & QuotaBinding & BoardBinding & FileObjects & StoreObjects & WebhookBinding;
+export type RunEnv = Variables &
+  QuotaBinding &
+  BoardBinding &
+  FileObjects &
+  StoreObjects &
+  WebhookBinding &
+  IndexBinding;
 
 /** The parts of its home that a run needs. */
 export interface RunHome {

@@ -1,9 +1,9 @@
-import { parseJsonPrefix } from "@responses-edge/json-text";
 import { type ErrorFields, invalidRequest } from "@responses-edge/responses-api/errors";
 import { responseId, type TreeAddress } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";
+import { inputPreview, outputPreview, readPrefix } from "@responses-edge/responses-api/previews";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
-import type { Preview, TreeNode } from "@responses-edge/responses-api/tree";
+import type { TreeNode } from "@responses-edge/responses-api/tree";
 import type { HomeRows } from "./home-rows.ts";
 import { type ItemPage, type PageRequest, pageOf, unknownCursor } from "./item-store.ts";
 import { MAX_PAGE_LENGTH, type Result, refused } from "./rpc.ts";
@@ -154,8 +154,8 @@ function* sourcesOf(
     yield () => {
       const isTakenOut = (id: string) => rows.items.isTakenOut(id);
       const head = rows.turns.head(row);
-      const input = inputPreview(row.input, isTakenOut);
-      const output = outputPreview(row.output, isTakenOut);
+      const input = inputPreview(readPrefix(row.input), isTakenOut);
+      const output = outputPreview(readPrefix(row.output), isTakenOut);
       const read = head.length + row.input.length + row.output.length;
       return { node: nodeOf(home, row, JSON.parse(head) as Head, { input, output }), read };
     };
@@ -168,7 +168,7 @@ function runSource(home: string, spec: RunSpec): Source {
     const items = JSON.stringify(spec.input);
     const { head } = runningBody(spec, "in_progress");
     const row = { turn: spec.turn, createdAt: spec.createdAt, position: null, base: null };
-    const input = inputPreview(items, () => false);
+    const input = inputPreview(readPrefix(items), () => false);
     const node = nodeOf(home, row, JSON.parse(head) as Head, { input, output: null });
     return { node, read: head.length + items.length };
   };
@@ -197,79 +197,4 @@ function nodeOf(
     },
     ...previews,
   };
-}
-
-/** The beginning of what was said in a turn, for lists of turns. It never has a model's thoughts. */
-
-/** UTF-16 units of a preview's text. */
-const PREVIEW_LENGTH = 160;
-
-/** Text that is looked at to find those: blanks may come first. */
-const READ_LENGTH = 4 * PREVIEW_LENGTH;
-
-/** The words that the model was told last: by the user, or else by a tool. `items`: a JSON array, or its beginning. */
-export function inputPreview(items: string, isTakenOut: (id: string) => boolean): Preview | null {
-  return preview(items, isTakenOut, ({ role }) => role === "user");
-}
-
-/** The words that the model has said last, or else what it has called. */
-export function outputPreview(items: string, isTakenOut: (id: string) => boolean): Preview | null {
-  return preview(items, isTakenOut, () => true);
-}
-
-/** Items of which the last may be cut: it may lack any field but its type. */
-type ReadItem = { type: string } & Partial<Record<string, unknown>>;
-
-/** The preview of the last message that is wanted, or else of the last item. */
-function preview(
-  json: string,
-  isTakenOut: (id: string) => boolean,
-  isWanted: (message: ReadItem) => boolean,
-): Preview | null {
-  const items = (parseJsonPrefix(json) as ReadItem[]).filter(({ type }) => typeof type === "string");
-  const isThere = ({ type, id }: ReadItem) => type !== "reasoning" && !(typeof id === "string" && isTakenOut(id));
-  const item =
-    items.findLast((each) => each.type === "message" && isWanted(each) && isThere(each)) ?? items.findLast(isThere);
-  return item ? { type: item.type, text: oneLine(textOf(item)) } : null;
-}
-
-/** The words of an item, or at least the beginning of them. */
-function textOf(item: ReadItem): string {
-  switch (item.type as Item["type"]) {
-    case "message":
-      return textOfParts(item.content);
-    case "function_call":
-    case "mcp_call":
-      return `${textOfParts(item.name)}(${textOfParts(item.arguments)})`;
-    case "custom_tool_call":
-      return `${textOfParts(item.name)}(${textOfParts(item.input)})`;
-    case "code_interpreter_call":
-      return textOfParts(item.code);
-    default:
-      return textOfParts(item.output);
-  }
-}
-
-/** A text, or the texts of parts, one after the other. */
-function textOfParts(content: unknown): string {
-  if (typeof content === "string") return content.slice(0, READ_LENGTH);
-  if (!Array.isArray(content)) return "";
-  let text = "";
-  for (const part of content as { text?: unknown; refusal?: unknown }[]) {
-    const said = part?.text ?? part?.refusal;
-    if (typeof said === "string") text += `${said.slice(0, READ_LENGTH)} `;
-    if (text.length >= READ_LENGTH) break;
-  }
-  return text;
-}
-
-function oneLine(text: string): string {
-  const line = text.slice(0, READ_LENGTH).replace(/\s+/g, " ").trim();
-  // Never half a surrogate pair.
-  return line.length <= PREVIEW_LENGTH
-    ? line
-    : `${line
-        .slice(0, PREVIEW_LENGTH)
-        .toWellFormed()
-        .replace(/\ufffd$/, "")}…`;
 }

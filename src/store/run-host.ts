@@ -187,6 +187,7 @@ interface Admission {
   runs: RunHost;
   conversation: ConversationTurns;
   housekeeping: Housekeeping;
+  waitUntil: (promise: Promise<unknown>) => void;
   /** A response, settled or still running; null when there is none. */
   find: (turn: string) => StoredResponse | null;
 }
@@ -228,6 +229,7 @@ async function begin(home: Admission, spec: RunSpec, { ticket, waitMs, access }:
   // Deleted while this turn waited.
   checkConversation(home, spec);
   home.runs.start(spec, scope, access);
+  home.waitUntil(home.rows.index.tellRun(spec));
   // An object that was empty until now may have released its alarm while this call waited.
   await home.housekeeping.watchRuns();
   return runningBody(spec, spec.request.background ? "queued" : "in_progress");

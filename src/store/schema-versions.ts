@@ -11,4 +11,5 @@ export const SCHEMA_VERSIONS = {
   VectorStore: 1,
   Webhooks: 1,
   Batches: 1,
+  ResponseIndex: 1,
 } as const;

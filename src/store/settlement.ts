@@ -5,6 +5,7 @@ import type { Config } from "../config/index.ts";
 import type { ConversationTurns } from "./conversation-turns.ts";
 import type { HomeRows } from "./home-rows.ts";
 import type { Housekeeping } from "./housekeeping.ts";
+import type { KeptResponse } from "./response-index/entry.ts";
 import type { Cell } from "./row-pieces.ts";
 import { type Result, refused } from "./rpc.ts";
 import type { RunSpec } from "./run-store.ts";
@@ -47,6 +48,7 @@ export async function settle(home: Settling, { lease, ...settled }: TurnToSettle
   });
   const retained = housekeeping.retain(settled.createdAt, settled.owner != null);
   if (settled.owner != null) tell(home, settled.turn);
+  list(home, settled);
   if (lease) conversation.release(lease.token);
   await retained;
   return { ok: true, value: taken };
@@ -64,6 +66,7 @@ export function settleRun(
   const { config, rows, housekeeping, waitUntil } = home;
   const joins = spec.inConversation && (outcome.status === "completed" || outcome.status === "incomplete");
   const hasWebhook = spec.request.background === true && isAnnounced(config(), spec.tenant ?? "");
+  const input = JSON.stringify(spec.input.filter(isKept));
   const taken = rows.transaction(() => {
     const log = endLog();
     // Before the turn is written: it takes the place that the run's rows give back.
@@ -74,7 +77,7 @@ export function settleRun(
       createdAt: spec.createdAt,
       base,
       position: joins ? rows.turns.lastPosition() + 1 : null,
-      input: JSON.stringify(spec.input.filter(isKept)),
+      input,
       output: closed.kept,
       messages: closed.messages,
       response: closed.head,
@@ -87,6 +90,7 @@ export function settleRun(
   if (hasWebhook) waitUntil(housekeeping.tellWebhooks());
   waitUntil(housekeeping.retain(spec.createdAt, spec.owner !== undefined));
   if (spec.owner !== undefined) tell(home, spec.turn);
+  list(home, { turn: spec.turn, createdAt: spec.createdAt, input, output: closed.kept, response: closed.head });
   return taken;
 }
 
@@ -94,4 +98,10 @@ export function settleRun(
 function tell({ rows, waitUntil }: Settling, turn: string): void {
   rows.stored.added(turn);
   waitUntil(rows.stored.tellSoon());
+}
+
+/** Has the tenant's index told of a turn that was kept, where there is one. */
+function list({ rows, waitUntil }: Settling, turn: Pick<SettledTurn, keyof KeptResponse>): void {
+  const { response } = turn;
+  if (response !== null && rows.index.isOn) waitUntil(rows.index.tell({ ...turn, response }));
 }

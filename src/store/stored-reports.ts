@@ -1,6 +1,7 @@
 import { logLine } from "@responses-edge/json-text";
 import type { Quota, StoredReport } from "./quota/quota.ts";
 import { isRetryable } from "./rpc.ts";
+import { CALL_WITHIN_MS, ToldTogether } from "./told-together.ts";
 
 /**
  * How homes tell their tenant's quota what they store. Each report says all that a home stores, so only its latest counts. Those
@@ -22,17 +23,7 @@ interface Untold {
   from: number;
 }
 
-/** The reports of one tenant that wait to be told. */
-interface Queue {
-  waiting: Map<string, Untold & Pick<Told, "onTold">>;
-  /** Since when the call lasts that is under way, Unix milliseconds. The object that has made it may have been ended since. */
-  askingSince: number | undefined;
-}
-
-const queues = new Map<string, Queue>();
-
-/** A call that lasts longer is taken for one of an object that has ended. */
-const CALL_WITHIN_MS = 10_000;
+const together = new ToldTogether<Untold>();
 
 /** Orders the reports of this isolate. */
 let lastAt = 0;
@@ -65,31 +56,15 @@ export function isTold(tenant: string, latest: number): boolean {
 }
 
 /** Tells it with the next call. Never rejects: what cannot be told the home's alarm tells again. */
-export async function tellStoredSoon(quotas: QuotaNamespace, tenant: string, told: Told): Promise<void> {
-  const queue = queues.get(tenant) ?? { waiting: new Map(), askingSince: undefined };
-  queues.set(tenant, queue);
-  const { report, onTold } = told;
-  queue.waiting.set(report.home, { ...dated(tenant, report, queue.waiting.get(report.home)), onTold });
-  const now = Date.now();
-  if (queue.askingSince !== undefined && Math.abs(now - queue.askingSince) < CALL_WITHIN_MS) return;
-  while (queue.waiting.size > 0) {
-    const batch = [...queue.waiting.values()];
-    queue.waiting.clear();
-    const since = Date.now();
-    queue.askingSince = since;
-    const isHeard = await take(quotas, tenant, batch);
-    if (isHeard) for (const each of batch) each.onTold();
-    // Another object has taken over.
-    if (queue.askingSince !== since) return;
-  }
-  queues.delete(tenant);
+export function tellStoredSoon(quotas: QuotaNamespace, tenant: string, { report, onTold }: Told): Promise<void> {
+  const value = dated(tenant, report, together.waiting(tenant, report.home));
+  return together.tell(tenant, report.home, { value, onTold }, (batch) => take(quotas, tenant, batch));
 }
 
 /** Tells it now; whether the quota has heard it. Never rejects. */
 export function tellStored(quotas: QuotaNamespace, tenant: string, report: StoredReport): Promise<boolean> {
-  const waiting = queues.get(tenant)?.waiting;
-  const now = dated(tenant, report, waiting?.get(report.home));
-  waiting?.delete(report.home);
+  const now = dated(tenant, report, together.waiting(tenant, report.home));
+  together.withdraw(tenant, report.home);
   return take(quotas, tenant, [now]);
 }
 

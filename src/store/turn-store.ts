@@ -175,6 +175,12 @@ export class TurnStore {
     return this.#any("turn = ? AND part = 0 AND created_at > ? AND response IS NOT NULL", turn, this.#oldest());
   }
 
+  /** The turns of all responses that are there. */
+  responses(): string[] {
+    const there = "SELECT turn FROM turns WHERE part = 0 AND created_at > ? AND response IS NOT NULL";
+    return this.#tables.rows<{ turn: string }>("turns", there, this.#oldest()).map(({ turn }) => turn);
+  }
+
   /** Tells whether a turn is kept, with its response or without, expired or not. */
   has(turn: string): boolean {
     return this.#tables.rows("turns", "SELECT 1 FROM turns WHERE turn = ? AND part = 0", turn).length > 0;

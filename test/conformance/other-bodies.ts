@@ -21,9 +21,9 @@ const BY_OBJECT: Record<string, Root> = {
  */
 export function listViolations(body: unknown, url: URL): string[] {
   const conversation = url.pathname.includes("/conversations/");
-  // The nodes of a tree are no items: OpenAI has none.
-  const isTree = url.pathname.endsWith("/tree");
-  const shape = isTree ? [] : shapeViolations(conversation ? "ConversationItemList" : "ResponseItemList", body);
+  // The nodes of a tree, and the list of responses, have no items: OpenAI has none of them.
+  const isOurs = url.pathname.endsWith("/tree") || url.pathname.endsWith("/responses");
+  const shape = isOurs ? [] : shapeViolations(conversation ? "ConversationItemList" : "ResponseItemList", body);
   if (shape.length > 0 || !isObject(body) || !Array.isArray(body.data)) {
     return shape.map((message) => `#37 list schema: ${message}`);
   }
@@ -32,7 +32,7 @@ export function listViolations(body: unknown, url: URL): string[] {
   const ids: unknown[] = body.data.map((item: unknown) => (isObject(item) ? item.id : undefined));
   for (const [index, item] of body.data.entries()) {
     const root = conversation ? "ConversationItem" : "ResponseItem";
-    for (const message of isTree ? [] : memberViolations(root, item)) report(`data[${index}] ${message}`);
+    for (const message of isOurs ? [] : memberViolations(root, item)) report(`data[${index}] ${message}`);
     const id = ids[index];
     if (typeof id !== "string" || id === "") report(`data[${index}] has no id`);
     else if (ids.indexOf(id) < index) report(`data[${index}] has the id ${id} of another item`);

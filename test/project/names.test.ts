@@ -31,6 +31,7 @@ it("the classes of objects and their bindings stay", () => {
     VECTOR_STORES: "VectorStore",
     WEBHOOKS: "Webhooks",
     BATCHES: "Batches",
+    RESPONSE_INDEXES: "ResponseIndex",
   });
   for (const [binding, name] of Object.entries(OBJECT_CLASSES)) {
     expect(settings).toContain(`[exports.${name}]\ntype = "durable-object"\nstorage = "sqlite"\n`);
@@ -49,6 +50,7 @@ it("the unique keys of workerd's namespaces stay, from which the ids of objects 
     "VectorStore",
     "Webhooks",
     "Batches",
+    "ResponseIndex",
   ];
   expect(classes.map(uniqueKeyOf)).toEqual([
     "responses-edge-Home",
@@ -60,6 +62,7 @@ it("the unique keys of workerd's namespaces stay, from which the ids of objects 
     "responses-edge-VectorStore",
     "responses-edge-Webhooks",
     "responses-edge-Batches",
+    "responses-edge-ResponseIndex",
   ]);
 });
 

@@ -13,6 +13,7 @@ import { isMinted, isMintedForm, mintKey, newMint } from "../../src/store/keys/a
 import { AgeingCache } from "../../src/store/keys/key-cache.ts";
 import { AuditLog, DIRECTORY_VERSIONS } from "../../src/store/keys/key-directory.ts";
 import { QUOTA_VERSIONS } from "../../src/store/quota/quota.ts";
+import { RESPONSE_INDEX_VERSIONS } from "../../src/store/response-index/response-index.ts";
 import { Schema } from "../../src/store/schema.ts";
 import { SCHEMA_VERSIONS } from "../../src/store/schema-versions.ts";
 import { SCHEMA_VERSION } from "../../src/store/tables.ts";
@@ -248,6 +249,7 @@ it("the versions that programs beside the Worker know are those that objects wri
     VectorStore: VECTOR_STORE_VERSIONS.length,
     Webhooks: WEBHOOK_VERSIONS.length,
     Batches: BATCH_VERSIONS.length,
+    ResponseIndex: RESPONSE_INDEX_VERSIONS.length,
   });
 });
 

@@ -2,11 +2,11 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { parseJsonPrefix } from "@responses-edge/json-text";
 import { newSharedHome, newTurnAddress } from "@responses-edge/responses-api/ids";
+import * as previews from "@responses-edge/responses-api/previews";
 import type { TreeNode } from "@responses-edge/responses-api/tree";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Home } from "../../src/store/home.ts";
-import { inputPreview, outputPreview } from "../../src/store/response-reader.ts";
 import type { TurnToSettle } from "../../src/store/settlement.ts";
 
 /** The tree of a home, by itself: its pages, and what they show of each turn. */
@@ -161,6 +161,10 @@ describe("the pages of a tree", () => {
 
 describe("a preview", () => {
   const none = () => false;
+  const inputPreview = (json: string, isTakenOut: (id: string) => boolean) =>
+    previews.inputPreview(previews.readPrefix(json), isTakenOut);
+  const outputPreview = (json: string, isTakenOut: (id: string) => boolean) =>
+    previews.outputPreview(previews.readPrefix(json), isTakenOut);
   const text = (items: object[]) => outputPreview(JSON.stringify(items), none)?.text;
 
   it("is what the user has said last, and what the model has answered last", () => {

@@ -29,6 +29,8 @@ export interface WorkerdProcess {
   /** Those of tenants' webhooks and batches. */
   webhooks: ObjectStorage;
   batches: ObjectStorage;
+  /** That of the lists of responses. */
+  responseIndexes: ObjectStorage;
   /** Resident memory of the process, in MB (Linux). */
   memory(): number;
   /** All that it has printed: the Worker's console, and workerd's own words. */
@@ -106,12 +108,13 @@ export async function startWorkerd(
     pid: () => child?.pid,
     webhooks: new ObjectStorage(folderOf("Webhooks")),
     batches: new ObjectStorage(folderOf("Batches")),
+    responseIndexes: new ObjectStorage(folderOf("ResponseIndex")),
     memory: () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${child?.pid}/status`, "utf8"))?.[1]) / 1024,
     logs: () => logs,
     kill,
     restart,
     passTime: (ms) => {
-      for (const name of ["Home", "VectorStore", "Webhooks"]) passTime(folderOf(name), ms);
+      for (const name of ["Home", "VectorStore", "Webhooks", "ResponseIndex"]) passTime(folderOf(name), ms);
     },
     async close() {
       await kill();

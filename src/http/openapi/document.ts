@@ -163,7 +163,9 @@ function queryParameters(query: z.ZodType): JsonObject[] {
   return Object.entries(queryFields(query)).map(([name, field]) => {
     const { $schema: _, ...schema } = z.toJSONSchema(field, { io: "output" });
     const required = schema.type !== "array" && !field.safeParse(undefined).success;
-    return { name, in: "query", ...(required && { required }), schema };
+    // `name[key]=value`.
+    const style = schema.type === "object" && { style: "deepObject", explode: true };
+    return { name, in: "query", ...(required && { required }), ...style, schema };
   }) as JsonObject[];
 }
 

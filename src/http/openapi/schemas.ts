@@ -17,6 +17,7 @@ import { patchOperation } from "@responses-edge/responses-api/items/apply-patch"
 import { eventSchemas } from "@responses-edge/responses-api/items/events";
 import { inputPart } from "@responses-edge/responses-api/items/parts";
 import { inputItem } from "@responses-edge/responses-api/items/registry";
+import { listedResponse } from "@responses-edge/responses-api/listed-response";
 import { reasoningEffort, textFormat } from "@responses-edge/responses-api/output-settings";
 import { requestFields } from "@responses-edge/responses-api/request-fields";
 import { responseSchemas } from "@responses-edge/responses-api/response";
@@ -227,6 +228,8 @@ export function answerSchemas() {
     ),
     TreeNode,
     Tree: page(TreeNode),
+    ListedResponse: listedResponse(),
+    ResponseList: page(listedResponse()),
     Run,
     RunList: page(Run),
     CancelledRun: z.object({ ...run, status: text }),

@@ -1,0 +1,60 @@
+import type { ListedResponse } from "@responses-edge/responses-api/listed-response";
+import type { z } from "zod";
+import type { Config } from "../config/index.ts";
+import { unknownCursor } from "../store/item-store.ts";
+import { costOf } from "../store/quota/usage.ts";
+import { tagOf } from "../store/response-index/entry.ts";
+import type { IndexBinding } from "../store/response-index/home-index.ts";
+import { page } from "./keys.ts";
+import type { responsesQuery } from "./queries.ts";
+
+/** The stored responses of a tenant, as its index has them. */
+
+/**
+ * A page of the responses that fit all that is asked for, by when they were created. Throws the 400 of an `after` that is not listed.
+ */
+export async function listResponses(
+  { tenant, config }: { tenant: string; config: Config },
+  indexes: IndexBinding["RESPONSE_INDEXES"],
+  {
+    limit,
+    order,
+    after,
+    model,
+    status,
+    conversation,
+    metadata = {},
+    query: text,
+    ...times
+  }: z.output<typeof responsesQuery>,
+) {
+  const found = await indexes.getByName(tenant).list({
+    limit: limit + 1,
+    order,
+    after,
+    text,
+    tags: [
+      ...(model === undefined ? [] : [tagOf("model", model)]),
+      ...(status === undefined ? [] : [tagOf("status", status)]),
+      ...(conversation === undefined ? [] : [tagOf("conversation", conversation)]),
+      ...Object.entries(metadata).map(([key, value]) => tagOf("metadata", key, value)),
+    ],
+    from: (times["created_at[gte]"] ?? 0) * 1000,
+    until: (times["created_at[lt]"] ?? Number.POSITIVE_INFINITY) * 1000,
+  });
+  if (!found) throw unknownCursor(after ?? "");
+  return page(
+    found.map((body) => shown(JSON.parse(body) as Omit<ListedResponse, "cost_usd">, config)),
+    limit,
+  );
+}
+
+function shown(response: Omit<ListedResponse, "cost_usd">, { keys: { prices } }: Config): ListedResponse {
+  const { model, usage } = response;
+  const tokens = usage && {
+    input: usage.input_tokens,
+    cached: usage.input_tokens_details.cached_tokens,
+    output: usage.output_tokens,
+  };
+  return { ...response, cost_usd: tokens && costOf(model, tokens, prices) / 1e6 };
+}

@@ -1,0 +1,100 @@
+import { responseId } from "@responses-edge/responses-api/ids";
+import type { ListedResponse } from "@responses-edge/responses-api/listed-response";
+import { inputPreview, messageTexts, outputPreview, readPrefix } from "@responses-edge/responses-api/previews";
+import type { ResponseObject } from "@responses-edge/responses-api/response";
+import { hashOf } from "../../contract/hash.ts";
+
+/** A response as the index of its tenant is told of it. */
+
+/** Text of the input and of the output that is looked at, and that a search finds a response by: UTF-16 units. */
+const READ_LENGTH = 131_072;
+const SEARCHED_LENGTH = 4_096;
+
+export interface IndexEntry {
+  id: string;
+  /** Unix milliseconds. */
+  createdAt: number;
+  status: ResponseObject["status"];
+  /** The response as it is listed, as JSON, but for its cost. */
+  body: string;
+  /** What it can be filtered by: `tagOf`. */
+  tags: string[];
+  text: string;
+  /** When the entry was made, Unix milliseconds; later ones of an isolate have greater numbers. */
+  at: number;
+}
+
+/** A response as its home has it. */
+export interface KeptResponse {
+  turn: string;
+  /** Unix milliseconds. */
+  createdAt: number;
+  /** JSON texts, as `SettledTurn` has them. */
+  input: string;
+  output: string;
+  response: string;
+}
+
+type Head = Omit<ResponseObject, "output" | "object">;
+
+/** A word that no text has: of a model, a status, a conversation, or a pair of metadata. Two may be the same once in 10¹⁹ times. */
+export function tagOf(kind: "model" | "status" | "conversation" | "metadata", ...names: string[]): string {
+  const { high, low } = hashOf(JSON.stringify([kind, ...names]));
+  return `${(BigInt(high >>> 0) << 32n) | BigInt(low >>> 0)}`;
+}
+
+let lastAt = 0;
+
+/** Now, in Unix milliseconds, and later than before. */
+export function nextAt(): number {
+  lastAt = Math.max(Date.now(), lastAt + 1);
+  return lastAt;
+}
+
+/** `endedAt` in Unix milliseconds; null while it runs, undefined where nobody has seen it. */
+export function entryOf(
+  home: string,
+  { turn, createdAt, input, output, response }: KeptResponse,
+  isTakenOut: (id: string) => boolean,
+  endedAt?: number | null,
+): IndexEntry {
+  const head = JSON.parse(response) as Head;
+  const asked = readPrefix(input.slice(0, READ_LENGTH));
+  const said = readPrefix(output.slice(0, READ_LENGTH));
+  const { model, status, conversation, metadata, completed_at } = head;
+  const end = endedAt ?? (endedAt === undefined && completed_at !== null ? completed_at * 1000 : null);
+  const id = responseId({ home, turn });
+  const body: Omit<ListedResponse, "cost_usd"> = {
+    id,
+    object: "response.summary",
+    created_at: head.created_at,
+    completed_at,
+    status,
+    background: head.background,
+    model,
+    previous_response_id: head.previous_response_id,
+    conversation,
+    metadata,
+    usage: head.usage,
+    error: head.error,
+    incomplete_details: head.incomplete_details,
+    duration_ms: end === null ? null : Math.max(0, end - createdAt),
+    input: inputPreview(asked, isTakenOut),
+    output: outputPreview(said, isTakenOut),
+  };
+  const pairs = Object.entries(metadata);
+  return {
+    id,
+    createdAt,
+    status,
+    body: JSON.stringify(body),
+    tags: [
+      tagOf("model", model),
+      tagOf("status", status),
+      ...(conversation ? [tagOf("conversation", conversation.id)] : []),
+      ...pairs.map(([key, value]) => tagOf("metadata", key, value)),
+    ],
+    text: [asked, said].map((items) => messageTexts(items, isTakenOut, SEARCHED_LENGTH)).join("\n"),
+    at: nextAt(),
+  };
+}

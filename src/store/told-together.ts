@@ -1,0 +1,66 @@
+/**
+ * What the homes of this isolate tell an object of their tenant's: by one call at a time, with all that has come meanwhile. Of what is told
+ * under one name only the latest counts.
+ */
+
+/** A call that lasts longer is taken for one of an object that has ended. */
+export const CALL_WITHIN_MS = 10_000;
+
+interface Told<Value> {
+  value: Value;
+  /** Called when it was heard. */
+  onTold: () => void;
+}
+
+/** The values of one tenant that wait to be told. */
+interface Queue<Value> {
+  waiting: Map<string, Told<Value>>;
+  /** Since when the call lasts that is under way, Unix milliseconds. The object that has made it may have been ended since. */
+  askingSince: number | undefined;
+}
+
+export class ToldTogether<Value> {
+  readonly #queues = new Map<string, Queue<Value>>();
+  readonly #most: number;
+
+  /** `most`: values of a tenant that may wait. What comes beyond them is not told. */
+  constructor(most = Number.POSITIVE_INFINITY) {
+    this.#most = most;
+  }
+
+  /** The value that waits under a name. */
+  waiting(tenant: string, name: string): Value | undefined {
+    return this.#queues.get(tenant)?.waiting.get(name)?.value;
+  }
+
+  /** Takes back what waits under a name. */
+  withdraw(tenant: string, name: string): void {
+    this.#queues.get(tenant)?.waiting.delete(name);
+  }
+
+  /** Tells a value with the next call. `send` says whether it was heard, and never rejects. */
+  async tell(
+    tenant: string,
+    name: string,
+    told: Told<Value>,
+    send: (batch: readonly Value[]) => Promise<boolean>,
+  ): Promise<void> {
+    const queue = this.#queues.get(tenant) ?? { waiting: new Map(), askingSince: undefined };
+    if (queue.waiting.size >= this.#most && !queue.waiting.has(name)) return;
+    this.#queues.set(tenant, queue);
+    queue.waiting.set(name, told);
+    const now = Date.now();
+    if (queue.askingSince !== undefined && Math.abs(now - queue.askingSince) < CALL_WITHIN_MS) return;
+    while (queue.waiting.size > 0) {
+      const batch = [...queue.waiting.values()];
+      queue.waiting.clear();
+      const since = Date.now();
+      queue.askingSince = since;
+      const isHeard = await send(batch.map(({ value }) => value));
+      if (isHeard) for (const each of batch) each.onTold();
+      // Another object has taken over.
+      if (queue.askingSince !== since) return;
+    }
+    this.#queues.delete(tenant);
+  }
+}

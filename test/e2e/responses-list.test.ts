@@ -1,0 +1,286 @@
+import { randomBytes } from "node:crypto";
+import type { ListedResponse } from "@responses-edge/responses-api/listed-response";
+import type OpenAI from "openai";
+import type { ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { uniqueKeyOf } from "../../cli/workerd.ts";
+import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { descriptionOf } from "../conformance/api-description.ts";
+import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
+import { homeKey, objectId } from "../workerd/storage.ts";
+import { ADMIN_KEY, ROOT } from "./key-support.ts";
+import { eventually, type Gateway, gatewayAt } from "./support.ts";
+import { ended, reached } from "./turns.ts";
+
+/** The list of a tenant's stored responses, and what finds them. */
+
+const DAY_MS = 86_400_000;
+
+let vllm: SimulatorServer;
+let worker: WorkerdProcess;
+let gateway: Gateway;
+beforeAll(async () => {
+  vllm = await serveSimulator();
+  worker = await startWorkerd({
+    VLLM_BASE_URL: `${vllm.url}/v1`,
+    ADMIN_KEY,
+    RESPONSE_INDEX: "true",
+    MODEL_PRICES: JSON.stringify({ simulator: { input: 1, output: 2 } }),
+    CONVERSATION_LOCK_WAIT_MS: "60000",
+  });
+  gateway = gatewayAt(worker, vllm, await descriptionOf(worker.url));
+});
+afterAll(() => gateway.close());
+
+interface Page {
+  data: ListedResponse[];
+  first_id: string | null;
+  last_id: string | null;
+  has_more: boolean;
+}
+
+/** A tenant of a test's own. */
+class Tenant {
+  readonly name: string;
+  readonly #key: string;
+  readonly openai: OpenAI;
+
+  constructor(name: string, key: string) {
+    this.name = name;
+    this.#key = key;
+    this.openai = gateway.client({ apiKey: key });
+  }
+
+  get(query: string): Promise<Response> {
+    return gateway.fetch(`${gateway.url}/v1/responses${query}`, { headers: { authorization: `Bearer ${this.#key}` } });
+  }
+
+  async page(query = ""): Promise<Page> {
+    const answer = await this.get(query);
+    expect(answer.status, await answer.clone().text()).toBe(200);
+    return (await answer.json()) as Page;
+  }
+
+  async ids(query = ""): Promise<string[]> {
+    return (await this.page(query)).data.map(({ id }) => id);
+  }
+
+  /** Makes a response, and waits until it is listed. */
+  async create(body: Omit<ResponseCreateParamsNonStreaming, "model">, model = "simulator"): Promise<string> {
+    const { id } = await this.openai.responses.create({ ...body, model });
+    await this.listed(id);
+    return id;
+  }
+
+  listed(id: string): Promise<ListedResponse> {
+    return eventually(async () => (await this.page("?limit=100")).data.find((each) => each.id === id));
+  }
+
+  /** What its index has in its tables. */
+  rows(sql: string) {
+    return worker.responseIndexes.exec(objectId(this.name, uniqueKeyOf("ResponseIndex")), sql);
+  }
+}
+
+async function newTenant(): Promise<Tenant> {
+  const name = `t${randomBytes(6).toString("hex")}`;
+  const made = await gateway.fetch(`${gateway.url}/v1/admin/keys`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${ROOT}`, "content-type": "application/json" },
+    body: JSON.stringify({ tenant: name, limits: { track_homes: true } }),
+  });
+  return new Tenant(name, String(((await made.json()) as { value: unknown }).value));
+}
+
+describe("the list", () => {
+  it("has each stored response with its beginning, its usage, its cost and its time, newest first", async () => {
+    const tenant = await newTenant();
+    const first = await tenant.create({ input: "Where is the harbour?", metadata: { team: "blue" } });
+    const second = await tenant.create({ input: "And the lighthouse?", previous_response_id: first });
+    const { data, ...rest } = await tenant.page();
+    expect(rest).toEqual({ object: "list", first_id: second, last_id: first, has_more: false });
+    const { usage } = await tenant.openai.responses.retrieve(first);
+    expect(data[1]).toMatchObject({
+      id: first,
+      object: "response.summary",
+      status: "completed",
+      model: "simulator",
+      metadata: { team: "blue" },
+      input: { type: "message", text: "Where is the harbour?" },
+      output: { type: "message", text: expect.stringContaining("harbour") },
+      usage,
+      duration_ms: expect.any(Number),
+    });
+    expect(data[1]?.cost_usd).toBeCloseTo(((usage?.input_tokens ?? 0) + 2 * (usage?.output_tokens ?? 0)) / 1e6, 9);
+    expect(data[0]).toMatchObject({ previous_response_id: first });
+    expect(data[0]).not.toHaveProperty("output_text");
+  });
+
+  it("goes on page by page in both orders, whatever comes meanwhile", async () => {
+    const tenant = await newTenant();
+    const ids: string[] = [];
+    for (let index = 0; index < 5; index += 1) ids.push(await tenant.create({ input: `Number ${index}` }));
+    const walk = async (order: string) => {
+      const seen: string[] = [];
+      for (let after = ""; ; ) {
+        const { data, has_more: hasMore, last_id: last } = await tenant.page(`?limit=2&order=${order}${after}`);
+        seen.push(...data.map(({ id }) => id));
+        if (!hasMore) return seen;
+        after = `&after=${last}`;
+      }
+    };
+    expect(await walk("asc")).toEqual(ids);
+    expect(await walk("desc")).toEqual(ids.toReversed());
+    expect((await tenant.get(`?after=resp_${"x".repeat(32)}`)).status).toBe(400);
+  });
+
+  it("has none that was not to be stored, none that was deleted, and none of another tenant", async () => {
+    const [mine, other] = [await newTenant(), await newTenant()];
+    const kept = await mine.create({ input: "Keep this." });
+    const gone = await mine.create({ input: "Delete this." });
+    await mine.openai.responses.create({ model: "simulator", input: "Never keep this.", store: false });
+    await mine.openai.responses.delete(gone);
+    expect(await mine.ids()).toEqual([kept]);
+    expect(await mine.ids("?query=delete")).toEqual([]);
+    expect(mine.rows("SELECT COUNT(*) AS count FROM response")).toEqual([{ count: 1 }]);
+    expect(await other.ids()).toEqual([]);
+    expect(await other.ids("?query=keep")).toEqual([]);
+    expect((await other.get(`?after=${kept}`)).status).toBe(400);
+  });
+
+  it("has a background response while it runs, and as it ended", async () => {
+    const tenant = await newTenant();
+    const input = "Take your time.";
+    const { openai } = tenant;
+    const model = "simulator?tps=20&words=1000";
+    const { id } = await openai.responses.create({ model, input, background: true });
+    await reached(gateway, input);
+    expect(await tenant.listed(id)).toMatchObject({ status: "queued", duration_ms: null, cost_usd: null });
+    await openai.responses.cancel(id);
+    await ended({ openai, vllm }, id);
+    await eventually(async () => (await tenant.ids("?status=cancelled")).includes(id));
+    expect(await tenant.ids("?status=queued")).toEqual([]);
+  });
+});
+
+describe("filters", () => {
+  it("find by model, status, metadata, conversation, time and words, each and together", async () => {
+    const tenant = await newTenant();
+    const { id: conversation } = await tenant.openai.conversations.create();
+    const plain = await tenant.create({ input: "The ferry leaves at noon." });
+    const tagged = await tenant.create({ input: "Ferries need captains.", metadata: { team: "blue", Team: "red" } });
+    const cut = await tenant.create({ input: "A long story", max_output_tokens: 2 });
+    const joined = await tenant.create({ input: "東京の天気", conversation });
+    expect(await tenant.ids("?status=incomplete")).toEqual([cut]);
+    expect(await tenant.ids("?metadata[team]=blue")).toEqual([tagged]);
+    expect(await tenant.ids("?metadata[team]=blue&metadata[Team]=red")).toEqual([tagged]);
+    expect(await tenant.ids("?metadata[team]=Blue")).toEqual([]);
+    expect(await tenant.ids(`?conversation=${conversation}`)).toEqual([joined]);
+    expect(await tenant.ids("?query=ferry")).toEqual([tagged, plain]);
+    expect(await tenant.ids("?query=ferry%20captain")).toEqual([tagged]);
+    expect(await tenant.ids(`?query=${encodeURIComponent("天気")}`)).toEqual([joined]);
+    expect(await tenant.ids("?query=ferry&status=incomplete")).toEqual([]);
+    expect(await tenant.ids("?model=simulator&limit=100")).toHaveLength(4);
+    expect(await tenant.ids("?model=another")).toEqual([]);
+    const { created_at: at } = await tenant.openai.responses.retrieve(cut);
+    expect(await tenant.ids(`?created_at[gte]=${at}&created_at[lt]=${at + 1}`)).toContain(cut);
+    expect(await tenant.ids(`?created_at[lt]=${at - 3600}`)).toEqual([]);
+  });
+
+  it.each([
+    '"',
+    'a" OR tags : "b',
+    "tags : x",
+    "NEAR(a b)",
+    "*",
+    "-text:a",
+    "a AND",
+    "(".repeat(200),
+    "\u0000",
+    "%",
+    "a ".repeat(250),
+  ])("take %j as words, and nothing else", async (query) => {
+    const tenant = await newTenant();
+    const answer = await tenant.get(`?query=${encodeURIComponent(query)}`);
+    expect([answer.status, ((await answer.json()) as Page).data]).toEqual([200, []]);
+  });
+
+  it.each([
+    ["limit=0", "limit"],
+    ["limit=101", "limit"],
+    ["order=up", "order"],
+    ["status=done", "status"],
+    [`query=${"x".repeat(513)}`, "query"],
+    ["query=", "query"],
+    ["created_at[gte]=yesterday", "created_at[gte]"],
+    [`metadata[${"k".repeat(65)}]=v`, "metadata"],
+    [`metadata[k]=${"v".repeat(513)}`, "metadata"],
+    ["metadata=x", "metadata"],
+  ])("refuse ?%s, and name the field", async (query, param) => {
+    const answer = await (await newTenant()).get(`?${query}`);
+    expect(answer.status).toBe(400);
+    const { error } = (await answer.json()) as { error: { param: string } };
+    expect(error.param.startsWith(param)).toBe(true);
+  });
+
+  it("do not find an item that was taken out of its conversation", async () => {
+    const tenant = await newTenant();
+    const { conversations } = tenant.openai;
+    const { id: conversation } = await conversations.create();
+    const id = await tenant.create({ input: "My number is 55512.", conversation });
+    for await (const item of conversations.items.list(conversation)) {
+      await conversations.items.delete(item.id ?? "", { conversation_id: conversation });
+    }
+    await eventually(async () => (await tenant.listed(id)).input === null);
+    expect(await tenant.ids("?query=55512")).toEqual([]);
+  });
+});
+
+describe("the index", () => {
+  it("hears of what a process that has died did not tell, and forgets what is not there any more", async () => {
+    const tenant = await newTenant();
+    const untold = await tenant.create({ input: "Nobody has told this." });
+    const told = await tenant.create({ input: "This was told." });
+    const index = objectId(tenant.name, uniqueKeyOf("ResponseIndex"));
+    await worker.kill();
+    // As it is where the process dies between an answer and what is told beside it.
+    const removed = worker.responseIndexes.exec(index, "DELETE FROM response WHERE id = ? RETURNING no", untold);
+    const ghost = told.slice(0, -10) + "gone".padStart(10, "0");
+    const insert = "INSERT INTO response (no, id, status, body) VALUES (?, ?, 'completed', '{}')";
+    worker.responseIndexes.exec(index, insert, Date.now() * 1000, ghost);
+    worker.responseIndexes.exec(index, "DELETE FROM words WHERE rowid = ?", Number(removed[0]?.no));
+    worker.passTime(3_600_000);
+    await worker.restart();
+    await eventually(() => tenant.rows("SELECT 1 FROM response WHERE id LIKE '%gone'").length === 0);
+    await tenant.listed(untold);
+    expect(await tenant.ids()).toEqual([told, untold]);
+    expect(await tenant.ids("?query=nobody")).toEqual([untold]);
+  });
+
+  it("forgets what has expired, also where nobody asks", async () => {
+    const tenant = await newTenant();
+    const old = await tenant.create({ input: "An old story." });
+    const index = objectId(tenant.name, uniqueKeyOf("ResponseIndex"));
+    await worker.kill();
+    const createdAt = Date.now() - 31 * DAY_MS;
+    worker.responseIndexes.exec(index, "UPDATE response SET no = ?", createdAt * 1000);
+    const home = objectId(`${tenant.name}:${homeKey(old)}`);
+    worker.storage.exec(home, "UPDATE turns SET created_at = ?", createdAt);
+    await worker.restart();
+    expect(await tenant.ids()).toEqual([]);
+    await worker.kill();
+    worker.passTime(31 * DAY_MS);
+    await worker.restart();
+    await eventually(() => tenant.rows("SELECT 1 FROM response").length === 0);
+  });
+
+  it("is erased with its tenant", async () => {
+    const tenant = await newTenant();
+    await tenant.create({ input: "Forget me." });
+    await gateway.fetch(`${gateway.url}/v1/admin/tenants/${tenant.name}`, {
+      method: "DELETE",
+      headers: { authorization: `Bearer ${ROOT}` },
+    });
+    expect(tenant.rows("SELECT 1 FROM sqlite_schema WHERE name IN ('response', 'words')")).toEqual([]);
+  });
+});
