@@ -5,11 +5,12 @@ import { EventRecord, keepRecord, recordOf } from "./event-record.js";
 import { count, duration, moment } from "./format.js";
 import { ItemView, statusTag } from "./item-view.js";
 import { LongText } from "./long-text.js";
-import { recentResponses } from "./recent.js";
+import { ResponsesList } from "./responses-list.js";
 import { cancel, follow } from "./sending.js";
 import { Timeline } from "./timeline.js";
+import { waterfall } from "./waterfall.js";
 
-/** Look: a response as it is stored: its items, events, figures and raw messages. */
+/** Responses: the list of those that are stored (`#/responses`), and one of them (`#/responses/{id}`): its items, events, figures and raw messages. */
 
 /** Items of the input that are asked for at once. */
 const PAGE = 100;
@@ -21,6 +22,7 @@ const MESSAGES = 50;
 export function lookView(section) {
   /** @type {Looked | undefined} */
   let looked;
+  const list = new ResponsesList();
   /** @param {Event} event */
   function open(event) {
     event.preventDefault();
@@ -33,28 +35,31 @@ export function lookView(section) {
   function draw(id) {
     render(
       html`
-        <h1 class="unseen">Look</h1>
+        <h1 class="unseen">Responses</h1>
         <form class="look-up" @submit=${open}>
           <label class="unseen" for="response-id">Id of a response</label>
           <input dir="auto" id="response-id" placeholder="resp_…" spellcheck="false" autocomplete="off" .value=${id} />
           <button type="submit">Look</button>
         </form>
-        ${looked?.element ?? recentResponses("responses")}
+        ${looked?.element ?? list.element}
       `,
       section,
     );
   }
 
   return {
-    show({ path: [id = ""] }) {
+    show({ path: [id = ""], query }) {
       if (looked?.id !== id || !looked.isCurrent) {
         looked?.leave();
         looked = id === "" ? undefined : new Looked(id);
         void looked?.begin();
       }
       draw(id);
+      if (id === "") list.show(query);
+      else list.hide();
     },
     hide() {
+      list.hide();
       // A response that runs is looked at anew when it is shown again.
       looked?.leave();
     },
@@ -230,6 +235,7 @@ class Looked {
           ${this.#rawTemplate(response)}
         </div>
         <div class="stack">
+          ${waterfall(response, recordOf(this.id)?.events ?? this.#record?.events ?? [])}
           <section class="card stack">
             <h2>Events</h2>
             ${this.#eventsNote ? html`<p class="note">${this.#eventsNote}</p>` : nothing} ${this.#timeline?.element ?? nothing}

@@ -32,7 +32,7 @@ import { tryView } from "./try.js";
 /** @type {Record<string, Kind>} */
 const VIEWS = {
   try: { label: "Try", for: ["open", "tenant", "both"], make: tryView },
-  responses: { label: "Look", for: ["open", "tenant", "both"], make: lookView },
+  responses: { label: "Responses", for: ["open", "tenant", "both"], make: lookView },
   tree: { label: "Tree", for: ["open", "tenant", "both"], make: treeView },
   files: { label: "Files", for: ["open", "tenant", "both"], make: filesView },
   operate: { label: "Operate", for: ["open", "admin", "both"], make: operateView },

@@ -1,8 +1,8 @@
+import { hashOf } from "@responses-edge/engines/hash";
 import { responseId } from "@responses-edge/responses-api/ids";
 import type { ListedResponse } from "@responses-edge/responses-api/listed-response";
 import { inputPreview, messageTexts, outputPreview, readPrefix } from "@responses-edge/responses-api/previews";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
-import { hashOf } from "../../contract/hash.ts";
 
 /** A response as the index of its tenant is told of it. */
 

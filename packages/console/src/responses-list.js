@@ -1,0 +1,242 @@
+import { html, nothing, render } from "lit-html";
+import { ApiFault, callJson } from "./api.js";
+import { faultNotice, messageOf } from "./dialogs.js";
+import { count, duration, moment } from "./format.js";
+import { statusTag } from "./item-view.js";
+import { recentResponses } from "./recent.js";
+import { Refresher } from "./refresher.js";
+
+/**
+ * The tenant's stored responses, newest first, as they are searched and filtered: `#/responses?query=…&status=…`.
+ *
+ * @typedef {object} Listed
+ * @property {string} id
+ * @property {string} status
+ * @property {boolean} background
+ * @property {string} model
+ * @property {number} created_at
+ * @property {number | null} duration_ms
+ * @property {number | null} cost_usd
+ * @property {{ input_tokens: number, output_tokens: number } | null} usage
+ * @property {{ id: string } | null} conversation
+ * @property {Record<string, string>} metadata
+ * @property {{ text: string, type: string } | null} input
+ * @property {{ text: string, type: string } | null} output
+ */
+
+const PAGE_LENGTH = 50;
+
+/** Between two looks at responses that run. Milliseconds. */
+const EVERY_MS = 3_000;
+
+const STATUSES = ["completed", "incomplete", "failed", "cancelled", "in_progress", "queued"];
+
+/** Names of conversations, once they are known; ids without a name stand for themselves. @type {Map<string, string>} */
+const names = new Map();
+
+/** The words by which a conversation is known, as its metadata have them. @param {Record<string, string> | undefined} metadata @param {string} id */
+function nameOf(metadata, id) {
+  return metadata?.title || metadata?.name || metadata?.topic || id;
+}
+
+export class ResponsesList {
+  element = document.createElement("div");
+  /** @type {Listed[] | undefined} */
+  #listed;
+  #hasMore = false;
+  #fault = "";
+  /** True where the deployment has no list. */
+  #isOff = false;
+  /** What is asked for, as the address has it. */
+  #query = new URLSearchParams();
+  #refresher = new Refresher(() => this.#refresh(), EVERY_MS);
+
+  constructor() {
+    this.element.className = "stack";
+  }
+
+  /** @param {URLSearchParams} query */
+  show(query) {
+    if (String(query) !== String(this.#query)) this.#listed = undefined;
+    this.#query = query;
+    this.#draw();
+    this.#refresher.start();
+  }
+
+  hide() {
+    this.#refresher.stop();
+  }
+
+  /** @param {number} limit @param {string} [after] */
+  async #page(limit, after) {
+    const asked = new URLSearchParams({ limit: String(limit), ...(after !== undefined && { after }) });
+    for (const [name, value] of this.#query) {
+      const day = name === "from" ? "created_at[gte]" : name === "until" ? "created_at[lt]" : undefined;
+      if (day) asked.set(day, String(startOfDay(value) + (name === "until" ? 86_400 : 0)));
+      else if (name === "metadata") {
+        const [key = "", ...rest] = value.split("=");
+        asked.set(`metadata[${key.trim()}]`, rest.join("=").trim());
+      } else asked.set(name, value);
+    }
+    return callJson(`/v1/responses?${asked}`);
+  }
+
+  /** Asks for as many as are shown. True while one of them runs. */
+  async #refresh() {
+    const query = this.#query;
+    try {
+      const shown = this.#listed?.length ?? 0;
+      const page = await this.#page(Math.min(100, Math.max(PAGE_LENGTH, shown)));
+      if (query !== this.#query) return true;
+      const rest = this.#listed?.slice(page.data.length) ?? [];
+      this.#listed = [...page.data, ...(page.has_more ? rest : [])];
+      if (rest.length === 0) this.#hasMore = page.has_more;
+      this.#fault = "";
+    } catch (error) {
+      this.#isOff = error instanceof ApiFault && error.status === 426;
+      this.#fault = this.#isOff ? "" : messageOf(error);
+    }
+    this.#draw();
+    void this.#learnNames();
+    return this.#listed?.some(({ status }) => status === "in_progress" || status === "queued") === true;
+  }
+
+  /** Asks for the conversations that are shown and not known yet, one after another. */
+  async #learnNames() {
+    for (const { conversation } of this.#listed ?? []) {
+      if (!conversation || names.has(conversation.id)) continue;
+      names.set(conversation.id, conversation.id);
+      const found = await callJson(`/v1/conversations/${conversation.id}`).catch(() => undefined);
+      names.set(conversation.id, nameOf(found?.metadata, conversation.id));
+      this.#draw();
+    }
+  }
+
+  #more = async () => {
+    try {
+      const page = await this.#page(PAGE_LENGTH, this.#listed?.at(-1)?.id);
+      this.#listed = [...(this.#listed ?? []), ...page.data];
+      this.#hasMore = page.has_more;
+      this.#fault = "";
+    } catch (error) {
+      this.#fault = messageOf(error);
+    }
+    this.#draw();
+    void this.#learnNames();
+  };
+
+  /** @param {SubmitEvent} event */
+  #search = (event) => {
+    event.preventDefault();
+    const data = new FormData(/** @type {HTMLFormElement} */ (event.currentTarget));
+    const given = [...data].flatMap(([name, value]) =>
+      String(value).trim() === "" ? [] : [[name, String(value).trim()]],
+    );
+    location.hash = addressOf(new URLSearchParams(given));
+  };
+
+  /** The address of the list with one more filter. @param {string} name @param {string} value */
+  #filtered(name, value) {
+    const query = new URLSearchParams(this.#query);
+    query.set(name, value);
+    return addressOf(query);
+  }
+
+  #draw() {
+    render(
+      this.#isOff
+        ? html`<p class="notice">This deployment does not list responses: <code>RESPONSE_INDEX=true</code> turns that on.</p>
+            ${recentResponses("responses")}`
+        : html`
+            ${this.#formTemplate()} ${faultNotice(this.#fault)}
+            ${this.#listed === undefined ? (this.#fault ? nothing : html`<p class="note">Loading…</p>`) : this.#tableTemplate(this.#listed)}
+            ${this.#hasMore ? html`<p class="buttons"><button type="button" @click=${this.#more}>Show more</button></p>` : nothing}
+          `,
+      this.element,
+    );
+  }
+
+  #formTemplate() {
+    const value = (/** @type {string} */ name) => this.#query.get(name) ?? "";
+    return html`<form class="card filters" role="search" aria-label="Responses" @submit=${this.#search}>
+      <div><label for="responses-query">Words</label><input dir="auto" id="responses-query" name="query" type="search" maxlength="512" placeholder="said by user or model" .value=${value("query")} /></div>
+      <div>
+        <label for="responses-status">Status</label>
+        <select id="responses-status" name="status">
+          <option value="">any</option>
+          ${STATUSES.map((status) => html`<option value=${status} ?selected=${status === value("status")}>${status.replaceAll("_", " ")}</option>`)}
+        </select>
+      </div>
+      <div><label for="responses-model">Model</label><input dir="auto" id="responses-model" name="model" spellcheck="false" autocomplete="off" .value=${value("model")} /></div>
+      <div><label for="responses-metadata">Metadata</label><input dir="auto" id="responses-metadata" name="metadata" placeholder="key=value" pattern="[^=]+=.*" spellcheck="false" autocomplete="off" .value=${value("metadata")} /></div>
+      <div><label for="responses-conversation">Conversation</label><input dir="auto" id="responses-conversation" name="conversation" placeholder="conv_…" spellcheck="false" autocomplete="off" .value=${value("conversation")} /></div>
+      <div><label for="responses-from">From</label><input id="responses-from" name="from" type="date" .value=${value("from")} /></div>
+      <div><label for="responses-until">Until</label><input id="responses-until" name="until" type="date" .value=${value("until")} /></div>
+      <div class="buttons">
+        <button class="primary" type="submit">Search</button>
+        ${this.#query.size > 0 ? html`<a class="button" href="#/responses">Clear</a>` : nothing}
+        <button type="button" @click=${() => void this.#refresher.now()}>Refresh</button>
+      </div>
+    </form>`;
+  }
+
+  /** @param {readonly Listed[]} listed */
+  #tableTemplate(listed) {
+    if (listed.length === 0) {
+      return html`<p class="note">${this.#query.size > 0 ? "No response fits all of that." : "No response is stored yet."}</p>`;
+    }
+    return html`<div class="wide card cards" tabindex="0" role="region" aria-label="Stored responses">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Response</th>
+            <th scope="col">Status</th>
+            <th scope="col">Model</th>
+            <th scope="col">Conversation</th>
+            <th scope="col">Created</th>
+            <th scope="col" class="number">Time</th>
+            <th scope="col" class="number">Tokens</th>
+            <th scope="col" class="number">Cost</th>
+          </tr>
+        </thead>
+        <tbody>${listed.map((each) => this.#rowTemplate(each))}</tbody>
+      </table>
+    </div>`;
+  }
+
+  /** @param {Listed} listed */
+  #rowTemplate({ id, status, background, model, created_at: created, duration_ms: took, cost_usd: cost, ...rest }) {
+    const { usage, conversation, metadata, input, output } = rest;
+    return html`<tr>
+      <th scope="row">
+        <a class="said" href=${`#/responses/${id}`} dir="auto">${input?.text || id}</a>
+        <p class="said note" dir="auto">${output?.text ?? ""}</p>
+        ${Object.entries(metadata).map(([key, value]) => html`<a class="tag" href=${this.#filtered("metadata", `${key}=${value}`)} dir="auto">${key}: ${value}</a> `)}
+      </th>
+      <td data-label="Status">${statusTag(status)}${background ? html` <span class="tag">background</span>` : nothing}</td>
+      <td data-label="Model"><a href=${this.#filtered("model", model)}>${model}</a></td>
+      <td data-label="Conversation">
+        ${conversation ? html`<a class="said" href=${this.#filtered("conversation", conversation.id)} dir="auto">${names.get(conversation.id) ?? conversation.id}</a>` : "–"}
+      </td>
+      <td class="when" data-label="Created">${moment(created)}</td>
+      <td class="number" data-label="Time">${took === null ? "–" : duration(took)}</td>
+      <td class="number" data-label="Tokens">${usage ? html`${count(usage.input_tokens)} → ${count(usage.output_tokens)}` : "–"}</td>
+      <td class="number" data-label="Cost">${cost === null ? "–" : money(cost)}</td>
+    </tr>`;
+  }
+}
+
+/** US dollars, to the millionth where there are few. @param {number} dollars */
+function money(dollars) {
+  return `$${dollars.toFixed(dollars === 0 || dollars >= 1 ? 2 : 6)}`;
+}
+
+/** @param {URLSearchParams} query */
+function addressOf(query) {
+  return query.size > 0 ? `#/responses?${query}` : "#/responses";
+}
+
+/** When a day begins here, in Unix seconds. @param {string} day as `2026-11-25` */
+function startOfDay(day) {
+  return Math.floor(new Date(`${day}T00:00`).getTime() / 1_000) || 0;
+}

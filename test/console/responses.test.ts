@@ -1,0 +1,101 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { eventually } from "../e2e/support.ts";
+import {
+  type ConsoleRig,
+  expectAccessible,
+  expectUsable,
+  KEY,
+  KEYED,
+  LOOKS,
+  OTHER_KEY,
+  startConsole,
+} from "./support.ts";
+
+/** The list of stored responses, as people use it. */
+
+let rig: ConsoleRig;
+beforeAll(async () => {
+  rig = await startConsole({
+    ...KEYED,
+    RESPONSE_INDEX: "true",
+    MODEL_PRICES: JSON.stringify({ simulator: { input: 3, output: 15 } }),
+  });
+  await makeResponses();
+});
+afterAll(() => rig.close());
+
+/** Makes responses of the tenant, one of them in a conversation that has a name. */
+async function makeResponses(): Promise<void> {
+  const { responses, conversations } = rig.gateway.client({ apiKey: KEY });
+  const { id: conversation } = await conversations.create({ metadata: { title: "Plans for the summer" } });
+  const model = "simulator";
+  await responses.create({ model, input: "Where does the ferry to Almada leave?", metadata: { team: "travel" } });
+  await responses.create({ model, input: "Tell me a long story.", max_output_tokens: 2 });
+  await responses.create({ model, input: "What should we see in Lisbon?", conversation });
+  await responses.create({ model, input: "What time is it?", background: true });
+  await eventually(async () => {
+    const answer = await rig.gateway.fetch(`${rig.gateway.url}/v1/responses?status=completed`, {
+      headers: { authorization: `Bearer ${KEY}` },
+    });
+    return ((await answer.json()) as { data: unknown[] }).data.length === 3;
+  });
+}
+
+describe("stored responses", () => {
+  it("are listed with what they say, their time, tokens and cost, and found by words and filters", async () => {
+    const { page, expectClean, close } = await rig.openSignedIn(KEY, "#/responses");
+    const rows = page.getByRole("region", { name: "Stored responses" }).locator("tbody tr");
+    const ferry = rows.filter({ hasText: "Where does the ferry to Almada leave?" });
+    await ferry.waitFor();
+    expect(await rows.count()).toBe(4);
+    expect(await ferry.textContent()).toMatch(
+      /You said: Where does the ferry.*team: travel.*completed.*simulator.*\d m?s.*\d+ → \d+.*\$0\.0\d+/s,
+    );
+    await rows.getByRole("link", { name: "Plans for the summer" }).waitFor();
+    await page.getByLabel("Words").fill("ferry");
+    await page.getByRole("button", { name: "Search" }).click();
+    await eventually(async () => (await rows.count()) === 1);
+    expect(new URL(page.url()).hash).toBe("#/responses?query=ferry");
+    await page.getByRole("link", { name: "Clear" }).click();
+    await eventually(async () => (await rows.count()) === 4);
+    await page.getByLabel("Status").selectOption("incomplete");
+    await page.getByRole("button", { name: "Search" }).click();
+    await eventually(async () => (await rows.count()) === 1);
+    await page.goto(`${rig.gateway.url}/#/responses?metadata=team%3Dtravel`);
+    await eventually(async () => (await rows.count()) === 1);
+    await ferry.getByRole("link", { name: "Where does" }).click();
+    await page.getByText("You said: Where does the ferry to Almada leave?").first().waitFor();
+    expectClean();
+    await close();
+  });
+
+  it("are a tenant's own", async () => {
+    const { page, expectClean, close } = await rig.openSignedIn(OTHER_KEY, "#/responses");
+    await page.getByText("No response is stored yet.").waitFor();
+    expectClean();
+    await close();
+  });
+
+  it("have a waterfall where this page has seen them come", async () => {
+    const { page, expectClean, close } = await rig.openSignedIn(KEY, "#/try");
+    await page.getByLabel("Model").selectOption("simulator-reasoning");
+    await page.getByLabel("Input", { exact: true }).fill("Think about it.");
+    await page.getByRole("button", { name: "Send", exact: true }).click();
+    await page.getByText("completed", { exact: true }).waitFor();
+    await page.getByRole("link", { name: "Look", exact: true }).click();
+    const items = page.getByRole("list", { name: "Items over time" });
+    await items.getByText("reasoning").waitFor();
+    await items.getByText("message").waitFor();
+    expectClean();
+    await close();
+  });
+
+  it.each(LOOKS)("are accessible and usable: %s", async (_look, options) => {
+    const { page, expectClean, close } = await rig.openSignedIn(KEY, "#/responses", options);
+    await page.getByText("Plans for the summer").waitFor();
+    await expectUsable(page);
+    await expectAccessible(page);
+    expectClean();
+    await close();
+  });
+});
