@@ -130,6 +130,19 @@ export const auditQuery = z.object({
 const storageGroup = z.enum(["project_id", "api_key_id"]);
 export const storageQuery = z.object({ group_by: z.array(storageGroup).max(2), project_ids: names });
 
+const costsGroup = z.enum(["project_id", "api_key_id", "line_item"]);
+export const costsQuery = z.object({
+  start_time: time,
+  end_time: time.optional(),
+  bucket_width: z.enum(["1d"]).default("1d"),
+  group_by: z.array(costsGroup).max(3),
+  project_ids: names,
+  api_key_ids: names,
+  line_items: names,
+  limit: wholeNumber.pipe(z.int().min(1).max(180)).optional(),
+  page: z.string().max(64).optional(),
+});
+
 const usageGroup = z.enum(["project_id", "api_key_id", "model"]);
 export const usageQuery = z.object({
   start_time: time,

@@ -11,7 +11,7 @@ import {
 import { DIRECTORY, type KeyDirectory } from "../store/keys/key-directory.ts";
 import type { Quota } from "../store/quota/quota.ts";
 import { MAX_USAGE_ROWS, type UsageRow } from "../store/quota/usage.ts";
-import type { storageQuery, usageQuery } from "./queries.ts";
+import type { costsQuery, storageQuery, usageQuery } from "./queries.ts";
 
 /** Usage, in the shape of OpenAI's `GET /v1/organization/usage/completions`; its projects are tenants here. */
 
@@ -19,6 +19,15 @@ const WIDTHS = {
   "1h": { seconds: 3_600, buckets: 24, most: 168 },
   "1d": { seconds: 86_400, buckets: 7, most: 31 },
 };
+
+/** OpenAI has costs by the day. */
+const COST_WIDTHS = { "1d": { seconds: 86_400, buckets: 7, most: 180 } };
+
+/** What usage is asked for, and how much of it. Times are Unix seconds. */
+type Buckets = Pick<
+  z.output<typeof usageQuery>,
+  "start_time" | "end_time" | "limit" | "page" | "project_ids" | "api_key_ids" | "models"
+>;
 
 /** Tenants that one answer can be about: each is an object to be asked. */
 const MAX_TENANTS = 200;
@@ -31,13 +40,29 @@ export interface UsageSources {
 }
 
 /** Usage of one tenant, or, without one, of those that are asked for: of all, where none is. */
-export async function readUsage(
+export function readUsage(tenant: string | undefined, request: z.output<typeof usageQuery>, sources: UsageSources) {
+  return inBuckets(tenant, request, sources, WIDTHS, (rows) => grouped(rows, request.group_by));
+}
+
+/** The costs of the same, by `MODEL_PRICES` as they were when it was used. Their line items are models. */
+export function readCosts(
   tenant: string | undefined,
-  request: z.output<typeof usageQuery>,
+  { line_items: models, ...request }: z.output<typeof costsQuery>,
   sources: UsageSources,
 ) {
+  return inBuckets(tenant, { ...request, models }, sources, COST_WIDTHS, (rows) => costsOf(rows, request.group_by));
+}
+
+/** Throws the 400 of more buckets than an answer has, and of a `page` that no answer had. */
+async function inBuckets<Result, Width extends string>(
+  tenant: string | undefined,
+  request: Buckets & { bucket_width: Width },
+  sources: UsageSources,
+  widths: Readonly<Record<Width, { seconds: number; buckets: number; most: number }>>,
+  resultsOf: (rows: readonly TenantRow[]) => Result[],
+) {
   const { bucket_width: width, page, api_key_ids: keys, models } = request;
-  const { seconds, buckets, most } = WIDTHS[width];
+  const { seconds, buckets, most } = widths[width];
   const limit = request.limit ?? buckets;
   if (limit > most) {
     const message = `Invalid 'limit': expected a value <= ${most} with 'bucket_width=${width}'.`;
@@ -59,7 +84,7 @@ export async function readUsage(
       object: "bucket" as const,
       start_time: start,
       end_time: start + seconds,
-      results: grouped(byBucket.get(start) ?? [], request.group_by),
+      results: resultsOf(byBucket.get(start) ?? []),
     })),
     has_more: hasMore,
     next_page: hasMore ? `page_${next}` : null,
@@ -173,6 +198,24 @@ function grouped(rows: readonly TenantRow[], groupBy: readonly string[]) {
       cost_usd: sum(({ cost }) => cost / 1e6),
     };
   });
+}
+
+/** The costs of each group in a bucket. */
+function costsOf(rows: readonly TenantRow[], groupBy: readonly string[]) {
+  const isByItem = groupBy.includes("line_item");
+  const namesOf = ({ tenant, key, model }: TenantRow) => ({
+    project_id: groupBy.includes("project_id") ? tenant : null,
+    api_key_id: groupBy.includes("api_key_id") ? key : null,
+    line_item: isByItem ? model : null,
+  });
+  const groups = Map.groupBy(rows, (row) => JSON.stringify(namesOf(row)));
+  return [...groups].map(([names, group]) => ({
+    object: "organization.costs.result" as const,
+    amount: { value: group.reduce((sum, { cost }) => sum + cost, 0) / 1e6, currency: "usd" as const },
+    ...(JSON.parse(names) as ReturnType<typeof namesOf>),
+    quantity: isByItem ? group.reduce((sum, { input, output }) => sum + input + output, 0) : null,
+    quantity_unit: isByItem ? ("tokens" as const) : null,
+  }));
 }
 
 function floor(time: number, seconds: number): number {

@@ -14,10 +14,10 @@ import {
   rotateKey,
 } from "../api/keys.ts";
 import { cancelLiveRun, type LiveRuns, listLiveRuns } from "../api/live-runs.ts";
-import { auditQuery, homesQuery, keysQuery, storageQuery, usageQuery } from "../api/queries.ts";
+import { auditQuery, costsQuery, homesQuery, keysQuery, storageQuery, usageQuery } from "../api/queries.ts";
 import { eraseTenant, exportTenant, type TenantData } from "../api/tenant-data.ts";
 import { importTenant } from "../api/tenant-import.ts";
-import { readStorage, readUsage } from "../api/usage.ts";
+import { readCosts, readStorage, readUsage } from "../api/usage.ts";
 import { ROLES } from "../config/index.ts";
 import { keyCache } from "../store/keys/key-cache.ts";
 import { MAX_LINE_LENGTH } from "../store/rpc.ts";
@@ -186,6 +186,23 @@ export const administration = [
     handle: async (context, query) => {
       const { KEYS: directories, QUOTAS: quotas } = context.env;
       return context.json(await readUsage(readableTenant(context), query, { directories, quotas }));
+    },
+  }),
+  endpoint("GET /v1/organization/costs", {
+    summary:
+      "what usage has cost by `MODEL_PRICES`, by the day: a tenant's own, or with a root key all: `start_time`, `end_time`, `group_by` `project_id`\\|`api_key_id`\\|`line_item` (a model), `project_ids`, `api_key_ids`, `line_items`, `limit`, `page`",
+    operation: {
+      id: "readCosts",
+      group: "Administration",
+      access: "tenant or root",
+      counted: "read",
+      openedBy: "ADMIN_KEY",
+      answers: ok("CostsPage"),
+    },
+    query: costsQuery,
+    handle: async (context, query) => {
+      const { KEYS: directories, QUOTAS: quotas } = context.env;
+      return context.json(await readCosts(readableTenant(context), query, { directories, quotas }));
     },
   }),
   endpoint("GET /v1/organization/usage/storage", {

@@ -353,6 +353,10 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
     }),
   ],
   "GET /v1/organization/audit_logs": () => [send("GET", "/v1/organization/audit_logs?limit=5&project_ids=acme")],
+  "GET /v1/organization/costs": () => [
+    send("GET", "/v1/organization/costs?start_time=0&limit=180&group_by=line_item,project_id"),
+    ask("GET", `/v1/organization/costs?start_time=${Math.floor(Date.now() / 1000) - 60}&group_by[]=api_key_id`),
+  ],
   "GET /v1/organization/usage/completions": () => [
     send("GET", "/v1/organization/usage/completions?start_time=0&limit=2&group_by=model,project_id"),
     ask("GET", `/v1/organization/usage/completions?start_time=${Math.floor(Date.now() / 1000) - 60}`),

@@ -337,6 +337,16 @@ describe("usage", () => {
     expect(await usageOf(a)).toMatchObject([{ ...of(3), api_key_id: null, model: null }]);
     const cost = ((each?.input_tokens ?? 0) + 2 * (each?.output_tokens ?? 0)) * 3e-6;
     expect((await usageOf(a))[0]?.cost_usd).toBeCloseTo(cost, 9);
+    const costs = gateway.client({ apiKey: a.value, adminAPIKey: a.value }).admin.organization.usage.costs({
+      start_time: Math.floor(Date.now() / 1000) - 86_400,
+      group_by: ["line_item"],
+    });
+    const items = (await costs).data.flatMap(({ results }) => results);
+    expect(items).toMatchObject([
+      { object: "organization.costs.result", line_item: "simulator", quantity_unit: "tokens", project_id: null },
+    ]);
+    const [item] = items;
+    expect(item?.object === "organization.costs.result" && item.amount?.value).toBeCloseTo(cost, 9);
     // A tenant cannot ask for another's.
     expect(await usageOf(a, `&project_ids=${stranger.tenant}&group_by=project_id`)).toMatchObject([
       { project_id: tenant },

@@ -253,6 +253,22 @@ export function answerSchemas() {
       has_more: z.boolean(),
       next_page: text.nullable(),
     }),
+    CostsPage: z.object({
+      object: z.literal("page"),
+      data: buckets(
+        z.object({
+          object: z.literal("organization.costs.result"),
+          amount: z.object({ value: z.number().min(0), currency: z.literal("usd") }),
+          project_id: text.nullable(),
+          api_key_id: text.nullable(),
+          line_item: text.nullable(),
+          quantity: count.nullable(),
+          quantity_unit: z.literal("tokens").nullable(),
+        }),
+      ),
+      has_more: z.boolean(),
+      next_page: text.nullable(),
+    }),
     StoragePage: z.object({
       object: z.literal("page"),
       data: buckets(
