@@ -100,19 +100,19 @@ export function workerPart(variables: Readonly<Record<string, string>>): TextVar
   return part;
 }
 
-/** Calls `onChange` when the file has changed, and has then stayed as it is for a moment: an editor writes in pieces. */
-export function watchConfigFile(path: string, onChange: () => void): Disposable {
+/** Calls `onChange` when one of the files has changed, and all have then stayed as they are for a moment: an editor writes in pieces. */
+export function watchFiles(paths: readonly string[], onChange: () => void): Disposable {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const listener = () => {
     clearTimeout(timer);
     timer = setTimeout(onChange, LOOK_MS * 1.5);
     timer.unref();
   };
-  watchFile(path, { interval: LOOK_MS, persistent: false }, listener);
+  for (const path of paths) watchFile(path, { interval: LOOK_MS, persistent: false }, listener);
   return {
     [Symbol.dispose]() {
       clearTimeout(timer);
-      unwatchFile(path, listener);
+      for (const path of paths) unwatchFile(path, listener);
     },
   };
 }

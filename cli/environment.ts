@@ -52,6 +52,11 @@ export function workerVariables(environment: Environment, mistakes: string[]): T
   return variables;
 }
 
+/** The files that the values of variables are read from. */
+export function variableFiles(environment: Environment): string[] {
+  return VARIABLE_NAMES.flatMap((name) => environment[name + FILE] || []);
+}
+
 /** A line for each variable that nobody reads and that is like one that is read. `others` are read by this program. */
 export function warningsOf(environment: Environment, others: readonly string[]): string[] {
   const files = new Set(VARIABLE_NAMES.map((name) => name + FILE));

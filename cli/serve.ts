@@ -3,11 +3,11 @@ import { isDeepStrictEqual } from "node:util";
 import type { TextVariables } from "../src/config/index.ts";
 import { isLoopback, ownUrl } from "./addresses.ts";
 import { checkKind } from "./cluster.ts";
-import { watchConfigFile } from "./config-file.ts";
+import { watchFiles } from "./config-file.ts";
 import { readChangedFile, readConfiguration } from "./configuration.ts";
 import { type DataFolder, openDataFolder } from "./data-folder.ts";
 import { Discovery } from "./discovery.ts";
-import { backendOf, type Environment, keySourcesOf, sealingOf } from "./environment.ts";
+import { backendOf, type Environment, keySourcesOf, sealingOf, variableFiles } from "./environment.ts";
 import { version, workerdVersion } from "./installation.ts";
 import { listenOn } from "./listening.ts";
 import { ownLine } from "./log-lines.ts";
@@ -86,6 +86,7 @@ export async function serve(environment: Environment): Promise<void> {
       tell("info", "started", { url: `${url}/v1`, version, workerd: workerdVersion, ...kept });
     }
 
+    let inForce = settings;
     const reread = async () => {
       const changed = readChangedFile(environment, variables);
       const mistakes = changed.mistakes.length > 0 ? changed.mistakes : changed.placed(await putInForce(changed.file));
@@ -96,19 +97,20 @@ export async function serve(environment: Environment): Promise<void> {
       }
       ({ file } = changed);
       tell("info", "The configuration's file has changed, and is in force.");
-      const asBefore = isDeepStrictEqual(changed.settings, settings);
-      if (!asBefore)
-        tell(
-          "warn",
-          "What it says of the process itself (certificates and so on) holds from the next `reload` on; host and port from the next start on.",
-        );
+      // The settings of the process itself take another process; host and port, another start.
+      if (!isDeepStrictEqual(changed.settings, inForce)) await reload("the configuration's file");
+      inForce = changed.settings;
     };
     const { CONFIG_FILE: path } = environment;
     const onChange = () =>
       reread().catch((error: unknown) =>
         tell("warn", `The configuration's file could not be put in force (${error}).`),
       );
-    using _watching = path ? watchConfigFile(resolve(path), onChange) : undefined;
+    using _watching = path ? watchFiles([resolve(path)], onChange) : undefined;
+    // A certificate that was renewed, or a secret: of a pair that is half written, the one that serves goes on.
+    const { certificateFile, keyFile } = keyPair ?? {};
+    const secrets = [certificateFile, keyFile, ...variableFiles(environment)].filter((file) => file !== undefined);
+    using _secrets = watchFiles(secrets, () => void reload("a file of its variables").catch(() => {}));
 
     manager.ready();
 

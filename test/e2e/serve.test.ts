@@ -1,8 +1,10 @@
+import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
-import { appendFileSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import { appendFileSync, copyFileSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { createServer as createHttpsServer } from "node:https";
 import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
+import { connect } from "node:tls";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { SCHEMA_VERSIONS } from "../../src/store/schema-versions.ts";
@@ -119,6 +121,17 @@ describe("`check`", () => {
   });
 });
 
+/** The SHA-256 of the certificate that a port shows. */
+async function fingerprintAt(port: number): Promise<string> {
+  const socket = connect({ host: "127.0.0.1", port, rejectUnauthorized: false });
+  try {
+    await once(socket, "secureConnect");
+    return socket.getPeerX509Certificate()?.fingerprint256 ?? "";
+  } finally {
+    socket.destroy();
+  }
+}
+
 describe("its certificate", () => {
   it("is served, and trusted by the health check", async () => {
     const { certificateFile, keyFile } = certificate(1);
@@ -129,6 +142,19 @@ describe("its certificate", () => {
     expect(await run({ ...tls, PORT: port }, "health")).toEqual([0, `${served.url} is healthy.\n`]);
     // In the clear there is no answer, and no crash.
     expect((await run({ PORT: port }, "health"))[0]).toBe(1);
+    expect(await stop(served)).toBe(0);
+  });
+
+  it("that was renewed is served by another process, without a stop", async () => {
+    const { certificateFile, keyFile } = certificate(1);
+    const served = await start({ ...least(), TLS_CERTIFICATE_FILE: certificateFile, TLS_KEY_FILE: keyFile });
+    const port = Number(new URL(served.url).port);
+    const before = await fingerprintAt(port);
+    const renewed = certificate(2);
+    copyFileSync(renewed.certificateFile, certificateFile);
+    copyFileSync(renewed.keyFile, keyFile);
+    await eventually(async () => (await fingerprintAt(port)) !== before);
+    expect(await fingerprintAt(port)).toBe(new X509Certificate(readFileSync(certificateFile)).fingerprint256);
     expect(await stop(served)).toBe(0);
   });
 
