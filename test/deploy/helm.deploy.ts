@@ -189,7 +189,7 @@ describe.skipIf(why !== undefined)("the chart", () => {
     expect(roles.map(({ metadata, rules }) => [Object(metadata).namespace, rules])).toEqual(
       ["models", "more-models"].map((namespace) => [
         namespace,
-        [{ apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], verbs: ["get", "list", "watch"] }],
+        [{ apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], verbs: ["list", "watch"] }],
       ]),
     );
     const bindings = objects.filter(({ kind }) => kind === "RoleBinding");
@@ -236,7 +236,9 @@ describe.skipIf(why !== undefined)("the chart", () => {
   it.each(readdirSync(join(CHART, "examples")).filter((file) => !file.startsWith("vllm-")))(
     "is valid under the values of examples/%s",
     (file) => {
-      expect(kinds(rendered(join(CHART, "examples", file)))).toContain("StatefulSet");
+      const objects = rendered(join(CHART, "examples", file));
+      expect(variables(objects)).toMatchObject({ UPSTREAMS: expect.stringContaining('"discover":"kubernetes"') });
+      expect(variables(objects)).not.toHaveProperty("VLLM_BASE_URL");
     },
   );
 
@@ -244,8 +246,10 @@ describe.skipIf(why !== undefined)("the chart", () => {
     const stack = parse(readFileSync(join(CHART, "examples/vllm-stack.yaml"), "utf8"));
     const values = parse(readFileSync(join(CHART, "examples/production-stack.yaml"), "utf8"));
     const [{ name }] = stack.servingEngineSpec.modelSpec;
-    expect(new URL(values.env.VLLM_BASE_URL).hostname).toBe(`stack-${name}-engine-service.models.svc.cluster.local`);
+    const [server] = JSON.parse(values.env.UPSTREAMS);
+    expect(new URL(server.url).hostname).toBe(`stack-${name}-engine-service.models.svc.cluster.local`);
     expect(values.networkPolicy.models[0].podSelector.matchLabels.model).toBe(name);
+    expect(values.discovery.namespaces).toEqual(["models"]);
   });
 
   it.each<[string, object, RegExp]>([
