@@ -16,9 +16,28 @@ const files = [...SOURCES, "docs"]
   .filter((path) => /\.(ts|js|md)$/.test(path) && !/\/dist\/|\/node_modules\//.test(path))
   .filter((path) => path !== "docs/glossary.md");
 
+const code = files.filter(
+  (path) => SOURCES.some((folder) => path.startsWith(`${folder}/`)) && !/\.md$|\/test\//.test(path),
+);
+
 /** Code without its comments and without the texts in it. */
 function namesOf(code: string): string {
   return code.replace(/\/\*[\s\S]*?\*\/|\/\/.*|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\$]|\\.)*`/g, " ");
+}
+
+/** The texts of the comments in code, each on one line. The marks of tags (`@param x`) count as the end of a sentence. */
+function commentsOf(code: string): string[] {
+  const tokens =
+    /\/\*[\s\S]*?\*\/|(?:^[ \t]*\/\/.*\n)+|(?<![:\\/])\/\/.*|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\$]|\\.)*`/gm;
+  return [...code.matchAll(tokens)]
+    .filter(([token]) => /^\s*\/[/*]/.test(token))
+    .map(([token]) =>
+      token
+        .replace(/^[ \t]*(?:\/\*\*?|\/\/+|\*\/|\*)|\*\//gm, " ")
+        .replace(/@(?:param|property|typedef|returns?|throws)\s+(?:\{.*?\}(?= ))?\s*\S+\s/g, ". ")
+        .replace(/\s+/g, " ")
+        .trim(),
+    );
 }
 
 /** Where a pattern is found, as `file: what`. */
@@ -41,10 +60,24 @@ describe("the words", () => {
     expect(found(files, words, (text) => text)).toEqual([]);
   });
 
-  it("that it avoids are in no name of the code", () => {
-    const code = files.filter(
-      (path) => SOURCES.some((folder) => path.startsWith(`${folder}/`)) && !/\.md$|\/test\//.test(path),
+  it("that it avoids at the beginning of a sentence begin none in the code's comments", () => {
+    const glossary = readFileSync(join(root, "docs/glossary.md"), "utf8");
+    const [, list = ""] = /\| ([\w, ]+) at the beginning of a comment's sentence \|/.exec(glossary) ?? [];
+    const words = list.split(", ");
+    expect(words).toContain("What");
+    const beginning = new RegExp(`(?:^|[.!?][)"'\`]* )(?:${words.join("|")})\\b.{0,60}`, "g");
+    const refused = code.flatMap((path) =>
+      commentsOf(readFileSync(join(root, path), "utf8")).flatMap((comment) =>
+        [...comment.matchAll(beginning)].map(([sentence]) => `${path}: ${sentence}`),
+      ),
     );
+    expect(refused).toEqual([]);
+    expect(commentsOf("/**\n * One fact.\n * What is\n * @param x Whether so. */")).toEqual([
+      "One fact. What is . Whether so.",
+    ]);
+  });
+
+  it("that it avoids are in no name of the code", () => {
     const words =
       /\b(?:\w*Rooms?\b|rooms?\b|rooms?[A-Z]\w*|\w*[tT]oolset\w*|\w*(?<!Mcp|mcp)ServerTools?\b|serverTools?\b)\w*/g;
     expect(found(code, words, namesOf)).toEqual([]);

@@ -1,0 +1,67 @@
+import { existsSync, globSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { root } from "../workerd/tools.ts";
+
+/** The paths that pages for contributors name: from the checkout, from `src`, or beside another path of the same line. */
+
+const PAGES = ["docs/code-map.md", "docs/architecture.md", "CONTRIBUTING.md"];
+
+/** A path from the checkout. */
+const WHOLE = /^(?:src|packages|test|cli|dev|docs|scripts|deploy)\//;
+
+function isThere(path: string): boolean {
+  return path.includes("*") ? globSync(path, { cwd: root }).length > 0 : existsSync(join(root, path));
+}
+
+function linesOf(page: string): string[] {
+  return readFileSync(join(root, page), "utf8").split("\n");
+}
+
+/** The words between backticks of a line that look like paths. Addresses of the API begin with a slash. */
+function pathsIn(line: string): string[] {
+  return [...line.matchAll(/`([^`]+)`/g)]
+    .flatMap(([, words = ""]) => words.split(/\s+/))
+    .filter((word) => /^[\w@.*/-]+$/.test(word) && !word.startsWith("/"))
+    .filter((word) => WHOLE.test(word) || /\.(?:ts|js|json|toml|md|css|html|sh|ya?ml)$|\/$/.test(word))
+    .map((word) => word.replace(/\/$/, ""));
+}
+
+/** The folders of a line's paths, with the paths that are folders themselves. */
+function foldersOf(paths: readonly string[]): string[] {
+  return paths
+    .filter((path) => path.includes("/"))
+    .flatMap((path) => [path, join("src", path)])
+    .flatMap((path) => [path, join(path, "src"), join(path, "..")]);
+}
+
+function missingIn(line: string): string[] {
+  const paths = pathsIn(line);
+  const folders = ["", "src", ...foldersOf(paths)];
+  return paths.filter((path) => !folders.some((folder) => isThere(join(folder, path))));
+}
+
+describe("the paths", () => {
+  it.each(PAGES)("that %s names are there", (page) => {
+    const lines = linesOf(page);
+    expect(lines.flatMap(pathsIn).length).toBeGreaterThan(5);
+    expect(lines.flatMap(missingIn)).toEqual([]);
+  });
+
+  it("from the checkout that the other pages name are there", () => {
+    const pages = ["README.md", "SECURITY.md", ...globSync("docs/**/*.md", { cwd: root })];
+    const missing = pages.flatMap((page) =>
+      linesOf(page)
+        .flatMap(pathsIn)
+        .filter((path) => WHOLE.test(path) && !isThere(path))
+        .map((path) => `${page}: ${path}`),
+    );
+    expect(missing).toEqual([]);
+  });
+
+  it("of all packages are on the page of the architecture", () => {
+    const page = readFileSync(join(root, "docs/architecture.md"), "utf8");
+    const packages = readdirSync(join(root, "packages"));
+    expect(packages.filter((name) => !new RegExp(`\\b${name}\\b`).test(page))).toEqual([]);
+  });
+});
