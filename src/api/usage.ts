@@ -23,7 +23,7 @@ const WIDTHS = {
 /** OpenAI has costs by the day. */
 const COST_WIDTHS = { "1d": { seconds: 86_400, buckets: 7, most: 180 } };
 
-/** What usage is asked for, and how much of it. Times are Unix seconds. */
+/** The usage that a query asks for, and how much of it. Times are Unix seconds. */
 type Buckets = Pick<
   z.output<typeof usageQuery>,
   "start_time" | "end_time" | "limit" | "page" | "project_ids" | "api_key_ids" | "models"

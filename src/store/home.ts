@@ -322,7 +322,7 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
     this.#runs.resumeRuns();
     const turn = this.#rows.index.isOn ? parseItemId(itemId)?.turn : undefined;
     const isListed = turn !== undefined && this.#rows.turns.hasResponse(turn);
-    // What finds it goes before it.
+    // The entry in the index goes before the item that it finds.
     if (isListed) await this.#housekeeping.unlist(turn);
     const deleted = await this.#conversation.deleteItem(id, itemId, ticket, waitMs);
     if (isListed) this.#life.waitUntil(this.#rows.index.tellAgain(turn));

@@ -1,6 +1,6 @@
 /**
- * What the homes of this isolate tell an object of their tenant's: by one call at a time, with all that has come meanwhile. Of what is told
- * under one name only the latest counts.
+ * Reports of this isolate's homes to an object of their tenant's: one call at a time, with all that has come meanwhile. Only the latest of
+ * several reports under one name counts.
  */
 
 /** A call that lasts longer is taken for one of an object that has ended. */
@@ -23,7 +23,7 @@ export class ToldTogether<Value> {
   readonly #queues = new Map<string, Queue<Value>>();
   readonly #most: number;
 
-  /** `most`: values of a tenant that may wait. What comes beyond them is not told. */
+  /** `most`: values of a tenant that may wait. Values beyond them are not told. */
   constructor(most = Number.POSITIVE_INFINITY) {
     this.#most = most;
   }

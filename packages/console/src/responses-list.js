@@ -47,7 +47,7 @@ export class ResponsesList {
   #fault = "";
   /** True where the deployment has no list. */
   #isOff = false;
-  /** What is asked for, as the address has it. */
+  /** The query, as the address has it. */
   #query = new URLSearchParams();
   #refresher = new Refresher(() => this.#refresh(), EVERY_MS);
 

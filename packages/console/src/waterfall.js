@@ -2,7 +2,7 @@ import { html, nothing } from "lit-html";
 import { count, duration } from "./format.js";
 
 /**
- * What a response was made of: its items as bars over time, where this page has seen them come, and its rounds by their tokens.
+ * The making of a response: its items as bars over time, where this page has seen them come, and its rounds by their tokens.
  *
  * @typedef {import("./event-record.js").RecordedEvent} RecordedEvent
  * @typedef {{ name: string, from: number, until: number, isCall: boolean }} Bar Milliseconds since the request was sent.

@@ -17,7 +17,7 @@ export interface IndexEntry {
   status: ResponseObject["status"];
   /** The response as it is listed, as JSON, but for its cost. */
   body: string;
-  /** What it can be filtered by: `tagOf`. */
+  /** The tags that a filter compares: `tagOf`. */
   tags: string[];
   text: string;
   /** When the entry was made, Unix milliseconds; later ones of an isolate have greater numbers. */

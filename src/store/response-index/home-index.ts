@@ -10,8 +10,8 @@ import { entryOf, type IndexEntry, type KeptResponse, nextAt } from "./entry.ts"
 import { MAX_MISSING, type ResponseIndex } from "./response-index.ts";
 
 /**
- * Tells the index of its tenant which responses a home keeps, where the deployment has one (`RESPONSE_INDEX`). A response is told of
- * beside its answer. Whoever should have told may have died: the home's alarm compares what is listed with what is kept.
+ * Tells the index of its tenant which responses a home keeps, where the deployment has one (`RESPONSE_INDEX`). A response is told of beside
+ * its answer. The process that was to tell may have died: the home's alarm compares what is listed with what is kept.
  */
 
 export interface IndexBinding extends Variables {

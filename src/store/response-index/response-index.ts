@@ -4,7 +4,7 @@ import { OwnedObject } from "../owned-object.ts";
 import { Schema, type Versions } from "../schema.ts";
 import type { IndexEntry } from "./entry.ts";
 
-/** The tables of the object, by version. What was made once is never changed: a new version adds to it. */
+/** The tables of the object, by version. A released version never changes: a new version adds to it. */
 export const RESPONSE_INDEX_VERSIONS: Versions = [
   [
     // `no` begins with when the response was created: the order of the rows is that of the list.
@@ -43,8 +43,8 @@ export interface IndexQuery {
 }
 
 /**
- * The list of a tenant's stored responses: one Durable Object, named as the tenant. Homes tell it of what they keep, beside the
- * answer, and once more by their alarms where somebody has died before (`home-index.ts`). What has expired is not listed any more.
+ * The list of a tenant's stored responses: one Durable Object, named as the tenant. Homes tell it of what they keep, beside the answer, and
+ * once more by their alarms where somebody has died before (`home-index.ts`). An expired response is not listed any more.
  */
 export class ResponseIndex extends OwnedObject<Variables> {
   readonly #schema: Schema;
@@ -69,7 +69,7 @@ export class ResponseIndex extends OwnedObject<Variables> {
     if ((await this.ctx.storage.getAlarm()) === null) await this.#sweepAt(Date.now() + retentionMs);
   }
 
-  /** Removes responses. What was told of them before `at` is not taken any more. */
+  /** Removes responses. Reports from before `at` are not taken any more. */
   remove(ids: readonly string[], at: number): void {
     this.#change(() => {
       for (const id of ids) {
@@ -140,7 +140,7 @@ export class ResponseIndex extends OwnedObject<Variables> {
     await this.#sweepAt(isBehind ? Date.now() + SWEEP_AGAIN_MS : Math.max(due, Date.now() + MIN_SWEEP_INTERVAL_MS));
   }
 
-  /** Removes everything. What was told before is not taken any more. */
+  /** Removes everything. Earlier reports are not taken any more. */
   async erase(): Promise<void> {
     this.#erasedAt = Date.now();
     this.#hasAlarm = false;
