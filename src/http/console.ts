@@ -89,8 +89,8 @@ export function consolePage(context: Context): Response {
   return context.body(page, 200, { ...headers, ...compressed(context), "content-type": "text/html; charset=utf-8" });
 }
 
-/** The files of the console: `/console/{version}/…`. Files of other versions do not exist any more. */
-export const consoleFiles = new Hono().get("/console/:version/:name{.+}", (context, next) => {
+/** The files of the console: `/assets/{version}/…`. Files of other versions do not exist any more. */
+export const consoleFiles = new Hono().get("/assets/:version/:name{.+}", (context, next) => {
   const { version, name } = context.req.param();
   const file = Object.hasOwn(FILES, name) ? FILES[name] : undefined;
   if (!file || version !== theConsole().version) return next();
