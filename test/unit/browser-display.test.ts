@@ -1,7 +1,7 @@
+import { BROWSER_FUNCTIONS, BROWSER_NAMESPACE } from "@responses-edge/gpt-oss-browser/definition";
 import { WIDTH, wrapLines } from "@responses-edge/page-text";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { BROWSER_FUNCTIONS, BROWSER_NAMESPACE } from "../../src/tools/browser/definition.ts";
 import { CONTAINER } from "../../src/tools/container/plugin.ts";
 import { PYTHON } from "../../src/tools/python/plugin.ts";
 import { charactersTouched } from "../work.ts";

@@ -1,3 +1,6 @@
+import type { Browser, BrowserAction } from "@responses-edge/gpt-oss-browser/browser";
+import { BROWSER_FUNCTIONS, BROWSER_NAMESPACE } from "@responses-edge/gpt-oss-browser/definition";
+import { type BrowserState, bounded } from "@responses-edge/gpt-oss-browser/state";
 import { domainOf } from "@responses-edge/page-text";
 import { hostedOf, type WebSearchTool } from "@responses-edge/responses-api/hosted-tools";
 import { parseArguments } from "@responses-edge/responses-api/json";
@@ -8,9 +11,6 @@ import type { Cited } from "../citation-marks.ts";
 import type { PluginSession, RunnablePlugin, SessionOptions } from "../plugin.ts";
 import { ToolFault } from "../tool-fault.ts";
 import { CLEAN_UP_TOOL, toolServer } from "../tool-server.ts";
-import type { Browser, BrowserAction } from "./browser.ts";
-import { BROWSER_FUNCTIONS, BROWSER_NAMESPACE } from "./definition.ts";
-import { type BrowserState, bounded } from "./state.ts";
 import { hasSearch, newBrowser } from "./web.ts";
 
 /** `web_search`: gpt-oss's browser, built in or on the operator's tool server. */

@@ -1,12 +1,17 @@
+import { Browser } from "@responses-edge/gpt-oss-browser/browser";
+import {
+  braveSearch,
+  type SearchFetch,
+  type SearchProvider,
+  searxng,
+} from "@responses-edge/gpt-oss-browser/search-provider";
+import type { BrowserState } from "@responses-edge/gpt-oss-browser/state";
 import { canonicalHost, type GuardOptions, guardedFetch } from "@responses-edge/guarded-fetch";
 import { parseDomain, type WebSearchTool } from "@responses-edge/responses-api/hosted-tools";
 import type { ToolConfig } from "../../config/index.ts";
 import type { Fetch } from "../../config/network.ts";
 import { guardOf } from "../guard.ts";
 import { ToolFault } from "../tool-fault.ts";
-import { Browser } from "./browser.ts";
-import { braveSearch, type SearchFetch, type SearchProvider, searxng } from "./search-provider.ts";
-import type { BrowserState } from "./state.ts";
 
 /** The built-in browser on the real web: what it may fetch, and where it searches. */
 

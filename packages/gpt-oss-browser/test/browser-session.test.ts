@@ -1,7 +1,7 @@
+import { Browser, type BrowserLimits } from "@responses-edge/gpt-oss-browser/browser";
+import type { SearchHit, SearchProvider } from "@responses-edge/gpt-oss-browser/search-provider";
+import type { BrowserState } from "@responses-edge/gpt-oss-browser/state";
 import { describe, expect, it } from "vitest";
-import { Browser, type BrowserLimits } from "../../src/tools/browser/browser.ts";
-import type { SearchHit, SearchProvider } from "../../src/tools/browser/search-provider.ts";
-import type { BrowserState } from "../../src/tools/browser/state.ts";
 
 const HITS: SearchHit[] = [
   { url: "https://acme.dev/", title: "Acme 【†】", snippet: "Makes\n things" },

@@ -1,6 +1,5 @@
-import type { ToolDescription, ToolNamespace } from "@responses-edge/turn/engine";
+import type { ToolDescription, ToolNamespace } from "@responses-edge/harmony";
 import { z } from "zod";
-import { asFunctions } from "../plugin.ts";
 
 /**
  * The browser as models are told of it. The namespace is openai/harmony's to the letter (`ToolNamespaceConfig::browser`,
@@ -65,9 +64,11 @@ Use this function without \`id\` to scroll to a new location of an opened page.`
 };
 
 /** `browser_search`, `browser_open` and `browser_find`. The first two say how to cite: each may be offered alone. */
-export const BROWSER_FUNCTIONS: ToolDescription[] = asFunctions(BROWSER_NAMESPACE).map((tool) =>
-  tool.name === "browser_find" ? tool : { ...tool, description: `${tool.description}\n${BROWSER_USE}` },
-);
+export const BROWSER_FUNCTIONS: ToolDescription[] = BROWSER_NAMESPACE.tools
+  .map((tool) => ({ ...tool, name: `browser_${tool.name}` }))
+  .map((tool) =>
+    tool.name === "browser_find" ? tool : { ...tool, description: `${tool.description}\n${BROWSER_USE}` },
+  );
 
 /** Arguments of the browser's tools, as models write them. */
 

@@ -1,5 +1,5 @@
+import { braveSearch, type SearchFetch, searxng } from "@responses-edge/gpt-oss-browser/search-provider";
 import { describe, expect, it } from "vitest";
-import { braveSearch, type SearchFetch, searxng } from "../../src/tools/browser/search-provider.ts";
 
 function answering(
   body: string,
