@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { expiresAfter } from "./files.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
+import { once } from "./items/shapes.ts";
 import { metadata } from "./request-fields.ts";
 
 /** Batches (openai 7.57 `Batch`): many requests in a file of JSON lines, which are answered in another one. */
@@ -51,7 +52,7 @@ export interface BatchFault {
   line: number | null;
 }
 
-export const requestBatchObject = () => {
+export const requestBatchObject = once(() => {
   const count = z.int().min(0);
   const seconds = z.int().min(0).describe("Unix seconds.");
   return z.object({
@@ -96,5 +97,5 @@ export const requestBatchObject = () => {
     }),
     metadata: z.record(z.string(), z.string()).nullable(),
   });
-};
+});
 export type BatchObject = z.output<ReturnType<typeof requestBatchObject>>;

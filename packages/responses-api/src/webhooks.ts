@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { list } from "./collections.ts";
 import { describedAs } from "./described-as.ts";
+import { once } from "./items/shapes.ts";
 
 /** Webhook endpoints (openai 7.57 `WebhookEndpoint`), and the events that they may be told of. */
 
@@ -34,7 +35,7 @@ export const updateEndpointBody = z.object({
 export const rotateSecretBody = z.object({ keep_old_secret_active_for_24_hours: z.boolean().default(false) });
 export const testEndpointBody = z.object({ event_type: eventType });
 
-export const webhookEndpointObject = () =>
+export const webhookEndpointObject = once(() =>
   z.object({
     id: z.string(),
     object: z.literal("webhook_endpoint"),
@@ -46,7 +47,8 @@ export const webhookEndpointObject = () =>
     signing_secret_hint: z.string(),
     /** Shown when it is made. */
     signing_secret: z.string().optional(),
-  });
+  }),
+);
 export type WebhookEndpointObject = z.output<ReturnType<typeof webhookEndpointObject>>;
 
 export const webhookDeliveryObject = () =>
