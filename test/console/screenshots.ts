@@ -47,6 +47,21 @@ const PICTURES: Picture[] = [
     },
   },
   {
+    name: "responses",
+    key: KEY,
+    at: "#/responses",
+    async prepare(page, rig) {
+      const { responses, conversations } = rig.gateway.client({ apiKey: KEY });
+      const { id: conversation } = await conversations.create({ metadata: { title: "A boat for two" } });
+      const input = "What does a small sailing boat need for a weekend?";
+      await responses.create({ model: "simulator", input, conversation, metadata: { team: "harbour" } });
+      await sampleTree(rig);
+      await page.getByRole("button", { name: "Refresh" }).click();
+      await page.getByText("And in Portuguese?", { exact: true }).first().waitFor();
+      await page.getByRole("link", { name: "A boat for two" }).first().waitFor();
+    },
+  },
+  {
     name: "look",
     key: KEY,
     at: "#/try",
@@ -115,7 +130,12 @@ function operating(section: string, arrange: (page: Page) => Promise<void>): Pic
 
 const directory = process.argv[2] ?? fileURLToPath(new URL("../../docs/images", import.meta.url));
 mkdirSync(directory, { recursive: true });
-const rig = await startConsole({ ...KEYED, EMBEDDINGS_MODEL: "simulator" });
+const rig = await startConsole({
+  ...KEYED,
+  EMBEDDINGS_MODEL: "simulator",
+  RESPONSE_INDEX: "true",
+  MODEL_PRICES: JSON.stringify({ "*": { input: 3, output: 15 } }),
+});
 const shown: Record<string, string[]> = {};
 for (const { name, key, at, prepare } of PICTURES) {
   for (const colorScheme of ["light", "dark"] as const) {
