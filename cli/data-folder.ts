@@ -91,7 +91,7 @@ function inWords(path: string, error: unknown): string {
   const fault = writeFaultOf(path);
   if (fault === "EROFS") return "it can only be read: its file system was mounted read-only, perhaps after an error";
   if (/ENOSPC|disk is full/i.test(code)) return `its disk is full (${code})`;
-  return fault === undefined ? code : `this user may not write to it (${fault})`;
+  return fault === "EACCES" || fault === "EPERM" ? `this user may not write to it (${fault})` : (fault ?? code);
 }
 
 /** The system's word for why a folder cannot be written to; undefined where it can. */

@@ -12,6 +12,7 @@ import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, maxOutputLength } from "../store/rpc.ts";
 import { searchStores } from "../store/vector-stores/store-searcher.ts";
 import { type Creation, checkCreation, inQueue, type PreparedTurn, prepareTurn, type ReadHistory } from "./creation.ts";
+import { isEndedByOperator, noteTurn } from "./live-turns.ts";
 import { noteHome } from "./policy.ts";
 import { RequestScope } from "./request-scope.ts";
 import { answerRun, createOnce, startRun } from "./runs.ts";
@@ -136,8 +137,14 @@ async function runForeground<Sink extends ClientSink>(
     owned.end(result);
     return result;
   });
+  const { model } = spec;
+  const server = () => modelAccess.upstream.server.config.name;
+  noteTurn(responseId(address), { tenant: spec.tenant ?? "", model: model.name, createdAt, server, abort }, ended);
   if (sink) {
-    const said = ended.then(({ outcome }) => (outcome.status === "cancelled" ? sink.abandon() : sink.end()));
+    const hasLeft = () => !isEndedByOperator(abort.signal);
+    const said = ended.then(({ outcome }) =>
+      outcome.status === "cancelled" && hasLeft() ? sink.abandon() : sink.end(),
+    );
     waitUntil(observation ? observation.streamsUntil(said) : said);
     return { kind: "events", sink, ended };
   }

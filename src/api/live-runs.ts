@@ -6,11 +6,12 @@ import { HomeClient } from "../store/client.ts";
 import type { HomeStub, HomesBinding } from "../store/home-calls.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
 import { type Administrator, page } from "./keys.ts";
+import { endTurn, liveTurns } from "./live-turns.ts";
 import type { keysQuery } from "./queries.ts";
 
 /**
  * Runs that live, of all tenants, for the administrator: never what is said in them. The board knows which there are, and
- * the home of each how it is. Foreground turns are not among them: they live in isolates, which nobody can ask.
+ * the home of each how it is. Foreground turns are those of the process that answers: nobody can ask the others.
  */
 
 export interface LiveRuns extends Administrator {
@@ -25,7 +26,11 @@ const CONCURRENT_HOMES = 16;
 export async function listLiveRuns(admin: LiveRuns, { limit, ...query }: z.output<typeof keysQuery>) {
   const board = admin.boards.getByName(BOARD);
   const tenant = admin.tenant ?? query.tenant;
-  const { data: announced, last_id, has_more } = page(await board.runs({ ...query, tenant, limit: limit + 1 }), limit);
+  const runs: Announced[] = await board.runs({ ...query, tenant, limit: limit + 1 });
+  const all = [...runs, ...liveTurns({ tenant, after: query.after })].toSorted((one, other) =>
+    one.id < other.id ? -1 : 1,
+  );
+  const { data: announced, last_id, has_more } = page(all.slice(0, limit + 1), limit);
   const shown: NonNullable<Awaited<ReturnType<typeof shownRun>>>[] = [];
   const ended: string[] = [];
   for (let start = 0; start < announced.length; start += CONCURRENT_HOMES) {
@@ -47,9 +52,18 @@ export async function listLiveRuns(admin: LiveRuns, { limit, ...query }: z.outpu
   };
 }
 
+/** A run, or a turn of this process. */
+type Announced = AnnouncedRun & { turn?: ReturnType<typeof liveTurns>[number]["turn"] };
+
 /** A run as the admin API shows it: `unknown` where its home does not answer. Null of one that has ended. */
-async function shownRun(admin: LiveRuns, run: AnnouncedRun) {
-  const { id, tenant } = run;
+async function shownRun(admin: LiveRuns, run: Announced) {
+  const { id, tenant, turn } = run;
+  if (turn) {
+    const { model, createdAt, server } = turn;
+    const created_at = Math.floor(createdAt / 1000);
+    const facts = { model, created_at, background: false, foreground: true, server: server(), events: null };
+    return { object: "run", id, tenant, status: "in_progress" as const, ...facts };
+  }
   const unknown = { model: null, created_at: null, background: null, server: null, events: null };
   try {
     const found = await ofHome(admin, run, (home, turn) => home.liveRun(turn));
@@ -67,15 +81,23 @@ async function shownRun(admin: LiveRuns, run: AnnouncedRun) {
  * the 404 of one that does not live.
  */
 export async function cancelLiveRun(admin: LiveRuns, id: string) {
+  const directory = admin.directories.getByName(DIRECTORY);
+  const noted = (tenant: string) =>
+    directory.note({ type: "response.cancelled", actor: admin.name, tenant, target: id }, "admin");
+  const [turn] = liveTurns({ tenant: admin.tenant }).filter((each) => each.id === id);
+  if (turn) {
+    // Before it is done: what cannot be noted is not done.
+    await noted(turn.tenant);
+    endTurn(id, turn.tenant);
+    return { object: "run", id, tenant: turn.tenant, status: "cancelled" };
+  }
   const board = admin.boards.getByName(BOARD);
   const run = parseResponseId(id) ? await board.run(id) : null;
   if (!run || run.tenant !== (admin.tenant ?? run.tenant)) throw runNotFound(id);
   const isLive = (await ofHome(admin, run, (home, turn) => home.liveRun(turn))) !== null;
   if (isLive) {
     const { tenant } = run;
-    const directory = admin.directories.getByName(DIRECTORY);
-    // Before it is done: what cannot be noted is not done.
-    await directory.note({ type: "response.cancelled", actor: admin.name, tenant, target: id }, "admin");
+    await noted(tenant);
     const status = await ofHome(admin, run, (home, turn) => home.cancelRun(turn));
     if (status !== null) return { object: "run", id, tenant, status };
   }

@@ -131,9 +131,13 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
   async delete(turn: string): Promise<boolean> {
     this.#runs.resumeRuns();
     await this.#runs.cancel(turn);
+    // A run that has just ended is told of first: its home has nothing left then.
+    if (this.#rows.webhooks.nextDue() !== null) await this.#housekeeping.tellWebhooks();
     if (!this.#rows.turns.response(turn)) return false;
     this.#readers.delete(turn);
     await this.#housekeeping.unlist(turn);
+    // Another call may have removed it meanwhile.
+    if (!this.#rows.turns.response(turn)) return false;
     if (await this.#housekeeping.releaseIfEmpty(turn)) return true;
     const isDeleted = await this.#housekeeping.removing(() => this.#rows.deleteResponse(turn));
     if (this.#rows.isUnused()) await this.#housekeeping.releaseIfEmpty();

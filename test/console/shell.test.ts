@@ -120,7 +120,7 @@ describe("the files", () => {
   it("have a policy under which nothing that is written into the page can become script", async () => {
     const page = await get("/", asBrowser);
     const html = await page.text();
-    const names = [...html.matchAll(/\/console\/[^"]+/g)].map(([name]) => name);
+    const names = [...html.matchAll(/\/assets\/[^"]+/g)].map(([name]) => name);
     expect(names.map((name) => name.split("/").at(-1))).toEqual(["icon.svg", "console.css", "main.js"]);
     for (const answer of [page, ...(await Promise.all(names.map((name) => get(name))))]) {
       expect(answer.status).toBe(200);
@@ -175,7 +175,7 @@ describe("the files", () => {
   });
 
   it("are kept by browsers for good, because another version has other names", async () => {
-    const [name = ""] = /\/console\/[^"]+main\.js/.exec(await (await get("/", asBrowser)).text()) ?? [];
+    const [name = ""] = /\/assets\/[^"]+main\.js/.exec(await (await get("/", asBrowser)).text()) ?? [];
     const [plain, compressed] = await Promise.all(
       ["identity", "gzip"].map((encoding) => get(name, { headers: { "accept-encoding": encoding } })),
     );

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { serveSimulator } from "../../dev/simulator/serve.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
+import { fetchAnew } from "../workerd/tools.ts";
 import { expectError } from "./expectations.ts";
 import { ADMIN_KEY, ask, call, create, type MadeKey, makeKey, newTenant, type Page } from "./key-support.ts";
 import { eventually, type Gateway, gatewayAt } from "./support.ts";
@@ -117,6 +118,32 @@ describe("GET /v1/admin/runs", () => {
     for (const query of ["limit=0", "limit=101", `after=${"x".repeat(65)}`, `tenant=${"x".repeat(65)}`]) {
       await expectError(await call(gateway, "GET", `/v1/admin/runs?${query}`), { status: 400 });
     }
+  });
+});
+
+describe("a foreground turn", () => {
+  it("is listed, and ended for its client, which gets what there is of it", async () => {
+    const key = await makeKey(gateway, newTenant());
+    // The conformance checks do not know that the response is cancelled.
+    const events = await gateway
+      .client({ apiKey: key.value, fetch: fetchAnew })
+      .responses.create({ model: STALLED, input: unique("A secret"), stream: true });
+    const types: string[] = [];
+    let id = "";
+    let last: unknown;
+    for await (const event of events) {
+      types.push(event.type);
+      last = event;
+      if (event.type === "response.created") id = event.response.id;
+      if (types.filter((type) => type === "response.output_text.delta").length !== 1) continue;
+      if (event.type !== "response.output_text.delta") continue;
+      const run = await listed(id);
+      expect(run).toMatchObject({ tenant: key.tenant, foreground: true, background: false, server: "gpu-1" });
+      expect(await (await cancel(id)).json()).toEqual({ object: "run", id, tenant: key.tenant, status: "cancelled" });
+    }
+    expect(last).toMatchObject({ type: "response.incomplete", response: { id, status: "cancelled" } });
+    expect((await runs()).data.some((run) => run.id === id)).toBe(false);
+    await expectError(await cancel(id), { status: 404, code: "run_not_found" });
   });
 });
 

@@ -137,6 +137,7 @@ export function answerSchemas() {
     model: text.nullable(),
     created_at: seconds.nullable(),
     background: z.boolean().nullable(),
+    foreground: z.boolean().optional().describe("A turn that runs beside its client, in the process that answers."),
     server: text.nullable(),
     events: count.nullable(),
   });
