@@ -44,12 +44,15 @@ export class BatchJob {
 
   /** Ends what is under way: the batch is to be cancelled. */
   cancel(): void {
+    this.#batch.isCancelled = true;
+    this.#host.change(() => this.#host.table.write(this.#batch));
     this.#abort.abort(new ApiError({ status: 499, message: "The batch was cancelled.", code: "cancelled" }));
   }
 
   /** Works until the batch is over, or until `end` (Unix milliseconds). True where it is over. */
   async run(end: number): Promise<boolean> {
     const batch = this.#batch;
+    if (batch.isCancelled) this.cancel();
     try {
       if (batch.status === "validating") await this.#validate();
       if (batch.status === "in_progress" && !(await this.#answerAll(end))) return false;
@@ -98,7 +101,7 @@ export class BatchJob {
           break;
         }
         const release = await permit(signal);
-        const answering = this.#answer(no, line, Math.min(expiry, end + (expiry - end) / 2))
+        const answering = this.#answer(no, line, Math.min(expiry, end))
           .then((isAnswered) => {
             isWhole &&= isAnswered;
           })

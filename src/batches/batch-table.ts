@@ -61,6 +61,8 @@ export interface BatchRecord {
   /** Once its answers are in its files. */
   counts?: Counts;
   usage?: Tokens;
+  /** It is to end, as its tenant has asked, when what is under way has. */
+  isCancelled?: boolean;
   /** The end is still to be told to the tenant's webhooks. */
   isUntold?: boolean;
 }

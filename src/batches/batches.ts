@@ -72,16 +72,15 @@ export class Batches extends OwnedObject<BatchEnv> {
   async cancel(id: string): Promise<ShownBatch | null> {
     const batch = this.#table.find(id);
     if (!batch) return null;
-    if (OVER.has(batch.status) || batch.status === "finalizing" || batch.status === "cancelling") {
-      return this.#shown(batch);
-    }
-    batch.at.cancelling = seconds();
+    const isToEnd = batch.status === "validating" || batch.status === "in_progress";
+    if (!isToEnd || batch.isCancelled) return this.#shown(batch);
+    const cancelled = { ...batch, isCancelled: true, at: { ...batch.at, cancelling: seconds() } };
+    // A job has a record of its own.
     const job = this.#jobs.get(id);
-    // The job has a record of its own, and says itself that it is cancelled when its requests have ended.
     if (job) job.cancel();
-    else this.#change(() => this.#table.write({ ...batch, status: "cancelling" }));
+    else this.#change(() => this.#table.write(cancelled));
     await this.#workSoon();
-    return this.#shown({ ...batch, status: "cancelling" });
+    return this.#shown(cancelled);
   }
 
   /** Removes everything. Files stay to be removed by their directory. */
@@ -188,7 +187,10 @@ export class Batches extends OwnedObject<BatchEnv> {
     const { concurrency } = loadConfig(this.env).batches;
     while (this.#active >= concurrency) {
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
-      signal.throwIfAborted();
+      if (!signal.aborted) continue;
+      // The permit is another's.
+      this.#waiting.shift()?.();
+      throw signal.reason;
     }
     this.#active += 1;
     return () => {
@@ -198,7 +200,9 @@ export class Batches extends OwnedObject<BatchEnv> {
   }
 
   #shown(batch: BatchRecord): ShownBatch {
-    return { ...batch, counts: this.#table.counts(batch), usage: this.#table.usage(batch) };
+    const isEnding = batch.isCancelled && (batch.status === "validating" || batch.status === "in_progress");
+    const status = isEnding ? "cancelling" : batch.status;
+    return { ...batch, status, counts: this.#table.counts(batch), usage: this.#table.usage(batch) };
   }
 
   /** Has the alarm ring where there is something to do and nobody does it. */
