@@ -6,7 +6,7 @@ import { HomeClient } from "../store/client.ts";
 import type { HomeStub, HomesBinding } from "../store/home-calls.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
 import { type Administrator, page } from "./keys.ts";
-import { endTurn, liveTurns } from "./live-turns.ts";
+import { endTurn, liveTurn, liveTurns } from "./live-turns.ts";
 import type { keysQuery } from "./queries.ts";
 
 /**
@@ -84,11 +84,11 @@ export async function cancelLiveRun(admin: LiveRuns, id: string) {
   const directory = admin.directories.getByName(DIRECTORY);
   const noted = (tenant: string) =>
     directory.note({ type: "response.cancelled", actor: admin.name, tenant, target: id }, "admin");
-  const [turn] = liveTurns({ tenant: admin.tenant }).filter((each) => each.id === id);
+  const turn = liveTurn(id, admin.tenant);
   if (turn) {
     // Before it is done: what cannot be noted is not done.
     await noted(turn.tenant);
-    endTurn(id, turn.tenant);
+    endTurn(turn);
     return { object: "run", id, tenant: turn.tenant, status: "cancelled" };
   }
   const board = admin.boards.getByName(BOARD);

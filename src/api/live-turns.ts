@@ -31,12 +31,15 @@ export function liveTurns({ tenant, after = "" }: { tenant?: string | undefined;
 
 const CODE = "cancelled_by_operator";
 
-/** Ends a turn, whose client gets what there is of it. Gives its tenant; undefined where there is no such turn, or `tenant` is another. */
-export function endTurn(id: string, tenant: string | undefined): { tenant: string } | undefined {
+/** The turn of this id, if it is the tenant's, or where no tenant is named. */
+export function liveTurn(id: string, tenant: string | undefined): LiveTurn | undefined {
   const turn = turns.get(id);
-  if (!turn || (tenant !== undefined && turn.tenant !== tenant)) return undefined;
-  turn.abort.abort(new ApiError({ status: 499, message: "The operator has ended the response.", code: CODE }));
-  return { tenant: turn.tenant };
+  return tenant === undefined || turn?.tenant === tenant ? turn : undefined;
+}
+
+/** Ends a turn, whose client gets what there is of it. */
+export function endTurn({ abort }: LiveTurn): void {
+  abort.abort(new ApiError({ status: 499, message: "The operator has ended the response.", code: CODE }));
 }
 
 /** True if the operator has ended a turn: its client is still there. */
