@@ -90,22 +90,29 @@ function undelivered(id: string) {
   return webhooks.exec(object, sql, id);
 }
 
-it("a budget of which 80 % are used is told to the operator, signed as all are", async () => {
+it("a budget of which 80 % are used is told to the operator and to the tenant that wants it, signed as all are", async () => {
   const keyed = await startWithKeys({
     WEBHOOK_URL: endpoint.url,
     WEBHOOK_SECRET: SECRET,
     ALLOW_PRIVATE_WEBHOOKS: "true",
+    WEBHOOK_URLS: endpoint.url,
   });
   try {
     const key = await makeKey(keyed, newTenant(), { budget: { tokens: 400, window: "day" } });
+    const { webhooks } = keyed.client({ apiKey: key.value });
+    const wanted = { name: "mine", url: `${endpoint.url}/tenant`, event_types: ["limit.nearly_used"] };
+    const { signing_secret: own } = await webhooks.create(wanted as unknown as WebhookCreateParams);
     for (let status = 200; status === 200; ) {
       const answer = await create(keyed, key, { input: "word ".repeat(50), max_output_tokens: 60 });
       await answer.text();
       status = answer.status;
     }
-    const { headers, body } = await eventually(() => endpoint.of(key.id)[0]);
-    const event: unknown = await openai.webhooks.unwrap(body, headers, SECRET);
-    expect(event).toMatchObject({ object: "event", type: "limit.nearly_used", data: { id: key.id } });
+    const secrets = { "/hook": SECRET, "/hook/tenant": own };
+    for (const [path, secret] of Object.entries(secrets)) {
+      const { headers, body } = await eventually(() => endpoint.of(key.id).find((each) => each.path === path));
+      const event: unknown = await openai.webhooks.unwrap(body, headers, secret);
+      expect(event).toMatchObject({ object: "event", type: "limit.nearly_used", data: { id: key.id } });
+    }
   } finally {
     await keyed.close();
   }

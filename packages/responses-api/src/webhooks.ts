@@ -5,8 +5,9 @@ import { once } from "./items/shapes.ts";
 
 /** Webhook endpoints (openai 7.57 `WebhookEndpoint`), and the events that they may be told of. */
 
-/** The events that happen here. */
+/** The events that happen here. OpenAI has no `limit.nearly_used`. */
 export const WEBHOOK_EVENTS = [
+  "limit.nearly_used",
   "batch.completed",
   "batch.failed",
   "batch.expired",

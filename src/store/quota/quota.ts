@@ -4,7 +4,7 @@ import { loadConfig } from "../../config/index.ts";
 import { NOTHING_STORED, STORED_LIMITS, type Stored, type StoredLimit } from "../../contract/grants.ts";
 import { OwnedObject } from "../owned-object.ts";
 import { Schema, type Versions } from "../schema.ts";
-import { announce, type WebhookBinding } from "../webhooks/announcing.ts";
+import { announce, isAnnounced, type WebhookBinding } from "../webhooks/announcing.ts";
 import { type Account, type Answer, Ledger, type Report, TENANT } from "./ledger.ts";
 import { type NearlyUsed, NearlyUsedLimits } from "./nearly-used.ts";
 import { USAGE_TABLE, type UsageEntry, type UsageQuery, type UsageRow, UsageStore } from "./usage.ts";
@@ -241,8 +241,7 @@ export class Quota extends OwnedObject<WebhookBinding> {
     const told = { ...whose, limit: obstacle, used, most: limit, ...until };
     console.warn(logLine({ level: "warn", event: "limit_nearly_used", ...told }));
     const { name: tenant = "" } = this.ctx.id;
-    // OpenAI has no such event for the endpoints of tenants.
-    if (!loadConfig(this.env).webhook) return;
+    if (!isAnnounced(loadConfig(this.env), tenant)) return;
     const about = of === "key" ? key : tenant;
     // The same, should this object forget that it has told it.
     const hash = createHash("sha256").update(`${tenant} ${about} ${obstacle} ${limit} ${resetsAt}`).digest("hex");

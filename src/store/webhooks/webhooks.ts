@@ -74,7 +74,8 @@ export class Webhooks extends OwnedObject<Variables> {
     const endpoint = this.#endpoints.find(id);
     if (!endpoint) return undefined;
     const sample = randomBytes(16).toString("hex");
-    const about = type.startsWith("batch.") ? `batch_${sample}` : `resp_${sample}`;
+    const [kind] = type.split(".");
+    const about = `${kind === "batch" ? "batch" : kind === "limit" ? "key" : "resp"}_${sample}`;
     return send({ id: `evt_${sample}`, type, createdAt: seconds(), about }, this.#receiver(endpoint));
   }
 
