@@ -149,7 +149,7 @@ export default defineConfig({
           ...inIsolate,
           name: "workerd",
           include: ["test/unit/**/*.test.ts", "packages/*/test/**/*.test.ts"],
-          exclude: ["test/unit/fake-timers/**", "packages/*/test/node/**"],
+          exclude: ["**/test/**/fake-timers/**", "packages/*/test/node/**"],
         },
       },
       {
@@ -158,7 +158,7 @@ export default defineConfig({
         test: {
           ...inIsolate,
           name: "workerd-fake-timers",
-          include: ["test/unit/fake-timers/**/*.test.ts"],
+          include: ["test/unit/fake-timers/**/*.test.ts", "packages/*/test/fake-timers/**/*.test.ts"],
         },
       },
       {

@@ -2,9 +2,9 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-request
 import { estimateFrame, estimateTokens } from "@responses-edge/responses-api/estimate";
 import type { TurnAddress } from "@responses-edge/responses-api/ids";
 import type { InputItem, Item } from "@responses-edge/responses-api/items/registry";
-import { type Grants, type Identity, NOTHING_STORED, type Stored } from "../contract/grants.ts";
-import { allowanceOf } from "../store/quota/allowance.ts";
-import { rateHeaders } from "../store/quota/refusal.ts";
+import { NOTHING_STORED, rateHeaders, type Stored } from "@responses-edge/usage-limits";
+import type { Grants, Identity } from "../contract/grants.ts";
+import { allowanceOf } from "../store/quota/allowances.ts";
 import { endRun, type RunReservation, reserveRun } from "../store/quota/run-quota.ts";
 import { costOf, type UsedTurn, usageOfTurn } from "../store/quota/usage.ts";
 import type { Caller } from "./transport.ts";

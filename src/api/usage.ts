@@ -1,13 +1,7 @@
 import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { NOTHING_STORED, STORED_LIMITS, type Stored, type StoredLimit } from "@responses-edge/usage-limits";
 import type { z } from "zod";
-import {
-  type Grants,
-  NOTHING_STORED,
-  STORED_LIMITS,
-  type Stored,
-  type StoredLimit,
-  withStoredBytes,
-} from "../contract/grants.ts";
+import { type Grants, withStoredBytes } from "../contract/grants.ts";
 import { DIRECTORY, type KeyDirectory } from "../store/keys/key-directory.ts";
 import type { Quota } from "../store/quota/quota.ts";
 import { MAX_USAGE_ROWS, type UsageRow } from "../store/quota/usage.ts";

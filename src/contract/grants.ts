@@ -1,5 +1,6 @@
 import { list } from "@responses-edge/responses-api/collections";
 import { HOSTED_TOOL_NAMES, type HostedType, hostedKinds } from "@responses-edge/responses-api/hosted-tools";
+import { BUDGET_WINDOWS, type CountedLimits, STORED_LIMITS } from "@responses-edge/usage-limits";
 import { z } from "zod";
 import { type Config, VLLM_EXTRAS, type VllmExtra } from "../config/index.ts";
 
@@ -9,10 +10,6 @@ import { type Config, VLLM_EXTRAS, type VllmExtra } from "../config/index.ts";
 const MAX_NAMES = 256;
 
 const count = z.int().min(0);
-
-/** When a budget begins anew, in UTC: with the hour, the day, the week (on Monday), the month, or never. */
-const BUDGET_WINDOWS = ["hour", "day", "week", "month", "total"] as const;
-export type BudgetWindow = (typeof BUDGET_WINDOWS)[number];
 
 const budget = z.strictObject({
   tokens: count.nullish(),
@@ -62,15 +59,6 @@ export const grants = z.strictObject({
 });
 
 export type Grants = z.output<typeof grants>;
-
-/** Limits of what is kept, each named as the grant and as the figure that it limits. Every further kind of stored amount is named here. */
-export const STORED_LIMITS = ["stored_bytes", "stored_responses", "stored_conversations"] as const;
-export type StoredLimit = (typeof STORED_LIMITS)[number];
-
-/** How much is kept of each. */
-export type Stored = Readonly<Record<StoredLimit, number>>;
-
-export const NOTHING_STORED: Stored = { stored_bytes: 0, stored_responses: 0, stored_conversations: 0 };
 
 /** How many files may be kept, and how many bytes of them; null is any number. */
 export interface FileLimit {
@@ -135,17 +123,6 @@ function intersection<Name>(lists: readonly (readonly Name[] | null | undefined)
   return first?.filter((name) => rest.every((other) => other.includes(name)));
 }
 
-/** Where `reads_per_minute` is absent: so many for each request a minute, and no fewer than a client needs that polls. */
-const READS_PER_REQUEST = 10;
-const LEAST_READS = 120;
-
-/** How many reads a minute are allowed: those that are set, else what the requests a minute come with. Undefined: any number. */
-export function readsPerMinute({ reads_per_minute: reads, requests_per_minute: requests }: Grants): number | undefined {
-  if (reads != null) return reads;
-  if (requests == null) return undefined;
-  return requests === 0 ? 0 : Math.max(LEAST_READS, READS_PER_REQUEST * requests);
-}
-
 /** Tells whether anything of grants has to be counted. */
 export function isCounted(given: Grants | null): boolean {
   if (!given) return false;
@@ -190,14 +167,6 @@ export function restrictedConfig(config: Config, policy: Policy): Config {
   };
   restrictedConfigs.set(policy, { of: config, config: made });
   return made;
-}
-
-/** The limits of a caller that are counted: the grants of its tenant and of its key, of which some count something. */
-export interface CountedLimits {
-  tenant: Grants | null;
-  key: Grants | null;
-  /** Tells whether it is told what was used: not where nothing but the deployment's own limit of what is kept binds the caller. */
-  tellsUsage: boolean;
 }
 
 /** The caller, as its key tells. Made once for what is known of a key, and shared by the requests that it makes. */

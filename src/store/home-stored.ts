@@ -1,4 +1,4 @@
-import { NOTHING_STORED, type Stored } from "../contract/grants.ts";
+import { NOTHING_STORED, type Stored } from "@responses-edge/usage-limits";
 import type { StoredByKey, StoredReport } from "./quota/quota.ts";
 import type { QuotaBinding } from "./quota/run-quota.ts";
 import { tellStored, tellStoredSoon } from "./stored-reports.ts";

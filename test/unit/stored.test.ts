@@ -1,9 +1,9 @@
 import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { conversationId, newTurnAddress, responseId } from "@responses-edge/responses-api/ids";
+import { NOTHING_STORED, type Stored } from "@responses-edge/usage-limits";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { NOTHING_STORED, type Stored } from "../../src/contract/grants.ts";
 import type { Home } from "../../src/store/home.ts";
 import { HomeStored } from "../../src/store/home-stored.ts";
 import type { Quota, StoredByKey } from "../../src/store/quota/quota.ts";

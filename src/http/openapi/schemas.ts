@@ -46,11 +46,12 @@ import {
   webhookDeliveryObject,
   webhookEndpointObject,
 } from "@responses-edge/responses-api/webhooks";
+import { STORED_LIMITS } from "@responses-edge/usage-limits";
 import { z } from "zod";
 import { changeConfigurationBody, shownConfiguration } from "../../api/configuration.ts";
 import { addItemsBody, conversationBody, updateConversationBody } from "../../api/conversations.ts";
 import { changeKeyBody, createKeyBody, rotateKeyBody, tenantBody } from "../../api/keys.ts";
-import { grants, STORED_LIMITS } from "../../contract/grants.ts";
+import { grants } from "../../contract/grants.ts";
 import { upstreamHealth } from "./upstream-health.ts";
 
 /**

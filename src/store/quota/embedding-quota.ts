@@ -1,5 +1,5 @@
 import type { Identity } from "../../contract/grants.ts";
-import { allowanceOf } from "./allowance.ts";
+import { allowanceOf } from "./allowances.ts";
 import type { Quota } from "./quota.ts";
 import { costOf, type Prices } from "./usage.ts";
 

@@ -1,13 +1,24 @@
 import { createHash } from "node:crypto";
 import { logLine } from "@responses-edge/json-text";
+import {
+  type Account,
+  type Answer,
+  Ledger,
+  type NearlyUsed,
+  NearlyUsedLimits,
+  NOTHING_STORED,
+  type Report,
+  STORED_LIMITS,
+  type Stored,
+  type StoredLimit,
+  TENANT,
+  type UsageEntry,
+} from "@responses-edge/usage-limits";
 import { loadConfig } from "../../config/index.ts";
-import { NOTHING_STORED, STORED_LIMITS, type Stored, type StoredLimit } from "../../contract/grants.ts";
 import { OwnedObject } from "../owned-object.ts";
 import { Schema, type Versions } from "../schema.ts";
 import { announce, isAnnounced, type WebhookBinding } from "../webhooks/announcing.ts";
-import { type Account, type Answer, Ledger, type Report, TENANT } from "./ledger.ts";
-import { type NearlyUsed, NearlyUsedLimits } from "./nearly-used.ts";
-import { USAGE_TABLE, type UsageEntry, type UsageQuery, type UsageRow, UsageStore } from "./usage.ts";
+import { USAGE_TABLE, type UsageQuery, type UsageRow, UsageStore } from "./usage.ts";
 
 /** The homes of a tenant that are noted, where it wants them noted. */
 const HOMES_TABLE = "CREATE TABLE homes (home TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID";

@@ -1,12 +1,22 @@
 import { logLine } from "@responses-edge/json-text";
 import type { Model } from "@responses-edge/turn/engine";
 import type { TurnResult } from "@responses-edge/turn/turn";
-import type { CountedLimits, Stored } from "../../contract/grants.ts";
-import { type Amounts, MAX_LIFETIME_MS, NOTHING, type Report, type Status, type Used } from "./ledger.ts";
+import {
+  type Amounts,
+  type CountedLimits,
+  limitExceeded,
+  limitsUnavailable,
+  MAX_LIFETIME_MS,
+  NOTHING,
+  type QuotaStub,
+  type Report,
+  type Status,
+  type Stored,
+  type UsageEntry,
+  type Used,
+} from "@responses-edge/usage-limits";
 import type { Quota } from "./quota.ts";
-import { limitExceeded, limitsUnavailable } from "./refusal.ts";
-import type { QuotaStub } from "./reporter.ts";
-import { costOf, type Prices, type UsageEntry, usageOfTurn } from "./usage.ts";
+import { costOf, type Prices, usageOfTurn } from "./usage.ts";
 
 /**
  * The reservation of a run in its caller's limits. The Worker makes it, because it refuses before the run begins; the

@@ -1,23 +1,12 @@
 import type { Outcome } from "@responses-edge/turn/decide";
 import type { ClosedResponse } from "@responses-edge/turn/response";
+import type { UsageEntry } from "@responses-edge/usage-limits";
 import type { ModelPrice } from "../../config/index.ts";
 import type { Schema } from "../schema.ts";
 
 /** The usage: a row for each hour, key and model. */
 
-/** The usage of one model's requests since it was last told. */
-export interface UsageEntry {
-  model: string;
-  /** Turns. */
-  requests: number;
-  input: number;
-  cached: number;
-  output: number;
-  /** Millionths of a dollar. */
-  cost: number;
-}
-
-/** The same, with when and by whom. */
+/** A usage, with when and by whom. */
 export interface UsageRow extends UsageEntry {
   /** When its hour began, Unix milliseconds. */
   start: number;

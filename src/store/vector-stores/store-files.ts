@@ -6,7 +6,7 @@ import type {
   LastError,
   StoreFileObject,
 } from "@responses-edge/responses-api/vector-stores";
-import type { CountedLimits } from "../../contract/grants.ts";
+import type { CountedLimits } from "@responses-edge/usage-limits";
 import type { Schema } from "../schema.ts";
 
 /** The files of a store, and the batches that they came in. */

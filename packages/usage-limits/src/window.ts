@@ -1,4 +1,4 @@
-import type { BudgetWindow } from "../../contract/grants.ts";
+import type { BudgetWindow } from "./limits.ts";
 
 /**
  * A sliding window of a minute: what was used in each of its seconds. The second that is just ending counts whole, so what

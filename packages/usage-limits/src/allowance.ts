@@ -1,5 +1,13 @@
-import type { CountedLimits, Identity } from "../../contract/grants.ts";
-import { Balance, ENDED, Forecast, limitedBy, limitedIn, type Open, RENEW_AFTER_MS } from "./balance.ts";
+import {
+  Balance,
+  ENDED,
+  Forecast,
+  limitedBy,
+  limitedIn,
+  type Open,
+  RENEW_AFTER_MS,
+  type StoredReports,
+} from "./balance.ts";
 import {
   type Amounts,
   type Answer,
@@ -10,10 +18,9 @@ import {
   type Status,
   type Want,
 } from "./ledger.ts";
-import type { Quota } from "./quota.ts";
+import type { CountedLimits } from "./limits.ts";
 import { limitExceeded, limitsUnavailable } from "./refusal.ts";
-import { type QuotaStub, REPORT_AFTER_MS, Reporter } from "./reporter.ts";
-import type { UsageEntry } from "./usage.ts";
+import { type QuotaStub, REPORT_AFTER_MS, Reporter, type UsageEntry } from "./reporter.ts";
 
 /** How often, and how long after one another, the quota is asked again where what has ended is not told yet. */
 const MAX_LOOKS = 10;
@@ -47,12 +54,17 @@ export class Allowance {
   #askingSince: number | undefined;
   #status: Status = {};
 
-  constructor(who: { tenant: string; keyId: string }, limits: CountedLimits, stub: () => QuotaStub) {
+  /** `quota` counts the use of a tenant, `stored` tells what its quota has yet to hear of what was stored. */
+  constructor(
+    who: { tenant: string; keyId: string },
+    limits: CountedLimits,
+    { quota, stored }: { quota: QuotaStub; stored: StoredReports },
+  ) {
     this.#who = who;
     this.#limits = limits;
     this.#limited = limitedBy(limits);
-    this.#balance = new Balance(who.tenant);
-    this.#reporter = new Reporter(who.keyId, stub);
+    this.#balance = new Balance(stored);
+    this.#reporter = new Reporter(who.keyId, quota);
   }
 
   /** Nothing is taken, asked for or to be told: it can be forgotten. */
@@ -229,27 +241,6 @@ export class Allowance {
       tokens: tokens && { ...tokens, remaining: Math.min(tokens.limit, tokens.remaining + free.tokens) },
     };
   }
-}
-
-/** Allowances of one isolate. Those that are idle are forgotten first; one that is in use is never. */
-const MAX_ALLOWANCES = 10_000;
-
-const allowances = new Map<string, Allowance>();
-
-/** The allowance of a caller whose use is counted; undefined of one whose is not. */
-export function allowanceOf(identity: Identity, quotas: DurableObjectNamespace<Quota>): Allowance | undefined {
-  const { tenant, keyId, counted } = identity;
-  if (!counted) return undefined;
-  // A tenant's name has no colon.
-  const name = `${tenant}:${keyId}`;
-  let allowance = allowances.get(name);
-  if (allowance) return allowance;
-  if (allowances.size >= MAX_ALLOWANCES) {
-    for (const [other, { isIdle }] of allowances) if (isIdle) allowances.delete(other);
-  }
-  allowance = new Allowance({ tenant, keyId }, counted, () => quotas.getByName(tenant));
-  allowances.set(name, allowance);
-  return allowance;
 }
 
 /** A request waits no longer for an answer: the platform may have ended the one that asks. */

@@ -1,10 +1,21 @@
+import {
+  type Amounts,
+  type Answer,
+  Balance,
+  ENDED,
+  Forecast,
+  LIFETIME_MS,
+  limitedBy,
+  NOTHING,
+  type Obstacle,
+  type Open,
+  Queue,
+  type Report,
+  Reporter,
+  type StoredReports,
+  type UsageEntry,
+} from "@responses-edge/usage-limits";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import type { Grants } from "../../../src/contract/grants.ts";
-import { Queue } from "../../../src/store/quota/allowance.ts";
-import { Balance, ENDED, Forecast, LIFETIME_MS, limitedBy, type Open } from "../../../src/store/quota/balance.ts";
-import { type Amounts, type Answer, NOTHING, type Obstacle, type Report } from "../../../src/store/quota/ledger.ts";
-import { Reporter } from "../../../src/store/quota/reporter.ts";
-import type { UsageEntry } from "../../../src/store/quota/usage.ts";
 
 /** The four parts of an allowance, each by itself. */
 
@@ -18,12 +29,15 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
+/** Nothing is stored. */
+const REPORTS: StoredReports = { latest: () => 0, isTold: () => true };
+
 const amounts = (some: Partial<Amounts>): Amounts => ({ ...NOTHING, ...some });
 const open = (): Open => ({ taken: NOTHING, seenAt: Date.now() });
 
 describe("the balance", () => {
   it("has what was promised, until a request takes it, and again what the request has not used", () => {
-    const balance = new Balance("t");
+    const balance = new Balance(REPORTS);
     balance.promise(amounts({ requests: 2, tokens: 100, slots: 1 }));
     const request = open();
     balance.take(amounts({ requests: 1, tokens: 80, slots: 1 }), request);
@@ -37,7 +51,7 @@ describe("the balance", () => {
   });
 
   it("owes what a request has used beyond what it had taken, until that is reported", () => {
-    const balance = new Balance("t");
+    const balance = new Balance(REPORTS);
     balance.promise(amounts({ tokens: 10 }));
     const request = open();
     balance.take(amounts({ tokens: 10 }), request);
@@ -48,7 +62,7 @@ describe("the balance", () => {
   });
 
   it("is gone where the quota may have given it to others, and what dead requests have taken is free", () => {
-    const balance = new Balance("t");
+    const balance = new Balance(REPORTS);
     balance.promise(amounts({ slots: 2 }));
     balance.take(amounts({ slots: 1 }), open());
     vi.advanceTimersByTime(LIFETIME_MS - 10_000);
@@ -61,7 +75,7 @@ describe("the balance", () => {
   });
 
   it("lends nothing to what only counts", () => {
-    const balance = new Balance("t");
+    const balance = new Balance(REPORTS);
     balance.promise(amounts({ reads: 1, slots: 1 }));
     balance.take(amounts({ reads: 1, slots: 1 }), { taken: NOTHING, seenAt: ENDED });
     expect(balance.free).toEqual(amounts({ slots: 1 }));
@@ -138,13 +152,13 @@ describe("the reporter", () => {
   it("tells what was used once; again, with what came since, where the quota could not be reached", async () => {
     const told: [Report, readonly UsageEntry[]][] = [];
     let fails = true;
-    const reporter = new Reporter("k", () => ({
+    const reporter = new Reporter("k", {
       exchange: async (report, entries) => {
         told.push([report, entries]);
         if (fails) throw new Error("No.");
         return answer;
       },
-    }));
+    });
     reporter.note({ requests: 1, tokens: 12 }, usage);
     await expect(reporter.exchange(what)).rejects.toThrow("No.");
     expect(reporter.isIdle).toBe(false);
@@ -162,7 +176,7 @@ describe("the reporter", () => {
   });
 
   it("has one report made for all that ends within a second, and tries it ten times", async () => {
-    const reporter = new Reporter("k", () => ({ exchange: async () => answer }));
+    const reporter = new Reporter("k", { exchange: async () => answer });
     const pending: Promise<unknown>[] = [];
     const waitUntil = (promise: Promise<unknown>) => void pending.push(promise);
     let reports = 0;
@@ -180,7 +194,7 @@ describe("the reporter", () => {
 });
 
 describe("the forecast", () => {
-  const limited = limitedBy({ key: { requests_per_minute: 5 } as Grants, tenant: null, tellsUsage: true });
+  const limited = limitedBy({ key: { requests_per_minute: 5 }, tenant: null, tellsUsage: true });
 
   it("expects what the requests of the last second took, and nothing where they come one by one", () => {
     const forecast = new Forecast(1_000);
@@ -198,7 +212,7 @@ describe("the forecast", () => {
     const forecast = new Forecast(1_000);
     for (let request = 0; request < 4_000; request += 1) forecast.note(amounts({ requests: 1 }));
     expect(forecast.advance(limited).requests).toBe(1_000);
-    const stores = limitedBy({ key: { stored_responses: 5 } as Grants, tenant: null, tellsUsage: true });
+    const stores = limitedBy({ key: { stored_responses: 5 }, tenant: null, tellsUsage: true });
     expect(new Forecast(1_000).advance(stores)).toEqual(amounts({ stored_responses: 100 }));
   });
 });

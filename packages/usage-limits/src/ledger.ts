@@ -1,12 +1,12 @@
 import {
   type CountedLimits,
-  type Grants,
+  type Limits,
   NOTHING_STORED,
   readsPerMinute,
   STORED_LIMITS,
   type Stored,
   type StoredLimit,
-} from "../../contract/grants.ts";
+} from "./limits.ts";
 import {
   added,
   type BudgetPeriod,
@@ -220,7 +220,7 @@ export class Ledger {
     this.#changed.add(key);
   }
 
-  #use(key: string, limits: Grants | null, { requests, reads = 0, tokens, cost }: Used, now: number): void {
+  #use(key: string, limits: Limits | null, { requests, reads = 0, tokens, cost }: Used, now: number): void {
     if (!limits) return;
     const account = this.#account(key);
     if (limits.requests_per_minute != null) account.requests = added(account.requests, requests, now);

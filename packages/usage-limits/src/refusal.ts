@@ -1,6 +1,6 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
-import type { StoredLimit } from "../../contract/grants.ts";
 import { isStoredLimit, type Obstacle, type RateStatus, type Status, TENANT } from "./ledger.ts";
+import type { StoredLimit } from "./limits.ts";
 
 /**
  * Limits as clients are told of them: OpenAI's headers, codes and words. Codex reads the time in "Please try again in

@@ -1,9 +1,19 @@
-import { isRetryable } from "../rpc.ts";
 import { LIFETIME_MS } from "./balance.ts";
 import { type Answer, MAX_LIFETIME_MS, type Report, type Used } from "./ledger.ts";
-import type { UsageEntry } from "./usage.ts";
 
-/** A quota, as far as it is needed here. */
+/** The usage of one model's requests since it was last told. */
+export interface UsageEntry {
+  model: string;
+  /** Turns. */
+  requests: number;
+  input: number;
+  cached: number;
+  output: number;
+  /** Millionths of a dollar. */
+  cost: number;
+}
+
+/** The ledger of a tenant, wherever it is. */
 export interface QuotaStub {
   exchange(report: Report, usage: readonly UsageEntry[]): Promise<Answer>;
 }
@@ -26,7 +36,7 @@ let name: string | undefined;
 /** Tells a quota what this isolate has used of a key's limits. */
 export class Reporter {
   readonly #key: string;
-  readonly #stub: () => QuotaStub;
+  readonly #stub: QuotaStub;
   /** Used, and not reported yet. */
   #used: Used = NO_USE;
   #usage = new Map<string, UsageEntry>();
@@ -34,7 +44,7 @@ export class Reporter {
   /** When the next report is due, Unix milliseconds; undefined where none is. */
   #due: number | undefined;
 
-  constructor(key: string, stub: () => QuotaStub) {
+  constructor(key: string, stub: QuotaStub) {
     this.#key = key;
     this.#stub = stub;
   }
@@ -64,12 +74,7 @@ export class Reporter {
     const lifetimeMs = Math.min(LIFETIME_MS, MAX_LIFETIME_MS);
     const report: Report = { ...what, key: this.#key, holder: holder(), report: this.#reports, used, lifetimeMs };
     try {
-      return await this.#stub()
-        .exchange(report, usage)
-        .catch((error: unknown) => {
-          if (!isRetryable(error)) throw error;
-          return this.#stub().exchange(report, usage);
-        });
+      return await this.#stub.exchange(report, usage);
     } catch (error) {
       // The next report tells it again. If this one has arrived after all, it counts twice, rather than not at all.
       this.#used = addUsed(this.#used, used);

@@ -1,24 +1,29 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
+import {
+  Allowance,
+  type CountedLimits,
+  Ledger,
+  type Limits,
+  NOTHING,
+  type QuotaStub,
+  type Report,
+  type Reservation,
+  type UsageEntry,
+} from "@responses-edge/usage-limits";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import type { CountedLimits, Grants } from "../../../src/contract/grants.ts";
-import { Allowance, type Reservation } from "../../../src/store/quota/allowance.ts";
-import { Ledger, NOTHING, type Report } from "../../../src/store/quota/ledger.ts";
-import type { Quota } from "../../../src/store/quota/quota.ts";
-import type { UsageEntry } from "../../../src/store/quota/usage.ts";
-import { tellStoredSoon } from "../../../src/store/stored-reports.ts";
-
-type QuotaNamespace = DurableObjectNamespace<Quota>;
 
 /** Allowances of several isolates at one quota, which is its ledger and a count of its calls. */
 
-function limitsOf(key: Partial<Grants>): CountedLimits {
-  return { key: key as Grants, tenant: null, tellsUsage: true };
+function limitsOf(key: Limits): CountedLimits {
+  return { key: key, tenant: null, tellsUsage: true };
 }
 
 class FakeQuota {
   readonly ledger = new Ledger();
   readonly reports: Report[] = [];
   readonly usage: UsageEntry[] = [];
+  /** Homes have told it what they store. */
+  hasHeardHomes = true;
   /** What a call fails with, while it is set. */
   fault: unknown;
   /** Answers wait for this. */
@@ -27,7 +32,7 @@ class FakeQuota {
   /** Another isolate's view of it. */
   isolate(limits: CountedLimits): Allowance {
     const holder = crypto.randomUUID();
-    return new Allowance({ tenant: "t", keyId: "k" }, limits, () => ({
+    const quota: QuotaStub = {
       exchange: async (report, usage) => {
         await this.gate;
         if (this.fault) throw this.fault;
@@ -36,7 +41,9 @@ class FakeQuota {
         this.usage.push(...usage);
         return this.ledger.take({ ...report, holder }, Date.now());
       },
-    }));
+    };
+    const stored = { latest: () => 1, isTold: () => this.hasHeardHomes };
+    return new Allowance({ tenant: "t", keyId: "k" }, limits, { quota, stored });
   }
 }
 
@@ -83,9 +90,7 @@ describe("an allowance", () => {
     const allowance = quota.isolate(limits);
     const store = () => allowance.take({ stored_responses: 1, requests: 1 }, limits, waitUntil);
     const first = await store();
-    const call = Promise.withResolvers<void>();
-    const quotas = { getByName: () => ({ takeStored: () => call.promise }) } as unknown as QuotaNamespace;
-    const telling = tellStoredSoon(quotas, "t", { report: { home: "h", stored: {} }, onTold: () => {} });
+    quota.hasHeardHomes = false;
     first.end(undefined);
     const refused = expect(store()).rejects.toMatchObject({
       status: 429,
@@ -97,8 +102,7 @@ describe("an allowance", () => {
     // Another one waits for the moment in which it is told.
     const next = store();
     await vi.advanceTimersByTimeAsync(50);
-    call.resolve();
-    await telling;
+    quota.hasHeardHomes = true;
     await vi.advanceTimersByTimeAsync(50);
     (await next).end(undefined);
   });

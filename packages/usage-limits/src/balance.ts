@@ -1,12 +1,13 @@
-import {
-  type CountedLimits,
-  type Grants,
-  NOTHING_STORED,
-  readsPerMinute,
-  STORED_LIMITS,
-} from "../../contract/grants.ts";
-import { isTold, latestReport } from "../stored-reports.ts";
 import { type Amounts, combined, covers, NOTHING, plus } from "./ledger.ts";
+import { type CountedLimits, type Limits, NOTHING_STORED, readsPerMinute, STORED_LIMITS } from "./limits.ts";
+
+/** The reports of what this process has stored, which are told apart from requests. */
+export interface StoredReports {
+  /** Names the latest report. */
+  latest(): number;
+  /** Tells whether all reports up to `latest` were told. */
+  isTold(latest: number): boolean;
+}
 
 /** A request in progress, and the amounts that it has taken. */
 export interface Open {
@@ -26,7 +27,7 @@ export const RENEW_AFTER_MS = 20_000;
 
 /** Amounts of a key's limits that a quota has promised to this isolate: free, or taken by requests. */
 export class Balance {
-  readonly #tenant: string;
+  readonly #reports: StoredReports;
   /** Promised, and taken by nobody. Less than nothing where a request has used more than it had taken. */
   #free: Amounts = { ...NOTHING };
   readonly #open = new Set<Open>();
@@ -35,8 +36,8 @@ export class Balance {
   /** When the quota last promised something, Unix milliseconds. */
   #promisedAt = 0;
 
-  constructor(tenant: string) {
-    this.#tenant = tenant;
+  constructor(reports: StoredReports) {
+    this.#reports = reports;
   }
 
   /** Nothing is taken. */
@@ -106,7 +107,7 @@ export class Balance {
       this.#free = plus(this.#free, back);
       // Its home tells how much it has stored; the quota has what it has not stored back with the next report.
       const taken = minus(open.taken, back);
-      if (STORED_LIMITS.some((kind) => taken[kind] > 0)) this.#settled.push({ taken, latest: latestReport() });
+      if (STORED_LIMITS.some((kind) => taken[kind] > 0)) this.#settled.push({ taken, latest: this.#reports.latest() });
     }
     this.#free = minus(this.#free, { ...NOTHING, tokens, cost });
   }
@@ -114,7 +115,7 @@ export class Balance {
   /** Frees what requests have taken that the platform has ended, and what is held of ended ones whose homes have told it. */
   forgetDead(): void {
     const now = Date.now();
-    this.#settled = this.#settled.filter(({ latest }) => !isTold(this.#tenant, latest));
+    this.#settled = this.#settled.filter(({ latest }) => !this.#reports.isTold(latest));
     for (const open of this.#open) if (now - open.seenAt > LIFETIME_MS) this.#open.delete(open);
   }
 
@@ -135,7 +136,7 @@ export function limitedIn(amounts: Amounts, limited: Amounts): Amounts {
 /** 1 for each kind that is limited, else 0. */
 export function limitedBy({ tenant, key }: CountedLimits): Amounts {
   const both = [tenant, key].filter((grants) => grants !== null);
-  const one = (of: (grants: Grants) => number | null | undefined) =>
+  const one = (of: (grants: Limits) => number | null | undefined) =>
     both.some((grants) => of(grants) != null) ? 1 : 0;
   const limited: Amounts = {
     ...NOTHING,

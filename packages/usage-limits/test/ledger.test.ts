@@ -1,9 +1,21 @@
+import {
+  type Amounts,
+  type Answer,
+  added,
+  Ledger,
+  type Limits,
+  msUntilFreed,
+  NearlyUsedLimits,
+  NOTHING,
+  periodEnd,
+  periodStart,
+  type Report,
+  slid,
+  sumOf,
+  type Window,
+} from "@responses-edge/usage-limits";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { Grants } from "../../src/contract/grants.ts";
-import { type Amounts, type Answer, Ledger, NOTHING, type Report } from "../../src/store/quota/ledger.ts";
-import { NearlyUsedLimits } from "../../src/store/quota/nearly-used.ts";
-import { added, msUntilFreed, periodEnd, periodStart, slid, sumOf, type Window } from "../../src/store/quota/window.ts";
 
 const T0 = Date.UTC(2026, 10, 22, 12, 0, 0);
 
@@ -17,8 +29,8 @@ interface Said {
   used?: Partial<Amounts>;
   want?: Partial<Amounts>;
   soon?: Partial<Amounts>;
-  ofKey?: Partial<Grants> | null;
-  ofTenant?: Partial<Grants> | null;
+  ofKey?: Limits | null;
+  ofTenant?: Limits | null;
 }
 
 let reports = 0;
@@ -39,7 +51,7 @@ function report({
     key,
     holder,
     report: rest.report ?? reports,
-    limits: { key: ofKey as Grants | null, tenant: ofTenant as Grants | null, tellsUsage: true },
+    limits: { key: ofKey, tenant: ofTenant, tellsUsage: true },
     held: amounts(held),
     used: amounts(used),
     lifetimeMs: 60_000,
@@ -223,7 +235,7 @@ describe("the ledger", () => {
     expect(isGranted(ledger.take(report({ ...limits, want: { tokens: 1 } }), T0 + 61_000))).toBe(true);
   });
 
-  it.each<[string, Partial<Grants>, Partial<Amounts>]>([
+  it.each<[string, Limits, Partial<Amounts>]>([
     ["requests", { requests_per_minute: 0 }, one],
     ["slots", { max_concurrent_requests: 0 }, one],
     ["runs", { max_background_runs: 0 }, { runs: 1, requests: 1 }],
