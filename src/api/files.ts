@@ -9,6 +9,7 @@ import {
   MAX_FILENAME_LENGTH,
 } from "@responses-edge/responses-api/files";
 import { fileId } from "@responses-edge/responses-api/ids";
+import { unixSeconds } from "@responses-edge/responses-api/time";
 import { parse } from "@responses-edge/responses-api/validation";
 import { FILES_DIRECTORY } from "../contract/container-files.ts";
 import { fileNotFound } from "../store/files/file-client.ts";
@@ -53,7 +54,7 @@ export async function createFile(caller: Caller, form: AsyncIterable<FormPart>):
     if (!file || !sent) {
       throw invalidRequest("file", "Missing required parameter: 'file'.", "missing_required_parameter");
     }
-    const createdAt = Math.floor(Date.now() / 1000);
+    const createdAt = unixSeconds();
     const { purpose } = about;
     const whole = { ...sent, purpose, createdAt, expiresAt: expiryOf(about, createdAt) };
     return shownFile(await caller.files.commit(file, whole, fileLimitsOf(caller.identity, caller.config)));

@@ -11,6 +11,7 @@ import {
   type UploadPartObject,
 } from "@responses-edge/responses-api/files";
 import { parsePartId, parseUploadId, partId, uploadId } from "@responses-edge/responses-api/ids";
+import { unixSeconds } from "@responses-edge/responses-api/time";
 import { parse } from "@responses-edge/responses-api/validation";
 import { fileLimitsOf } from "../store/files/file-limits.ts";
 import type { FileRecord } from "../store/files/file-table.ts";
@@ -31,7 +32,7 @@ export async function createUpload(caller: Caller, body: unknown): Promise<Uploa
     const message = `The file is too large: this server takes files of up to ${maxFileBytes} bytes (MAX_FILE_BYTES).`;
     throw new ApiError({ status: 413, message, param: "bytes", code: "file_too_large" });
   }
-  const createdAt = now();
+  const createdAt = unixSeconds();
   const times = { createdAt, expiresAt: createdAt + UPLOAD_SECONDS };
   const upload = { bytes, filename: nameOf(filename, "filename"), mimeType, about, ...times };
   return shownUpload(await caller.files.createUpload(upload, caller.identity.keyId), null);
@@ -55,7 +56,7 @@ export async function addUploadPart(
     }
     if (!data) throw invalidRequest("data", "Missing required parameter: 'data'.", "missing_required_parameter");
     await files.finishPart(data);
-    return { id: partId(upload.key, data.part), object: "upload.part", created_at: now(), upload_id: id };
+    return { id: partId(upload.key, data.part), object: "upload.part", created_at: unixSeconds(), upload_id: id };
   } catch (error) {
     // The client may have left, or the upload has ended meanwhile.
     if (data) caller.waitUntil(files.discardPart(data).catch(() => {}));
@@ -78,7 +79,7 @@ export async function completeUpload(caller: Caller, id: string, body: unknown):
     const message = `The parts have ${length} bytes together, and the upload was created for ${upload.bytes}.`;
     throw invalidRequest("part_ids", message, "bytes_mismatch");
   }
-  const createdAt = now();
+  const createdAt = unixSeconds();
   const file = await files.completeUpload(upload, numbers, {
     limits: fileLimitsOf(caller.identity, caller.config),
     dates: { createdAt, expiresAt: expiryOf(upload.about, createdAt) },
@@ -123,8 +124,4 @@ function shownUpload(
     status,
     file: file && shownFile(file),
   };
-}
-
-function now(): number {
-  return Math.floor(Date.now() / 1000);
 }

@@ -1,4 +1,5 @@
 import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { unixSeconds } from "@responses-edge/responses-api/time";
 import { NOTHING_STORED, STORED_LIMITS, type Stored, type StoredLimit } from "@responses-edge/usage-limits";
 import type { z } from "zod";
 import { type Grants, withStoredBytes } from "../contract/grants.ts";
@@ -63,7 +64,7 @@ async function inBuckets<Result, Width extends string>(
     throw invalidRequest("limit", message, "above_max_value");
   }
   const first = page === undefined ? floor(request.start_time, seconds) : pageStart(page, seconds);
-  const end = Math.min(request.end_time ?? Number.POSITIVE_INFINITY, Math.floor(Date.now() / 1000) + 1);
+  const end = Math.min(request.end_time ?? Number.POSITIVE_INFINITY, unixSeconds() + 1);
   const starts: number[] = [];
   for (let start = first; start < end && starts.length < limit; start += seconds) starts.push(start);
   const next = first + starts.length * seconds;
@@ -126,7 +127,7 @@ export async function readStorage(
       };
     }),
   );
-  const now = Math.floor(Date.now() / 1000);
+  const now = unixSeconds();
   const data = [{ object: "bucket", start_time: now, end_time: now + 1, results }];
   return { object: "page", data, has_more: false, next_page: null };
 }

@@ -4,6 +4,7 @@ import { checkBatch, readBatch } from "@responses-edge/responses-api/batch-file"
 import type { BatchStatus } from "@responses-edge/responses-api/batches";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { fileId, newFileKey } from "@responses-edge/responses-api/ids";
+import { unixSeconds } from "@responses-edge/responses-api/time";
 import type { Caller } from "../api/transport.ts";
 import { fileLimitsOf } from "../store/files/file-limits.ts";
 import type { BatchRecord, BatchTable } from "./batch-table.ts";
@@ -137,6 +138,8 @@ export class BatchJob {
       name: `${batch.id}.${no}`,
       end,
       signal,
+      attempts: table.attempts(batch.id, no),
+      noteAttempts: (attempts) => change(() => table.noteAttempts(batch.id, no, attempts)),
     });
     if (!answered) return false;
     const { isOk, status, body } = answered;
@@ -149,7 +152,7 @@ export class BatchJob {
   /** Requests without an answer at the end of the time are noted in the file of errors. */
   #expire(): void {
     const batch = this.#batch;
-    batch.at.expired = seconds();
+    batch.at.expired = unixSeconds();
     this.#enter("finalizing");
   }
 
@@ -217,7 +220,7 @@ export class BatchJob {
     if (part) {
       const encoder = new TextEncoder();
       for await (const line of lines) await part.write(encoder.encode(`${line}\n`));
-      const createdAt = seconds();
+      const createdAt = unixSeconds();
       const expiresAt = batch.outputExpiry === null ? null : createdAt + batch.outputExpiry;
       const filename = `${batch.id}_${kind}.jsonl`;
       const about = { filename, mimeType: "application/jsonl", purpose: "batch_output" as const, createdAt, expiresAt };
@@ -242,7 +245,7 @@ export class BatchJob {
   #enter(status: BatchStatus): void {
     const batch = this.#batch;
     batch.status = status;
-    batch.at[status] ??= seconds();
+    batch.at[status] ??= unixSeconds();
     this.#host.table.write(batch);
   }
 }
@@ -256,9 +259,4 @@ function oneLine(json: string): string {
 
 function requestId({ id }: BatchRecord, no: number): string {
   return `batch_req_${id.slice("batch_".length)}_${no}`;
-}
-
-/** Now, in Unix seconds. */
-export function seconds(): number {
-  return Math.floor(Date.now() / 1000);
 }

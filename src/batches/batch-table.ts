@@ -14,6 +14,11 @@ export const BATCH_VERSIONS: Versions = [
       input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL, reasoning INTEGER NOT NULL,
       PRIMARY KEY (batch, line, part)) WITHOUT ROWID`,
   ],
+  [
+    `CREATE TABLE attempt (
+      batch TEXT NOT NULL, line INTEGER NOT NULL, runs INTEGER NOT NULL, tries INTEGER NOT NULL,
+      PRIMARY KEY (batch, line)) WITHOUT ROWID`,
+  ],
 ];
 
 /** UTF-16 units of an answer in one row: at most 1.8 MB. */
@@ -27,6 +32,14 @@ export interface Tokens {
   cached: number;
   output: number;
   reasoning: number;
+}
+
+/** How a line without an answer was tried. */
+export interface Attempts {
+  /** Runs that have begun and failed. Their number is in the key of the next one. */
+  runs: number;
+  /** Failures that count against the request, rather than against a server that is away. */
+  tries: number;
 }
 
 export interface Counts {
@@ -71,8 +84,15 @@ export const OVER: ReadonlySet<BatchStatus> = new Set(["completed", "failed", "e
 
 type Row = { body: string };
 
+interface Tally {
+  counts: Counts;
+  usage: Tokens;
+}
+
 export class BatchTable {
   readonly #schema: Schema;
+  /** The answers of batches that are under way, counted: read of the rows once, and kept as answers are added. */
+  readonly #tallies = new Map<string, Tally>();
 
   constructor(schema: Schema) {
     this.#schema = schema;
@@ -111,14 +131,30 @@ export class BatchTable {
   }
 
   /** Keeps the answer to a line, unless it has one. `line` counts from 1. Within a transaction. */
-  answer(batch: string, line: number, isOk: boolean, body: string, { input, cached, output, reasoning }: Tokens): void {
-    const insert = `INSERT OR IGNORE INTO answer (batch, line, part, is_ok, body, input, cached, output, reasoning)
+  answer(batch: string, line: number, isOk: boolean, body: string, used: Tokens): void {
+    const { input, cached, output, reasoning } = used;
+    if (this.hasAnswer(batch, line)) return;
+    this.#schema.write("DELETE FROM attempt WHERE batch = ? AND line = ?", batch, line);
+    const insert = `INSERT INTO answer (batch, line, part, is_ok, body, input, cached, output, reasoning)
       VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`;
     for (let part = 0; part * PART_LENGTH < body.length; part += 1) {
       const text = body.slice(part * PART_LENGTH, (part + 1) * PART_LENGTH);
       const tokens = part === 0 ? [input, cached, output, reasoning] : [0, 0, 0, 0];
       this.#schema.write(insert, batch, line, part, isOk ? 1 : 0, text, ...tokens);
     }
+    const tally = this.#tallies.get(batch);
+    if (tally) add(tally, isOk, used);
+  }
+
+  attempts(batch: string, line: number): Attempts {
+    const select = "SELECT runs, tries FROM attempt WHERE batch = ? AND line = ?";
+    const [row] = this.#schema.rows<Attempts & Record<string, SqlStorageValue>>(select, batch, line);
+    return row ?? { runs: 0, tries: 0 };
+  }
+
+  noteAttempts(batch: string, line: number, { runs, tries }: Attempts): void {
+    const insert = "INSERT OR REPLACE INTO attempt (batch, line, runs, tries) VALUES (?, ?, ?, ?)";
+    this.#schema.write(insert, batch, line, runs, tries);
   }
 
   hasAnswer(batch: string, line: number): boolean {
@@ -126,20 +162,29 @@ export class BatchTable {
     return this.#schema.rows(select, batch, line).length > 0;
   }
 
-  counts({ id, total, counts }: BatchRecord): Counts {
-    if (counts) return counts;
-    const select = "SELECT is_ok, COUNT(*) AS count FROM answer WHERE batch = ? AND part = 0 GROUP BY is_ok";
-    const rows = this.#schema.rows<{ is_ok: number; count: number }>(select, id);
-    const of = (isOk: number) => rows.find((row) => row.is_ok === isOk)?.count ?? 0;
-    return { total, completed: of(1), failed: of(0) };
+  /** How many requests a batch has, and how many of them were answered. */
+  counts(batch: BatchRecord): Counts {
+    if (batch.counts) return batch.counts;
+    return { ...this.#tally(batch.id).counts, total: batch.total };
   }
 
-  usage({ id, usage }: BatchRecord): Tokens {
-    if (usage) return usage;
-    const select = `SELECT TOTAL(input) AS input, TOTAL(cached) AS cached, TOTAL(output) AS output,
-      TOTAL(reasoning) AS reasoning FROM answer WHERE batch = ?`;
-    const [tokens] = this.#schema.rows<Tokens & Record<string, SqlStorageValue>>(select, id);
-    return tokens ?? { input: 0, cached: 0, output: 0, reasoning: 0 };
+  /** The tokens that its answers took. */
+  usage(batch: BatchRecord): Tokens {
+    return batch.usage ?? { ...this.#tally(batch.id).usage };
+  }
+
+  #tally(batch: string): Tally {
+    const known = this.#tallies.get(batch);
+    if (known) return known;
+    const select = `SELECT TOTAL(input) AS input, TOTAL(cached) AS cached, TOTAL(output) AS output, TOTAL(reasoning) AS reasoning,
+      COUNT(*) AS answers, TOTAL(is_ok) AS completed FROM answer WHERE batch = ? AND part = 0`;
+    type Sums = Tokens & { answers: number; completed: number };
+    const [sums] = this.#schema.rows<Sums & Record<string, SqlStorageValue>>(select, batch);
+    const { answers = 0, completed = 0, input = 0, cached = 0, output = 0, reasoning = 0 } = sums ?? {};
+    const counts = { total: 0, completed, failed: answers - completed };
+    const tally = { counts, usage: { input, cached, output, reasoning } };
+    this.#tallies.set(batch, tally);
+    return tally;
   }
 
   /** The answers of one kind after a line, in their order, at most about `limit` rows. */
@@ -156,8 +201,24 @@ export class BatchTable {
   }
 
   forgetAnswers(batch: string): void {
+    this.#tallies.delete(batch);
     this.#schema.write("DELETE FROM answer WHERE batch = ?", batch);
+    this.#schema.write("DELETE FROM attempt WHERE batch = ?", batch);
   }
+
+  /** Forgets what is counted, because a transaction was undone or everything removed. */
+  forgetTallies(): void {
+    this.#tallies.clear();
+  }
+}
+
+function add({ counts, usage }: Tally, isOk: boolean, { input, cached, output, reasoning }: Tokens): void {
+  if (isOk) counts.completed += 1;
+  else counts.failed += 1;
+  usage.input += input;
+  usage.cached += cached;
+  usage.output += output;
+  usage.reasoning += reasoning;
 }
 
 function toRecord({ body }: Row): BatchRecord {

@@ -1,4 +1,5 @@
 import { logLine } from "@responses-edge/json-text";
+import { unixSeconds } from "@responses-edge/responses-api/time";
 import type { Caller } from "../api/transport.ts";
 import { type Config, loadConfig } from "../config/index.ts";
 import { restrictedConfig } from "../contract/grants.ts";
@@ -11,7 +12,7 @@ import type { Quota } from "../store/quota/quota.ts";
 import { Schema } from "../store/schema.ts";
 import { StoreClient } from "../store/vector-stores/store-client.ts";
 import { announce } from "../store/webhooks/announcing.ts";
-import { BatchJob, seconds } from "./batch-job.ts";
+import { BatchJob } from "./batch-job.ts";
 import { BATCH_VERSIONS, type BatchRecord, BatchTable, type Counts, OVER, type Tokens } from "./batch-table.ts";
 
 /** One ring of the alarm works so long at most, and what is under way then is waited for: the platform ends one that lasts. Milliseconds. */
@@ -74,7 +75,7 @@ export class Batches extends OwnedObject<BatchEnv> {
     if (!batch) return null;
     const isToEnd = batch.status === "validating" || batch.status === "in_progress";
     if (!isToEnd || batch.isCancelled) return this.#shown(batch);
-    const cancelled = { ...batch, isCancelled: true, at: { ...batch.at, cancelling: seconds() } };
+    const cancelled = { ...batch, isCancelled: true, at: { ...batch.at, cancelling: unixSeconds() } };
     // A job has a record of its own.
     const job = this.#jobs.get(id);
     if (job) job.cancel();
@@ -90,6 +91,7 @@ export class Batches extends OwnedObject<BatchEnv> {
     await this.ctx.storage.deleteAlarm();
     await this.ctx.storage.deleteAll();
     this.#schema.forget();
+    this.#table.forgetTallies();
   }
 
   override async alarm(): Promise<void> {
@@ -157,7 +159,7 @@ export class Batches extends OwnedObject<BatchEnv> {
   async #tell(batch: BatchRecord): Promise<void> {
     const { id, status, owner, at } = batch;
     const notice = { id: `evt_${id.slice("batch_".length)}`, type: `batch.${status}`, about: id };
-    await announce(this.env, owner.tenant, { ...notice, createdAt: at[status] ?? seconds() });
+    await announce(this.env, owner.tenant, { ...notice, createdAt: at[status] ?? unixSeconds() });
     batch.isUntold = false;
     this.#change(() => this.#table.write(batch));
   }
@@ -213,7 +215,12 @@ export class Batches extends OwnedObject<BatchEnv> {
 
   #change<T>(body: () => T): T {
     this.#schema.open();
-    return this.ctx.storage.transactionSync(body);
+    try {
+      return this.ctx.storage.transactionSync(body);
+    } catch (error) {
+      this.#table.forgetTallies();
+      throw error;
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 import { type BatchObject, MAX_BATCH_BYTES, requestBatchBody } from "@responses-edge/responses-api/batches";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { newFileKey } from "@responses-edge/responses-api/ids";
+import { unixSeconds } from "@responses-edge/responses-api/time";
 import { parse } from "@responses-edge/responses-api/validation";
 import type { z } from "zod";
 import { page } from "../api/keys.ts";
@@ -8,7 +9,6 @@ import type { endpointsQuery } from "../api/queries.ts";
 import type { Caller } from "../api/transport.ts";
 import { checkMayStore } from "../store/may-store.ts";
 import { checkDisk } from "../store/process-state.ts";
-import { seconds } from "./batch-job.ts";
 import type { Batches, ShownBatch } from "./batches.ts";
 import { passedEndpoint } from "./requests.ts";
 
@@ -46,7 +46,7 @@ export async function createBatch(caller: BatchCaller, body: unknown): Promise<B
     throw invalidRequest("input_file_id", message, "invalid_value");
   }
   checkDisk();
-  const now = seconds();
+  const now = unixSeconds();
   const made = await objectOf(caller).create({
     id: `batch_${newFileKey()}`,
     endpoint,

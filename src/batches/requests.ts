@@ -1,14 +1,15 @@
 import { readBoundedText } from "@responses-edge/bounded-body";
-import { logLine } from "@responses-edge/json-text";
 import type { BatchEndpoint, BatchLine } from "@responses-edge/responses-api/batches";
-import { ApiError, invalidRequest, toApiError } from "@responses-edge/responses-api/errors";
+import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { isJsonObject } from "@responses-edge/responses-api/json";
 import { responseBody } from "@responses-edge/turn/response";
 import { createResponse } from "../api/create-response.ts";
+import { toShownError } from "../api/faults.ts";
 import { passJson } from "../api/passthrough.ts";
+import { isFailedRun } from "../api/runs.ts";
 import type { Caller } from "../api/transport.ts";
 import type { PassthroughEndpoint } from "../config/index.ts";
-import type { Tokens } from "./batch-table.ts";
+import type { Attempts, Tokens } from "./batch-table.ts";
 
 /** One request of a batch, asked as a client would ask it. */
 
@@ -16,7 +17,7 @@ import type { Tokens } from "./batch-table.ts";
 const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
 const ANSWER_TIMEOUT_MS = 3_600_000;
 
-/** Tries of a request that the model server fails, each as another response. */
+/** Tries of a request that the model server fails. */
 const MAX_TRIES = 5;
 
 /** The waits between tries, in milliseconds. A wait that a limit names comes before. */
@@ -42,34 +43,49 @@ export interface LineAnswer {
   body: string;
 }
 
+export interface Asking {
+  /** Names the request: as long as no run of it has begun and failed, the same one twice is one response. */
+  name: string;
+  /** When waiting for a fault to pass ends, Unix milliseconds. */
+  end: number;
+  signal: AbortSignal;
+  /** How it was tried before. */
+  attempts: Attempts;
+  /** Keeps how it was tried, so that a crash does not begin anew. */
+  noteAttempts: (attempts: Attempts) => void;
+}
+
 /**
- * Answers a request. Waits until `end` (Unix milliseconds) for a temporary fault (limits, a server that is away) to pass; gives undefined
- * if it has not passed by then. `name` names the request: the same one twice is one response. Rejects with the signal's reason when it is
- * aborted.
+ * Answers a request. Waits until `end` for a temporary fault (limits, a server that is away) to pass; gives undefined if it has not passed
+ * by then. Rejects with the signal's reason when it is aborted.
  */
 export async function answerLine(
   callerFor: (length: number) => Caller,
   { url, body }: BatchLine,
-  { name, end, signal }: { name: string; end: number; signal: AbortSignal },
+  { name, end, signal, attempts, noteAttempts }: Asking,
 ): Promise<LineAnswer | undefined> {
   const length = JSON.stringify(body).length;
-  let tries = 0;
+  let { runs, tries } = attempts;
   for (let waits = 0; ; waits += 1) {
     try {
-      const answer = await ask(callerFor(length), url, body, `${name}.${tries}`);
+      const answer = await ask(callerFor(length), url, body, `${name}.${runs}`);
       // One that was broken off is answered with what there was of it.
       signal.throwIfAborted();
       return { isOk: true, status: 200, body: answer };
     } catch (error) {
       signal.throwIfAborted();
-      const fault = asFault(error);
-      const hasBegun = fault.status === 500 || fault.status === 502;
-      if (hasBegun) tries += 1;
-      const mayPass = fault.status === 429 || fault.status >= 500;
+      const fault = toShownError(error, { requestId: name, path: url, hasClientLeft: false });
+      // Its key gives the same failure again.
+      const hasFailed = isFailedRun(error);
+      const isAway = isOutage(fault);
+      if (hasFailed) runs += 1;
+      if (!isAway) tries += 1;
+      const mayPass = isAway || fault.status >= 500;
       const isForNow = fault.headers["x-should-retry"] !== "false";
       if (!mayPass || !isForNow || tries >= MAX_TRIES) {
         return { isOk: false, status: fault.status, body: JSON.stringify(fault.toBody()) };
       }
+      if (hasFailed || !isAway) noteAttempts({ runs, tries });
       const told = Number(fault.headers["retry-after-ms"] ?? Number.NaN);
       const wait = told >= 0 ? told : Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(waits, 10));
       if (Date.now() + wait >= end) return undefined;
@@ -102,10 +118,9 @@ async function ask(caller: Caller, url: BatchEndpoint, body: BatchLine["body"], 
   return responseBody(created.response);
 }
 
-function asFault(error: unknown): ApiError {
-  if (error instanceof ApiError) return error;
-  console.error(logLine({ level: "error", batch_request: error instanceof Error ? error.name : typeof error }));
-  return toApiError(error);
+/** Tells whether a fault is that of a server that is away, full or silent, or of a limit: the request may be as good as any. */
+function isOutage({ status, code }: ApiError): boolean {
+  return status === 429 || status === 503 || status === 504 || code === "upstream_unreachable";
 }
 
 /** The tokens that an answer says it took, in the words of responses or of chat completions. */

@@ -1,4 +1,5 @@
 import { hkdfSync } from "node:crypto";
+import { unixSeconds } from "@responses-edge/responses-api/time";
 import { EncryptJWT, type JWTPayload, jwtDecrypt } from "jose";
 import { type Config, ROLES, type SignInConfig } from "../config/index.ts";
 import { wantsSocket } from "../socket/upgrade.ts";
@@ -41,7 +42,7 @@ export async function sealedCookie(
 ): Promise<string> {
   const sealed = await new EncryptJWT(claims)
     .setProtectedHeader({ alg: "dir", enc: "A256GCM" })
-    .setExpirationTime(Math.floor(Date.now() / 1000) + seconds)
+    .setExpirationTime(unixSeconds() + seconds)
     .encrypt(keyOf(purpose, config));
   return cookie(purpose, sealed, seconds, config);
 }

@@ -10,6 +10,6 @@ export const SCHEMA_VERSIONS = {
   FileBytes: 1,
   VectorStore: 1,
   Webhooks: 1,
-  Batches: 1,
+  Batches: 2,
   ResponseIndex: 1,
 } as const;

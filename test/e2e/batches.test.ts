@@ -3,11 +3,18 @@ import type OpenAI from "openai";
 import { toFile } from "openai";
 import type { Batch, BatchCreateParams } from "openai/resources/batches";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { eventually, type Gateway, startGateway } from "./support.ts";
+import { uniqueKeyOf } from "../../cli/workerd.ts";
+import { descriptionOf } from "../conformance/api-description.ts";
+import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
+import { objectId } from "../workerd/storage.ts";
+import { type MortalServer, startMortalServer } from "./mortal-server.ts";
+import { eventually, type Gateway, gatewayAt } from "./support.ts";
 
 /** Batches: many requests in a file, answered in another one, each once. */
 
 const KEYS = { a: "key-of-tenant-a", b: "key-of-tenant-b" };
+let server: MortalServer;
+let worker: WorkerdProcess;
 let gateway: Gateway;
 let openai: OpenAI;
 let other: OpenAI;
@@ -15,16 +22,23 @@ beforeAll(async () => {
   const API_KEYS = Object.entries(KEYS)
     .map(([tenant, key]) => `${tenant}:${createHash("sha256").update(key).digest("hex")}`)
     .join(",");
-  gateway = await startGateway({
+  server = await startMortalServer();
+  worker = await startWorkerd({
+    VLLM_BASE_URL: server.url,
     API_KEYS,
+    VLLM_FOREGROUND_RECOVERY_TIME_MS: "100",
     PASSTHROUGH_ENDPOINTS: "chat/completions,embeddings",
     BATCHES_PER_TENANT: "8",
     BATCH_CONCURRENCY: "4",
   });
+  gateway = gatewayAt(worker, server.simulator, await descriptionOf(worker.url));
   openai = gateway.client({ apiKey: KEYS.a });
   other = gateway.client({ apiKey: KEYS.b });
 });
-afterAll(() => gateway.close());
+afterAll(async () => {
+  await gateway.close();
+  await server.close();
+});
 
 const line = (id: string, body: object, url = "/v1/responses") => ({ custom_id: id, method: "POST", url, body });
 const say = (text: string) => ({ model: "simulator", input: text });
@@ -125,6 +139,26 @@ describe("a batch", () => {
     const batch = await over(await begin(lines));
     expect(batch).toMatchObject({ status: "failed", errors: { data: [{ code, line: at }] } });
     expect(batch.output_file_id).toBeUndefined();
+  });
+
+  it("waits for a server that dies in the middle of a line and comes back, and for one that is full", async () => {
+    const mortal = { model: "simulator?max_model_len=77777", input: "Come back." };
+    const full = { model: "simulator?fault=http:503", input: "Full." };
+    server.dieAfter(mortal.model, 3, "kill");
+    const made = await begin([line("mortal", mortal), line("full", full)]);
+    const tried = (no: number) => {
+      const attempts = "SELECT runs, tries FROM attempt WHERE batch = ? AND line = ?";
+      return worker.batches.exec(objectId("a", uniqueKeyOf("Batches")), attempts, made.id, no)[0];
+    };
+    const failed = (no: number, runs: number) => eventually(() => Number(tried(no)?.runs) >= runs && tried(no));
+    expect(await failed(1, 1)).toMatchObject({ tries: 0 });
+    await server.restart();
+    await eventually(async () => (await openai.batches.retrieve(made.id)).request_counts?.completed === 1);
+    // A key whose run has failed gives its failure again: another try has another one.
+    expect(await failed(2, 2)).toMatchObject({ tries: 0 });
+    await openai.batches.cancel(made.id);
+    const [answer] = await linesOf((await over(made)).output_file_id);
+    expect(answer).toMatchObject({ custom_id: "mortal", response: { body: { status: "completed" } } });
   });
 
   it("ends when it is cancelled, with what was answered", async () => {

@@ -52,7 +52,7 @@ describe("vLLM fails before it answers", () => {
     ["http:422", 400, "invalid_request", "invalid_request_error"],
     ["http:429", 429, "rate_limit_exceeded", "rate_limit_error"],
     ["http:500", 502, "upstream_error"],
-    ["http:502", 502, "upstream_error"],
+    ["http:502", 502, "upstream_unreachable"],
     ["http:503", 503, "server_is_overloaded"],
     ["http:504", 504, "upstream_timeout"],
     // Our credentials at vLLM, our URL of it: not the client's fault.

@@ -458,6 +458,20 @@ describe("the models of several servers", () => {
     }
   });
 
+  it("that a server does not know are asked of those that have not listed theirs yet", async () => {
+    const silent = (answer: Answer): Answer => {
+      const busy = Response.json({}, { status: 503 });
+      return (path, init) => (path === "/v1/models" ? busy.clone() : answer(path, init));
+    };
+    const unknown = silent(() =>
+      Response.json({ error: { message: "The model `qwen3` does not exist." } }, { status: 404 }),
+    );
+    const fleet = fleetOf({ a: unknown, b: silent(healthy) });
+    const session = sessionFor("a", fleet);
+    await (await ask(fleet.upstream({ session }))).text();
+    expect(fleet.asked).toEqual(["a", "b"]);
+  });
+
   it("are spoken to as the operator says of their server", async () => {
     const fleet = fleetOf({ a: having("house-model", "gpt-oss") }, {}, { engine: "harmony" });
     const engineOf = async (name: string, { config }: typeof fleet) =>

@@ -166,6 +166,8 @@ export function toFaultError(status: number, fault: UpstreamFault | undefined, r
       headers,
     });
   }
+  // A proxy that reaches nobody.
+  if (status === 502) return unreachable();
   if (status === 503) {
     return new ApiError({ status, message: "The model server is overloaded.", code: "server_is_overloaded", headers });
   }

@@ -335,8 +335,10 @@ export class Upstream {
 
   /** How many servers may be asked, in all, what one has answered with a fault. */
   #triesAfter(fault: ApiError, blame: Blame): number {
-    // Where no server is known to have the model, none has it.
-    if (blame === "model") return this.servers.some((each) => serves(each, this.#options.model ?? "")) ? MAX_TRIES : 1;
+    // Where all have listed their models without this one, none has it.
+    if (blame === "model") {
+      return this.servers.some((each) => serves(each, this.#options.model ?? "") !== false) ? MAX_TRIES : 1;
+    }
     return answeredStatus(fault) === 500 && fault.code === "upstream_error" ? MAX_TRIES_AT_FAILURE : MAX_TRIES;
   }
 

@@ -1,6 +1,7 @@
 import type { ApiError } from "@responses-edge/responses-api/errors";
 import { responseId } from "@responses-edge/responses-api/ids";
 import { initialResponse, type ResponseObject, toolUsageOf, type Usage } from "@responses-edge/responses-api/response";
+import { unixSeconds } from "@responses-edge/responses-api/time";
 import type { Outcome } from "./decide.ts";
 import type { ModelDelta } from "./engine.ts";
 import type { TurnOptions } from "./options.ts";
@@ -44,7 +45,7 @@ export class TurnResponse {
 
   constructor(state: TurnState, writer: EventWriter, options: Pick<TurnOptions, "asked" | "past" | "bounds" | "host">) {
     const { address, request, model, createdAt } = options.asked;
-    const identity = { id: responseId(address), model: model.name, createdAt: seconds(createdAt) };
+    const identity = { id: responseId(address), model: model.name, createdAt: unixSeconds(createdAt) };
     this.object = initialResponse(request, identity);
     this.object.output = state.output;
     this.object.usage = state.usage;
@@ -105,7 +106,7 @@ export class TurnResponse {
    */
   repeatInProgress(): void {
     const { outage } = this;
-    const recovery = outage && { down_since: seconds(outage.since), gives_up_at: seconds(outage.until) };
+    const recovery = outage && { down_since: unixSeconds(outage.since), gives_up_at: unixSeconds(outage.until) };
     const snapshot = JSON.stringify({ ...this.object, output: [], ...(recovery && { recovery }) });
     this.#writer.lifecycle("response.in_progress", snapshot);
   }
@@ -114,7 +115,7 @@ export class TurnResponse {
   close(outcome: Outcome, replays: readonly object[]): ClosedResponse {
     const response = this.object;
     response.status = outcome.status;
-    response.completed_at = outcome.status === "completed" ? seconds(this.#options.host.clock()) : null;
+    response.completed_at = outcome.status === "completed" ? unixSeconds(this.#options.host.clock()) : null;
     response.incomplete_details = outcome.status === "incomplete" ? { reason: outcome.reason } : null;
     response.error = outcome.status === "failed" ? toResponseError(outcome.error) : null;
     const toolUsage = response.tools.length > 0 ? toolUsageOf(response) : undefined;
@@ -151,11 +152,6 @@ export class TurnResponse {
 function toResponseError(error: ApiError): { code: string; message: string } {
   const known = error.code === "rate_limit_exceeded" || error.code === "context_length_exceeded";
   return { code: known ? error.code : error.status < 500 ? "invalid_prompt" : "server_error", message: error.message };
-}
-
-/** Whole seconds of a time in milliseconds. */
-function seconds(ms: number): number {
-  return Math.floor(ms / 1000);
 }
 
 /** The usage of a turn which has asked the model nothing. */

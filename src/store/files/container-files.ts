@@ -1,5 +1,6 @@
 import { MAX_FILENAME_LENGTH } from "@responses-edge/responses-api/files";
 import { fileId } from "@responses-edge/responses-api/ids";
+import { unixSeconds } from "@responses-edge/responses-api/time";
 import type { Config } from "../../config/index.ts";
 import type { ContainerFiles } from "../../contract/container-files.ts";
 import type { Identity } from "../../contract/grants.ts";
@@ -33,7 +34,7 @@ export function containerFiles({ tenant, identity, config, files, waitUntil }: C
       using file = await files.receive(identity.keyId, { tenant, config, limits, field: "file", maxBytes });
       try {
         for await (const piece of bytes) await file.write(piece);
-        const createdAt = Math.floor(Date.now() / 1000);
+        const createdAt = unixSeconds();
         const filename = (path.split("/").at(-1) ?? path).slice(0, MAX_FILENAME_LENGTH);
         const about = {
           filename,

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { logLine } from "@responses-edge/json-text";
+import { unixSeconds } from "@responses-edge/responses-api/time";
 import {
   type Account,
   type Answer,
@@ -256,7 +257,7 @@ export class Quota extends OwnedObject<WebhookBinding> {
     const about = of === "key" ? key : tenant;
     // The same, should this object forget that it has told it.
     const hash = createHash("sha256").update(`${tenant} ${about} ${obstacle} ${limit} ${resetsAt}`).digest("hex");
-    const createdAt = Math.floor(Date.now() / 1000);
+    const createdAt = unixSeconds();
     const notice = { id: `evt_${hash.slice(0, 32)}`, type: "limit.nearly_used", createdAt, about };
     this.ctx.waitUntil(announce(this.env, tenant, notice).catch(() => {}));
   }

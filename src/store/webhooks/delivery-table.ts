@@ -72,9 +72,16 @@ export class DeliveryTable {
     if (this.#added % SWEEP_EVERY < endpoints.length) this.#sweep(now);
   }
 
-  /** Those that are due, at most `limit`. */
-  due(now: number, limit: number): Delivery[] {
-    return this.#schema.rows<Row>(`${SELECT} WHERE due <= ? ORDER BY due LIMIT ?`, now, limit).map(toDelivery);
+  /** The endpoints to which something is due. */
+  endpointsDue(now: number): string[] {
+    const select = "SELECT DISTINCT endpoint FROM delivery WHERE due <= ?";
+    return this.#schema.rows<{ endpoint: string }>(select, now).map(({ endpoint }) => endpoint);
+  }
+
+  /** Those that are due to an endpoint, at most `limit`. */
+  due(endpoint: string, now: number, limit: number): Delivery[] {
+    const select = `${SELECT} WHERE endpoint = ? AND due <= ? ORDER BY due LIMIT ?`;
+    return this.#schema.rows<Row>(select, endpoint, now, limit).map(toDelivery);
   }
 
   /** How many wait. */

@@ -1,4 +1,5 @@
 import { responseId } from "@responses-edge/responses-api/ids";
+import { unixSeconds } from "@responses-edge/responses-api/time";
 import type { Outcome } from "@responses-edge/turn/decide";
 import type { RunSpec } from "../run-store.ts";
 import type { Tables } from "../tables.ts";
@@ -30,7 +31,7 @@ export class WebhookOutbox {
   /** Notes the end of a run. To be called within the transaction that settles it. */
   add(spec: RunSpec, status: Outcome["status"]): void {
     const insert = "INSERT INTO webhooks (turn, response, type, created_at, attempts, due) VALUES (?, ?, ?, ?, 0, 0)";
-    const createdAt = Math.floor(Date.now() / 1000);
+    const createdAt = unixSeconds();
     this.#tables.write("webhooks", insert, spec.turn, responseId(spec), `response.${status}`, createdAt);
   }
 

@@ -1,4 +1,5 @@
 import { createHmac } from "node:crypto";
+import { unixSeconds } from "@responses-edge/responses-api/time";
 import type { Fetch } from "../../config/network.ts";
 
 /**
@@ -29,7 +30,7 @@ export interface Receiver {
 /** Sends an event. Gives the status of the answer; null where there was none. Redirects are not followed: nobody has named their target. */
 export async function send({ id, type, createdAt, about }: WebhookNotice, to: Receiver): Promise<number | null> {
   const body = JSON.stringify({ id, object: "event", created_at: createdAt, type, data: { id: about } });
-  const timestamp = String(Math.floor(Date.now() / 1000));
+  const timestamp = String(unixSeconds());
   const signed = `${id}.${timestamp}.${body}`;
   const signatures = to.secrets.map((secret) => `v1,${createHmac("sha256", secret).update(signed).digest("base64")}`);
   try {

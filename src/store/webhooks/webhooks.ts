@@ -1,6 +1,7 @@
 import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { guardedFetch } from "@responses-edge/guarded-fetch";
+import { unixSeconds } from "@responses-edge/responses-api/time";
 import { loadConfig, type Variables } from "../../config/index.ts";
 import { OwnedObject } from "../owned-object.ts";
 import { Schema, type Versions } from "../schema.ts";
@@ -15,8 +16,8 @@ export const WEBHOOK_VERSIONS: Versions = [[ENDPOINT_TABLE, ...DELIVERY_TABLES]]
 /** The operator's endpoint (`WEBHOOK_URL`), which is told of everything. */
 const OPERATOR = "";
 
-/** Deliveries that are made side by side. */
-const AT_ONCE = 16;
+/** Deliveries to one endpoint that are made side by side. */
+const AT_ONCE = 4;
 
 /**
  * The webhook endpoints of a tenant, and the deliveries to them: one Durable Object, named as the tenant. An event is noted before it is taken
@@ -26,7 +27,8 @@ export class Webhooks extends OwnedObject<Variables> {
   readonly #schema: Schema;
   readonly #endpoints: EndpointTable;
   readonly #deliveries: DeliveryTable;
-  #delivering: Promise<void> | undefined;
+  /** The deliveries that are under way, by their endpoint. */
+  readonly #delivering = new Map<string, Promise<void>>();
 
   constructor(state: DurableObjectState, env: Variables) {
     super(state, env, "WEBHOOKS");
@@ -50,15 +52,15 @@ export class Webhooks extends OwnedObject<Variables> {
 
   /** Null where the tenant has as many as it may. */
   create(fields: EndpointFields): Endpoint | null {
-    return this.#change(() => this.#endpoints.create(fields, seconds()));
+    return this.#change(() => this.#endpoints.create(fields, unixSeconds()));
   }
 
   change(id: string, fields: Partial<EndpointFields>): Endpoint | null {
-    return this.#change(() => this.#endpoints.change(id, fields, seconds()));
+    return this.#change(() => this.#endpoints.change(id, fields, unixSeconds()));
   }
 
   rotate(id: string, keepsOld: boolean): Endpoint | null {
-    return this.#change(() => this.#endpoints.rotate(id, keepsOld, seconds()));
+    return this.#change(() => this.#endpoints.rotate(id, keepsOld, unixSeconds()));
   }
 
   /** Removes an endpoint, with what waits for it. False where there is none. */
@@ -76,7 +78,7 @@ export class Webhooks extends OwnedObject<Variables> {
     const sample = randomBytes(16).toString("hex");
     const [kind] = type.split(".");
     const about = `${kind === "batch" ? "batch" : kind === "limit" ? "key" : "resp"}_${sample}`;
-    return send({ id: `evt_${sample}`, type, createdAt: seconds(), about }, this.#receiver(endpoint));
+    return send({ id: `evt_${sample}`, type, createdAt: unixSeconds(), about }, this.#receiver(endpoint));
   }
 
   /** Newest first; null where there is no such endpoint. */
@@ -110,23 +112,31 @@ export class Webhooks extends OwnedObject<Variables> {
     this.#schema.forget();
   }
 
-  #deliverDue(): Promise<void> {
-    this.#delivering ??= this.#deliverAll().finally(() => {
-      this.#delivering = undefined;
-    });
-    return this.#delivering;
-  }
-
-  async #deliverAll(): Promise<void> {
-    for (let due = this.#due(); due.length > 0; due = this.#due())
-      await Promise.all(due.map((each) => this.#try(each)));
+  /** Delivers what is due until nothing is. */
+  async #deliverDue(): Promise<void> {
+    this.#beginDue();
+    while (this.#delivering.size > 0) await Promise.all(this.#delivering.values());
     noteWaitingDeliveries(this.ctx.id.name ?? "", this.#deliveries.waiting());
     const next = this.#deliveries.nextDue();
     if (next !== null) await this.#wake(next);
   }
 
-  #due(): Delivery[] {
-    return this.#deliveries.due(Date.now(), AT_ONCE);
+  /** Begins what is due, each endpoint beside the others: one that is slow holds up its own alone. */
+  #beginDue(): void {
+    for (const endpoint of this.#deliveries.endpointsDue(Date.now())) {
+      if (this.#delivering.has(endpoint)) continue;
+      const delivering = this.#deliverTo(endpoint).finally(() => this.#delivering.delete(endpoint));
+      this.#delivering.set(endpoint, delivering);
+    }
+  }
+
+  async #deliverTo(endpoint: string): Promise<void> {
+    const due = () => this.#deliveries.due(endpoint, Date.now(), AT_ONCE);
+    for (let some = due(); some.length > 0; some = due()) {
+      await Promise.all(some.map((each) => this.#try(each)));
+      // What has become due for others meanwhile: the alarm does not ring while it delivers.
+      this.#beginDue();
+    }
   }
 
   async #try(delivery: Delivery): Promise<void> {
@@ -150,7 +160,7 @@ export class Webhooks extends OwnedObject<Variables> {
   }
 
   #receiver({ url, secret, previous }: Endpoint): Receiver {
-    const secrets = [secret, ...(previous && previous.until > seconds() ? [previous.secret] : [])];
+    const secrets = [secret, ...(previous && previous.until > unixSeconds() ? [previous.secret] : [])];
     const { webhookGuard } = loadConfig(this.env);
     const fetch: Receiver["fetch"] = (target, init) =>
       guardedFetch(target, { ...init, redirect: "manual" }, webhookGuard);
@@ -167,9 +177,4 @@ export class Webhooks extends OwnedObject<Variables> {
     this.#schema.open();
     return this.ctx.storage.transactionSync(body);
   }
-}
-
-/** Now, in Unix seconds. */
-function seconds(): number {
-  return Math.floor(Date.now() / 1000);
 }

@@ -11,10 +11,13 @@ import type { RunSpec } from "../../../src/store/run-store.ts";
 
 const SECRET = `whsec_${btoa("a secret of at least 24 bytes")}`;
 const ENDPOINT = "https://hooks.acme.dev/responses";
+/** An endpoint of the tenant's own, which takes what it is told. */
+const OTHER = "https://hooks.other.dev/responses";
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
 interface Delivery {
+  url: string;
   body: string;
   headers: Record<string, string>;
   redirect: RequestInit["redirect"];
@@ -22,7 +25,7 @@ interface Delivery {
 
 let deliveries: Delivery[];
 /** What the endpoint answers. */
-let answer: () => Response;
+let answer: () => Response | Promise<Response>;
 
 beforeEach(() => {
   deliveries = [];
@@ -30,13 +33,14 @@ beforeEach(() => {
   vi.useFakeTimers({ toFake: ["Date"] });
   vi.spyOn(globalThis, "fetch").mockImplementation(async (input, init) => {
     // The model server is not there.
-    if (String(input) !== ENDPOINT) throw new TypeError("fetch failed");
+    if (![ENDPOINT, OTHER].includes(String(input))) throw new TypeError("fetch failed");
     deliveries.push({
+      url: String(input),
       body: String(init?.body),
       headers: init?.headers as Record<string, string>,
       redirect: init?.redirect,
     });
-    return answer();
+    return String(input) === OTHER ? new Response(null) : answer();
   });
 });
 afterEach(() => {
@@ -162,6 +166,25 @@ describe("a webhook", () => {
     expect(days).toBeGreaterThan(2);
     expect(days).toBeLessThan(4);
     expect(await pending()).toBe(0);
+  });
+
+  it("waits for no other endpoint, however slow that is", async () => {
+    const slow = Promise.withResolvers<Response>();
+    answer = async () => (await slow.promise).clone();
+    const stub = env.WEBHOOKS.getByName(`tenant-${crypto.randomUUID()}`);
+    await runInDurableObject(stub, async (object) => {
+      Object.assign(object, { env: { ...env, WEBHOOK_URL: ENDPOINT, WEBHOOK_SECRET: SECRET } });
+      object.create({ name: "other", url: OTHER, eventTypes: ["response.completed"] });
+      for (let each = 0; each < 20; each += 1) {
+        const notice = { id: `evt_${each}`, type: "response.completed", createdAt: 0, about: `resp_${each}` };
+        await object.announce(notice);
+      }
+      const to = (url: string) => deliveries.filter((delivery) => delivery.url === url).length;
+      await vi.waitFor(() => expect(to(OTHER)).toBe(20));
+      expect(to(ENDPOINT)).toBeLessThanOrEqual(4);
+      slow.resolve(new Response(null));
+      await vi.waitFor(() => expect(to(ENDPOINT)).toBe(20));
+    });
   });
 
   it("is dropped when the operator takes the endpoint away", async () => {
