@@ -93,18 +93,6 @@ export function newAlarmList(file: string): DatabaseSync {
   database.exec(`CREATE TABLE _cf_ALARM (${columns}) WITHOUT ROWID`);
   return database;
 }
-
-/** The name of an object, as the list of its class has it; undefined where that does not have it, or cannot be read. */
-export function nameInList(folder: string, id: string): string | undefined {
-  try {
-    using database = new DatabaseSync(join(folder, METADATA_FILE), { readOnly: true, timeout: 10_000 });
-    const row = database.prepare("SELECT actor_name AS name FROM _cf_ALARM WHERE actor_id = ?").get(id);
-    return typeof row?.name === "string" ? row.name : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
 /** The alarms that the objects of a folder have, by their ids; Unix nanoseconds. Objects that are damaged have none that is known. */
 export function* alarmsOf(folder: string): Generator<[id: string, at: bigint]> {
   for (const name of readdirSync(folder).filter((each) => OBJECT_FILE.test(each))) {

@@ -1,7 +1,8 @@
 import { existsSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { damageIn, nameInList } from "./alarm-lists.ts";
+import type { Suspect } from "../src/store/process-state.ts";
+import { damageIn } from "./alarm-lists.ts";
 import { type LogFormat, ownLine } from "./log-lines.ts";
 import { OBJECT_CLASSES, uniqueKeyOf } from "./workerd.ts";
 
@@ -30,13 +31,13 @@ export interface DamageWatch {
 }
 
 /**
- * Watches what workerd says. `suspects` asks the Worker which homes have failed, `tell` has it know which of them are damaged. Each damaged
+ * Watches what workerd says. `suspects` asks the Worker which objects have failed, `tell` has it know which of them are damaged. Each damaged
  * file is named once by `say`.
  */
 export function watchDamage(
   data: string,
   format: LogFormat,
-  worker: { suspects(): Promise<readonly string[]>; tell(ids: readonly string[]): Promise<unknown> },
+  worker: { suspects(): Promise<readonly Suspect[]>; tell(ids: readonly string[]): Promise<unknown> },
   say: (line: string) => void,
 ): DamageWatch {
   const named = new Set<string>();
@@ -44,16 +45,18 @@ export function watchDamage(
   let looksLeft = 0;
   const look = async () => {
     for (; looksLeft > 0; looksLeft -= 1) {
-      const ids = await worker.suspects().catch(() => []);
-      const damaged = ids.filter((id) => isDamaged(join(data, uniqueKeyOf(OBJECT_CLASSES.HOME), `${id}.sqlite`)));
+      const suspects = await worker.suspects().catch(() => []);
+      const damaged = suspects.filter(isDamaged).map(({ id }) => id);
       if (damaged.length > 0) await worker.tell(damaged).catch(() => {});
       await sleep(LOOK_MS, undefined, { ref: false });
     }
   };
-  const isDamaged = (file: string) => {
+  const isDamaged = ({ binding, id, tenant }: Suspect) => {
+    const className = OBJECT_CLASSES[binding as keyof typeof OBJECT_CLASSES];
+    const file = join(data, uniqueKeyOf(className), `${id}.sqlite`);
     const fault = existsSync(file) ? damageIn(file) : undefined;
     if (fault === undefined) return false;
-    if (!named.has(file)) say(damageLine(file, fault, format));
+    if (!named.has(file)) say(damageLine(file, { className, tenant, fault }, format));
     named.add(file);
     return true;
   };
@@ -72,10 +75,12 @@ export function watchDamage(
   };
 }
 
-function damageLine(file: string, fault: string, format: LogFormat): string {
+function damageLine(
+  file: string,
+  { className, tenant, fault }: { className: string; tenant: string | undefined; fault: string },
+  format: LogFormat,
+): string {
   const [name, folder] = [basename(file), basename(dirname(file))];
-  const className = Object.values(OBJECT_CLASSES).find((each) => uniqueKeyOf(each) === folder) ?? folder;
-  const [tenant] = nameInList(dirname(file), basename(file, ".sqlite"))?.split(":") ?? [];
   const whose = tenant === undefined ? className : `${className}, tenant ${tenant}`;
   const words = `An object's file is damaged: ${folder}/${name} (${whose}). Stop the server, and run \`responses-edge doctor --repair\`.`;
   return ownLine("error", words, format, {

@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { type IncomingMessage, request } from "node:http";
 import { json } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Suspect } from "../src/store/process-state.ts";
 
 /** How the launcher speaks with a Worker's process: on a Unix socket of its own (`src/http/launcher.ts`). */
 
@@ -17,8 +18,8 @@ export interface WorkerState {
   rung?: string[];
   /** The answer to `/configuration`: what is wrong with it. */
   mistakes?: readonly string[];
-  /** The answer to `/suspects`: homes that have failed since it was asked last, by their ids. */
-  suspects?: readonly string[];
+  /** The answer to `/suspects`: objects that have failed since it was asked last. */
+  suspects?: readonly Suspect[];
   /** The answer to `/give`: the objects that it keeps, with the names of their files. */
   keeps?: { key: string; file: string }[];
 }

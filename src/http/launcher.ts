@@ -15,7 +15,7 @@ import {
   takeReleased,
 } from "../store/ownership.ts";
 import { turnsBesideClients } from "../store/permits.ts";
-import { type DiskState, type ProcessMeasures, processState } from "../store/process-state.ts";
+import { type DiskState, type ProcessMeasures, processState, type Suspect } from "../store/process-state.ts";
 
 /**
  * Answers the launcher of a process of one's own, on a socket of its own (`cli/launcher-socket.ts`). No other deployment lets anybody
@@ -27,7 +27,7 @@ export class Launcher extends WorkerEntrypoint<Env> {
     processState.hasLauncher = true;
     const body = request.method === "POST" ? await request.json<unknown>() : undefined;
     let mistakes: readonly string[] | undefined;
-    let suspects: string[] | undefined;
+    let suspects: Suspect[] | undefined;
     let keeps: { key: string; file: string }[] | undefined;
     switch (new URL(request.url).pathname) {
       case "/end":

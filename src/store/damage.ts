@@ -1,5 +1,5 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
-import { processState } from "./process-state.ts";
+import { processState, type Suspect } from "./process-state.ts";
 
 /**
  * Objects whose file is damaged. The runtime says no more of one than that it has failed: the launcher of a process of one's own looks at the
@@ -7,21 +7,23 @@ import { processState } from "./process-state.ts";
  */
 
 /** Objects that have failed and were not looked at, by their ids. */
-const suspected = new Set<string>();
+const suspected = new Map<string, Suspect>();
 const damaged = new Set<string>();
 
 /** Ids that are remembered of each kind. */
 const MAX_IDS = 10_000;
+
+const OF_STORAGE = /^internal error; reference = |SQLITE_(?:CORRUPT|NOTADB)/;
 
 /** How long a request that has failed waits for the launcher's word, in milliseconds. */
 const WAIT_MS = 2_000;
 const LOOK_MS = 100;
 
 /** Takes the objects that are to be looked at. */
-export function takeSuspects(): string[] {
-  const ids = [...suspected];
+export function takeSuspects(): Suspect[] {
+  const taken = [...suspected.values()];
   suspected.clear();
-  return ids;
+  return taken;
 }
 
 export function noteDamaged(ids: readonly string[]): void {
@@ -30,19 +32,20 @@ export function noteDamaged(ids: readonly string[]): void {
 
 /**
  * True of an error of an object's storage, such as a full disk. The runtime breaks the object off then, and tells who has called it no more
- * than this; what was written in the same transaction is not there.
+ * than a number; what was written in the same transaction is not there. A query that finds damage may fail alone, with SQLite's words.
  */
 export function isOfStorage(error: unknown): boolean {
-  return error instanceof Error && error.message.startsWith("internal error; reference = ");
+  return error instanceof Error && OF_STORAGE.test(error.message);
 }
 
-/** The error of a call of an object, by its id: the 500 where its file is damaged. Waits for the launcher's word, where there is one. */
-export async function faultOf(error: unknown, id: () => string): Promise<unknown> {
+/** The error of a call of an object: the 500 where its file is damaged. Waits for the launcher's word, where there is one. */
+export async function faultOf(error: unknown, suspect: () => Suspect): Promise<unknown> {
   if (!isOfStorage(error) || !processState.hasLauncher || processState.disk === "low") return error;
-  const of = id();
-  if (!damaged.has(of) && suspected.size < MAX_IDS) suspected.add(of);
-  for (let waited = 0; waited < WAIT_MS && !damaged.has(of); waited += LOOK_MS) await scheduler.wait(LOOK_MS);
-  return damaged.has(of) ? storageDamaged() : error;
+  const called = suspect();
+  const { id } = called;
+  if (!damaged.has(id) && suspected.size < MAX_IDS) suspected.set(id, called);
+  for (let waited = 0; waited < WAIT_MS && !damaged.has(id); waited += LOOK_MS) await scheduler.wait(LOOK_MS);
+  return damaged.has(id) ? storageDamaged() : error;
 }
 
 function storageDamaged(): ApiError {

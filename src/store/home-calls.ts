@@ -1,6 +1,5 @@
 import { waitUntil } from "cloudflare:workers";
 import { ApiError } from "@responses-edge/responses-api/errors";
-import { faultOf } from "./damage.ts";
 import type { Home } from "./home.ts";
 import {
   beginCall,
@@ -72,8 +71,6 @@ export class HomeCalls {
       const { readable, writable } = new IdentityTransformStream();
       delivery = answer.body.pipeTo(writable);
       return new Response(readable, answer) as T;
-    } catch (error) {
-      throw await faultOf(error, () => String(this.#homes.idFromName(name)));
     } finally {
       if (delivery) waitUntil(delivery.catch(() => {}).then(() => this.#ended(name, home)));
       else await this.#ended(name, home);

@@ -1,3 +1,4 @@
+import { faultOf } from "./damage.ts";
 import { isAlone, keyOf, noteReleased, ownerOf } from "./ownership.ts";
 
 /** The way from this process to an object, wherever that is (`ownership.ts`). */
@@ -81,9 +82,18 @@ export interface ObjectCall {
   args: unknown[];
 }
 
-function ask(call: ObjectCall, namespace: Namespace, other: OtherObjects): unknown {
-  const stub = () => namespace.getByName(call.name) as unknown as Stub;
-  return isAlone() ? stub()[call.method]?.(...call.args) : find(call, stub, other);
+/** Objects that are all tenants'; the names of others begin with their tenant's. */
+const SHARED: readonly ObjectBinding[] = ["KEYS", "BOARD"];
+
+async function ask(call: ObjectCall, namespace: Namespace, other: OtherObjects): Promise<unknown> {
+  const { binding, name } = call;
+  const stub = () => namespace.getByName(name) as unknown as Stub;
+  try {
+    return await (isAlone() ? stub()[call.method]?.(...call.args) : find(call, stub, other));
+  } catch (error) {
+    const tenant = SHARED.includes(binding) ? undefined : name.split(":")[0];
+    throw await faultOf(error, () => ({ binding, id: namespace.idFromName(name).toString(), tenant }));
+  }
 }
 
 async function find(call: ObjectCall, stub: () => Stub, other: OtherObjects): Promise<unknown> {

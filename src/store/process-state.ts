@@ -28,6 +28,15 @@ export interface ProcessMeasures {
   memory?: number;
 }
 
+/** An object that has failed, as the launcher is told of it. */
+export interface Suspect {
+  /** The binding by which its class is reached. */
+  binding: string;
+  id: string;
+  /** Undefined of an object that is all tenants'. */
+  tenant: string | undefined;
+}
+
 /** How often what lasts looks whether the process ends. Milliseconds. */
 const LOOK_MS = 1_000;
 

@@ -37,6 +37,13 @@ beforeAll(async () => {
   for (let count = 0; count < 2; count += 1) {
     ids.push((await openai.responses.create({ model: "simulator", input: `Keep me ${count}.` })).id);
   }
+  // It fails at once: another endpoint than the batch.
+  const line = { custom_id: "one", method: "POST", url: "/v1/embeddings", body: {} };
+  const [file] = await Promise.all([
+    openai.files.create({ purpose: "batch", file: new File([JSON.stringify(line)], "batch.jsonl") }),
+    openai.webhooks.create({ name: "hook", url: "https://example.com/", event_types: ["response.completed"] }),
+  ]);
+  await openai.batches.create({ input_file_id: file.id, endpoint: "/v1/responses", completion_window: "24h" });
   await stop(served);
 });
 afterAll(async () => {
@@ -68,7 +75,16 @@ function copied(): string {
   return data;
 }
 
-const homesIn = (data: string) => readdirSync(join(data, HOMES)).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
+const OBJECT_FILE = /^[0-9a-f]{64}\.sqlite$/;
+const homesIn = (data: string) => readdirSync(join(data, HOMES)).filter((name) => OBJECT_FILE.test(name));
+
+/** The files of a class's objects. */
+function filesOf(data: string, className: string): string[] {
+  const folder = join(data, uniqueKeyOf(className));
+  return readdirSync(folder)
+    .filter((name) => OBJECT_FILE.test(name))
+    .map((name) => join(folder, name));
+}
 
 /** Overwrites all pages of a file but its first `kept`, as a disk does that forgets what was on it. */
 function overwrite(file: string, kept: number): void {
@@ -155,6 +171,46 @@ describe("an object that is damaged", () => {
     expect((await Promise.all(after)).toSorted()).toEqual(["404", "kept"]);
     await stop(again.served);
   });
+});
+
+it("objects of other classes that are damaged are answered as that, and named once with their tenant", async () => {
+  const data = copied();
+  // Each class, and what cannot be told without its objects.
+  const asked: Record<string, (openai: OpenAI) => Promise<unknown>> = {
+    Quota: (openai) => openai.responses.create({ model: "simulator", input: "Store me." }),
+    FileDirectory: (openai) => openai.files.list(),
+    Webhooks: (openai) => openai.webhooks.list(),
+    Batches: (openai) => openai.batches.list(),
+    ResponseIndex: (openai) => openai.get("/responses"),
+  };
+  for (const name of Object.keys(asked)) for (const file of filesOf(data, name)) overwrite(file, 1);
+  const { served, openai } = await serve(data);
+  const answers = () =>
+    Promise.all(
+      Object.entries(asked).map(([name, ask]) =>
+        ask(openai).then(
+          () => [name, 200],
+          ({ status, code }) => [name, `${status} ${code}`],
+        ),
+      ),
+    );
+  const damaged = Object.keys(asked).map((name) => [name, "500 storage_damaged"]);
+  await answers();
+  expect(await answers()).toEqual(damaged);
+  const lines = served
+    .output()
+    .split("\n")
+    .filter((line) => line.includes('"event":"object_damaged"'))
+    .map((line) => JSON.parse(line));
+  expect(lines.map(({ class: name, tenant }) => [name, tenant]).toSorted()).toEqual(
+    Object.keys(asked)
+      .map((name) => [name, "local"])
+      .toSorted(),
+  );
+  await stop(served);
+  const { findings } = await diagnose(data, true);
+  expect(findings.every(({ done }) => done !== undefined)).toBe(true);
+  for (const name of Object.keys(asked)) expect(filesOf(data, name)).toEqual([]);
 });
 
 describe("a list of alarms that is damaged", () => {

@@ -192,8 +192,8 @@ export class Allowance {
     const isAsker = () => this.#askingSince === since;
     try {
       await work(isAsker);
-    } catch {
-      this.#queue.fail();
+    } catch (error) {
+      this.#queue.fail(limitsUnavailable(error));
     } finally {
       if (isAsker()) this.#askingSince = undefined;
     }
@@ -316,8 +316,8 @@ export class Queue {
   }
 
   /** Refuses all that wait, because the quota cannot be asked. */
-  fail(): void {
-    for (const { reject } of this.#waiters.splice(0)) reject(limitsUnavailable());
+  fail(error: Error): void {
+    for (const { reject } of this.#waiters.splice(0)) reject(error);
   }
 
   /** The obstacle that a need has met a moment ago. */

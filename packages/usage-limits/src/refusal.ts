@@ -130,8 +130,9 @@ function budgetMessage({ kind, limit, used, wanted, resetsAt }: Obstacle, whose:
   return `You exceeded your current quota: the budget of ${whose} is ${amount(limit)}, of which ${amount(used)} are used or reserved, and this request needs ${amount(wanted)}.${anew}`;
 }
 
-/** The 503 of limits that cannot be looked at: nobody is let in without. */
-export function limitsUnavailable(): ApiError {
+/** The 503 of limits that cannot be looked at: nobody is let in without. An error of the API, such as that of a damaged quota, stays what it is. */
+export function limitsUnavailable(cause?: unknown): ApiError {
+  if (cause instanceof ApiError) return cause;
   return new ApiError({
     status: 503,
     message: "The limits of this API key cannot be checked at the moment. Please retry in a few seconds.",

@@ -186,7 +186,8 @@ export class KeyCache {
   async #ask<T>(question: (directory: DurableObjectStub<KeyDirectory>) => Promise<T>): Promise<T> {
     try {
       return await question(this.#directories.getByName(DIRECTORY));
-    } catch {
+    } catch (error) {
+      if (error instanceof ApiError) throw error;
       throw new ApiError({
         status: 503,
         message: "API keys cannot be looked up at the moment. Please retry in a few seconds.",

@@ -54,8 +54,8 @@ export async function reserveRun(reservation: RunReservation, stub: QuotaStub): 
   const need: Amounts = { ...NOTHING, ...amountsOf(reservation), requests: 1 };
   const want = { least: need, needed: need, soon: NOTHING };
   const report = { ...reportOf(reservation, 0), held: { ...NOTHING }, want };
-  const answer = await stub.exchange(report, []).catch(() => {
-    throw limitsUnavailable();
+  const answer = await stub.exchange(report, []).catch((error: unknown) => {
+    throw limitsUnavailable(error);
   });
   if (answer.obstacle) throw limitExceeded(answer.obstacle, answer.status, reservation);
   return answer.status;

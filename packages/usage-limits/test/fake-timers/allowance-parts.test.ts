@@ -6,6 +6,7 @@ import {
   Forecast,
   LIFETIME_MS,
   limitedBy,
+  limitsUnavailable,
   NOTHING,
   type Obstacle,
   type Open,
@@ -115,7 +116,7 @@ describe("the queue", () => {
     queue.refuse(obstacle, ({ wanted: tokens }) => new Error(`${tokens}`));
     expect(await Promise.all(refusals.slice(0, 2))).toEqual(["30", "50"]);
     expect(queue.first?.need.tokens).toBe(10);
-    queue.fail();
+    queue.fail(limitsUnavailable());
     expect(await refusals[2]).toContain("limits");
   });
 
