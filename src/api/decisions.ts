@@ -36,7 +36,6 @@ const ANSWER_FIELDS = {
   top_logprobs: 20,
   include: ["message.output_text.logprobs"],
   temperature: 1,
-  reasoning: { effort: "none" },
 } satisfies Partial<CreateRequest>;
 
 /**
@@ -55,7 +54,13 @@ export async function decide(caller: Caller, body: unknown): Promise<Decision> {
   const host = { config, modelAccess, access: {}, signal: abort.signal, onAttempt };
   const { engine, prompt } = await assemblePrompt(spec, past, host);
   const { continues } = await modelAccess.upstream.learnDialect(abort.signal);
-  const model = new Decider(engine, prompt, { hasOpening: continues !== "never", signal: abort.signal });
+  // gpt-oss is asked by completions, which end where they are opened; it has no effort that is none.
+  const isHarmony = spec.model.engine === "harmony";
+  const model = new Decider(engine, prompt, {
+    effort: isHarmony ? "low" : "none",
+    hasOpening: isHarmony || continues !== "never",
+    signal: abort.signal,
+  });
   const answers: Decision["answers"] = [];
   let status: "failed" | "completed" = "failed";
   try {
@@ -77,19 +82,25 @@ function promptsFor(options: number): number {
   return groups + promptsFor(groups);
 }
 
+/** How a model is asked. */
+interface Asking {
+  effort: "low" | "none";
+  /** The answer is opened for it; else a grammar lets it say nothing but a letter. */
+  hasOpening: boolean;
+  signal: AbortSignal;
+}
+
 /** Asks a model, at the end of one prompt, which of some options is right. */
 class Decider {
   readonly #engine: Engine;
   readonly #prompt: Prompt;
-  readonly #hasOpening: boolean;
-  readonly #signal: AbortSignal;
+  readonly #asking: Asking;
   readonly usage: Usage = structuredClone(NO_USAGE);
 
-  constructor(engine: Engine, prompt: Prompt, { hasOpening, signal }: { hasOpening: boolean; signal: AbortSignal }) {
+  constructor(engine: Engine, prompt: Prompt, asking: Asking) {
     this.#engine = engine;
     this.#prompt = prompt;
-    this.#hasOpening = hasOpening;
-    this.#signal = signal;
+    this.#asking = asking;
   }
 
   /** The probabilities of a question's options; undefined where the model chooses none. More than one asking holds are asked in groups. */
@@ -108,6 +119,7 @@ class Decider {
   }
 
   async #ask({ instructions }: Question, options: readonly string[]): Promise<number[] | undefined> {
+    const { effort, hasOpening, signal } = this.#asking;
     const list = optionList(options);
     const content: InputPart[] =
       typeof instructions === "string"
@@ -116,10 +128,10 @@ class Decider {
     const question: Item = { type: "message", role: "user", status: "completed", content };
     const text = { type: "output_text" as const, text: OPENING, annotations: [], logprobs: [] };
     const opening: Item = { type: "message", role: "assistant", status: "incomplete", content: [text] };
-    const items = [...this.#prompt.items, question, ...(this.#hasOpening ? [opening] : [])];
-    const bound = this.#hasOpening ? {} : { structured_outputs: { choice: lettersOf(options.length) } };
-    const request = { ...this.#prompt.request, ...ANSWER_FIELDS, ...bound };
-    const deltas = await this.#engine.generate({ ...this.#prompt, items, request, isUnwatched: true }, this.#signal);
+    const items = [...this.#prompt.items, question, ...(hasOpening ? [opening] : [])];
+    const bound = hasOpening ? {} : { structured_outputs: { choice: lettersOf(options.length) } };
+    const request = { ...this.#prompt.request, ...ANSWER_FIELDS, ...bound, reasoning: { effort } };
+    const deltas = await this.#engine.generate({ ...this.#prompt, items, request, isUnwatched: true }, signal);
     let probabilities: number[] | undefined;
     let hasText = false;
     for await (const batch of deltas) {

@@ -3,8 +3,10 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { saying } from "../e2e/harmony-support.ts";
 import { REPEATER, scripts, written } from "../e2e/tool-support.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
+import { freePort } from "../workerd/tools.ts";
 import { installedPython } from "./installed.ts";
 
 /** The real Python clients in front of the gateway, as their users have them. */
@@ -18,13 +20,17 @@ let python: string;
 let llamaIndex: string;
 let vllm: SimulatorServer;
 let worker: WorkerdProcess;
+/** Where a script listens for webhooks. */
+let port: number;
 beforeAll(async () => {
   python = await installedPython("python", ...PACKAGES);
   llamaIndex = await installedPython("llama-index", ...LLAMA_INDEX);
   vllm = await serveSimulator();
+  port = await freePort();
   worker = await startWorkerd({
     VLLM_BASE_URL: `${vllm.url}/v1`,
     ALLOW_ANONYMOUS: "true",
+    WEBHOOK_URLS: `http://127.0.0.1:${port}/`,
     MODEL_ALIASES: JSON.stringify({ "gpt-oss-compact": "simulator-gpt-oss" }),
     ENCRYPTION_KEYS: `k1:${Buffer.alloc(32, 7).toString("base64")}`,
   });
@@ -41,6 +47,12 @@ async function run(script: string, words: string[], interpreter = python): Promi
   return JSON.parse(stdout);
 }
 
+/** The models that answer a question of a decision with A, and what has them do so. */
+const DECIDING: Record<string, string[]> = {
+  simulator: ["tiny-qwen3", "SCRIPT[[Answer: A‹|im_end|›]]"],
+  "simulator-gpt-oss": [saying("<|channel|>final<|message|>Answer: A<|return|>")],
+};
+
 describe.each(["simulator", "simulator-gpt-oss"])("%s", (model) => {
   it("talks with openai-python over a socket, counts and compacts", async () => {
     const said = await run("openai_client.py", [model]);
@@ -51,6 +63,24 @@ describe.each(["simulator", "simulator-gpt-oss"])("%s", (model) => {
     });
     const [counted, used] = said.counted as number[];
     expect(counted).toBe(used);
+  });
+
+  it("has openai-python run a batch, tell a webhook endpoint of it, and make a decision", async () => {
+    const [deciding = "", script = ""] = DECIDING[model] ?? [];
+    expect(await run("jobs.py", [model, String(port), deciding, script])).toEqual({
+      types: true,
+      listed: true,
+      updated: "batches",
+      tested: true,
+      told: ["batch.completed", true],
+      old_secret: "refused",
+      batch: ["completed", 3, 0, "python"],
+      answers: [0, 1, 2].map((no) => [`line-${no}`, 200]),
+      in_list: true,
+      cancelled: "completed",
+      deleted: true,
+      decision: [true, "billing", true],
+    });
   });
 
   it("works for the Agents SDK over sockets, for its compaction session, and for its deferred tools", async () => {

@@ -94,6 +94,22 @@ describe("a model is spoken to", () => {
   });
 });
 
+describe("a decision", () => {
+  it("is made by the first token of an answer that is open at the end of the prompt", async () => {
+    const { answers } = await gateway.openai.decisions.create({
+      model: saying("<|channel|>final<|message|>Answer: B<|return|>"),
+      input: "My parcel has not arrived.",
+      questions: [
+        { type: "choice", instructions: "Who answers?", choices: [{ value: "billing" }, { value: "shipping" }] },
+      ],
+    });
+    expect(answers).toMatchObject([{ type: "choice", choice: "shipping" }]);
+    const prompt = await lastCompletionPrompt(gateway);
+    expect(prompt).toMatch(/B\. shipping[^<]*<\|end\|><\|start\|>assistant<\|channel\|>final<\|message\|>Answer:$/);
+    expect(lastCompletion(gateway)).toMatchObject({ max_tokens: 1 });
+  });
+});
+
 describe("a prompt", () => {
   it("is the system message of gpt-oss with the date of HARMONY_START_DATE, and the user's", async () => {
     await create({ input: "Hello!" });
