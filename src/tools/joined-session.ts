@@ -1,3 +1,4 @@
+import { ToolFault, toMcpError, toToolFault, truncate } from "@responses-edge/mcp-client";
 import { ClientTools, clientToolsIn } from "@responses-edge/responses-api/client-tools";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { hostedOf } from "@responses-edge/responses-api/hosted-tools";
@@ -17,11 +18,8 @@ import type {
 } from "@responses-edge/turn/tool-session";
 import type { ToolConfig } from "../config/index.ts";
 import { CitationMarks, type Cite } from "./citation-marks.ts";
-import { truncate } from "./mcp/answers.ts";
-import { toMcpError } from "./mcp/faults.ts";
-import { type PluginSession, type RunnablePlugin, type SessionRequest, ToolTime } from "./plugin.ts";
+import { checkTime, type PluginSession, type RunnablePlugin, type SessionRequest } from "./plugin.ts";
 import { PLUGIN_LIST } from "./plugins.ts";
-import { ToolFault, toToolFault } from "./tool-fault.ts";
 
 /**
  * The sessions of a turn's plugins as one: which there are, what the model gets to see of them, which of them it means by a
@@ -31,7 +29,8 @@ export class JoinedSession implements ToolSession {
   readonly container: string = "";
   readonly citations: (() => CitationFilter) | undefined;
   readonly #config: ToolConfig;
-  readonly #time: ToolTime;
+  /** When all tools of the turn must have ended, Unix milliseconds. */
+  readonly #deadline: number;
   readonly #sessions = new Map<string, PluginSession>();
   /** Names of the client's tools: each comes before a tool of ours that has the same name. */
   readonly #clientFunctions: ReadonlySet<string>;
@@ -44,12 +43,12 @@ export class JoinedSession implements ToolSession {
   private constructor(options: SessionRequest, plugins: ReadonlyMap<RunnablePlugin, boolean>) {
     const { config, request } = options;
     this.#config = config;
-    this.#time = new ToolTime(config.turnTimeMs);
+    this.#deadline = Date.now() + config.turnTimeMs;
     this.#outputLeft = config.outputBytes * 10;
     this.#clientFunctions = new Set(ClientTools.of(request.tools).names);
     const cites: Cite[] = [];
     for (const [plugin, isChosen] of plugins) {
-      const session = plugin.session({ ...options, clientFunctions: this.#clientFunctions, time: this.#time });
+      const session = plugin.session({ ...options, clientFunctions: this.#clientFunctions, deadline: this.#deadline });
       this.#sessions.set(plugin.kind, session);
       if (!isChosen) this.#unchosen.add(plugin.kind);
       this.container ||= session.container ?? "";
@@ -126,7 +125,7 @@ export class JoinedSession implements ToolSession {
   }
 
   mayCall(rounds: number): boolean {
-    return rounds < this.#config.maxRounds && this.#time.isLeft;
+    return rounds < this.#config.maxRounds && Date.now() < this.#deadline;
   }
 
   offers(name: string): boolean {
@@ -152,7 +151,7 @@ export class JoinedSession implements ToolSession {
 
   async run(call: PendingCall, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome> {
     try {
-      this.#time.check();
+      checkTime(this.#deadline);
       const tool = this.#sessions.get(call.tool.kind);
       if (!tool) throw new ToolFault("unreachable", "The tool could not be run.");
       const outcome = await tool.run(call, signal, traceparent);

@@ -1,3 +1,4 @@
+import { ToolFault } from "@responses-edge/mcp-client";
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import type { Item, ServerCall } from "@responses-edge/responses-api/items/registry";
 import type { FunctionTool, McpAccess, Tool as RequestTool } from "@responses-edge/responses-api/tools";
@@ -16,7 +17,6 @@ import type { ToolConfig } from "../config/index.ts";
 import type { ContainerFiles, GivenFile } from "../contract/container-files.ts";
 import type { StoreSearch } from "../contract/store-search.ts";
 import type { Cite } from "./citation-marks.ts";
-import { ToolFault } from "./tool-fault.ts";
 
 /** A plugin with all that it takes to run its tools. */
 export interface RunnablePlugin<Tool extends CalledTool = CalledTool, Call extends ServerCall = ServerCall>
@@ -63,7 +63,8 @@ export interface SessionRequest {
 export interface SessionOptions extends SessionRequest {
   /** Names of the client's tools: each comes before a tool of ours that has the same name. */
   clientFunctions: ReadonlySet<string>;
-  time: ToolTime;
+  /** When all tools of the turn must have ended, Unix milliseconds. */
+  deadline: number;
 }
 
 /** The state of a plugin in one turn. */
@@ -98,40 +99,25 @@ export function asFunctions({ name, tools }: ToolNamespace): ToolDescription[] {
   return tools.map((tool) => ({ ...tool, name: `${name}_${tool.name}` }));
 }
 
-/** The time that all tools of a turn have together. */
-export class ToolTime {
-  readonly #deadline: number;
+/** Throws ToolFault `timeout` when the tools of a turn have no time left. */
+export function checkTime(deadline: number): void {
+  if (Date.now() >= deadline) throw new ToolFault("timeout", "The tools of this turn have used up their time.");
+}
 
-  /** `ms` from now on. */
-  constructor(ms: number) {
-    this.#deadline = Date.now() + ms;
-  }
+/** At most `ms`, and not beyond `deadline`. In milliseconds, at least one. */
+export function timeLeft(deadline: number, ms: number): number {
+  return Math.max(1, Math.min(ms, deadline - Date.now()));
+}
 
-  /** True while calls may still be made. */
-  get isLeft(): boolean {
-    return Date.now() < this.#deadline;
-  }
-
-  /** Throws ToolFault `timeout` when no call may be made any more. */
-  check(): void {
-    if (!this.isLeft) throw new ToolFault("timeout", "The tools of this turn have used up their time.");
-  }
-
-  /** At most `ms`, and not beyond the turn's time. In milliseconds, at least one. */
-  atMost(ms: number): number {
-    return Math.max(1, Math.min(ms, this.#deadline - Date.now()));
-  }
-
-  /** Runs what it is given one after another, in the order in which it is given: for tools that have a state. */
-  inOrder(): <T>(work: () => Promise<T>) => Promise<T> {
-    let last: Promise<unknown> = Promise.resolve();
-    return (work) => {
-      const done = last.then(() => {
-        this.check();
-        return work();
-      });
-      last = done.catch(() => {});
-      return done;
-    };
-  }
+/** Runs what it is given one after another, in the order in which it is given: for tools that have a state. */
+export function inOrder(deadline: number): <T>(work: () => Promise<T>) => Promise<T> {
+  let last: Promise<unknown> = Promise.resolve();
+  return (work) => {
+    const done = last.then(() => {
+      checkTime(deadline);
+      return work();
+    });
+    last = done.catch(() => {});
+    return done;
+  };
 }

@@ -1,8 +1,8 @@
+import { type McpConnection, ToolFault } from "@responses-edge/mcp-client";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import type { BuiltinKind } from "@responses-edge/responses-api/hosted-tools";
-import { McpConnection } from "./mcp/connection.ts";
+import { newConnection } from "./mcp/connection.ts";
 import type { RunnablePlugin, SessionOptions } from "./plugin.ts";
-import { ToolFault } from "./tool-fault.ts";
 
 /** The tool of a tool server that ends a session's container, too. */
 export const CLEAN_UP_TOOL = "cleanup_session";
@@ -14,14 +14,12 @@ export const CLEAN_UP_TOOL = "cleanup_session";
 export function toolServer(builtin: BuiltinKind, turn: SessionOptions, container = turn.ownContainer): McpConnection {
   const { servers, apiKey: authorization, fetch: fetchListed } = turn.config;
   const url = servers[builtin];
-  return new McpConnection(turn, () => {
+  return newConnection(builtin, turn, () => {
     if (!url) throw new ToolFault("unreachable", `There is no tool server for '${builtin}'.`);
     const { origin } = new URL(url);
     const headers = { "x-session-id": turn.sessionOf(container) };
-    return {
-      server: { label: builtin, url, headers, ...(authorization !== undefined && { authorization }) },
-      guard: { allow: (target) => target.origin === origin, fetchListed, maxRedirects: 0 },
-    };
+    const guard = { allow: (target: URL) => target.origin === origin, fetchListed, maxRedirects: 0 };
+    return { url, headers, authorization, guard };
   });
 }
 

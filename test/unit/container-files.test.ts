@@ -1,9 +1,8 @@
+import type { McpConnection, McpToolResult } from "@responses-edge/mcp-client";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { type ContainerFiles, type KeptFile, MAX_CONTAINER_BYTES } from "../../src/contract/container-files.ts";
-import type { McpToolResult } from "../../src/tools/mcp/client.ts";
-import type { McpConnection } from "../../src/tools/mcp/connection.ts";
 import { ContainerSession, noteOnFiles } from "../../src/tools/python/container-files.ts";
 
 /** The files of a container, at a tool server that is told what to answer. */
@@ -27,7 +26,7 @@ function sessionOf(ask: Ask, more: { files?: Partial<ContainerFiles>; given?: st
     },
     ...more.files,
   };
-  const server = { ask: async (name: string, args: Record<string, unknown>) => ask(name, args) };
+  const server = { callTool: async (name: string, args: Record<string, unknown>) => ask(name, args) };
   const session = new ContainerSession({
     server: server as unknown as McpConnection,
     container: "cntr_1",
@@ -39,7 +38,7 @@ function sessionOf(ask: Ask, more: { files?: Partial<ContainerFiles>; given?: st
 
 const reading: Ask = (_name, { length }) => ({
   output: "",
-  isError: false,
+  failed: false,
   structured: { data: new Uint8Array(Number(length)).toBase64() },
 });
 
@@ -52,7 +51,7 @@ describe("files that the request gives", () => {
     const { session } = sessionOf(
       (_name, { name, append, data }) => {
         sent.push([name, append, Uint8Array.fromBase64(String(data)).length]);
-        return { output: "", isError: false };
+        return { output: "", failed: false };
       },
       { given: ["a"], files: { read: async () => ({ filename: "a.bin", body: body as never }) } },
     );
@@ -71,7 +70,7 @@ describe("files that the request gives", () => {
     const { session } = sessionOf(
       (_name, { name }) => {
         names.push(name);
-        return { output: "", isError: false };
+        return { output: "", failed: false };
       },
       {
         given: ["a", "b", "c"],
@@ -88,7 +87,7 @@ describe("files that the request gives", () => {
     let calls = 0;
     const refusing: Ask = () => {
       calls += 1;
-      return { output: "There is no such tool.", isError: calls === 1 };
+      return { output: "There is no such tool.", failed: calls === 1 };
     };
     const { session } = sessionOf(refusing, { given: ["a"] });
     await expect(session.fill(signal)).rejects.toThrow("could not be given to the tool server: There is no such tool.");
@@ -138,7 +137,7 @@ describe("files that a program has written", () => {
       notes: ["[WARN] The user does not get /mnt/data/a: It is too large."],
     });
     for (const structured of [undefined, { data: "" }, { data: "?" }, { data: btoa("longer") }]) {
-      const { session, kept } = sessionOf(() => ({ output: "", isError: false, structured }));
+      const { session, kept } = sessionOf(() => ({ output: "", failed: false, structured }));
       expect((await session.keep(written("a"), signal)).notes).toHaveLength(1);
       expect(kept).toEqual([]);
     }

@@ -59,6 +59,8 @@ export interface GuardOptions {
   maxRedirects?: number;
   /** Makes the other requests, instead of the global one. */
   fetch?: Fetch;
+  /** Called once when all has ended, with what it ended with if it failed. */
+  onEnd?: (error?: unknown) => void;
 }
 
 const MAX_REDIRECTS = 5;
@@ -125,10 +127,11 @@ export async function guardedFetch(target: string | URL, init: RequestInit, opti
       request.abort(new FetchFault("timeout", `There was no complete answer within ${seconds(options.timeoutMs)}.`)),
     options.timeoutMs,
   );
-  const settle = () => {
+  const settle = (error?: unknown) => {
     clearTimeout(timer);
     signal?.removeEventListener("abort", onAbort);
     request.abort();
+    options.onEnd?.(error);
   };
   try {
     const { response, url } = await follow(String(target), init, options, request.signal);
@@ -138,7 +141,7 @@ export async function guardedFetch(target: string | URL, init: RequestInit, opti
     if (!limited.body) settle();
     return Object.defineProperty(limited, "url", { value: url, configurable: true });
   } catch (error) {
-    settle();
+    settle(error);
     throw error;
   }
 }

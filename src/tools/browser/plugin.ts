@@ -1,6 +1,7 @@
 import type { Browser, BrowserAction } from "@responses-edge/gpt-oss-browser/browser";
 import { BROWSER_FUNCTIONS, BROWSER_NAMESPACE } from "@responses-edge/gpt-oss-browser/definition";
 import { type BrowserState, bounded } from "@responses-edge/gpt-oss-browser/state";
+import { ToolFault } from "@responses-edge/mcp-client";
 import { domainOf } from "@responses-edge/page-text";
 import { hostedOf, type WebSearchTool } from "@responses-edge/responses-api/hosted-tools";
 import { parseArguments } from "@responses-edge/responses-api/json";
@@ -8,8 +9,7 @@ import type { Tool } from "@responses-edge/responses-api/tools";
 import type { CalledTool, ToolOutcome } from "@responses-edge/turn/tool-session";
 import type { ResponseFunctionWebSearch } from "openai/resources/responses/responses";
 import type { Cited } from "../citation-marks.ts";
-import type { PluginSession, RunnablePlugin, SessionOptions } from "../plugin.ts";
-import { ToolFault } from "../tool-fault.ts";
+import { inOrder, type PluginSession, type RunnablePlugin, type SessionOptions, timeLeft } from "../plugin.ts";
 import { CLEAN_UP_TOOL, toolServer } from "../tool-server.ts";
 import { hasSearch, newBrowser } from "./web.ts";
 
@@ -113,26 +113,26 @@ function withToolServer(turn: SessionOptions, isOffline: boolean): PluginSession
         const message = "This request allows no access to live pages, only what a search shows.";
         throw new ToolFault("refused_address", message);
       }
-      return server.call(action, json, signal, traceparent);
+      return server.callTool(action, json, { signal, traceparent });
     },
     close: () => server.close(CLEAN_UP_TOOL),
   };
 }
 
 function withBrowser(
-  { config, replays, time }: SessionOptions,
+  { config, replays, deadline }: SessionOptions,
   tool: WebSearchTool | undefined,
   offered: PluginSession["offered"],
 ): PluginSession {
   const remembered = replays.findLast(({ exchange }) => exchange?.memory !== undefined && toolNamed(exchange.name))
     ?.exchange?.memory;
   const browser = newBrowser(remembered as BrowserState | undefined, tool, config);
-  const inOrder = time.inOrder();
+  const next = inOrder(deadline);
   return {
     offered,
     resolve: toolNamed,
     run: ({ tool, arguments: json }, signal) =>
-      inOrder(() => browse(browser, (tool as BrowserTool).action, json, signal, time.atMost(config.callTimeoutMs))),
+      next(() => browse(browser, (tool as BrowserTool).action, json, signal, timeLeft(deadline, config.callTimeoutMs))),
     cite: (cursor, lines) => {
       const page = /^[0-9]+$/.test(cursor) ? browser.citation(Number(cursor), lines) : undefined;
       return page && asLink(page);

@@ -7,11 +7,11 @@ import {
 } from "@responses-edge/gpt-oss-browser/search-provider";
 import type { BrowserState } from "@responses-edge/gpt-oss-browser/state";
 import { canonicalHost, type GuardOptions, guardedFetch } from "@responses-edge/guarded-fetch";
+import { ToolFault } from "@responses-edge/mcp-client";
 import { parseDomain, type WebSearchTool } from "@responses-edge/responses-api/hosted-tools";
 import type { ToolConfig } from "../../config/index.ts";
 import type { Fetch } from "../../config/network.ts";
 import { guardOf } from "../guard.ts";
-import { ToolFault } from "../tool-fault.ts";
 
 /** The built-in browser on the real web: what it may fetch, and where it searches. */
 

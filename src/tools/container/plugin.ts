@@ -2,7 +2,7 @@ import type { ToolNamespace } from "@responses-edge/turn/engine";
 import type { CalledTool } from "@responses-edge/turn/tool-session";
 import type { ResponseOutputItem } from "openai/resources/responses/responses";
 import { MCP_CALL, newMcpCall } from "../mcp/plugin.ts";
-import { asFunctions, type RunnablePlugin } from "../plugin.ts";
+import { asFunctions, inOrder, type RunnablePlugin } from "../plugin.ts";
 import { CLEAN_UP_TOOL, checkToolServer, toolServer } from "../tool-server.ts";
 
 /**
@@ -64,11 +64,11 @@ export const CONTAINER: RunnablePlugin<ContainerTool, ResponseOutputItem.McpCall
   check: checkToolServer("container"),
   session(turn) {
     const server = toolServer("container", turn);
-    const inOrder = turn.time.inOrder();
+    const next = inOrder(turn.deadline);
     return {
       offered: { namespace: NAMESPACE, functions: FUNCTIONS },
       resolve: toolNamed,
-      run: (call, signal, traceparent) => inOrder(() => server.call("exec", call.arguments, signal, traceparent)),
+      run: (call, signal, traceparent) => next(() => server.callTool("exec", call.arguments, { signal, traceparent })),
       close: () => server.close(CLEAN_UP_TOOL),
     };
   },

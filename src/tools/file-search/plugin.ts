@@ -1,3 +1,4 @@
+import { ToolFault } from "@responses-edge/mcp-client";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { FileSearchTool } from "@responses-edge/responses-api/hosted-tools";
 import type { Item } from "@responses-edge/responses-api/items/registry";
@@ -8,8 +9,7 @@ import type { Replay, ToolDescription, ToolExchange } from "@responses-edge/turn
 import { stepOf } from "@responses-edge/turn/plugin";
 import type { CalledTool, ToolOutcome } from "@responses-edge/turn/tool-session";
 import type { ResponseFileSearchToolCall } from "openai/resources/responses/responses";
-import type { PluginSession, RunnablePlugin, SessionOptions } from "../plugin.ts";
-import { ToolFault } from "../tool-fault.ts";
+import { type PluginSession, type RunnablePlugin, type SessionOptions, timeLeft } from "../plugin.ts";
 import { type Source, shownResults, sourcesIn } from "./results.ts";
 
 /** `file_search`: the model searches vector stores of the tenant's, and cites what it has found. */
@@ -113,13 +113,13 @@ class FileSearchSession implements PluginSession {
   }
 
   async run({ arguments: json }: { arguments: string }, signal: AbortSignal): Promise<SearchOutcome> {
-    const { searchStores, time, config } = this.#turn;
+    const { searchStores, deadline, config } = this.#turn;
     const queries = queriesOf(json);
     if (queries.length === 0) return { output: "Error: expected a JSON object with 'queries'.", failed: true };
     if (!this.#tool || !searchStores) throw new ToolFault("unreachable", "There are no files to search.");
     const number = this.#next++;
     const { vector_store_ids: stores, filters, max_num_results, ranking_options } = this.#tool;
-    const timeout = AbortSignal.timeout(time.atMost(config.callTimeoutMs));
+    const timeout = AbortSignal.timeout(timeLeft(deadline, config.callTimeoutMs));
     const request = { queries, filters, max_num_results, ranking_options };
     const found = await searchStores(stores, request, AbortSignal.any([signal, timeout])).catch((error: unknown) => {
       if (timeout.aborted && !signal.aborted) throw new ToolFault("timeout", "The search did not end in time.");

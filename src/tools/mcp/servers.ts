@@ -1,3 +1,4 @@
+import { type McpConnection, ToolFault, toToolFault } from "@responses-edge/mcp-client";
 import type { McpServerTool, ToolFilter } from "@responses-edge/responses-api/hosted-tools";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import { chosenTools, type FunctionTool } from "@responses-edge/responses-api/tools";
@@ -12,8 +13,7 @@ import type {
 } from "@responses-edge/turn/tool-session";
 import { guardOf } from "../guard.ts";
 import type { PluginSession, SessionOptions } from "../plugin.ts";
-import { ToolFault, toToolFault } from "../tool-fault.ts";
-import { McpConnection } from "./connection.ts";
+import { newConnection } from "./connection.ts";
 
 /** A tool of an MCP server, as a call of it is kept. */
 export interface McpTool extends CalledTool {
@@ -88,7 +88,7 @@ export class McpServers implements PluginSession {
   /** Lists the tools of a server. The item has the reason of a failure, and the turn goes on without the tools. */
   async list({ server }: UnlistedMcpServer, signal: AbortSignal, traceparent?: string): Promise<ListedTools> {
     try {
-      const tools = await this.#connection(server.server_label).listTools(signal, traceparent);
+      const tools = await this.#connection(server.server_label).listTools({ signal, traceparent });
       return { tools: this.#take(server, tools) };
     } catch (error) {
       signal.throwIfAborted();
@@ -110,7 +110,7 @@ export class McpServers implements PluginSession {
 
   async run(call: PendingCall, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome> {
     const { label, name } = call.tool as McpTool;
-    return this.#connection(label).call(name, call.arguments, signal, traceparent);
+    return this.#connection(label).callTool(name, call.arguments, { signal, traceparent });
   }
 
   async close(): Promise<void> {
@@ -164,17 +164,14 @@ export class McpServers implements PluginSession {
     const known = this.#connections.get(label);
     if (known) return known;
     const { access: all, config } = this.#turn;
-    const connection = new McpConnection(this.#turn, () => {
+    const connection = newConnection(label, this.#turn, () => {
       const access = Object.hasOwn(all, label) ? all[label] : undefined;
       if (!access) {
         const message = `The credentials for the MCP server '${label}' are not kept over a restart.`;
         throw new ToolFault("refused_address", message);
       }
       const { server_url: url, authorization, headers } = access;
-      return {
-        server: { label, url, ...(authorization && { authorization }), ...(headers && { headers }) },
-        guard: guardOf(config, config.mayCallMcp),
-      };
+      return { url, authorization: authorization || null, headers, guard: guardOf(config, config.mayCallMcp) };
     });
     this.#connections.set(label, connection);
     return connection;

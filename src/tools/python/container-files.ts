@@ -1,3 +1,4 @@
+import { type McpConnection, ToolFault } from "@responses-edge/mcp-client";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { Replay } from "@responses-edge/turn/engine";
 import type { ContainerFileCitation } from "@responses-edge/turn/tool-session";
@@ -9,8 +10,6 @@ import {
   type KeptFile,
   MAX_CONTAINER_BYTES,
 } from "../../contract/container-files.ts";
-import type { McpConnection } from "../mcp/connection.ts";
-import { ToolFault } from "../tool-fault.ts";
 
 /**
  * The files of a container: those that the request gives to it, and those that its programs write. The tool server takes and gives them
@@ -152,8 +151,8 @@ export class ContainerSession {
     let isFirst = true;
     for await (const bytes of inPieces(body)) {
       const args = { name, data: bytes.toBase64(), append: !isFirst };
-      const { output, isError } = await this.#options.server.ask("write_file", args, signal);
-      if (isError) throw new ToolFault("tool", `The file '${name}' could not be given to the tool server: ${output}`);
+      const { output, failed } = await this.#options.server.callTool("write_file", args, { signal });
+      if (failed) throw new ToolFault("tool", `The file '${name}' could not be given to the tool server: ${output}`);
       isFirst = false;
     }
   }
@@ -161,12 +160,9 @@ export class ContainerSession {
   async *#read(name: string, bytes: number, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     for (let offset = 0; offset < bytes; ) {
       const length = Math.min(PIECE_BYTES, bytes - offset);
-      const { output, isError, structured } = await this.#options.server.ask(
-        "read_file",
-        { name, offset, length },
-        signal,
-      );
-      if (isError) throw new ToolFault("tool", output);
+      const args = { name, offset, length };
+      const { output, failed, structured } = await this.#options.server.callTool("read_file", args, { signal });
+      if (failed) throw new ToolFault("tool", output);
       const { data } = piece.parse(structured);
       const read = Uint8Array.fromBase64(data);
       if (read.length === 0 || read.length > length) throw new ToolFault("tool", "It was changed meanwhile.");

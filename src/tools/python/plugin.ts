@@ -5,8 +5,7 @@ import { type CallItem, stepOf } from "@responses-edge/turn/plugin";
 import type { CalledTool } from "@responses-edge/turn/tool-session";
 import type { ResponseCodeInterpreterToolCall } from "openai/resources/responses/responses";
 import type { GivenFile } from "../../contract/container-files.ts";
-import { outcomeOf } from "../mcp/connection.ts";
-import type { PluginSession, RunnablePlugin } from "../plugin.ts";
+import { inOrder, type PluginSession, type RunnablePlugin } from "../plugin.ts";
 import { CLEAN_UP_TOOL, checkToolServer, toolServer } from "../tool-server.ts";
 import { ContainerSession, noteOnFiles } from "./container-files.ts";
 
@@ -94,19 +93,19 @@ export const PYTHON: RunnablePlugin<PythonTool, ResponseCodeInterpreterToolCall>
     const server = toolServer("python", turn, container);
     const files = new ContainerSession({ server, container, files: turn.containerFiles?.(), given });
     files.remember(turn.replays, turn.output);
-    const inOrder = turn.time.inOrder();
+    const next = inOrder(turn.deadline);
     return {
       offered: given.length > 0 ? withFiles(turn.givenFiles) : { namespace: NAMESPACE, functions: FUNCTIONS },
       container,
       resolve: toolNamed,
       run: (call, signal, traceparent) => {
         const code = unwrapScript(call.arguments);
-        return inOrder(async () => {
+        return next(async () => {
           await files.fill(signal);
-          const result = await server.ask("python", { code }, signal, traceparent);
+          const result = await server.callTool("python", { code }, { signal, traceparent });
           const { memory, notes } = await files.keep(result.structured, signal);
           const output = [result.output, ...notes].join("\n");
-          return { ...outcomeOf({ ...result, output }), ...(memory && { memory }) };
+          return { output, failed: result.failed, error: result.error, ...(memory && { memory }) };
         });
       },
       citationsIn: (text) => files.citationsIn(text),

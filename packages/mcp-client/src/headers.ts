@@ -1,4 +1,4 @@
-import { ToolFault } from "../tool-fault.ts";
+import { ToolFault } from "./tool-fault.ts";
 
 /**
  * Headers that a caller's map may not set: those of the connection (RFC 9110 §7.6.1) and of the message, and those by
@@ -40,13 +40,16 @@ const RESERVED_PREFIX =
  * `authorization`, which is a bearer token unless it names a scheme, and takes the place of a header of that name.
  * Throws ToolFault `protocol` for a header that HTTP cannot carry.
  */
-export function mcpHeaders(server: { authorization?: string; headers?: Record<string, string> | null }): Headers {
+export function mcpHeaders(server: {
+  authorization?: string | null;
+  headers?: Record<string, string> | null;
+}): Headers {
   const headers = new Headers();
   for (const [name, value] of Object.entries(server.headers ?? {})) {
     const lower = name.toLowerCase();
     if (!RESERVED.has(lower) && !RESERVED_PREFIX.test(lower)) set(headers, name, value);
   }
-  if (server.authorization !== undefined) {
+  if (server.authorization != null) {
     const hasScheme = /^[A-Za-z][\w-]* +\S/.test(server.authorization);
     set(headers, "authorization", hasScheme ? server.authorization : `Bearer ${server.authorization}`);
   }
@@ -59,4 +62,12 @@ function set(headers: Headers, name: string, value: string): void {
   } catch {
     throw new ToolFault("protocol", "A header for the MCP server has a name or value that HTTP cannot carry.");
   }
+}
+
+/** The parts of a server's URL and headers that are long enough to be secrets. */
+export function secretsOf(url: string, headers: Headers): string[] {
+  const { search, searchParams } = new URL(url);
+  const parts = [search, ...searchParams.values(), ...[...searchParams.values()].map(encodeURIComponent)];
+  for (const value of headers.values()) parts.push(value, ...value.split(" "));
+  return parts.filter((part) => part.length >= 8);
 }

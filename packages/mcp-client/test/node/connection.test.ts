@@ -1,10 +1,14 @@
-import { allowList, guardedFetch } from "@responses-edge/guarded-fetch";
+import { allowList } from "@responses-edge/guarded-fetch";
+import {
+  McpConnection,
+  type McpConnectionOptions,
+  type McpTarget,
+  ToolFault,
+  toMcpError,
+} from "@responses-edge/mcp-client";
 import { afterEach, describe, expect, it } from "vitest";
-import { type McpServer, McpSession, type McpSessionOptions } from "../../src/tools/mcp/client.ts";
-import { toMcpError } from "../../src/tools/mcp/faults.ts";
-import { ToolFault } from "../../src/tools/tool-fault.ts";
-import { INJECTION, type McpHandlerOptions, type Misbehaviour } from "./mcp-handler.ts";
-import { type McpTestServer, startMcpServer } from "./mcp-server.ts";
+import { INJECTION, type McpHandlerOptions, type Misbehaviour } from "../../../../test/tools/mcp-handler.ts";
+import { type McpTestServer, startMcpServer } from "../../../../test/tools/mcp-server.ts";
 
 /** MCP servers as a request meets them: real ones, over real HTTP. */
 
@@ -21,30 +25,31 @@ async function start(options: McpHandlerOptions = {}): Promise<McpTestServer> {
   return server;
 }
 
-type Settings = Partial<Omit<McpSessionOptions, "timeouts">> & {
-  timeouts?: Partial<McpSessionOptions["timeouts"]>;
+type Settings = Partial<Omit<McpConnectionOptions, "timeouts">> & {
+  timeouts?: Partial<McpConnectionOptions["timeouts"]>;
 };
 
-function settings(url: string, given: Settings = {}): McpSessionOptions {
-  const allow = allowList(new URL(url).origin);
-  return {
-    fetch: (target, init) => guardedFetch(target, init, { allow, timeoutMs: 60_000, maxBytes: 8_000_000 }),
+function newConnection(given: Settings & Pick<McpConnectionOptions, "target">): McpConnection {
+  const connection = new McpConnection({
+    label: "sample",
     maxBytes: 4_000_000,
     maxOutputBytes: 100_000,
     maxTools: 5_000,
-    signal: new AbortController().signal,
     ...given,
     timeouts: { connectMs: 60_000, listMs: 60_000, callMs: 60_000, ...given.timeouts },
-  };
+  });
+  open.push(connection);
+  return connection;
 }
 
 /** Longer than any test: who waits for it never ends. In milliseconds. */
 const FOR_EVER = 3_600_000;
 
-async function connect(server: McpTestServer, given: Settings = {}, more: Partial<McpServer> = {}) {
-  const session = await McpSession.connect({ label: "sample", url: server.url, ...more }, settings(server.url, given));
-  open.push(session);
-  return session;
+async function connect({ url }: McpTestServer, given: Settings = {}, more: Partial<McpTarget> = {}) {
+  const guard = { allow: allowList(new URL(url).origin) };
+  const connection = newConnection({ target: () => ({ url, guard, ...more }), ...given });
+  await connection.connect();
+  return connection;
 }
 
 /** What a promise was rejected with. */
@@ -80,7 +85,7 @@ describe.each(["sessions", "stateless", "modern", "sse"] as const)("a server of 
   it("is called, without its tools having been listed", async () => {
     const server = await start({ mode });
     const session = await connect(server);
-    expect(await session.callTool("add", { a: 2, b: 3 })).toEqual({ output: "5", isError: false });
+    expect(await session.callTool("add", { a: 2, b: 3 })).toEqual({ output: "5", failed: false });
     expect(server.calls).toMatchObject([{ name: "add", arguments: { a: 2, b: 3 } }]);
   });
 
@@ -94,7 +99,11 @@ describe.each(["sessions", "stateless", "modern", "sse"] as const)("a server of 
 
   it("tells that a tool has failed", async () => {
     const session = await connect(await start({ mode }));
-    expect(await session.callTool("fail", {})).toEqual({ output: "The disk is full.", isError: true });
+    expect(await session.callTool("fail", {})).toEqual({
+      output: "The disk is full.",
+      failed: true,
+      error: { type: "mcp_tool_execution_error", content: [{ type: "text", text: "The disk is full." }] },
+    });
   });
 
   it("fails with a protocol error", async () => {
@@ -288,14 +297,14 @@ describe("a tool's output", () => {
     ["inject", INJECTION],
   ])("of '%s' is text", async (name, output) => {
     const session = await connect(await start());
-    expect(await session.callTool(name, {})).toEqual({ output, isError: false });
+    expect(await session.callTool(name, {})).toEqual({ output, failed: false });
   });
 
   it("is the structured content where there is no text", async () => {
     const session = await connect(await start());
     expect(await session.callTool("structured", {})).toEqual({
       output: '{"temperature":21}',
-      isError: false,
+      failed: false,
       structured: { temperature: 21 },
     });
   });
@@ -365,7 +374,7 @@ describe("a server that misbehaves", () => {
   it("and goes on after its answer is answered all the same, and left", async () => {
     const server = await start({ misbehave: { on: "tools/call", how: "answer-then-endless" } });
     const session = await connect(server);
-    expect(await session.callTool("echo", { text: "hi" })).toEqual({ output: "here you are", isError: false });
+    expect(await session.callTool("echo", { text: "hi" })).toEqual({ output: "here you are", failed: false });
     await expect.poll(() => server.requests.at(-1)?.signal.aborted).toBe(true);
   });
 
@@ -384,13 +393,15 @@ describe("a server that misbehaves", () => {
       for (const on of ["initialize", "tools/list", "tools/call"]) {
         const server = await start({ misbehave: { on, how: "redirect" }, redirectTo });
         const asked: string[] = [];
-        const base = settings(server.url);
-        const fetch: McpSessionOptions["fetch"] = (url, init) => {
-          asked.push(url);
-          return base.fetch(url, init);
+        const guard = {
+          allow: allowList(new URL(server.url).origin),
+          fetch: (url: string, init: RequestInit) => {
+            asked.push(url);
+            return fetch(url, { ...init, redirect: "manual" });
+          },
         };
         const run = async () => {
-          const session = await connect(server, { fetch });
+          const session = await connect(server, {}, { guard });
           await session.listTools();
           await session.callTool("echo", { text: "hi" });
         };
@@ -406,16 +417,14 @@ describe("a server that misbehaves", () => {
 describe("a session", () => {
   it("does not begin at an address that may not be called", async () => {
     const server = await start();
-    const fetch: McpSessionOptions["fetch"] = (url, init) =>
-      guardedFetch(url, init, { timeoutMs: 1_000, maxBytes: 1_000 });
-    const { fault: thrown } = await fault(connect(server, { fetch }));
+    const { fault: thrown } = await fault(connect(server, {}, { guard: {} }));
     expect(thrown.kind).toBe("refused_address");
     expect(server.requests).toEqual([]);
   });
 
   it.each(["", "tools.acme.dev", "/mcp"])("does not begin at '%s', which is no URL", async (url) => {
-    const session = McpSession.connect({ label: "sample", url }, settings("https://tools.acme.dev"));
-    expect((await fault(session)).fault.kind).toBe("refused_address");
+    const connection = newConnection({ target: () => ({ url, guard: {} }) });
+    expect((await fault(connection.connect())).fault.kind).toBe("refused_address");
   });
 
   it("does not begin where nobody listens", async () => {
@@ -424,20 +433,48 @@ describe("a session", () => {
     expect((await fault(connect(server))).fault.kind).toBe("unreachable");
   });
 
-  it("ends with its signal, whatever it is doing", async () => {
+  it("ends when it is closed, whatever it is doing", async () => {
     const server = await start();
-    const abort = new AbortController();
-    const session = await connect(server, { signal: abort.signal });
+    const session = await connect(server);
     const calls = [session.callTool("slow", { ms: FOR_EVER }), session.callTool("slow", { ms: FOR_EVER })];
     await expect.poll(() => slowIn(server).length).toBe(2);
-    abort.abort(new Error("the turn is over"));
-    await Promise.all(calls.map((call) => expect(call).rejects.toThrow("the turn is over")));
-    await expect(session.listTools()).rejects.toThrow("the turn is over");
+    const ended = Promise.all(calls.map((call) => expect(call).rejects.toMatchObject({ kind: "unreachable" })));
+    await session.close();
+    await ended;
+    await expect(session.listTools()).rejects.toMatchObject({ kind: "unreachable" });
   });
 
-  it("does not begin once its signal is aborted", async () => {
+  it("is made again after an attempt that failed", async () => {
     const server = await start();
-    await expect(connect(server, { signal: AbortSignal.abort(new Error("too late")) })).rejects.toThrow("too late");
+    const targets = ["/mcp", server.url];
+    const guard = { allow: allowList(new URL(server.url).origin) };
+    const connection = newConnection({ target: () => ({ url: targets.shift() ?? "", guard }) });
+    expect((await fault(connection.listTools())).fault.kind).toBe("refused_address");
+    expect((await connection.callTool("echo", '{"text":"hi"}')).output).toBe("hi");
+    expect((await fault(connection.callTool("echo", "hi"))).fault.kind).toBe("tool");
+  });
+
+  it("gives a call no more time than there is until its deadline", async () => {
+    const { url } = await start();
+    const options = {
+      label: "sample",
+      target: () => ({ url, guard: { allow: allowList(new URL(url).origin) } }),
+      timeouts: { connectMs: 60_000, listMs: 60_000, callMs: 60_000 },
+      deadline: Number.POSITIVE_INFINITY,
+      ...{ maxBytes: 10_000, maxOutputBytes: 10_000, maxTools: 10 },
+    };
+    const connection = new McpConnection(options);
+    open.push(connection);
+    await connection.connect();
+    options.deadline = 0;
+    expect((await fault(connection.callTool("slow", { ms: FOR_EVER }))).fault.message).toContain("within 1 ms");
+  });
+
+  it("is not waited for once the signal of a call is aborted", async () => {
+    const server = await start();
+    const connection = newConnection({ target: () => ({ url: server.url, guard: {} }) });
+    const signal = AbortSignal.abort(new Error("too late"));
+    await expect(connection.listTools({ signal })).rejects.toThrow("too late");
     expect(server.requests).toEqual([]);
   });
 });

@@ -1,8 +1,15 @@
-import type { CallToolResult, Client, ContentBlock, RequestOptions, Tool } from "@modelcontextprotocol/client";
+import type { CallToolResult, Client, ContentBlock, RequestOptions } from "@modelcontextprotocol/client";
 import { refuseLargeFormats } from "@responses-edge/responses-api/bounded-formats";
 import { ApiError } from "@responses-edge/responses-api/errors";
-import type { ListedTool } from "@responses-edge/turn/tool-session";
-import { ToolFault } from "../tool-fault.ts";
+import { ToolFault } from "./tool-fault.ts";
+
+/** A tool of a server, as an `mcp_list_tools` item shows it. */
+export interface ListedTool {
+  name: string;
+  description?: string;
+  input_schema: Record<string, unknown>;
+  annotations?: Record<string, unknown>;
+}
 
 /** Bytes of a tool's input schema as JSON: it goes into every prompt. */
 const MAX_SCHEMA_BYTES = 64 * 1024;
@@ -13,70 +20,65 @@ const TOOL_NAME = /^[A-Za-z0-9_./-]{1,128}$/;
 /** A list that still goes on after this many pages never ends. */
 const MAX_PAGES = 500;
 
-export interface ToolListOptions {
+export interface ToolListBounds {
   /** The name of the server in faults. */
   server: string;
   maxTools: number;
   /** Bytes of all tools together. */
   maxBytes: number;
+}
+
+/** The request options and the trace of an operation. */
+interface Asking {
   request: RequestOptions;
-  /** Goes with each question. */
-  meta?: { _meta?: { traceparent: string } };
+  meta: { _meta?: { traceparent: string } };
 }
 
 /**
  * All tools of a server by name, in its order; without those whose name the specification does not allow. Throws ToolFault
  * `too_large` or `protocol`, and what the client throws.
  */
-export async function readTools(client: Client, options: ToolListOptions): Promise<Map<string, Tool>> {
-  const { server, maxTools, maxBytes, request, meta } = options;
-  const tools = new Map<string, Tool>();
+export async function readTools(
+  client: Client,
+  { server, maxTools, maxBytes }: ToolListBounds,
+  { request, meta }: Asking,
+): Promise<Map<string, ListedTool>> {
+  const tools = new Map<string, ListedTool>();
   if (!client.getServerCapabilities()?.tools) return tools;
   let listed = 0;
   let bytes = 0;
   let cursor: string | undefined;
   for (let page = 0; page < MAX_PAGES; page++) {
-    const result = await client.request(
-      { method: "tools/list", params: { ...(cursor !== undefined && { cursor }), ...meta } },
-      request,
-    );
+    const params = { ...(cursor !== undefined && { cursor }), ...meta };
+    const result = await client.request({ method: "tools/list", params }, request);
     listed += result.tools.length;
     if (listed > maxTools) throw new ToolFault("too_large", `${server} lists more than ${maxTools} tools.`);
-    for (const tool of result.tools) {
-      if (!TOOL_NAME.test(tool.name) || tools.has(tool.name)) continue;
-      const size = new TextEncoder().encode(JSON.stringify(tool.inputSchema)).byteLength;
+    for (const { name, description, inputSchema, annotations } of result.tools) {
+      if (!TOOL_NAME.test(name) || tools.has(name)) continue;
+      const size = new TextEncoder().encode(JSON.stringify(inputSchema)).byteLength;
       if (size > MAX_SCHEMA_BYTES) {
-        throw new ToolFault("too_large", `The input schema of tool '${tool.name}' of ${server} is too large.`);
+        throw new ToolFault("too_large", `The input schema of tool '${name}' of ${server} is too large.`);
       }
-      checkFormats(tool, server);
-      bytes += size + (tool.description?.length ?? 0);
+      try {
+        // A model server binds calls to the schema, whoever has written it.
+        refuseLargeFormats(inputSchema, ["input_schema"]);
+      } catch (error) {
+        if (!(error instanceof ApiError)) throw error;
+        throw new ToolFault("too_large", `Tool '${name}' of ${server}: ${error.message}`);
+      }
+      bytes += size + (description?.length ?? 0);
       if (bytes > maxBytes) throw new ToolFault("too_large", `The tools of ${server} are too large together.`);
-      tools.set(tool.name, tool);
+      tools.set(name, {
+        name,
+        ...(description !== undefined && { description }),
+        input_schema: inputSchema,
+        ...(annotations !== undefined && { annotations }),
+      });
     }
     cursor = result.nextCursor;
     if (cursor === undefined) return tools;
   }
   throw new ToolFault("protocol", `${server} lists its tools on more than ${MAX_PAGES} pages.`);
-}
-
-/** A model server binds calls to the schema, whoever has written it. */
-function checkFormats({ name, inputSchema }: Tool, server: string): void {
-  try {
-    refuseLargeFormats(inputSchema, ["input_schema"]);
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    throw new ToolFault("too_large", `Tool '${name}' of ${server}: ${error.message}`);
-  }
-}
-
-/** A tool as `mcp_list_tools` has it. */
-export function toListedTool(tool: Tool): ListedTool {
-  return {
-    name: tool.name,
-    ...(tool.description !== undefined && { description: tool.description }),
-    input_schema: tool.inputSchema,
-    ...(tool.annotations !== undefined && { annotations: tool.annotations }),
-  };
 }
 
 /** Stands where an output was cut. */
@@ -95,18 +97,13 @@ export function outputText(result: CallToolResult, maxBytes: number): string {
   let hasText = false;
   const lines: string[] = [];
   for (const block of content) {
-    const text = textOf(block);
+    let text = block.type === "text" ? block.text : undefined;
+    if (block.type === "resource" && "text" in block.resource) text = block.resource.text;
     hasText ||= text !== undefined;
     lines.push(text ?? placeholder(block));
   }
   if (!hasText && structuredContent !== undefined) lines.push(JSON.stringify(structuredContent));
   return truncate(lines.join("\n"), maxBytes);
-}
-
-function textOf(block: ContentBlock): string | undefined {
-  if (block.type === "text") return block.text;
-  if (block.type === "resource" && "text" in block.resource) return block.resource.text;
-  return undefined;
 }
 
 function placeholder(block: ContentBlock): string {

@@ -1,42 +1,47 @@
+import { McpConnection, ToolFault, toMcpError } from "@responses-edge/mcp-client";
 import { afterEach, describe, expect, it } from "vitest";
-import { McpSession, type McpSessionOptions } from "../../src/tools/mcp/client.ts";
-import { toMcpError } from "../../src/tools/mcp/faults.ts";
-import { ToolFault } from "../../src/tools/tool-fault.ts";
-import { type McpHandler, type McpHandlerOptions, type Misbehaviour, mcpHandler } from "../tools/mcp-handler.ts";
+import {
+  type McpHandler,
+  type McpHandlerOptions,
+  type Misbehaviour,
+  mcpHandler,
+} from "../../../test/tools/mcp-handler.ts";
 
 /** The MCP client in the runtime it is for; what it does over real connections is in `test/tools/mcp.test.ts`. */
 
-const sessions: McpSession[] = [];
+const connections: McpConnection[] = [];
 afterEach(async () => {
-  for (const session of sessions.splice(0)) await session.close();
+  for (const connection of connections.splice(0)) await connection.close();
 });
 
-async function connect(options: McpHandlerOptions = {}): Promise<{ session: McpSession; handler: McpHandler }> {
+function connect(options: McpHandlerOptions = {}): { session: McpConnection; handler: McpHandler } {
   const handler = mcpHandler(options);
-  const settings: McpSessionOptions = {
-    fetch: (url, init) => handler.fetch(new Request(url, init)),
+  const session = new McpConnection({
+    label: "sample",
+    target: () => ({
+      url: "https://tools.acme.dev/mcp",
+      authorization: "sk-token",
+      guard: { fetch: (url, init) => handler.fetch(new Request(url, init)) },
+    }),
     timeouts: { connectMs: 500, listMs: 500, callMs: 500 },
     maxBytes: 500_000,
     maxOutputBytes: 10_000,
     maxTools: 100,
-    signal: new AbortController().signal,
-  };
-  const server = { label: "sample", url: "https://tools.acme.dev/mcp", authorization: "sk-token" };
-  const session = await McpSession.connect(server, settings);
-  sessions.push(session);
+  });
+  connections.push(session);
   return { session, handler };
 }
 
 describe.each(["sessions", "stateless", "modern", "sse"] as const)("a server of the kind '%s'", (mode) => {
   it("is connected to, listed and called", async () => {
-    const { session, handler } = await connect({ mode });
+    const { session, handler } = connect({ mode });
     expect((await session.listTools()).map(({ name }) => name)).toContain("add");
-    expect(await session.callTool("add", { a: 20, b: 22 })).toEqual({ output: "42", isError: false });
+    expect(await session.callTool("add", { a: 20, b: 22 })).toEqual({ output: "42", failed: false });
     expect(handler.calls).toMatchObject([{ name: "add", headers: { authorization: "Bearer sk-token" } }]);
   });
 
   it("ends a slow call in its time, and answers the next one", async () => {
-    const { session } = await connect({ mode });
+    const { session } = connect({ mode });
     await expect(session.callTool("slow", { ms: 2_000 }, { timeoutMs: 50 })).rejects.toMatchObject({ kind: "timeout" });
     expect(await session.callTool("echo", { text: "hi" })).toMatchObject({ output: "hi" });
   });
@@ -57,7 +62,7 @@ describe("a server that misbehaves", () => {
     [500, "http"],
   ];
   it.each(cases)("with %j on a call is a fault '%s'", async (how, kind) => {
-    const { session } = await connect({ misbehave: { on: "tools/call", how } });
+    const { session } = connect({ misbehave: { on: "tools/call", how } });
     await expect(session.callTool("echo", { text: "hi" })).rejects.toMatchObject({ name: "ToolFault", kind });
   });
 });

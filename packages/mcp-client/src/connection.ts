@@ -1,0 +1,395 @@
+import type { Client, RequestOptions } from "@modelcontextprotocol/client";
+import { FetchFault, type GuardOptions, guardedFetch, unlessAborted } from "@responses-edge/guarded-fetch";
+import { parseArguments } from "@responses-edge/responses-api/json";
+import type { McpToolCallError } from "openai/resources/responses/responses";
+import { type ListedTool, outputText, readTools } from "./answers.ts";
+import { mcpHeaders, secretsOf } from "./headers.ts";
+import type { SdkClient, Way } from "./sdk.ts";
+import { CONNECTION_CLOSED, ToolFault, toMcpError, toToolFault } from "./tool-fault.ts";
+
+/**
+ * MCP servers that somebody else has named, over the official client package. The package speaks the protocol; this module
+ * bounds it: nothing waits longer, reads more, or connects elsewhere than it is told, whatever the server does.
+ */
+
+/** A server, what it is sent, and which addresses that may lead to. */
+export interface McpTarget {
+  url: string;
+  /** A token or a whole `Authorization` value. */
+  authorization?: string | null;
+  headers?: Record<string, string> | null;
+  guard: Partial<GuardOptions>;
+}
+
+export interface McpConnectionOptions {
+  /** The server's name in faults. */
+  label: string;
+  /** Asked before each attempt to connect. May throw the ToolFault of a server that cannot be called. */
+  target: () => McpTarget;
+  /** How long connecting, listing the tools, and calling one may take. */
+  timeouts: { connectMs: number; listMs: number; callMs: number };
+  /** When all of it must be over, Unix milliseconds. */
+  deadline?: number;
+  /** Any one answer of the server has at most so many, and its tools together. */
+  maxBytes: number;
+  /** A tool call's text has at most so many. */
+  maxOutputBytes: number;
+  maxTools: number;
+}
+
+/** The outcome of a call, with what the tool says beside its text. */
+export interface McpToolResult {
+  output: string;
+  /** The tool says that it failed; `output` tells why. */
+  failed: boolean;
+  error?: McpToolCallError;
+  structured?: unknown;
+}
+
+/** `traceparent` tells the server which trace an operation belongs to. */
+export interface OperationOptions {
+  signal?: AbortSignal | undefined;
+  traceparent?: string | undefined;
+}
+
+/** Requests that nobody asked for: cancellations, answers to the server's pings, streams that are resumed. */
+const MAX_UNASKED_REQUESTS = 100;
+
+/** How long the server may take over the end of a session, and over the cleaning up after it. */
+const CLOSE_TIMEOUT_MS = 2_000;
+
+/** Says to the connection's own fetch which operation a request belongs to; never sent. */
+const OPERATION_HEADER = "x-mcp-operation";
+
+/** Tells a model, in vLLM's words, of arguments that are no JSON object. */
+const UNREADABLE_ARGUMENTS =
+  "Error parsing tool arguments as JSON. Please ensure the tool call arguments are valid JSON and try again.";
+
+/** Something asked of the server: its time, and the reason why it failed. */
+interface Operation {
+  id: string;
+  abort: AbortController;
+  timer: ReturnType<typeof setTimeout>;
+  /** The status of the last answer that was an HTTP error. */
+  status: number | undefined;
+  fault: ToolFault | undefined;
+  /** The trace that the operation belongs to, of which the server is told. */
+  traceparent: string | undefined;
+  /** The same, as MCP itself hands it on, whatever its transport (SEP-414). */
+  meta: { _meta?: { traceparent: string } };
+  request: RequestOptions;
+}
+
+/** An attempt to connect, or the connection that it has led to. */
+interface Attempt {
+  sdk: typeof import("./sdk.ts");
+  target: McpTarget;
+  headers: Headers;
+  way: Way;
+  made?: SdkClient;
+  /** Requests that nobody asked for. */
+  unasked: number;
+  /** Set once the old transport's one event stream is open. */
+  hasEventStream: boolean;
+}
+
+/**
+ * A connection to one MCP server. It is made with the first use, and again after an attempt that failed. Calls may run side by side. To be
+ * closed when done.
+ */
+export class McpConnection {
+  readonly #options: McpConnectionOptions;
+  readonly #name: string;
+  readonly #operations = new Map<string, Operation>();
+  /** Definitions as last listed: the 2026 protocol repeats some arguments as headers, which the definition names. */
+  #tools: ReadonlyMap<string, ListedTool> = new Map();
+  #connected: Promise<Client> | undefined;
+  /** As of the attempt that was made last. */
+  #attempt: Attempt | undefined;
+  #connecting: Operation | undefined;
+  /** Aborted when nothing can come any more. */
+  #end = new AbortController();
+  #nextOperation = 0;
+
+  constructor(options: McpConnectionOptions) {
+    this.#options = options;
+    this.#name = `MCP server '${options.label}'`;
+  }
+
+  /**
+   * Connects, where there is no connection yet. Rejects with the ToolFault of a server that cannot be connected to, and with the signal's
+   * reason once that is aborted. Whatever needs a connection makes one.
+   */
+  connect(signal = this.#end.signal): Promise<Client> {
+    this.#connected ??= this.#attemptToConnect();
+    return unlessAborted(this.#connected, signal);
+  }
+
+  /**
+   * All tools of the server, in its order. A tool whose name the specification does not allow is left out: no model
+   * could call it. Throws ToolFault: `too_large` for more tools than `maxTools` or larger ones than a prompt can hold; and the signal's
+   * reason once that is aborted.
+   */
+  async listTools(options: OperationOptions = {}): Promise<ListedTool[]> {
+    const client = await this.connect(options.signal);
+    const operation = this.#begin(this.#atMost(this.#options.timeouts.listMs), options);
+    const bounds = { ...this.#options, server: this.#name };
+    this.#tools = await this.#ended(operation, readTools(client, bounds, operation));
+    return [...this.#tools.values()];
+  }
+
+  /**
+   * Calls a tool, also with arguments as a model has written them. That the tool failed is a result, not an error. `timeoutMs` is
+   * `timeouts.callMs` unless given. Throws ToolFault, also for what is no JSON object, and the signal's reason once that is aborted.
+   */
+  async callTool(
+    name: string,
+    given: string | Record<string, unknown>,
+    {
+      timeoutMs = this.#atMost(this.#options.timeouts.callMs),
+      ...options
+    }: OperationOptions & { timeoutMs?: number } = {},
+  ): Promise<McpToolResult> {
+    const args = typeof given === "string" ? parseArguments(given) : given;
+    if (!args) throw new ToolFault("tool", UNREADABLE_ARGUMENTS);
+    const client = await this.connect(options.signal);
+    const operation = this.#begin(timeoutMs, options);
+    const tool = this.#tools.get(name);
+    const request = {
+      ...operation.request,
+      // Without its output schema: that is the server's, and its patterns would be run here.
+      ...(tool && { toolDefinition: { name, inputSchema: tool.input_schema as { type: "object" } } }),
+    };
+    const call = client.callTool({ name, arguments: args, ...operation.meta }, request);
+    const result = await this.#ended(operation, call);
+    const output = outputText(result, this.#options.maxOutputBytes);
+    return {
+      output,
+      failed: result.isError === true,
+      ...(result.isError === true && { error: toMcpError(new ToolFault("tool", output)) }),
+      ...(result.structuredContent !== undefined && { structured: result.structuredContent }),
+    };
+  }
+
+  /** Ends the session here and, if there is one, at the server, after a call of the tool that cleans up. Never rejects. */
+  async close(cleanUpTool?: string): Promise<void> {
+    // One that still connects, when all that is settled by now has had its say, is given up.
+    const next = Promise.withResolvers<undefined>();
+    setTimeout(next.resolve, 0, undefined);
+    const client = await Promise.race([this.#connected, next.promise]).catch(() => undefined);
+    if (client && cleanUpTool !== undefined) {
+      await this.callTool(cleanUpTool, {}, { timeoutMs: CLOSE_TIMEOUT_MS }).catch(() => {});
+    }
+    const fault = new ToolFault("unreachable", `The session with ${this.#name} was closed.`);
+    for (const operation of this.#operations.values()) operation.abort.abort(fault);
+    const { sdk, made } = this.#attempt ?? {};
+    if (client && sdk && made && !this.#end.signal.aborted) {
+      await this.#ended(this.#begin(CLOSE_TIMEOUT_MS), sdk.endSession(made)).catch(() => {});
+    }
+    this.#end.abort(fault);
+    await this.#hangUp();
+  }
+
+  /**
+   * Connects to the server: by Streamable HTTP with `initialize`; by the protocol of 2026-07-28 when the server says it
+   * has no other; by the transport of 2024-11-05 (HTTP with SSE) when the server answers 4xx, as the specification's
+   * section on backwards compatibility has it.
+   */
+  async #attemptToConnect(): Promise<Client> {
+    try {
+      const sdk = await import("./sdk.ts");
+      this.#end.signal.throwIfAborted();
+      const target = this.#options.target();
+      if (!URL.canParse(target.url)) throw new ToolFault("refused_address", `The URL of ${this.#name} is not one.`);
+      const attempt: Attempt = {
+        sdk,
+        target,
+        headers: mcpHeaders(target),
+        way: "http",
+        unasked: 0,
+        hasEventStream: false,
+      };
+      this.#attempt = attempt;
+      this.#connecting = this.#begin(this.#atMost(this.#options.timeouts.connectMs));
+      return await this.#ended(this.#connecting, this.#connectByAnyWay(attempt, this.#connecting));
+    } catch (error) {
+      this.#end.abort(error);
+      await this.#hangUp();
+      // The next attempt begins anew.
+      this.#end = new AbortController();
+      this.#connected = undefined;
+      throw error;
+    } finally {
+      this.#connecting = undefined;
+    }
+  }
+
+  async #connectByAnyWay(attempt: Attempt, operation: Operation): Promise<Client> {
+    try {
+      return await this.#connectBy("http", attempt, operation);
+    } catch (error) {
+      const { status } = operation;
+      if (operation.abort.signal.aborted) throw error;
+      if (attempt.sdk.speaksOnlyModern(error)) {
+        await this.#hangUp();
+        return await this.#connectBy("modern", attempt, operation);
+      }
+      if (!isOldTransport(status)) throw error;
+      await this.#hangUp();
+      return await this.#connectBy("sse", attempt, operation).catch(() => {
+        // The first of the two failures is the server's answer to what it should understand.
+        if (!operation.fault) operation.status = status;
+        throw error;
+      });
+    }
+  }
+
+  async #connectBy(way: Way, attempt: Attempt, { request }: Operation): Promise<Client> {
+    const { sdk, target, headers } = attempt;
+    attempt.way = way;
+    attempt.made = sdk.newClient(way, target.url, { fetch: this.#fetch, requestInit: { headers } });
+    const { client, transport } = attempt.made;
+    // Binds its requests to the operations that make them.
+    const send = transport.send.bind(transport);
+    transport.send = async (message, options) => {
+      const id = "method" in message && "id" in message ? message.id : undefined;
+      if (id === undefined) this.#countUnasked();
+      const operation = this.#operations.get(options?.headers?.[OPERATION_HEADER] ?? "");
+      if (!operation) return send(message, options);
+      const { signal } = operation.abort;
+      await send(message, {
+        ...options,
+        requestSignal: options?.requestSignal ? AbortSignal.any([options.requestSignal, signal]) : signal,
+        // The package would wait for its time to run out. It takes no second answer to a request.
+        onRequestStreamEnd: () => {
+          if (id === undefined) return;
+          const error = { code: CONNECTION_CLOSED, message: `${this.#name} closed its stream without an answer.` };
+          transport.onmessage?.({ jsonrpc: "2.0", id, error });
+        },
+      });
+    };
+    await client.connect(transport, request);
+    return client;
+  }
+
+  async #hangUp(): Promise<void> {
+    const { made } = this.#attempt ?? {};
+    await made?.client.close().catch(() => {});
+    await made?.transport.close().catch(() => {});
+  }
+
+  #countUnasked(): void {
+    if (this.#attempt && ++this.#attempt.unasked <= MAX_UNASKED_REQUESTS) return;
+    throw this.#lost(new ToolFault("protocol", `${this.#name} asks for more than it was asked.`));
+  }
+
+  /** At most `ms`, and not beyond the deadline. In milliseconds, at least one. */
+  #atMost(ms: number): number {
+    return Math.max(1, Math.min(ms, (this.#options.deadline ?? Number.POSITIVE_INFINITY) - Date.now()));
+  }
+
+  /** An operation begins, and with it its time. `#ended` must follow. */
+  #begin(timeoutMs: number, { signal, traceparent }: OperationOptions = {}): Operation {
+    const id = String(this.#nextOperation++);
+    const abort = new AbortController();
+    const reasons = signal ? [this.#end.signal, signal] : [this.#end.signal];
+    const onAbort = () => abort.abort(reasons.find((reason) => reason.aborted)?.reason);
+    for (const reason of reasons) {
+      if (reason.aborted) onAbort();
+      reason.addEventListener("abort", onAbort, { once: true, signal: abort.signal });
+    }
+    const onTimeout = () =>
+      abort.abort(new ToolFault("timeout", `${this.#name} did not answer within ${timeoutMs} ms.`));
+    const operation: Operation = {
+      id,
+      abort,
+      timer: setTimeout(onTimeout, timeoutMs),
+      status: undefined,
+      fault: undefined,
+      traceparent,
+      meta: traceparent === undefined ? {} : { _meta: { traceparent } },
+      request: {
+        headers: { [OPERATION_HEADER]: id },
+        signal: abort.signal,
+        // The package's own limit is a minute; ours comes first.
+        timeout: timeoutMs + 60_000,
+      },
+    };
+    this.#operations.set(id, operation);
+    return operation;
+  }
+
+  /** The answer to an operation, within its time. Every failure comes out as a ToolFault or as an abort's reason. */
+  async #ended<T>(operation: Operation, answer: Promise<T>): Promise<T> {
+    const { abort } = operation;
+    try {
+      return await unlessAborted(answer, abort.signal);
+    } catch (error) {
+      throw abort.signal.aborted ? abort.signal.reason : this.#explained(error, operation);
+    } finally {
+      clearTimeout(operation.timer);
+      this.#operations.delete(operation.id);
+      // A stream that goes on after its answer has nothing more to say.
+      abort.abort();
+    }
+  }
+
+  /** The package's requests, with what it leaves out: who asked, how much may come back, and what may not be asked. */
+  readonly #fetch = async (url: string | URL, init: RequestInit = {}): Promise<Response> => {
+    const headers = new Headers(init.headers);
+    const operation = this.#operations.get(headers.get(OPERATION_HEADER) ?? "") ?? this.#connecting;
+    headers.delete(OPERATION_HEADER);
+    if (operation?.traceparent !== undefined && !headers.has("traceparent")) {
+      headers.set("traceparent", operation.traceparent);
+    }
+    const isGet = (init.method ?? "GET") === "GET";
+    const attempt = this.#attempt;
+    const isEventStream = isGet && attempt?.way === "sse";
+    if (isEventStream) {
+      // It opens another one when the first ends, and no answer would come on that.
+      if (attempt.hasEventStream)
+        throw this.#lost(new ToolFault("unreachable", `${this.#name} closed its event stream.`));
+      attempt.hasEventStream = true;
+    } else if (isGet && !headers.has("last-event-id")) {
+      // A stream for what the server has to say of its own accord: nobody listens, and a Worker pays for keeping it.
+      return new Response(null, { status: 405 });
+    } else if (isGet) {
+      this.#countUnasked();
+    }
+    const signals = [this.#end.signal];
+    if (init.signal) signals.push(init.signal);
+    if (operation && !isEventStream) signals.push(operation.abort.signal);
+    const signal = AbortSignal.any(signals);
+    const onEnd = (error: unknown) => {
+      if (!(error instanceof ToolFault || error instanceof FetchFault)) return;
+      if (isEventStream) this.#lost(toToolFault(error));
+      else if (operation) operation.fault ??= toToolFault(error);
+    };
+    const { timeouts, maxBytes } = this.#options;
+    const timeoutMs = timeouts.callMs + timeouts.connectMs;
+    const guard = { ...attempt?.target.guard, timeoutMs, maxBytes, onEnd };
+    const response = await guardedFetch(url, { ...init, headers, signal }, guard);
+    if (operation) operation.status = response.ok ? undefined : response.status;
+    return response;
+  };
+
+  #explained(error: unknown, { fault, status }: Operation): ToolFault {
+    if (error instanceof ToolFault || error instanceof FetchFault) return toToolFault(error);
+    if (fault || !this.#attempt) return fault ?? toToolFault(error);
+    const { sdk, target, headers } = this.#attempt;
+    return sdk.explain(error, { status, server: this.#name, secrets: secretsOf(target.url, headers) });
+  }
+
+  /** Ends everything that waits for an answer: none can come any more. */
+  #lost(fault: ToolFault): ToolFault {
+    for (const operation of this.#operations.values()) operation.abort.abort(fault);
+    this.#end.abort(fault);
+    void this.#hangUp();
+    return fault;
+  }
+}
+
+/** The statuses that send a client to the transport of 2024-11-05; of the others a GET would only get the same. */
+function isOldTransport(status: number | undefined): boolean {
+  return status !== undefined && status >= 400 && status < 500 && ![401, 403, 407, 429].includes(status);
+}

@@ -1,0 +1,3 @@
+export * from "./answers.ts";
+export * from "./connection.ts";
+export * from "./tool-fault.ts";
