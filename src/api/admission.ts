@@ -2,9 +2,16 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-request
 import { estimateFrame, estimateTokens } from "@responses-edge/responses-api/estimate";
 import type { TurnAddress } from "@responses-edge/responses-api/ids";
 import type { InputItem, Item } from "@responses-edge/responses-api/items/registry";
-import { NOTHING_STORED, rateHeaders, type Stored } from "@responses-edge/usage-limits";
-import type { Grants, Identity } from "../contract/grants.ts";
-import { allowanceOf } from "../store/quota/allowances.ts";
+import {
+  type Amounts,
+  NOTHING_STORED,
+  type Reservation,
+  rateHeaders,
+  type Stored,
+  takeTogether,
+} from "@responses-edge/usage-limits";
+import type { Identity } from "../contract/grants.ts";
+import { allowanceOf, type EndUserFields, endUserAllowance, endUserOf } from "../store/quota/allowances.ts";
 import { endRun, type RunReservation, reserveRun } from "../store/quota/run-quota.ts";
 import { costOf, type UsedTurn, usageOfTurn } from "../store/quota/usage.ts";
 import type { Caller } from "./transport.ts";
@@ -66,8 +73,7 @@ export function admit(
   { kind, makesTurn, prompts }: { kind: AdmissionKind; makesTurn: boolean; prompts: number },
 ): Promise<Admission> {
   caller.counting.isDone = true;
-  const { tenant, key } = counted;
-  const isReserved = kind !== "count" && (limitsTokens(tenant) || limitsTokens(key));
+  const isReserved = kind !== "count" && limitsTokens(counted, caller.identity);
   const need = new Need(caller, request, input, { isReserved, prompts });
   if (kind === "run") return admitRun(caller, counted, request, address, need);
   return admitTurn(caller, counted, request, need, makesTurn ? need.stored : NOTHING_STORED);
@@ -162,10 +168,9 @@ async function admitTurn(
   need: Need,
   stored: Stored,
 ): Promise<Admission> {
-  const { identity, quotas, waitUntil, config } = caller;
-  const allowance = allowanceOf(identity, quotas);
-  if (!allowance) throw new TypeError(`${identity.tenant}:${identity.keyId} is not counted.`);
-  const reservation = await allowance.take({ ...need.amounts, ...stored, requests: 1, slots: 1 }, counted, waitUntil);
+  const { config } = caller;
+  const amounts = { ...need.amounts, ...stored, requests: 1, slots: 1 };
+  const reservation = await taken(caller, counted, amounts, request);
   caller.tell?.(rateHeaders(reservation.status));
   const expect = (items: readonly Item[]) => {
     need.items = items;
@@ -184,15 +189,33 @@ async function admitTurn(
   };
 }
 
+/** Takes what a request needs of the limits of its key and, where end users are limited and it names one, of those of its end user. */
+async function taken(
+  { identity, quotas, waitUntil }: Caller,
+  counted: Counted,
+  amounts: Partial<Amounts>,
+  fields: EndUserFields,
+): Promise<Reservation> {
+  const allowance = allowanceOf(identity, quotas);
+  if (!allowance) throw new TypeError(`${identity.tenant}:${identity.keyId} is not counted.`);
+  const take = () => allowance.take(amounts, counted, waitUntil);
+  const endUser = endUserOf(identity, fields);
+  const { endUser: limits } = identity;
+  if (!endUser || !limits) return take();
+  const own = endUserAllowance(identity, endUser, limits, quotas);
+  return takeTogether([() => own.take(amounts, limits, waitUntil), take]);
+}
+
 /** Its home knows what the run continues: nothing more is expected of the prompt here. */
 async function admitRun(
   { identity, quotas, waitUntil, tell }: Caller,
   counted: Counted,
-  { model }: CreateRequest,
+  { model, ...fields }: CreateRequest,
   { home, turn }: TurnAddress,
   need: Need,
 ): Promise<Admission> {
   const { tenant, keyId } = identity;
+  const endUser = endUserOf(identity, fields);
   const reservation: RunReservation = {
     holder: `run:${home}${turn}`,
     tenant,
@@ -202,6 +225,7 @@ async function admitRun(
     stored: need.stored,
     estimatedInput: need.input,
     ...(model != null && { model }),
+    ...(endUser && identity.endUser && { endUser: { ...endUser, limits: identity.endUser } }),
   };
   const stub = quotas.getByName(tenant);
   tell?.(rateHeaders(await reserveRun(reservation, stub)));
@@ -224,17 +248,18 @@ export interface TokenCount {
 }
 
 /**
- * The same for a request to one of vLLM's own endpoints. `most` is what it will take. Undefined where nothing is counted. Throws as
- * `admit` does.
+ * The same for a request to one of vLLM's own endpoints. `most` is what it will take, `fields` name its end user. Undefined where nothing is
+ * counted. Throws as `admit` does.
  */
 export async function admitPassed(
-  { identity, quotas, waitUntil, config, tell, counting }: Caller,
+  caller: Caller,
   model: string,
   most: () => TokenCount,
+  fields: EndUserFields,
 ): Promise<Admission<TokenCount> | undefined> {
+  const { identity, config, tell, counting } = caller;
   const { counted } = identity;
-  const allowance = allowanceOf(identity, quotas);
-  if (!counted || !allowance) return undefined;
+  if (!counted) return undefined;
   counting.isDone = true;
   const { prices } = config.keys;
   const amountsOf = (count: TokenCount) => ({
@@ -242,15 +267,16 @@ export async function admitPassed(
     cost: Math.max(costOf(model, count, prices), LEAST_COST),
   });
   const usageOf = (used: TokenCount) => ({ model, requests: 1, ...used, cost: costOf(model, used, prices) });
-  const isReserved = limitsTokens(counted.tenant) || limitsTokens(counted.key);
+  const isReserved = limitsTokens(counted, identity);
   const amounts = isReserved ? amountsOf(most()) : { tokens: 0, cost: 0 };
-  const reservation = await allowance.take({ ...amounts, requests: 1, slots: 1 }, counted, waitUntil);
+  const reservation = await taken(caller, counted, { ...amounts, requests: 1, slots: 1 }, fields);
   tell?.(rateHeaders(reservation.status));
   return {
     end: (used) => reservation.end(used && counted.tellsUsage ? usageOf(used) : undefined),
   };
 }
 
-function limitsTokens(grants: Grants | null): boolean {
-  return grants?.tokens_per_minute != null || grants?.budget != null;
+function limitsTokens(counted: Counted, { endUser }: Identity): boolean {
+  const all = [counted.tenant, counted.key, endUser?.tenant, endUser?.key];
+  return all.some((limits) => limits?.tokens_per_minute != null || limits?.budget != null);
 }

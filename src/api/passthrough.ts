@@ -7,6 +7,7 @@ import { checkMediaUrls } from "../assembly/media-policy.ts";
 import { type PassedAnswer, passOn, routed } from "../assembly/model-access.ts";
 import { tenantCacheSalt } from "../assembly/session.ts";
 import { type PassthroughEndpoint, VLLM_EXTRAS } from "../config/index.ts";
+import type { EndUserFields } from "../store/quota/allowances.ts";
 import { admitPassed, type TokenCount } from "./admission.ts";
 import { countedBody } from "./passed-usage.ts";
 import { allowedModel, checkCap, notOpen, priorityOf } from "./policy.ts";
@@ -103,8 +104,16 @@ export async function passJson(caller: Caller, name: PassthroughEndpoint, body: 
     isStream,
     hidesUsage: asked?.isOurs === true,
     most: () => ({ input: mostInput(name, body), cached: 0, output: mostOutput(caller, name, sent) }),
+    endUser: endUserIn(body),
   };
   return await pass(caller, name, passed, scope);
+}
+
+/** The end user as OpenAI's endpoints name it, and Anthropic's. */
+function endUserIn({ safety_identifier: identifier, user, metadata }: JsonObject): EndUserFields {
+  const ofMessages = isJsonObject(metadata) ? metadata.user_id : undefined;
+  const names = [identifier, user, ofMessages].filter((name) => typeof name === "string" && name !== "");
+  return { safety_identifier: names[0] as string | undefined };
 }
 
 /** The `stream_options` that make a stream tell its usage. `isOurs`: the client has not asked for that. */
@@ -244,6 +253,8 @@ interface Passed {
   hidesUsage: boolean;
   /** The most tokens that the request takes. */
   most: () => TokenCount;
+  /** Forms name no end user. */
+  endUser?: EndUserFields;
 }
 
 /** Has it answered, within what the caller's limits allow. The answer takes over what `scope` owns until its bytes have ended. */
@@ -254,9 +265,10 @@ async function pass(
   scope: RequestScope<TokenCount>,
 ): Promise<PassedAnswer> {
   const { config, tenant, waitUntil } = caller;
-  const { hint, beginning, most, hidesUsage, ...request } = passed;
+  const { hint, beginning, most, hidesUsage, endUser = {}, ...request } = passed;
   const takesNone = AT_ROOT.has(name);
-  const admission = await admitPassed(caller, passed.model ?? "unknown", takesNone ? () => NO_TOKENS : most);
+  const takes = takesNone ? () => NO_TOKENS : most;
+  const admission = await admitPassed(caller, passed.model ?? "unknown", takes, endUser);
   if (admission) scope.admit(admission);
   let answer: PassedAnswer;
   try {

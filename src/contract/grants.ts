@@ -1,6 +1,6 @@
 import { list } from "@responses-edge/responses-api/collections";
 import { HOSTED_TOOL_NAMES, type HostedType, hostedKinds } from "@responses-edge/responses-api/hosted-tools";
-import { BUDGET_WINDOWS, type CountedLimits, STORED_LIMITS } from "@responses-edge/usage-limits";
+import { BUDGET_WINDOWS, type CountedLimits, endUserLimits, STORED_LIMITS } from "@responses-edge/usage-limits";
 import { z } from "zod";
 import { type Config, VLLM_EXTRAS, type VllmExtra } from "../config/index.ts";
 
@@ -10,6 +10,9 @@ import { type Config, VLLM_EXTRAS, type VllmExtra } from "../config/index.ts";
 const MAX_NAMES = 256;
 
 const count = z.int().min(0);
+
+/** The limits of each end user, as requests name it: `safety_identifier`, or `user`. */
+const endUser = z.strictObject({ requests_per_minute: count.nullish(), tokens_per_minute: count.nullish() });
 
 const budget = z.strictObject({
   tokens: count.nullish(),
@@ -41,6 +44,7 @@ export const grants = z.strictObject({
   max_concurrent_requests: count.nullish(),
   max_background_runs: count.nullish(),
   budget: budget.nullish(),
+  end_user: endUser.nullish(),
   stored_bytes: count.nullish(),
   stored_responses: count.nullish(),
   stored_conversations: count.nullish(),
@@ -129,7 +133,8 @@ export function isCounted(given: Grants | null): boolean {
   const { requests_per_minute: requests, tokens_per_minute: tokens, max_concurrent_requests: slots } = given;
   const { reads_per_minute: reads, max_background_runs: runs, budget } = given;
   const limits = [requests, reads, tokens, slots, runs, budget?.tokens, budget?.usd];
-  return given.track_usage === true || limitsStored(given) || limits.some((limit) => limit != null);
+  const isCountedAtAll = given.track_usage === true || limitsStored(given) || endUserLimits(null, given) !== undefined;
+  return isCountedAtAll || limits.some((limit) => limit != null);
 }
 
 /** Tells whether a list of models has one: by its name, or by a beginning of it. */
@@ -178,6 +183,8 @@ export interface Identity {
   policy: Policy | undefined;
   /** Undefined where nothing is counted: such a caller costs no call. */
   counted: CountedLimits | undefined;
+  /** The limits of each end user; undefined where there are none. */
+  endUser?: CountedLimits | undefined;
   /** The key id under which its things are stored; undefined where nothing counts what is stored. */
   storingKey: string | undefined;
 }

@@ -35,7 +35,7 @@ describe("keys", () => {
     await page.getByText("Make a key").click();
     await page.getByLabel("Tenant").first().fill(tenant);
     await page.getByLabel("Name").fill("A web app");
-    await page.getByLabel("Requests per minute").fill("600");
+    await page.getByLabel("Requests per minute", { exact: true }).fill("600");
     await page.getByRole("button", { name: "Make the key" }).click();
     const value = await page.getByRole("dialog").getByLabel("API key").inputValue();
     await page.getByRole("button", { name: "Done" }).click();
@@ -101,7 +101,7 @@ describe("keys", () => {
     await dialog.getByRole("button", { name: "Save" }).click();
     await rowOf(page, "Limited").getByText("models: sim*, other · budget: 5 usd each week · tier: silver").waitFor();
     await page.getByRole("button", { name: tenant, exact: true }).click();
-    await dialog.getByLabel("Tokens per minute").fill("1000");
+    await dialog.getByLabel("Tokens per minute", { exact: true }).fill("1000");
     await dialog.getByLabel("Store nothing").check();
     await dialog.getByRole("button", { name: "Save" }).click();
     await dialog.waitFor({ state: "detached" });

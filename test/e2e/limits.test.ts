@@ -99,6 +99,68 @@ describe("200 requests at once", () => {
   });
 });
 
+describe("a limit of each end user", () => {
+  const perUser = (limits: object, more: Partial<Grants> = {}) => limited({ ...more, end_user: limits });
+  const statusesOf = async (answers: Response[]) => answers.map(({ status }) => status);
+
+  it("binds each by its own id, is told in its headers, and names the end user and the key", async () => {
+    const key = await perUser({ requests_per_minute: 2 });
+    const asked = (fields: object) => create(gateway, key, fields);
+    const first = await asked({ safety_identifier: "alice" });
+    expect(told(first)).toMatchObject({ "x-ratelimit-limit-requests": "2", "x-ratelimit-remaining-requests": "1" });
+    // The same id in the older field is the same end user.
+    expect((await asked({ user: "alice" })).status).toBe(200);
+    await expectError(await asked({ safety_identifier: "alice", user: "bob" }), {
+      status: 429,
+      code: "rate_limit_exceeded",
+      type: "requests",
+      message: new RegExp(`end user 'alice' of key ${key.id} on requests per min`),
+    });
+    const others = [asked({ user: "bob" }), asked({ safety_identifier: "carol" }), asked({}), asked({}), asked({})];
+    expect(await statusesOf(await Promise.all(others))).toEqual([200, 200, 200, 200, 200]);
+  });
+
+  it("binds in the background, over a WebSocket and with vLLM's own endpoints, and through all keys of a tenant that has it", async () => {
+    const tenant = newTenant();
+    await ask(gateway, "POST", `/v1/admin/tenants/${tenant}`, { limits: { end_user: { requests_per_minute: 2 } } });
+    const [one, other] = [await makeKey(gateway, tenant), await makeKey(gateway, tenant)];
+    const user = { safety_identifier: "dave" };
+    expect((await create(gateway, one, { ...user, background: true })).status).toBe(200);
+    expect((await create(gateway, other, user)).status).toBe(200);
+    const refused = [
+      create(gateway, one, { ...user, background: true }),
+      create(gateway, other, { ...user, stream: true }),
+      call(gateway, "POST", "/v1/responses/input_tokens", { model: "simulator", input: "Hello!", ...user }, one.value),
+    ];
+    for (const answer of await Promise.all(refused))
+      await expectError(answer, { status: 429, message: new RegExp(`end user 'dave' of organization ${tenant}`) });
+  });
+
+  it("counts tokens as they were used, in the background, too", async () => {
+    const key = await perUser({ tokens_per_minute: 1_000 });
+    const body = { safety_identifier: "erin", max_output_tokens: 900 };
+    expect((await create(gateway, key, { ...body, background: true })).status).toBe(200);
+    // It ends, and has used few of the 900.
+    await eventually(async () => (await create(gateway, key, body)).status === 200);
+    await expectError(await create(gateway, key, { ...body, max_output_tokens: 2_000 }), {
+      status: 429,
+      type: "tokens",
+      message: /end user 'erin'.*too large/,
+    });
+  });
+
+  it("does not count what the key's own limit refuses, nor the key what the end user's refuses", async () => {
+    const key = await perUser({ requests_per_minute: 2 }, { requests_per_minute: 3 });
+    const asked = (user: string) => create(gateway, key, { user });
+    expect(await statusesOf([await asked("frank"), await asked("frank"), await asked("frank")])).toEqual([
+      200, 200, 429,
+    ]);
+    expect(await statusesOf([await asked("grace"), await asked("grace")])).toEqual([200, 429]);
+    await ask(gateway, "POST", `/v1/admin/keys/${key.id}`, { limits: { end_user: { requests_per_minute: 2 } } });
+    await eventually(async () => (await asked("grace")).status === 200);
+  });
+});
+
 describe("a limit that is reached", () => {
   it("is told in the headers and words that clients read", async () => {
     const key = await limited({ requests_per_minute: 2, tokens_per_minute: 10_000 });

@@ -57,6 +57,18 @@ function usedBy(key: MadeKey, where: Gateway = gateway) {
 }
 
 describe("limits", () => {
+  it("of an end user bind by the names of OpenAI's requests and of Anthropic's", async () => {
+    const key = await limited({ end_user: { requests_per_minute: 1 } });
+    expect((await post(key, chat({ user: "alice" }))).status).toBe(200);
+    const messages = { ...chat({ max_tokens: 5 }), metadata: { user_id: "alice" } };
+    for (const answer of [
+      await post(key, chat({ safety_identifier: "alice" })),
+      await post(key, messages, "/v1/messages"),
+    ])
+      await expectError(answer, { status: 429, message: /end user 'alice'/ });
+    expect((await post(key, chat({ user: "bob" }))).status).toBe(200);
+  });
+
   it("of requests are told, and refuse what is more", async () => {
     const key = await limited({ requests_per_minute: 2 });
     const first = await post(key, chat());

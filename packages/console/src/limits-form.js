@@ -11,6 +11,8 @@ const NUMBERS = [
   ["requests_per_minute", "Requests per minute"],
   ["reads_per_minute", "Reads per minute"],
   ["tokens_per_minute", "Tokens per minute"],
+  ["end_user.requests_per_minute", "Requests per minute of each end user"],
+  ["end_user.tokens_per_minute", "Tokens per minute of each end user"],
   ["max_concurrent_requests", "Requests at a time"],
   ["max_background_runs", "Background runs at a time"],
   ["max_output_tokens", "Output tokens of a response"],
@@ -30,7 +32,7 @@ const SWITCHES = [
 
 const WINDOWS = ["hour", "day", "week", "month", "total"];
 
-const NAMED = new Set([...NUMBERS, ...SWITCHES].map(([name]) => name).concat("models", "budget"));
+const NAMED = new Set([...NUMBERS, ...SWITCHES].map(([name]) => name).concat("models", "budget", "end_user"));
 
 /** @param {Limits | null} limits @param {string} prefix of the ids of the fields: a page may have several of these forms */
 export function limitsFields(limits, prefix) {
@@ -43,7 +45,7 @@ export function limitsFields(limits, prefix) {
     </div>`;
   return html`
     <div class="fields">
-      ${NUMBERS.map(([name, label]) => field(name, label, given[name]))}
+      ${NUMBERS.map(([name, label]) => field(name, label, valueIn(given, name)))}
       ${field("budget.tokens", "Budget in tokens", given.budget?.tokens)} ${field("budget.usd", "Budget in US dollars", given.budget?.usd, "any")}
       <div>
         <label for=${`${prefix}-window`}>Budget begins anew</label>
@@ -74,7 +76,12 @@ export function limitsFields(limits, prefix) {
 export function limitsOf(form) {
   /** @type {Limits} */
   const limits = readOthers(text(form, "others"));
-  for (const [name] of NUMBERS) if (text(form, name) !== "") limits[name] = Number(text(form, name));
+  for (const [name] of NUMBERS) {
+    const [first = "", inner] = name.split(".");
+    if (text(form, name) === "") continue;
+    const value = Number(text(form, name));
+    limits[first] = inner === undefined ? value : { ...limits[first], [inner]: value };
+  }
   for (const [name] of SWITCHES) if (form.get(name) !== null) limits[name] = true;
   const models = text(form, "models")
     .split(",")
@@ -89,6 +96,12 @@ export function limitsOf(form) {
     };
   }
   return Object.keys(limits).length === 0 ? null : limits;
+}
+
+/** The value of a field that may be in another one. @param {Limits} limits @param {string} name such as `end_user.tokens_per_minute` */
+function valueIn(limits, name) {
+  const [first = "", inner] = name.split(".");
+  return inner === undefined ? limits[first] : limits[first]?.[inner];
 }
 
 /** @param {FormData} form @param {string} name */
@@ -123,6 +136,6 @@ function inWords(value) {
   if (typeof value !== "object" || value === null) return String(value);
   return Object.entries(value)
     .filter(([, each]) => each != null)
-    .map(([name, each]) => (name === "window" ? `each ${each}` : `${each} ${name}`))
+    .map(([name, each]) => (name === "window" ? `each ${each}` : `${each} ${name.replaceAll("_", " ")}`))
     .join(" ");
 }

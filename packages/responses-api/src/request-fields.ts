@@ -209,7 +209,11 @@ const openaiFields = {
     .enum(["auto", "default", "flex", "scale", "priority", "fast", "ultrafast"])
     .nullish()
     .describe("Checked. Every response says `default`."),
-  safety_identifier: z.string().max(128).nullish().describe("Echoed."),
+  safety_identifier: z
+    .string()
+    .max(128)
+    .nullish()
+    .describe("Echoed. The end user, where the key has [limits](../keys.md#end-users) of each."),
   prompt_cache_key: z
     .string()
     .max(1024)
@@ -217,7 +221,7 @@ const openaiFields = {
     .describe("Echoed. Requests with the same key that are not stored go to the same model server (docs/fleet.md)."),
   prompt_cache_retention: z.enum(["in_memory", "in-memory", "24h"]).nullish().describe("Echoed."),
   prompt_cache_options: promptCacheOptions.nullish(),
-  user: z.string().max(1024).nullish().describe("Echoed."),
+  user: z.string().max(1024).nullish().describe("Echoed. The end user where `safety_identifier` is absent."),
   // Not served.
   prompt: notServed("prompt"),
   moderation: notServed("moderation"),

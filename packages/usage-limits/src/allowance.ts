@@ -19,7 +19,7 @@ import {
   type Want,
 } from "./ledger.ts";
 import type { CountedLimits } from "./limits.ts";
-import { limitExceeded, limitsUnavailable } from "./refusal.ts";
+import { limitExceeded, limitsUnavailable, type Who } from "./refusal.ts";
 import { type QuotaStub, REPORT_AFTER_MS, Reporter, type UsageEntry } from "./reporter.ts";
 
 /** How often, and how long after one another, the quota is asked again where what has ended is not told yet. */
@@ -35,6 +35,8 @@ export interface Reservation {
   raise(tokens: number, cost: number): Promise<void> | undefined;
   /** Gives back what was not used. Does nothing the second time. */
   end(usage: UsageEntry | undefined): void;
+  /** Ends it as if it had never been: the request does not count. */
+  cancel(): void;
 }
 
 /**
@@ -43,7 +45,7 @@ export interface Reservation {
  * that answer (`allowance.ts`) and are asked for together, so that an isolate has one call under way for a key, however many requests come.
  */
 export class Allowance {
-  readonly #who: { tenant: string; keyId: string };
+  readonly #who: Who;
   #limits: CountedLimits;
   #limited: Amounts;
   readonly #balance: Balance;
@@ -55,16 +57,12 @@ export class Allowance {
   #status: Status = {};
 
   /** `quota` counts the use of a tenant, `stored` tells what its quota has yet to hear of what was stored. */
-  constructor(
-    who: { tenant: string; keyId: string },
-    limits: CountedLimits,
-    { quota, stored }: { quota: QuotaStub; stored: StoredReports },
-  ) {
+  constructor(who: Who, limits: CountedLimits, { quota, stored }: { quota: QuotaStub; stored: StoredReports }) {
     this.#who = who;
     this.#limits = limits;
     this.#limited = limitedBy(limits);
     this.#balance = new Balance(stored);
-    this.#reporter = new Reporter(who.keyId, quota);
+    this.#reporter = new Reporter({ key: who.keyId, endUser: who.endUser?.id }, quota);
   }
 
   /** Nothing is taken, asked for or to be told: it can be forgotten. */
@@ -107,6 +105,17 @@ export class Allowance {
       open.seenAt = Date.now();
       if (!this.#isAsking && this.#balance.age >= RENEW_AFTER_MS / 2) waitUntil(this.#report());
     }, RENEW_AFTER_MS);
+    const end = (usage: UsageEntry | undefined, requests = 0) => {
+      if (open.seenAt === ENDED) return;
+      open.seenAt = ENDED;
+      clearInterval(timer);
+      const used = { tokens: usage ? usage.input + usage.output : 0, cost: usage?.cost ?? 0 };
+      this.#balance.end(open, used, requests);
+      this.#reporter.note({ ...used, requests: -requests }, usage);
+      this.#queue.forgetRefusal();
+      this.#handOut();
+      this.#reportSoon(waitUntil);
+    };
     return {
       status: this.#shownStatus(),
       raise: (tokens, cost) => {
@@ -114,17 +123,8 @@ export class Allowance {
         const more = { ...NOTHING, tokens: Math.max(0, tokens - taken.tokens), cost: Math.max(0, cost - taken.cost) };
         return more.tokens === 0 && more.cost === 0 ? undefined : this.#obtain(more, open, waitUntil);
       },
-      end: (usage) => {
-        if (open.seenAt === ENDED) return;
-        open.seenAt = ENDED;
-        clearInterval(timer);
-        const used = { tokens: usage ? usage.input + usage.output : 0, cost: usage?.cost ?? 0 };
-        this.#balance.end(open, used);
-        this.#reporter.note(used, usage);
-        this.#queue.forgetRefusal();
-        this.#handOut();
-        this.#reportSoon(waitUntil);
-      },
+      end: (usage) => end(usage),
+      cancel: () => end(undefined, this.#limited.requests),
     };
   }
 

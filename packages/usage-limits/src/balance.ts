@@ -100,8 +100,8 @@ export class Balance {
     }
   }
 
-  /** Ends a request, which has used so much. */
-  end(open: Open, { tokens, cost }: Pick<Amounts, "tokens" | "cost">): void {
+  /** Ends a request, which has used so much. `requests`: so many are given back of those that it has counted. */
+  end(open: Open, { tokens, cost }: Pick<Amounts, "tokens" | "cost">, requests = 0): void {
     if (this.#open.delete(open)) {
       const back = { ...open.taken, ...NOTHING_STORED };
       this.#free = plus(this.#free, back);
@@ -109,7 +109,7 @@ export class Balance {
       const taken = minus(open.taken, back);
       if (STORED_LIMITS.some((kind) => taken[kind] > 0)) this.#settled.push({ taken, latest: this.#reports.latest() });
     }
-    this.#free = minus(this.#free, { ...NOTHING, tokens, cost });
+    this.#free = minus(this.#free, { ...NOTHING, tokens, cost, requests: -requests });
   }
 
   /** Frees what requests have taken that the platform has ended, and what is held of ended ones whose homes have told it. */

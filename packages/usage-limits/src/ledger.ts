@@ -72,6 +72,8 @@ export interface Account {
 /** A holder's report on one key: what it holds from now on of what it has had, and what it has used since last time. */
 export interface Report {
   key: string;
+  /** The end user of the key whose limits these are; absent of the key's own. */
+  endUser?: string | undefined;
   limits: CountedLimits;
   holder: string;
   report: number;

@@ -4,6 +4,9 @@ export type BudgetWindow = (typeof BUDGET_WINDOWS)[number];
 
 type Count = number | null | undefined;
 
+/** The limits of each end user, by the id that a request names. */
+export type EndUserLimits = Pick<Limits, "requests_per_minute" | "tokens_per_minute">;
+
 /** The limits of a key, or of a tenant. One that is absent, or null, does not limit. Zero lets nothing through. */
 export interface Limits extends Partial<Record<StoredLimit, Count>> {
   requests_per_minute?: Count;
@@ -14,6 +17,7 @@ export interface Limits extends Partial<Record<StoredLimit, Count>> {
   max_background_runs?: Count;
   /** `usd` in dollars. */
   budget?: { tokens?: Count; usd?: Count; window: BudgetWindow } | null | undefined;
+  end_user?: EndUserLimits | null | undefined;
 }
 
 /** The limits of a caller that are counted: those of its tenant and of its key, of which some count something. */
@@ -22,6 +26,16 @@ export interface CountedLimits {
   key: Limits | null;
   /** Tells whether it is told what was used: not where nothing but the deployment's own limit of what is kept binds the caller. */
   tellsUsage: boolean;
+}
+
+/** The limits of each end user of a caller; undefined where neither its tenant nor its key has any. */
+export function endUserLimits(tenant: Limits | null, key: Limits | null): CountedLimits | undefined {
+  const limitsOf = (of: Limits | null) => {
+    const { requests_per_minute: requests, tokens_per_minute: tokens } = of?.end_user ?? {};
+    return requests == null && tokens == null ? null : { requests_per_minute: requests, tokens_per_minute: tokens };
+  };
+  const [ofTenant, ofKey] = [limitsOf(tenant), limitsOf(key)];
+  return ofTenant || ofKey ? { tenant: ofTenant, key: ofKey, tellsUsage: false } : undefined;
 }
 
 /** Limits of what is kept, each named as the grant and as the figure that it limits. Every further kind of stored amount is named here. */

@@ -32,11 +32,19 @@ function round(seconds: number): number {
   return Math.ceil(seconds * 1000) / 1000;
 }
 
+/** Whom a limit is of: a key, or an end user of it, by an id for counting and the name that its requests have. */
+export interface Who {
+  tenant: string;
+  keyId: string;
+  endUser?: { id: string; name: string } | undefined;
+}
+
 /** The 429 of what a limit does not let through. `who` names whom it is a limit of. */
-export function limitExceeded(obstacle: Obstacle, status: Status, who: { tenant: string; keyId: string }): ApiError {
+export function limitExceeded(obstacle: Obstacle, status: Status, who: Who): ApiError {
   const headers = rateHeaders(status);
   const { kind, limit, retryMs } = obstacle;
-  const whose = obstacle.of === "key" && who.keyId !== TENANT ? `key ${who.keyId}` : `organization ${who.tenant}`;
+  const whole = obstacle.of === "key" && who.keyId !== TENANT ? `key ${who.keyId}` : `organization ${who.tenant}`;
+  const whose = who.endUser ? `end user '${who.endUser.name}' of ${whole}` : whole;
   if (isStoredLimit(kind)) return storageExceeded(kind, obstacle, whose, headers);
   if (kind === "budget_tokens" || kind === "budget_usd") return quotaExceeded(budgetMessage(obstacle, whose), headers);
   if (limit === 0)

@@ -35,7 +35,7 @@ let name: string | undefined;
 
 /** Tells a quota what this isolate has used of a key's limits. */
 export class Reporter {
-  readonly #key: string;
+  readonly #account: Pick<Report, "key" | "endUser">;
   readonly #stub: QuotaStub;
   /** Used, and not reported yet. */
   #used: Used = NO_USE;
@@ -44,8 +44,8 @@ export class Reporter {
   /** When the next report is due, Unix milliseconds; undefined where none is. */
   #due: number | undefined;
 
-  constructor(key: string, stub: QuotaStub) {
-    this.#key = key;
+  constructor(account: Pick<Report, "key" | "endUser">, stub: QuotaStub) {
+    this.#account = account;
     this.#stub = stub;
   }
 
@@ -72,7 +72,7 @@ export class Reporter {
     this.#due = undefined;
     this.#reports += 1;
     const lifetimeMs = Math.min(LIFETIME_MS, MAX_LIFETIME_MS);
-    const report: Report = { ...what, key: this.#key, holder: holder(), report: this.#reports, used, lifetimeMs };
+    const report: Report = { ...what, ...this.#account, holder: holder(), report: this.#reports, used, lifetimeMs };
     try {
       return await this.#stub.exchange(report, usage);
     } catch (error) {

@@ -1,4 +1,5 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
+import { endUserLimits } from "@responses-edge/usage-limits";
 import {
   type Grants,
   type Identity,
@@ -214,6 +215,7 @@ export function newIdentity(
     ...who,
     policy: hasGrants ? policyOf(ofTenant, ofKey) : undefined,
     counted: tellsUsage || isCounted(tenant) ? { tenant, key: ofKey, tellsUsage } : undefined,
+    endUser: endUserLimits(ofTenant, ofKey),
     storingKey: limitsStored(tenant) || limitsStored(ofKey) ? who.keyId : undefined,
   };
 }

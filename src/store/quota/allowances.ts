@@ -1,4 +1,6 @@
-import { Allowance, type QuotaStub } from "@responses-edge/usage-limits";
+import { createHash } from "node:crypto";
+import { shortened } from "@responses-edge/responses-api/validation";
+import { Allowance, type CountedLimits, type QuotaStub, type Who } from "@responses-edge/usage-limits";
 import type { Identity } from "../../contract/grants.ts";
 import { isRetryable } from "../rpc.ts";
 import { isTold, latestReport } from "../stored-reports.ts";
@@ -12,16 +14,46 @@ const allowances = new Map<string, Allowance>();
 /** The allowance of a caller whose use is counted; undefined of one whose is not. */
 export function allowanceOf(identity: Identity, quotas: DurableObjectNamespace<Quota>): Allowance | undefined {
   const { tenant, keyId, counted } = identity;
-  if (!counted) return undefined;
-  // A tenant's name has no colon.
-  const name = `${tenant}:${keyId}`;
+  return counted && known({ tenant, keyId }, counted, quotas);
+}
+
+/** An end user of a caller: an id for counting, and the name that its requests have. */
+export type EndUser = NonNullable<Who["endUser"]>;
+
+/** The allowance of an end user, under the limits that its caller has for each of them. */
+export function endUserAllowance(
+  { tenant, keyId }: Identity,
+  endUser: EndUser,
+  limits: CountedLimits,
+  quotas: DurableObjectNamespace<Quota>,
+): Allowance {
+  return known({ tenant, keyId, endUser }, limits, quotas);
+}
+
+/** The fields in which a request names its end user. */
+export interface EndUserFields {
+  safety_identifier?: string | null | undefined;
+  user?: string | null | undefined;
+}
+
+/** The end user that a request names; undefined where its caller has no limits for them. Names may be long: their hashes are counted. */
+export function endUserOf({ endUser: limits }: Identity, fields: EndUserFields): EndUser | undefined {
+  const name = limits && (fields.safety_identifier || fields.user);
+  if (!name) return undefined;
+  return { id: createHash("sha256").update(name).digest("hex").slice(0, 32), name: shortened(name) };
+}
+
+function known(who: Who, limits: CountedLimits, quotas: DurableObjectNamespace<Quota>): Allowance {
+  const { tenant, keyId, endUser } = who;
+  // No part has a colon.
+  const name = `${tenant}:${keyId}:${endUser?.id ?? ""}`;
   let allowance = allowances.get(name);
   if (allowance) return allowance;
   if (allowances.size >= MAX_ALLOWANCES) {
     for (const [other, { isIdle }] of allowances) if (isIdle) allowances.delete(other);
   }
   const stored = { latest: latestReport, isTold: (latest: number) => isTold(tenant, latest) };
-  allowance = new Allowance({ tenant, keyId }, counted, { quota: quotaOf(tenant, quotas), stored });
+  allowance = new Allowance(who, limits, { quota: quotaOf(tenant, quotas), stored });
   allowances.set(name, allowance);
   return allowance;
 }

@@ -4,6 +4,8 @@ import { unixSeconds } from "@responses-edge/responses-api/time";
 import {
   type Account,
   type Answer,
+  EndUsers,
+  isOfEndUser,
   Ledger,
   type NearlyUsed,
   NearlyUsedLimits,
@@ -143,7 +145,7 @@ function sumOf(a: Stored, b: Stored, sign: 1 | -1 = 1): Stored {
 /** The tables of a quota, by version. A released version never changes: a new version adds to it. */
 export const QUOTA_VERSIONS: Versions = [
   [
-    // The body is what a key has used and is promised, as JSON; the tenant's own row has an empty key.
+    // The body is what a key has used and is promised, as JSON; the tenant's own row has an empty key. End users have accounts of their own (`EndUsers`).
     "CREATE TABLE accounts (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
     USAGE_TABLE,
     HOMES_TABLE,
@@ -160,7 +162,7 @@ export class Quota extends OwnedObject<WebhookBinding> {
   readonly #usage: UsageStore;
   readonly #stored: StoredTotals;
   readonly #nearlyUsed = new NearlyUsedLimits();
-  #ledger: Ledger | undefined;
+  #counted: { ledger: Ledger; endUsers: EndUsers } | undefined;
 
   constructor(state: DurableObjectState, env: WebhookBinding) {
     super(state, env, "QUOTAS");
@@ -172,8 +174,9 @@ export class Quota extends OwnedObject<WebhookBinding> {
   /** Takes what a holder reports, with what was used of which model, and grants what it wants. */
   exchange(report: Report, usage: readonly UsageEntry[] = []): Answer {
     const now = Date.now();
-    this.#ledger ??= this.#read();
-    const ledger = this.#ledger;
+    this.#counted ??= this.#read();
+    const { ledger, endUsers } = this.#counted;
+    if (report.endUser !== undefined) return this.#exchangeOfEndUser(report, endUsers, now);
     const isNew = ledger.isNew(report);
     const answer = ledger.take(report, now);
     for (const near of this.#nearlyUsed.take(report.key, ledger.limitsOf(report.key, report.limits, now))) {
@@ -187,7 +190,24 @@ export class Quota extends OwnedObject<WebhookBinding> {
       });
     } catch (error) {
       // The ledger in memory is not the one that is kept.
-      this.#ledger = undefined;
+      this.#counted = undefined;
+      throw error;
+    }
+    return answer;
+  }
+
+  #exchangeOfEndUser(report: Report, endUsers: EndUsers, now: number): Answer {
+    const answer = endUsers.take(report, now);
+    const { accounts, forgotten } = endUsers.takeChanges();
+    try {
+      this.ctx.storage.transactionSync(() => {
+        for (const [name, account] of accounts) this.#write(name, account);
+        for (const beginning of forgotten) {
+          this.#schema.write("DELETE FROM accounts WHERE key BETWEEN ? AND ?", beginning, `${beginning}~`);
+        }
+      });
+    } catch (error) {
+      this.#counted = undefined;
       throw error;
     }
     return answer;
@@ -240,7 +260,7 @@ export class Quota extends OwnedObject<WebhookBinding> {
 
   /** Forgets all that was counted. */
   async erase(): Promise<void> {
-    this.#ledger = undefined;
+    this.#counted = undefined;
     this.#stored.forget();
     const deleted = this.ctx.storage.deleteAll();
     this.#schema.forget();
@@ -262,11 +282,13 @@ export class Quota extends OwnedObject<WebhookBinding> {
     this.ctx.waitUntil(announce(this.env, tenant, notice).catch(() => {}));
   }
 
-  #read(): Ledger {
+  #read(): { ledger: Ledger; endUsers: EndUsers } {
     const stored = (key: string) => this.#stored.of(key);
     const rows = this.#schema.rows<{ key: string; body: string }>("SELECT key, body FROM accounts");
     const accounts = rows.map(({ key, body }) => [key, JSON.parse(body) as Account] as const);
-    return new Ledger(accounts, stored);
+    const ofKeys = accounts.filter(([name]) => !isOfEndUser(name));
+    const ofEndUsers = accounts.filter(([name]) => isOfEndUser(name));
+    return { ledger: new Ledger(ofKeys, stored), endUsers: new EndUsers(ofEndUsers, Date.now()) };
   }
 
   #write(key: string, account: Account): void {

@@ -8,13 +8,16 @@ import {
   limitsUnavailable,
   MAX_LIFETIME_MS,
   NOTHING,
+  NOTHING_STORED,
   type QuotaStub,
   type Report,
   type Status,
   type Stored,
+  tighter,
   type UsageEntry,
   type Used,
 } from "@responses-edge/usage-limits";
+import type { EndUser } from "./allowances.ts";
 import type { Quota } from "./quota.ts";
 import { costOf, type Prices, usageOfTurn } from "./usage.ts";
 
@@ -39,6 +42,8 @@ export interface RunReservation {
   estimatedInput: number;
   /** As the request names it; absent where it names none. */
   model?: string;
+  /** The end user that it counts for as well, and the limits of each. */
+  endUser?: EndUser & { limits: CountedLimits };
 }
 
 /** The binding by which homes reach quotas. */
@@ -53,12 +58,23 @@ const RUN_RENEW_MS = 30_000;
 export async function reserveRun(reservation: RunReservation, stub: QuotaStub): Promise<Status> {
   const need: Amounts = { ...NOTHING, ...amountsOf(reservation), requests: 1 };
   const want = { least: need, needed: need, soon: NOTHING };
-  const report = { ...reportOf(reservation, 0), held: { ...NOTHING }, want };
-  const answer = await stub.exchange(report, []).catch((error: unknown) => {
+  const parts = partsOf(reservation);
+  const ask = (part: RunReservation) => stub.exchange({ ...reportOf(part, 0), want }, []);
+  const answers = await Promise.all(parts.map(ask)).catch((error: unknown) => {
     throw limitsUnavailable(error);
   });
-  if (answer.obstacle) throw limitExceeded(answer.obstacle, answer.status, reservation);
-  return answer.status;
+  const refused = answers.findIndex(({ obstacle }) => obstacle !== undefined);
+  const { obstacle, status = {} } = answers[refused] ?? {};
+  if (!obstacle) return answers.map((answer) => answer.status).reduce(tighter, {});
+  // A part that was let in is free again.
+  await Promise.all(parts.map((part) => stub.exchange(reportOf(part, 1), []))).catch(() => {});
+  throw limitExceeded(obstacle, status, parts[refused] ?? reservation);
+}
+
+/** A reservation in the limits of its key, and the one in those of its end user, if it has one: no end user is limited in what is stored. */
+function partsOf(reservation: RunReservation): RunReservation[] {
+  const { endUser, ...own } = reservation;
+  return endUser ? [own, { ...reservation, limits: endUser.limits, stored: NOTHING_STORED }] : [own];
 }
 
 /** Says what the run has used, and that it is over; without usage, that it never began. */
@@ -74,7 +90,8 @@ export async function endRun(
     tokens: usage ? usage.input + usage.output : 0,
     cost: usage?.cost ?? 0,
   };
-  await stub.exchange({ ...reportOf(reservation, 2), held: { ...NOTHING }, used }, usage ? [usage] : []);
+  const told = usage ? [usage] : [];
+  await Promise.all(partsOf(reservation).map((part) => stub.exchange({ ...reportOf(part, 2), used }, told)));
 }
 
 /** The reservation of a run, in the home that it lives in; of a run without one, nothing. */
@@ -98,12 +115,14 @@ export class HeldQuota {
     if (!reservation) return () => {};
     const isDue = atOnce || this.#isRaised;
     // Its hold counts as before.
-    const held = { ...NOTHING, ...amountsOf(reservation) };
+    const held = (part: RunReservation) => ({ ...NOTHING, ...amountsOf(part) });
     const renew = () => {
       this.#hasRenewed = true;
       // Where it fails, it is said again before the reservation is over.
       void this.#tell(async (stub) => {
-        await stub.exchange({ ...reportOf(reservation, 1), held, used: { ...NO_USE, requests: 1 } }, []);
+        const used = { ...NO_USE, requests: 1 };
+        const renewed = (part: RunReservation) => ({ ...reportOf(part, 1), held: held(part), used });
+        await Promise.all(partsOf(reservation).map((part) => stub.exchange(renewed(part), [])));
       });
     };
     if (isDue) renew();
@@ -157,6 +176,7 @@ function amountsOf({ tokens, cost, stored }: RunReservation): Partial<Amounts> {
   return { tokens, cost, runs: 1, ...stored };
 }
 
-function reportOf({ keyId, limits, holder }: RunReservation, report: number): Omit<Report, "want"> {
-  return { key: keyId, limits, holder, report, held: NOTHING, used: NOTHING, lifetimeMs: MAX_LIFETIME_MS };
+function reportOf({ keyId, endUser, limits, holder }: RunReservation, report: number): Omit<Report, "want"> {
+  const of = { key: keyId, endUser: endUser?.id, limits, holder };
+  return { ...of, report, held: { ...NOTHING }, used: NOTHING, lifetimeMs: MAX_LIFETIME_MS };
 }

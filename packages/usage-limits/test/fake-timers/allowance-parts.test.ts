@@ -153,13 +153,16 @@ describe("the reporter", () => {
   it("tells what was used once; again, with what came since, where the quota could not be reached", async () => {
     const told: [Report, readonly UsageEntry[]][] = [];
     let fails = true;
-    const reporter = new Reporter("k", {
-      exchange: async (report, entries) => {
-        told.push([report, entries]);
-        if (fails) throw new Error("No.");
-        return answer;
+    const reporter = new Reporter(
+      { key: "k" },
+      {
+        exchange: async (report, entries) => {
+          told.push([report, entries]);
+          if (fails) throw new Error("No.");
+          return answer;
+        },
       },
-    });
+    );
     reporter.note({ requests: 1, tokens: 12 }, usage);
     await expect(reporter.exchange(what)).rejects.toThrow("No.");
     expect(reporter.isIdle).toBe(false);
@@ -177,7 +180,7 @@ describe("the reporter", () => {
   });
 
   it("has one report made for all that ends within a second, and tries it ten times", async () => {
-    const reporter = new Reporter("k", { exchange: async () => answer });
+    const reporter = new Reporter({ key: "k" }, { exchange: async () => answer });
     const pending: Promise<unknown>[] = [];
     const waitUntil = (promise: Promise<unknown>) => void pending.push(promise);
     let reports = 0;

@@ -1,0 +1,35 @@
+import type { Reservation } from "./allowance.ts";
+import type { RateStatus, Status } from "./ledger.ts";
+
+/**
+ * Takes of several allowances side by side: of all of them, or of none. Gives one reservation of all. Rejects with the first refusal, which has
+ * counted nowhere.
+ */
+export async function takeTogether(takes: readonly (() => Reservation | Promise<Reservation>)[]): Promise<Reservation> {
+  const asked = await Promise.allSettled(takes.map(async (take) => take()));
+  const taken = asked.filter((each) => each.status === "fulfilled").map(({ value }) => value);
+  const refused = asked.find((each) => each.status === "rejected");
+  if (refused) {
+    for (const each of taken) each.cancel();
+    throw refused.reason;
+  }
+  return {
+    status: taken.map(({ status }) => status).reduce(tighter, {}),
+    async raise(tokens, cost) {
+      await Promise.all(taken.map((each) => each.raise(tokens, cost)));
+    },
+    end(usage) {
+      for (const each of taken) each.end(usage);
+    },
+    cancel() {
+      for (const each of taken) each.cancel();
+    },
+  };
+}
+
+/** Joins two statuses: the one that leaves less counts. */
+export function tighter(one: Status, other: Status): Status {
+  const least = (a: RateStatus | undefined, b: RateStatus | undefined) =>
+    a && b ? (a.remaining <= b.remaining ? a : b) : (a ?? b);
+  return { requests: least(one.requests, other.requests), tokens: least(one.tokens, other.tokens) };
+}
