@@ -4,16 +4,18 @@ import type { TurnAddress } from "@responses-edge/responses-api/ids";
 import type { InputItem, Item } from "@responses-edge/responses-api/items/registry";
 import {
   type Amounts,
+  costOf,
   NOTHING_STORED,
   type Reservation,
   rateHeaders,
   type Stored,
   takeTogether,
+  type UsageKind,
 } from "@responses-edge/usage-limits";
 import type { Identity } from "../contract/grants.ts";
 import { allowanceOf, type EndUserFields, endUserAllowance, endUserOf } from "../store/quota/allowances.ts";
 import { endRun, type RunReservation, reserveRun } from "../store/quota/run-quota.ts";
-import { costOf, type UsedTurn, usageOfTurn } from "../store/quota/usage.ts";
+import { type UsedTurn, usageOfTurn } from "../store/quota/usage.ts";
 import type { Caller } from "./transport.ts";
 
 /** A request that its caller's limits have let in, and its reservation in them. Its `RequestScope` ends it. */
@@ -92,7 +94,7 @@ export async function admitStored(
   if (!allowance || !identity.counted || identity.storingKey === undefined) return undefined;
   const need = { stored_bytes: bytes + ROW_BYTES, stored_conversations: conversations };
   const reservation = await allowance.take(need, identity.counted, waitUntil);
-  return { [Symbol.dispose]: () => reservation.end(undefined) };
+  return { [Symbol.dispose]: () => reservation.end([]) };
 }
 
 /** Bytes of a row beside the texts of its request, about. */
@@ -180,7 +182,7 @@ async function admitTurn(
   return {
     expect: need.isReserved ? expect : undefined,
     end(result) {
-      if (!result || !counted.tellsUsage) return reservation.end(undefined);
+      if (!result || !counted.tellsUsage) return reservation.end([]);
       // The model that answered a request which named none.
       const model = request.model ?? (JSON.parse(result.closed.head) as { model?: string }).model ?? "unknown";
       const asked = { model, estimatedInput: () => need.input };
@@ -233,7 +235,7 @@ async function admitRun(
     reservation,
     end() {
       // If that fails, the reservation ends when the run has not reported for a while.
-      waitUntil(endRun(reservation, stub, undefined, false).catch(() => {}));
+      waitUntil(endRun(reservation, stub, [], false).catch(() => {}));
     },
   };
 }
@@ -245,16 +247,17 @@ export interface TokenCount {
   input: number;
   cached: number;
   output: number;
+  /** As in `UsageEntry`. */
+  units?: number;
 }
 
 /**
- * The same for a request to one of vLLM's own endpoints. `most` is what it will take, `fields` name its end user. Undefined where nothing is
- * counted. Throws as `admit` does.
+ * The same for a request to one of vLLM's own endpoints. `most` is what it will take, and `kind` what it counts as; `fields` name its end
+ * user. Undefined where nothing is counted. Throws as `admit` does.
  */
 export async function admitPassed(
   caller: Caller,
-  model: string,
-  most: () => TokenCount,
+  { model, kind, most }: { model: string; kind: UsageKind; most: () => TokenCount },
   fields: EndUserFields,
 ): Promise<Admission<TokenCount> | undefined> {
   const { identity, config, tell, counting } = caller;
@@ -266,13 +269,13 @@ export async function admitPassed(
     tokens: count.input + count.output,
     cost: Math.max(costOf(model, count, prices), LEAST_COST),
   });
-  const usageOf = (used: TokenCount) => ({ model, requests: 1, ...used, cost: costOf(model, used, prices) });
+  const usageOf = (used: TokenCount) => ({ kind, model, requests: 1, ...used, cost: costOf(model, used, prices) });
   const isReserved = limitsTokens(counted, identity);
   const amounts = isReserved ? amountsOf(most()) : { tokens: 0, cost: 0 };
   const reservation = await taken(caller, counted, { ...amounts, requests: 1, slots: 1 }, fields);
   tell?.(rateHeaders(reservation.status));
   return {
-    end: (used) => reservation.end(used && counted.tellsUsage ? usageOf(used) : undefined),
+    end: (used) => reservation.end(used && counted.tellsUsage ? [usageOf(used)] : []),
   };
 }
 

@@ -70,7 +70,8 @@ export async function decide(caller: Caller, body: unknown): Promise<Decision> {
     status = "completed";
   } finally {
     const spent = { usage: model.usage, deltas: 0, rounds: 0 };
-    scope.end({ outcome: { status }, closed: { spent, head: JSON.stringify({ model: spec.model.name }) } });
+    const head = JSON.stringify({ model: spec.model.name });
+    scope.end({ outcome: { status }, closed: { spent, head }, kind: "decisions" });
   }
   return { model: spec.model.name, answers, usage: shownUsage(model.usage) };
 }

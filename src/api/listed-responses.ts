@@ -1,8 +1,8 @@
 import type { ListedResponse } from "@responses-edge/responses-api/listed-response";
+import { costOf } from "@responses-edge/usage-limits";
 import type { z } from "zod";
 import type { Config } from "../config/index.ts";
 import { unknownCursor } from "../store/item-store.ts";
-import { costOf } from "../store/quota/usage.ts";
 import { tagOf } from "../store/response-index/entry.ts";
 import type { IndexBinding } from "../store/response-index/home-index.ts";
 import { page } from "./keys.ts";

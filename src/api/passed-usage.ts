@@ -101,8 +101,9 @@ class BodyCounter implements Counter {
   }
 
   used(reserved: () => TokenCount): TokenCount {
-    const { input, cached = 0, output } = this.#told;
-    return input === undefined ? reserved() : { input, cached, output: output ?? 0 };
+    const { input, cached = 0, output, units } = this.#told;
+    const tokens = input === undefined ? reserved() : { input, cached, output: output ?? 0 };
+    return units === undefined ? tokens : { ...tokens, units };
   }
 }
 
@@ -233,8 +234,8 @@ class EventCounter implements Counter {
 type ToldUsage = Partial<TokenCount>;
 
 /**
- * Reads the usage that OpenAI's, Anthropic's and Jina's APIs tell. Undefined where it tells no tokens: speech may be told in
- * seconds. Anthropic's `input_tokens` are those that are neither read from the cache nor written to it.
+ * Reads the usage that OpenAI's, Anthropic's and Jina's APIs tell. Undefined where it tells nothing. Speech is told in seconds, which are
+ * its units. Anthropic's `input_tokens` are those that are neither read from the cache nor written to it.
  */
 function readUsage(usage: unknown): ToldUsage | undefined {
   if (!isJsonObject(usage)) return undefined;
@@ -249,8 +250,10 @@ function readUsage(usage: unknown): ToldUsage | undefined {
     (fresh === undefined ? undefined : fresh + (read ?? 0) + (written ?? 0)) ??
     (total === undefined ? undefined : Math.max(0, total - (output ?? 0)));
   const cached = (isJsonObject(details) ? count(details.cached_tokens) : undefined) ?? read;
-  if (input === undefined && output === undefined) return undefined;
+  const seconds = count(usage.seconds);
+  if (input === undefined && output === undefined && seconds === undefined) return undefined;
   return {
+    ...(seconds !== undefined && { units: seconds }),
     ...(input !== undefined && { input }),
     ...(cached !== undefined && { cached }),
     ...(output !== undefined && { output }),

@@ -3,6 +3,7 @@ import { refuseLargeFormats } from "@responses-edge/responses-api/bounded-format
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/json";
+import type { UsageKind } from "@responses-edge/usage-limits";
 import { checkMediaUrls } from "../assembly/media-policy.ts";
 import { type PassedAnswer, passOn, routed } from "../assembly/model-access.ts";
 import { tenantCacheSalt } from "../assembly/session.ts";
@@ -44,6 +45,13 @@ const OUTPUT_LIMITS: Partial<Record<PassthroughEndpoint, readonly string[]>> = {
   messages: ["max_tokens"],
   "audio/transcriptions": ["max_completion_tokens"],
   "audio/translations": ["max_completion_tokens"],
+};
+
+/** The kinds of usage that are none of completions. */
+const KINDS: Partial<Record<PassthroughEndpoint, UsageKind>> = {
+  embeddings: "embeddings",
+  "audio/transcriptions": "audio_transcriptions",
+  "audio/translations": "audio_transcriptions",
 };
 
 /** Those that vLLM has at its root. They use no tokens. */
@@ -267,8 +275,12 @@ async function pass(
   const { config, tenant, waitUntil } = caller;
   const { hint, beginning, most, hidesUsage, endUser = {}, ...request } = passed;
   const takesNone = AT_ROOT.has(name);
-  const takes = takesNone ? () => NO_TOKENS : most;
-  const admission = await admitPassed(caller, passed.model ?? "unknown", takes, endUser);
+  const asked = {
+    model: passed.model ?? "unknown",
+    kind: KINDS[name] ?? ("completions" as const),
+    most: takesNone ? () => NO_TOKENS : most,
+  };
+  const admission = await admitPassed(caller, asked, endUser);
   if (admission) scope.admit(admission);
   let answer: PassedAnswer;
   try {

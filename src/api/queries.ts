@@ -2,6 +2,7 @@ import { describedAs } from "@responses-edge/responses-api/described-as";
 import { MAX_ID_LENGTH, parseFileId } from "@responses-edge/responses-api/ids";
 import { includeValues } from "@responses-edge/responses-api/request-fields";
 import { FILE_STATUSES } from "@responses-edge/responses-api/vector-stores";
+import type { UsageGroup } from "@responses-edge/usage-limits";
 import { z } from "zod";
 
 /** The queries that endpoints take. Times are Unix seconds. */
@@ -143,15 +144,16 @@ export const costsQuery = z.object({
   page: z.string().max(64).optional(),
 });
 
-const usageGroup = z.enum(["project_id", "api_key_id", "model"]);
-export const usageQuery = z.object({
-  start_time: time,
-  end_time: time.optional(),
-  bucket_width: z.enum(["1h", "1d"]).default("1d"),
-  group_by: z.array(usageGroup).max(3),
-  project_ids: names,
-  api_key_ids: names,
-  models: names,
-  limit: wholeNumber.pipe(z.int().min(1).max(168)).optional(),
-  page: z.string().max(64).optional(),
-});
+/** The query of usage that may be told apart by these. */
+export const usageQuery = (groups: readonly UsageGroup[]) =>
+  z.object({
+    start_time: time,
+    end_time: time.optional(),
+    bucket_width: z.enum(["1h", "1d"]).default("1d"),
+    group_by: z.array(z.enum(groups)).max(groups.length),
+    project_ids: names,
+    api_key_ids: names,
+    models: names,
+    limit: wholeNumber.pipe(z.int().min(1).max(168)).optional(),
+    page: z.string().max(64).optional(),
+  });

@@ -1,14 +1,23 @@
 import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { unixSeconds } from "@responses-edge/responses-api/time";
-import { NOTHING_STORED, STORED_LIMITS, type Stored, type StoredLimit } from "@responses-edge/usage-limits";
+import {
+  costResults,
+  NOTHING_STORED,
+  STORED_LIMITS,
+  type Stored,
+  type StoredLimit,
+  type TenantUsage,
+  type UsageKind,
+  usageResults,
+} from "@responses-edge/usage-limits";
 import type { z } from "zod";
 import { type Grants, withStoredBytes } from "../contract/grants.ts";
 import { DIRECTORY, type KeyDirectory } from "../store/keys/key-directory.ts";
 import type { Quota } from "../store/quota/quota.ts";
-import { MAX_USAGE_ROWS, type UsageRow } from "../store/quota/usage.ts";
+import { MAX_USAGE_ROWS } from "../store/quota/usage.ts";
 import type { costsQuery, storageQuery, usageQuery } from "./queries.ts";
 
-/** Usage, in the shape of OpenAI's `GET /v1/organization/usage/completions`; its projects are tenants here. */
+/** Usage and costs of tenants, in buckets of time. */
 
 const WIDTHS = {
   "1h": { seconds: 3_600, buckets: 24, most: 168 },
@@ -20,9 +29,9 @@ const COST_WIDTHS = { "1d": { seconds: 86_400, buckets: 7, most: 180 } };
 
 /** The usage that a query asks for, and how much of it. Times are Unix seconds. */
 type Buckets = Pick<
-  z.output<typeof usageQuery>,
+  z.output<ReturnType<typeof usageQuery>>,
   "start_time" | "end_time" | "limit" | "page" | "project_ids" | "api_key_ids" | "models"
->;
+> & { kinds?: readonly UsageKind[] };
 
 /** Tenants that one answer can be about: each is an object to be asked. */
 const MAX_TENANTS = 200;
@@ -34,9 +43,15 @@ export interface UsageSources {
   quotas: DurableObjectNamespace<Quota>;
 }
 
-/** Usage of one tenant, or, without one, of those that are asked for: of all, where none is. */
-export function readUsage(tenant: string | undefined, request: z.output<typeof usageQuery>, sources: UsageSources) {
-  return inBuckets(tenant, request, sources, WIDTHS, (rows) => grouped(rows, request.group_by));
+/** Usage of a kind of one tenant, or, without one, of those that are asked for: of all, where none is. */
+export function readUsage(
+  kind: UsageKind,
+  tenant: string | undefined,
+  request: z.output<ReturnType<typeof usageQuery>>,
+  sources: UsageSources,
+) {
+  const results = (rows: readonly TenantUsage[]) => usageResults(kind, rows, request.group_by);
+  return inBuckets(tenant, { ...request, kinds: [kind] }, sources, WIDTHS, results);
 }
 
 /** The costs of the same, by `MODEL_PRICES` as they were when it was used. Their line items are models. */
@@ -45,7 +60,7 @@ export function readCosts(
   { line_items: models, ...request }: z.output<typeof costsQuery>,
   sources: UsageSources,
 ) {
-  return inBuckets(tenant, { ...request, models }, sources, COST_WIDTHS, (rows) => costsOf(rows, request.group_by));
+  return inBuckets(tenant, { ...request, models }, sources, COST_WIDTHS, (rows) => costResults(rows, request.group_by));
 }
 
 /** Throws the 400 of more buckets than an answer has, and of a `page` that no answer had. */
@@ -54,9 +69,9 @@ async function inBuckets<Result, Width extends string>(
   request: Buckets & { bucket_width: Width },
   sources: UsageSources,
   widths: Readonly<Record<Width, { seconds: number; buckets: number; most: number }>>,
-  resultsOf: (rows: readonly TenantRow[]) => Result[],
+  resultsOf: (rows: readonly TenantUsage[]) => Result[],
 ) {
-  const { bucket_width: width, page, api_key_ids: keys, models } = request;
+  const { bucket_width: width, page, api_key_ids: keys, models, kinds } = request;
   const { seconds, buckets, most } = widths[width];
   const limit = request.limit ?? buckets;
   if (limit > most) {
@@ -68,7 +83,7 @@ async function inBuckets<Result, Width extends string>(
   const starts: number[] = [];
   for (let start = first; start < end && starts.length < limit; start += seconds) starts.push(start);
   const next = first + starts.length * seconds;
-  const query = { from: first * 1000, until: Math.min(next, end) * 1000, keys, models };
+  const query = { from: first * 1000, until: Math.min(next, end) * 1000, keys, models, kinds };
   const tenants = tenant === undefined ? await tenantsOf(request.project_ids, sources) : [tenant];
   const rows = await rowsOf(tenants, query, sources);
   const byBucket = Map.groupBy(rows, ({ start }) => floor(start / 1000, seconds));
@@ -138,14 +153,12 @@ function storedLimits(grants: Grants | null): Partial<Record<StoredLimit, number
   return limits.length === 0 ? null : Object.fromEntries(limits);
 }
 
-type TenantRow = UsageRow & { tenant: string };
-
 async function rowsOf(
   tenants: readonly string[],
   query: Parameters<Quota["usage"]>[0],
   { quotas }: UsageSources,
-): Promise<TenantRow[]> {
-  const rows: TenantRow[] = [];
+): Promise<TenantUsage[]> {
+  const rows: TenantUsage[] = [];
   if (query.until <= query.from) return rows;
   for (let start = 0; start < tenants.length; start += CONCURRENT_TENANTS) {
     const asked = tenants.slice(start, start + CONCURRENT_TENANTS);
@@ -170,47 +183,6 @@ async function tenantsOf(
 
 function tooMuch(advice: string): ApiError {
   return invalidRequest("project_ids", `There is more usage than one answer may have. ${advice}`, "result_too_large");
-}
-
-/** The usage of each group in a bucket. */
-function grouped(rows: readonly TenantRow[], groupBy: readonly string[]) {
-  const namesOf = ({ tenant, key, model }: TenantRow) => ({
-    project_id: groupBy.includes("project_id") ? tenant : null,
-    api_key_id: groupBy.includes("api_key_id") ? key : null,
-    model: groupBy.includes("model") ? model : null,
-  });
-  const groups = Map.groupBy(rows, (row) => JSON.stringify(namesOf(row)));
-  return [...groups].map(([names, group]) => {
-    const sum = (of: (row: TenantRow) => number) => group.reduce((total, row) => total + of(row), 0);
-    return {
-      object: "organization.usage.completions.result" as const,
-      input_tokens: sum(({ input }) => input),
-      input_cached_tokens: sum(({ cached }) => cached),
-      output_tokens: sum(({ output }) => output),
-      num_model_requests: sum(({ requests }) => requests),
-      ...(JSON.parse(names) as ReturnType<typeof namesOf>),
-      /** By MODEL_PRICES; OpenAI has the cost elsewhere. */
-      cost_usd: sum(({ cost }) => cost / 1e6),
-    };
-  });
-}
-
-/** The costs of each group in a bucket. */
-function costsOf(rows: readonly TenantRow[], groupBy: readonly string[]) {
-  const isByItem = groupBy.includes("line_item");
-  const namesOf = ({ tenant, key, model }: TenantRow) => ({
-    project_id: groupBy.includes("project_id") ? tenant : null,
-    api_key_id: groupBy.includes("api_key_id") ? key : null,
-    line_item: isByItem ? model : null,
-  });
-  const groups = Map.groupBy(rows, (row) => JSON.stringify(namesOf(row)));
-  return [...groups].map(([names, group]) => ({
-    object: "organization.costs.result" as const,
-    amount: { value: group.reduce((sum, { cost }) => sum + cost, 0) / 1e6, currency: "usd" as const },
-    ...(JSON.parse(names) as ReturnType<typeof namesOf>),
-    quantity: isByItem ? group.reduce((sum, { input, output }) => sum + input + output, 0) : null,
-    quantity_unit: isByItem ? ("tokens" as const) : null,
-  }));
 }
 
 function floor(time: number, seconds: number): number {

@@ -17,7 +17,6 @@ import { type Mistake, type NameIn, readSection, type ValuesOf, type Variable } 
 import { vectorStoreConfig, vectorStores } from "./vector-stores.ts";
 import { webhookConfig, webhookGuard, webhookMistakes, webhooks } from "./webhooks.ts";
 
-export type { ModelPrice } from "./keys.ts";
 export { type JwtConfig, TOKEN_TENANT_PREFIX } from "./keys.ts";
 export type { PassthroughEndpoint, VllmExtra } from "./models.ts";
 export { PASSTHROUGH_ENDPOINTS, VLLM_EXTRAS } from "./models.ts";

@@ -100,12 +100,11 @@ const encryptionKeys = listText()
 
 const price = z.number().min(0).max(1_000_000);
 
-/** Dollars a million tokens. Cached input costs as much as input where it has no price. */
+/** As `ModelPrice` has them. */
 export const modelPrice = z.strictObject(
-  { input: price, cached_input: price.optional(), output: price },
-  "expected prices as input, output and, where it is another, cached_input",
+  { input: price, cached_input: price.optional(), output: price, unit: price.optional() },
+  "expected prices as input, output and, where there are such, cached_input and unit",
 );
-export type ModelPrice = z.output<typeof modelPrice>;
 
 export const keys = {
   title: "Keys and limits",
@@ -145,7 +144,7 @@ export const keys = {
     prices: variable(
       "MODEL_PRICES",
       jsonMap(modelPrice, '{"model":{"input":0.5,"output":1.5}}'),
-      'JSON: dollars for a million tokens of each model, for budgets in money: `{"qwen3":{"input":0.5,"cached_input":0.05,"output":1.5}}`. `*` stands for all other models.',
+      'JSON: dollars for a million tokens of each model, for budgets in money: `{"qwen3":{"input":0.5,"cached_input":0.05,"output":1.5}}`; `unit` is the price of an image, a second of speech, or, of `code_interpreter`, `file_search` and `web_search`, of a session or a call. `*` stands for all other models.',
     ),
     usageRetentionMs: variable("USAGE_RETENTION_DAYS", days(90, 1), "The days for which usage is kept."),
     auditRetentionMs: variable("AUDIT_RETENTION_DAYS", days(365, 1), "The days for which the audit log is kept."),

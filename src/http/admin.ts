@@ -14,16 +14,15 @@ import {
   rotateKey,
 } from "../api/keys.ts";
 import { cancelLiveRun, type LiveRuns, listLiveRuns } from "../api/live-runs.ts";
-import { auditQuery, costsQuery, homesQuery, keysQuery, storageQuery, usageQuery } from "../api/queries.ts";
+import { auditQuery, homesQuery, keysQuery } from "../api/queries.ts";
 import { eraseTenant, exportTenant, type TenantData } from "../api/tenant-data.ts";
 import { importTenant } from "../api/tenant-import.ts";
-import { readCosts, readStorage, readUsage } from "../api/usage.ts";
 import { ROLES } from "../config/index.ts";
 import { keyCache } from "../store/keys/key-cache.ts";
 import { MAX_LINE_LENGTH } from "../store/rpc.ts";
 import type { AppEnv } from "./app-env.ts";
 import { readLines } from "./body.ts";
-import { adminOf, hasBody, jsonBody, readableTenant } from "./caller.ts";
+import { adminOf, hasBody, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { byRoot, json, ok } from "./openapi/operation.ts";
 
@@ -170,57 +169,6 @@ export const administration = [
     operation: byRoot(ROLES, "listAuditLog", { answers: ok("AuditLog") }),
     query: auditQuery,
     handle: async (context, query) => context.json(await listAuditLog(administrator(context), query)),
-  }),
-  endpoint("GET /v1/organization/usage/completions", {
-    summary:
-      "tokens, requests and cost: a tenant's own, or with a root key all: `start_time`, `end_time`, `bucket_width` `1h`\\|`1d`, `group_by`, `project_ids`, `api_key_ids`, `models`, `limit`, `page`",
-    operation: {
-      id: "readUsage",
-      group: "Administration",
-      access: "tenant or root",
-      counted: "read",
-      openedBy: "ADMIN_KEY",
-      answers: ok("UsagePage"),
-    },
-    query: usageQuery,
-    handle: async (context, query) => {
-      const { KEYS: directories, QUOTAS: quotas } = context.env;
-      return context.json(await readUsage(readableTenant(context), query, { directories, quotas }));
-    },
-  }),
-  endpoint("GET /v1/organization/costs", {
-    summary:
-      "what usage has cost by `MODEL_PRICES`, by the day: a tenant's own, or with a root key all: `start_time`, `end_time`, `group_by` `project_id`\\|`api_key_id`\\|`line_item` (a model), `project_ids`, `api_key_ids`, `line_items`, `limit`, `page`",
-    operation: {
-      id: "readCosts",
-      group: "Administration",
-      access: "tenant or root",
-      counted: "read",
-      openedBy: "ADMIN_KEY",
-      answers: ok("CostsPage"),
-    },
-    query: costsQuery,
-    handle: async (context, query) => {
-      const { KEYS: directories, QUOTAS: quotas } = context.env;
-      return context.json(await readCosts(readableTenant(context), query, { directories, quotas }));
-    },
-  }),
-  endpoint("GET /v1/organization/usage/storage", {
-    summary: "what is stored now, and what may be: a tenant's own, or with a root key all: `group_by`, `project_ids`",
-    operation: {
-      id: "readStorageUsage",
-      group: "Administration",
-      access: "tenant or root",
-      counted: "read",
-      answers: ok("StoragePage"),
-    },
-    query: storageQuery,
-    handle: async (context, query) => {
-      const { KEYS: directories, QUOTAS: quotas } = context.env;
-      const tenant = readableTenant(context);
-      const { storedBytesPerTenant } = context.get("config").keys;
-      return context.json(await readStorage(tenant, query, { directories, quotas }, storedBytesPerTenant));
-    },
   }),
 ];
 

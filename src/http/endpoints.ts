@@ -8,6 +8,7 @@ import { models } from "./models.ts";
 import { passthrough } from "./passthrough.ts";
 import { responses } from "./responses.ts";
 import { description, health, metrics } from "./status.ts";
+import { usage } from "./usage.ts";
 import { vectorStores } from "./vector-stores.ts";
 import { webhookEndpoints } from "./webhook-endpoints.ts";
 
@@ -23,6 +24,7 @@ export const endpoints: readonly Endpoint[] = [
   ...models,
   ...passthrough,
   ...administration,
+  ...usage,
   ...health,
   ...metrics,
   ...description(() => endpoints),

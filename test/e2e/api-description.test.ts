@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { USAGE_REPORTS } from "@responses-edge/usage-limits";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type ApiDescription, descriptionOf } from "../conformance/api-description.ts";
@@ -361,6 +362,14 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
     send("GET", "/v1/organization/usage/completions?start_time=0&limit=2&group_by=model,project_id"),
     ask("GET", `/v1/organization/usage/completions?start_time=${Math.floor(Date.now() / 1000) - 60}`),
   ],
+  ...Object.fromEntries(
+    Object.values(USAGE_REPORTS)
+      .filter(({ path }) => path !== "completions")
+      .map(({ path }) => [
+        `GET /v1/organization/usage/${path}`,
+        () => [send("GET", `/v1/organization/usage/${path}?start_time=0&limit=2&group_by=project_id`)],
+      ]),
+  ),
   "GET /v1/organization/usage/storage": () => [
     send("GET", "/v1/organization/usage/storage?project_ids=acme"),
     ask("GET", "/v1/organization/usage/storage"),

@@ -10,7 +10,8 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startToolServer, type ToolServer } from "../../dev/tool-server/server.ts";
 import { COMPLETE, eventually as inTime, KEY, toolProcesses } from "../tool-server/support.ts";
 import { DATE, GPT_OSS, lastMessages, lastTurns, saying, tolerating } from "./harmony-support.ts";
-import { type Gateway, joinGateway, lastPrompt, startGateway } from "./support.ts";
+import { ADMIN_KEY, makeKey, newTenant, usageOf } from "./key-support.ts";
+import { eventually, type Gateway, joinGateway, lastPrompt, startGateway } from "./support.ts";
 import { ask, chatMessages, itemsOfType, MODELS, onlyItem, textOf } from "./tool-support.ts";
 import { ended } from "./turns.ts";
 
@@ -32,6 +33,8 @@ beforeAll(async () => {
   gateway = await startGateway({
     HARMONY_START_DATE: DATE,
     API_KEYS: `a:${sha256("key-a")},b:${sha256("key-b")}`,
+    ADMIN_KEY,
+    MODEL_PRICES: JSON.stringify({ code_interpreter: { input: 0, output: 0, unit: 0.03 } }),
     TOOL_SERVERS: JSON.stringify({ python: server.pythonUrl, container: server.containerUrl }),
     TOOL_SERVER_API_KEY: KEY,
     TOOL_SERVER_MCP_LABELS: "code_interpreter,web_search_preview,container",
@@ -82,6 +85,15 @@ async function seenBy(model: string): Promise<string> {
 }
 
 const withPython = COMPLETE ? describe : describe.skip;
+
+withPython("the usage of programs", () => {
+  it("is a session for each turn that has run some, and costs what MODEL_PRICES says", async () => {
+    const key = await makeKey(gateway, newTenant(), { track_usage: true });
+    for (const input of ["Use python: `print(1)`", "Hello!"]) await create({ input }, key.value);
+    await eventually(async () => (await usageOf(gateway, key))?.num_model_requests === 2);
+    expect(await usageOf(gateway, key, "code_interpreter_sessions")).toMatchObject({ num_sessions: 1, cost_usd: 0.03 });
+  });
+});
 
 withPython.each(MODELS)("python for %s", (model) => {
   it("is run, and its output is shown to who asks for it", async () => {

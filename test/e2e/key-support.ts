@@ -73,8 +73,8 @@ export function makeKey(
 }
 
 interface Usage {
-  input_tokens: number;
-  output_tokens: number;
+  input_tokens?: number;
+  output_tokens?: number;
   num_model_requests: number;
 }
 
@@ -82,11 +82,12 @@ interface Usage {
 export async function usageOf(
   gateway: Pick<Gateway, "fetch" | "url">,
   { tenant }: Pick<MadeKey, "tenant">,
+  kind = "completions",
 ): Promise<Usage | undefined> {
   const from = Math.floor(Date.now() / 1000) - 86_400;
-  const path = `/v1/organization/usage/completions?start_time=${from}&project_ids=${tenant}`;
+  const path = `/v1/organization/usage/${kind}?start_time=${from}&project_ids=${tenant}`;
   const { data } = await ask<{ data: { results: Usage[] }[] }>(gateway, "GET", path);
-  return data.flatMap(({ results }) => results).find(({ num_model_requests: requests }) => requests > 0);
+  return data.flatMap(({ results }) => results).find((result) => result.num_model_requests !== 0);
 }
 
 let tenants = 0;

@@ -52,8 +52,8 @@ async function postForm(where: Gateway, key: MadeKey, path: string, fields: obje
 }
 
 /** What a tenant has used, as soon as anything is known of it. */
-function usedBy(key: MadeKey, where: Gateway = gateway) {
-  return eventually(() => usageOf(where, key));
+function usedBy(key: MadeKey, where: Gateway = gateway, kind?: string) {
+  return eventually(() => usageOf(where, key, kind));
 }
 
 describe("limits", () => {
@@ -202,7 +202,7 @@ describe("every endpoint", () => {
     [CHAT, chat(), json({ usage: openAi, prompt_token_ids: [1, 2] }), told],
     ["/v1/completions", { prompt: "a" }, json({ usage: openAi }), told],
     ["/v1/completions", { prompt: "a", stream: true }, events({ choices: [], usage: openAi }), told],
-    ["/v1/embeddings", { input: "a" }, json({ usage: { prompt_tokens: 40, total_tokens: 40 } }), read],
+    ["/v1/embeddings", { input: "a" }, json({ usage: { prompt_tokens: 40, total_tokens: 40 } }), { input_tokens: 40 }],
     ["/v1/embeddings", { input: [Array.from({ length: 50 }, () => 7)] }, { type: "text/plain", body: "x" }, {}],
     ["/v1/rerank", { query: "a", documents: ["b"] }, json({ usage: { total_tokens: 40 } }), read],
     ["/v1/score", { text_1: "a", text_2: ["b"] }, json({ usage: { prompt_tokens: 40, total_tokens: 40 } }), read],
@@ -216,15 +216,14 @@ describe("every endpoint", () => {
       ),
       told,
     ],
-    [
-      "/v1/audio/transcriptions",
-      {},
-      json({ text: "a", usage: { type: "duration", seconds: 1 } }),
-      { output_tokens: 100 },
-    ],
-    ["/v1/audio/transcriptions", { stream: "true" }, events({ choices: [], usage: openAi }), told],
-    ["/v1/audio/translations", { max_completion_tokens: "30" }, json({ text: "a" }), { output_tokens: 30 }],
+    ["/v1/audio/transcriptions", {}, json({ text: "a", usage: { type: "duration", seconds: 1 } }), { seconds: 1 }],
+    ["/v1/audio/transcriptions", { stream: "true" }, events({ choices: [], usage: openAi }), { seconds: 0 }],
+    ["/v1/audio/translations", { max_completion_tokens: "30" }, json({ text: "a" }), { seconds: 0 }],
   ];
+  const kindOf = (path: string) => {
+    if (path.includes("/audio/")) return "audio_transcriptions";
+    return path === "/v1/embeddings" ? "embeddings" : "completions";
+  };
 
   it("charges what its answer says, and what was reserved where that says nothing", async () => {
     let answer = json({});
@@ -252,8 +251,10 @@ describe("every endpoint", () => {
         if (!isForm) expect(JSON.parse(sent)).toHaveProperty("cache_salt");
         else if ("stream" in body) expect(sent).toMatch(/name="stream_include_usage"\r\n\r\ntrue/);
         const isCharged = async () => {
-          const counted = await usedBy(key, other);
+          const counted = await usedBy(key, other, kindOf(path));
           expect(counted, path).toMatchObject({ num_model_requests: 1, ...used });
+          // Speech is told in seconds.
+          if (isForm) return;
           expect((counted?.input_tokens ?? 0) + (counted?.output_tokens ?? 0), path).toBeGreaterThanOrEqual(30);
         };
         charged.push(isCharged());

@@ -13,7 +13,6 @@ import type { z } from "zod";
 import type { checkUpstream } from "../../src/api/health.ts";
 import type { shownKey } from "../../src/api/keys.ts";
 import type { eraseTenant } from "../../src/api/tenant-data.ts";
-import type { readUsage } from "../../src/api/usage.ts";
 import type { AnswerName, Answers } from "../../src/http/openapi/schemas.ts";
 
 /** The description's schemas against types. All of it is said to the compiler, and nothing runs. */
@@ -39,7 +38,6 @@ export type OwnTypesAreDescribed = [
   Fits<StreamEvent["type"], DescribedEvent["type"]>,
   Fits<DescribedEvent["type"], StreamEvent["type"]>,
   Fits<ReturnType<typeof shownKey>, Described<"ApiKey">>,
-  Fits<Awaited<ReturnType<typeof readUsage>>, Described<"UsagePage">>,
   Fits<Awaited<ReturnType<typeof checkUpstream>>["health"], Described<"UpstreamHealth">>,
   Fits<Awaited<ReturnType<typeof eraseTenant>>, Described<"ErasedTenant">>,
 ];

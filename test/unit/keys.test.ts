@@ -210,6 +210,11 @@ describe("the schema of an object", () => {
       "CREATE TABLE usage ( start INTEGER NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL, requests INTEGER NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL, cost REAL NOT NULL, PRIMARY KEY (start, key, model)) WITHOUT ROWID",
       "CREATE TABLE homes (home TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID",
     ]);
+    expect(text(QUOTA_VERSIONS.slice(2))).toEqual([
+      "CREATE TABLE used ( start INTEGER NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, model TEXT NOT NULL, requests INTEGER NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL, units REAL NOT NULL, cost REAL NOT NULL, PRIMARY KEY (start, key, kind, model)) WITHOUT ROWID",
+      "INSERT INTO used (start, key, kind, model, requests, input, cached, output, units, cost) SELECT start, key, 'completions', model, requests, input, cached, output, 0, cost FROM usage",
+      "DROP TABLE usage",
+    ]);
     expect(text(QUOTA_VERSIONS.slice(1))).toEqual([
       "CREATE TABLE stored ( home TEXT NOT NULL, key TEXT NOT NULL, bytes INTEGER NOT NULL, responses INTEGER NOT NULL, conversations INTEGER NOT NULL, PRIMARY KEY (home, key)) WITHOUT ROWID",
     ]);

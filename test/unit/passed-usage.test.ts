@@ -128,7 +128,7 @@ describe("usage in a JSON answer", () => {
       { input: 20, cached: 16, output: 2 },
     ],
     ["speech in tokens", { type: "tokens", input_tokens: 14, output_tokens: 45 }, { input: 14, cached: 0, output: 45 }],
-    ["speech in seconds", { type: "duration", seconds: 3 }, RESERVED],
+    ["speech in seconds", { type: "duration", seconds: 3 }, { ...RESERVED, units: 3 }],
     ["numbers that are none", { prompt_tokens: "9", completion_tokens: -1 }, RESERVED],
   ])("has the numbers of %s", async (_what, usage, used) => {
     expect((await counted(JSON.stringify({ usage, more: [1] }))).used).toEqual(used);

@@ -142,16 +142,31 @@ export type ResponseObject = Omit<Described["ResponseObject"], "output" | "input
 /** An item of the input that the model did not get, in the words of OpenAI's `input_transformations`. */
 export type InputTransformation = NonNullable<ResponseObject["input_transformations"]>[number];
 
+/** The hosted tools whose use is counted beside tokens. */
+export type CountedTool = "code_interpreter" | "file_search" | "web_search";
+
+/** How often they were used in a turn: searches by their calls; programs of a turn have one container, and are one session. */
+export function toolCallsOf(output: readonly OutputItem[]): Record<CountedTool, number> {
+  const ended = (is: (item: OutputItem) => boolean) => output.filter(is).length;
+  return {
+    code_interpreter: Math.min(
+      1,
+      ended(({ type }) => type === "code_interpreter_call"),
+    ),
+    file_search: ended((item) => item.type === "file_search_call" && item.status === "completed"),
+    web_search: ended(
+      (item) => item.type === "web_search_call" && item.status === "completed" && item.action.type === "search",
+    ),
+  };
+}
+
 /** The use of a response's hosted tools; undefined of one without a web search. */
 export function toolUsageOf({ tools, output }: Pick<ResponseObject, "tools" | "output">): ToolUsage | undefined {
   if (!tools.some(({ type }) => hostedOf(type)?.kind === "browser")) return undefined;
-  const searches = output.filter(
-    (item) => item.type === "web_search_call" && item.status === "completed" && item.action.type === "search",
-  );
   const images = { image_tokens: 0, text_tokens: 0 };
   return {
     image_gen: { input_tokens: 0, input_tokens_details: images, output_tokens: 0, total_tokens: 0 },
-    web_search: { num_requests: searches.length },
+    web_search: { num_requests: toolCallsOf(output).web_search },
   };
 }
 

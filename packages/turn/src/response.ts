@@ -1,6 +1,13 @@
 import type { ApiError } from "@responses-edge/responses-api/errors";
 import { responseId } from "@responses-edge/responses-api/ids";
-import { initialResponse, type ResponseObject, toolUsageOf, type Usage } from "@responses-edge/responses-api/response";
+import {
+  type CountedTool,
+  initialResponse,
+  type ResponseObject,
+  toolCallsOf,
+  toolUsageOf,
+  type Usage,
+} from "@responses-edge/responses-api/response";
 import { unixSeconds } from "@responses-edge/responses-api/time";
 import type { Outcome } from "./decide.ts";
 import type { ModelDelta } from "./engine.ts";
@@ -26,7 +33,7 @@ export interface ClosedResponse {
   kept: string;
   messages: string | null;
   /** The turn's usage, as far as is known: rounds that broke off have put out deltas, and told no usage. */
-  spent: { usage: Usage | null; deltas: number; rounds: number };
+  spent: { usage: Usage | null; deltas: number; rounds: number; toolCalls?: Record<CountedTool, number> };
 }
 
 /** Joins the two halves of a closed response to its JSON body. */
@@ -127,7 +134,8 @@ export class TurnResponse {
     const messages = replays.length === 0 ? null : JSON.stringify(replays);
     // Items are what counts: without the messages behind them they are rendered anew.
     const fits = kept.length + (messages?.length ?? 0) <= this.#options.bounds.outputLength;
-    const spent = { usage: response.usage, deltas: deltas.all, rounds };
+    const toolCalls = response.tools.length > 0 ? toolCallsOf(output) : undefined;
+    const spent = { usage: response.usage, deltas: deltas.all, rounds, ...(toolCalls && { toolCalls }) };
     return { head: JSON.stringify(head), output: shown, kept, messages: fits ? messages : null, spent };
   }
 

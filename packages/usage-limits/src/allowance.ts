@@ -20,7 +20,8 @@ import {
 } from "./ledger.ts";
 import type { CountedLimits } from "./limits.ts";
 import { limitExceeded, limitsUnavailable, type Who } from "./refusal.ts";
-import { type QuotaStub, REPORT_AFTER_MS, Reporter, type UsageEntry } from "./reporter.ts";
+import { type QuotaStub, REPORT_AFTER_MS, Reporter } from "./reporter.ts";
+import { type UsageEntry, usedIn } from "./usage.ts";
 
 /** How often, and how long after one another, the quota is asked again where what has ended is not told yet. */
 const MAX_LOOKS = 10;
@@ -34,7 +35,7 @@ export interface Reservation {
   /** Takes more tokens, because the prompt is longer than was known. Throws the 429 where there are not so many. */
   raise(tokens: number, cost: number): Promise<void> | undefined;
   /** Gives back what was not used. Does nothing the second time. */
-  end(usage: UsageEntry | undefined): void;
+  end(usage: readonly UsageEntry[]): void;
   /** Ends it as if it had never been: the request does not count. */
   cancel(): void;
 }
@@ -105,11 +106,11 @@ export class Allowance {
       open.seenAt = Date.now();
       if (!this.#isAsking && this.#balance.age >= RENEW_AFTER_MS / 2) waitUntil(this.#report());
     }, RENEW_AFTER_MS);
-    const end = (usage: UsageEntry | undefined, requests = 0) => {
+    const end = (usage: readonly UsageEntry[], requests = 0) => {
       if (open.seenAt === ENDED) return;
       open.seenAt = ENDED;
       clearInterval(timer);
-      const used = { tokens: usage ? usage.input + usage.output : 0, cost: usage?.cost ?? 0 };
+      const used = usedIn(usage);
       this.#balance.end(open, used, requests);
       this.#reporter.note({ ...used, requests: -requests }, usage);
       this.#queue.forgetRefusal();
@@ -124,7 +125,7 @@ export class Allowance {
         return more.tokens === 0 && more.cost === 0 ? undefined : this.#obtain(more, open, waitUntil);
       },
       end: (usage) => end(usage),
-      cancel: () => end(undefined, this.#limited.requests),
+      cancel: () => end([], this.#limited.requests),
     };
   }
 

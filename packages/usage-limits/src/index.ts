@@ -7,4 +7,6 @@ export * from "./nearly-used.ts";
 export * from "./refusal.ts";
 export * from "./reporter.ts";
 export * from "./together.ts";
+export * from "./usage.ts";
+export * from "./usage-reports.ts";
 export * from "./window.ts";

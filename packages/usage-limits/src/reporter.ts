@@ -1,17 +1,6 @@
 import { LIFETIME_MS } from "./balance.ts";
 import { type Answer, MAX_LIFETIME_MS, type Report, type Used } from "./ledger.ts";
-
-/** The usage of one model's requests since it was last told. */
-export interface UsageEntry {
-  model: string;
-  /** Turns. */
-  requests: number;
-  input: number;
-  cached: number;
-  output: number;
-  /** Millionths of a dollar. */
-  cost: number;
-}
+import { addUsage, type UsageEntry, usageKey } from "./usage.ts";
 
 /** The ledger of a tenant, wherever it is. */
 export interface QuotaStub {
@@ -54,14 +43,15 @@ export class Reporter {
     return this.#used.requests === 0 && this.#used.reads === 0 && this.#usage.size === 0;
   }
 
-  note(used: Partial<Used>, usage?: UsageEntry): void {
+  note(used: Partial<Used>, usage: readonly UsageEntry[] = []): void {
     this.#used = addUsed(this.#used, { ...NO_USE, ...used });
-    if (usage) this.#noteUsage(usage);
+    for (const entry of usage) this.#noteUsage(entry);
   }
 
   #noteUsage(entry: UsageEntry): void {
-    const before = this.#usage.get(entry.model);
-    this.#usage.set(entry.model, before ? addUsage(before, entry) : entry);
+    const key = usageKey(entry);
+    const before = this.#usage.get(key);
+    this.#usage.set(key, before ? addUsage(before, entry) : entry);
   }
 
   /** Reports what was used, and asks for what is wanted. Rejects when the quota cannot be reached. */
@@ -110,17 +100,6 @@ function addUsed(a: Used, b: Used): Used {
     requests: a.requests + b.requests,
     reads: a.reads + b.reads,
     tokens: a.tokens + b.tokens,
-    cost: a.cost + b.cost,
-  };
-}
-
-function addUsage(a: UsageEntry, b: UsageEntry): UsageEntry {
-  return {
-    model: a.model,
-    requests: a.requests + b.requests,
-    input: a.input + b.input,
-    cached: a.cached + b.cached,
-    output: a.output + b.output,
     cost: a.cost + b.cost,
   };
 }

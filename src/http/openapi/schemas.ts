@@ -53,6 +53,7 @@ import { addItemsBody, conversationBody, updateConversationBody } from "../../ap
 import { changeKeyBody, createKeyBody, rotateKeyBody, tenantBody } from "../../api/keys.ts";
 import { grants } from "../../contract/grants.ts";
 import { upstreamHealth } from "./upstream-health.ts";
+import { usageSchemas } from "./usage-schemas.ts";
 
 /**
  * The answers of endpoints, as zod schemas by the names of the description's components. They only describe: nothing is
@@ -71,11 +72,7 @@ export function answerSchemas() {
   const count = z.int().min(0);
   const metadata = z.record(text, text);
   const message = z.object({ type: text, code: text.nullable(), message: text, param: text.nullable() });
-  /** A page of usage, in OpenAI's shape. */
-  const buckets = <Result extends z.ZodType>(result: Result) =>
-    z.array(
-      z.object({ object: z.literal("bucket"), start_time: seconds, end_time: seconds, results: z.array(result) }),
-    );
+  const usage = usageSchemas();
 
   const { Usage, ToolUsage, ResponseObject } = responseSchemas();
   const ResponseStreamEvent = eventSchemas(ResponseObject, items.OutputItem);
@@ -237,43 +234,10 @@ export function answerSchemas() {
     CancelledRun: z.object({ ...run, status: text }),
     ImportedTenant,
     RefusedImport: ImportedTenant.extend({ error: message }),
-    UsagePage: z.object({
-      object: z.literal("page"),
-      data: buckets(
-        z.object({
-          object: z.literal("organization.usage.completions.result"),
-          input_tokens: count,
-          input_cached_tokens: count,
-          output_tokens: count,
-          num_model_requests: count,
-          project_id: text.nullable(),
-          api_key_id: text.nullable(),
-          model: text.nullable(),
-          cost_usd: z.number().min(0),
-        }),
-      ),
-      has_more: z.boolean(),
-      next_page: text.nullable(),
-    }),
-    CostsPage: z.object({
-      object: z.literal("page"),
-      data: buckets(
-        z.object({
-          object: z.literal("organization.costs.result"),
-          amount: z.object({ value: z.number().min(0), currency: z.literal("usd") }),
-          project_id: text.nullable(),
-          api_key_id: text.nullable(),
-          line_item: text.nullable(),
-          quantity: count.nullable(),
-          quantity_unit: z.literal("tokens").nullable(),
-        }),
-      ),
-      has_more: z.boolean(),
-      next_page: text.nullable(),
-    }),
+    ...usage.pages,
     StoragePage: z.object({
       object: z.literal("page"),
-      data: buckets(
+      data: usage.buckets(
         z.object({
           object: z.literal("organization.usage.storage.result"),
           usage_bytes: count,

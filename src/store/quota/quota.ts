@@ -16,12 +16,13 @@ import {
   type StoredLimit,
   TENANT,
   type UsageEntry,
+  type UsageRow,
 } from "@responses-edge/usage-limits";
 import { loadConfig } from "../../config/index.ts";
 import { OwnedObject } from "../owned-object.ts";
 import { Schema, type Versions } from "../schema.ts";
 import { announce, isAnnounced, type WebhookBinding } from "../webhooks/announcing.ts";
-import { USAGE_TABLE, type UsageQuery, type UsageRow, UsageStore } from "./usage.ts";
+import { USAGE_OF_KINDS, USAGE_TABLE, type UsageQuery, UsageStore } from "./usage.ts";
 
 /** The homes of a tenant that are noted, where it wants them noted. */
 const HOMES_TABLE = "CREATE TABLE homes (home TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID";
@@ -151,6 +152,7 @@ export const QUOTA_VERSIONS: Versions = [
     HOMES_TABLE,
   ],
   [STORED_TABLE],
+  USAGE_OF_KINDS,
 ];
 
 /**

@@ -4,11 +4,13 @@ import type { TurnResult } from "@responses-edge/turn/turn";
 import {
   type Amounts,
   type CountedLimits,
+  costOf,
   limitExceeded,
   limitsUnavailable,
   MAX_LIFETIME_MS,
   NOTHING,
   NOTHING_STORED,
+  type Prices,
   type QuotaStub,
   type Report,
   type Status,
@@ -16,10 +18,11 @@ import {
   tighter,
   type UsageEntry,
   type Used,
+  usedIn,
 } from "@responses-edge/usage-limits";
 import type { EndUser } from "./allowances.ts";
 import type { Quota } from "./quota.ts";
-import { costOf, type Prices, usageOfTurn } from "./usage.ts";
+import { usageOfTurn } from "./usage.ts";
 
 /**
  * The reservation of a run in its caller's limits. The Worker makes it, because it refuses before the run begins; the
@@ -81,17 +84,15 @@ function partsOf(reservation: RunReservation): RunReservation[] {
 export async function endRun(
   reservation: RunReservation,
   stub: QuotaStub,
-  usage: UsageEntry | undefined,
+  usage: readonly UsageEntry[],
   hasRenewed: boolean,
 ): Promise<void> {
   const used: Used = {
     ...NO_USE,
     requests: hasRenewed ? 0 : 1,
-    tokens: usage ? usage.input + usage.output : 0,
-    cost: usage?.cost ?? 0,
+    ...usedIn(usage),
   };
-  const told = usage ? [usage] : [];
-  await Promise.all(partsOf(reservation).map((part) => stub.exchange({ ...reportOf(part, 2), used }, told)));
+  await Promise.all(partsOf(reservation).map((part) => stub.exchange({ ...reportOf(part, 2), used }, usage)));
 }
 
 /** The reservation of a run, in the home that it lives in; of a run without one, nothing. */
@@ -155,7 +156,7 @@ export class HeldQuota {
     const { estimatedInput, model = spec.model.name } = reservation;
     // A run that an earlier version has accepted always tells its usage.
     const tells = reservation.limits.tellsUsage ?? true;
-    const usage = tells ? usageOfTurn(result, { model, estimatedInput: () => estimatedInput }, prices) : undefined;
+    const usage = tells ? usageOfTurn(result, { model, estimatedInput: () => estimatedInput }, prices) : [];
     await this.#tell((stub) => endRun(reservation, stub, usage, this.#hasRenewed));
   }
 

@@ -1,17 +1,10 @@
+import type { CountedTool } from "@responses-edge/responses-api/response";
 import type { Outcome } from "@responses-edge/turn/decide";
 import type { ClosedResponse } from "@responses-edge/turn/response";
-import type { UsageEntry } from "@responses-edge/usage-limits";
-import type { ModelPrice } from "../../config/index.ts";
+import { costOf, type Prices, type UsageEntry, type UsageKind, type UsageRow } from "@responses-edge/usage-limits";
 import type { Schema } from "../schema.ts";
 
-/** The usage: a row for each hour, key and model. */
-
-/** A usage, with when and by whom. */
-export interface UsageRow extends UsageEntry {
-  /** When its hour began, Unix milliseconds. */
-  start: number;
-  key: string;
-}
+/** The usage: a row for each hour, key, kind and model. */
 
 export interface UsageQuery {
   /** Unix milliseconds: hours that begin at or after `from`, and before `until`. */
@@ -19,6 +12,8 @@ export interface UsageQuery {
   until: number;
   keys?: readonly string[] | undefined;
   models?: readonly string[] | undefined;
+  /** Absent: all. */
+  kinds?: readonly UsageKind[] | undefined;
 }
 
 export const HOUR_MS = 3_600_000;
@@ -32,10 +27,22 @@ const MAX_NAME_LENGTH = 256;
 /** Rows that one answer carries. */
 export const MAX_USAGE_ROWS = 50_000;
 
+/** Until version 2: all of it was of completions. */
 export const USAGE_TABLE = `CREATE TABLE usage (
   start INTEGER NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL,
   requests INTEGER NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL, cost REAL NOT NULL,
   PRIMARY KEY (start, key, model)) WITHOUT ROWID`;
+
+export const USAGE_OF_KINDS = [
+  `CREATE TABLE used (
+    start INTEGER NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, model TEXT NOT NULL,
+    requests INTEGER NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL,
+    units REAL NOT NULL, cost REAL NOT NULL,
+    PRIMARY KEY (start, key, kind, model)) WITHOUT ROWID`,
+  `INSERT INTO used (start, key, kind, model, requests, input, cached, output, units, cost)
+    SELECT start, key, 'completions', model, requests, input, cached, output, 0, cost FROM usage`,
+  "DROP TABLE usage",
+];
 
 export class UsageStore {
   readonly #schema: Schema;
@@ -50,35 +57,40 @@ export class UsageStore {
   add(key: string, entries: readonly UsageEntry[], now: number, retentionMs: number): void {
     if (entries.length === 0) return;
     const start = Math.floor(now / HOUR_MS) * HOUR_MS;
-    for (const { model, requests, input, cached, output, cost } of entries) {
+    for (const { kind = "completions", model, requests, input, cached, output, units = 0, cost } of entries) {
       this.#schema.write(
-        `INSERT INTO usage (start, key, model, requests, input, cached, output, cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-         ON CONFLICT (start, key, model) DO UPDATE SET requests = requests + excluded.requests,
+        `INSERT INTO used (start, key, kind, model, requests, input, cached, output, units, cost)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+         ON CONFLICT (start, key, kind, model) DO UPDATE SET requests = requests + excluded.requests,
            input = input + excluded.input, cached = cached + excluded.cached, output = output + excluded.output,
-           cost = cost + excluded.cost`,
-        ...[start, key, this.#nameOf(model, start), requests, input, cached, output, cost],
+           units = units + excluded.units, cost = cost + excluded.cost`,
+        ...[start, key, kind, this.#nameOf(model, start), requests, input, cached, output, units, cost],
       );
     }
     if (Math.abs(now - this.#sweptAt) < DAY_MS) return;
     this.#sweptAt = now;
-    this.#schema.write("DELETE FROM usage WHERE start < ?", start - retentionMs);
+    this.#schema.write("DELETE FROM used WHERE start < ?", start - retentionMs);
   }
 
   /** The rows of a query, oldest first; at most `MAX_USAGE_ROWS`. */
-  read({ from, until, keys, models }: UsageQuery): UsageRow[] {
-    const isAmong = (column: string, wanted: readonly string[] | undefined) =>
-      wanted ? ` AND ${column} IN (SELECT value FROM json_each(?))` : "";
+  read({ from, until, ...among }: UsageQuery): UsageRow[] {
+    const columns = [
+      ["key", among.keys],
+      ["model", among.models],
+      ["kind", among.kinds],
+    ] as const;
+    const wanted = columns.filter(([, values]) => values !== undefined);
+    const conditions = wanted.map(([column]) => ` AND ${column} IN (SELECT value FROM json_each(?))`).join("");
     return this.#schema.rows<UsageRow & Record<string, SqlStorageValue>>(
-      `SELECT start, key, model, requests, input, cached, output, cost FROM usage
-       WHERE start >= ? AND start < ?${isAmong("key", keys)}${isAmong("model", models)}
-       ORDER BY start, key, model LIMIT ${MAX_USAGE_ROWS}`,
-      ...[from, until, ...[keys, models].filter((each) => each !== undefined).map((each) => JSON.stringify(each))],
+      `SELECT start, key, kind, model, requests, input, cached, output, units, cost FROM used
+       WHERE start >= ? AND start < ?${conditions} ORDER BY start, key, kind, model LIMIT ${MAX_USAGE_ROWS}`,
+      ...[from, until, ...wanted.map(([, values]) => JSON.stringify(values))],
     );
   }
 
   #nameOf(model: string, start: number): string {
     if (this.#models?.start !== start) {
-      const rows = this.#schema.rows<{ model: string }>("SELECT DISTINCT model FROM usage WHERE start = ?", start);
+      const rows = this.#schema.rows<{ model: string }>("SELECT DISTINCT model FROM used WHERE start = ?", start);
       this.#models = { start, names: new Set(rows.map((row) => row.model)) };
     }
     const { names } = this.#models;
@@ -90,38 +102,31 @@ export class UsageStore {
   }
 }
 
-/** The usage of turns, before they begin and when they have ended: tokens, and their cost. */
-
-export type Prices = Readonly<Record<string, ModelPrice>>;
-
-/** The cost of a model's tokens, in millionths of a dollar. A model without a price costs nothing. */
-export function costOf(
-  model: string,
-  { input, cached, output }: { input: number; cached: number; output: number },
-  prices: Prices,
-): number {
-  const price = Object.hasOwn(prices, model) ? prices[model] : prices["*"];
-  if (!price) return 0;
-  const ofInput = Math.max(0, input - cached) * price.input + cached * (price.cached_input ?? price.input);
-  return ofInput + output * price.output;
-}
-
 /** A turn that has ended, or what was asked like one, as far as its usage shows. */
 export interface UsedTurn {
   outcome: Pick<Outcome, "status">;
   closed: Pick<ClosedResponse, "spent" | "head">;
+  /** Absent: completions. */
+  kind?: UsageKind;
 }
+
+/** The kinds of the tools whose use is counted. */
+const TOOLS: Readonly<Record<CountedTool, UsageKind>> = {
+  code_interpreter: "code_interpreter_sessions",
+  file_search: "file_searches",
+  web_search: "web_searches",
+};
 
 /**
  * The usage of a turn: as the model server says; and of rounds that broke off before it did (a client that left), what
- * they have put out, and the prompt as it was estimated. Undefined of a turn of which nothing was used.
+ * they have put out, and the prompt as it was estimated; and of its tools. None of a turn of which nothing was used.
  */
 export function usageOfTurn(
-  { outcome, closed: { spent } }: UsedTurn,
+  { outcome, closed: { spent }, kind }: UsedTurn,
   { model, estimatedInput }: { model: string; estimatedInput: () => number },
   prices: Prices,
-): UsageEntry | undefined {
-  const { usage, deltas, rounds } = spent;
+): UsageEntry[] {
+  const { usage, deltas, rounds, toolCalls } = spent;
   const isCut = outcome.status === "failed" || outcome.status === "cancelled";
   const reported = usage?.input_tokens_per_turn?.length ?? (usage ? 1 : 0);
   // A round that nobody has asked the model for uses nothing; that of a fault which came before its first word neither.
@@ -130,8 +135,17 @@ export function usageOfTurn(
   const lastInput = usage?.input_tokens_per_turn?.at(-1) ?? usage?.input_tokens;
   const input = (usage?.input_tokens ?? 0) + (unreported ? (lastInput ?? estimatedInput()) : 0);
   const output = Math.max(usage?.output_tokens ?? 0, isCut || !usage ? deltas : 0);
-  if (input === 0 && output === 0) return undefined;
-  const cached = usage?.input_tokens_details.cached_tokens ?? 0;
-  const tokens = { input, cached, output };
-  return { model, requests: 1, ...tokens, cost: costOf(model, tokens, prices) };
+  const entries: UsageEntry[] = [];
+  if (input > 0 || output > 0) {
+    const tokens = { input, cached: usage?.input_tokens_details.cached_tokens ?? 0, output };
+    entries.push({ ...(kind && { kind }), model, requests: 1, ...tokens, cost: costOf(model, tokens, prices) });
+  }
+  for (const tool of Object.keys(TOOLS) as CountedTool[]) {
+    const used = { ...NO_TOKENS, units: toolCalls?.[tool] ?? 0 };
+    if (used.units === 0) continue;
+    entries.push({ kind: TOOLS[tool], model: tool, requests: 1, ...used, cost: costOf(tool, used, prices) });
+  }
+  return entries;
 }
+
+const NO_TOKENS = { input: 0, cached: 0, output: 0 };

@@ -11,7 +11,7 @@ import { type Config, loadConfig } from "../../config/index.ts";
 import { INGESTED_CHUNKS, INGESTED_FILES } from "../../telemetry/instruments.ts";
 import { count } from "../counting.ts";
 import { FileClient } from "../files/file-client.ts";
-import { reserveTokens } from "../quota/embedding-quota.ts";
+import { reserveUse, type Used } from "../quota/counted-use.ts";
 import type { ChunkIndex, PendingChunk } from "./chunk-index.ts";
 import type { StoreEnv } from "./store-env.ts";
 import type { FileOwner, StoreFile, StoreFiles } from "./store-files.ts";
@@ -313,13 +313,13 @@ export class Ingestion {
     const texts = chunks.map(({ text }) => text);
     const estimated = texts.reduce((sum, text) => sum + estimateTokens(text), 0);
     const identity = { tenant, ...owner, policy: undefined, storingKey: undefined };
-    const read = { model: model.name, tokens: estimated, prices: keys.prices };
-    const end = await reserveTokens(identity, env.QUOTAS, read, waitUntil);
-    let used: number | undefined;
+    const read = { kind: "embeddings", model: model.name, tokens: estimated, prices: keys.prices } as const;
+    const end = await reserveUse(identity, env.QUOTAS, read, waitUntil);
+    let used: Used | undefined;
     try {
       const asker = { config: this.#config, cacheSalt: tenantCacheSalt(tenant), signal: new AbortController().signal };
       const { embeddings, tokens } = await embed(model, texts, asker);
-      used = tokens ?? estimated;
+      used = { tokens: tokens ?? estimated };
       return embeddings;
     } finally {
       end?.(used);

@@ -3,13 +3,14 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import { MAX_RESULTS } from "@responses-edge/responses-api/search-settings";
 import type { FoundChunk, SearchRequest } from "@responses-edge/responses-api/vector-stores";
+import type { UsageKind } from "@responses-edge/usage-limits";
 import { embed, rerank } from "../../assembly/retrieval-models.ts";
 import { tenantCacheSalt } from "../../assembly/session.ts";
 import type { Config } from "../../config/index.ts";
 import type { RetrievalModel } from "../../config/vector-stores.ts";
 import type { Identity } from "../../contract/grants.ts";
 import type { StoreSearch } from "../../contract/store-search.ts";
-import { reserveTokens } from "../quota/embedding-quota.ts";
+import { reserveUse, type Used } from "../quota/counted-use.ts";
 import type { Quota } from "../quota/quota.ts";
 import { unwrap } from "../rpc.ts";
 import type { StoreClient } from "./store-client.ts";
@@ -76,7 +77,7 @@ export function storeSearch(searcher: Omit<Searcher, "signal">): StoreSearch {
 }
 
 async function embedQueries(searcher: Searcher, model: RetrievalModel, queries: readonly string[]) {
-  return counted(searcher, model, queries, async (asker) => {
+  return counted(searcher, { kind: "embeddings", model }, queries, async (asker) => {
     const { embeddings, tokens } = await embed(model, queries, asker);
     return { value: embeddings, tokens };
   });
@@ -95,17 +96,22 @@ async function reranked(
   if (chunks.length === 0) return [];
   const texts = chunks.map(({ text }) => text);
   const query = queries.join("\n");
-  const scores = await counted(searcher, model, [...texts, ...texts.map(() => query)], async (asker) => {
-    try {
-      const { scores, tokens } = await rerank(model, query, texts, asker);
-      return { value: scores, tokens };
-    } catch (error) {
-      searcher.signal.throwIfAborted();
-      if (!(error instanceof ApiError)) throw error;
-      console.warn(logLine({ level: "warn", reranker_failed: model.name, error: error.message }));
-      return { value: undefined, tokens: 0 };
-    }
-  });
+  const scores = await counted(
+    searcher,
+    { kind: "completions", model },
+    [...texts, ...texts.map(() => query)],
+    async (asker) => {
+      try {
+        const { scores, tokens } = await rerank(model, query, texts, asker);
+        return { value: scores, tokens };
+      } catch (error) {
+        searcher.signal.throwIfAborted();
+        if (!(error instanceof ApiError)) throw error;
+        console.warn(logLine({ level: "warn", reranker_failed: model.name, error: error.message }));
+        return { value: undefined, tokens: 0 };
+      }
+    },
+  );
   if (!scores) return [...chunks];
   return chunks.map((chunk, index) => ({ ...chunk, score: Math.min(1, Math.max(0, scores[index] ?? 0)) }));
 }
@@ -113,17 +119,17 @@ async function reranked(
 /** Asks a model, within the limits of the key that asks. */
 async function counted<T>(
   { config, identity, quotas, waitUntil, signal }: Searcher,
-  { name: model }: RetrievalModel,
+  { kind, model: { name: model } }: { kind: UsageKind; model: RetrievalModel },
   texts: readonly string[],
   ask: (asker: Parameters<typeof embed>[2]) => Promise<{ value: T; tokens: number | undefined }>,
 ): Promise<T> {
   const estimated = texts.reduce((sum, text) => sum + estimateTokens(text), 0);
-  const read = { model, tokens: estimated, prices: config.keys.prices };
-  const end = await reserveTokens(identity, quotas, read, waitUntil);
-  let used: number | undefined;
+  const read = { kind, model, tokens: estimated, prices: config.keys.prices };
+  const end = await reserveUse(identity, quotas, read, waitUntil);
+  let used: Used | undefined;
   try {
     const { value, tokens } = await ask({ config, cacheSalt: tenantCacheSalt(identity.tenant), signal });
-    used = tokens ?? estimated;
+    used = { tokens: tokens ?? estimated };
     return value;
   } finally {
     end?.(used);

@@ -163,10 +163,10 @@ describe("the reporter", () => {
         },
       },
     );
-    reporter.note({ requests: 1, tokens: 12 }, usage);
+    reporter.note({ requests: 1, tokens: 12 }, [usage]);
     await expect(reporter.exchange(what)).rejects.toThrow("No.");
     expect(reporter.isIdle).toBe(false);
-    reporter.note({ requests: 1, tokens: 12 }, usage);
+    reporter.note({ requests: 1, tokens: 12 }, [usage]);
     fails = false;
     await reporter.exchange(what);
     await reporter.exchange(what);

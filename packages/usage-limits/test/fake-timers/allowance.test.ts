@@ -91,7 +91,7 @@ describe("an allowance", () => {
     const store = () => allowance.take({ stored_responses: 1, requests: 1 }, limits, waitUntil);
     const first = await store();
     quota.hasHeardHomes = false;
-    first.end(undefined);
+    first.end([]);
     const refused = expect(store()).rejects.toMatchObject({
       status: 429,
       code: "storage_quota_exceeded",
@@ -104,7 +104,7 @@ describe("an allowance", () => {
     await vi.advanceTimersByTimeAsync(50);
     quota.hasHeardHomes = true;
     await vi.advanceTimersByTimeAsync(50);
-    (await next).end(undefined);
+    (await next).end([]);
   });
 
   it("lets 200 requests of one isolate in by a handful of calls, and no more of them than the limit", async () => {
@@ -114,7 +114,7 @@ describe("an allowance", () => {
     const taken = await Promise.all(Array.from({ length: 200 }, () => take(allowance, limits)));
     expect(taken.filter(isTaken)).toHaveLength(100);
     expect(quota.reports.length).toBeLessThanOrEqual(4);
-    for (const each of taken.filter(isTaken)) each.end(undefined);
+    for (const each of taken.filter(isTaken)) each.end([]);
   });
 
   it("of each of two isolates: of 200 requests at once no more than the limit are let in, and all of the limit is", async () => {
@@ -125,7 +125,7 @@ describe("an allowance", () => {
       Array.from({ length: 200 }, (_, at) => take(allowances[at % 2] as Allowance, limits)),
     );
     expect(taken.filter(isTaken)).toHaveLength(100);
-    for (const each of taken.filter(isTaken)) each.end(undefined);
+    for (const each of taken.filter(isTaken)) each.end([]);
   });
 
   /** A minute and a half of so many requests a second from two isolates; what was let in, by the time it was. */
@@ -137,7 +137,7 @@ describe("an allowance", () => {
         const taken = await take(allowances[index % 2] as Allowance, limits);
         if (isRefused(taken)) continue;
         passed.push(Date.now());
-        taken.end(undefined);
+        taken.end([]);
       }
       await vi.advanceTimersByTimeAsync(100);
     }
@@ -168,7 +168,7 @@ describe("an allowance", () => {
     for (let turn = 0; turn < 5; turn += 1) {
       const taken = await take(allowance, limits, 1_000);
       if (isRefused(taken)) throw taken;
-      taken.end(usage(100, 50));
+      taken.end([usage(100, 50)]);
       await vi.advanceTimersByTimeAsync(5_000);
     }
     expect(quota.reports).toHaveLength(10);
@@ -183,11 +183,11 @@ describe("an allowance", () => {
     const allowance = quota.isolate(limits);
     const first = await take(allowance, limits, 1_000);
     expect(isRefused(await take(allowance, limits, 900))).toBe(true);
-    if (isTaken(first)) first.end(usage(100, 0));
+    if (isTaken(first)) first.end([usage(100, 0)]);
     const second = await take(allowance, limits, 900);
     expect(isTaken(second)).toBe(true);
     expect(isRefused(await take(allowance, limits, 1))).toBe(true);
-    if (isTaken(second)) second.end(usage(900, 0));
+    if (isTaken(second)) second.end([usage(900, 0)]);
   });
 
   it("lets the one who waits in as soon as another one of the isolate has ended", async () => {
@@ -200,11 +200,11 @@ describe("an allowance", () => {
       open = resolve;
     });
     const waiting = take(allowance, limits);
-    if (isTaken(first)) first.end(undefined);
+    if (isTaken(first)) first.end([]);
     const second = await waiting;
     expect(isTaken(second)).toBe(true);
     open();
-    if (isTaken(second)) second.end(undefined);
+    if (isTaken(second)) second.end([]);
   });
 
   it("is heard of as long as a request lasts, and what it holds is not given to others", async () => {
@@ -214,11 +214,11 @@ describe("an allowance", () => {
     const long = await take(here, limits);
     await vi.advanceTimersByTimeAsync(600_000);
     expect(isRefused(await take(there, limits))).toBe(true);
-    if (isTaken(long)) long.end(undefined);
+    if (isTaken(long)) long.end([]);
     await vi.advanceTimersByTimeAsync(2_000);
     const next = await take(there, limits);
     expect(isTaken(next)).toBe(true);
-    if (isTaken(next)) next.end(undefined);
+    if (isTaken(next)) next.end([]);
   });
 
   it("lets nobody in when the quota cannot be asked: 503; and what was used is told when it can be again", async () => {
@@ -228,7 +228,7 @@ describe("an allowance", () => {
     const first = await take(allowance, limits, 500);
     quota.fault = new Error("gone");
     expect(await take(allowance, limits, 600)).toMatchObject({ status: 503, code: "limits_unavailable" });
-    if (isTaken(first)) first.end(usage(700, 0));
+    if (isTaken(first)) first.end([usage(700, 0)]);
     await vi.advanceTimersByTimeAsync(2_000);
     quota.fault = undefined;
     const refused = await take(allowance, limits, 400);
@@ -242,7 +242,7 @@ describe("an allowance", () => {
     const allowance = quota.isolate(limits);
     const first = await take(allowance, limits, 500);
     quota.fault = new Error("gone");
-    if (isTaken(first)) first.end(usage(300, 0));
+    if (isTaken(first)) first.end([usage(300, 0)]);
     await vi.advanceTimersByTimeAsync(5_500);
     quota.fault = undefined;
     await vi.advanceTimersByTimeAsync(1_500);
@@ -259,13 +259,13 @@ describe("an allowance", () => {
       open = resolve;
     });
     const second = take(allowance, limits, 400);
-    if (isTaken(first)) first.end(usage(50, 0));
+    if (isTaken(first)) first.end([usage(50, 0)]);
     await vi.advanceTimersByTimeAsync(3_000);
     open();
     const taken = await second;
     await vi.advanceTimersByTimeAsync(2_500);
     expect(quota.usage).toEqual([usage(50, 0)]);
-    if (isTaken(taken)) taken.end(undefined);
+    if (isTaken(taken)) taken.end([]);
   });
 
   it("does not wait for a quota that never answers: 503", async () => {
@@ -279,7 +279,7 @@ describe("an allowance", () => {
     quota.gate = Promise.resolve();
     const next = await take(allowance, limits);
     expect(isTaken(next)).toBe(true);
-    if (isTaken(next)) next.end(undefined);
+    if (isTaken(next)) next.end([]);
     // The question that was never answered is not waited for.
     pending.length = 0;
   });
@@ -295,11 +295,11 @@ describe("an allowance", () => {
     await vi.advanceTimersByTimeAsync(61_000);
     const next = await take(allowance, limits);
     expect(isTaken(next)).toBe(true);
-    if (isTaken(next)) next.end(undefined);
-    if (isTaken(lost)) lost.end(undefined);
+    if (isTaken(next)) next.end([]);
+    if (isTaken(lost)) lost.end([]);
     // Its place was given to another one, and is not given twice.
     const [one, two] = [await take(allowance, limits), await take(allowance, limits)];
     expect([one, two].filter(isTaken)).toHaveLength(1);
-    for (const each of [one, two].filter(isTaken)) each.end(undefined);
+    for (const each of [one, two].filter(isTaken)) each.end([]);
   });
 });

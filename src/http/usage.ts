@@ -1,0 +1,67 @@
+import { USAGE_REPORTS, type UsageKind } from "@responses-edge/usage-limits";
+import type { Context } from "hono";
+import { costsQuery, storageQuery, usageQuery } from "../api/queries.ts";
+import { readCosts, readStorage, readUsage } from "../api/usage.ts";
+import type { AppEnv } from "./app-env.ts";
+import { readableTenant } from "./caller.ts";
+import { endpoint } from "./endpoint.ts";
+import { type Operation, ok } from "./openapi/operation.ts";
+import { USAGE_PAGES } from "./openapi/usage-schemas.ts";
+
+/** Usage and costs (`GET /v1/organization/…`), by OpenAI's paths: a tenant's own, or with a root key all. */
+
+/** The kinds of usage in words, for the reference. */
+const ABOUT: Readonly<Record<UsageKind, string>> = {
+  completions: "tokens, requests and cost of turns and completions",
+  embeddings: "tokens of embeddings",
+  images: "images that were made",
+  moderations: "tokens of moderations",
+  decisions: "tokens of decisions",
+  audio_transcriptions: "seconds of speech",
+  code_interpreter_sessions: "turns that have run programs",
+  file_searches: "calls of `file_search`",
+  web_searches: "searches of the web",
+};
+
+const usageOf = (kind: UsageKind) => {
+  const { path, groups } = USAGE_REPORTS[kind];
+  return endpoint(`GET /v1/organization/usage/${path}`, {
+    summary: `${ABOUT[kind]}: a tenant's own, or with a root key all: \`start_time\`, \`end_time\`, \`bucket_width\` \`1h\`\\|\`1d\`, \`group_by\` ${groups.map((group) => `\`${group}\``).join("\\|")}, \`project_ids\`, \`api_key_ids\`, \`models\`, \`limit\`, \`page\``,
+    operation: operation(kind === "completions" ? "readUsage" : `read${USAGE_PAGES[kind].replace(/Page$/, "")}`, {
+      openedBy: "ADMIN_KEY",
+      answers: ok(USAGE_PAGES[kind]),
+    }),
+    query: usageQuery(groups),
+    handle: async (context, query) =>
+      context.json(await readUsage(kind, readableTenant(context), query, sources(context))),
+  });
+};
+
+export const usage = [
+  ...(Object.keys(USAGE_REPORTS) as UsageKind[]).map(usageOf),
+  endpoint("GET /v1/organization/costs", {
+    summary:
+      "what usage has cost by `MODEL_PRICES`, by the day: a tenant's own, or with a root key all: `start_time`, `end_time`, `group_by` `project_id`\\|`api_key_id`\\|`line_item` (a model, or a tool), `project_ids`, `api_key_ids`, `line_items`, `limit`, `page`",
+    operation: operation("readCosts", { openedBy: "ADMIN_KEY", answers: ok("CostsPage") }),
+    query: costsQuery,
+    handle: async (context, query) => context.json(await readCosts(readableTenant(context), query, sources(context))),
+  }),
+  endpoint("GET /v1/organization/usage/storage", {
+    summary: "what is stored now, and what may be: a tenant's own, or with a root key all: `group_by`, `project_ids`",
+    operation: operation("readStorageUsage", { answers: ok("StoragePage") }),
+    query: storageQuery,
+    handle: async (context, query) => {
+      const { storedBytesPerTenant } = context.get("config").keys;
+      return context.json(await readStorage(readableTenant(context), query, sources(context), storedBytesPerTenant));
+    },
+  }),
+];
+
+function operation(id: string, fields: Pick<Operation, "answers" | "openedBy">): Operation {
+  return { id, group: "Administration", access: "tenant or root", counted: "read", ...fields };
+}
+
+function sources(context: Context<AppEnv>) {
+  const { KEYS: directories, QUOTAS: quotas } = context.env;
+  return { directories, quotas };
+}
