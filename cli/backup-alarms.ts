@@ -7,42 +7,45 @@ import { BUSY_TIMEOUT_MS, isCopiedLive } from "./live-copy.ts";
 
 /** The alarms of a class, as workerd keeps them: by their objects' ids, with the names of these, which nothing else tells. */
 export class AlarmList {
-  readonly #file: string;
+  /** One for each share that has objects of the class. */
+  readonly #files: readonly string[];
   readonly #names = new Map<string, string | null>();
-  /** True of a list that cannot be read: the backup's is made of the objects, with the names that are in its bytes. */
+  /** True where one cannot be read: the backup's is made of the objects, with the names that are in its bytes. */
   readonly isDamaged: boolean;
 
-  constructor(file: string) {
-    this.#file = file;
-    this.isDamaged = this.exists && damageIn(file) !== undefined;
-    if (!this.isDamaged) this.#read();
-    else for (const [id, name] of namesIn(file, basename(dirname(file)))) this.#names.set(id, name);
+  constructor(files: readonly string[]) {
+    this.#files = files.filter((file) => existsSync(file));
+    const damaged = this.#files.filter((file) => damageIn(file) !== undefined);
+    this.isDamaged = damaged.length > 0;
+    for (const file of this.#files) {
+      if (!damaged.includes(file)) this.#read(file);
+      else for (const [id, name] of namesIn(file, basename(dirname(file)))) this.#names.set(id, name);
+    }
   }
 
   get exists(): boolean {
-    return existsSync(this.#file);
+    return this.#files.length > 0;
   }
 
   /** Tells whether an object is in the list. */
   has(id: string): boolean {
     if (this.isDamaged) return true;
-    if (!this.#names.has(id)) this.#read(id);
+    if (!this.#names.has(id)) for (const file of this.#files) this.#read(file, id);
     return this.#names.has(id);
   }
 
   /** Reads the list, or what it has of an object. It is open for a moment only: a process that starts wants it whole. */
-  #read(id?: string): void {
-    if (!this.exists) return;
-    using database = new DatabaseSync(this.#file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
+  #read(file: string, id?: string): void {
+    using database = new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
     if (!hasAlarms(database)) return;
     const all = "SELECT actor_id AS id, actor_name AS name FROM _cf_ALARM";
     const rows = id === undefined ? database.prepare(all).all() : database.prepare(`${all} WHERE actor_id = ?`).all(id);
     for (const { id: of, name } of rows) this.#names.set(String(of), name === null ? null : String(name));
   }
 
-  /** Writes a list of these objects' alarms: a copy of the class's, with other rows. */
+  /** Writes a list of these objects' alarms: a copy of one of the class's, with other rows. */
   async write(to: string, objects: readonly BackupFile[]): Promise<void> {
-    if (!this.isDamaged) await isCopiedLive(this.#file, to);
+    if (!this.isDamaged) await isCopiedLive(this.#files[0] ?? "", to);
     using database = this.isDamaged ? newAlarmList(to) : new DatabaseSync(to);
     if (!hasAlarms(database)) return;
     database.exec("BEGIN; DELETE FROM _cf_ALARM");

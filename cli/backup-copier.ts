@@ -17,6 +17,7 @@ import {
 import type { BackupStore } from "./backup-store.ts";
 import { eachOf } from "./each-of.ts";
 import { isCopiedAsItIs, isCopiedLive, isSame, settledState } from "./live-copy.ts";
+import { shareFolders } from "./shares.ts";
 import { uniqueKeyOf } from "./workerd.ts";
 
 /** Copies the objects of a data folder, class by class. */
@@ -33,9 +34,20 @@ const OBJECT_FILE = /^[0-9a-f]{64}\.sqlite$/;
 const DIRECTORIES = uniqueKeyOf("FileDirectory");
 const BEFORE_FOLDER = ".before";
 
-/** The files of a class: those of its objects, and the list of alarms. */
-export function filesOf(folder: string): string[] {
-  return readdirSync(folder).filter((name) => OBJECT_FILE.test(name) || name === METADATA_FILE);
+/** The files of a class in all shares, by their names, with the folder of each: those of its objects, and a list of alarms. */
+export function filesOf(data: string, name: string): Map<string, string> {
+  const folders = shareFolders(data).map((share) => join(share, name));
+  const files = folders.flatMap((folder) =>
+    (existsSync(folder) ? readdirSync(folder) : []).map((file) => [file, folder] as const),
+  );
+  return new Map(files.filter(([file]) => OBJECT_FILE.test(file) || file === METADATA_FILE));
+}
+
+/** The objects of a class, as `filesOf`. */
+function objectsOf(data: string, name: string): Map<string, string> {
+  const files = filesOf(data, name);
+  files.delete(METADATA_FILE);
+  return files;
 }
 
 export class Copier {
@@ -64,12 +76,11 @@ export class Copier {
 
   /** Copies the directories of files as they are before any bytes are copied. */
   async copyDirectoriesBefore(): Promise<void> {
-    const folder = join(this.#data, DIRECTORIES);
-    if (!existsSync(folder)) return;
+    const objects = objectsOf(this.#data, DIRECTORIES);
+    if (objects.size === 0) return;
     const into = join(this.#folder, BEFORE_FOLDER);
     await mkdir(into, { mode: 0o700 });
-    const objects = filesOf(folder).filter((file) => file !== METADATA_FILE);
-    await eachOf(objects, AT_ONCE, async (file) => {
+    await eachOf([...objects], AT_ONCE, async ([file, folder]) => {
       await isCopiedLive(join(folder, file), join(into, file)).catch((error: unknown) => {
         // It is told of when it is copied for good.
         if (!saysDamage(error)) throw error;
@@ -79,12 +90,13 @@ export class Copier {
 
   async copyClass(name: string): Promise<void> {
     await mkdir(join(this.#folder, name), { mode: 0o700 });
-    const alarms = new AlarmList(join(this.#data, name, METADATA_FILE));
+    const lists = shareFolders(this.#data).map((share) => join(share, name, METADATA_FILE));
+    const alarms = new AlarmList(lists);
     const copied: BackupFile[] = [];
-    const objects = filesOf(join(this.#data, name)).filter((file) => file !== METADATA_FILE);
-    await eachOf(objects.sort(), AT_ONCE, async (file) => {
+    const objects = [...objectsOf(this.#data, name)].sort(([one], [other]) => (one < other ? -1 : 1));
+    await eachOf(objects, AT_ONCE, async ([file, folder]) => {
       const path = `${name}/${file}`;
-      const done = await this.#copyObject(path, alarms).catch(async (error) => {
+      const done = await this.#copyObject(path, join(folder, file), alarms).catch(async (error) => {
         if (!saysDamage(error)) throw error;
         // One object that cannot be read is no reason to keep the others from being copied.
         this.damaged.push(path);
@@ -102,8 +114,8 @@ export class Copier {
   }
 
   /** Undefined where the object is not there any more. */
-  async #copyObject(path: string, alarms: AlarmList): Promise<BackupFile | undefined> {
-    const [source, target] = [join(this.#data, path), join(this.#folder, path)];
+  async #copyObject(path: string, source: string, alarms: AlarmList): Promise<BackupFile | undefined> {
+    const target = join(this.#folder, path);
     for (let copies = 0; copies < MAX_COPIES; copies += 1) {
       const settled = await settledState(source);
       const known = this.#store.known.get(path);

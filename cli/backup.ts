@@ -3,10 +3,11 @@ import { basename, join, resolve, sep } from "node:path";
 import { Copier, filesOf } from "./backup-copier.ts";
 import { type BucketFiles, METADATA_FILE } from "./backup-manifest.ts";
 import { type BackupStore, folderStore } from "./backup-store.ts";
-import { readMarker } from "./data-folder.ts";
+import { readMarker, tablesOf } from "./data-folder.ts";
 import { faultText, refuseFullDisk } from "./disk.ts";
 import { version } from "./installation.ts";
 import { EXIT, Refusal } from "./refusal.ts";
+import { shareFolders } from "./shares.ts";
 import { uniqueKeyOf } from "./workerd.ts";
 
 /**
@@ -78,10 +79,13 @@ export async function backUp(data: string, store: BackupStore, needsAll: boolean
     await copier.copyDirectoriesBefore();
     for (const name of classes) await copier.copyClass(name);
     await copier.end();
+    if (readMarker(source)?.workers !== marker?.workers || marker?.workers === 0) {
+      throw new Refusal(EXIT.busy, "The objects were dealt among other workers meanwhile. Make the backup again.");
+    }
     const { files, unchanged, damaged, inBuckets } = copier;
     await store.finish({
       version,
-      schema: marker?.schema ?? null,
+      schema: marker ? tablesOf(marker) : null,
       started_at: startedAt.toISOString(),
       ended_at: new Date().toISOString(),
       files,
@@ -105,19 +109,17 @@ function checkThereIsData(source: string): void {
 /** The folders of classes in a data folder, in the order in which they are copied. */
 function classFolders(data: string): string[] {
   if (!existsSync(data)) return [];
-  const names = readdirSync(data, { withFileTypes: true })
-    .filter((entry) => entry.isDirectory() && CLASS_FOLDER.test(entry.name))
-    .filter((entry) => filesOf(join(data, entry.name)).length > 0)
-    .map(({ name }) => name)
-    .sort();
+  const entries = shareFolders(data).flatMap((share) => readdirSync(share, { withFileTypes: true }));
+  const folders = entries.filter((entry) => entry.isDirectory() && CLASS_FOLDER.test(entry.name));
+  const names = [...new Set(folders.map(({ name }) => name))].filter((name) => filesOf(data, name).size > 0).sort();
   return [...names.filter((name) => !LAST.includes(name)), ...LAST.filter((name) => names.includes(name))];
 }
 
 async function checkFreeDisk(data: string, classes: readonly string[], folder: string): Promise<void> {
   let wanted = 0;
   for (const name of classes) {
-    for (const file of filesOf(join(data, name))) {
-      wanted += statSync(join(data, name, file), { throwIfNoEntry: false })?.size ?? 0;
+    for (const [file, folder] of filesOf(data, name)) {
+      wanted += statSync(join(folder, file), { throwIfNoEntry: false })?.size ?? 0;
     }
   }
   await refuseFullDisk(folder, wanted);

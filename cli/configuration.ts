@@ -32,7 +32,7 @@ export function readConfiguration(environment: Environment): Configuration {
   const mistakes: string[] = [];
   const written = configFileOf(environment);
   const settings = readServeSettings(environment, mistakes, written);
-  const variables = workerVariables(environment, mistakes);
+  const variables = workerVariables(environment, mistakes, settings.workers);
   const file = written && workerPart(written.variables);
   const all = file ? withFile(variables, file) : variables;
   mistakes.push(...(written?.mistakes ?? []), ...keySourceMistakes(all));

@@ -16,6 +16,7 @@ import { SCHEMA_VERSIONS } from "../src/store/schema-versions.ts";
 import { damageIn, type RebuiltList, rebuildAlarmList } from "./alarm-lists.ts";
 import { version } from "./installation.ts";
 import { EXIT, Refusal, systemCode } from "./refusal.ts";
+import { dealShares, shareFolders } from "./shares.ts";
 
 /**
  * The folder in which a process keeps its objects: a folder for each class, in it a SQLite file for each object and
@@ -39,7 +40,16 @@ const ORPHAN_LOOK_MS = 50;
 /** SQLITE_BUSY: somebody else has a lock. */
 const SQLITE_BUSY = 5;
 
-const marker = z.object({ version: z.string(), schema: z.record(z.string(), z.int()) });
+const marker = z.object({
+  version: z.string(),
+  schema: z.record(z.string(), z.int()),
+  /** The workers among whom the objects are dealt, where there are several; 0 while they are being dealt. */
+  workers: z.int().optional(),
+});
+
+/** Stands among the versions of tables where several workers have a folder: a version that knows no workers refuses it. */
+const WORKERS = "Workers";
+const KNOWN: Readonly<Record<string, number>> = { ...SCHEMA_VERSIONS, [WORKERS]: 1 };
 
 /** The versions that wrote into a folder: the program's, and that of the tables of each class. */
 export type Marker = Readonly<z.output<typeof marker>>;
@@ -49,6 +59,8 @@ export interface DataFolder {
   path: string;
   /** Lists of alarms that were damaged, and were made again. */
   rebuilt: readonly (RebuiltList & { list: string })[];
+  /** Objects that have another worker now; undefined where the number of workers is that of before. */
+  moved: number | undefined;
   /** Lets others have it. To be called when workerd has ended. */
   close(): void;
 }
@@ -57,28 +69,33 @@ export interface DataFolder {
 export const UNFINISHED_RESTORE = ".restoring";
 
 /**
- * Takes a folder, which is made if it is not there, and notes in it what writes into it from now on. Throws a Refusal where
+ * Takes a folder, which is made if it is not there, deals its objects among so many workers, and notes in it what writes into it from now on. Throws a Refusal where
  * it is in use, was written by a newer version, or cannot be written; and, but for `restore` itself, where one was broken off.
  * It is another process's again when this one ends.
  */
-export async function openDataFolder(folder: string, isRestore = false): Promise<DataFolder> {
+export async function openDataFolder(
+  folder: string,
+  { isRestore = false, workers = 1 }: { isRestore?: boolean; workers?: number } = {},
+): Promise<DataFolder> {
   const path = resolve(folder);
   try {
     // Only this user may read the clients' data.
     mkdirSync(path, { recursive: true, mode: 0o700 });
     const lock = takeLock(path);
     const rebuilt: (RebuiltList & { list: string })[] = [];
+    let moved: number | undefined;
     try {
       checkMarker(path);
       if (!isRestore) checkRestore(path);
       const damagedLists = await untilUnused(path);
       if (!isRestore) for (const list of damagedLists) rebuilt.push({ list, ...rebuildAlarmList(dirname(list)) });
       markDataFolder(path);
+      moved = deal(path, workers);
     } catch (error) {
       lock.close();
       throw error;
     }
-    return { path, rebuilt, close: () => lock.close() };
+    return { path, rebuilt, moved, close: () => lock.close() };
   } catch (error) {
     if (error instanceof Refusal) throw error;
     throw new Refusal(EXIT.noAccess, `The data folder ${path} cannot be used: ${inWords(path, error)}.`);
@@ -124,8 +141,27 @@ export async function openFolderAsItIs(folder: string): Promise<Disposable> {
 
 /** Notes in a folder that this version writes into it from now on. Throws a Refusal where a newer one has written there. */
 export function markDataFolder(path: string): void {
-  checkMarker(path);
-  writeMarker(path, { version, schema: SCHEMA_VERSIONS });
+  const workers = checkMarker(path)?.workers;
+  writeMarker(path, markerOf(workers));
+}
+
+function markerOf(workers = 1): Marker {
+  return { version, schema: workers === 1 ? SCHEMA_VERSIONS : KNOWN, ...(workers !== 1 && { workers }) };
+}
+
+/** Deals the objects of a folder among so many workers, where they are not. Gives how many have moved. */
+function deal(path: string, workers: number): number | undefined {
+  const before = readMarker(path)?.workers ?? (shareFolders(path).length > 1 ? 0 : 1);
+  if (before === workers) return undefined;
+  writeMarker(path, markerOf(0));
+  const moved = dealShares(path, workers);
+  writeMarker(path, markerOf(workers));
+  return moved;
+}
+
+/** The versions of tables in a marker. */
+export function tablesOf({ schema: { [WORKERS]: _, ...tables } }: Marker): Marker["schema"] {
+  return tables;
 }
 
 /** The marker of a folder; undefined if there is none, because the folder is new or older than the marker. */
@@ -141,10 +177,9 @@ export function readMarker(folder: string): Marker | undefined {
 
 /** Throws a Refusal where a marker tells of tables that this version does not know. */
 export function checkVersion({ version: other, schema }: Marker, folder: string): void {
-  const known: Readonly<Record<string, number>> = SCHEMA_VERSIONS;
-  const newer = Object.entries(schema).filter(([name, number]) => number > (known[name] ?? 0));
+  const newer = Object.entries(schema).filter(([name, number]) => number > (KNOWN[name] ?? 0));
   if (newer.length === 0) return;
-  const what = newer.map(([name, number]) => `${name} ${number}, known here up to ${known[name] ?? 0}`).join("; ");
+  const what = newer.map(([name, number]) => `${name} ${number}, known here up to ${KNOWN[name] ?? 0}`).join("; ");
   throw new Refusal(
     EXIT.configuration,
     `The data folder ${folder} was written by responses-edge ${other}, which is newer than this one (${version}).`,
@@ -165,9 +200,10 @@ export function isOwnFile(name: string): boolean {
   return name.startsWith(LOCK_FILE) || name.startsWith(MARKER_FILE) || name === CONTROL_FILE;
 }
 
-function checkMarker(path: string): void {
+function checkMarker(path: string): Marker | undefined {
   const noted = readMarker(path);
   if (noted) checkVersion(noted, path);
+  return noted;
 }
 
 /** Notes what has written into a folder; a marker that says the same is left as it is, so that a full disk is no hindrance. */
@@ -189,8 +225,8 @@ function takeLock(path: string): DatabaseSync {
 /** Waits until no workerd has the folder's files open any more. Gives the lists of alarms that are damaged. */
 async function untilUnused(path: string): Promise<string[]> {
   const damaged: string[] = [];
-  const files = readdirSync(path)
-    .map((name) => join(path, name, METADATA_FILE))
+  const files = shareFolders(path)
+    .flatMap((folder) => readdirSync(folder).map((name) => join(folder, name, METADATA_FILE)))
     .filter((file) => existsSync(file));
   const deadline = performance.now() + ORPHAN_WAIT_MS;
   for (const file of files) {

@@ -1,10 +1,11 @@
 import { existsSync, readdirSync, rmSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { join, relative, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { alarmsOf, damageIn, quarantine, rebuildAlarmList } from "./alarm-lists.ts";
 import { METADATA_FILE } from "./backup-manifest.ts";
 import { MARKER_FILE, openFolderAsItIs, readMarker, UNFINISHED_RESTORE } from "./data-folder.ts";
 import { EXIT, Refusal } from "./refusal.ts";
+import { shareFolders } from "./shares.ts";
 import { OBJECT_CLASSES, uniqueKeyOf } from "./workerd.ts";
 
 /**
@@ -36,8 +37,10 @@ export async function diagnose(data: string, repairs: boolean): Promise<Diagnosi
   using _folder = await openFolderAsItIs(path);
   const findings: Finding[] = [...checkMarker(path, repairs), ...checkRestore(path)];
   let objects = 0;
-  for (const name of Object.values(OBJECT_CLASSES).map(uniqueKeyOf)) {
-    const folder = join(path, name);
+  const classes = Object.values(OBJECT_CLASSES).map(uniqueKeyOf);
+  const folders = shareFolders(path).flatMap((share) => classes.map((name) => join(share, name)));
+  for (const folder of folders) {
+    const name = relative(path, folder);
     if (!existsSync(folder)) continue;
     for (const file of readdirSync(folder).filter((each) => OBJECT_FILE.test(each))) {
       objects += 1;

@@ -33,8 +33,8 @@ export function readVariable(name: string, environment: Environment, mistakes: s
   }
 }
 
-/** The Worker's variables, with what a process of its own has for defaults. Notes what is wrong with their sources. */
-export function workerVariables(environment: Environment, mistakes: string[]): TextVariables {
+/** The Worker's variables, with what a process of its own, or one of several workers, has for defaults. Notes what is wrong with their sources. */
+export function workerVariables(environment: Environment, mistakes: string[], workers = 1): TextVariables {
   const variables: TextVariables = {};
   for (const name of VARIABLE_NAMES) {
     const value = readVariable(name, environment, mistakes);
@@ -45,7 +45,8 @@ export function workerVariables(environment: Environment, mistakes: string[]): T
     }
     variables[name] = value;
   }
-  variables.MAX_OPEN_TURNS ??= String(Math.min(MAX_OPEN_TURNS, turnsWithin(openFilesLimit())));
+  const turns = Math.min(Math.ceil(MAX_OPEN_TURNS / workers), turnsWithin(openFilesLimit()));
+  variables.MAX_OPEN_TURNS ??= String(turns);
   variables.RESPONSE_INDEX ??= "true";
   // The cheaper way to a server near by (docs/operations.md).
   if (variables.VLLM_BASE_URL?.startsWith("http://")) variables.VLLM_TRANSPORT ??= "mixed";

@@ -1,7 +1,7 @@
-import { existsSync, readdirSync, readFileSync, readlinkSync, rmSync, symlinkSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { WorkerProcess } from "./worker-process.ts";
+import { link, type WorkerProcess } from "./worker-process.ts";
 import { OTHER } from "./workerd.ts";
 
 /**
@@ -51,8 +51,9 @@ export async function handOver(
       ({ keeps = [] } = await predecessor.tell("give", null, GIVING_MS));
       await untilClosed(predecessor.pid, new Set(keeps.map(({ file }) => `${file}.sqlite`)));
     });
-    link(successor, predecessor);
-    link(predecessor, successor);
+    // Each finds the sockets of the other one.
+    link(predecessor.folder, join(successor.folder, OTHER));
+    link(successor.folder, join(predecessor.folder, OTHER));
     await successor.tell(
       "succeed",
       keeps.map(({ key }) => key),
@@ -88,29 +89,27 @@ async function retire(predecessor: WorkerProcess, successor: WorkerProcess, time
   return isWhole && left === 0;
 }
 
-/**
- * Ends a process in which no turn and no object is left: it accepts nothing any more, and answers what it passes on. The connection by which
- * its successor asked for objects never ends by itself.
- */
+/** Ends a process in which no turn and no object is left: it accepts nothing any more, and answers what it passes on. */
 async function end(predecessor: WorkerProcess, port: number, graceMs: number): Promise<boolean> {
   await predecessor.tell("hold", HOLD_MS).catch(() => {});
   await sleep(HOLD_MS / 2);
-  const stopped = predecessor.stop(graceMs);
+  return stopWhenIdle(predecessor, port, graceMs);
+}
+
+/**
+ * Ends a process as `WorkerProcess.stop` does, and does not wait for connections of other processes of this program, by which they have asked for its
+ * objects: these never end by themselves.
+ */
+export async function stopWhenIdle(worker: WorkerProcess, port: number, graceMs: number): Promise<boolean> {
+  const stopped = worker.stop(graceMs);
   let isOver = false;
   void stopped.finally(() => (isOver = true));
   for (let idle = 0; !isOver && idle < IDLE_LOOKS; await sleep(RELEASE_LOOK_MS, undefined, { ref: false })) {
-    idle = openConnections(predecessor.pid, port) === 0 ? idle + 1 : 0;
+    idle = openConnections(worker.pid, port) === 0 ? idle + 1 : 0;
   }
   if (isOver) return stopped;
-  await predecessor.stop(0);
+  await worker.stop(0);
   return true;
-}
-
-/** Has a process find the sockets of another one. */
-function link(from: WorkerProcess, to: WorkerProcess): void {
-  const path = join(from.folder, OTHER);
-  rmSync(path, { force: true });
-  symlinkSync(to.folder, path);
 }
 
 /** Waits until a process has no databases of objects open but some. */

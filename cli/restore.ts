@@ -66,7 +66,7 @@ export async function restore({ from, at, environment = {}, data }: RestoreOptio
   if (missing.length > 0) throw notWhole(name, missing);
   checkEmpty(resolve(data));
   // Nobody else has it from here on.
-  const folder = await openDataFolder(data, true);
+  const folder = await openDataFolder(data, { isRestore: true });
   const unfinished = join(folder.path, UNFINISHED_RESTORE);
   try {
     checkEmpty(folder.path);

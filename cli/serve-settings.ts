@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os";
 import { resolve } from "node:path";
 import { describedAs } from "@responses-edge/responses-api/described-as";
 import { z } from "zod";
@@ -12,6 +13,9 @@ import { EXIT, Refusal } from "./refusal.ts";
 /** The longest timer: a later one rings at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
+/** More cores than one machine of this kind has. */
+const MAX_WORKERS = 256;
+
 function number(minimum: number, maximum: number, fallback: number) {
   const expected = `expected a whole number from ${minimum} to ${maximum}`;
   return describedAs(
@@ -24,6 +28,17 @@ function number(minimum: number, maximum: number, fallback: number) {
     () => z.int().min(minimum).max(maximum).default(fallback),
   );
 }
+
+const WORKERS_EXPECTED = `expected a whole number from 1 to ${MAX_WORKERS}, or all`;
+const workerCount = describedAs(
+  z
+    .string()
+    .regex(/^(?:[1-9]\d{0,2}|all)$/, WORKERS_EXPECTED)
+    .transform((text) => (text === "all" ? Math.min(availableParallelism(), MAX_WORKERS) : Number(text)))
+    .refine((value) => value <= MAX_WORKERS, WORKERS_EXPECTED)
+    .default(1),
+  () => z.union([z.int().min(1).max(MAX_WORKERS), z.literal("all")]).default(1),
+);
 
 /** The variables that `serve` itself reads (docs/self-hosting.md). The other variables are the Worker's. */
 const serveSection = {
@@ -47,6 +62,11 @@ const serveSection = {
       "STATE_DIRECTORY",
       z.string().default("data"),
       "The folder in which everything is kept. `npm start` uses `.wrangler/state/v3/do` by default.",
+    ),
+    workers: variable(
+      "WORKERS",
+      workerCount,
+      "How many processes of workerd serve, each on a core of its own, or `all` for as many as there are cores ([self-hosting.md](../self-hosting.md#all-cores)). Another number holds from the next start on.",
     ),
     leastFree: variable(
       "MIN_FREE_DISK",
@@ -121,6 +141,7 @@ export function readServeSettings(given: Environment, mistakes?: string[], file 
   const {
     host,
     port,
+    workers,
     leastFree,
     stopTimeoutMs,
     handOverTimeoutMs,
@@ -131,12 +152,13 @@ export function readServeSettings(given: Environment, mistakes?: string[], file 
   if (key && !certificate) wrong.push(["TLS_CERTIFICATE_FILE", "needed with TLS_KEY_FILE"]);
   const told = wrong.map(([name, expected]) => `${name}: ${expected}`);
   const settings = {
-    ...{ host, port, leastFree, stopTimeoutMs, handOverTimeoutMs },
+    ...{ host, port, workers, leastFree, stopTimeoutMs, handOverTimeoutMs },
     stateDirectory: resolve(values.stateDirectory),
     keyPair: certificate && key ? { certificateFile: resolve(certificate), keyFile: resolve(key) } : undefined,
     logFormat: logFormat({ LOG_FORMAT: values.logFormat }),
     cluster: readClusterSettings(environment, told),
   };
+  if (settings.cluster && workers > 1) told.push("WORKERS: expected none in a cluster");
   if (!mistakes && told.length > 0) throw new Refusal(EXIT.configuration, ...told);
   mistakes?.push(...told);
   return settings;

@@ -11,12 +11,11 @@ import { backendOf, type Environment, keySourcesOf, sealingOf, variableFiles } f
 import { version, workerdVersion } from "./installation.ts";
 import { listenOn } from "./listening.ts";
 import { ownLine } from "./log-lines.ts";
-import { EXIT, Refusal } from "./refusal.ts";
 import { takeReloads } from "./reload.ts";
 import type { ServeSettings } from "./serve-settings.ts";
-import { Service } from "./service.ts";
 import { serviceManager } from "./service-manager.ts";
 import { untilStopped } from "./signals.ts";
+import { Workers } from "./workers.ts";
 
 /**
  * `serve`: the Worker on plain workerd, for others than its developer. Resolves when it has been stopped and all requests
@@ -36,7 +35,12 @@ export async function serve(environment: Environment): Promise<void> {
 
   // A terminal that closes ends what runs in it; elsewhere the signal asks for a reload.
   const stopping = untilStopped(process.stdin.isTTY ? ["SIGHUP"] : []);
-  const folder = await openDataFolder(stateDirectory);
+  const { workers: count } = settings;
+  const folder = await openDataFolder(stateDirectory, { workers: count });
+  if (folder.moved) {
+    const moved = `Another number of workers serves (${count}): ${folder.moved} objects have moved to another one.`;
+    tell("info", moved, { workers: count, moved: folder.moved });
+  }
   for (const { list, quarantined, alarms, nameless } of folder.rebuilt) {
     const lost =
       nameless.length > 0 ? ` The alarms of ${nameless.length} objects are lost: their names were not found.` : "";
@@ -56,10 +60,10 @@ export async function serve(environment: Environment): Promise<void> {
       (message) => tell("warn", message),
     );
     const discovered = { ...configuration, file: await discovery.expand(variables, file) };
-    const service = await Service.start({ environment, folder, listening, say, signal }, discovered);
+    const workers = await Workers.start({ environment, folder, listening, say, signal }, discovered);
     /** Puts what a file says in force, with the addresses that model servers have now. Gives what is wrong with the whole. */
     const putInForce = async (said: TextVariables | undefined) =>
-      service.configure((await discovery.expand(variables, said)) ?? {});
+      workers.configure((await discovery.expand(variables, said)) ?? {});
     const tellDiscovered = (mistakes: readonly string[]) => {
       if (mistakes.length > 0) tell("warn", "Model servers that were discovered are not in force.", { mistakes });
     };
@@ -67,7 +71,7 @@ export async function serve(environment: Environment): Promise<void> {
     const reload = async (reason: string) => {
       manager.reloading();
       try {
-        await service.replaceWorker(reason);
+        await workers.replaceWorkers(reason);
         if (environment.CONFIG_FILE) ({ file } = readChangedFile(environment, variables));
         if (discovery.isUsed) tellDiscovered(await putInForce(file));
       } catch (error) {
@@ -79,11 +83,12 @@ export async function serve(environment: Environment): Promise<void> {
     };
     using _control = await takeReloads(folder.path, () => reload("reload"));
     if (!process.stdin.isTTY) process.on("SIGHUP", () => void reload("SIGHUP").catch(() => {}));
-    const url = ownUrl(keyPair ? "https" : "http", host, service.worker.port);
+    const url = ownUrl(keyPair ? "https" : "http", host, workers.port);
     if (logFormat === "text") say(banner(url, settings, all, folder));
     else {
       const kept = { data: folder.path, ...(cluster && { cluster: cluster.bucket }) };
-      tell("info", "started", { url: `${url}/v1`, version, workerd: workerdVersion, ...kept });
+      const several = count > 1 && { workers: count };
+      tell("info", "started", { url: `${url}/v1`, version, workerd: workerdVersion, ...kept, ...several });
     }
 
     let inForce = settings;
@@ -114,16 +119,12 @@ export async function serve(environment: Environment): Promise<void> {
 
     manager.ready();
 
-    while ((await Promise.race([service.ended.then(() => "ended" as const), stopping.first])) === "ended") {
-      if (!service.worker.hasHung()) throw new Refusal(EXIT.failed, "The Worker's process has ended.");
-      tell("warn", "The Worker's process did not answer any more, and was killed. It starts again.");
-      await service.startAgain();
-    }
+    await Promise.race([workers.failed, stopping.first]);
     manager.stopping();
     tell("info", `Stopping: ${stopTimeoutMs / 1000} s for requests to end.`);
     // A second signal ends the wait.
-    const stopped = service.stop(stopTimeoutMs);
-    void stopping.second.then(() => service.stop(0));
+    const stopped = workers.stop(stopTimeoutMs);
+    void stopping.second.then(() => workers.stop(0));
     const isWhole = await stopped;
     if (isWhole) tell("info", "Stopped.");
     else tell("warn", "Stopped. What had not ended was cut off; runs in the background go on at the next start.");

@@ -2,12 +2,13 @@ import type { TextVariables } from "../src/config/index.ts";
 import type { Configuration } from "./configuration.ts";
 import type { DataFolder } from "./data-folder.ts";
 import type { Environment } from "./environment.ts";
-import { handOver } from "./hand-over.ts";
+import { handOver, stopWhenIdle } from "./hand-over.ts";
 import type { ListeningSockets } from "./listening.ts";
 import { ownLine } from "./log-lines.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 import { installedReplacement, startWorker, version } from "./replacement.ts";
 import type { WorkerOptions, WorkerProcess } from "./worker-process.ts";
+import type { Share } from "./workerd.ts";
 
 /** The Worker that serves, and the one before it for as long as that has something to end. */
 
@@ -15,6 +16,8 @@ export interface ServiceOptions {
   environment: Environment;
   folder: DataFolder;
   listening: ListeningSockets;
+  /** Where it is one of several workers: its share, and who is to know on which side it is reached from now on. */
+  share?: { of(): Share; moved(side: number): Promise<void> } | undefined;
   say(line: string): void;
   /** Aborted when this program is told to stop. */
   signal: AbortSignal;
@@ -61,7 +64,7 @@ export class Service {
    * Starts another Worker in the place of the one that serves, and ends that one once nothing is under way in it: no request fails, and
    * none waits longer than the start of a process takes. The configuration is read anew (the environment's files, too), and the version that is installed by then
    * is started. To be called for whatever a Worker has as a binding and cannot change itself; calls that come meanwhile wait for each
-   * other. `reason` is for the log. HOST, PORT and STATE_DIRECTORY stay as they are.
+   * other. `reason` is for the log. HOST, PORT, WORKERS and STATE_DIRECTORY stay as they are.
    *
    * Rejects with a Refusal where the configuration is wrong or the other one does not start: the one that serves goes on.
    */
@@ -85,8 +88,9 @@ export class Service {
     if (this.#predecessor) await this.#end(this.#configuration.settings.stopTimeoutMs);
     next.markDataFolder(folder.path);
     const { port: _, ...others } = optionsOf(this.#options, configuration);
+    const share = others.share && { ...others.share, side: 1 - others.share.side };
     const start = (predecessorGives: () => Promise<void>) =>
-      next.startWorker({ ...others, port: this.#worker.port, predecessorGives });
+      next.startWorker({ ...others, share, port: this.#worker.port, predecessorGives });
     const worker = this.#worker;
     const { successor, retired } = await handOver(worker, start, settings.handOverTimeoutMs);
     this.#worker = successor;
@@ -94,9 +98,10 @@ export class Service {
     this.#configuration = configuration;
     const predecessor = { worker, retired };
     this.#predecessor = predecessor;
+    if (share) await this.#options.share?.moved(share.side);
     const ms = Math.round(performance.now() - began);
     this.#tell("info", `Another process serves (${reason}). The one before it ends what it has begun.`, {
-      ...{ version: next.version, after_ms: ms },
+      ...{ version: next.version, after_ms: ms, ...(share && { worker: share.worker }) },
       ...(next.version !== version && { before: version }),
     });
     void retired.then((isWhole) => {
@@ -104,6 +109,11 @@ export class Service {
       if (isWhole) this.#tell("info", "The process before this one has ended.");
       else this.#tell("warn", "The process before this one was ended, with what it had not ended itself.");
     });
+  }
+
+  /** Tells its process something, and the one before it. */
+  async tell(path: string, body: unknown): Promise<void> {
+    await Promise.all([this.#worker.tell(path, body), this.#predecessor?.worker.tell(path, body)]);
   }
 
   /** Has the Worker that serves take what the configuration's file says, as `WorkerProcess.configure` does. */
@@ -123,10 +133,17 @@ export class Service {
     this.#watch(this.#worker);
   }
 
+  /** Has it refuse new requests, and waits until no turn runs beside its client. Rejects where it does not answer. */
+  drain(): Promise<void> {
+    return this.#worker.drain();
+  }
+
   /** Ends it, as `WorkerProcess.stop` does. To be called again with less, too. */
   async stop(graceMs: number): Promise<boolean> {
     const before = this.#predecessor?.worker.stop(graceMs);
-    const isWhole = await this.#worker.stop(graceMs);
+    const isWhole = await (this.#options.share
+      ? stopWhenIdle(this.#worker, this.#worker.port, graceMs)
+      : this.#worker.stop(graceMs));
     return (await before) !== false && isWhole;
   }
 
@@ -142,10 +159,12 @@ export class Service {
 
 function optionsOf(options: ServiceOptions, { settings, variables, file }: Configuration): WorkerOptions {
   const { environment, folder, listening, say, signal } = options;
+  const share = options.share?.of();
   const { host, port, keyPair, leastFree, stopTimeoutMs, logFormat, cluster } = settings;
   return {
     ...{ host, port, keyPair, leastFree, variables, file, environment, listening, say, signal },
-    storage: folder.path,
+    storage: share?.storages[share.worker] ?? folder.path,
+    share,
     // The first half is for turns that run beside their clients; and it has to have ended before it is killed.
     cluster: cluster && { ...cluster, stopTimeoutMs: Math.floor(stopTimeoutMs * 0.45) },
     format: logFormat,

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, statfsSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, statfsSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -24,7 +24,16 @@ import { openFileList, openFilesLimit } from "./open-files.ts";
 import { killWithUs } from "./orphan-guard.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 import { removeVacantFiles } from "./vacant-files.ts";
-import { certificatesIn, homesFolder, OBJECT_CLASSES, serveArguments, uniqueKeyOf, workerdConfig } from "./workerd.ts";
+import {
+  certificatesIn,
+  homesFolder,
+  linkOf,
+  OBJECT_CLASSES,
+  type Share,
+  serveArguments,
+  uniqueKeyOf,
+  workerdConfig,
+} from "./workerd.ts";
 
 /** The process of workerd with the Worker in it: `npm start` and `serve` start, watch and end it in the same way. */
 
@@ -47,6 +56,8 @@ export interface WorkerOptions {
   variables: TextVariables;
   /** Those of the configuration's file, which go before; undefined where there is none. */
   file?: TextVariables | undefined;
+  /** Where it is one of several workers. */
+  share?: Share | undefined;
   /** Where it is an instance of a cluster. */
   cluster?: ClusterInstance | undefined;
   /** This program's own, for `NODE_EXTRA_CA_CERTS` and what else the runtime may want to know. */
@@ -72,6 +83,8 @@ export interface WorkerProcess {
   hasHung(): boolean;
   /** Puts what the configuration's file says in force, for all that begins from now on. Gives what is wrong with the whole; then nothing has changed. */
   configure(file: TextVariables): Promise<readonly string[]>;
+  /** Has it refuse new requests, and waits until no turn runs beside its client. Rejects where it does not answer. */
+  drain(): Promise<void>;
   /**
    * Ends it. For `graceMs` it refuses new requests, and goes on with those that it has: false where some were left then, and
    * cut off. To be called again with less, too.
@@ -93,8 +106,8 @@ const READY_TIMEOUT_MS = 60_000;
  * or the signal is aborted; nothing is left running then.
  */
 export async function startWorker(options: WorkerOptions): Promise<WorkerProcess> {
-  const { host, keyPair, storage, leastFree, cluster, environment, format, say, signal, listening, predecessorGives } =
-    options;
+  const { host, keyPair, storage, leastFree, cluster, environment, format, say, signal, listening } = options;
+  const { share, predecessorGives } = options;
   const variables = { ...(!cluster && storedBytesOf(storage)), ...options.variables };
   signal.throwIfAborted();
   await removeLeftFolders();
@@ -107,7 +120,15 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   const configFile = join(directory, "workerd.capnp");
   const launcherSocket = join(directory, "launcher");
   const config = workerdConfig({
-    ...{ keyPair, storage, cluster, folder: directory, bundle: bundled, isSuccessor: predecessorGives !== undefined },
+    ...{
+      keyPair,
+      storage,
+      cluster,
+      share,
+      folder: directory,
+      bundle: bundled,
+      isSuccessor: predecessorGives !== undefined,
+    },
     addresses: socketAddresses(host, listening?.port ?? options.port),
     variables: Object.keys(variables),
     authorities: extra ? certificatesIn(extra) : [],
@@ -117,7 +138,7 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   });
   if (options.file) writeFileSync(join(directory, "configuration.json"), JSON.stringify(options.file), { mode: 0o600 });
   if (!cluster) {
-    mkdirSync(homesFolder(storage), { recursive: true });
+    for (const folder of share?.storages ?? [storage]) mkdirSync(homesFolder(folder), { recursive: true });
     const { HOME, FILE_BYTES, VECTOR_STORES } = OBJECT_CLASSES;
     const classes = predecessorGives ? [] : [HOME, FILE_BYTES, VECTOR_STORES];
     for (const name of classes) removeVacantFiles(join(storage, uniqueKeyOf(name)));
@@ -127,6 +148,7 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   const descriptors = listening?.descriptors ?? [];
   const inherited = descriptors.map((_, index) => `--socket-fd=http${index}=${FIRST_INHERITED + index}`);
   const args = [...serveArguments(configFile, cluster !== undefined), "--control-fd=3", ...inherited];
+  if (share) link(directory, linkOf(share.links, share.worker, share.side));
   await predecessorGives?.();
   const child = spawn(workerd, args, {
     stdio: ["ignore", "pipe", "pipe", "pipe", ...descriptors],
@@ -160,12 +182,13 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
       askLauncher(launcherSocket, path, body, timeoutMs);
     const url = ownUrl(keyPair ? "https" : "http", host, port);
     const question = { url, certificateFile: keyPair?.certificateFile, timeoutMs: READY_TIMEOUT_MS };
-    // The predecessor would answer on the same socket.
-    const isReady = predecessorGives ? untilAnswering(tell, signal) : askHealth(question);
+    // The predecessor, or another worker, would answer on the same socket.
+    const isReady = predecessorGives || share ? untilAnswering(tell, signal) : askHealth(question);
     await Promise.race([isReady, ended.then(refuseEnded)]);
     const watch = await watchDisk(storage, leastFree, async (disk) => {
       await tell("disk", disk.isLow ? "low" : "ok");
-      if (disk.isLow || wasLow) say(diskLine(disk, format));
+      // All workers have the same disk.
+      if ((disk.isLow || wasLow) && !share?.worker) say(diskLine(disk, format));
       wasLow = disk.isLow;
     });
     void ended.finally(() => watch[Symbol.dispose]()).catch(() => {});
@@ -181,6 +204,7 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
       ...{ port, pid: child.pid ?? 0, folder: directory, tell, ended },
       hasHung: () => hasHung,
       configure: async (file) => (await tell("configuration", file)).mistakes ?? [],
+      drain: () => untilDrained(launcherSocket),
       stop: (graceMs) => {
         probing.abort();
         return stop(child, launcherSocket, ended, graceMs, cluster ? graceMs / 2 : graceMs);
@@ -193,6 +217,12 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   } finally {
     signal.removeEventListener("abort", kill);
   }
+}
+
+/** Makes a link to a folder, also in the place of another one. */
+export function link(folder: string, path: string): void {
+  rmSync(path, { force: true });
+  symlinkSync(folder, path);
 }
 
 /** Waits until a process answers its launcher. */
@@ -298,7 +328,7 @@ async function stop(
 }
 
 /** The folder of the files that a process writes for its workerd: this prefix and the process's number. */
-const FOLDER_PREFIX = "responses-edge-";
+export const FOLDER_PREFIX = "responses-edge-";
 
 /** A folder of a process that still starts is younger. Milliseconds. */
 const LEFT_MS = 600_000;

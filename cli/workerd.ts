@@ -68,6 +68,8 @@ export interface WorkerdOptions {
   keyPair?: KeyPairFiles | undefined;
   /** The folder of the process, with the Unix sockets on which the launcher and another process reach it; none without. */
   folder?: string | undefined;
+  /** Where it is one of several workers. */
+  share?: Share | undefined;
   /** It begins as a successor: the predecessor has objects yet (docs/upgrades.md). */
   isSuccessor?: boolean | undefined;
   /** Where the bundle is; absolute. */
@@ -86,8 +88,33 @@ export interface WorkerdOptions {
   fileConfiguration?: string | undefined;
 }
 
+/** A worker among several (docs/self-hosting.md): which, of how many, and how it reaches the others. */
+export interface Share {
+  /** From 0. */
+  worker: number;
+  /** The side on which the others reach this process. */
+  side: number;
+  /** The side on which each worker is reached at first (`src/store/workers.ts`). */
+  sides: readonly number[];
+  /** The folder with links to the folders of the workers' processes, one for each side (`linkOf`). */
+  links: string;
+  /** The folder of each worker's objects. */
+  storages: readonly string[];
+}
+
+/** The sides of a worker: its process, and the one that takes its place. */
+const SIDES = [0, 1] as const;
+
+/** The link to the folder of the process on a side of a worker. */
+export function linkOf(links: string, worker: number, side: number): string {
+  return join(links, `${worker}-${side}`);
+}
+
 /** In the folder of a process: a link to that of its predecessor or its successor, whose sockets it reaches there. */
 export const OTHER = "other";
+
+/** In the folder of a process: the socket on which other workers reach its share. */
+const SHARE_SOCKET = "share";
 
 /** workerd carries calls of objects by Cap'n Proto between processes that both name the same host. */
 const OBJECTS_HTTP = '(capnpConnectHost = "objects")';
@@ -127,6 +154,7 @@ export function workerdConfig(options: WorkerdOptions): string {
     const socket = (name: string, service: string, http = "()") =>
       `(name = "${name}", address = "unix:${options.folder}/${name}", http = ${http}, service = ${service})`;
     sockets.push(socket("launcher", '(name = "main", entrypoint = "Launcher")'));
+    if (options.share) sockets.push(socket(SHARE_SOCKET, '(name = "main", entrypoint = "Share")', OBJECTS_HTTP));
     if (!cluster) {
       sockets.push(
         socket("objects", '(name = "main", entrypoint = "Objects")', OBJECTS_HTTP),
@@ -141,6 +169,7 @@ export function workerdConfig(options: WorkerdOptions): string {
       );
     }
   }
+  if (options.share) addShare(options.share, folders, bindings);
   if (options.isSuccessor) bindings.push('(name = "IS_SUCCESSOR", text = "true")');
   const addFolder = (binding: string, name: string, path: string, isWritable: boolean) => {
     folders.push(`(name = "${name}", disk = (path = ${JSON.stringify(path)}, writable = ${isWritable})),`);
@@ -179,6 +208,26 @@ const worker :Workerd.Worker = (
   bindings = [${bindings.join(", ")}],
 );
 `;
+}
+
+/** What a worker asks of the others, and they of it. */
+function addShare({ worker: own, sides, links, storages }: Share, services: string[], bindings: string[]): void {
+  bindings.push(
+    `(name = "WORKER_SHARE", text = "${own}/${storages.length}")`,
+    `(name = "WORKER_SIDES", text = "${sides.join(",")}")`,
+  );
+  for (const [worker, storage] of storages.entries()) {
+    if (worker === own) continue;
+    for (const side of SIDES) {
+      const name = `worker-${worker}-${side}`;
+      const address = `unix:${linkOf(links, worker, side)}/${SHARE_SOCKET}`;
+      services.push(`(name = "${name}", external = (address = "${address}", http = ${OBJECTS_HTTP})),`);
+      bindings.push(`(name = "WORKER_${worker}_${side}", service = "${name}")`);
+    }
+    const files = `home-files-${worker}`;
+    services.push(`(name = "${files}", disk = (path = ${JSON.stringify(homesFolder(storage))}, writable = false)),`);
+    bindings.push(`(name = "HOME_FILES_${worker}", service = "${files}")`);
+  }
 }
 
 /** The command line of workerd under a configuration file. Absolute paths in it are those of the file system. */

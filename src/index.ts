@@ -6,6 +6,7 @@ import { isSucceeded, untilReleased } from "./store/ownership.ts";
 
 export { Batches } from "./batches/batches.ts";
 export { Launcher } from "./http/launcher.ts";
+export { Share } from "./http/share.ts";
 export { Board } from "./store/board.ts";
 export { FileBytes } from "./store/files/file-bytes.ts";
 export { FileDirectory } from "./store/files/file-directory.ts";

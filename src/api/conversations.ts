@@ -8,7 +8,7 @@ import { parse } from "@responses-edge/responses-api/validation";
 import { withItemIds } from "@responses-edge/turn/prompt";
 import { z } from "zod";
 import { checkMedia, checkRequestItems } from "../assembly/media-policy.ts";
-import { conversationAddress } from "../store/client.ts";
+import { conversationAddress, homeHere } from "../store/client.ts";
 import type { HomeStub } from "../store/home-calls.ts";
 import type { Conversation } from "../store/home-rows.ts";
 import type { ItemPage } from "../store/item-store.ts";
@@ -38,7 +38,7 @@ export async function createConversation(caller: Caller, body: unknown): Promise
   const { items, metadata: values } = parse(conversationBody, body);
   checkMayStore(caller.identity);
   using _stored = await admitStored(caller, caller.bodyLength, 1);
-  const address = newTurnAddress();
+  const address = newTurnAddress(homeHere(caller.tenant));
   const first = await toStoredItems(caller, items ?? [], address);
   await noteHome(caller, address.home);
   const owner = caller.identity.storingKey;

@@ -6,12 +6,12 @@ import { HomeClient } from "../store/client.ts";
 import type { HomeStub, HomesBinding } from "../store/home-calls.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
 import { type Administrator, page } from "./keys.ts";
-import { endTurn, liveTurn, liveTurns } from "./live-turns.ts";
+import { allLiveTurns, endTurnAnywhere, type TurnFacts } from "./live-turns.ts";
 import type { keysQuery } from "./queries.ts";
 
 /**
  * Runs that live, of all tenants, for the administrator: never what is said in them. The board knows which there are, and
- * the home of each how it is. Foreground turns are those of the process that answers: nobody can ask the others.
+ * the home of each how it is. Foreground turns are those of the process that answers and of the other workers of its machine: nobody can ask other processes.
  */
 
 export interface LiveRuns extends Administrator {
@@ -26,10 +26,12 @@ const CONCURRENT_HOMES = 16;
 export async function listLiveRuns(admin: LiveRuns, { limit, ...query }: z.output<typeof keysQuery>) {
   const board = admin.boards.getByName(BOARD);
   const tenant = admin.tenant ?? query.tenant;
-  const runs: Announced[] = await board.runs({ ...query, tenant, limit: limit + 1 });
-  const all = [...runs, ...liveTurns({ tenant, after: query.after })].toSorted((one, other) =>
-    one.id < other.id ? -1 : 1,
-  );
+  const [runs, turns] = await Promise.all([
+    board.runs({ ...query, tenant, limit: limit + 1 }),
+    allLiveTurns({ tenant, after: query.after }),
+  ]);
+  const noted: Announced[] = [...runs, ...turns.map((turn) => ({ id: turn.id, tenant: turn.tenant, turn }))];
+  const all = noted.toSorted((one, other) => (one.id < other.id ? -1 : 1));
   const { data: announced, last_id, has_more } = page(all.slice(0, limit + 1), limit);
   const shown: NonNullable<Awaited<ReturnType<typeof shownRun>>>[] = [];
   const ended: string[] = [];
@@ -52,8 +54,8 @@ export async function listLiveRuns(admin: LiveRuns, { limit, ...query }: z.outpu
   };
 }
 
-/** A run, or a turn of this process. */
-type Announced = AnnouncedRun & { turn?: ReturnType<typeof liveTurns>[number]["turn"] };
+/** A run, or a foreground turn. */
+type Announced = AnnouncedRun & { turn?: TurnFacts };
 
 /** A run as the admin API shows it: `unknown` where its home does not answer. Null of one that has ended. */
 async function shownRun(admin: LiveRuns, run: Announced) {
@@ -61,7 +63,7 @@ async function shownRun(admin: LiveRuns, run: Announced) {
   if (turn) {
     const { model, createdAt, server } = turn;
     const created_at = Math.floor(createdAt / 1000);
-    const facts = { model, created_at, background: false, foreground: true, server: server(), events: null };
+    const facts = { model, created_at, background: false, foreground: true, server, events: null };
     return { object: "run", id, tenant, status: "in_progress" as const, ...facts };
   }
   const unknown = { model: null, created_at: null, background: null, server: null, events: null };
@@ -84,11 +86,11 @@ export async function cancelLiveRun(admin: LiveRuns, id: string) {
   const directory = admin.directories.getByName(DIRECTORY);
   const noted = (tenant: string) =>
     directory.note({ type: "response.cancelled", actor: admin.name, tenant, target: id }, "admin");
-  const turn = liveTurn(id, admin.tenant);
+  const [turn] = await allLiveTurns({ id, tenant: admin.tenant });
   if (turn) {
     // Before it is done: what cannot be noted is not done.
     await noted(turn.tenant);
-    endTurn(turn);
+    await endTurnAnywhere(id);
     return { object: "run", id, tenant: turn.tenant, status: "cancelled" };
   }
   const board = admin.boards.getByName(BOARD);

@@ -1,4 +1,5 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
+import { askOthers, type OtherWorker } from "../store/workers.ts";
 
 /** The foreground turns of this process, for the operator: never what is said in them. */
 
@@ -22,24 +23,50 @@ export function noteTurn(id: string, turn: LiveTurn, ended: Promise<unknown>): v
   ended.then(forget, forget);
 }
 
-/** Those of a tenant, or of all, with ids after `after`. */
-export function liveTurns({ tenant, after = "" }: { tenant?: string | undefined; after?: string | undefined }) {
+/** Which turns are asked for: all of them, or those of a tenant, with ids after `after`, or of this id. */
+export interface TurnQuery {
+  tenant?: string | undefined;
+  after?: string | undefined;
+  id?: string | undefined;
+}
+
+/** A turn of this process, as another one is told of it. */
+export interface TurnFacts extends Pick<LiveTurn, "tenant" | "model" | "createdAt"> {
+  id: string;
+  server: string;
+}
+
+/** The turns of this process. */
+export function liveTurns({ tenant, after = "", id: only }: TurnQuery): TurnFacts[] {
   return [...turns]
-    .filter(([id, turn]) => id > after && (tenant === undefined || turn.tenant === tenant))
-    .map(([id, turn]) => ({ id, tenant: turn.tenant, turn }));
+    .filter(([id, turn]) => id > after && id === (only ?? id) && turn.tenant === (tenant ?? turn.tenant))
+    .map(([id, { tenant, model, createdAt, server }]) => ({ id, tenant, model, createdAt, server: server() }));
+}
+
+/** Another worker, of whose turns the operator asks. */
+interface OtherTurns extends OtherWorker {
+  turns(query: TurnQuery): Promise<TurnFacts[]>;
+  endTurn(id: string): Promise<void>;
+}
+
+/** The turns of all workers of this machine. */
+export async function allLiveTurns(query: TurnQuery): Promise<TurnFacts[]> {
+  const others = await askOthers((worker: OtherTurns) => worker.turns(query));
+  return [...liveTurns(query), ...others.flat()];
 }
 
 const CODE = "cancelled_by_operator";
 
-/** The turn of this id, if it is the tenant's, or where no tenant is named. */
-export function liveTurn(id: string, tenant: string | undefined): LiveTurn | undefined {
-  const turn = turns.get(id);
-  return tenant === undefined || turn?.tenant === tenant ? turn : undefined;
+/** Ends a turn of this process, whose client gets what there is of it. */
+export function endTurn(id: string): void {
+  const message = "The operator has ended the response.";
+  turns.get(id)?.abort.abort(new ApiError({ status: 499, message, code: CODE }));
 }
 
-/** Ends a turn, whose client gets what there is of it. */
-export function endTurn({ abort }: LiveTurn): void {
-  abort.abort(new ApiError({ status: 499, message: "The operator has ended the response.", code: CODE }));
+/** Ends a turn in whichever worker it is. */
+export async function endTurnAnywhere(id: string): Promise<void> {
+  endTurn(id);
+  await askOthers((worker: OtherTurns) => worker.endTurn(id));
 }
 
 /** True if the operator has ended a turn: its client is still there. */

@@ -16,6 +16,7 @@ import {
 } from "../store/ownership.ts";
 import { turnsBesideClients } from "../store/permits.ts";
 import { type DiskState, type ProcessMeasures, processState, type Suspect } from "../store/process-state.ts";
+import { setSide } from "../store/workers.ts";
 
 /**
  * Answers the launcher of a process of one's own, on a socket of its own (`cli/launcher-socket.ts`). No other deployment lets anybody
@@ -42,6 +43,11 @@ export class Launcher extends WorkerEntrypoint<Env> {
       case "/measures":
         processState.measures = body as ProcessMeasures;
         break;
+      case "/side": {
+        const { worker, side } = body as { worker: number; side: number };
+        setSide(worker, side);
+        break;
+      }
       case "/suspects":
         suspects = takeSuspects();
         break;

@@ -1,6 +1,6 @@
 import { PROMETHEUS_CONTENT_TYPE, prometheusText } from "@responses-edge/otlp";
-import { readGauges } from "../api/gauges.ts";
 import { checkReadiness, checkUpstream } from "../api/health.ts";
+import { allMetrics } from "../api/worker-metrics.ts";
 import { loadConfig } from "../config/index.ts";
 import { filesInUse } from "../store/open-homes.ts";
 import { processState } from "../store/process-state.ts";
@@ -76,8 +76,8 @@ export const metrics = [
       const config = context.get("config");
       const totals = config.telemetry && telemetryOf(config.telemetry).totals;
       if (!totals) throw unknownUrl(context);
-      const gauges = await readGauges(config, context.env);
-      return context.body(prometheusText(INSTRUMENTS, totals, gauges), 200, {
+      const { meter, gauges } = await allMetrics(config, context.env, totals);
+      return context.body(prometheusText(INSTRUMENTS, meter, gauges), 200, {
         "content-type": PROMETHEUS_CONTENT_TYPE,
       });
     },

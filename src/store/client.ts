@@ -1,3 +1,4 @@
+import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
 import {
   ApiError,
@@ -22,10 +23,11 @@ import type { PastSource, ReadPast } from "../assembly/assemble-turn.ts";
 import { receiveHistory } from "./conversation-lock.ts";
 import { type History, readHistory } from "./history.ts";
 import { emptySnapshot, type ItemKey, type Snapshot } from "./history-reader.ts";
-import { HomeCalls, type HomeStub } from "./home-calls.ts";
+import { HomeCalls, type HomeStub, type HomesBinding } from "./home-calls.ts";
 import { insufficientStorage, processState } from "./process-state.ts";
 import { homeUrl, isRetryable, MAX_HISTORY_LENGTH, unwrap } from "./rpc.ts";
 import type { TurnToSettle } from "./settlement.ts";
+import { drawnHere } from "./workers.ts";
 
 /** Homes that one request may refer to. Each is an object to be woken; turns that continue each other share one. */
 const MAX_HOMES = 256;
@@ -247,7 +249,7 @@ export interface NewTree extends TreeAddress {
  * `treesPerHome` of them. The first call takes the place: whoever waits before it takes none from the others.
  */
 export function newTree(tenant: string, treesPerHome: number): () => NewTree {
-  if (treesPerHome === 1) return () => ({ home: newHome(), tree: "", isFirst: true });
+  if (treesPerHome === 1) return () => ({ home: homeHere(tenant), tree: "", isFirst: true });
   let home: OpenHome | undefined;
   let last = "";
   return () => {
@@ -267,13 +269,19 @@ export function newTree(tenant: string, treesPerHome: number): () => NewTree {
   };
 }
 
+/** Draws the key of a tenant's home that runs in this process. */
+export function homeHere(tenant: string, draw = newHome): string {
+  const { HOME: homes } = env as HomesBinding;
+  return drawnHere(homes, draw, (home) => `${tenant}:${home}`);
+}
+
 /** A home that could not take what it was given takes no new trees from this isolate. */
 export function closeHome(tenant: string, home: string): void {
   if (openToTrees.get(tenant)?.key === home) openToTrees.delete(tenant);
 }
 
 function openHome(tenant: string, now: number): OpenHome {
-  const begun = { key: newSharedHome(), since: now, trees: new Set<string>() };
+  const begun = { key: homeHere(tenant, newSharedHome), since: now, trees: new Set<string>() };
   openToTrees.delete(tenant);
   openToTrees.set(tenant, begun);
   const oldest = openToTrees.size > MAX_TENANTS ? openToTrees.keys().next().value : undefined;

@@ -1,13 +1,6 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import { HomeCalls, type HomeStub, type HomesBinding } from "./home-calls.ts";
-import {
-  type Answer,
-  MOVED,
-  OBJECT_BINDINGS,
-  OBJECT_HEADER,
-  type ObjectBinding,
-  type ObjectCall,
-} from "./object-routes.ts";
+import { type Answer, MOVED, type ObjectBinding, type ObjectCall, objectOf, partsOf } from "./object-routes.ts";
 import { homeLeft } from "./open-homes.ts";
 import { livingObjects, type OwnedObject } from "./owned-object.ts";
 import {
@@ -34,20 +27,19 @@ const ASKED_TOGETHER = 64;
 export class Objects extends WorkerEntrypoint<Env> {
   async call({ binding, name, method, args }: ObjectCall): Promise<Answer> {
     if (!(await isOurs(keyOf(binding, name)))) return {};
-    return { value: await asking(this.env, binding, name, (stub) => (stub[method] as Method)(...args)) };
+    return { value: await askObject(this.env, binding, name, (stub) => (stub[method] as Method)(...args)) };
   }
 
   override async fetch(request: Request): Promise<Response> {
-    const key = decodeURIComponent(request.headers.get(OBJECT_HEADER) ?? "");
-    const [binding, name] = partsOf(key);
+    const [binding, name] = objectOf(request);
     if (!binding) return new Response(null, { status: 404 });
-    if (!(await isOurs(key))) return new Response(null, { status: MOVED });
-    return asking(this.env, binding, name, (stub) => (stub as unknown as Fetcher).fetch(request));
+    if (!(await isOurs(keyOf(binding, name)))) return new Response(null, { status: MOVED });
+    return askObject(this.env, binding, name, (stub) => (stub as unknown as Fetcher).fetch(request));
   }
 }
 
 /** Asks an object of this process. Homes are counted. */
-function asking<T>(
+export function askObject<T>(
   env: Env,
   binding: ObjectBinding,
   name: string,
@@ -106,12 +98,7 @@ async function adopt(env: Env, key: string, isNow: boolean): Promise<void> {
   const [binding, name] = partsOf(key);
   if (!binding) return;
   // An object that cannot be opened has no alarm either.
-  await asking(env, binding, name, (stub) => (stub.adopt as Method)(isNow)).catch(() => {});
-}
-
-function partsOf(key: string): [ObjectBinding | undefined, string] {
-  const at = key.indexOf(":");
-  return [OBJECT_BINDINGS.find((binding) => binding === key.slice(0, at)), key.slice(at + 1)];
+  await askObject(env, binding, name, (stub) => (stub.adopt as Method)(isNow)).catch(() => {});
 }
 
 async function ofEach<T>(all: readonly T[], work: (each: T) => Promise<void>): Promise<void> {

@@ -11,6 +11,7 @@ import {
   type OpenHome,
   openHomes,
 } from "./open-homes.ts";
+import { elsewhere, homeFilesOf } from "./workers.ts";
 
 /** How long a call waits for another home to leave, and how often it looks. */
 const MAX_WAIT_MS = 2_000;
@@ -44,8 +45,12 @@ export class HomeCalls {
   async ask<T, Absent>(home: string, absent: Absent, work: (home: HomeStub) => Promise<T>): Promise<T | Absent> {
     const { HOME_FILES: files } = this.#bindings;
     const name = `${this.tenant}:${home}`;
-    const mayExist = !files || isOpen(name) || (await hasFile(files, this.#homes.idFromName(name)));
+    const mayExist = !files || isOpen(name) || (await this.#hasFile(name, files));
     return mayExist ? this.open(home, work) : absent;
+  }
+
+  #hasFile(name: string, files: Fetcher): Promise<boolean> {
+    return hasFile(homeFilesOf(elsewhere(this.#homes, name), files), this.#homes.idFromName(name));
   }
 
   /**
@@ -55,7 +60,9 @@ export class HomeCalls {
    */
   async open<T>(key: string, work: (home: HomeStub) => Promise<T>): Promise<T> {
     const name = `${this.tenant}:${key}`;
-    if (this.#bindings.OPEN_FILES === undefined) return work(this.#homes.getByName(name));
+    // In the share of another worker it is counted there.
+    const isElsewhere = elsewhere(this.#homes, name) !== undefined;
+    if (isElsewhere || this.#bindings.OPEN_FILES === undefined) return work(this.#homes.getByName(name));
     const answered = this.#answer(name, beginCall(name, 0) ?? (await this.#enter(name)), work);
     // The platform drops what a request waits for when its client leaves: the call would never end.
     waitUntil(answered.catch(() => {}));

@@ -1,7 +1,8 @@
 import { faultOf } from "./damage.ts";
 import { isAlone, keyOf, noteReleased, ownerOf } from "./ownership.ts";
+import { askWorker, elsewhere } from "./workers.ts";
 
-/** The way from this process to an object, wherever that is (`ownership.ts`). */
+/** The way from this process to an object, wherever that is: in another worker (`workers.ts`), or in the process before or after this one (`ownership.ts`). */
 
 export const OBJECT_BINDINGS = [
   "HOME",
@@ -32,8 +33,19 @@ export interface OtherProcess {
   IS_SUCCESSOR?: string;
 }
 
-/** The header by which an object is named that is asked by `fetch`: on the socket of objects alone. */
-export const OBJECT_HEADER = "x-object";
+/** The header by which an object is named that is asked by `fetch`: on the sockets of objects alone. */
+const OBJECT_HEADER = "x-object";
+
+/** The object that a request on such a socket is for. */
+export function objectOf(request: Request): [binding: ObjectBinding | undefined, name: string] {
+  return partsOf(decodeURIComponent(request.headers.get(OBJECT_HEADER) ?? ""));
+}
+
+/** The class and the name of an object's key (`keyOf`). */
+export function partsOf(key: string): [binding: ObjectBinding | undefined, name: string] {
+  const at = key.indexOf(":");
+  return [OBJECT_BINDINGS.find((binding) => binding === key.slice(0, at)), key.slice(at + 1)];
+}
 
 type Stub = Record<string, (...args: unknown[]) => unknown>;
 type Namespace = Pick<DurableObjectNamespace, "getByName" | "idFromName">;
@@ -87,6 +99,8 @@ const SHARED: readonly ObjectBinding[] = ["KEYS", "BOARD"];
 
 async function ask(call: ObjectCall, namespace: Namespace, other: OtherObjects): Promise<unknown> {
   const { binding, name } = call;
+  const worker = elsewhere(namespace, name);
+  if (worker !== undefined) return askWorker(worker, call, [OBJECT_HEADER, encodeURIComponent(keyOf(binding, name))]);
   const stub = () => namespace.getByName(name) as unknown as Stub;
   try {
     return await (isAlone() ? stub()[call.method]?.(...call.args) : find(call, stub, other));

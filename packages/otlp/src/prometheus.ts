@@ -1,5 +1,5 @@
 import type { Attributes, Gauge, GaugeReading, Instrument } from "./instrument.ts";
-import type { Meter, Series } from "./meter.ts";
+import type { Series } from "./meter.ts";
 
 /**
  * Metrics as Prometheus reads them (text format 0.0.4). Names and labels are what OpenTelemetry's metrics become there
@@ -12,7 +12,7 @@ export const PROMETHEUS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8
 /** All of the metrics, also those of which there is nothing to tell yet, by their names; and gauges, as they were read now. */
 export function prometheusText(
   instruments: readonly Instrument[],
-  meter: Meter,
+  meter: { read(): readonly [Instrument, readonly Series[]][] },
   gauges: readonly GaugeReading[] = [],
 ): string {
   const known = new Map(meter.read());
