@@ -4,46 +4,79 @@ import { addressFault, listeningHosts } from "./addresses.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 
 /**
- * The sockets that the launcher listens on for its Workers: they inherit them, and a connection that comes while one Worker follows
+ * The sockets that the launcher listens on for a Worker: it inherits them, and a connection that comes while one process follows
  * another waits for the next to accept it.
  */
-export interface ListeningSockets extends AsyncDisposable {
+export interface ListeningSockets {
   /** Their descriptors, in the order of `socketAddresses`. */
   descriptors: readonly number[];
   port: number;
 }
 
-/** Node accepts connections of every socket that it listens on. In a thread that does nothing any more it does not. */
+/** Those of each worker, at one port. */
+export interface Listening extends AsyncDisposable {
+  ofWorkers: readonly ListeningSockets[];
+}
+
+/**
+ * Node accepts connections of every socket that it listens on. In a thread that does nothing any more it does not. Where there are several workers, each
+ * has sockets of its own, among which the kernel deals connections (SO_REUSEPORT): of one socket that they share, one of them accepts what comes
+ * together. Others could listen beside such sockets, so one that shares with nobody is tried first.
+ */
 const THREAD = `
+const { once } = require("node:events");
 const { createServer } = require("node:net");
-const { parentPort, workerData: { hosts, port } } = require("node:worker_threads");
+const { parentPort, workerData: { hosts, port: asked, workers } } = require("node:worker_threads");
 const servers = [];
-const fail = (host) => ({ code }) => parentPort.postMessage({ host, code });
-const next = () => {
-  if (servers.length === hosts.length) {
-    const descriptors = servers.map(({ _handle }) => _handle.fd);
-    parentPort.postMessage({ descriptors, port: servers[0].address().port });
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
-  }
-  const host = hosts[servers.length];
-  const server = createServer().on("error", fail(host));
-  servers.push(server);
-  server.listen({ host, port, exclusive: true, backlog: 4096 }, next);
+const listen = async (host, port, reusePort) => {
+  const server = createServer().listen({ host, port, exclusive: true, backlog: 4096, reusePort });
+  await once(server, "listening");
+  return server;
 };
-next();
+const close = (server) => new Promise((resolve) => server.close(resolve));
+(async () => {
+  let host = hosts[0];
+  let port = asked;
+  try {
+    const alone = [];
+    for (host of hosts) {
+      const server = await listen(host, port, false);
+      alone.push(server);
+      port = server.address().port;
+    }
+    if (workers === 1) servers.push(alone);
+    else {
+      await Promise.all(alone.map(close));
+      for (let worker = 0; worker < workers; worker += 1) {
+        const own = [];
+        for (host of hosts) own.push(await listen(host, port, true));
+        servers.push(own);
+      }
+    }
+  } catch ({ code }) {
+    parentPort.postMessage({ host, code });
+    return;
+  }
+  parentPort.postMessage({ port, descriptors: servers.map((own) => own.map(({ _handle }) => _handle.fd)) });
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
+})();
 `;
 
-type Told = { descriptors: number[]; port: number } | { host: string; code: string };
+type Told = { descriptors: number[][]; port: number } | { host: string; code: string };
 
-/** Listens on a host and port; 0 takes a free one. Throws a Refusal where that is not to be had. */
-export async function listenOn(host: string, port: number): Promise<ListeningSockets> {
+/** Listens on a host and port for so many workers; port 0 takes a free one. Throws a Refusal where that is not to be had. */
+export async function listenOn(host: string, port: number, workers = 1): Promise<Listening> {
   const hosts = listeningHosts(host, port);
-  const thread = new Worker(THREAD, { eval: true, workerData: { hosts, port } });
+  const thread = new Worker(THREAD, { eval: true, workerData: { hosts, port, workers } });
   const [told] = (await once(thread, "message")) as [Told];
   thread.unref();
   if ("code" in told) {
     await thread.terminate();
     throw new Refusal(EXIT.address, addressFault(told.host, port, told.code));
   }
-  return { ...told, [Symbol.asyncDispose]: async () => void (await thread.terminate()) };
+  const { descriptors: all, port: taken } = told;
+  return {
+    ofWorkers: all.map((descriptors) => ({ descriptors, port: taken })),
+    [Symbol.asyncDispose]: async () => void (await thread.terminate()),
+  };
 }

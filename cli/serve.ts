@@ -53,7 +53,7 @@ export async function serve(environment: Environment): Promise<void> {
   }
   try {
     checkKind(folder.path, cluster !== undefined);
-    await using listening = await listenOn(host, port);
+    await using listening = await listenOn(host, port, count);
     const { signal } = stopping;
     using discovery = new Discovery(
       () => void putInForce(file).then(tellDiscovered, () => {}),

@@ -3,7 +3,7 @@ import type { Configuration } from "./configuration.ts";
 import type { DataFolder } from "./data-folder.ts";
 import type { Environment } from "./environment.ts";
 import { handOver, stopWhenIdle } from "./hand-over.ts";
-import type { ListeningSockets } from "./listening.ts";
+import type { Listening } from "./listening.ts";
 import { ownLine } from "./log-lines.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 import { installedReplacement, startWorker, version } from "./replacement.ts";
@@ -15,7 +15,7 @@ import type { Share } from "./workerd.ts";
 export interface ServiceOptions {
   environment: Environment;
   folder: DataFolder;
-  listening: ListeningSockets;
+  listening: Listening;
   /** Where it is one of several workers: its share, and who is to know on which side it is reached from now on. */
   share?: { of(): Share; moved(side: number): Promise<void> } | undefined;
   say(line: string): void;
@@ -162,7 +162,8 @@ function optionsOf(options: ServiceOptions, { settings, variables, file }: Confi
   const share = options.share?.of();
   const { host, port, keyPair, leastFree, stopTimeoutMs, logFormat, cluster } = settings;
   return {
-    ...{ host, port, keyPair, leastFree, variables, file, environment, listening, say, signal },
+    ...{ host, port, keyPair, leastFree, variables, file, environment, say, signal },
+    listening: listening.ofWorkers[share?.worker ?? 0],
     storage: share?.storages[share.worker] ?? folder.path,
     share,
     // The first half is for turns that run beside their clients; and it has to have ended before it is killed.

@@ -1,0 +1,213 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { parseResponseId } from "@responses-edge/responses-api/ids";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { backup } from "../../cli/backup.ts";
+import { diagnose } from "../../cli/doctor.ts";
+import { objectId } from "../../cli/object-ids.ts";
+import { restore } from "../../cli/restore.ts";
+import { shareFolders } from "../../cli/shares.ts";
+import { uniqueKeyOf } from "../../cli/workerd.ts";
+import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { workerOf } from "../../src/store/shares.ts";
+import { cleanUp, newFolder, type Served, start } from "../e2e/serve-support.ts";
+import { eventually } from "../e2e/support.ts";
+import { fetchAnew } from "../workerd/tools.ts";
+import { beginLoad } from "./hand-over-load.ts";
+import { create, hasEnded, type Reader, resume, streamOf } from "./reader.ts";
+
+/** Several workers behind one port (docs/self-hosting.md). */
+
+const WORKERS = 3;
+
+let vllm: SimulatorServer;
+beforeAll(async () => {
+  vllm = await serveSimulator();
+});
+afterAll(() => vllm.close());
+afterEach(cleanUp);
+
+const serve = (STATE_DIRECTORY = newFolder(), workers = WORKERS, more: Record<string, string> = {}) =>
+  start({
+    ...{ VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true", STOP_TIMEOUT_MS: "5000" },
+    ...{ STATE_DIRECTORY, WORKERS: String(workers), ...more },
+  });
+
+async function stop(served: Served): Promise<void> {
+  served.child.kill("SIGTERM");
+  expect(await served.exited).toBe(0);
+}
+
+/** The worker that has a response, by its id. */
+function workerWith(id: string): number {
+  const { home } = parseResponseId(id) ?? { home: "" };
+  return workerOf(objectId(`local:${home}`, uniqueKeyOf("Home")), WORKERS);
+}
+
+/** The process of a worker: the launcher's child whose configuration names it. */
+function processOf({ child }: Served, worker: number): number {
+  const children = readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, "utf8").trim().split(" ");
+  const found = children.find((pid) => {
+    const config = readFileSync(`/proc/${pid}/cmdline`, "utf8")
+      .split("\0")
+      .find((argument) => argument.endsWith(".capnp"));
+    return config !== undefined && readFileSync(config, "utf8").includes(`text = "${worker}/${WORKERS}"`);
+  });
+  if (found === undefined) throw new Error(`There is no worker ${worker}.`);
+  return Number(found);
+}
+
+/** Asks on a connection of its own, so that any worker may answer. */
+async function ask<T>(url: string, body?: object): Promise<T> {
+  const headers = { "content-type": "application/json" };
+  const answer = await fetchAnew(url, body && { method: "POST", headers, body: JSON.stringify(body) });
+  const text = await answer.text();
+  if (!answer.ok) throw new Error(text);
+  return JSON.parse(text) as T;
+}
+
+type Told = { id: string; status: string; output: { content: { text: string }[] }[] };
+
+const createAt = ({ url }: Served, body: object) => ask<Told>(`${url}/v1/responses`, { model: "simulator", ...body });
+const textOf = ({ output }: Told) => output.flatMap(({ content }) => content.map(({ text }) => text)).join("");
+
+describe("workers", () => {
+  it("answer for each other's shares, while each is replaced, and no request fails and no byte is lost", async () => {
+    const served = await serve(newFolder(), WORKERS, { PROMETHEUS_METRICS: "true" });
+    const load = beginLoad({ url: served.url, streams: 8, words: 60, wordsPerSecond: 20, rate: 20 });
+    await eventually(() => load.openStreams() === 8, 30_000);
+    served.child.kill("SIGHUP");
+    await eventually(() => served.output().split("Another process serves").length - 1 === WORKERS, 60_000);
+    const { failures, requests } = await load.finish();
+    expect(failures).toEqual([]);
+    expect(requests).toBeGreaterThan(0);
+    // One that answers tells of all.
+    const metrics = await (await fetchAnew(`${served.url}/metrics`)).text();
+    for (let worker = 0; worker < WORKERS; worker += 1) expect(metrics).toContain(`worker="${worker}"`);
+    await eventually(() => served.output().split("The process before this one has ended.").length - 1 === WORKERS);
+    await stop(served);
+  });
+
+  it("die alone: their own streams resume without losing a byte, those of the others are not disturbed", async () => {
+    const served = await serve();
+    const { url } = served;
+    const MODEL = "simulator?tps=30&words=60";
+    const first = await createAt(served, { model: MODEL, input: "Go on." });
+    const expected = textOf(first);
+    // Foreground streams, and such as continue a response of another share, know no way back.
+    const roots = await Promise.all(Array.from({ length: 12 }, () => createAt(served, { input: "Hello!" })));
+    const killed = workerWith(roots[0]?.id ?? "");
+    const streams = Array.from({ length: 36 }, (_, index) => {
+      const previous = index < 12 && { previous_response_id: roots[index]?.id };
+      return follow(url, { model: MODEL, input: "Go on.", stream: true, ...previous });
+    });
+    const readers = Array.from({ length: 24 }, (): Reader => ({ id: "", text: "" }));
+    const reading = readers.map((reader) => create(url, reader, { model: MODEL, input: "Go on." }));
+    await eventually(() => streams.every(({ text }) => text.length > 40) && readers.every(({ id }) => id !== ""));
+    process.kill(processOf(served, killed), "SIGKILL");
+    await Promise.all([...reading, ...streams.map(({ ended }) => ended)]);
+
+    // A new tree stays in the process that has its request, so its id tells which one that was.
+    const own = streams.slice(12).filter(({ id }) => workerWith(id) === killed);
+    const others = streams.slice(12).filter(({ id }) => workerWith(id) !== killed);
+    expect(own.length).toBeGreaterThan(0);
+    expect(others.length).toBeGreaterThan(0);
+    for (const { id, isWhole, text } of others) {
+      expect({ id, isWhole, text }).toEqual({ id, isWhole: true, text: expected });
+    }
+    for (const { isWhole } of own) expect(isWhole).toBe(false);
+    // Of those that continue what the killed one has, some were in other processes, and were kept when it was back.
+    const continued = streams.slice(0, 12).filter(({ isWhole }) => isWhole);
+    expect(continued.length).toBeGreaterThan(0);
+    for (const { id, isWhole } of [...others, ...continued]) {
+      if (isWhole) expect(textOf(await ask<Told>(`${url}/v1/responses/${id}`))).toBe(expected);
+    }
+
+    const cutOff = readers.filter((reader) => !hasEnded(reader));
+    expect(cutOff.length).toBeGreaterThan(0);
+    for (const reader of cutOff) {
+      await eventually(async () => {
+        await resume(url, reader);
+        return hasEnded(reader);
+      });
+    }
+    const replays = readers.map(({ id }): Reader => ({ id, text: "" }));
+    await Promise.all(replays.map((reader) => resume(url, reader)));
+    for (const [index, reader] of readers.entries()) {
+      expect(reader.text).toBe(replays[index]?.text);
+      expect(textOf(streamOf(reader).response as unknown as Told)).toBe(expected);
+    }
+    expect(served.output()).toContain(`The process of worker ${killed} has ended. It starts again.`);
+    await stop(served);
+  });
+
+  it("may be more or fewer at the next start, and a backup does not depend on their number", async () => {
+    const data = newFolder();
+    const model = "simulator?words=3";
+    const ids: string[] = [];
+    let background = "";
+    for (const workers of [1, WORKERS, 2, 1]) {
+      const served = await serve(data, workers);
+      for (let count = 0; count < 6; count += 1) {
+        const { id: conversation } = await ask<Told>(`${served.url}/v1/conversations`, {});
+        ids.push((await createAt(served, { model, input: "Hello!", conversation })).id);
+      }
+      const read = (id: string) => ask<Told>(`${served.url}/v1/responses/${id}`);
+      for (const id of ids) expect((await read(id)).status).toBe("completed");
+      for (const id of ids.slice(-2)) {
+        expect((await createAt(served, { model, input: "And?", previous_response_id: id })).status).toBe("completed");
+      }
+      if (background !== "") await eventually(async () => (await read(background)).status === "completed");
+      const slow = { model: "simulator?tps=20&words=40", input: "Go on.", background: true };
+      background = (await createAt(served, slow)).id;
+      if (workers === WORKERS) {
+        const into = join(newFolder(), "backup");
+        const made = await backup({ data, into });
+        expect(made).toMatchObject({ damaged: [] });
+        const restored = join(newFolder(), "data");
+        expect(await restore({ from: into, data: restored })).toMatchObject({ objects: made.objects });
+        const other = await serve(restored, 2);
+        for (const id of ids) expect((await ask<Told>(`${other.url}/v1/responses/${id}`)).status).toBe("completed");
+        await stop(other);
+      }
+      // What it leaves the next start has to go on with.
+      await stop(served);
+      expect((await diagnose(data, false)).findings).toEqual([]);
+    }
+    // One process has all of it, as if there had never been others.
+    expect(shareFolders(data)).toEqual([data]);
+    expect(readdirSync(data).filter((name) => name.startsWith("worker-"))).toEqual([]);
+  });
+});
+
+/** A foreground stream, as far as it has come. */
+interface Followed {
+  id: string;
+  text: string;
+  /** It has ended as it should. */
+  isWhole: boolean;
+  ended: Promise<void>;
+}
+
+function follow(url: string, body: object): Followed {
+  const followed: Followed = { id: "", text: "", isWhole: false, ended: Promise.resolve() };
+  const read = async () => {
+    const headers = { "content-type": "application/json" };
+    const init = { method: "POST", headers, body: JSON.stringify(body) };
+    const answer = await fetchAnew(`${url}/v1/responses`, init);
+    const decoder = new TextDecoder();
+    let unread = "";
+    for await (const bytes of answer.body ?? []) {
+      const lines = (unread + decoder.decode(bytes, { stream: true })).split("\n");
+      unread = lines.pop() ?? "";
+      for (const line of lines.filter((each) => each.startsWith("data: {"))) {
+        const event = JSON.parse(line.slice("data: ".length)) as { type: string; delta?: string; response?: Told };
+        followed.id ||= event.response?.id ?? "";
+        if (event.type === "response.output_text.delta") followed.text += event.delta ?? "";
+        if (event.type === "response.completed") followed.isWhole = true;
+      }
+    }
+  };
+  followed.ended = read().catch(() => {});
+  return followed;
+}
