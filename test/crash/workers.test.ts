@@ -116,6 +116,8 @@ describe("workers", () => {
       expect({ id, isWhole, text }).toEqual({ id, isWhole: true, text: expected });
     }
     for (const { isWhole } of own) expect(isWhole).toBe(false);
+    // Whatever was said to its end was kept.
+    for (const { isWhole, text } of streams) expect(isWhole).toBe(text === expected);
     // Of those that continue what the killed one has, some were in other processes, and were kept when it was back.
     const continued = streams.slice(0, 12).filter(({ isWhole }) => isWhole);
     expect(continued.length).toBeGreaterThan(0);
