@@ -50,7 +50,7 @@ export function dealShares(data: string, workers: number): number {
   return moved;
 }
 
-/** Removes the folder of a share that nobody has any more: its lists of alarms are empty. What is in quarantine stays. */
+/** Removes the folder of a share that nobody has any more: its lists of alarms are empty. Files in quarantine stay. */
 function removeEmpty(share: string): void {
   for (const folder of Object.values(OBJECT_CLASSES).map((name) => join(share, uniqueKeyOf(name)))) {
     if (!existsSync(folder)) continue;

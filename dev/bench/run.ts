@@ -10,6 +10,7 @@
  *     npm run bench -- --durable          instead: background runs, resume, recovery, locks; under four minutes
  *     npm run bench -- --sockets          instead: the same turns over a WebSocket and as SSE; half a minute
  *     npm run bench -- --fleet            instead: a pool of model servers of which some are in trouble; a minute
+ *     npm run bench -- --workers          instead: `serve` with several workers; two minutes
  *     npm run bench -- --ways             instead: `npm start`, `npm run serve` and `npm run dev` as they are; a minute
  *     npm run bench -- --profile          instead: where the CPU time goes, function by function
  */
@@ -17,6 +18,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { loadavg } from "node:os";
 import { parseArgs } from "node:util";
 import { workerdVersion } from "../../test/workerd/tools.ts";
+import { CORES_MODEL, measureCores } from "./cores.ts";
 import {
   countRuns,
   type DurableScale,
@@ -81,6 +83,7 @@ const { values: options } = parseArgs({
     sockets: { type: "boolean", default: false },
     fleet: { type: "boolean", default: false },
     ways: { type: "boolean", default: false },
+    workers: { type: "boolean", default: false },
     profile: { type: "boolean", default: false },
   },
 });
@@ -112,6 +115,12 @@ if (options.ways) {
   const results = await measureWays(upstream, 5 * scale.windowMs, progress);
   await upstream.stop();
   publish(results, waysReport(`${machineLine()}, ${load}`, results), "--ways --docs", "self-hosting.md");
+  process.exit(0);
+}
+if (options.workers) {
+  const upstream = await startUpstream(OTHER_CORE, [CORES_MODEL]);
+  console.log(await measureCores(upstream, { windowMs: 4 * scale.windowMs, rounds: scale.rounds }, progress));
+  await upstream.stop();
   process.exit(0);
 }
 progress("bundling");

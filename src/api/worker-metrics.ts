@@ -19,7 +19,7 @@ interface OtherMetrics extends OtherWorker {
   metrics(): Promise<WorkerMetrics | undefined>;
 }
 
-/** What `/metrics` tells. */
+/** The content of `/metrics`. */
 export interface Readings {
   meter: { read(): [Instrument, Series[]][] };
   gauges: readonly GaugeReading[];

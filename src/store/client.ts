@@ -37,6 +37,9 @@ const CONCURRENT_HOMES = 16;
 
 /** A tenant's homes, as the Worker sees them. */
 export class HomeClient extends HomeCalls implements PastSource {
+  /** Conversations in the shares of other workers that turns have entered, by their tickets: how to enter one again. */
+  readonly #entered = new Map<string, () => Promise<boolean>>();
+
   /**
    * Enters a conversation: gives its history, and what gives it back. Until then nobody else has it, unless this Worker dies.
    * Throws the 404 of one that is not there, and the 409 and 429 of one that is not free.
@@ -46,13 +49,26 @@ export class HomeClient extends HomeCalls implements PastSource {
     ticket: string,
     waitMs: number,
   ): Promise<{ history: History; release(): void }> {
-    const url = homeUrl({ kind: "conversation", id, ticket, waitMs });
-    const headers = { upgrade: "websocket" };
-    const response = await this.ask(home, null, (stub) => stub.fetch(url, { headers }));
-    if (!response) throw conversationNotFound(id);
-    const { webSocket: socket } = response;
-    if (!socket) throw new ApiError(await response.json());
-    return { history: await receiveHistory(socket), release: () => socket.close() };
+    const enter = async () => {
+      const url = homeUrl({ kind: "conversation", id, ticket, waitMs });
+      const headers = { upgrade: "websocket" };
+      const response = await this.ask(home, null, (stub) => stub.fetch(url, { headers }));
+      if (!response) throw conversationNotFound(id);
+      const { webSocket: socket } = response;
+      if (!socket) throw new ApiError(await response.json());
+      return { socket, history: await receiveHistory(socket) };
+    };
+    let { socket, history } = await enter();
+    if (this.isElsewhere(home)) {
+      const before = digestOf(history);
+      this.#entered.set(ticket, async () => {
+        const again = await enter();
+        socket.close();
+        socket = again.socket;
+        return digestOf(again.history) === before;
+      });
+    }
+    return { history, release: () => socket.close() };
   }
 
   /** Has the object that remembers an idempotency key do something. Throws as `open`. */
@@ -85,12 +101,18 @@ export class HomeClient extends HomeCalls implements PastSource {
 
   /**
    * Keeps a turn, and gives the rows that it took; once more on a new stub when the platform says that trying again may
-   * help. Throws the 409 when the turn has lost its conversation meanwhile.
+   * help. A turn that has lost its conversation because another worker has died enters it again, where nothing else has happened there
+   * since. Throws the 409 when the turn has lost its conversation meanwhile.
    */
   async settle(home: string, turn: TurnToSettle): Promise<number> {
     for (let isAgain = false; ; isAgain = true) {
       try {
-        return unwrap(await this.open(home, (stub) => stub.settle(turn)));
+        const kept = await this.open(home, (stub) => stub.settle(turn));
+        const ticket = turn.lease?.token ?? "";
+        const enterAgain = kept.ok ? undefined : this.#entered.get(ticket);
+        this.#entered.delete(ticket);
+        if (enterAgain && (await enterAgain())) continue;
+        return unwrap(kept);
       } catch (error) {
         if (isAgain || !isRetryable(error)) throw this.notTaken(home, error);
       }
@@ -172,6 +194,11 @@ export class HomeClient extends HomeCalls implements PastSource {
     }
     return snapshots;
   }
+}
+
+/** Tells whether a conversation is what it was. */
+function digestOf({ items, messages }: History): string {
+  return createHash("sha256").update(items).update(messages).digest("base64");
 }
 
 /**

@@ -49,6 +49,11 @@ export class HomeCalls {
     return mayExist ? this.open(home, work) : absent;
   }
 
+  /** True of a home in the share of another worker. */
+  protected isElsewhere(home: string): boolean {
+    return elsewhere(this.#homes, `${this.tenant}:${home}`) !== undefined;
+  }
+
   #hasFile(name: string, files: Fetcher): Promise<boolean> {
     return hasFile(homeFilesOf(elsewhere(this.#homes, name), files), this.#homes.idFromName(name));
   }
@@ -61,8 +66,7 @@ export class HomeCalls {
   async open<T>(key: string, work: (home: HomeStub) => Promise<T>): Promise<T> {
     const name = `${this.tenant}:${key}`;
     // In the share of another worker it is counted there.
-    const isElsewhere = elsewhere(this.#homes, name) !== undefined;
-    if (isElsewhere || this.#bindings.OPEN_FILES === undefined) return work(this.#homes.getByName(name));
+    if (this.isElsewhere(key) || this.#bindings.OPEN_FILES === undefined) return work(this.#homes.getByName(name));
     const answered = this.#answer(name, beginCall(name, 0) ?? (await this.#enter(name)), work);
     // The platform drops what a request waits for when its client leaves: the call would never end.
     waitUntil(answered.catch(() => {}));

@@ -45,7 +45,7 @@ const LOOK_MS = 50;
 /** The workers that did not answer last. */
 const away = new Set<number>();
 
-/** What reads only, and what does the same when it is done again: it is asked again where a worker died over it. */
+/** Methods that only read, or do the same when they are called again. They are called again where a worker died over them. */
 const REPEATABLE =
   /^(?:fetch|snapshot|awaitTurn|retrieve|inputItems|tree|finished|liveRun|read|lookUp|lookUpTenant|overrides|get|list|stored|facts)$|^conversation/;
 

@@ -94,13 +94,16 @@ describe("workers", () => {
     const MODEL = "simulator?tps=30&words=60";
     const first = await createAt(served, { model: MODEL, input: "Go on." });
     const expected = textOf(first);
-    // Foreground streams, and such as continue a response of another share, know no way back.
     const roots = await Promise.all(Array.from({ length: 12 }, () => createAt(served, { input: "Hello!" })));
+    const conversations = await Promise.all(Array.from({ length: 12 }, () => ask<Told>(`${url}/v1/conversations`, {})));
     const killed = workerWith(roots[0]?.id ?? "");
-    const streams = Array.from({ length: 36 }, (_, index) => {
-      const previous = index < 12 && { previous_response_id: roots[index]?.id };
-      return follow(url, { model: MODEL, input: "Go on.", stream: true, ...previous });
-    });
+    const begin = (more: object) => follow(url, { model: MODEL, input: "Go on.", stream: true, ...more });
+    const continuing = [
+      ...roots.map(({ id }) => begin({ previous_response_id: id })),
+      ...conversations.map(({ id }) => begin({ conversation: id })),
+    ];
+    const beginning = Array.from({ length: 24 }, () => begin({}));
+    const streams = [...continuing, ...beginning];
     const readers = Array.from({ length: 24 }, (): Reader => ({ id: "", text: "" }));
     const reading = readers.map((reader) => create(url, reader, { model: MODEL, input: "Go on." }));
     await eventually(() => streams.every(({ text }) => text.length > 40) && readers.every(({ id }) => id !== ""));
@@ -108,21 +111,19 @@ describe("workers", () => {
     await Promise.all([...reading, ...streams.map(({ ended }) => ended)]);
 
     // A new tree stays in the process that has its request, so its id tells which one that was.
-    const own = streams.slice(12).filter(({ id }) => workerWith(id) === killed);
-    const others = streams.slice(12).filter(({ id }) => workerWith(id) !== killed);
+    const own = beginning.filter(({ id }) => workerWith(id) === killed);
+    const others = beginning.filter(({ id }) => workerWith(id) !== killed);
     expect(own.length).toBeGreaterThan(0);
     expect(others.length).toBeGreaterThan(0);
     for (const { id, isWhole, text } of others) {
       expect({ id, isWhole, text }).toEqual({ id, isWhole: true, text: expected });
     }
     for (const { isWhole } of own) expect(isWhole).toBe(false);
-    // Whatever was said to its end was kept.
-    for (const { isWhole, text } of streams) expect(isWhole).toBe(text === expected);
     // Of those that continue what the killed one has, some were in other processes, and were kept when it was back.
-    const continued = streams.slice(0, 12).filter(({ isWhole }) => isWhole);
-    expect(continued.length).toBeGreaterThan(0);
-    for (const { id, isWhole } of [...others, ...continued]) {
-      if (isWhole) expect(textOf(await ask<Told>(`${url}/v1/responses/${id}`))).toBe(expected);
+    expect(continuing.some(({ id, isWhole }) => isWhole && workerWith(id) === killed)).toBe(true);
+    for (const { isWhole, text } of streams) expect(isWhole).toBe(text === expected);
+    for (const { id } of streams.filter(({ isWhole }) => isWhole)) {
+      expect(textOf(await ask<Told>(`${url}/v1/responses/${id}`))).toBe(expected);
     }
 
     const cutOff = readers.filter((reader) => !hasEnded(reader));

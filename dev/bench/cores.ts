@@ -1,0 +1,158 @@
+import { spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { BUNDLE_VARIABLE, bundleInto, root } from "../../test/workerd/tools.ts";
+import { Connection, get, type Request } from "./load.ts";
+import { cpuSeconds } from "./processes.ts";
+import { median } from "./statistics.ts";
+import { number, table } from "./tables.ts";
+import { responseIdIn, responsesRequest, type Upstream } from "./targets.ts";
+
+/**
+ * `npm run bench -- --workers`: `serve` with several workers beside one. Client and model server share the machine's cores with them, so
+ * that the rate of a run says little: what counts is the CPU that a request takes of the busiest worker, which is the first to have a core of
+ * its own used up.
+ */
+
+export const CORES_MODEL = "simulator?words=20";
+
+const CLIENTS = 64;
+const NUMBERS = [1, 2, 3] as const;
+const WARM_UP_MS = 1_500;
+
+/** One request after another on a connection of its own. */
+type Client = (connection: Connection) => Promise<void>;
+
+interface Work {
+  name: string;
+  /** Makes a client; it may ask something before. */
+  client(connection: Connection): Promise<Client>;
+}
+
+const ask = (body: object, extra: { store: boolean; previous_response_id?: string }): Request =>
+  responsesRequest({ model: CORES_MODEL, stream: false, ...body }, extra);
+
+const WORKS: readonly Work[] = [
+  { name: "a new response, `store: false`", client: async () => sending(ask({}, { store: false })) },
+  { name: "a new response, stored", client: async () => sending(ask({}, { store: true })) },
+  {
+    name: "a response that continues another one",
+    client: async (connection) => {
+      const previous = responseIdIn((await connection.read(ask({}, { store: true }))).text);
+      return sending(ask({}, { store: true, previous_response_id: previous }));
+    },
+  },
+  {
+    name: "`GET /v1/responses/{id}`",
+    client: async (connection) => {
+      const id = responseIdIn((await connection.read(ask({}, { store: true }))).text);
+      return sending(get(`/v1/responses/${id}`, "id"));
+    },
+  },
+];
+
+const sending =
+  (request: Request): Client =>
+  async (connection) =>
+    void (await connection.send(request));
+
+/** CPU of each worker in microseconds, by the requests of all of them. */
+interface Spent {
+  all: number;
+  busiest: number;
+}
+
+/** The table: CPU of a request, and how many times as many requests as one worker so many carry with a core each. */
+export async function measureCores(
+  upstream: Upstream,
+  { windowMs, rounds }: { windowMs: number; rounds: number },
+  progress: (text: string) => void,
+): Promise<string> {
+  const directory = mkdtempSync(join(tmpdir(), "responses-edge-bench-"));
+  bundleInto(directory);
+  const spent = new Map<number, Spent[]>();
+  try {
+    for (const workers of NUMBERS) {
+      progress(`${workers} workers`);
+      await using served = await serve(workers, upstream, directory);
+      const each: Spent[] = [];
+      for (const work of WORKS) each.push(await measure(served, work, windowMs, rounds));
+      spent.set(workers, each);
+    }
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+  const head = ["CPU µs of a request", ...NUMBERS.map((workers) => `WORKERS=${workers}`)];
+  const rows = WORKS.map(({ name }, index) => {
+    const alone = spent.get(1)?.[index]?.busiest ?? 0;
+    const cells = NUMBERS.map((workers) => {
+      const { all, busiest } = spent.get(workers)?.[index] ?? { all: 0, busiest: 0 };
+      return workers === 1 ? number(all, 0) : `${number(all, 0)}; × ${number(alone / busiest, 2)}`;
+    });
+    return [name, ...cells];
+  });
+  return table(head, rows);
+}
+
+interface Served extends AsyncDisposable {
+  port: number;
+  pids: number[];
+}
+
+async function serve(workers: number, upstream: Upstream, bundle: string): Promise<Served> {
+  const folder = mkdtempSync(join(tmpdir(), "responses-edge-bench-"));
+  const child = spawn(process.execPath, [join(root, "cli/main.ts"), "serve"], {
+    stdio: ["ignore", "pipe", "inherit"],
+    env: {
+      ...{ PATH: process.env.PATH, [BUNDLE_VARIABLE]: bundle, WORKERS: String(workers), PORT: "0", LOG_FORMAT: "json" },
+      ...{ STATE_DIRECTORY: folder, VLLM_BASE_URL: `http://127.0.0.1:${upstream.port}/v1`, ALLOW_ANONYMOUS: "true" },
+    },
+  });
+  const ended = new Promise((resolve) => child.once("exit", resolve));
+  let said = "";
+  const port = await new Promise<number>((resolve, reject) => {
+    child.once("exit", () => reject(new Error(said)));
+    child.stdout.on("data", (data: Buffer) => {
+      said += data;
+      const found = /"url":"http:\/\/127\.0\.0\.1:(\d+)/.exec(said)?.[1];
+      if (found) resolve(Number(found));
+    });
+  });
+  const children = readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, "utf8").trim().split(" ").map(Number);
+  const pids = children.filter((pid) => readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("workerd.capnp"));
+  return {
+    port,
+    pids,
+    [Symbol.asyncDispose]: async () => {
+      child.kill("SIGTERM");
+      await ended;
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+async function measure({ port, pids }: Served, work: Work, windowMs: number, rounds: number): Promise<Spent> {
+  const taken: Spent[] = [];
+  for (let round = 0; round < rounds; round += 1) {
+    const connections = await Promise.all(Array.from({ length: CLIENTS }, () => Connection.open(port)));
+    const clients = await Promise.all(connections.map((connection) => work.client(connection)));
+    const run = async (ms: number) => {
+      const end = performance.now() + ms;
+      let requests = 0;
+      await Promise.all(
+        connections.map(async (connection, index) => {
+          for (; performance.now() < end; requests += 1) await clients[index]?.(connection);
+        }),
+      );
+      return requests;
+    };
+    await run(WARM_UP_MS);
+    const before = pids.map(cpuSeconds);
+    const requests = await run(windowMs);
+    const used = pids.map((pid, index) => ((cpuSeconds(pid) - (before[index] ?? 0)) * 1e6) / requests);
+    for (const connection of connections) connection.close();
+    taken.push({ all: used.reduce((sum, each) => sum + each, 0), busiest: Math.max(...used) });
+  }
+  return { all: median(taken.map(({ all }) => all)), busiest: median(taken.map(({ busiest }) => busiest)) };
+}
