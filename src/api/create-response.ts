@@ -5,12 +5,13 @@ import { responseId } from "@responses-edge/responses-api/ids";
 import { isKept } from "@responses-edge/responses-api/items/registry";
 import { accessOf } from "@responses-edge/responses-api/tools";
 import { addItemIds } from "@responses-edge/turn/prompt";
-import type { Settle } from "@responses-edge/turn/turn";
+import type { Settle, TurnResult } from "@responses-edge/turn/turn";
 import { assembleTurn, type TurnSpec } from "../assembly/assemble-turn.ts";
 import { containerFiles } from "../store/files/container-files.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, maxOutputLength } from "../store/rpc.ts";
 import { searchStores } from "../store/vector-stores/store-searcher.ts";
+import { type SaidTurn, tellContent } from "../telemetry/content-log.ts";
 import { type Creation, checkCreation, inQueue, type PreparedTurn, prepareTurn, type ReadHistory } from "./creation.ts";
 import { isEndedByOperator, noteTurn } from "./live-turns.ts";
 import { noteHome } from "./policy.ts";
@@ -135,6 +136,7 @@ async function runForeground<Sink extends ClientSink>(
   const owned = scope.move();
   const ended = running.then((result) => {
     owned.end(result);
+    tellContent(config, caller.identity.policy, saidTurn(creation, result), { waitUntil, isBrief: false });
     return result;
   });
   const { model } = spec;
@@ -153,6 +155,12 @@ async function runForeground<Sink extends ClientSink>(
   const { outcome, closed } = await ended;
   if (outcome.status === "failed" && !slowAnswer?.hasBegun) throw outcome.error;
   return { kind: "response", response: closed };
+}
+
+/** A turn of this process, for the log of contents. */
+function saidTurn({ caller, request, input, address, createdAt }: Creation, result: TurnResult): SaidTurn {
+  const { tenant, identity } = caller;
+  return { id: responseId(address), tenant, keyId: identity.keyId, request, input, createdAt, result };
 }
 
 /**

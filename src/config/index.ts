@@ -1,6 +1,7 @@
 import type { ModelServerConfig } from "@responses-edge/engines/settings";
 import { logLine } from "@responses-edge/json-text";
 import { batches } from "./batches.ts";
+import { contentLog, contentLogConfig, contentLogMistakes } from "./content-log.ts";
 import { fileConfig, fileMistakes, files, type R2Binding } from "./files.ts";
 import { jwtConfig, type KeyValues, keys, tokenMistakes, tokens } from "./keys.ts";
 import { type Overrides, withFile, withOverrides } from "./layers.ts";
@@ -17,6 +18,7 @@ import { type Mistake, type NameIn, readSection, type ValuesOf, type Variable } 
 import { vectorStoreConfig, vectorStores } from "./vector-stores.ts";
 import { webhookConfig, webhookGuard, webhookMistakes, webhooks } from "./webhooks.ts";
 
+export type { ContentLogConfig } from "./content-log.ts";
 export { type JwtConfig, TOKEN_TENANT_PREFIX } from "./keys.ts";
 export type { PassthroughEndpoint, VllmExtra } from "./models.ts";
 export { PASSTHROUGH_ENDPOINTS, VLLM_EXTRAS } from "./models.ts";
@@ -41,6 +43,7 @@ export const SECTIONS = {
   batches,
   serving,
   telemetry,
+  contentLog,
 };
 type Sections = typeof SECTIONS;
 type Values = { [Name in keyof Sections]: ValuesOf<Sections[Name]> };
@@ -211,6 +214,7 @@ function readConfig(env: Variables): Config | ConfigError {
     ...tokenMistakes(values.tokens, hasOwnKeys(values.keys)),
     ...signInMistakes(values.signIn, values.tokens.issuer),
     ...telemetryMistakes(values.telemetry, isOpen),
+    ...contentLogMistakes(values.contentLog, values.telemetry),
     ...webhookMistakes(values.webhooks),
     ...fileMistakes(values.files),
   ];
@@ -281,5 +285,7 @@ function compose(values: Values, modelServers: readonly ModelServerConfig[], env
     ...values.serving,
     /** Undefined where nothing is reported to anybody. */
     telemetry: telemetryConfig(values.telemetry, env.ANALYTICS, network),
+    /** Undefined where no content leaves this server but in answers. */
+    contentLog: contentLogConfig(values.contentLog, values.telemetry, network),
   };
 }

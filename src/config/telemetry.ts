@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
 import type { OperatorNetwork } from "./network.ts";
-import { flag, headerSecret, httpUrl, integer, ratio } from "./values.ts";
+import { flag, headerSecret, headerValues, httpUrl, integer, keyValues, ratio } from "./values.ts";
 import { type Mistake, type Section, type ValuesOf, variable } from "./variable.ts";
 
 /** Reports of requests, and who gets them (docs/telemetry.md). */
@@ -9,28 +9,6 @@ import { type Mistake, type Section, type ValuesOf, variable } from "./variable.
 /** Analytics Engine, as far as it is used. */
 export interface AnalyticsDataset {
   writeDataPoint(point: { indexes: string[]; blobs: string[]; doubles: number[] }): void;
-}
-
-/** A list of OpenTelemetry's. */
-function keyValues() {
-  return z
-    .string()
-    .transform((text, context) => {
-      const values = parseKeyValues(text);
-      if (values) return values;
-      context.addIssue({ code: "custom", message: "expected key=value,key=value with percent-encoded values" });
-      return z.NEVER;
-    })
-    .optional();
-}
-
-/** The same, for names and values that can stand in headers. */
-function headerValues() {
-  return keyValues().refine(
-    (headers) =>
-      [...(headers ?? [])].every(([name, value]) => /^[\w!#$%&'*+.^`|~-]+$/.test(name) && /^[\x20-\x7e]*$/.test(value)),
-    "expected names and values of headers",
-  );
 }
 
 /** The samplers of OpenTelemetry's specification ("General SDK Configuration"): the share of new traces, without their argument. */
@@ -86,6 +64,16 @@ export const telemetry = {
       headerValues(),
       "Secret. Headers for metrics, instead of `OTEL_EXPORTER_OTLP_HEADERS`.",
     ),
+    logsEndpoint: variable(
+      "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT",
+      httpUrl().optional(),
+      "The whole URL for contents (`CONTENT_LOG=otlp`), instead of the collector's.",
+    ),
+    logsHeaders: variable(
+      "OTEL_EXPORTER_OTLP_LOGS_HEADERS",
+      headerValues(),
+      "Secret. Headers for contents, instead of `OTEL_EXPORTER_OTLP_HEADERS`.",
+    ),
     exportTimeoutMs: variable(
       "OTEL_EXPORTER_OTLP_TIMEOUT",
       integer(10_000, 1, MAX_EXPORT_TIMEOUT_MS),
@@ -129,7 +117,7 @@ export const telemetry = {
   },
 } satisfies Section;
 
-type TelemetryValues = ValuesOf<typeof telemetry>;
+export type TelemetryValues = ValuesOf<typeof telemetry>;
 
 /** The demands of the variables of telemetry on the others. `isOpen`: everybody is served without a key. */
 export function telemetryMistakes({ servesMetrics, metricsToken }: TelemetryValues, isOpen: boolean): Mistake[] {
@@ -157,12 +145,7 @@ export function telemetryConfig(
     traces,
     metrics,
     exportTimeoutMs: values.exportTimeoutMs,
-    /** The sender, in the conventions' words: `service.name` and others. */
-    resource: {
-      "service.name": "responses-edge",
-      ...Object.fromEntries(values.resourceAttributes ?? []),
-      ...(values.serviceName && { "service.name": values.serviceName }),
-    } as Readonly<Record<string, string>>,
+    resource: resourceOf(values),
     /** The share of new traces, from 0 to 1. `asksParent`: the decision of a caller goes before it. */
     sampler: {
       ratio: SAMPLERS[sampler] ?? values.samplerRatio,
@@ -182,38 +165,26 @@ export function telemetryConfig(
 }
 export type TelemetryConfig = NonNullable<ReturnType<typeof telemetryConfig>>;
 
+/** The sender, in the conventions' words: `service.name` and others. */
+export function resourceOf({ resourceAttributes, serviceName }: TelemetryValues): Readonly<Record<string, string>> {
+  return {
+    "service.name": "responses-edge",
+    ...Object.fromEntries(resourceAttributes ?? []),
+    ...(serviceName && { "service.name": serviceName }),
+  };
+}
+
 /**
  * Where a signal goes ("OpenTelemetry Protocol Exporter" of the specification): to its own endpoint as it is, else below the
  * common one. Its own headers are sent instead of the common ones. `fetch` reaches the collector.
  */
-function otlpTarget(values: TelemetryValues, signal: "traces" | "metrics", { fetch }: OperatorNetwork) {
+export function otlpTarget(values: TelemetryValues, signal: "traces" | "metrics" | "logs", { fetch }: OperatorNetwork) {
   const { endpoint: common, headers: commonHeaders } = values;
   const url = values[`${signal}Endpoint`] ?? (common && `${common.replace(/\/+$/, "")}/v1/${signal}`);
-  if (url === undefined || values[`${signal}Exporter`] === "none") return undefined;
+  if (url === undefined || (signal !== "logs" && values[`${signal}Exporter`] === "none")) return undefined;
   const headers: Readonly<Record<string, string>> = Object.fromEntries(
     values[`${signal}Headers`] ?? commonHeaders ?? [],
   );
   return { url, headers, fetch };
 }
 export type OtlpTarget = NonNullable<ReturnType<typeof otlpTarget>>;
-
-/**
- * The lists of OpenTelemetry's variables (`OTEL_RESOURCE_ATTRIBUTES`, `OTEL_EXPORTER_OTLP_HEADERS`): `key=value`, separated
- * by commas, each part percent-encoded, as in W3C's Baggage without its properties. Undefined for what is no such list.
- */
-export function parseKeyValues(text: string): ReadonlyMap<string, string> | undefined {
-  const values = new Map<string, string>();
-  for (const entry of text.split(",")) {
-    if (entry.trim() === "") continue;
-    const at = entry.indexOf("=");
-    if (at < 0) return undefined;
-    try {
-      const key = decodeURIComponent(entry.slice(0, at).trim());
-      if (key === "") return undefined;
-      values.set(key, decodeURIComponent(entry.slice(at + 1).trim()));
-    } catch {
-      return undefined;
-    }
-  }
-  return values;
-}

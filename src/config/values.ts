@@ -88,17 +88,27 @@ export function setOf<const Name extends string>(names: readonly Name[]) {
 
 /** A JSON object whose values a schema reads; empty by default. The mistake shows the `example`. */
 export function jsonMap<Value extends z.ZodType>(value: Value, example: string) {
-  return describedAs(z.string(), () => z.record(z.string(), value))
-    .transform((text, context) => {
-      try {
-        return JSON.parse(text) as unknown;
-      } catch {
-        context.addIssue({ code: "custom", message: `expected a JSON object such as ${example}` });
-        return z.NEVER;
-      }
-    })
+  return jsonText("object", example, () => z.record(z.string(), value))
     .pipe(z.record(z.string().min(1), value))
     .default({});
+}
+
+/** A JSON list whose entries a schema reads; empty by default. The mistake shows the `example`. */
+export function jsonList<Entry extends z.ZodType>(entry: Entry, example: string) {
+  return jsonText("list", example, () => z.array(z.string()))
+    .pipe(z.array(entry))
+    .default([]);
+}
+
+function jsonText(kind: string, example: string, plain: () => z.ZodType) {
+  return describedAs(z.string(), plain).transform((text, context) => {
+    try {
+      return JSON.parse(text) as unknown;
+    } catch {
+      context.addIssue({ code: "custom", message: `expected a JSON ${kind} such as ${example}` });
+      return z.NEVER;
+    }
+  });
 }
 
 /** A URL to call. A user name in it cannot be sent, and a fragment never is. */
@@ -149,4 +159,47 @@ const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3
 /** The bytes of a text in base64; none where the text is something else. */
 export function fromBase64(text: string): Uint8Array {
   return new Uint8Array(Buffer.from(BASE64.test(text) ? text : "", "base64"));
+}
+
+/** A list of OpenTelemetry's. */
+export function keyValues() {
+  return z
+    .string()
+    .transform((text, context) => {
+      const values = parseKeyValues(text);
+      if (values) return values;
+      context.addIssue({ code: "custom", message: "expected key=value,key=value with percent-encoded values" });
+      return z.NEVER;
+    })
+    .optional();
+}
+
+/** The same, for names and values that can stand in headers. */
+export function headerValues() {
+  return keyValues().refine(
+    (headers) =>
+      [...(headers ?? [])].every(([name, value]) => /^[\w!#$%&'*+.^`|~-]+$/.test(name) && /^[\x20-\x7e]*$/.test(value)),
+    "expected names and values of headers",
+  );
+}
+
+/**
+ * The lists of OpenTelemetry's variables (`OTEL_RESOURCE_ATTRIBUTES`, `OTEL_EXPORTER_OTLP_HEADERS`): `key=value`, separated
+ * by commas, each part percent-encoded, as in W3C's Baggage without its properties. Undefined for what is no such list.
+ */
+export function parseKeyValues(text: string): ReadonlyMap<string, string> | undefined {
+  const values = new Map<string, string>();
+  for (const entry of text.split(",")) {
+    if (entry.trim() === "") continue;
+    const at = entry.indexOf("=");
+    if (at < 0) return undefined;
+    try {
+      const key = decodeURIComponent(entry.slice(0, at).trim());
+      if (key === "") return undefined;
+      values.set(key, decodeURIComponent(entry.slice(at + 1).trim()));
+    } catch {
+      return undefined;
+    }
+  }
+  return values;
 }

@@ -58,6 +58,8 @@ export const grants = z.strictObject({
   tier: z.string().regex(TIER, "Expected 1 to 64 letters, digits, '_' or '-'.").nullish(),
   /** Usage is counted also where nothing limits it. */
   track_usage: z.boolean().nullish(),
+  /** The contents of turns go to the operator's sink (`CONTENT_LOG`). */
+  log_content: z.boolean().nullish(),
   /** It is noted where something is kept, so that all of it can be exported and erased. */
   track_homes: z.boolean().nullish(),
 });
@@ -100,6 +102,7 @@ export interface Policy {
   vllmExtras: readonly VllmExtra[] | undefined;
   forceStoreFalse: boolean;
   tracksHomes: boolean;
+  logsContent: boolean;
   files: FileLimits;
   tier: string | undefined;
 }
@@ -116,6 +119,7 @@ export function policyOf(tenant: Grants | null, key: Grants | null): Policy {
     vllmExtras: intersection(both.map((each) => each.vllm_extras)),
     forceStoreFalse: both.some((each) => each.force_store_false === true),
     tracksHomes: both.some((each) => each.track_homes === true),
+    logsContent: both.some((each) => each.log_content === true),
     files: { tenant: fileLimitOf(tenant), key: fileLimitOf(key) },
     tier: key?.tier ?? tenant?.tier ?? undefined,
   };

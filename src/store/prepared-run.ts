@@ -1,3 +1,4 @@
+import type { ExportHost } from "@responses-edge/otlp";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { responseId } from "@responses-edge/responses-api/ids";
 import type { McpAccess } from "@responses-edge/responses-api/tools";
@@ -9,6 +10,7 @@ import { assembleTurn, type ReadPast, type TurnHost } from "../assembly/assemble
 import { ModelAccess } from "../assembly/model-access.ts";
 import { type Config, loadConfig, type Variables } from "../config/index.ts";
 import { NO_KEY, restrictedConfig } from "../contract/grants.ts";
+import { tellContent } from "../telemetry/content-log.ts";
 import { type Observation, telemetryOf } from "../telemetry/telemetry.ts";
 import type { BoardBinding } from "./board.ts";
 import type { Lease } from "./conversation-lock.ts";
@@ -158,6 +160,9 @@ export function prepareRun(
       // All or nothing: pending events, the terminal one, and the turn.
       const rows = home.settle(spec, base, result, () => log.end());
       if (observation) observation.measured.rowsWritten = rows;
+      const { tenant = "", keyId, request, input, createdAt } = spec;
+      const turn = { id: responseId(spec), tenant, keyId, request, input, createdAt, result };
+      tellContent(config, spec.policy, turn, hostOf(home));
     } catch (error) {
       // It stays noted, and the alarm resumes it.
       log.stop();
@@ -213,9 +218,12 @@ function observe(home: RunHome, spec: RunSpec, { telemetry }: Config): Observati
     tenant: spec.tenant,
     begunAt: spec.createdAt,
   } as const;
-  // An object that is awake is paid for: one export must do.
-  const host = { waitUntil: (promise: Promise<unknown>) => home.waitUntil(promise), isBrief: true };
-  return telemetryOf(telemetry).observeRun(request, spec.trace, host);
+  return telemetryOf(telemetry).observeRun(request, spec.trace, hostOf(home));
+}
+
+/** A home as it sends telemetry. An object that is awake is paid for: one export must do. */
+function hostOf(home: RunHome): ExportHost {
+  return { waitUntil: (promise) => home.waitUntil(promise), isBrief: true };
 }
 
 /** The past of a run as it is now. Throws the 400s of a history that was deleted, or is too long. */

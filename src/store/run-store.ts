@@ -37,6 +37,8 @@ export interface RunSpec {
   /** The policy of its caller's key, and its reservation in the caller's limits; runs of before, and of others, have neither. */
   policy?: Policy;
   reservation?: RunReservation;
+  /** The key that has asked, where contents are logged. */
+  keyId?: string;
   /** The key that stores it, where what is stored is counted. */
   owner?: string;
   /** The trace that the run belongs to, and its own span, where there are traces. */

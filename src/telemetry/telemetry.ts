@@ -10,6 +10,7 @@ import {
   newTrace,
   randomHex,
   readTraceContext,
+  TextQueue,
   type Trace,
   tracesBody,
 } from "@responses-edge/otlp";
@@ -26,9 +27,8 @@ import { isLogged, type RequestFacts, type Transport, toWideEvent, type WideEven
  * is made of it, and that becomes a line of the log, a point of Analytics Engine, spans, and values of metrics.
  */
 
-/** The most that one export carries of spans, and that may wait for it, in UTF-16 units. */
-const MAX_BATCH_LENGTH = 512 * 1024;
-const MAX_QUEUE_LENGTH = 2 * 1024 * 1024;
+/** The most that one export carries of spans or contents, and that may wait for it, in UTF-16 units. */
+export const QUEUED = { batch: 512 * 1024, waiting: 2 * 1024 * 1024 };
 
 export class Telemetry {
   readonly config: TelemetryConfig;
@@ -37,8 +37,7 @@ export class Telemetry {
   readonly totals: Meter | undefined;
   /** The values that the collector has not been told yet. */
   readonly #deltas: Meter | undefined;
-  #spans: string[] = [];
-  #spansLength = 0;
+  readonly #spans = new TextQueue(QUEUED);
   readonly #exporters: Exporter[] = [];
 
   constructor(config: TelemetryConfig) {
@@ -108,28 +107,12 @@ export class Telemetry {
   }
 
   #queue(spans: readonly string[]): void {
-    for (const span of spans) {
-      if (this.#spansLength + span.length > MAX_QUEUE_LENGTH) {
-        this.#record(EXPORTS_DROPPED, {}, 1);
-        return;
-      }
-      this.#spans.push(span);
-      this.#spansLength += span.length;
-    }
+    if (!spans.every((span) => this.#spans.add(span))) this.#record(EXPORTS_DROPPED, {}, 1);
   }
 
   #takeSpans(): string | undefined {
-    if (this.#spans.length === 0) return undefined;
-    let length = 0;
-    let count = 0;
-    while (count < this.#spans.length && (count === 0 || length < MAX_BATCH_LENGTH)) {
-      length += this.#spans[count]?.length ?? 0;
-      count += 1;
-    }
-    const taken = this.#spans.slice(0, count);
-    this.#spans = this.#spans.slice(count);
-    this.#spansLength -= length;
-    return tracesBody(this.#resource, SCOPE, taken);
+    const spans = this.#spans.take();
+    return spans && tracesBody(this.#resource, SCOPE, spans);
   }
 
   #takeMetrics(): string | undefined {

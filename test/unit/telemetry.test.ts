@@ -7,7 +7,7 @@ import dashboard from "../../docs/grafana-dashboard.json?raw";
 import operations from "../../docs/operations.md?raw";
 import documentation from "../../docs/telemetry.md?raw";
 import { loadConfig, type TelemetryConfig, type Variables } from "../../src/config/index.ts";
-import { parseKeyValues } from "../../src/config/telemetry.ts";
+import { parseKeyValues } from "../../src/config/values.ts";
 import { AnalyticsWriter, toPoint } from "../../src/telemetry/analytics.ts";
 import { GAUGES, PERMITS, UPSTREAM_UP } from "../../src/telemetry/gauges.ts";
 import { INSTRUMENTS, RETRIES, SERVER_TIME_TO_FIRST_TOKEN } from "../../src/telemetry/instruments.ts";

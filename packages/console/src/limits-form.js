@@ -26,6 +26,7 @@ const NUMBERS = [
 /** @type {[name: string, label: string][]} */
 const SWITCHES = [
   ["track_usage", "Count usage, also without a limit"],
+  ["log_content", "Log what is said to the operator's sink"],
   ["track_homes", "Note what is kept, for export and erasure"],
   ["force_store_false", "Store nothing"],
 ];

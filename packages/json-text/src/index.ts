@@ -1,3 +1,4 @@
+export { type BoundedCopy, boundedCopy, type CopyBounds } from "./bounded-copy.ts";
 export { logLine, oneLine } from "./log-line.ts";
 export * from "./member.ts";
 export * from "./prefix.ts";

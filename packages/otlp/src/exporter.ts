@@ -11,6 +11,8 @@ import { ReadFault, readBoundedText } from "@responses-edge/bounded-body";
 export interface ExportTarget {
   url: string;
   headers: Readonly<Record<string, string>>;
+  /** The type of bodies that are not OTLP. Every answer of 2xx is good then. */
+  contentType?: string;
   fetch: (url: string, init: RequestInit) => Promise<Response>;
 }
 
@@ -112,10 +114,11 @@ export class Exporter {
     const { target, timeoutMs } = this.#options;
     const signal = AbortSignal.timeout(timeoutMs);
     try {
-      const headers = { ...target.headers, "content-type": "application/json" };
+      const headers = { ...target.headers, "content-type": target.contentType ?? "application/json" };
       const response = await target.fetch(target.url, { method: "POST", headers, body, signal });
       const { status } = response;
       const answer = await readBoundedText(response, { maxBytes: MAX_ANSWER_BYTES, timeoutMs, signal });
+      if (target.contentType !== undefined && response.ok) return undefined;
       if (status === 200) return refusalIn(answer);
       const seconds = Number(response.headers.get("retry-after") ?? 0);
       return {
@@ -154,7 +157,7 @@ function refusalIn(answer: string): Refusal | undefined {
   if (answer.trim() === "") return undefined;
   try {
     const { partialSuccess: partial } = JSON.parse(answer) as { partialSuccess?: Record<string, unknown> };
-    const rejected = Number(partial?.rejectedSpans ?? partial?.rejectedDataPoints ?? 0);
+    const rejected = Number(partial?.rejectedSpans ?? partial?.rejectedDataPoints ?? partial?.rejectedLogRecords ?? 0);
     return rejected > 0 ? { why: "partial success", isFinal: true } : undefined;
   } catch {
     return noOtlp();

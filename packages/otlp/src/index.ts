@@ -1,5 +1,6 @@
 export { Exporter, type ExporterOptions, type ExportFault, type ExportHost, type ExportTarget } from "./exporter.ts";
 export type { Attributes, Gauge, GaugeReading, Instrument } from "./instrument.ts";
+export { type LogEvent, logRecord, logsBody, TextQueue } from "./logs.ts";
 export { Meter, type Series } from "./meter.ts";
 export {
   type AttributeValue,

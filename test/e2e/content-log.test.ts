@@ -1,0 +1,118 @@
+import { once } from "node:events";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import type { Grants } from "../../src/contract/grants.ts";
+import { ask, create, type MadeKey, makeKey, newTenant, startWithKeys } from "./key-support.ts";
+import { SocketClient } from "./socket-support.ts";
+import { eventually, type Gateway } from "./support.ts";
+import { unique } from "./turns.ts";
+
+/** The log of contents, as the operator's sink gets it: of keys that have agreed, and of no others. */
+
+interface Entry {
+  response_id: string;
+  tenant: string;
+  key_id: string;
+  status: string;
+  model: string;
+  instructions?: string;
+  input: unknown;
+  output: unknown;
+  truncated?: boolean;
+}
+
+const entries: Entry[] = [];
+const headers: Record<string, unknown>[] = [];
+let sink: Server;
+let gateway: Gateway;
+beforeAll(async () => {
+  sink = createServer(async (request, response) => {
+    let body = "";
+    for await (const part of request.setEncoding("utf8")) body += part;
+    headers.push(request.headers);
+    for (const line of body.split("\n").slice(0, -1)) entries.push(JSON.parse(line) as Entry);
+    // As Vector and Loki answer.
+    response.writeHead(204).end();
+  });
+  sink.listen(0, "127.0.0.1");
+  await once(sink, "listening");
+  gateway = await startWithKeys({
+    CONTENT_LOG: `http://127.0.0.1:${(sink.address() as AddressInfo).port}/contents`,
+    CONTENT_LOG_HEADERS: "authorization=Bearer%20of-the-sink",
+    CONTENT_LOG_REDACT: JSON.stringify(["\\b\\d{16}\\b", "alice@\\S+"]),
+    CONTENT_LOG_MAX_LENGTH: "2000",
+  });
+});
+afterAll(async () => {
+  await gateway.close();
+  sink.close();
+});
+
+const agreed = (limits: Partial<Grants> = {}): Promise<MadeKey> =>
+  makeKey(gateway, newTenant(), { ...limits, log_content: true });
+
+const entryOf = (text: string) => eventually(() => entries.find((entry) => JSON.stringify(entry).includes(text)));
+
+it("has what was said in every way to make a response, once each, with whose it is", async () => {
+  const key = await agreed();
+  const [whole, stream, background, socket] = ["Whole", "Stream", "Background", "Socket"].map((name) => unique(name));
+  const client = await SocketClient.open(gateway, { headers: { authorization: `Bearer ${key.value}` } });
+  client.send({ type: "response.create", model: "simulator", input: socket });
+  await Promise.all([
+    create(gateway, key, { input: whole, instructions: "Be brief." }).then((answer) => answer.text()),
+    create(gateway, key, { input: stream, stream: true, store: false }).then((answer) => answer.text()),
+    create(gateway, key, { input: background, background: true }),
+  ]);
+  for (const said of [whole, stream, background, socket]) {
+    expect(await entryOf(said ?? "")).toMatchObject({
+      event: "content",
+      response_id: expect.stringMatching(/^resp_/),
+      tenant: key.tenant,
+      key_id: key.id,
+      model: "simulator",
+      status: "completed",
+      output: [{ type: "message", content: [{ type: "output_text", text: `You said: ${said}` }] }],
+    });
+    expect(entries.filter((entry) => JSON.stringify(entry.input).includes(said ?? ""))).toHaveLength(1);
+  }
+  expect((await entryOf(whole ?? "")).instructions).toBe("Be brief.");
+  expect(headers[0]).toMatchObject({ authorization: "Bearer of-the-sink", "content-type": "application/x-ndjson" });
+  client.close();
+});
+
+it("is without what the operator's patterns find, without the bytes of images, and within its length", async () => {
+  const key = await agreed();
+  const said = unique("Redacted");
+  const image = `data:image/png;base64,${"A".repeat(4_000)}`;
+  const content = [
+    { type: "input_text", text: `${said}: 4111111111111111 is alice@example.com's.` },
+    { type: "input_image", image_url: image, detail: "auto" },
+  ];
+  await create(gateway, key, { input: [{ role: "user", content }] });
+  const entry = await entryOf(said);
+  const text = JSON.stringify(entry);
+  expect(text).toContain(`${said}: [redacted] is [redacted]`);
+  expect(text).toContain("data:image/png;base64,…");
+  expect(text).not.toMatch(/4111|alice|AAAA/);
+  const long = unique("Long");
+  await create(gateway, key, { input: `${long} ${"word ".repeat(2_000)}` });
+  const cut = await entryOf(long);
+  expect(cut.truncated).toBe(true);
+  expect(JSON.stringify(cut).length).toBeLessThan(3_000);
+});
+
+it("has nothing of a key that has not agreed; a tenant agrees for all of its keys", async () => {
+  const tenant = newTenant();
+  const key = await makeKey(gateway, tenant, { requests_per_minute: 100 });
+  const before = unique("Before");
+  await create(gateway, key, { input: before });
+  await create(gateway, key, { input: before, background: true });
+  await ask(gateway, "POST", `/v1/admin/tenants/${tenant}`, { limits: { log_content: true } });
+  const after = unique("After");
+  await eventually(async () => {
+    await create(gateway, key, { input: after });
+    return entries.some((entry) => JSON.stringify(entry).includes(after));
+  });
+  expect(JSON.stringify(entries)).not.toContain(before);
+});

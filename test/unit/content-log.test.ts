@@ -1,0 +1,86 @@
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { ConfigError, loadConfig, type Variables } from "../../src/config/index.ts";
+import { grants, policyOf } from "../../src/contract/grants.ts";
+import { type SaidTurn, tellContent } from "../../src/telemetry/content-log.ts";
+
+/** Where the log of contents goes. */
+
+const exported: { url: string; body: string }[] = [];
+const lines: string[] = [];
+
+beforeEach(() => {
+  vi.spyOn(globalThis, "fetch").mockImplementation(async (url, init) => {
+    exported.push({ url: String(url), body: String(init?.body) });
+    return Response.json({});
+  });
+  vi.spyOn(console, "log").mockImplementation((line) => void lines.push(String(line)));
+});
+afterEach(() => {
+  vi.restoreAllMocks();
+  exported.length = 0;
+  lines.length = 0;
+});
+
+const AGREED = policyOf(null, grants.parse({ log_content: true }));
+const VARS = { VLLM_BASE_URL: "http://vllm.test/v1", ALLOW_ANONYMOUS: "true" };
+
+const turn = {
+  id: "resp_1",
+  tenant: "acme",
+  keyId: "key_1",
+  request: { model: "m", instructions: "Be brief." },
+  input: [{ type: "message", role: "user", content: "Hello!" }],
+  createdAt: 1_790_000_000_500,
+  result: { outcome: { status: "completed" }, closed: { output: '[{"type":"message"}]' } },
+} as unknown as SaidTurn;
+
+/** Tells the turn, and waits until it was told. */
+async function told(vars: Variables, policy = AGREED): Promise<void> {
+  const pending: Promise<unknown>[] = [];
+  tellContent(loadConfig({ ...VARS, ...vars }), policy, turn, {
+    isBrief: true,
+    waitUntil: (promise) => void pending.push(promise),
+  });
+  for (let next = pending.shift(); next; next = pending.shift()) await next;
+}
+
+const ENTRY = {
+  ...{ level: "info", event: "content", response_id: "resp_1", tenant: "acme", key_id: "key_1", model: "m" },
+  ...{ created_at: 1_790_000_000, status: "completed", instructions: "Be brief." },
+  ...{ input: turn.input, output: [{ type: "message" }] },
+};
+
+it("is a line of the log", async () => {
+  await told({ CONTENT_LOG: "log" });
+  expect(lines.map((line) => JSON.parse(line))).toEqual([ENTRY]);
+  expect(exported).toEqual([]);
+});
+
+it("is a log record of OTLP, at the collector's path for logs", async () => {
+  await told({ CONTENT_LOG: "otlp", OTEL_EXPORTER_OTLP_ENDPOINT: "http://collector.test", OTEL_SERVICE_NAME: "gw" });
+  expect(exported.map(({ url }) => url)).toEqual(["http://collector.test/v1/logs"]);
+  const [{ resource, scopeLogs }] = JSON.parse(exported[0]?.body ?? "").resourceLogs;
+  expect(resource.attributes).toEqual([{ key: "service.name", value: { stringValue: "gw" } }]);
+  const [record] = scopeLogs[0].logRecords;
+  expect(record).toMatchObject({ eventName: "responses_edge.content", severityNumber: 9 });
+  expect(record.timeUnixNano).toBe("1790000000500000000");
+  expect(JSON.parse(record.body.stringValue)).toEqual({
+    ...{ instructions: "Be brief.", input: turn.input, output: [{ type: "message" }] },
+  });
+  expect(record.attributes).toContainEqual({ key: "key_id", value: { stringValue: "key_1" } });
+  expect(lines).toEqual([]);
+});
+
+it("is nothing by default, nor of a key that has not agreed, whatever the deployment has", async () => {
+  await told({});
+  await told({ CONTENT_LOG: "log" }, policyOf(null, grants.parse({ track_usage: true })));
+  expect([...lines, ...exported]).toEqual([]);
+});
+
+it("is refused where there is nobody to take it, or a pattern is none", () => {
+  expect(() => loadConfig({ ...VARS, CONTENT_LOG: "otlp" })).toThrow(ConfigError);
+  expect(() => loadConfig({ ...VARS, CONTENT_LOG: "file" })).toThrow(/CONTENT_LOG: expected/);
+  expect(() => loadConfig({ ...VARS, CONTENT_LOG_REDACT: '["("]' })).toThrow(
+    /CONTENT_LOG_REDACT: expected regular expressions/,
+  );
+});
