@@ -64,6 +64,7 @@ export async function changeConfiguration({ admin, env }: ConfigurationAccess, b
     const made = await directory.setOverrides(admin.name, version, text, JSON.stringify(withoutSecrets(patch)));
     if (made === null) continue;
     putInForce(env, made, next);
+    await admin.forgetKeys();
     return shown(env, made);
   }
   const message = "The configuration is being changed by others. Please retry in a few seconds.";

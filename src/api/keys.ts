@@ -16,8 +16,8 @@ export interface Administrator {
   /** The only tenant of a tenant admin; undefined where it is all of them. */
   tenant: string | undefined;
   directories: DurableObjectNamespace<KeyDirectory>;
-  /** Has this isolate forget what it knows of keys and tenants. To be called when any was changed. */
-  forgetKeys: () => void;
+  /** Has this isolate, and the other workers of its machine, forget what they know of keys and tenants. To be called when any was changed. */
+  forgetKeys: () => Promise<void>;
 }
 
 /** The last second of the year 9999. */
@@ -76,7 +76,7 @@ export async function changeKey(admin: Administrator, id: string, body: unknown)
   await checkOwn(admin, id);
   const change: KeyChange = { ...rest, ...(end !== undefined && { expiresAt: toMs(end) }) };
   const changed = await directoryOf(admin).change(admin.name, id, change);
-  admin.forgetKeys();
+  await admin.forgetKeys();
   return shownKey(found(id, changed));
 }
 
@@ -85,7 +85,7 @@ export async function rotateKey(admin: Administrator, id: string, body: unknown)
   const { grace_seconds: grace } = parse(rotateKeyBody, body);
   await checkOwn(admin, id);
   const rotated = await directoryOf(admin).rotate(admin.name, id, grace * 1000);
-  admin.forgetKeys();
+  await admin.forgetKeys();
   const { key, value } = found(id, rotated);
   return { ...shownKey(key), value };
 }
@@ -93,7 +93,7 @@ export async function rotateKey(admin: Administrator, id: string, body: unknown)
 export async function deleteKey(admin: Administrator, id: string) {
   await checkOwn(admin, id);
   const isDeleted = await directoryOf(admin).delete(admin.name, id);
-  admin.forgetKeys();
+  await admin.forgetKeys();
   if (!isDeleted) throw keyNotFound(id);
   return { object: "api_key.deleted", id, deleted: true };
 }
@@ -109,7 +109,7 @@ export async function changeTenant(admin: Administrator, id: string, body: unkno
   const of = parseTenant(id);
   const { limits } = parse(tenantBody, body);
   await directoryOf(admin).setTenantLimits(admin.name, of, limits);
-  admin.forgetKeys();
+  await admin.forgetKeys();
   return { object: "tenant", id: of, limits };
 }
 

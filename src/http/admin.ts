@@ -18,8 +18,9 @@ import { auditQuery, homesQuery, keysQuery } from "../api/queries.ts";
 import { eraseTenant, exportTenant, type TenantData } from "../api/tenant-data.ts";
 import { importTenant } from "../api/tenant-import.ts";
 import { ROLES } from "../config/index.ts";
-import { keyCache } from "../store/keys/key-cache.ts";
+import { keyCache, type OtherKeys } from "../store/keys/key-cache.ts";
 import { MAX_LINE_LENGTH } from "../store/rpc.ts";
+import { askOthers } from "../store/workers.ts";
 import type { AppEnv } from "./app-env.ts";
 import { readLines } from "./body.ts";
 import { adminOf, hasBody, jsonBody } from "./caller.ts";
@@ -175,7 +176,10 @@ export const administration = [
 function administrator(context: Context<AppEnv>): Administrator {
   const { name, tenant } = adminOf(context);
   const { storedBytesPerTenant } = context.get("config").keys;
-  const forgetKeys = () => keyCache(context.env, storedBytesPerTenant).forget();
+  const forgetKeys = async () => {
+    keyCache(context.env, storedBytesPerTenant).forget();
+    await askOthers((worker: OtherKeys) => worker.forgetKeys());
+  };
   return { name, tenant, directories: context.env.KEYS, forgetKeys };
 }
 

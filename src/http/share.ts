@@ -5,6 +5,7 @@ import { ownMetrics } from "../api/worker-metrics.ts";
 import { loadConfig } from "../config/index.ts";
 import type { Env } from "../env.ts";
 import { askObject } from "../store/hand-over.ts";
+import { keyCache } from "../store/keys/key-cache.ts";
 import { type ObjectCall, objectOf, routed } from "../store/object-routes.ts";
 import type { ShareAnswer } from "../store/workers.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
@@ -37,6 +38,11 @@ export class Share extends WorkerEntrypoint<Env> {
     const config = loadConfig(routed(this.env));
     const totals = config.telemetry && telemetryOf(config.telemetry).totals;
     return totals && ownMetrics(config, this.env, totals);
+  }
+
+  forgetKeys(): void {
+    const env = routed(this.env);
+    keyCache(env, loadConfig(env).keys.storedBytesPerTenant).forget();
   }
 
   turns(query: TurnQuery) {

@@ -10,6 +10,8 @@ import { shareFolders } from "../../cli/shares.ts";
 import { uniqueKeyOf } from "../../cli/workerd.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { workerOf } from "../../src/store/shares.ts";
+import { conformantFetch } from "../conformance/client.ts";
+import { ADMIN_KEY, call, makeKey, newTenant } from "../e2e/key-support.ts";
 import { cleanUp, newFolder, type Served, start } from "../e2e/serve-support.ts";
 import { eventually } from "../e2e/support.ts";
 import { fetchAnew } from "../workerd/tools.ts";
@@ -85,6 +87,43 @@ describe("workers", () => {
     const metrics = await (await fetchAnew(`${served.url}/metrics`)).text();
     for (let worker = 0; worker < WORKERS; worker += 1) expect(metrics).toContain(`worker="${worker}"`);
     await eventually(() => served.output().split("The process before this one has ended.").length - 1 === WORKERS);
+    await stop(served);
+  });
+
+  it("count and know keys, limits and turns as one", async () => {
+    const served = await serve(newFolder(), WORKERS, { ADMIN_KEY, ALLOW_ANONYMOUS: "false" });
+    const root = { url: served.url, fetch: conformantFetch(fetchAnew) };
+    const keyed = (limits: object) => makeKey(root, newTenant(), limits);
+    const create = (key: { value: string }, body: object) =>
+      call(root, "POST", "/v1/responses", { model: "simulator", input: "Hi", ...body }, key.value);
+    // All workers know them by now, or not: it makes no difference.
+    const [limited, revoked, shown] = await Promise.all([
+      keyed({ requests_per_minute: 7 }),
+      keyed({}),
+      keyed({ max_concurrent_requests: 5 }),
+    ]);
+    const answers = await Promise.all(Array.from({ length: 24 }, () => create(limited, {})));
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(7);
+    expect(answers.filter(({ status }) => status === 429)).toHaveLength(17);
+
+    const ask = () => Promise.all(Array.from({ length: 12 }, async () => (await create(revoked, {})).status));
+    expect(new Set(await ask())).toEqual(new Set([200]));
+    await call(root, "POST", `/v1/admin/keys/${revoked.id}`, { disabled: true });
+    expect(new Set(await ask())).toEqual(new Set([401]));
+
+    const body = { model: "simulator?tps=1&words=400", stream: true };
+    const streams = await Promise.all(Array.from({ length: 5 }, () => create(shown, body)));
+    expect(streams.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200]);
+    expect((await create(shown, body)).status).toBe(429);
+    const path = `/v1/admin/runs?tenant=${shown.tenant}`;
+    const listed = async () => ((await (await call(root, "GET", path)).json()) as { data: { id: string }[] }).data;
+    const runs = await listed();
+    expect(runs).toHaveLength(5);
+    for (const { id } of runs) {
+      expect((await call(root, "POST", `/v1/admin/runs/${id}/cancel`, {})).status).toBe(200);
+    }
+    for (const stream of streams) expect(await stream.text()).toContain('"status":"cancelled"');
+    expect(await listed()).toEqual([]);
     await stop(served);
   });
 

@@ -8,6 +8,7 @@ import {
   policyOf,
   withStoredBytes,
 } from "../../contract/grants.ts";
+import type { OtherWorker } from "../workers.ts";
 import { isMinted, isMintedForm, keyHash } from "./api-keys.ts";
 import { DIRECTORY, type KeyDirectory } from "./key-directory.ts";
 import type { KeyRecord } from "./key-store.ts";
@@ -231,6 +232,11 @@ function usable({ record, identity }: KnownKey): Identity {
 
 function refused(message: string, code: string): ApiError {
   return new ApiError({ status: 401, message, code, headers: { "www-authenticate": "Bearer" } });
+}
+
+/** Another worker, which knows keys, too. */
+export interface OtherKeys extends OtherWorker {
+  forgetKeys(): Promise<void>;
 }
 
 const caches = new WeakMap<object, KeyCache>();
