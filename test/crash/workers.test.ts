@@ -130,7 +130,7 @@ describe("workers", () => {
   it("die alone: their own streams resume without losing a byte, those of the others are not disturbed", async () => {
     const served = await serve();
     const { url } = served;
-    const MODEL = "simulator?tps=30&words=60";
+    const MODEL = "simulator?tps=30&words=120";
     const first = await createAt(served, { model: MODEL, input: "Go on." });
     const expected = textOf(first);
     const roots = await Promise.all(Array.from({ length: 12 }, () => createAt(served, { input: "Hello!" })));
@@ -146,11 +146,13 @@ describe("workers", () => {
     const readers = Array.from({ length: 24 }, (): Reader => ({ id: "", text: "" }));
     const reading = readers.map((reader) => create(url, reader, { model: MODEL, input: "Go on." }));
     await eventually(() => streams.every(({ text }) => text.length > 40) && readers.every(({ id }) => id !== ""));
+    // The killed one may have been keeping others.
+    const live = streams.filter(({ text }) => text.length < expected.length / 2);
     process.kill(processOf(served, killed), "SIGKILL");
     await Promise.all([...reading, ...streams.map(({ ended }) => ended)]);
 
     // A new tree stays in the process that has its request, so its id tells which one that was.
-    const own = beginning.filter(({ id }) => workerWith(id) === killed);
+    const own = beginning.filter((stream) => live.includes(stream) && workerWith(stream.id) === killed);
     const others = beginning.filter(({ id }) => workerWith(id) !== killed);
     expect(own.length).toBeGreaterThan(0);
     expect(others.length).toBeGreaterThan(0);
@@ -160,7 +162,7 @@ describe("workers", () => {
     for (const { isWhole } of own) expect(isWhole).toBe(false);
     // Of those that continue what the killed one has, some were in other processes, and were kept when it was back.
     expect(continuing.some(({ id, isWhole }) => isWhole && workerWith(id) === killed)).toBe(true);
-    for (const { isWhole, text } of streams) expect(isWhole).toBe(text === expected);
+    for (const { isWhole, text } of live) expect(isWhole).toBe(text === expected);
     for (const { id } of streams.filter(({ isWhole }) => isWhole)) {
       expect(textOf(await ask<Told>(`${url}/v1/responses/${id}`))).toBe(expected);
     }
