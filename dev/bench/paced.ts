@@ -67,7 +67,8 @@ export async function measurePaced(target: Target, streams: number, { windowMs }
   };
 }
 
-async function untilIdle(pid: number): Promise<void> {
+/** Waits until a process has next to nothing to do. */
+export async function untilIdle(pid: number): Promise<void> {
   for (let rest = 0, before = cpuSeconds(pid); rest < MAX_RESTS; rest += 1) {
     await sleep(REST_MS);
     const now = cpuSeconds(pid);

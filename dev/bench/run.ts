@@ -12,6 +12,9 @@
  *     npm run bench -- --fleet            instead: a pool of model servers of which some are in trouble; a minute
  *     npm run bench -- --workers          instead: `serve` with several workers; two minutes
  *     npm run bench -- --ways             instead: `npm start`, `npm run serve` and `npm run dev` as they are; a minute
+ *     npm run bench -- --shipped          instead: a request's own cost with `serve` as it ships; five minutes without peers
+ *     npm run bench -- --shipped --before FOLDER   also another Worker's bundle (`npm run build` of another commit), in the same rounds
+ *     npm run bench -- --shipped --only TEXT       only the rows whose names have that text
  *     npm run bench -- --profile          instead: where the CPU time goes, function by function
  */
 import { readFileSync, writeFileSync } from "node:fs";
@@ -57,8 +60,10 @@ import {
   type Scale,
   scenarios,
 } from "./scenarios.ts";
+import { measureShipped, SHIPPED_MODELS, shippedReport } from "./shipped.ts";
 import { measureSockets, SOCKET_MODELS, socketReport } from "./sockets.ts";
 import { median } from "./statistics.ts";
+import { percent } from "./tables.ts";
 import {
   DIRECT,
   FLAGGED,
@@ -84,6 +89,9 @@ const { values: options } = parseArgs({
     fleet: { type: "boolean", default: false },
     ways: { type: "boolean", default: false },
     workers: { type: "boolean", default: false },
+    shipped: { type: "boolean", default: false },
+    before: { type: "string" },
+    only: { type: "string" },
     profile: { type: "boolean", default: false },
   },
 });
@@ -132,10 +140,12 @@ const upstream = await startUpstream(OTHER_CORE, [
   ...SCENARIO_MODELS,
   ...HARMONY_MODELS,
   ...SOCKET_MODELS,
+  ...SHIPPED_MODELS,
 ]);
 if (options.profile) await printProfiles(upstream);
 else if (options.durable) await runDurableBenchmark(upstream);
 else if (options.sockets) await runSocketBenchmark(upstream);
+else if (options.shipped) await runShippedBenchmark(upstream);
 else await runBenchmark(upstream);
 await upstream.stop();
 
@@ -168,7 +178,7 @@ async function runBenchmark(upstream: Upstream): Promise<void> {
     const second = await quietly(() => chain.measure(2, scale));
     const last = await quietly(() => chain.measure(CHAIN_LENGTH, scale));
     chainRounds.push({ second, last });
-    laterTurns.push(await quietly(() => measureLaterTurns(chainWorker, scale)));
+    laterTurns.push(await quietly(() => measureLaterTurns(chainWorker, scale, 32)));
   }
   await chainWorker.stop();
   for (const target of targets) await target.stop();
@@ -279,6 +289,16 @@ async function runSocketBenchmark(upstream: Upstream): Promise<void> {
   progress("sockets");
   const sockets = await quietly(() => measureSockets(upstream, scale));
   publish(sockets, socketReport(`${machineLine()} · ${versions}`, sockets), "--sockets --docs");
+}
+
+async function runShippedBenchmark(upstream: Upstream): Promise<void> {
+  const results = await measureShipped(upstream, {
+    ...{ scale, progress, before: options.before, only: options.only },
+    peers: options.peers === undefined ? [] : readPeers(options.peers),
+    attempt: (kind, measure) => attempt(kind, () => quietly(measure)),
+  });
+  const noise = `Other work took ${percent(median(noises))} of the machine (worst ${percent(Math.max(...noises))}).`;
+  publish(results, shippedReport(`${machineLine()} · ${versions}\n\n${noise}`, results), "--shipped --docs");
 }
 
 /** `document`: which of docs/ has the place that `flags` fill. */

@@ -8,12 +8,13 @@ import {
   chatRequest,
   type Message,
   type Question,
+  type Running,
   responseIdIn,
   responsesRequest,
   type Target,
   type Upstream,
 } from "./targets.ts";
-import { type RunningWorker, startWorker } from "./workers.ts";
+import { startWorker } from "./workers.ts";
 
 /** What is measured of a target in one round, by the metric's name. */
 export type Measurement = Record<string, number>;
@@ -36,7 +37,7 @@ export interface Scale {
 const LATENCY = { "p50 ms": 2, "p99 ms": 2 };
 
 /** Runs a load after a warm-up; CPU is that of the target's process in the same window. */
-async function load(target: Target, question: Question, clients: number, { windowMs, warmUpMs }: Scale) {
+export async function load(target: Target, question: Question, clients: number, { windowMs, warmUpMs }: Scale) {
   const request = target.request(question);
   await hammer(target.port, request, { clients, durationMs: warmUpMs });
   const before = cpuSeconds(target.pid);
@@ -85,7 +86,7 @@ function paced(streams: number): Scenario {
   };
 }
 
-const SHORT_MODEL = "simulator?words=20";
+export const SHORT_MODEL = "simulator?words=20";
 
 export const scenarios: readonly Scenario[] = [
   {
@@ -124,7 +125,7 @@ export const scenarios: readonly Scenario[] = [
   },
 ];
 
-function firstTimes(samples: readonly Sample[]) {
+export function firstTimes(samples: readonly Sample[]) {
   const events = samples.map((sample) => sample.firstByteMs);
   const deltas = samples.map((sample) => sample.firstNeedleMs);
   return {
@@ -186,17 +187,21 @@ export async function countStoredTurns(upstream: Upstream): Promise<StoredTurnCo
   return costs;
 }
 
-/** CPU µs of a stored turn as JSON that continues another, of 32 clients with a conversation each. */
-export async function measureLaterTurns({ port, pid }: RunningWorker, { warmUpMs, windowMs }: Scale): Promise<number> {
+/** CPU µs of a stored turn as JSON that continues another, of so many clients with a conversation each. */
+export async function measureLaterTurns(
+  { port, pid }: Running,
+  { warmUpMs, windowMs }: Scale,
+  clients: number,
+): Promise<number> {
   const question = { model: SHORT_MODEL, stream: false };
   const requests: Request[] = [];
-  while (requests.length < 32) {
+  while (requests.length < clients) {
     const previous_response_id = responseIdIn(await ask(port, responsesRequest(question, { store: true })));
     requests.push(responsesRequest(question, { store: true, previous_response_id }));
   }
-  await hammer(port, requests, { clients: 32, durationMs: warmUpMs });
+  await hammer(port, requests, { clients, durationMs: warmUpMs });
   const before = cpuSeconds(pid);
-  const { samples } = await hammer(port, requests, { clients: 32, durationMs: windowMs });
+  const { samples } = await hammer(port, requests, { clients, durationMs: windowMs });
   return ((cpuSeconds(pid) - before) * 1e6) / samples.length;
 }
 
@@ -229,7 +234,7 @@ export interface ChainTurn {
 }
 
 export const CHAIN_LENGTH = 200;
-const CHAIN_MODEL = "simulator?words=20&chunk=16";
+export const CHAIN_MODEL = "simulator?words=20&chunk=16";
 
 /** All models that are asked here. One that its model server does not list is looked for with every request. */
 export const SCENARIO_MODELS: readonly string[] = [
@@ -260,7 +265,7 @@ export class Chain {
     this.#upstream = upstream;
   }
 
-  static async build(worker: RunningWorker, pipe: { port: number; pid: number }, upstream: Upstream): Promise<Chain> {
+  static async build(worker: Running, pipe: { port: number; pid: number }, upstream: Upstream): Promise<Chain> {
     const connection = await Connection.open(worker.port);
     const ids: string[] = [];
     const history: Message[] = [];
@@ -273,6 +278,11 @@ export class Chain {
     }
     connection.close();
     return new Chain(ids, history, { direct: upstream, pipe, ours: worker }, upstream);
+  }
+
+  /** The messages of the last turn, with those before it. */
+  get history(): readonly Message[] {
+    return [...this.#history, CHAIN_USER];
   }
 
   requests(turn: number): Record<ChainWay, Request> {

@@ -1,42 +1,60 @@
+import { connect } from "cloudflare:sockets";
+
 /**
  * The floor of a Worker that translates: makes a chat completion of the request, and an event, or the JSON of a response, of
- * each delta of its answer. It checks nothing, bounds nothing, and leaves out every event that is not a delta.
+ * each delta of its answer. It checks nothing, bounds nothing, and leaves out every event that is not a delta. With `SOCKETS` it
+ * asks for streams over a socket, as `serve` does.
  */
 export default {
   async fetch(request, env, context) {
     if (request.method !== "POST") return new Response();
     const { model, input, stream } = await request.json();
     const options = stream ? { stream_options: { include_usage: true } } : {};
+    const body = JSON.stringify({ model, messages: input, stream, ...options });
+    if (stream && env.SOCKETS) return events(context, askOverSocket(env.UPSTREAM_ORIGIN, body), true);
     const answer = await fetch(`${env.UPSTREAM_ORIGIN}/v1/chat/completions`, {
       method: "POST",
       headers: { "content-type": "application/json" },
-      body: JSON.stringify({ model, messages: input, stream, ...options }),
+      body,
     });
-    if (!stream) {
-      const { choices } = await answer.json();
-      const content = [{ type: "output_text", text: choices[0].message.content, annotations: [] }];
-      return Response.json({ object: "response", model, output: [{ type: "message", role: "assistant", content }] });
-    }
-    const { readable, writable } = new IdentityTransformStream();
-    context.waitUntil(translate(answer.body.getReader(), writable.getWriter()));
-    return new Response(readable, { headers: { "content-type": "text/event-stream" } });
+    if (stream) return events(context, answer.body, false);
+    const { choices } = await answer.json();
+    const content = [{ type: "output_text", text: choices[0].message.content, annotations: [] }];
+    return Response.json({ object: "response", model, output: [{ type: "message", role: "assistant", content }] });
   },
 };
 
 const encoder = new TextEncoder();
 
-async function translate(reader, writer) {
+/** The bytes of the connection: the lines of the head, and of the chunks' sizes, are none of an event. */
+function askOverSocket(origin, body) {
+  const { hostname, port } = new URL(origin);
+  const socket = connect({ hostname, port: Number(port) }, { allowHalfOpen: true });
+  const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: ${hostname}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: ${encoder.encode(body).length}\r\n\r\n`;
+  socket.writable.getWriter().write(encoder.encode(head + body));
+  return socket.readable;
+}
+
+function events(context, body, isConnection) {
+  const { readable, writable } = new IdentityTransformStream();
+  context.waitUntil(translate(body.getReader(), writable.getWriter(), isConnection));
+  return new Response(readable, { headers: { "content-type": "text/event-stream" } });
+}
+
+/** A connection has no end of its own: that of the events is it. */
+async function translate(reader, writer, isConnection) {
   const decoder = new TextDecoder();
   let held = "";
   let sequence_number = 0;
   try {
-    for (;;) {
+    for (let isOver = false; !isOver; ) {
       const { done, value } = await reader.read();
-      if (done) return await writer.close();
+      if (done) break;
       const lines = (held + decoder.decode(value, { stream: true })).split("\n");
       held = lines.pop();
       let events = "";
       for (const line of lines) {
+        isOver ||= isConnection && line === "data: [DONE]";
         if (!line.startsWith("data: {")) continue;
         const delta = JSON.parse(line.slice(6)).choices[0]?.delta.content;
         if (!delta) continue;
@@ -47,6 +65,8 @@ async function translate(reader, writer) {
       }
       if (events !== "") await writer.write(encoder.encode(events));
     }
+    await writer.close();
+    if (isConnection) await reader.cancel();
   } catch {
     // The client has left.
     await reader.cancel().catch(() => {});

@@ -57,6 +57,9 @@ export interface RunningWorker {
   restart(): void;
 }
 
+/** Where the Worker's bundle is. */
+export const bundleFolder = directory;
+
 /** Bundles the Worker, and puts the bench's own ones beside it. */
 export function bundle(): void {
   bundleInto(directory);

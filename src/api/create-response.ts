@@ -84,6 +84,7 @@ async function runForeground<Sink extends ClientSink>(
   using unread = new DisposableStack();
   const sink = request.stream ? openSink(onLeft, responseId(address)) : undefined;
   if (sink) unread.defer(() => waitUntil(sink.abandon()));
+  keeping.sink = sink;
   const assemble = (spec: TurnSpec) =>
     assembleTurn(spec, prepared.past, {
       config,
@@ -182,7 +183,22 @@ interface Keeping {
   outputLength: number;
   /** Wakes its home after a while, unless it is settled before. */
   waking: ReturnType<typeof setTimeout> | undefined;
+  /** Takes the turn's events, where they are streamed. */
+  sink: ClientSink | undefined;
   settle: Settle;
+}
+
+/** How long a client that does not take what was said is waited for, in milliseconds. */
+const TAKEN_WITHIN_MS = 25;
+
+/** Waits until the client has all that was said. The work of a settlement would else come before the writes that are under way. */
+async function untilTaken(sink: ClientSink | undefined): Promise<void> {
+  const taken = sink?.flushed?.();
+  if (!taken) return;
+  const late = Promise.withResolvers<void>();
+  const timer = setTimeout(late.resolve, TAKEN_WITHIN_MS);
+  await Promise.race([taken, late.promise]);
+  clearTimeout(timer);
 }
 
 /**
@@ -209,6 +225,7 @@ async function keepTurn(
   const keeping: Keeping = {
     outputLength,
     waking: undefined,
+    sink: undefined,
     async settle({ outcome: { status }, closed }, terminate) {
       clearTimeout(keeping.waking);
       // A failure that is thrown has no response: nobody learns the id that a record of it would have.
@@ -218,6 +235,7 @@ async function keepTurn(
       const joins = inConversation && isWhole;
       const { kept: output, messages } = closed;
       if (keep || joins) {
+        await untilTaken(keeping.sink);
         await noted;
         const rows = await homes.settle(address.home, {
           turn: address.turn,

@@ -90,6 +90,8 @@ export interface SlowAnswer {
 
 /** Leads the events of a foreground turn to its client. */
 export interface ClientSink extends BatchSink {
+  /** A promise to wait for until the client has taken all that was said, where it has not. A transport that cannot tell has none. */
+  flushed?(): Promise<void> | undefined;
   /** Sends what is left, and that it is all. Never rejects. */
   end(): Promise<void>;
   /** Breaks off, so that a client that is still there does not take what it has for all. Never rejects. */

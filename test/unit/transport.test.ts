@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { previousResponseNotFound } from "@responses-edge/responses-api/errors";
 import { responseId } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";
-import { beforeEach, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it, vi } from "vitest";
 import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
 import { createResponse } from "../../src/api/create-response.ts";
 import type { Caller, ClientSink } from "../../src/api/transport.ts";
@@ -23,6 +23,8 @@ beforeEach(() => {
 /** A connection whose turns continue each other, and of which nothing is stored. */
 class Connection implements PastSource {
   readonly sinks: MessageSink[] = [];
+  /** Where set, its sinks say that their client has not taken everything, and are given this to wait for. */
+  flushed: MessageSink["flushed"];
   readonly #client = new AbortController();
   readonly #turns = new Map<string, ReadPast>();
 
@@ -37,7 +39,11 @@ class Connection implements PastSource {
   async create(input: string, fields: object = {}): Promise<string> {
     const body = { model: "simulator", input, stream: true, store: false, ...fields };
     const created = await createResponse(this.#caller(JSON.stringify(body)), body, {
-      openSink: (onLeft) => this.sinks[this.sinks.push(new MessageSink(onLeft)) - 1] as MessageSink,
+      openSink: (onLeft) => {
+        const sink = Object.assign(new MessageSink(onLeft), this.flushed && { flushed: this.flushed });
+        this.sinks.push(sink);
+        return sink;
+      },
     });
     if (created.kind !== "events") throw new Error(`Expected events, not ${created.kind}.`);
     const { outcome, closed } = await created.ended;
@@ -101,6 +107,8 @@ class MessageSink implements ClientSink {
   /** Where set, the client is found to have left with the first delta. */
   leaves = false;
 
+  flushed?: () => Promise<void> | undefined;
+
   event(type: string, json: string): void {
     this.messages.push(JSON.parse(json) as { type: string });
     if (this.leaves && type.endsWith(".delta")) this.#onLeft();
@@ -128,6 +136,31 @@ describe("a transport without HTTP", () => {
     expect(sink?.messages.at(-1)?.type).toBe("response.completed");
     expect(sink?.messages.map(({ delta = "" }) => delta).join("")).toBe("You said: Hello.");
     expect(sink?.ending).toBe("ended");
+  });
+
+  it("has taken what was said before its turn is kept", async () => {
+    const settle = vi.spyOn(HomeClient.prototype, "settle");
+    const taken = Promise.withResolvers<void>();
+    const asked = Promise.withResolvers<void>();
+    const connection = new Connection();
+    connection.flushed = () => {
+      asked.resolve();
+      return taken.promise;
+    };
+    const created = connection.create("Hello.", { store: true });
+    await asked.promise;
+    expect(settle).not.toHaveBeenCalled();
+    taken.resolve();
+    await created;
+    expect(settle).toHaveBeenCalledOnce();
+    settle.mockRestore();
+  });
+
+  it("does not hold its turn up by taking nothing", async () => {
+    const connection = new Connection();
+    connection.flushed = () => new Promise(() => {});
+    await connection.create("Hello.", { store: true });
+    expect(connection.sinks[0]?.messages.at(-1)?.type).toBe("response.completed");
   });
 
   it("continues turns that only its own source of the past knows", async () => {

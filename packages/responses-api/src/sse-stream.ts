@@ -49,10 +49,10 @@ export class SseStream {
     return this.#pending.length > HIGH_WATER_MARK ? this.#writing : undefined;
   }
 
-  /** Writes all that was gathered, and waits until the client has taken it. */
-  async flushed(): Promise<void> {
+  /** Writes all that was gathered; a promise to wait for until the client has taken it, where it has not. */
+  flushed(): Promise<void> | undefined {
     this.flush();
-    await this.#writing;
+    return this.#writing;
   }
 
   /** Writes what is left and `[DONE]`, and ends the stream. */

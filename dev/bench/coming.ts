@@ -1,0 +1,112 @@
+import { readdirSync } from "node:fs";
+import { Connection } from "./load.ts";
+import { untilIdle } from "./paced.ts";
+import { cpuSeconds } from "./processes.ts";
+import type { Measurement, Scale, Scenario } from "./scenarios.ts";
+import { quantile } from "./statistics.ts";
+import type { Target } from "./targets.ts";
+
+/** Short streams that come and go: so many begin each second, and each ends after a while. */
+
+const STARTS_PER_SECOND = 400;
+const TOKENS = 64;
+const TOKEN_MS = 20;
+
+/** A token that comes later than this after its time is late. */
+const IN_TIME_MS = 200;
+
+/** All that is open once streams have begun to end: 512 at this rate. */
+const STREAM_MS = TOKENS * TOKEN_MS;
+
+/** Streams that have not ended so long after the last one was begun are broken off. */
+const PATIENCE_MS = 5_000;
+
+export const COMING_MODEL = `simulator?words=${TOKENS}&tps=${1000 / TOKEN_MS}`;
+
+export const coming: Scenario = {
+  name: `Streams that come and go: ${STARTS_PER_SECOND} a second of ${TOKENS} tokens at ${TOKEN_MS} ms, ${(STARTS_PER_SECOND * STREAM_MS) / 1000} open`,
+  model: COMING_MODEL,
+  metrics: {
+    "share of the tokens within 200 ms": 2,
+    "gap p99 ms": 0,
+    "first event p50 ms": 2,
+    "first event p99 ms": 0,
+    "CPU µs / delta": 0,
+    "open files": 0,
+  },
+  measure: measureComing,
+};
+
+/**
+ * Begins streams at a steady rate, and looks at those that are begun once as many are open as ever will be. A token is in time that comes within
+ * 200 ms of when the model server says it to a client of its own. A gap is the time between two reads of a stream that bring deltas.
+ */
+async function measureComing(target: Target, { windowMs }: Scale): Promise<Measurement> {
+  const request = target.request({ model: COMING_MODEL, stream: true });
+  const free: Connection[] = [];
+  const all = new Set<Connection>();
+  const firstEvents: number[] = [];
+  const gaps: number[] = [];
+  let looked = 0;
+  let inTime = 0;
+  let came = 0;
+  const stream = async (isLookedAt: boolean) => {
+    const begun = performance.now();
+    if (isLookedAt) looked += 1;
+    const connection = free.pop() ?? (await Connection.open(target.port));
+    all.add(connection);
+    let told = 0;
+    let last: number | undefined;
+    connection.onFirstByte = () => {
+      if (isLookedAt) firstEvents.push(performance.now() - begun);
+    };
+    connection.onNeedles = (count) => {
+      const now = performance.now();
+      came += count;
+      if (isLookedAt) {
+        if (last !== undefined) gaps.push(now - last);
+        for (const end = told + count; told < end; told += 1) {
+          if (now - begun <= told * TOKEN_MS + IN_TIME_MS) inTime += 1;
+        }
+      }
+      last = now;
+    };
+    await connection.send(request);
+    free.push(connection);
+  };
+  const streams: Promise<void>[] = [];
+  const begun = performance.now();
+  const lookFrom = (STARTS_PER_SECOND * STREAM_MS) / 1000;
+  const count = lookFrom + (STARTS_PER_SECOND * 2 * windowMs) / 1000;
+  let before = { cpu: 0, came: 0 };
+  let openFiles = 0;
+  while (streams.length < count) {
+    const due = ((performance.now() - begun) * STARTS_PER_SECOND) / 1000;
+    while (streams.length < Math.min(due, count)) {
+      if (streams.length === lookFrom) before = { cpu: cpuSeconds(target.pid), came };
+      const each = stream(streams.length >= lookFrom);
+      each.catch(() => {});
+      streams.push(each);
+    }
+    await sleep(1);
+  }
+  const cpuMicros = (cpuSeconds(target.pid) - before.cpu) * 1e6;
+  const perDelta = cpuMicros / (came - before.came);
+  openFiles = readdirSync(`/proc/${target.pid}/fd`).length;
+  await Promise.race([Promise.allSettled(streams), sleep(STREAM_MS + PATIENCE_MS)]);
+  for (const connection of all) connection.close();
+  await Promise.allSettled(streams);
+  await untilIdle(target.pid);
+  return {
+    "share of the tokens within 200 ms": inTime / (looked * TOKENS),
+    "gap p99 ms": quantile(gaps, 0.99),
+    "first event p50 ms": quantile(firstEvents, 0.5),
+    "first event p99 ms": firstEvents.length < looked ? Number.POSITIVE_INFINITY : quantile(firstEvents, 0.99),
+    "CPU µs / delta": perDelta,
+    "open files": openFiles,
+  };
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
