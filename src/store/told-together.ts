@@ -3,6 +3,9 @@
  * several reports under one name counts.
  */
 
+/** How long reports are gathered before a call: a call and its commit cost as much as the storing of a short turn. Milliseconds. */
+const GATHER_MS = 50;
+
 /** A call that lasts longer is taken for one of an object that has ended. */
 export const CALL_WITHIN_MS = 10_000;
 
@@ -15,7 +18,7 @@ interface Told<Value> {
 /** The values of one tenant that wait to be told. */
 interface Queue<Value> {
   waiting: Map<string, Told<Value>>;
-  /** Since when the call lasts that is under way, Unix milliseconds. The object that has made it may have been ended since. */
+  /** Since when a call is under way, or gathered for, Unix milliseconds. The object that makes it may have been ended since. */
   askingSince: number | undefined;
 }
 
@@ -52,10 +55,11 @@ export class ToldTogether<Value> {
     const now = Date.now();
     if (queue.askingSince !== undefined && Math.abs(now - queue.askingSince) < CALL_WITHIN_MS) return;
     while (queue.waiting.size > 0) {
-      const batch = [...queue.waiting.values()];
-      queue.waiting.clear();
       const since = Date.now();
       queue.askingSince = since;
+      await scheduler.wait(GATHER_MS);
+      const batch = [...queue.waiting.values()];
+      queue.waiting.clear();
       const isHeard = await send(batch.map(({ value }) => value));
       if (isHeard) for (const each of batch) each.onTold();
       // Another object has taken over.
