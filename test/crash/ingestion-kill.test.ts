@@ -10,7 +10,7 @@ import { fetchAnew } from "../workerd/tools.ts";
 /** Files become searchable, whoever dies meanwhile: no chunk is lost, and none is there twice. */
 
 /** `KILLS=100 npx vitest run test/crash/ingestion-kill.test.ts` shows more of them. */
-const KILLS = Number(process.env.KILLS ?? 6);
+const KILLS = Number(process.env.KILLS ?? 3);
 
 let simulator: SimulatorServer;
 let embeddings: EmbeddingServer;

@@ -11,7 +11,7 @@ import { create as createAt, hasEnded, type Reader, resume as resumeAt, streamOf
 /** A server that really dies in the middle of searches: each is in its response once, and so is what it has found. */
 
 /** `KILLS=100 npx vitest run test/crash/search-kill.test.ts` shows more of them. */
-const KILLS = Number(process.env.KILLS ?? 5);
+const KILLS = Number(process.env.KILLS ?? 3);
 const STREAMS = 6;
 
 /** How long the embedding of a query takes. Milliseconds. */

@@ -125,21 +125,21 @@ describe("a request costs", () => {
     const key = await keyOf({ requests_per_minute: 1_000, tokens_per_minute: 1_000_000 });
     expect((await create(key)).status).toBe(200);
     expect(calls).toEqual(["exchange", "exchange"]);
-    expect(rows.toSorted()).toEqual(["accounts", "accounts", "usage"]);
+    expect(rows.toSorted()).toEqual(["accounts", "accounts", "used"]);
   });
 
   it("one row more where its tenant has limits, too", async () => {
     const key = await keyOf({ requests_per_minute: 1_000 }, { tokens_per_minute: 1_000_000 });
     expect((await create(key)).status).toBe(200);
     expect(calls).toEqual(["exchange", "exchange"]);
-    expect(rows.toSorted()).toEqual(["accounts", "accounts", "accounts", "usage"]);
+    expect(rows.toSorted()).toEqual(["accounts", "accounts", "accounts", "used"]);
   });
 
   it("one call with a key whose use is only counted", async () => {
     const key = await keyOf({ track_usage: true });
     expect((await create(key)).status).toBe(200);
     expect(calls).toEqual(["exchange"]);
-    expect(rows).toEqual(["usage"]);
+    expect(rows).toEqual(["used"]);
   });
 
   it("less than a tenth of a call with a hot key", async () => {
