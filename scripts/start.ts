@@ -1,7 +1,7 @@
 /**
- * `npm start`: the Worker on `workerd`, in front of a vLLM (VLLM_BASE_URL) or of the built-in simulator. Variables of the environment that
- * the Worker knows are handed to it; PORT chooses the port, STATE_DIRECTORY where responses are kept, MIN_FREE_DISK what must be free
- * there. TOOL_SERVER=1 starts the development tool server beside it. Everything listens on loopback addresses, and ends with this process,
+ * `npm start`: the Worker on `workerd`, in front of a vLLM (VLLM_BASE_URL) or of the built-in simulator, beside which a server draws
+ * (`dev/image-server`). Variables of the environment that the Worker knows are handed to it; PORT chooses the port, STATE_DIRECTORY where responses
+ * are kept, MIN_FREE_DISK what must be free there. TOOL_SERVER=1 starts the development tool server beside it. Everything listens on loopback addresses, and ends with this process,
  * or with npm. `cli/` has the code that it shares with `serve`.
  */
 import { randomBytes } from "node:crypto";
@@ -14,6 +14,7 @@ import { root } from "../cli/installation.ts";
 import { EXIT, Refusal } from "../cli/refusal.ts";
 import { untilStopped } from "../cli/signals.ts";
 import { startWorker } from "../cli/worker-process.ts";
+import { IMAGE_SERVER_MODEL, serveImages } from "../dev/image-server/server.ts";
 import { serveSimulator } from "../dev/simulator/serve.ts";
 import type { ToolServer } from "../dev/tool-server/server.ts";
 import type { TextVariables } from "../src/config/index.ts";
@@ -47,7 +48,11 @@ async function start(): Promise<void> {
   const mistakes: string[] = [];
   const port = Number(process.env.PORT || DEFAULT_PORT);
   const simulator = process.env.VLLM_BASE_URL || process.env.UPSTREAMS ? undefined : await serveSimulator();
-  const simulated = simulator && { VLLM_BASE_URL: `${simulator.url}/v1` };
+  const painter = simulator && !process.env.IMAGE_MODEL ? await serveImages() : undefined;
+  const simulated = {
+    ...(simulator && { VLLM_BASE_URL: `${simulator.url}/v1` }),
+    ...(painter && { IMAGE_MODEL: IMAGE_SERVER_MODEL, IMAGE_BASE_URL: `${painter.url}/v1` }),
+  };
   const variables = workerVariables({ ...process.env, ...simulated }, mistakes);
   variables.ALLOW_ANONYMOUS = String(keySourcesOf(variables) === "");
   for (const warning of warningsOf(process.env, OWN_VARIABLES)) console.error(warning);

@@ -85,7 +85,9 @@ export async function checkCreation(
 ): Promise<Creation> {
   const { config, tenant, identity, signal } = caller;
   const { dropsUnknownTools, vllmExtraFields } = config;
-  const body = await readCreateBody(sent, { schema, dropsUnknownTools, vllmExtraFields }, new LongWork(tenant));
+  const absentTools = config.tools.images ? [] : ["image_generation"];
+  const reading = { schema, dropsUnknownTools, absentTools, vllmExtraFields };
+  const body = await readCreateBody(sent, reading, new LongWork(tenant));
   const { input, dropped } = body;
   if (makesTurn && dropped.length > 0) tellDroppedTools(caller, dropped);
   const request = underPolicy(body.request, identity, config);

@@ -1,4 +1,5 @@
 import { type TextLimits, textOf, UnreadableFile } from "@responses-edge/file-text";
+import { imageFormatOf } from "@responses-edge/image-generation";
 import { LongWork } from "@responses-edge/long-work";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { fileDataOf, type InputPart, isPlainText } from "@responses-edge/responses-api/items/parts";
@@ -106,12 +107,12 @@ class FileReader {
 
   async #image(id: string, maxBytes: number, param: string): Promise<string> {
     const { bytes } = await this.#bytesOf(id, maxBytes, param);
-    const type = IMAGE_TYPES.find(([first]) => begins(bytes, first))?.[1];
-    if (type === undefined) {
+    const format = imageFormatOf(bytes);
+    if (format === undefined) {
       throw invalidRequest(param, "Expected an image: PNG, JPEG, GIF or WebP.", "invalid_image");
     }
     await this.#work.spend(bytes.length * UNITS_PER_BYTE);
-    return `data:${type};base64,${bytes.toBase64()}`;
+    return `data:image/${format};base64,${bytes.toBase64()}`;
   }
 
   async #stored(id: string, filename: string | undefined, maxBytes: number, param: string): Promise<string> {
@@ -174,19 +175,6 @@ class FileReader {
 const UNITS_PER_BYTE = 0.002;
 
 const MAX_NAME_LENGTH = 255;
-
-/** Images by how they begin: those that OpenAI takes. A space stands for any byte. */
-const IMAGE_TYPES: readonly (readonly [first: string, type: string])[] = [
-  ["\x89PNG\r\n", "image/png"],
-  ["\xff\xd8\xff", "image/jpeg"],
-  ["GIF87a", "image/gif"],
-  ["GIF89a", "image/gif"],
-  ["RIFF    WEBP", "image/webp"],
-];
-
-function begins(bytes: Uint8Array, first: string): boolean {
-  return Array.from(first).every((character, at) => character === " " || character.charCodeAt(0) === bytes[at]);
-}
 
 function unreadable({ code, message }: UnreadableFile, param: string): ApiError {
   return invalidRequest(param, message, code === "too_large" ? "file_too_large" : code);

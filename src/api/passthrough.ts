@@ -10,6 +10,7 @@ import { tenantCacheSalt } from "../assembly/session.ts";
 import { type PassthroughEndpoint, VLLM_EXTRAS } from "../config/index.ts";
 import type { EndUserFields } from "../store/quota/allowances.ts";
 import { admitPassed, type TokenCount } from "./admission.ts";
+import { checkImageFields, imageConfigFor, imageModel, imagesIn, isOfImages } from "./passed-images.ts";
 import { countedBody } from "./passed-usage.ts";
 import { allowedModel, checkCap, notOpen, priorityOf } from "./policy.ts";
 import { RequestScope } from "./request-scope.ts";
@@ -52,6 +53,8 @@ const KINDS: Partial<Record<PassthroughEndpoint, UsageKind>> = {
   embeddings: "embeddings",
   "audio/transcriptions": "audio_transcriptions",
   "audio/translations": "audio_transcriptions",
+  "images/generations": "images",
+  "images/edits": "images",
 };
 
 /** Those that vLLM has at its root. They use no tokens. */
@@ -86,11 +89,12 @@ export async function passJson(caller: Caller, name: PassthroughEndpoint, body: 
   const { config, tenant, signal } = caller;
   using scope = RequestScope.open<TokenCount>(caller);
   checkFields(caller, (field) => body[field] != null);
+  if (isOfImages(name)) checkImageFields(caller, Object.entries(body), () => false);
   refuseLargeFormats(Object.fromEntries(FORMATS.map((field) => [field, body[field]])), []);
   await checkMediaUrls(urlsIn(body), config, signal);
   const hint = typeof body.prompt_cache_key === "string" ? body.prompt_cache_key : caller.clientSession;
   const beginning = hint === undefined ? beginningOf(body) : undefined;
-  const model = modelOf(caller, body.model, hint ?? beginning);
+  const model = modelOf(caller, body.model ?? imageModel(caller, name), hint ?? beginning);
   const limits = limitsOf(caller, name, body);
   const { cache_salt: salt } = body;
   if (salt != null && typeof salt !== "string") {
@@ -103,6 +107,7 @@ export async function passJson(caller: Caller, name: PassthroughEndpoint, body: 
   const asked = isStream && caller.identity.counted && ASKED_FOR_USAGE.has(name) ? usageAsked(body) : undefined;
   const sent: JsonObject = { ...body, ...limits, ...(asked && { stream_options: asked.options }) };
   if (model !== undefined) sent.model = model;
+  if (isOfImages(name)) sent.response_format = "b64_json";
   if (SALTED.has(name)) sent.cache_salt = tenantCacheSalt(tenant, salt);
   const passed = {
     body: JSON.stringify(sent),
@@ -110,6 +115,7 @@ export async function passJson(caller: Caller, name: PassthroughEndpoint, body: 
     hint,
     beginning,
     isStream,
+    units: imagesIn(name, body.n),
     hidesUsage: asked?.isOurs === true,
     most: () => ({ input: mostInput(name, body), cached: 0, output: mostOutput(caller, name, sent) }),
     endUser: endUserIn(body),
@@ -208,8 +214,11 @@ export async function passForm(
     throw invalidRequest(null, "We could not read the body of your request as multipart/form-data.", "invalid_form");
   }
   checkFields(caller, (field) => form.has(field));
-  const model = modelOf(caller, form.get("model") ?? undefined, clientSession);
+  const isImages = isOfImages(name);
+  if (isImages) checkImageFields(caller, form, (value) => typeof value !== "string");
+  const model = modelOf(caller, form.get("model") ?? imageModel(caller, name), clientSession);
   if (model !== undefined) form.set("model", model);
+  if (isImages) return await passImages(caller, name, form, model, scope);
   const limit = formNumber(form, "max_completion_tokens");
   checkCap("max_completion_tokens", limit, identity.policy?.maxOutputTokens);
   const cap = limit ?? identity.policy?.maxOutputTokens;
@@ -220,13 +229,34 @@ export async function passForm(
     form.set("stream_include_usage", "true");
     form.delete("stream_continuous_usage_stats");
   }
-  // Written anew: what this server has checked is what vLLM reads.
-  const written = new Response(form);
-  const body = new Uint8Array(await written.arrayBuffer());
-  const contentType = written.headers.get("content-type") ?? type;
   // How long a sound is, only the model knows.
   const most = () => ({ input: 0, cached: 0, output: cap ?? config.keys.reservedOutputTokens });
-  const passed = { body, contentType, model, hint: clientSession, beginning: undefined, isStream, hidesUsage, most };
+  const passed = { model, hint: clientSession, beginning: undefined, isStream, hidesUsage, most };
+  return await pass(caller, name, { ...passed, ...(await writtenForm(form)) }, scope);
+}
+
+/** A form written anew: what this server has checked is what its reader gets. */
+async function writtenForm(
+  form: FormData,
+): Promise<{ body: Uint8Array<ArrayBuffer>; contentType: string | undefined }> {
+  const written = new Response(form);
+  const contentType = written.headers.get("content-type") ?? undefined;
+  return { body: new Uint8Array(await written.arrayBuffer()), contentType };
+}
+
+async function passImages(
+  caller: Caller,
+  name: PassthroughEndpoint,
+  form: FormData,
+  model: string | undefined,
+  scope: RequestScope<TokenCount>,
+): Promise<PassedAnswer> {
+  form.set("response_format", "b64_json");
+  const most = () => ({ input: estimateTokens(form.get("prompt")), cached: 0, output: 0 });
+  const endUser = endUserIn(Object.fromEntries(form));
+  const about = { model, hint: caller.clientSession, beginning: undefined, endUser };
+  const units = imagesIn(name, form.get("n"));
+  const passed = { ...about, isStream: false, hidesUsage: false, most, units, ...(await writtenForm(form)) };
   return await pass(caller, name, passed, scope);
 }
 
@@ -252,7 +282,7 @@ function formFlag(form: FormData, field: string): boolean {
 
 interface Passed {
   body: string | Uint8Array<ArrayBuffer>;
-  contentType?: string;
+  contentType?: string | undefined;
   model: string | undefined;
   hint: string | undefined;
   beginning: string | undefined;
@@ -261,6 +291,8 @@ interface Passed {
   hidesUsage: boolean;
   /** The most tokens that the request takes. */
   most: () => TokenCount;
+  /** The images that it asks for. */
+  units?: number | undefined;
   /** Forms name no end user. */
   endUser?: EndUserFields;
 }
@@ -272,8 +304,8 @@ async function pass(
   passed: Passed,
   scope: RequestScope<TokenCount>,
 ): Promise<PassedAnswer> {
-  const { config, tenant, waitUntil } = caller;
-  const { hint, beginning, most, hidesUsage, endUser = {}, ...request } = passed;
+  const { tenant, waitUntil } = caller;
+  const { hint, beginning, most, hidesUsage, units, endUser = {}, ...request } = passed;
   const takesNone = AT_ROOT.has(name);
   const asked = {
     model: passed.model ?? "unknown",
@@ -286,7 +318,7 @@ async function pass(
   try {
     const path = takesNone ? `//${name}` : `/${name}`;
     const affinity = { isRooted: false, hint, beginning };
-    answer = await passOn({ ...request, path, tenant, affinity }, config, caller);
+    answer = await passOn({ ...request, path, tenant, affinity }, imageConfigFor(caller, name, passed.model), caller);
   } catch (error) {
     // The model server may have worked on it: its answer names no usage then.
     const hasWorked = caller.signal.aborted || (error instanceof ApiError && error.code === "upstream_timeout");
@@ -300,7 +332,8 @@ async function pass(
   }
   waitUntil(answer.ended.finally(() => running.releasePermits()));
   const counted = { type: answer.type, hidesUsage, reserved: most };
-  return { ...answer, body: countedBody(answer.body, counted, (used) => running.end(takesNone ? NO_TOKENS : used)) };
+  const usedOf = (used: TokenCount) => (takesNone ? NO_TOKENS : { ...used, ...(units !== undefined && { units }) });
+  return { ...answer, body: countedBody(answer.body, counted, (used) => running.end(usedOf(used))) };
 }
 
 const NO_TOKENS: TokenCount = { input: 0, cached: 0, output: 0 };

@@ -16,6 +16,7 @@ import type { HomeStub } from "../store/home-calls.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "../store/item-store.ts";
 import { unwrap } from "../store/rpc.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
+import { withImages } from "./shown-images.ts";
 import type { Caller } from "./transport.ts";
 
 /** Responses that are there already. All throw the 404 of one that is unknown, deleted or another tenant's. */
@@ -82,23 +83,27 @@ export interface ShownPage extends PageRequest {
   include: Include;
 }
 
-export function shownResponse(caller: Caller, { head, output }: StoredResponse, include: Include): StoredResponse {
+export async function shownResponse(
+  caller: Caller,
+  { head, output }: StoredResponse,
+  include: Include,
+): Promise<StoredResponse> {
   const shown = reasoningShown(caller, include);
-  return { head: shownHead(head, shown), output: shownItems(output, shown) };
+  return { head: shownHead(head, shown), output: await withImages(caller, shownItems(output, shown)) };
 }
 
 /** The response to a create: there sealed reasoning is given without being asked for, as OpenAI gives it. */
-export function createdResponse(caller: Caller, stored: StoredResponse): StoredResponse {
+export function createdResponse(caller: Caller, stored: StoredResponse): Promise<StoredResponse> {
   return shownResponse(caller, stored, ["reasoning.encrypted_content"]);
 }
 
-export function shownItemPage(caller: Caller, page: ItemPage, include: Include): ItemPage {
-  return { ...page, data: shownItem(caller, page.data, include) };
+export async function shownItemPage(caller: Caller, page: ItemPage, include: Include): Promise<ItemPage> {
+  return { ...page, data: await shownItem(caller, page.data, include) };
 }
 
 /** Items that were given or made, as JSON text: one, or a list. */
-export function shownItem(caller: Caller, json: string, include: Include): string {
-  return shownItems(withoutReadParts(json), reasoningShown(caller, include));
+export function shownItem(caller: Caller, json: string, include: Include): Promise<string> {
+  return withImages(caller, shownItems(withoutReadParts(json), reasoningShown(caller, include)));
 }
 
 function reasoningShown({ config }: Caller, include: Include): ReasoningShown {

@@ -124,7 +124,7 @@ export async function answerRun(
     const obfuscation = request.stream_options?.include_obfuscation ?? true;
     return { kind: "run", events: await followResponse(caller, address, { after: -1, obfuscation }) };
   }
-  if (request.background) return { kind: "response", response: createdResponse(caller, accepted) };
+  if (request.background) return { kind: "response", response: await createdResponse(caller, accepted) };
   const finished = await caller.homes.ask(address.home, null, (home) => home.finished(address.turn));
   if (!finished) throw responseNotFound(responseId(address));
   const { error } = JSON.parse(finished.response.head) as { error: ResponseObject["error"] };
@@ -133,7 +133,7 @@ export async function answerRun(
     failures.add(failure);
     throw failure;
   }
-  return { kind: "response", response: createdResponse(caller, finished.response) };
+  return { kind: "response", response: await createdResponse(caller, finished.response) };
 }
 
 /** A failure of which only the response is kept, as the error that a foreground request gets. */

@@ -22,6 +22,7 @@ import type { ContainerFiles, GivenFile } from "../contract/container-files.ts";
 import type { StoreSearch } from "../contract/store-search.ts";
 import { JoinedSession } from "../tools/joined-session.ts";
 import { PLUGINS } from "../tools/plugins.ts";
+import { imageMaker } from "./image-maker.ts";
 import { checkMedia, checkPromptMedia } from "./media-policy.ts";
 import { ModelAccess } from "./model-access.ts";
 import { isOperatorsModel } from "./operators-model.ts";
@@ -239,6 +240,7 @@ function toolsOf(
     replays: logged ? [...replays, ...logged.replays] : replays,
     output: logged?.output.filter((_, index) => !logged.openLists.includes(index)) ?? [],
     searchStores,
+    images: imageMaker(config),
     containerFiles,
     givenFiles,
     ownContainer: `cntr_${home}${turn}`,

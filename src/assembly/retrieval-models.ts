@@ -1,9 +1,9 @@
 import type { Dialect } from "@responses-edge/engines/dialects/dialect";
-import { Upstream } from "@responses-edge/engines/upstream";
 import { malformedAnswer } from "@responses-edge/engines/upstream-faults";
 import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/json";
 import type { Config } from "../config/index.ts";
-import type { RetrievalModel } from "../config/vector-stores.ts";
+import type { OwnModel } from "../config/upstreams.ts";
+import { askOwnModel, jsonOf } from "./own-model.ts";
 
 export { loadTokenizer } from "@responses-edge/engines/harmony/load-tokenizer";
 
@@ -25,7 +25,7 @@ interface Asker {
 }
 
 /** Embeds texts. Throws ApiError as `Upstream.request` does, of what is about the texts in the server's own words, and 502 for an answer that is none. */
-export async function embed(model: RetrievalModel, texts: readonly string[], asker: Asker): Promise<Embedded> {
+export async function embed(model: OwnModel, texts: readonly string[], asker: Asker): Promise<Embedded> {
   const answer = await ask(model, "/embeddings", asker, (dialect) => ({
     input: texts,
     // As OpenAI's clients ask: half as many bytes as numbers in JSON have. Servers that do not know it answer with numbers.
@@ -50,7 +50,7 @@ export async function embed(model: RetrievalModel, texts: readonly string[], ask
 
 /** How well texts answer a query, in their order: from 0 to 1 of most models. Throws as `embed` does. */
 export async function rerank(
-  model: RetrievalModel,
+  model: OwnModel,
   query: string,
   texts: readonly string[],
   asker: Asker,
@@ -74,33 +74,18 @@ export async function rerank(
 }
 
 async function ask(
-  { name, server }: RetrievalModel,
+  model: OwnModel,
   path: string,
   { config, cacheSalt, signal }: Asker,
   fieldsFor: (dialect: Dialect) => JsonObject,
 ): Promise<JsonObject> {
-  const own = server && { ...config, modelServers: [server], unsaltedServers: undefined, boardMs: 0 };
-  const upstream = new Upstream(own ?? config, { model: name });
   const body = (dialect: Dialect) =>
     JSON.stringify({
-      model: name,
+      model: model.name,
       ...fieldsFor(dialect),
       ...(dialect.separatesTenants === true && { cache_salt: cacheSalt }),
     });
-  const options = { withinMs: config.firstByteTimeoutMs, isPassedOn: true };
-  const text = await upstream.text(
-    await upstream.request(path, signal, body, options),
-    signal,
-    config.connectTimeoutMs,
-  );
-  let answer: unknown;
-  try {
-    answer = JSON.parse(text);
-  } catch {
-    throw malformedAnswer();
-  }
-  if (!isJsonObject(answer)) throw malformedAnswer();
-  return answer;
+  return jsonOf(await askOwnModel(model, path, body, { config, signal }));
 }
 
 /** No model has more dimensions. */

@@ -3,6 +3,7 @@ import { logLine } from "@responses-edge/json-text";
 import { batches } from "./batches.ts";
 import { contentLog, contentLogConfig, contentLogMistakes } from "./content-log.ts";
 import { fileConfig, fileMistakes, files, type R2Binding } from "./files.ts";
+import { imageConfig, images } from "./images.ts";
 import { jwtConfig, type KeyValues, keys, tokenMistakes, tokens } from "./keys.ts";
 import { type Overrides, withFile, withOverrides } from "./layers.ts";
 import { harmony, models, VLLM_EXTRAS } from "./models.ts";
@@ -39,6 +40,7 @@ export const SECTIONS = {
   store,
   files,
   vectorStores,
+  images,
   webhooks,
   batches,
   serving,
@@ -261,7 +263,7 @@ function compose(values: Values, modelServers: readonly ModelServerConfig[], env
     /** Without keys only programs of this machine are served, which may send all of them. */
     vllmExtras: models.vllmExtras ?? new Set(wantsKeys(values) ? [] : VLLM_EXTRAS),
     harmony: values.harmony,
-    tools: toolConfig(values.tools, network),
+    tools: toolConfig(values.tools, network, imageConfig(values.images, values.servers, network, modelAliases)),
     dropsUnknownTools: values.tools.dropsUnknownTools,
     vectorStores: vectorStoreConfig(values.vectorStores, values.servers, network),
     apiKeys,

@@ -25,6 +25,8 @@ export const PASSTHROUGH_ENDPOINTS = [
   "score",
   "audio/transcriptions",
   "audio/translations",
+  "images/generations",
+  "images/edits",
   "messages",
   "tokenize",
   "detokenize",

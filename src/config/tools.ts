@@ -5,6 +5,7 @@ import {
   hostedKinds,
 } from "@responses-edge/responses-api/hosted-tools";
 import { z } from "zod";
+import type { imageConfig } from "./images.ts";
 import type { OperatorNetwork } from "./network.ts";
 import {
   headerSecret,
@@ -110,10 +111,16 @@ export const tools = {
 } satisfies Section;
 
 /** The settings of tools. `fetch` reaches what the operator names: tool servers, search servers and listed URLs. */
-export function toolConfig({ dropsUnknownTools: _, ...values }: ValuesOf<typeof tools>, { fetch }: OperatorNetwork) {
+export function toolConfig(
+  { dropsUnknownTools: _, ...values }: ValuesOf<typeof tools>,
+  { fetch }: OperatorNetwork,
+  images: ReturnType<typeof imageConfig>,
+) {
   return {
     ...values,
     fetch,
+    /** Undefined where nothing draws. */
+    images,
     /** Tells the MCP servers that this caller may have called; undefined for a caller who may have any. */
     mayCallMcp: undefined as ((url: URL) => boolean) | undefined,
   };

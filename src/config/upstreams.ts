@@ -122,15 +122,28 @@ function readSecrets(text: string | undefined, mistakes: Mistake[]): ReadonlyMap
   return secrets;
 }
 
-/** A server of the operator's beside the pool, which gets no answers of a prompt that tenants could tell apart. */
-export function serverAt(
-  { url, apiKey }: { url: string; apiKey: string | undefined },
-  name: string,
+/** A model with a task of its own. Without a server of its own it is one of the pool's. */
+export interface OwnModel {
+  name: string;
+  server: ModelServerConfig | undefined;
+}
+
+/**
+ * The model of a name, where there is one. A server of its own stands beside the pool, and gets no answers of a prompt that tenants could tell
+ * apart.
+ */
+export function ownModel(
+  name: string | undefined,
+  { url, apiKey }: { url: string | undefined; apiKey: string | undefined },
+  serverName: string,
   network: OperatorNetwork,
   values: ServerValues,
-): ModelServerConfig {
+): OwnModel | undefined {
+  if (name === undefined) return undefined;
+  if (url === undefined) return { name, server: undefined };
   const given = { url, weight: 1, drain: false, shared_cache: true };
-  return toServer(given, name, undefined, network, { api_key: apiKey ?? null, headers: {} }, values);
+  const secrets = { api_key: apiKey ?? null, headers: {} };
+  return { name, server: toServer(given, serverName, undefined, network, secrets, values) };
 }
 
 function toServer(

@@ -130,6 +130,11 @@ export function serverUrl() {
   return httpUrl().refine((url) => !url.includes("?"), "expected a URL without a query: paths are put behind it");
 }
 
+/** The name of a model that has a task of its own. */
+export function modelName() {
+  return z.string().trim().min(1).max(1_024, "expected the name of a model").optional();
+}
+
 /** A secret that stands in a header. The line break that a shell adds at its end is no part of it. */
 export function headerSecret() {
   return z

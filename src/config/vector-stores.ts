@@ -1,13 +1,10 @@
-import { z } from "zod";
 import type { OperatorNetwork } from "./network.ts";
 import type { ServerValues } from "./servers.ts";
-import { serverAt } from "./upstreams.ts";
-import { headerSecret, integer, serverUrl } from "./values.ts";
+import { ownModel } from "./upstreams.ts";
+import { headerSecret, integer, modelName, serverUrl } from "./values.ts";
 import { type Section, type ValuesOf, variable } from "./variable.ts";
 
 /** Vector stores: what embeds their chunks and orders what is found, and how large they may be. */
-
-const modelName = () => z.string().trim().min(1).max(1_024, "expected the name of a model").optional();
 
 export const vectorStores = {
   title: "Vector stores",
@@ -57,17 +54,11 @@ export function vectorStoreConfig(
   network: OperatorNetwork,
 ) {
   const { embeddingsModel, embeddingsBaseUrl, embeddingsApiKey, rerankModel, rerankBaseUrl, ...bounds } = values;
-  const modelAt = (name: string | undefined, baseUrl: string | undefined, serverName: string) => {
-    if (name === undefined) return undefined;
-    const own = { url: baseUrl ?? "", apiKey: embeddingsApiKey };
-    return { name, server: baseUrl === undefined ? undefined : serverAt(own, serverName, network, servers) };
-  };
+  const modelAt = (name: string | undefined, url: string | undefined, serverName: string) =>
+    ownModel(name, { url, apiKey: embeddingsApiKey }, serverName, network, servers);
   return {
     ...bounds,
     embeddings: modelAt(embeddingsModel, embeddingsBaseUrl, "embeddings"),
     rerank: modelAt(rerankModel, rerankBaseUrl, "rerank"),
   };
 }
-
-/** A model that serves vector stores. Without a server of its own it is one of the pool's. */
-export type RetrievalModel = NonNullable<ReturnType<typeof vectorStoreConfig>["embeddings"]>;

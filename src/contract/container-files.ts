@@ -2,11 +2,20 @@
 export interface ContainerFiles {
   /** A file's name and its bytes, as they are read. Throws the 404 of a file that is not there. */
   read(id: string): Promise<{ filename: string; body: AsyncIterable<Uint8Array> }>;
-  /**
-   * Keeps a file that a program has written in a container, for a day. `path` is its place there. Throws the 403 of a key that keeps nothing,
-   * the 413 and the 429 of limits, and what `bytes` throws: then nothing is kept.
-   */
-  keep(file: { container: string; path: string; bytes: AsyncIterable<Uint8Array> }): Promise<KeptFile>;
+  /** Keeps a file. Throws the 403 of a key that keeps nothing, the 413 and the 429 of limits, and what `bytes` throws: then nothing is kept. */
+  keep(file: FileToKeep): Promise<KeptFile>;
+}
+
+/** A file that a tool of a turn has made. */
+export interface FileToKeep {
+  /** The container in which a program has written it; undefined of a file that no program has written. */
+  container?: string;
+  /** Its place there, or its name. */
+  path: string;
+  bytes: AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
+  mimeType?: string;
+  /** How long it is kept; a day without this word. */
+  seconds?: number;
 }
 
 /** A file that a program has written, as it is kept: JSON. */

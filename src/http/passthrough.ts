@@ -18,7 +18,9 @@ function answerOf(context: Context<AppEnv>, { type, body, server }: PassedAnswer
 
 const SUMMARIES: Partial<Record<PassthroughEndpoint, string>> = {
   "chat/completions":
-    "vLLM's own, where `PASSTHROUGH_ENDPOINTS` opens it ([docs/passthrough.md](docs/passthrough.md)), as are the next nine",
+    "vLLM's own, where `PASSTHROUGH_ENDPOINTS` opens it ([docs/passthrough.md](docs/passthrough.md)), as are the next eleven",
+  "images/generations": "an image server's own: draws ([docs/images.md](docs/images.md))",
+  "images/edits": "an image server's own: changes images",
   messages: "vLLM's own: Anthropic's Messages",
 };
 
@@ -26,7 +28,7 @@ const ANSWER = "PassedAnswer";
 
 export const passthrough = PASSTHROUGH_ENDPOINTS.map((name) => {
   const words = name.split("/").map((word) => word.charAt(0).toUpperCase() + word.slice(1));
-  const isForm = name.startsWith("audio/");
+  const isForm = name.startsWith("audio/") || name === "images/edits";
   return endpoint(`POST ${AT_ROOT.has(name) ? "" : "/v1"}/${name}`, {
     summary: SUMMARIES[name] ?? "vLLM's own",
     operation: {

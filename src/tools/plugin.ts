@@ -1,3 +1,4 @@
+import type { ImageMaker } from "@responses-edge/image-generation";
 import { ToolFault } from "@responses-edge/mcp-client";
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import type { Item, ServerCall } from "@responses-edge/responses-api/items/registry";
@@ -53,6 +54,8 @@ export interface SessionRequest {
   ownContainer: string;
   /** Searches the tenant's vector stores; undefined where the turn's host has none. */
   searchStores: StoreSearch | undefined;
+  /** Draws images; undefined where the deployment has no server for them. */
+  images: ImageMaker | undefined;
   /** Reads and keeps files for containers; undefined where the turn's host has none. */
   containerFiles: (() => ContainerFiles) | undefined;
   /** The files that the request gives to its container, as far as their names are known. */

@@ -3,6 +3,7 @@ import { Plugins } from "@responses-edge/turn/plugin";
 import { BROWSER } from "./browser/plugin.ts";
 import { CONTAINER } from "./container/plugin.ts";
 import { FILE_SEARCH } from "./file-search/plugin.ts";
+import { IMAGE_GENERATION } from "./image-generation/plugin.ts";
 import { MCP } from "./mcp/plugin.ts";
 import type { RunnablePlugin } from "./plugin.ts";
 import { PYTHON } from "./python/plugin.ts";
@@ -13,6 +14,7 @@ const OWN: { readonly [Kind in Exclude<HostedKind, "mcp">]: RunnablePlugin & { k
   browser: BROWSER,
   python: PYTHON,
   file_search: FILE_SEARCH,
+  image_generation: IMAGE_GENERATION,
   container: CONTAINER,
   tool_search: TOOL_SEARCH,
 };

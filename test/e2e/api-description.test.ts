@@ -64,8 +64,7 @@ async function startPassing(): Promise<typeof passing> {
   const worker: WorkerdProcess = await startWorkerd({
     VLLM_BASE_URL: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
     ALLOW_ANONYMOUS: "true",
-    PASSTHROUGH_ENDPOINTS:
-      "chat/completions,completions,embeddings,rerank,score,audio/transcriptions,audio/translations,messages,tokenize,detokenize",
+    PASSTHROUGH_ENDPOINTS: "all",
   });
   const fetch = conformantFetch(undefined, description);
   return {
@@ -138,10 +137,10 @@ function pass(path: string, body: object = { model: "any", input: "Hello!" }): P
   });
 }
 
-function passFile(path: string): Promise<Response> {
+function passFile(path: string, field = "file"): Promise<Response> {
   const body = new FormData();
   body.append("model", "any");
-  body.append("file", new Blob(["RIFF"]), "speech.wav");
+  body.append(field, new Blob(["RIFF"]), "speech.wav");
   return passing.fetch(passing.url + path, { method: "POST", body });
 }
 
@@ -312,6 +311,8 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
   "POST /v1/score": () => [pass("/v1/score")],
   "POST /v1/audio/transcriptions": () => [passFile("/v1/audio/transcriptions")],
   "POST /v1/audio/translations": () => [passFile("/v1/audio/translations")],
+  "POST /v1/images/generations": () => [pass("/v1/images/generations", { prompt: "an owl" })],
+  "POST /v1/images/edits": () => [passFile("/v1/images/edits", "image")],
   "POST /v1/messages": () => [pass("/v1/messages", { model: "any", max_tokens: 5, messages: [] })],
   "POST /tokenize": () => [pass("/tokenize")],
   "POST /detokenize": () => [pass("/detokenize")],

@@ -422,7 +422,6 @@ describe("tools", () => {
   const hosted = [
     { type: "computer" },
     { type: "computer_use_preview", display_width: 1, display_height: 1, environment: "linux" },
-    { type: "image_generation" },
     { type: "programmatic_tool_calling" },
   ];
   const namespace = (name: string, ...tools: object[]) => ({ type: "namespace", name, description: "", tools });
@@ -435,9 +434,16 @@ describe("tools", () => {
         { tools: [functionTool(), tool] },
         "tools[1].type",
         "unsupported_parameter",
-        `The tool type '${tool.type}' is not supported by this server. Supported values are: 'function', 'custom', 'namespace', 'tool_search', 'local_shell', 'shell', 'apply_patch', 'mcp', 'web_search', 'code_interpreter', 'file_search', 'container'.`,
+        `The tool type '${tool.type}' is not supported by this server. Supported values are: 'function', 'custom', 'namespace', 'tool_search', 'local_shell', 'shell', 'apply_patch', 'mcp', 'web_search', 'code_interpreter', 'file_search', 'image_generation', 'container'.`,
       ],
     ),
+    [
+      "for images, without a model that draws",
+      { tools: [{ type: "image_generation" }] },
+      "tools[0].type",
+      "unsupported_parameter",
+      /IMAGE_MODEL/,
+    ],
     ["that are no objects", { tools: ["f"] }, "tools[0]", "invalid_type"],
     ["without type", { tools: [{ name: "f" }] }, "tools[0].type", "missing_required_parameter"],
     ["without name", { tools: [{ type: "function" }] }, "tools[0].name", "missing_required_parameter"],
@@ -539,10 +545,10 @@ describe("tool_choice", () => {
     ["required with tools: []", { tools: [], tool_choice: "required" }, "tool_choice", "invalid_value", required],
     [
       "of a hosted tool",
-      { tools, tool_choice: { type: "image_generation" } },
+      { tools, tool_choice: { type: "computer" } },
       "tool_choice.type",
       "unsupported_parameter",
-      /'image_generation'.*not supported/,
+      /'computer'.*not supported/,
     ],
     [
       "of a function as a custom tool",

@@ -40,6 +40,8 @@ const SHOWN_ELSEWHERE: Record<string, string> = {
   "input<message:assistant>.phase": "e2e/harmony-items.test.ts",
   "input<local_shell_call_output>.id": "e2e/client-tools.test.ts",
   "input<tool_search_output>.execution": "e2e/client-tools.test.ts",
+  "input<image_generation_call>.id": "e2e/images.test.ts",
+  "input<image_generation_call>.result": "e2e/images.test.ts",
   "input<mcp_approval_response>.approval_request_id": "e2e/mcp-approval.test.ts",
 };
 

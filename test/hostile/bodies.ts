@@ -211,6 +211,28 @@ export const ROWS: Row[] = [
     refused: bad("items", "array_above_max_length"),
   },
 
+  // Images
+  {
+    name: "a drawing with 50,000 fields that no image server gets",
+    path: "/v1/images/generations",
+    body: () => `{"prompt":"x",${Array.from({ length: 50_000 }, (_, i) => `"k${i}":0`)}}`,
+    refused: bad("k0", "unsupported_parameter"),
+  },
+  {
+    name: "a drawing with a path of the server's",
+    path: "/v1/images/generations",
+    body: () => `{"prompt":"x","lora":{"path":"${"/".repeat(10 * MIB)}"}}`,
+    refused: bad("lora", "unsupported_parameter"),
+  },
+  {
+    name: "an image of 11 MB that is none, as an item",
+    body: () =>
+      request(
+        `"input":[{"type":"image_generation_call","id":"ig_1","result":"${"*".repeat(11_000_000)}"},{"role":"user","content":"x"}]`,
+      ),
+    refused: null,
+  },
+
   // Maps
   {
     name: "metadata with 50,000 keys",

@@ -91,6 +91,7 @@ class Attacked {
     const own = {
       API_KEYS,
       VLLM_EXTRAS: "all",
+      PASSTHROUGH_ENDPOINTS: "images/generations",
       ALLOW_ANONYMOUS: "false",
       VLLM_MAX_RETRIES: "0",
       // A model server that takes its time is asked whether it is there, which is no call of the request's.

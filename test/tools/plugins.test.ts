@@ -31,6 +31,8 @@ interface Sample {
   result?: Record<string, unknown>;
   /** The status of a call that failed, where it cannot say so. */
   failed?: string;
+  /** The status of a call that was cut off, where it cannot say so. */
+  cutOff?: string;
   /** What its item tells a model when a client gives it back. */
   exchange: Omit<ToolExchange, "step"> | undefined;
 }
@@ -137,6 +139,31 @@ SAMPLES.file_search = {
     name: "file_search",
     arguments: '{"queries":["owls"]}',
     output: "【0:0†source】 file-1 owls.md\nOwls hoot.",
+  },
+};
+
+const DRAWN = {
+  result: "iVBORw0KGgo=",
+  action: "generate",
+  background: "auto",
+  output_format: "png",
+  quality: "auto",
+  revised_prompt: "an owl",
+  size: "256x256",
+};
+SAMPLES.image_generation = {
+  tool: { kind: "image_generation" },
+  written: "image_generation",
+  name: "image_generation",
+  pieces: ['{"prompt":', '"an owl"}'],
+  outcome: { output: "The image was made.", failed: false, shown: DRAWN },
+  events: ["in_progress", "generating", "completed"].map((each) => `response.image_generation_call.${each}`),
+  item: { type: "image_generation_call", ...DRAWN },
+  cutOff: "failed",
+  exchange: {
+    name: "image_generation",
+    arguments: '{"prompt":"an owl"}',
+    output: expect.stringMatching(/^The image ig_\w+ was made \(256x256 png\)\./) as string,
   },
 };
 
@@ -258,7 +285,7 @@ describe.each(PLUGIN_LIST.map((plugin) => [plugin.kind, plugin] as const))("%s",
     cut.calls.begin(0, sample.written, sample.tool, sample.pieces.join(""));
     cut.calls.complete(true);
     cut.calls.close(false);
-    expect(cut.state.output[0]).toMatchObject({ status: "incomplete" });
+    expect(cut.state.output[0]).toMatchObject({ status: sample.cutOff ?? "incomplete" });
     expect(cut.events.at(-1)?.type).toBe("response.output_item.done");
     for (const event of [...failing.events, ...cut.events]) expect(eventViolations(event)).toEqual([]);
   });

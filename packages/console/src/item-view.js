@@ -129,6 +129,16 @@ const KINDS = {
       text: text(passage),
     })),
   }),
+  image_generation_call: (item) => ({
+    kind: "call",
+    title: "Image",
+    name: item.size,
+    parts: [
+      ...(item.revised_prompt ? [{ key: "prompt", label: "Prompt", text: text(item.revised_prompt) }] : []),
+      ...(item.error ? [code("error", "Error", text(item.error.message))] : []),
+    ],
+    images: item.result ? [`data:image/${text(item.output_format) || "png"};base64,${item.result}`] : [],
+  }),
   code_interpreter_call: (item) => ({
     kind: "call",
     title: "Python",
@@ -365,7 +375,7 @@ export class ItemView {
       ${partTemplates}
       ${this.#sources.element}
       ${found.slice(0, MAX_LINKS).map(foundTemplate)}
-      ${images.map((url) => html`<img class="item-image" src=${url} alt="Image in the input" />`)}
+      ${images.map((url) => html`<img class="item-image" src=${url} alt="Image" />`)}
       ${links.length > 0 ? html`<ul class="links">${links.slice(0, MAX_LINKS).map(linkTemplate)}</ul>` : nothing}
       ${files.length > 0 ? html`<ul class="links">${files.slice(0, MAX_LINKS).map(fileTemplate)}</ul>` : nothing}
       ${links.length > MAX_LINKS ? html`<p class="note">and ${links.length - MAX_LINKS} more</p>` : nothing}

@@ -12,6 +12,7 @@ const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 const HOSTED = [
   ["web_search", "Web search"],
   ["code_interpreter", "Python"],
+  ["image_generation", "Images"],
   ["container", "Shell"],
 ];
 

@@ -193,6 +193,8 @@ interface BodyReading {
   schema: z.ZodType<CreateRequest>;
   /** Tells whether tools of a type that this server does not have are left out (`UNKNOWN_TOOLS`). Else they are refused. */
   dropsUnknownTools: boolean;
+  /** Types of tools that this deployment does not have. */
+  absentTools?: readonly string[];
   /** Fields that go to vLLM as they are (`VLLM_EXTRA_FIELDS`). */
   vllmExtraFields: readonly string[];
 }
@@ -209,8 +211,9 @@ interface CreateBody {
 
 /** Throws the 400s of a body that is no create. A long one is read slice by slice, as `work`. */
 export async function readCreateBody(sent: unknown, reading: BodyReading, work: LongWork): Promise<CreateBody> {
-  const dropped = reading.dropsUnknownTools ? unknownToolTypes(sent) : [];
-  const body = dropped.length > 0 && isJsonObject(sent) ? withoutUnknownTools(sent) : sent;
+  const isUnknown = (tool: unknown) => isToolWithout(tool, reading.absentTools ?? []);
+  const dropped = reading.dropsUnknownTools ? unknownToolTypes(sent, isUnknown) : [];
+  const body = dropped.length > 0 && isJsonObject(sent) ? withoutUnknownTools(sent, isUnknown) : sent;
   // Validating the body then takes little at once.
   if (isJsonObject(body) && Array.isArray(body.input)) await work.run(readAhead(inputItem, body.input, MAX_ITEMS));
   const { schema, vllmExtraFields } = reading;
@@ -220,14 +223,15 @@ export async function readCreateBody(sent: unknown, reading: BodyReading, work: 
 }
 
 /** Types of the body's tools that are not served, each once. */
-function unknownToolTypes(body: unknown): string[] {
+function unknownToolTypes(body: unknown, isUnknown: (tool: unknown) => boolean): string[] {
   const types = new Set<string>();
-  for (const tools of toolLists(body)) for (const tool of tools) if (isUnknown(tool)) types.add(tool.type);
+  for (const tools of toolLists(body))
+    for (const tool of tools) if (isUnknown(tool)) types.add((tool as { type: string }).type);
   return [...types];
 }
 
 /** The body without them. */
-function withoutUnknownTools(body: JsonObject): JsonObject {
+function withoutUnknownTools(body: JsonObject, isUnknown: (tool: unknown) => boolean): JsonObject {
   const { tools, input } = body;
   const known = (list: readonly unknown[]) => list.filter((tool) => !isUnknown(tool));
   return {
@@ -249,9 +253,10 @@ function hasTools(item: unknown): item is JsonObject & { tools: unknown[] } {
   return isJsonObject(item) && bringsTools({ type: item.type }) && Array.isArray(item.tools);
 }
 
-/** Tells whether a value is a tool by its looks, but of no type that is known here. */
-function isUnknown(tool: unknown): tool is { type: string } {
-  return isJsonObject(tool) && typeof tool.type === "string" && !isServedType(tool.type);
+/** Tells whether a value is a tool by its looks, but of no type that is known here, or of one of those that are absent. */
+function isToolWithout(tool: unknown, absent: readonly string[]): boolean {
+  if (!isJsonObject(tool) || typeof tool.type !== "string") return false;
+  return !isServedType(tool.type) || absent.includes(tool.type);
 }
 
 /** Values, and characters of names and texts, in all extra fields of a request; and how deep they may lie. */

@@ -30,6 +30,8 @@ function bytesIn(value: unknown, depth: number): number {
   }
   if (typeof value !== "object" || value === null) return 1;
   if (depth >= MAX_DEPTH) return 0;
+  // A model is told of it, and does not see it.
+  if ("type" in value && value.type === "image_generation_call") return TOKENS_OF_MEDIA;
   let sum = BYTES_PER_TOKEN;
   // A number in a list may be a token's id.
   if (Array.isArray(value))

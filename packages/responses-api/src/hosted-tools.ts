@@ -2,6 +2,7 @@ import { canonicalHost } from "@responses-edge/guarded-fetch";
 import { z } from "zod";
 import { list, map } from "./collections.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
+import { imageGenerationTool } from "./image-tool.ts";
 import { searchSettings } from "./search-settings.ts";
 import {
   allowedCallers,
@@ -156,6 +157,7 @@ const HOSTED = {
   browser: { schema: webSearchTool, labels: ["web_search_preview", "web_search", "browser"] },
   python: { schema: codeInterpreterTool, labels: ["code_interpreter", "python"] },
   file_search: { schema: fileSearchTool },
+  image_generation: { schema: imageGenerationTool },
   container: { schema: containerTool, labels: ["container"], isOfRequestOnly: true },
 } as const satisfies Record<string, HostedRequest>;
 

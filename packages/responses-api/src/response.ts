@@ -30,7 +30,7 @@ export const responseSchemas = once(() => {
     output_tokens_per_turn: z.array(count).optional(),
     tool_output_tokens_per_turn: z.array(count).optional(),
   });
-  // OpenAI's type has images, too, which nothing makes here.
+  // Image servers tell of no tokens: those of images are always 0.
   const ToolUsage = z.object({
     image_gen: z.object({
       input_tokens: count,
@@ -94,7 +94,7 @@ export const responseSchemas = once(() => {
       .optional(),
     // Only where the request asked for a comparison: vLLM tells how much of a prompt was cached, and not why the rest was not.
     prompt_cache_diagnostics: z.object({ type: z.literal("unavailable") }).optional(),
-    // Only of a request with a web search.
+    // Only of a request with a web search or images.
     tool_usage: ToolUsage.optional(),
     user: text.nullable(),
     // The items of the input that the model did not get, in their order, with the owner that each has: another tenant or nobody that is known
@@ -143,7 +143,7 @@ export type ResponseObject = Omit<Described["ResponseObject"], "output" | "input
 export type InputTransformation = NonNullable<ResponseObject["input_transformations"]>[number];
 
 /** The hosted tools whose use is counted beside tokens. */
-export type CountedTool = "code_interpreter" | "file_search" | "web_search";
+export type CountedTool = "code_interpreter" | "file_search" | "image_generation" | "web_search";
 
 /** How often they were used in a turn: searches by their calls; programs of a turn have one container, and are one session. */
 export function toolCallsOf(output: readonly OutputItem[]): Record<CountedTool, number> {
@@ -154,15 +154,17 @@ export function toolCallsOf(output: readonly OutputItem[]): Record<CountedTool, 
       ended(({ type }) => type === "code_interpreter_call"),
     ),
     file_search: ended((item) => item.type === "file_search_call" && item.status === "completed"),
+    image_generation: ended((item) => item.type === "image_generation_call" && item.status === "completed"),
     web_search: ended(
       (item) => item.type === "web_search_call" && item.status === "completed" && item.action.type === "search",
     ),
   };
 }
 
-/** The use of a response's hosted tools; undefined of one without a web search. */
+/** The use of a response's hosted tools; undefined of one without a web search or images. */
 export function toolUsageOf({ tools, output }: Pick<ResponseObject, "tools" | "output">): ToolUsage | undefined {
-  if (!tools.some(({ type }) => hostedOf(type)?.kind === "browser")) return undefined;
+  const kinds = new Set(tools.map(({ type }) => hostedOf(type)?.kind));
+  if (!kinds.has("browser") && !kinds.has("image_generation")) return undefined;
   const images = { image_tokens: 0, text_tokens: 0 };
   return {
     image_gen: { input_tokens: 0, input_tokens_details: images, output_tokens: 0, total_tokens: 0 },

@@ -239,13 +239,7 @@ const allowedTools = z.object({
 });
 
 /** The choices that name a tool which this server does not have. */
-const UNSERVED_CHOICES = new Set([
-  "computer",
-  "computer_use",
-  "computer_use_preview",
-  "image_generation",
-  "programmatic_tool_calling",
-]);
+const UNSERVED_CHOICES = new Set(["computer", "computer_use", "computer_use_preview", "programmatic_tool_calling"]);
 
 /** A choice of certain tools, and any choice, in their normal form. */
 export const namedChoice = z.discriminatedUnion("type", [...choices, allowedTools]);

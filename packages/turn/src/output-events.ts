@@ -6,6 +6,7 @@ import type {
   LifecycleType,
   Unnumbered,
 } from "@responses-edge/responses-api/items/events";
+import { withoutImage } from "@responses-edge/responses-api/items/image-generation";
 import { itemId, type OutputItem } from "@responses-edge/responses-api/items/registry";
 import { jsonLength } from "@responses-edge/responses-api/json";
 import type { TurnRecord } from "./records.ts";
@@ -147,7 +148,7 @@ export class OutputSize {
     this.#limit = limit;
     this.#withMessages = withMessages;
     this.keepsSampled = round.sampled !== undefined || replays.length > 0;
-    this.#length = JSON.stringify([output, replays, openPart?.logprobs, ...thoughts.values()]).length;
+    this.#length = JSON.stringify([output.map(withoutImage), replays, openPart?.logprobs, ...thoughts.values()]).length;
     this.addText(openPart?.text ?? "");
   }
 

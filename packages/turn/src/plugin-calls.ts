@@ -200,9 +200,10 @@ export class PluginCalls {
     const { item, outputIndex } = found;
     this.pending = this.pending.filter((call) => call.item !== id);
     // A search for tools cannot fail but by finding none.
-    item.status = outcome.failed && item.type !== "tool_search_call" ? "failed" : "completed";
+    setStatus(item, outcome.failed && item.type !== "tool_search_call" ? "failed" : "completed");
     const shape = this.#plugins.of(tool).item;
     const type = shape.finish(item, outcome, this.#include);
+    size.addJson(shape.resultLength?.(item) ?? 0);
     if (type) this.#output.writer.emit({ type, item_id: id, output_index: outputIndex });
     this.#output.writer.emit({ type: "response.output_item.done", output_index: outputIndex, item });
     const result = shape.result?.(outcome, (type) => this.#output.writer.newItemId(type));
@@ -214,14 +215,15 @@ export class PluginCalls {
   /** Ends what is still open or unanswered as incomplete. `silent`: no event says so. */
   close(silent: boolean): void {
     const open = [...this.#open.values()];
-    const unanswered = this.pending.map(({ item }) => this.#find(item));
+    const unanswered = this.pending.map(({ item, tool }) => ({ tool, shape: undefined, ...this.#find(item) }));
     this.#open.clear();
     this.pending = [];
     for (const call of [...open, ...unanswered]) {
-      if (!call?.item) continue;
-      call.item.status = "incomplete";
+      if (!call.item || call.outputIndex === undefined) continue;
+      const { cutOff = "incomplete" } = this.#plugins.of(call.tool).item;
+      setStatus(call.item, cutOff);
       if (silent) continue;
-      if ("shape" in call) this.#endWriting(call, call.item);
+      if (call.shape) this.#endWriting(call, call.item);
       this.#output.writer.emit({ type: "response.output_item.done", output_index: call.outputIndex, item: call.item });
     }
   }
@@ -277,6 +279,11 @@ export class PluginCalls {
     const item = output[outputIndex];
     return item && isServerCall(item) ? { item, outputIndex } : undefined;
   }
+}
+
+/** Each type of item has its own statuses; whoever calls this knows that the item's are among them. */
+function setStatus(item: ServerCall, status: "completed" | "failed" | "incomplete"): void {
+  Object.assign(item, { status });
 }
 
 function headOf({ written }: CallItem, item: ServerCall, outputIndex: number): string {

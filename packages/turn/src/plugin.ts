@@ -54,6 +54,10 @@ export interface CallItem<Tool extends CalledTool = CalledTool, Call extends Ser
   result?(outcome: ToolOutcome, newId: (type: OutputItem["type"]) => string): OutputItem;
   /** The tool of an item that was cut off while the model wrote it. */
   toolOf?(item: Call): Tool | undefined;
+  /** The status of a call that was cut off, where OpenAI's item has no `incomplete`. */
+  readonly cutOff?: "failed";
+  /** The length of what a call's result adds to the item as it is kept, in UTF-16 units of JSON. Without this word it is small. */
+  resultLength?(item: Call): number;
 }
 
 /** The facts that an item is made of. */

@@ -1,5 +1,6 @@
 import type { ApiError } from "@responses-edge/responses-api/errors";
 import { responseId } from "@responses-edge/responses-api/ids";
+import { isImageInFile, withoutImage } from "@responses-edge/responses-api/items/image-generation";
 import {
   type CountedTool,
   initialResponse,
@@ -130,7 +131,8 @@ export class TurnResponse {
     const { output, ...head } = response;
     const { thoughts, deltas, rounds } = this.#state;
     const shown = JSON.stringify(output);
-    const kept = thoughts.size === 0 ? shown : JSON.stringify(withThoughts(this.#state, output));
+    const isKeptAsShown = thoughts.size === 0 && !output.some(isImageInFile);
+    const kept = isKeptAsShown ? shown : JSON.stringify(withThoughts(this.#state, output).map(withoutImage));
     const messages = replays.length === 0 ? null : JSON.stringify(replays);
     // Items are what counts: without the messages behind them they are rendered anew.
     const fits = kept.length + (messages?.length ?? 0) <= this.#options.bounds.outputLength;

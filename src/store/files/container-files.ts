@@ -8,7 +8,7 @@ import { checkMayStore } from "../may-store.ts";
 import type { FileClient } from "./file-client.ts";
 import { fileLimitsOf } from "./file-limits.ts";
 
-/** How long a file that a program has written is kept. Seconds. */
+/** How long a file is kept of which nobody says it: one that a program has written. */
 const KEPT_SECONDS = 86_400;
 
 /** The owner of a container. */
@@ -27,7 +27,7 @@ export function containerFiles({ tenant, identity, config, files, waitUntil }: C
       const { record, body } = await files.content(id);
       return { filename: record.filename, body };
     },
-    async keep({ container, path, bytes }) {
+    async keep({ container, path, bytes, mimeType = null, seconds = KEPT_SECONDS }) {
       checkMayStore(identity);
       const limits = fileLimitsOf(identity, config);
       const { maxFileBytes: maxBytes } = config.files;
@@ -36,13 +36,9 @@ export function containerFiles({ tenant, identity, config, files, waitUntil }: C
         for await (const piece of bytes) await file.write(piece);
         const createdAt = unixSeconds();
         const filename = (path.split("/").at(-1) ?? path).slice(0, MAX_FILENAME_LENGTH);
-        const about = {
-          filename,
-          mimeType: null,
-          purpose: "assistants_output",
-          container: { id: container, path },
-        } as const;
-        const { key } = await files.commit(file, { ...about, createdAt, expiresAt: createdAt + KEPT_SECONDS }, limits);
+        const place = container === undefined ? {} : { container: { id: container, path } };
+        const about = { filename, mimeType, purpose: "assistants_output", ...place } as const;
+        const { key } = await files.commit(file, { ...about, createdAt, expiresAt: createdAt + seconds }, limits);
         return { id: fileId(key), filename, path };
       } catch (error) {
         waitUntil(files.discard(file).catch(() => {}));

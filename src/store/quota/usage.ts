@@ -114,6 +114,7 @@ export interface UsedTurn {
 const TOOLS: Readonly<Record<CountedTool, UsageKind>> = {
   code_interpreter: "code_interpreter_sessions",
   file_search: "file_searches",
+  image_generation: "images",
   web_search: "web_searches",
 };
 

@@ -7,7 +7,7 @@ import type { UsageKind } from "@responses-edge/usage-limits";
 import { embed, rerank } from "../../assembly/retrieval-models.ts";
 import { tenantCacheSalt } from "../../assembly/session.ts";
 import type { Config } from "../../config/index.ts";
-import type { RetrievalModel } from "../../config/vector-stores.ts";
+import type { OwnModel } from "../../config/upstreams.ts";
 import type { Identity } from "../../contract/grants.ts";
 import type { StoreSearch } from "../../contract/store-search.ts";
 import { reserveUse, type Used } from "../quota/counted-use.ts";
@@ -76,7 +76,7 @@ export function storeSearch(searcher: Omit<Searcher, "signal">): StoreSearch {
   return (ids, request, signal) => searchStores({ ...searcher, signal }, ids, request);
 }
 
-async function embedQueries(searcher: Searcher, model: RetrievalModel, queries: readonly string[]) {
+async function embedQueries(searcher: Searcher, model: OwnModel, queries: readonly string[]) {
   return counted(searcher, { kind: "embeddings", model }, queries, async (asker) => {
     const { embeddings, tokens } = await embed(model, queries, asker);
     return { value: embeddings, tokens };
@@ -89,7 +89,7 @@ async function embedQueries(searcher: Searcher, model: RetrievalModel, queries: 
  */
 async function reranked(
   searcher: Searcher,
-  model: RetrievalModel,
+  model: OwnModel,
   queries: readonly string[],
   chunks: readonly FoundChunk[],
 ): Promise<FoundChunk[]> {
@@ -119,7 +119,7 @@ async function reranked(
 /** Asks a model, within the limits of the key that asks. */
 async function counted<T>(
   { config, identity, quotas, waitUntil, signal }: Searcher,
-  { kind, model: { name: model } }: { kind: UsageKind; model: RetrievalModel },
+  { kind, model: { name: model } }: { kind: UsageKind; model: OwnModel },
   texts: readonly string[],
   ask: (asker: Parameters<typeof embed>[2]) => Promise<{ value: T; tokens: number | undefined }>,
 ): Promise<T> {

@@ -11,6 +11,7 @@ import {
   type Item,
   isServerCall,
   type MessageItem,
+  partsOf,
 } from "@responses-edge/responses-api/items/registry";
 import type { FunctionTool } from "@responses-edge/responses-api/tools";
 import type { Prompt, Replay, ToolExchange, ToolNamespace } from "@responses-edge/turn/engine";
@@ -38,7 +39,10 @@ const UNITS_PER_MESSAGE = 3;
  * Throws the 400 of content that is not text, and of a reasoning effort that Harmony does not know.
  */
 export function* toConversation(prompt: Prompt, config: HarmonyConfig, plugins: Plugins): Steps<Conversation> {
-  const { request, items } = prompt;
+  const { request } = prompt;
+  // Images may be there for the tool that changes them.
+  const mayHaveImages = request.tools?.some(({ type }) => type === "image_generation");
+  const items = mayHaveImages ? prompt.items.map(withImageNotes) : prompt.items;
   const clients = ClientTools.of(request.tools);
   const shown = shownTools(prompt).functions.map(({ name }) => clients.get(name) ?? name);
   const functions = new FunctionNames([...shown, ...calledFunctions(items, plugins)], plugins.namespaces);
@@ -330,6 +334,15 @@ function partText(part: InputPart): string {
     default:
       throw notText("input", part.type);
   }
+}
+
+const IMAGE_NOTE = { type: "input_text" as const, text: "[An image, which you cannot see]" };
+
+/** An item with notes in the place of its images. */
+function withImageNotes(item: Item): Item {
+  const { field, parts } = partsOf(item);
+  if (!parts.some(({ type }) => type === "input_image")) return item;
+  return { ...item, [field]: parts.map((part) => (part.type === "input_image" ? IMAGE_NOTE : part)) } as Item;
 }
 
 /** 400: content that gpt-oss cannot read, at `path`. */

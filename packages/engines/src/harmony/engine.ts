@@ -305,13 +305,15 @@ async function toPromptIds(
   return ids;
 }
 
-/** Throws the 400 of the first part of the input that is not text. */
-function refuseOtherThanText({ input }: CreateRequest): void {
+/** Throws the 400 of the first part of the input that is not text. Images may be there for the tool that changes them. */
+function refuseOtherThanText({ input, tools }: CreateRequest): void {
   if (!Array.isArray(input)) return;
+  const mayHaveImages = tools?.some(({ type }) => type === "image_generation") === true;
   for (const [index, item] of input.entries()) {
     const { field, parts } = partsOf(item);
     for (const [part, { type }] of parts.entries()) {
       if (type !== "input_image" && type !== "input_audio" && type !== "input_video") continue;
+      if (type === "input_image" && mayHaveImages) continue;
       throw notText(`input[${index}].${field}[${part}]`, type);
     }
   }

@@ -5,13 +5,7 @@ import { itemId } from "./parts.ts";
 import { given, once } from "./shapes.ts";
 
 /** The types of these items. */
-export const FOREIGN = [
-  "computer_call",
-  "computer_call_output",
-  "image_generation_call",
-  "program",
-  "program_output",
-] as const;
+export const FOREIGN = ["computer_call", "computer_call_output", "program", "program_output"] as const;
 
 const input = z
   .looseObject({ type: z.enum(FOREIGN), id: itemId })

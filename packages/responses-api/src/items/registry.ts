@@ -14,6 +14,7 @@ import { customToolCall, customToolCallOutput } from "./custom-tool-call.ts";
 import { fileSearchCall } from "./file-search.ts";
 import { foreign, itemReference } from "./foreign.ts";
 import { functionCall, functionCallOutput } from "./function-call.ts";
+import { imageGenerationCall, isImageReference } from "./image-generation.ts";
 import type { ClientCall, ClientOutput, ItemKind, ItemType, NameOf } from "./item-type.ts";
 import { localShellCall, localShellCallOutput } from "./local-shell.ts";
 import { mcpApprovalRequest, mcpApprovalResponse, mcpCall, mcpListTools } from "./mcp.ts";
@@ -53,11 +54,11 @@ export const ITEMS = {
   web_search_call: webSearchCall,
   code_interpreter_call: codeInterpreterCall,
   file_search_call: fileSearchCall,
+  image_generation_call: imageGenerationCall,
   compaction,
   compaction_trigger: compactionTrigger,
   computer_call: foreign("cu"),
   computer_call_output: foreign("cuo"),
-  image_generation_call: foreign("ig"),
   program: foreign("prog"),
   program_output: foreign("progo"),
   item_reference: itemReference,
@@ -77,9 +78,10 @@ export function typesWith(...moved: (keyof Items)[]): ItemType[] {
   return names.flatMap((name) => (name === "mcp_call" ? [...moved, name] : name)).map((name) => ITEMS[name]);
 }
 
-/** Fills in the `type` that easy messages and item references may leave out. */
+/** Fills in the `type` that easy messages and item references may leave out. An image by its id alone is a reference. */
 function withItemType(value: unknown): unknown {
   if (typeof value !== "object" || value === null) return value;
+  if (isImageReference(value)) return { ...value, type: "item_reference" };
   if (!("type" in value) || value.type == null) {
     if ("role" in value) return { ...value, type: "message" };
     if ("id" in value) return { ...value, type: "item_reference" };

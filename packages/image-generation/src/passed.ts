@@ -1,0 +1,57 @@
+/**
+ * The fields that clients may send to an image server themselves. Servers have many more, some of which read or write files of theirs, load adapters, or fetch
+ * addresses (SGLang's `perf_dump_path`, vLLM-Omni's `lora`, LocalAI's `file`): only what is listed here is passed on.
+ */
+const PASSED: ReadonlySet<string> = new Set([
+  ...["model", "prompt", "n", "size", "quality", "style", "user", "safety_identifier", "moderation", "response_format"],
+  ...["output_format", "output_compression", "background", "input_fidelity", "image", "image[]"],
+  ...["negative_prompt", "num_inference_steps", "step", "guidance_scale", "true_cfg_scale", "flow_shift", "seed"],
+]);
+
+/** Fields of an edit that are files. A text in them could be an address. */
+const FILES: ReadonlySet<string> = new Set(["image", "image[]"]);
+
+/** OpenAI's limit on images of one request. */
+const MAX_IMAGES = 10;
+
+/** A field that is refused, and why. */
+export interface PassedFault {
+  field: string;
+  message: string;
+}
+
+/** A field's value: a text, or `file` for the bytes of a file. */
+export type PassedField = readonly [name: string, value: unknown, isFile: boolean];
+
+/**
+ * The first field of a request for images that cannot be passed on; undefined where all can. `mayPass` tells of a field that is not in the list whether the
+ * operator lets it through all the same.
+ */
+export function passedImageFault(
+  fields: Iterable<PassedField>,
+  mayPass: (field: string) => boolean,
+): PassedFault | undefined {
+  for (const [field, value, isFile] of fields) {
+    if (value == null || mayPass(field)) continue;
+    if (field === "stream" || field === "partial_images") {
+      if (isOff(value)) continue;
+      return { field, message: `'${field}' is not supported by this server: no image server gives partial images.` };
+    }
+    if (!PASSED.has(field)) return { field, message: `'${field}' is not supported by this server for images.` };
+    if (FILES.has(field) !== isFile) {
+      const message = isFile ? `'${field}' is no file.` : `Expected a file in '${field}'.`;
+      return { field, message };
+    }
+    if (field === "response_format" && value !== "b64_json") {
+      return { field, message: "Images are given as 'b64_json': an image server's own address is not the client's." };
+    }
+    if (field === "n" && !(Number.isInteger(Number(value)) && Number(value) >= 1 && Number(value) <= MAX_IMAGES)) {
+      return { field, message: `Expected a number from 1 to ${MAX_IMAGES}.` };
+    }
+  }
+  return undefined;
+}
+
+function isOff(value: unknown): boolean {
+  return value === false || value === 0 || value === "false" || value === "0";
+}

@@ -1,0 +1,119 @@
+import {
+  IMAGE_FUNCTION,
+  ImageFault,
+  type ImageItem,
+  ImageSession,
+  imageFunction,
+  type ShownImage,
+  toldOfImage,
+} from "@responses-edge/image-generation";
+import { ToolFault } from "@responses-edge/mcp-client";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
+import type { ImageGenerationTool } from "@responses-edge/responses-api/image-tool";
+import { isImageInFile } from "@responses-edge/responses-api/items/image-generation";
+import type { Tool } from "@responses-edge/responses-api/tools";
+import { stepOf } from "@responses-edge/turn/plugin";
+import type { CalledTool, ToolOutcome } from "@responses-edge/turn/tool-session";
+import { type PluginSession, type RunnablePlugin, type SessionOptions, timeLeft } from "../plugin.ts";
+
+/** `image_generation`: the model has images drawn, and changed, by the operator's image servers. */
+
+interface ImageGeneration extends CalledTool {
+  readonly kind: "image_generation";
+}
+
+interface ImageOutcome extends ToolOutcome {
+  shown?: ShownImage;
+}
+
+const TOOL: ImageGeneration = { kind: "image_generation" };
+
+export const IMAGE_GENERATION: RunnablePlugin<ImageGeneration, ImageItem> = {
+  kind: "image_generation",
+  // A call that a crash has cut off is drawn again.
+  isRepeatable: true,
+  functions: [imageFunction({})],
+  toolNamed,
+  fullName: () => IMAGE_FUNCTION,
+  item: {
+    type: "image_generation_call",
+    canShow: (_tool, _text, isComplete) => isComplete,
+    create: (_tool, { id }) => ({ id, type: "image_generation_call", status: "in_progress", result: null }),
+    start(item) {
+      item.status = "generating";
+      return "response.image_generation_call.generating";
+    },
+    finish(item, { shown, failed, output }: ImageOutcome) {
+      if (shown) Object.assign(item, shown);
+      if (!failed) return "response.image_generation_call.completed";
+      const message = output.replace(/^Error: /, "");
+      // The AI SDK reads no item without a text as its result.
+      Object.assign(item, { result: "", error: { type: "image_generation_error", code: null, message, param: null } });
+      return undefined;
+    },
+    toolOf: () => TOOL,
+    cutOff: "failed",
+    resultLength: (item) => (isImageInFile(item) ? 0 : (item.result?.length ?? 0)),
+  },
+  exchangeOf(item) {
+    if (item.type !== "image_generation_call" || item.id === undefined) return undefined;
+    if (!item.result && item.file_id === undefined) return undefined;
+    const prompt = JSON.stringify({ prompt: item.revised_prompt ?? "" });
+    return { name: IMAGE_FUNCTION, arguments: prompt, output: toldOfImage(item.id, item), step: stepOf(item) };
+  },
+  check(tool, index, { config: { images } }) {
+    if (!isImageGeneration(tool)) return;
+    if (!images) {
+      const message = "This server has no model for images (IMAGE_MODEL).";
+      throw invalidRequest(`tools[${index}].type`, message, "unsupported_parameter");
+    }
+    if (tool.model === undefined || images.names.has(tool.model)) return;
+    const message = `This server has no image model of this name: ${[...images.names].join(", ")}.`;
+    throw invalidRequest(`tools[${index}].model`, message, "model_not_found");
+  },
+  session(turn) {
+    const tool = turn.request.tools?.find(isImageGeneration) ?? {};
+    const { deadline, config } = turn;
+    const session = sessionOf(turn, tool);
+    return {
+      offered: { functions: [imageFunction(tool)] },
+      resolve: toolNamed,
+      async run(call, signal): Promise<ImageOutcome> {
+        const timeout = AbortSignal.timeout(timeLeft(deadline, config.images?.timeoutMs ?? 0));
+        try {
+          if (!session) throw new ToolFault("unreachable", "There is nothing that draws.");
+          const drawn = await session.draw(call.item, call.arguments, AbortSignal.any([signal, timeout]));
+          return { ...drawn, failed: false };
+        } catch (error) {
+          if (timeout.aborted && !signal.aborted) throw new ToolFault("timeout", "The image was not drawn in time.");
+          throw error instanceof ImageFault ? new ToolFault("tool", error.message) : error;
+        }
+      },
+    } satisfies PluginSession;
+  },
+};
+
+function sessionOf(turn: SessionOptions, tool: Partial<ImageGenerationTool>): ImageSession | undefined {
+  const { images: maker, containerFiles, config, request } = turn;
+  if (!maker) return undefined;
+  const files = containerFiles?.();
+  const seconds = Math.floor((config.images?.keptMs ?? 0) / 1000);
+  return new ImageSession({
+    tool,
+    items: [...turn.items, ...turn.output],
+    maker,
+    files: files && {
+      read: (id) => files.read(id),
+      keep: async (path, mimeType, bytes) => (await files.keep({ path, mimeType, bytes: [bytes], seconds })).id,
+    },
+    isKept: request.store !== false || request.conversation != null,
+  });
+}
+
+function toolNamed(name: string): ImageGeneration | undefined {
+  return name === IMAGE_FUNCTION ? TOOL : undefined;
+}
+
+function isImageGeneration(tool: Tool): tool is ImageGenerationTool {
+  return tool.type === "image_generation";
+}
