@@ -24,9 +24,9 @@ export function guardOf(
  * of http and https count as one: a server often answers on both.
  */
 export function isToolServer(url: URL, { servers }: ToolConfig): boolean {
-  const host = canonicalHost(url.hostname);
-  return Object.values(servers).some((text) => {
+  for (const text of Object.values(servers)) {
     const server = new URL(text);
-    return server.port === url.port && canonicalHost(server.hostname) === host;
-  });
+    if (server.port === url.port && canonicalHost(server.hostname) === canonicalHost(url.hostname)) return true;
+  }
+  return false;
 }

@@ -4,11 +4,10 @@ import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { hostedOf } from "@responses-edge/responses-api/hosted-tools";
 import { chosenTools, type FunctionTool, hostedKey, mustCall, type Tool } from "@responses-edge/responses-api/tools";
 import { formatPath } from "@responses-edge/responses-api/validation";
-import type { PluginTools, ToolDescription, ToolNamespace } from "@responses-edge/turn/engine";
+import type { PluginTools, ToolNamespace } from "@responses-edge/turn/engine";
 import type {
   ApprovedCall,
   CalledTool,
-  Citation,
   CitationFilter,
   ListedTools,
   PendingCall,
@@ -18,7 +17,7 @@ import type {
 } from "@responses-edge/turn/tool-session";
 import type { ToolConfig } from "../config/index.ts";
 import { CitationMarks, type Cite } from "./citation-marks.ts";
-import { checkTime, type PluginSession, type RunnablePlugin, type SessionRequest } from "./plugin.ts";
+import { outOfTime, type PluginSession, type RunnablePlugin, type SessionRequest } from "./plugin.ts";
 import { PLUGIN_LIST } from "./plugins.ts";
 
 /**
@@ -28,6 +27,10 @@ import { PLUGIN_LIST } from "./plugins.ts";
 export class JoinedSession implements ToolSession {
   readonly container: string = "";
   readonly citations: (() => CitationFilter) | undefined;
+  readonly citationsIn: ToolSession["citationsIn"];
+  /** Those of all plugins. */
+  readonly unlisted: UnlistedServer[] = [];
+  readonly approved: ApprovedCall[] = [];
   readonly #config: ToolConfig;
   /** When all tools of the turn must have ended, Unix milliseconds. */
   readonly #deadline: number;
@@ -47,14 +50,17 @@ export class JoinedSession implements ToolSession {
     this.#outputLeft = config.outputBytes * 10;
     this.#clientFunctions = new Set(ClientTools.of(request.tools).names);
     const cites: Cite[] = [];
+    const citing: NonNullable<PluginSession["citationsIn"]>[] = [];
     for (const [plugin, isChosen] of plugins) {
       const session = plugin.session({ ...options, clientFunctions: this.#clientFunctions, deadline: this.#deadline });
       this.#sessions.set(plugin.kind, session);
       if (!isChosen) this.#unchosen.add(plugin.kind);
       this.container ||= session.container ?? "";
       if (session.cite) cites.push(session.cite);
+      if (session.citationsIn) citing.push(session.citationsIn);
     }
     if (cites.length > 0) this.citations = () => new CitationMarks(firstOf(cites));
+    if (citing.length > 0) this.citationsIn = (text) => citing.flatMap((citationsIn) => citationsIn(text));
   }
 
   /**
@@ -66,8 +72,10 @@ export class JoinedSession implements ToolSession {
     const plugins = new Map<RunnablePlugin, boolean>();
     const choice = request.tool_choice === "none" ? [] : chosenTools(request.tool_choice);
     const chosen = choice && new Set(choice.map(hostedKey));
+    let hasClientTools = false;
     for (const [index, tool] of (request.tools ?? []).entries()) {
       const plugin = pluginOf(tool, config);
+      hasClientTools ||= !plugin;
       if (!plugin) continue;
       if (!config.offeredKinds.has(plugin.kind)) {
         if (isForced(tool, request)) throw switchedOff(tool.type);
@@ -76,30 +84,15 @@ export class JoinedSession implements ToolSession {
       plugin.check?.(tool, index, options);
       plugins.set(plugin, plugins.get(plugin) || !chosen || chosen.has(hostedKey(tool)));
     }
-    refuseSameNames(request, plugins.keys());
+    if (hasClientTools) refuseSameNames(request, plugins.keys());
     const joined = plugins.size > 0 ? new JoinedSession(options, plugins) : undefined;
     const sessions = joined ? joined.#sessions : undefined;
     for (const plugin of PLUGIN_LIST) plugin.takeInput?.(options, sessions?.get(plugin.kind));
+    for (const { unlisted = [], approved = [] } of sessions?.values() ?? []) {
+      joined?.unlisted.push(...unlisted);
+      joined?.approved.push(...approved);
+    }
     return joined;
-  }
-
-  get unlisted(): UnlistedServer[] {
-    const servers: UnlistedServer[] = [];
-    for (const { unlisted = [] } of this.#sessions.values()) servers.push(...unlisted);
-    return servers;
-  }
-
-  get approved(): ApprovedCall[] {
-    const calls: ApprovedCall[] = [];
-    for (const { approved = [] } of this.#sessions.values()) calls.push(...approved);
-    return calls;
-  }
-
-  citationsIn(text: string): Citation[] {
-    const citations: Citation[] = [];
-    for (const session of this.#sessions.values())
-      if (session.citationsIn) citations.push(...session.citationsIn(text));
-    return citations;
   }
 
   get pluginTools(): PluginTools {
@@ -116,8 +109,11 @@ export class JoinedSession implements ToolSession {
       }
       for (const tool of offered.functions) {
         const { name } = tool;
-        if (!namespace) functions.push(toFunctionTool(tool));
-        else if (!this.#clientFunctions.has(name)) builtinFunctions.push(toFunctionTool(tool));
+        const parameters = (tool.parameters ?? null) as FunctionTool["parameters"];
+        const { description } = tool;
+        const definition: FunctionTool = { type: "function", name, description, parameters, strict: null };
+        if (!namespace) functions.push(definition);
+        else if (!this.#clientFunctions.has(name)) builtinFunctions.push(definition);
         if (isUnchosen || !this.offers(name)) withheld.add(name);
       }
     }
@@ -151,7 +147,7 @@ export class JoinedSession implements ToolSession {
 
   async run(call: PendingCall, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome> {
     try {
-      checkTime(this.#deadline);
+      if (Date.now() >= this.#deadline) throw outOfTime();
       const tool = this.#sessions.get(call.tool.kind);
       if (!tool) throw new ToolFault("unreachable", "The tool could not be run.");
       const outcome = await tool.run(call, signal, traceparent);
@@ -219,9 +215,4 @@ function isForced(tool: Tool, { tool_choice: choice }: SessionRequest["request"]
 
 function switchedOff(type: string) {
   return invalidRequest("tool_choice", `The tool '${type}' is switched off on this server.`, "unsupported_parameter");
-}
-
-function toFunctionTool({ name, description, parameters }: ToolDescription | FunctionTool): FunctionTool {
-  const schema = (parameters ?? null) as FunctionTool["parameters"];
-  return { type: "function", name, description, parameters: schema, strict: null };
 }

@@ -102,9 +102,9 @@ export function asFunctions({ name, tools }: ToolNamespace): ToolDescription[] {
   return tools.map((tool) => ({ ...tool, name: `${name}_${tool.name}` }));
 }
 
-/** Throws ToolFault `timeout` when the tools of a turn have no time left. */
-export function checkTime(deadline: number): void {
-  if (Date.now() >= deadline) throw new ToolFault("timeout", "The tools of this turn have used up their time.");
+/** The fault of a call when the tools of a turn have no time left. */
+export function outOfTime(): ToolFault {
+  return new ToolFault("timeout", "The tools of this turn have used up their time.");
 }
 
 /** At most `ms`, and not beyond `deadline`. In milliseconds, at least one. */
@@ -117,7 +117,7 @@ export function inOrder(deadline: number): <T>(work: () => Promise<T>) => Promis
   let last: Promise<unknown> = Promise.resolve();
   return (work) => {
     const done = last.then(() => {
-      checkTime(deadline);
+      if (Date.now() >= deadline) throw outOfTime();
       return work();
     });
     last = done.catch(() => {});

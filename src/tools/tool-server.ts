@@ -1,4 +1,4 @@
-import { type McpConnection, ToolFault } from "@responses-edge/mcp-client";
+import type { McpConnection } from "@responses-edge/mcp-client";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import type { BuiltinKind } from "@responses-edge/responses-api/hosted-tools";
 import { newConnection } from "./mcp/connection.ts";
@@ -14,13 +14,11 @@ export const CLEAN_UP_TOOL = "cleanup_session";
 export function toolServer(builtin: BuiltinKind, turn: SessionOptions, container = turn.ownContainer): McpConnection {
   const { servers, apiKey: authorization, fetch: fetchListed } = turn.config;
   const url = servers[builtin];
-  return newConnection(builtin, turn, () => {
-    if (!url) throw new ToolFault("unreachable", `There is no tool server for '${builtin}'.`);
-    const { origin } = new URL(url);
-    const headers = { "x-session-id": turn.sessionOf(container) };
-    const guard = { allow: (target: URL) => target.origin === origin, fetchListed, maxRedirects: 0 };
-    return { url, headers, authorization, guard };
-  });
+  if (!url) throw new TypeError(`There is no tool server for '${builtin}'.`);
+  const { origin } = new URL(url);
+  const headers = { "x-session-id": turn.sessionOf(container) };
+  const guard = { allow: (target: URL) => target.origin === origin, fetchListed, maxRedirects: 0 };
+  return newConnection(builtin, turn, { url, headers, authorization, guard });
 }
 
 /** Throws the 400 of a tool that needs a server of the operator's where there is none. */

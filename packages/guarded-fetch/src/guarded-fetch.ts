@@ -161,7 +161,15 @@ async function follow(
   let { method = "GET", body } = init;
   for (let redirects = 0; ; redirects++) {
     const fetcher = (isListed ? options.fetchListed : options.fetch) ?? options.fetch ?? globalFetch;
-    const response = await send(url, { ...init, method, headers, body, redirect: "manual", signal }, fetcher);
+    let response: Response;
+    try {
+      const request: RequestInit = { ...init, method, headers, body, redirect: "manual", signal };
+      response = await unlessAborted(fetcher(url.href, request), signal);
+    } catch (error) {
+      if (signal.aborted) throw signal.reason;
+      if (error instanceof FetchFault) throw error;
+      throw new FetchFault("unreachable", `${url.host} could not be reached.`);
+    }
     const location = response.headers.get("location");
     const isRedirect = [301, 302, 303, 307, 308].includes(response.status) && location !== null;
     if (!isRedirect || init.redirect === "manual") return { response, url: url.href };
@@ -234,16 +242,6 @@ async function admitted(
   if (addresses.length === 0) throw new FetchFault("unreachable", `${url.host} does not exist.`);
   const isPublic = (address: string) => isPublicUrl(`https://${address.includes(":") ? `[${address}]` : address}/`);
   return addresses.every(isPublic) ? { url, isListed: false } : undefined;
-}
-
-async function send(url: URL, init: RequestInit & { signal: AbortSignal }, fetcher: Fetch): Promise<Response> {
-  try {
-    return await unlessAborted(fetcher(url.href, init), init.signal);
-  } catch (error) {
-    if (init.signal.aborted) throw init.signal.reason;
-    if (error instanceof FetchFault) throw error;
-    throw new FetchFault("unreachable", `${url.host} could not be reached.`);
-  }
 }
 
 /**

@@ -70,18 +70,17 @@ export function canonicalHost(host: string): string | undefined {
   // These would end the host, or stand before it, in a URL.
   if (/[\s/\\?#@]/.test(host) || !URL.canParse(`https://${host}/`)) return undefined;
   const { hostname, port } = new URL(`https://${host}/`);
-  const canonical = withoutRoot(hostname);
+  const canonical = hostname.replace(ROOT, "");
   return port === "" && !canonical.split(".").includes("") ? canonical : undefined;
 }
 
-function withoutRoot(hostname: string): string {
-  return hostname.replace(/\.+$/, "");
-}
+/** The dot of the root, at the end of a host's name. */
+const ROOT = /\.+$/;
 
 /** The origin of an http(s) URL, its host in the spelling of {@link canonicalHost}. */
 export function canonicalOrigin(url: URL): string {
   const { protocol, port } = url;
-  return `${protocol}//${withoutRoot(url.hostname)}${port === "" ? "" : `:${port}`}`;
+  return `${protocol}//${url.hostname.replace(ROOT, "")}${port === "" ? "" : `:${port}`}`;
 }
 
 /**
@@ -99,7 +98,7 @@ export function isUnambiguousPath(pathname: string): boolean {
     return false;
   }
   if (decoded.includes("\\") || decoded.split("/").length !== pathname.split("/").length) return false;
-  return decoded.split("/").every((segment) => !/^\.{1,2}(;|$)/.test(segment));
+  return !/(^|\/)\.{1,2}([;/]|$)/.test(decoded);
 }
 
 /** True for an https URL (or http where `allowHttp`) to a public address, without credentials in it. */
@@ -109,7 +108,7 @@ export function isPublicUrl(text: string, { allowHttp = false } = {}): boolean {
   if (url.protocol !== "https:" && !(allowHttp && url.protocol === "http:")) return false;
   if (hasCredentials(url)) return false;
   // The URL parser has brought every spelling of an IPv4 address (octal, hex, one number) to dotted decimals.
-  const host = withoutRoot(url.hostname);
+  const host = url.hostname.replace(ROOT, "");
   if (host.startsWith("[")) return isPublicIpv6(host.slice(1, -1));
   const octets = /^(\d+)\.(\d+)\.(\d+)\.(\d+)$/.exec(host);
   if (octets) return isPublicIpv4(ipv4(Number(octets[1]), Number(octets[2]), Number(octets[3]), Number(octets[4])));
@@ -166,12 +165,13 @@ export function allowList(text: string): (url: URL) => boolean {
   return (url) => {
     if (hasCredentials(url)) return false;
     const asked = canonicalOrigin(url);
-    return entries.some(({ origin, path }) => {
-      if (asked !== origin) return false;
+    const { pathname } = url;
+    for (const { origin, path } of entries) {
+      if (asked !== origin) continue;
       if (path === "") return true;
-      const { pathname } = url;
-      return (pathname === path || pathname.startsWith(`${path}/`)) && isUnambiguousPath(pathname);
-    });
+      if ((pathname === path || pathname.startsWith(`${path}/`)) && isUnambiguousPath(pathname)) return true;
+    }
+    return false;
   };
 }
 

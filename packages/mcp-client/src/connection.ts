@@ -24,8 +24,7 @@ export interface McpTarget {
 export interface McpConnectionOptions {
   /** The server's name in faults. */
   label: string;
-  /** Asked before each attempt to connect. May throw the ToolFault of a server that cannot be called. */
-  target: () => McpTarget;
+  target: McpTarget;
   /** How long connecting, listing the tools, and calling one may take. */
   timeouts: { connectMs: number; listMs: number; callMs: number };
   /** When all of it must be over, Unix milliseconds. */
@@ -110,6 +109,8 @@ export class McpConnection {
   /** Aborted when nothing can come any more. */
   #end = new AbortController();
   #nextOperation = 0;
+  /** The deadline is for what is asked before. */
+  #isClosing = false;
 
   constructor(options: McpConnectionOptions) {
     this.#options = options;
@@ -132,7 +133,7 @@ export class McpConnection {
    */
   async listTools(options: OperationOptions = {}): Promise<ListedTool[]> {
     const client = await this.connect(options.signal);
-    const operation = this.#begin(this.#atMost(this.#options.timeouts.listMs), options);
+    const operation = this.#begin(this.#options.timeouts.listMs, options);
     const bounds = { ...this.#options, server: this.#name };
     this.#tools = await this.#ended(operation, readTools(client, bounds, operation));
     return [...this.#tools.values()];
@@ -145,10 +146,7 @@ export class McpConnection {
   async callTool(
     name: string,
     given: string | Record<string, unknown>,
-    {
-      timeoutMs = this.#atMost(this.#options.timeouts.callMs),
-      ...options
-    }: OperationOptions & { timeoutMs?: number } = {},
+    { timeoutMs = this.#options.timeouts.callMs, ...options }: OperationOptions & { timeoutMs?: number } = {},
   ): Promise<McpToolResult> {
     const args = typeof given === "string" ? parseArguments(given) : given;
     if (!args) throw new ToolFault("tool", UNREADABLE_ARGUMENTS);
@@ -174,6 +172,7 @@ export class McpConnection {
   /** Ends the session here and, if there is one, at the server, after a call of the tool that cleans up. Never rejects. */
   async close(cleanUpTool?: string): Promise<void> {
     // One that still connects, when all that is settled by now has had its say, is given up.
+    this.#isClosing = true;
     const next = Promise.withResolvers<undefined>();
     setTimeout(next.resolve, 0, undefined);
     const client = await Promise.race([this.#connected, next.promise]).catch(() => undefined);
@@ -182,9 +181,9 @@ export class McpConnection {
     }
     const fault = new ToolFault("unreachable", `The session with ${this.#name} was closed.`);
     for (const operation of this.#operations.values()) operation.abort.abort(fault);
-    const { sdk, made } = this.#attempt ?? {};
-    if (client && sdk && made && !this.#end.signal.aborted) {
-      await this.#ended(this.#begin(CLOSE_TIMEOUT_MS), sdk.endSession(made)).catch(() => {});
+    const { transport } = this.#attempt?.made ?? {};
+    if (client && transport?.terminateSession && !this.#end.signal.aborted) {
+      await this.#ended(this.#begin(CLOSE_TIMEOUT_MS), transport.terminateSession()).catch(() => {});
     }
     this.#end.abort(fault);
     await this.#hangUp();
@@ -199,7 +198,7 @@ export class McpConnection {
     try {
       const sdk = await import("./sdk.ts");
       this.#end.signal.throwIfAborted();
-      const target = this.#options.target();
+      const { target } = this.#options;
       if (!URL.canParse(target.url)) throw new ToolFault("refused_address", `The URL of ${this.#name} is not one.`);
       const attempt: Attempt = {
         sdk,
@@ -210,7 +209,7 @@ export class McpConnection {
         hasEventStream: false,
       };
       this.#attempt = attempt;
-      this.#connecting = this.#begin(this.#atMost(this.#options.timeouts.connectMs));
+      this.#connecting = this.#begin(this.#options.timeouts.connectMs);
       return await this.#ended(this.#connecting, this.#connectByAnyWay(attempt, this.#connecting));
     } catch (error) {
       this.#end.abort(error);
@@ -283,13 +282,10 @@ export class McpConnection {
     throw this.#lost(new ToolFault("protocol", `${this.#name} asks for more than it was asked.`));
   }
 
-  /** At most `ms`, and not beyond the deadline. In milliseconds, at least one. */
-  #atMost(ms: number): number {
-    return Math.max(1, Math.min(ms, (this.#options.deadline ?? Number.POSITIVE_INFINITY) - Date.now()));
-  }
-
-  /** An operation begins, and with it its time. `#ended` must follow. */
-  #begin(timeoutMs: number, { signal, traceparent }: OperationOptions = {}): Operation {
+  /** An operation begins, and with it its time: at most `mostMs`, and not beyond the deadline. `#ended` must follow. */
+  #begin(mostMs: number, { signal, traceparent }: OperationOptions = {}): Operation {
+    const { deadline = Number.POSITIVE_INFINITY } = this.#isClosing ? {} : this.#options;
+    const timeoutMs = Math.max(1, Math.min(mostMs, deadline - Date.now()));
     const id = String(this.#nextOperation++);
     const abort = new AbortController();
     const reasons = signal ? [this.#end.signal, signal] : [this.#end.signal];

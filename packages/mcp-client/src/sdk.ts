@@ -31,7 +31,7 @@ export type Way = "http" | "modern" | "sse";
 /** A client that is not connected yet, and its transport. */
 export interface SdkClient {
   client: Client;
-  transport: Transport;
+  transport: Transport & Partial<Pick<StreamableHTTPClientTransport, "terminateSession">>;
 }
 
 export function newClient(
@@ -50,11 +50,6 @@ export function newClient(
     ...(way === "modern" && { versionNegotiation: { mode: "auto" } }),
   });
   return { client, transport: new Chosen(new URL(url), options) };
-}
-
-/** Ends the session at the server, where there is one. */
-export async function endSession({ transport }: SdkClient): Promise<void> {
-  if (transport instanceof StreamableHTTPClientTransport) await transport.terminateSession();
 }
 
 /** The error of a server that has left `initialize` behind, in the body of a 400 or as the answer. */

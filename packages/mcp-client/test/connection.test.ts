@@ -18,11 +18,11 @@ function connect(options: McpHandlerOptions = {}): { session: McpConnection; han
   const handler = mcpHandler(options);
   const session = new McpConnection({
     label: "sample",
-    target: () => ({
+    target: {
       url: "https://tools.acme.dev/mcp",
       authorization: "sk-token",
       guard: { fetch: (url, init) => handler.fetch(new Request(url, init)) },
-    }),
+    },
     timeouts: { connectMs: 500, listMs: 500, callMs: 500 },
     maxBytes: 500_000,
     maxOutputBytes: 10_000,

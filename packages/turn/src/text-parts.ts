@@ -228,8 +228,8 @@ export class TextParts {
 
   #endPart(open: OpenText, isSilent: boolean): void {
     if (open.filter) this.#appendCited(open, open.filter.end());
-    const { session } = this.#options;
-    if (session && open.part.kind === "output_text") this.#cite(open, session.citationsIn(open.part.text));
+    const { citationsIn } = this.#options.session ?? {};
+    if (citationsIn && open.part.kind === "output_text") this.#cite(open, citationsIn(open.part.text));
     this.#open = undefined;
     const { item, part, at } = open;
     const { kind, text, logprobs } = part;

@@ -39,8 +39,8 @@ export interface ToolSession {
   readonly container: string;
   /** Makes a filter for a content part; undefined where there is nothing to cite. */
   readonly citations: (() => CitationFilter) | undefined;
-  /** The citations that a whole text has of files of the session's container. */
-  citationsIn(text: string): readonly Citation[];
+  /** Gives the citations that a whole text has of files of the session's container; undefined where there are none. */
+  readonly citationsIn: ((text: string) => readonly Citation[]) | undefined;
   /** The tools that the model gets to see. To be asked again once tools have been listed. */
   readonly pluginTools: PluginTools;
   /** Tells whether the model may call anything in its next round, after so many. */

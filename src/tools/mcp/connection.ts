@@ -1,4 +1,4 @@
-import { McpConnection, type McpConnectionOptions } from "@responses-edge/mcp-client";
+import { McpConnection, type McpTarget } from "@responses-edge/mcp-client";
 import type { SessionOptions } from "../plugin.ts";
 
 /** Tools that one server may list. */
@@ -13,7 +13,7 @@ const CONNECT_TIMEOUT_MS = 15_000;
 export function newConnection(
   label: string,
   { config, deadline }: Pick<SessionOptions, "config" | "deadline">,
-  target: McpConnectionOptions["target"],
+  target: McpTarget,
 ): McpConnection {
   return new McpConnection({
     label,

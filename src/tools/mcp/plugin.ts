@@ -83,7 +83,7 @@ export const MCP: RunnablePlugin<McpTool, ResponseOutputItem.McpCall> = {
       throw invalidRequest(path, `Missing required parameter: '${path}'.`, "missing_required_parameter");
     }
     const called = (Object.hasOwn(access, label) ? access[label]?.server_url : undefined) ?? url;
-    if (!URL.canParse(called) || !(isPublicUrl(new URL(called).href) || config.isListed(new URL(called)))) {
+    if (!URL.canParse(called) || !(config.isListed(new URL(called)) || isPublicUrl(new URL(called).href))) {
       const message =
         "Expected an https URL of a public address, or of a server that the operator has listed (MCP_SERVERS).";
       throw invalidRequest(path, message, "invalid_url");
@@ -158,7 +158,8 @@ function refusedCall(response: ApprovalResponse, items: readonly Item[]): ToolEx
  */
 function takeApprovals({ items, input }: SessionRequest, session: PluginSession | undefined): void {
   const servers = session as McpServers | undefined;
-  const approvals = items.filter((item) => item.type === "mcp_approval_response");
+  const approvals: ApprovalResponse[] = [];
+  for (const item of items) if (item.type === "mcp_approval_response") approvals.push(item);
   if (approvals.length === 0) return;
   const answered = new Set(items.map((item) => (item.type === "mcp_call" ? item.approval_request_id : null)));
   const decided = new Map<string, boolean>();

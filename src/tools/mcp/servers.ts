@@ -34,14 +34,13 @@ export class McpServers implements PluginSession {
   readonly #turn: SessionOptions;
   readonly #servers: McpServerTool[] = [];
   /** Their tools by the name that the model sees. */
-  readonly #functions = new Map<string, { definition: FunctionTool; tool: McpTool }>();
+  readonly #functions = new Map<string, McpTool>();
   /** The next number to try for names that are not free, by what stands before it. */
   readonly #numbered = new Map<string, number>();
-  /** The choice of tools leaves these, as `label` (a label has no colon) and `label:tool`; undefined is all. */
-  readonly #chosen: ReadonlySet<string> | undefined;
-  /** Labels of servers whose tools are known. */
-  readonly #listed = new Set<string>();
   readonly #connections = new Map<string, McpConnection>();
+  readonly offered: { functions: FunctionTool[] } = { functions: [] };
+  readonly offers: PluginSession["offers"];
+  readonly unlisted: UnlistedMcpServer[] = [];
   readonly approved: ApprovedCall[] = [];
 
   constructor(turn: SessionOptions) {
@@ -51,38 +50,28 @@ export class McpServers implements PluginSession {
       if (each.type !== "mcp") return [];
       return "name" in each ? `${each.server_label}:${each.name}` : each.server_label;
     });
-    this.#chosen = names && new Set(names);
+    /** The choice of tools leaves these, as `label` (a label has no colon) and `label:tool`. */
+    const chosen = names && new Set(names);
+    if (chosen) {
+      this.offers = (name) => {
+        const tool = this.resolve(name);
+        return !tool || chosen.has(tool.label) || chosen.has(`${tool.label}:${tool.name}`);
+      };
+    }
     for (const tool of request.tools ?? []) {
       if (tool.type !== "mcp" || config.builtinLabels.has(tool.server_label)) continue;
       this.#servers.push(tool);
-      this.#takeEarlierList(tool);
+      const { server_label } = tool;
+      const earlier = this.#earlierList(tool);
+      if (earlier) this.#take(tool, earlier);
+      else if (request.tool_choice !== "none") {
+        this.unlisted.push({ server_label, origin: listOrigin(tool), server: tool });
+      }
     }
-  }
-
-  get offered(): { functions: FunctionTool[] } {
-    const functions: FunctionTool[] = [];
-    for (const { definition } of this.#functions.values()) functions.push(definition);
-    return { functions };
   }
 
   resolve(name: string): McpTool | undefined {
-    return this.#functions.get(name)?.tool;
-  }
-
-  offers(name: string): boolean {
-    const tool = this.#functions.get(name)?.tool;
-    if (!tool || !this.#chosen) return true;
-    return this.#chosen.has(tool.label) || this.#chosen.has(`${tool.label}:${tool.name}`);
-  }
-
-  get unlisted(): UnlistedMcpServer[] {
-    const servers: UnlistedMcpServer[] = [];
-    if (this.#turn.request.tool_choice === "none") return servers;
-    for (const server of this.#servers) {
-      const { server_label } = server;
-      if (!this.#listed.has(server_label)) servers.push({ server_label, origin: listOrigin(server), server });
-    }
-    return servers;
+    return this.#functions.get(name);
   }
 
   /** Lists the tools of a server. The item has the reason of a failure, and the turn goes on without the tools. */
@@ -120,24 +109,29 @@ export class McpServers implements PluginSession {
   }
 
   /** A list that this turn has made before a crash stays as it was, also where that failed; else that of an earlier turn does. */
-  #takeEarlierList(server: McpServerTool): void {
+  #earlierList(server: McpServerTool): readonly ListedTool[] | undefined {
     const { output, items, replays } = this.#turn;
-    const isOwn = (item: Item) => item.type === "mcp_list_tools" && item.server_label === server.server_label;
-    const own = (output as Item[]).find(isOwn);
-    const list = own ?? items.findLast((item) => isOwn(item) && !("error" in item && item.error != null));
-    if (list?.type !== "mcp_list_tools") return;
-    const origin = replays.find((replay) => replay.item === list.id)?.origin;
-    if (own || isUsable(list.tools, origin, server)) this.#take(server, list.tools);
+    for (const item of output as Item[]) {
+      if (item.type === "mcp_list_tools" && item.server_label === server.server_label) return item.tools;
+    }
+    let last: Extract<Item, { type: "mcp_list_tools" }> | undefined;
+    for (const item of items) {
+      if (item.type !== "mcp_list_tools" || item.server_label !== server.server_label) continue;
+      if (item.error == null) last = item;
+    }
+    if (!last) return undefined;
+    const { id, tools } = last;
+    const origin = replays.find((replay) => replay.item === id)?.origin;
+    return isUsable(tools, origin, server) ? tools : undefined;
   }
 
   /** Takes a server's tools, and gives those that the request allows. */
   #take(server: McpServerTool, listed: readonly ListedTool[]): ListedTool[] {
-    const { server_label: label, require_approval: approval } = server;
+    const { server_label: label, allowed_tools: allowed, require_approval: approval } = server;
     const { clientFunctions } = this.#turn;
-    this.#listed.add(label);
     const tools: ListedTool[] = [];
     for (const tool of listed) {
-      if (!isAllowed(server.allowed_tools, tool)) continue;
+      if (allowed !== undefined && !isAllowed(allowed, tool)) continue;
       tools.push(tool);
       // The name itself, or the first of `name_2`, `name_3`, … that no other tool has.
       const wanted = functionName(label, tool.name);
@@ -146,16 +140,15 @@ export class McpServers implements PluginSession {
       let name = wanted;
       for (; this.#functions.has(name) || clientFunctions.has(name); count += 1) name = `${stem}_${count}`;
       if (name !== wanted) this.#numbered.set(stem, count);
-      this.#functions.set(name, {
-        definition: {
-          type: "function",
-          name,
-          description: tool.description || server.server_description || null,
-          parameters: tool.input_schema,
-          strict: null,
-        },
-        tool: { kind: "mcp", label, name: tool.name, approval: needsApproval(approval, tool) },
+      this.offered.functions.push({
+        type: "function",
+        name,
+        description: tool.description || server.server_description || null,
+        parameters: tool.input_schema,
+        strict: null,
       });
+      const asks = typeof approval === "string" ? approval === "always" : needsApproval(approval, tool);
+      this.#functions.set(name, { kind: "mcp", label, name: tool.name, approval: asks });
     }
     return tools;
   }
@@ -164,14 +157,16 @@ export class McpServers implements PluginSession {
     const known = this.#connections.get(label);
     if (known) return known;
     const { access: all, config } = this.#turn;
-    const connection = newConnection(label, this.#turn, () => {
-      const access = Object.hasOwn(all, label) ? all[label] : undefined;
-      if (!access) {
-        const message = `The credentials for the MCP server '${label}' are not kept over a restart.`;
-        throw new ToolFault("refused_address", message);
-      }
-      const { server_url: url, authorization, headers } = access;
-      return { url, authorization: authorization || null, headers, guard: guardOf(config, config.mayCallMcp) };
+    const access = Object.hasOwn(all, label) ? all[label] : undefined;
+    if (!access) {
+      const message = `The credentials for the MCP server '${label}' are not kept over a restart.`;
+      throw new ToolFault("refused_address", message);
+    }
+    const { server_url: url, authorization, headers } = access;
+    const guard = guardOf(config, config.mayCallMcp);
+    const connection = newConnection(label, this.#turn, {
+      ...{ url, headers, guard },
+      authorization: authorization || null,
     });
     this.#connections.set(label, connection);
     return connection;
@@ -200,8 +195,7 @@ function includes(names: readonly string[], name: string): boolean {
   return set.has(name);
 }
 
-function isAllowed(allowed: McpServerTool["allowed_tools"], tool: ListedTool): boolean {
-  if (allowed === undefined) return true;
+function isAllowed(allowed: string[] | ToolFilter, tool: ListedTool): boolean {
   return Array.isArray(allowed) ? includes(allowed, tool.name) : isMatched(allowed, tool);
 }
 
@@ -212,8 +206,7 @@ function isMatched(filter: ToolFilter, tool: ListedTool): boolean {
 }
 
 /** `always` is the default, of what a filter does not name too. */
-function needsApproval(approval: McpServerTool["require_approval"], tool: ListedTool): boolean {
-  if (typeof approval === "string") return approval === "always";
+function needsApproval(approval: Exclude<McpServerTool["require_approval"], string>, tool: ListedTool): boolean {
   if (approval.always && isMatched(approval.always, tool)) return true;
   return !(approval.never && isMatched(approval.never, tool));
 }

@@ -47,7 +47,7 @@ const FOR_EVER = 3_600_000;
 
 async function connect({ url }: McpTestServer, given: Settings = {}, more: Partial<McpTarget> = {}) {
   const guard = { allow: allowList(new URL(url).origin) };
-  const connection = newConnection({ target: () => ({ url, guard, ...more }), ...given });
+  const connection = newConnection({ target: { url, guard, ...more }, ...given });
   await connection.connect();
   return connection;
 }
@@ -423,7 +423,7 @@ describe("a session", () => {
   });
 
   it.each(["", "tools.acme.dev", "/mcp"])("does not begin at '%s', which is no URL", async (url) => {
-    const connection = newConnection({ target: () => ({ url, guard: {} }) });
+    const connection = newConnection({ target: { url, guard: {} } });
     expect((await fault(connection.connect())).fault.kind).toBe("refused_address");
   });
 
@@ -446,10 +446,11 @@ describe("a session", () => {
 
   it("is made again after an attempt that failed", async () => {
     const server = await start();
-    const targets = ["/mcp", server.url];
-    const guard = { allow: allowList(new URL(server.url).origin) };
-    const connection = newConnection({ target: () => ({ url: targets.shift() ?? "", guard }) });
+    let isRefused = true;
+    const guard = { allow: allowList(new URL(server.url).origin), limit: () => !isRefused };
+    const connection = newConnection({ target: { url: server.url, guard } });
     expect((await fault(connection.listTools())).fault.kind).toBe("refused_address");
+    isRefused = false;
     expect((await connection.callTool("echo", '{"text":"hi"}')).output).toBe("hi");
     expect((await fault(connection.callTool("echo", "hi"))).fault.kind).toBe("tool");
   });
@@ -458,7 +459,7 @@ describe("a session", () => {
     const { url } = await start();
     const options = {
       label: "sample",
-      target: () => ({ url, guard: { allow: allowList(new URL(url).origin) } }),
+      target: { url, guard: { allow: allowList(new URL(url).origin) } },
       timeouts: { connectMs: 60_000, listMs: 60_000, callMs: 60_000 },
       deadline: Number.POSITIVE_INFINITY,
       ...{ maxBytes: 10_000, maxOutputBytes: 10_000, maxTools: 10 },
@@ -472,7 +473,7 @@ describe("a session", () => {
 
   it("is not waited for once the signal of a call is aborted", async () => {
     const server = await start();
-    const connection = newConnection({ target: () => ({ url: server.url, guard: {} }) });
+    const connection = newConnection({ target: { url: server.url, guard: {} } });
     const signal = AbortSignal.abort(new Error("too late"));
     await expect(connection.listTools({ signal })).rejects.toThrow("too late");
     expect(server.requests).toEqual([]);
