@@ -210,7 +210,7 @@ function callsOf(items: OutputItem[] = [], called: PendingCall[] = []) {
 
 /** Has all that is pending answered. */
 function answer(calls: PluginCalls, outcome: ToolOutcome): readonly PendingCall[] {
-  const { pending } = calls;
+  const pending = [...calls.pending.values()];
   for (const call of pending) {
     calls.start(call);
     const exchange = { name: call.name, arguments: call.arguments, output: outcome.output, step: "1.0" };
@@ -309,7 +309,7 @@ describe.each(PLUGIN_LIST.map((plugin) => [plugin.kind, plugin] as const))("%s",
 
     before.calls.append(0, second);
     before.calls.complete(true);
-    const waiting = callsOf(copy(before.state.output), copy([...before.calls.pending]));
+    const waiting = callsOf(copy(before.state.output), copy([...before.calls.pending.values()]));
     answer(waiting.calls, sample.outcome);
     expect(waiting.state.output).toEqual(whole);
   });
@@ -342,7 +342,7 @@ describe("a call that needs approval", () => {
     asking.calls.begin(0, "docs__look", tool);
     asking.calls.append(0, "{}");
     asking.calls.complete(true);
-    expect(asking.calls.pending).toEqual([]);
+    expect(asking.calls.pending.size).toBe(0);
     expect(asking.state.output).toMatchObject([{ type: "mcp_approval_request", name: "look", arguments: "{}" }]);
     const approved = callsOf();
     const call = { ...tool, approval: false };

@@ -94,7 +94,7 @@ describe("what is sealed of a thought", () => {
   it("is what the model saw of this server's calls since the thought before, and nothing that a tool remembers", () => {
     const { output, state } = built([...think(0, "a"), ...callOf(1, "python", "1 + 1")]);
     output.round.end();
-    const [call] = output.calls.pending;
+    const [call] = output.calls.pending.values();
     if (!call) throw new Error("Expected a call.");
     output.beginAnswering([]);
     output.calls.start(call);

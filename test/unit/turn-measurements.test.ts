@@ -3,6 +3,7 @@ import type { Usage } from "@responses-edge/responses-api/response";
 import type { Engine, ModelDelta, Prompt } from "@responses-edge/turn/engine";
 import { Generations } from "@responses-edge/turn/generation";
 import { type Measurements, newMeasurements } from "@responses-edge/turn/measurements";
+import { Plugins } from "@responses-edge/turn/plugin";
 import type { RoundPrompt } from "@responses-edge/turn/prompt";
 import { describe, expect, it } from "vitest";
 import { counted } from "../hostile/counting.ts";
@@ -56,6 +57,7 @@ async function generate(reads: number, measured?: Measurements) {
     },
     model: { engine, isServerGone: async () => false, leaveServer: () => {}, replica: () => "gpu-1" },
     bounds: { maxRetries: 0, maxFruitless: 0, outageMs: 0, outputLength: 1_000_000 },
+    tools: { plugins: new Plugins([]), session: undefined },
     host: { signal: new AbortController().signal, clock, measured: observed?.value },
   };
   const generations = new Generations(options, output, prompt);

@@ -179,7 +179,7 @@ describe("calls that this server answers", () => {
     const rig = newOutput();
     say(rig, call(0, "wiki__ask", '{"q":1}'), call(1, "browser_search", '{"query":"x"}'));
     rig.output.round.end();
-    const calls = rig.output.calls.pending;
+    const calls = [...rig.output.calls.pending.values()];
     expect(calls.map(({ tool }) => tool.kind)).toEqual(["mcp", "browser"]);
     rig.output.beginAnswering([]);
     for (const each of calls) {
@@ -196,7 +196,7 @@ describe("calls that this server answers", () => {
     const rig = newOutput({}, { request: { max_tool_calls: 1 } });
     say(rig, call(0, "python", "1"), { kind: "item_done" }, call(1, "python", "2"));
     expect(rig.state.output).toHaveLength(1);
-    expect(rig.output.calls).toMatchObject({ ignored: 1, mayMakeMore: false });
+    expect(rig.output.calls).toMatchObject({ ignored: 1, left: 0 });
   });
 
   it("are begun anew where one broke off, which then counts as none", () => {
@@ -205,7 +205,7 @@ describe("calls that this server answers", () => {
     const [broken] = rig.output.round.partialItems;
     expect(rig.output.round.breakOff(broken?.id ?? "")).toEqual({ all: 1, reasoning: 0 });
     expect(rig.output.round.partialItems).toEqual([]);
-    expect(rig.output.calls.mayMakeMore).toBe(true);
+    expect(rig.output.calls.left).toBeGreaterThan(0);
     say(rig, call(0, "wiki__ask", '{"q":1}'));
     expect(rig.state.output).toMatchObject([{ status: "incomplete" }, { status: "in_progress", arguments: '{"q":1}' }]);
   });

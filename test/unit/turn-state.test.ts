@@ -121,7 +121,7 @@ function answer(output: TurnOutput, left: number): void {
   output.round.end();
   const { noAnswer } = output.round;
   output.beginAnswering(noAnswer?.kind === "broken" ? [...noAnswer.messages] : []);
-  const calls = output.calls.pending;
+  const calls = [...output.calls.pending.values()];
   for (const call of calls.slice(0, calls.length - left)) {
     output.calls.start(call);
     const exchange = { name: call.name, arguments: call.arguments, output: "o", step: "s", memory: { n: left } };
@@ -131,7 +131,7 @@ function answer(output: TurnOutput, left: number): void {
       { item: call.item, exchange, messages: [{ role: "tool" }] },
     );
   }
-  if (output.calls.pending.length === 0) output.nextRound();
+  if (output.calls.pending.size === 0) output.nextRound();
 }
 
 /** The state as JSON, where an item that is not done is as far as events tell of it. */

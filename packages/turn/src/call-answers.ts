@@ -3,7 +3,6 @@ import type { ToolExchange } from "./engine.ts";
 import { beginToolCall, endToolCall } from "./measurements.ts";
 import type { TurnOptions } from "./options.ts";
 import type { TurnOutput } from "./output.ts";
-import type { BatchSink } from "./output-events.ts";
 import type { ToolOutcome } from "./tool-session.ts";
 
 /** Runs the calls of a round that this server answers. */
@@ -25,12 +24,14 @@ export async function answerCalls(
   const step = `${asked.address.turn}.${state.rounds}`;
   const dispatchedBefore = new Set(state.answering?.dispatched);
 
-  await forEachAtOnce(calls.pending, MAX_CONCURRENT_CALLS, async (call) => {
+  await forEachAtOnce(calls.pending.values(), MAX_CONCURRENT_CALLS, async (call) => {
     let outcome: ToolOutcome | undefined;
     const isFirst = !dispatchedBefore.has(call.item);
     if (isFirst) {
       calls.start(call);
-      commit(sink);
+      // A tool's work cannot be undone.
+      if (sink?.commit) sink.commit();
+      else sink?.flush();
     }
     if (isFirst || calls.isRepeatable(call)) {
       // A restart has lost the access to them.
@@ -52,15 +53,10 @@ export async function answerCalls(
     };
     const told = engine.answerMessages(exchange, messages.of(call.item).at(-1));
     calls.finish(call, outcome, { item: call.item, exchange, messages: told });
-    await commit(sink);
+    // Nor can its answer be had again: both are kept at once, where they are kept.
+    if (sink?.commit) sink.commit();
+    else await sink?.flush();
   });
-}
-
-/** A tool's work cannot be undone, nor its answer be had again: both are kept at once, where they are kept. */
-function commit(sink: BatchSink | undefined): Promise<void> | undefined {
-  if (!sink?.commit) return sink?.flush();
-  sink.commit();
-  return undefined;
 }
 
 /** The answer to a call of whose running nothing more is known. */

@@ -5,7 +5,7 @@ import { parseArguments } from "@responses-edge/responses-api/json";
 import { readLocalShell, readPatch, readShell } from "./client-functions.ts";
 import { CustomInput } from "./custom-input.ts";
 import type { ModelDelta } from "./engine.ts";
-import { deltaHead, type OutputParts } from "./output-events.ts";
+import { deltaHead, FRAME_LENGTH, type OutputParts } from "./output-events.ts";
 
 /**
  * Calls that the client answers. Several may be open, because an upstream may interleave their arguments: a call is done when something
@@ -100,7 +100,7 @@ export class ClientCalls {
 
   /** Begins a call of a tool, by the name that the model writes; without a tool it is a function that nobody offered. */
   begin(index: number, tool: ClientTool | undefined, name: string, offeredId: string | undefined): void {
-    this.#output.size.addFrames(1);
+    this.#output.size.addJson(FRAME_LENGTH);
     const callId = this.#claimCallId(offeredId);
     if (tool && isShownWhole(tool)) {
       this.#open.set(index, { kind: "whole", tool, callId, text: "" });

@@ -112,7 +112,7 @@ export function decide(state: TurnState, done: Done, facts: TurnFacts): Step {
       return afterGeneration(state, done, facts);
     case "answer":
       if (done.waitsForClient) return complete(done);
-      return done.isFull || isSpent(spentTokens(state), facts) ? outOfTokens() : newRound(state, facts);
+      return done.isFull || spentTokens(state) >= facts.maxOutputTokens ? outOfTokens() : newRound(state, facts);
   }
 }
 
@@ -138,7 +138,7 @@ function afterGeneration({ askedAgain }: TurnState, done: GenerationDone, facts:
   const isCounted = noAnswer?.why !== undefined;
   const mayAskAgain = !isCounted || askedAgain < MAX_ASKED_AGAIN;
   if (noAnswer?.kind === "ask_again" && mayAskAgain) {
-    if (isSpent(done.spentTokens, facts)) return outOfTokens();
+    if (done.spentTokens >= facts.maxOutputTokens) return outOfTokens();
     return { kind: "generate", again: { change: noAnswer.change, isCounted } };
   }
   const again = noAnswer?.kind === "broken" && mayAskAgain ? noAnswer.messages : [];
@@ -148,11 +148,7 @@ function afterGeneration({ askedAgain }: TurnState, done: GenerationDone, facts:
   if (done.mayAnswerWithoutTools) return { kind: "answer", again };
   const { disregarded } = done;
   if (disregarded === undefined || !facts.isUnseen || askedAgain >= MAX_ASKED_AGAIN) return complete(done);
-  return isSpent(done.spentTokens, facts) ? outOfTokens() : { kind: "generate", again: { disregarded } };
-}
-
-function isSpent(tokens: number, { maxOutputTokens }: TurnFacts): boolean {
-  return tokens >= maxOutputTokens;
+  return done.spentTokens >= facts.maxOutputTokens ? outOfTokens() : { kind: "generate", again: { disregarded } };
 }
 
 /** Ends a turn whose output is whole: as completed where it is what was asked for. */

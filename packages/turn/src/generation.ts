@@ -38,14 +38,14 @@ const START_TIME_MS = 50;
 const CANCELLED = "cancelled";
 
 export class Generations {
-  readonly #options: Pick<TurnOptions, "asked" | "model" | "bounds" | "host">;
+  readonly #options: Pick<TurnOptions, "asked" | "model" | "bounds" | "tools" | "host">;
   readonly #output: TurnOutput;
   readonly #prompt: RoundPrompt;
   /** Ends what has been begun and cannot be used: only raw messages of the prompt can show that. */
   readonly #unusable: AbortController | undefined;
 
   constructor(
-    options: Pick<TurnOptions, "asked" | "model" | "bounds" | "host">,
+    options: Pick<TurnOptions, "asked" | "model" | "bounds" | "tools" | "host">,
     output: TurnOutput,
     prompt: RoundPrompt,
   ) {
@@ -88,6 +88,7 @@ export class Generations {
   async run(started: Promise<Generation>): Promise<Outcome | undefined> {
     const { round, size } = this.#output;
     const { measured, clock, sink } = this.#options.host;
+    const mayCite = this.#options.tools.session?.citations !== undefined;
     const consume = async (generation: Generation) => {
       const reads = generation[Symbol.asyncIterator]();
       let read = await reads.next();
@@ -97,7 +98,7 @@ export class Generations {
       try {
         while (!read.done) {
           for (const delta of read.value) round.apply(delta);
-          round.recordBuffered();
+          if (mayCite) round.recordBuffered();
           // A promise that it returns holds the turn back until it resolves.
           const full = sink?.flush();
           if (full) await full;

@@ -23,12 +23,14 @@ export function withLoadedTools(request: CreateRequest, items: readonly Item[]):
     else if (item.type === "tool_search_output") loads.push(item.tools.map(inOwnNamespace));
   }
   const own = request.tools ?? [];
-  const hasDeferred = own.some(
-    (tool) => isDeferred(tool) || (tool.type === "namespace" && tool.tools.some(isDeferred)),
-  );
-  const isAsSent = loads.length === 0 && !hasDeferred;
+  let hasDeferred = false;
   // Without a search nothing could be found: then all tools are there from the beginning.
-  const canSearch = own.some(({ type }) => type === "tool_search");
+  let canSearch = false;
+  for (const tool of own) {
+    hasDeferred ||= isDeferred(tool) || (tool.type === "namespace" && tool.tools.some(isDeferred));
+    canSearch ||= tool.type === "tool_search";
+  }
+  const isAsSent = loads.length === 0 && !hasDeferred;
   const kept = hasDeferred && canSearch ? withoutDeferred(own, request) : own;
   const tools = isAsSent ? own : joined(kept, loads);
   const clash = isAsSent ? undefined : clashingTools(tools);

@@ -124,7 +124,7 @@ export function deltaHead(
 }
 
 /** The length that an item, a part or a raw message has beside its text. */
-const FRAME_LENGTH = 512;
+export const FRAME_LENGTH = 512;
 
 /** So much is kept free for the words of a turn that ends. */
 const SPARE_LENGTH = 64 * 1024;
@@ -164,11 +164,6 @@ export class OutputSize {
 
   addText(text: string): void {
     this.#length += jsonLength(text) * (1 + Number(this.keepsSampled) + Number(this.#withMessages));
-  }
-
-  /** Adds items, parts or raw messages, without their texts. */
-  addFrames(count: number): void {
-    this.#length += count * FRAME_LENGTH;
   }
 
   /** Adds JSON of this length. Below zero takes away. */

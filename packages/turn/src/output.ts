@@ -1,7 +1,7 @@
 import type { Outcome } from "./decide.ts";
 import type { RawMessage } from "./engine.ts";
 import type { TurnOptions } from "./options.ts";
-import { EventWriter, OutputSize } from "./output-events.ts";
+import { EventWriter, FRAME_LENGTH, OutputSize } from "./output-events.ts";
 import { PluginCalls } from "./plugin-calls.ts";
 import { RawMessages } from "./raw-messages.ts";
 import { type ClosedResponse, TurnResponse } from "./response.ts";
@@ -59,7 +59,7 @@ export class TurnOutput {
         items: this.state.output.length,
         ...this.messages.left,
         usage: this.response.object.usage,
-        calls: [...this.calls.pending],
+        calls: [...this.calls.pending.values()],
         again,
       },
     });
@@ -108,8 +108,7 @@ export class TurnOutput {
     const kept = size.fits(listed) ? listed : { error: "The tools are too many to be kept with the response." };
     if ("tools" in kept) item.tools = kept.tools;
     else item.error = kept.error;
-    size.addFrames(1);
-    size.addJson(JSON.stringify(kept).length + origin.length);
+    size.addJson(FRAME_LENGTH + JSON.stringify(kept).length + origin.length);
     writer.record({ listed: { item: item.id, messages: [], origin } });
     const type = `response.mcp_list_tools.${"tools" in kept ? "completed" : "failed"}` as const;
     writer.emit({ type, item_id: item.id, output_index: index });
@@ -132,8 +131,7 @@ export class TurnOutput {
     const output_index = openCompaction(this.state);
     const item = output_index === undefined ? undefined : this.state.output[output_index];
     if (output_index !== undefined && item?.type === "compaction") {
-      this.size.addFrames(1);
-      this.size.addJson(content.length);
+      this.size.addJson(FRAME_LENGTH + content.length);
       const whole = { ...item, encrypted_content: content };
       this.writer.emit({ type: "response.output_item.done", output_index, item: whole });
     }
@@ -148,12 +146,10 @@ export class TurnOutput {
     const isSilent = outcome.status === "failed" || outcome.status === "cancelled";
     this.round.close(outcome.status !== "completed", isSilent);
     this.calls.close(isSilent);
-    const { output, replays } = this.state;
-    for (const item of output) {
-      if (item.type !== "mcp_list_tools" || item.error != null) continue;
-      if (replays.some((replay) => replay.item === item.id)) continue;
+    for (const index of this.state.openLists) {
+      const item = this.state.output[index];
       // A list that was cut off ends as none: a later turn is to make it anew. No event says so.
-      item.error = "The tools of this server were not listed to the end.";
+      if (item?.type === "mcp_list_tools") item.error ??= "The tools of this server were not listed to the end.";
     }
     return this.response.close(outcome, this.messages.replays);
   }

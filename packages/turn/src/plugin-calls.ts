@@ -1,7 +1,7 @@
 import { isServerCall, type ServerCall } from "@responses-edge/responses-api/items/registry";
 import { isJson } from "@responses-edge/responses-api/json";
 import type { TurnOptions } from "./options.ts";
-import { deltaHead, type OutputParts } from "./output-events.ts";
+import { deltaHead, FRAME_LENGTH, type OutputParts } from "./output-events.ts";
 import type { CallItem, Plugins } from "./plugin.ts";
 import type { RawMessages } from "./raw-messages.ts";
 import type { CallAnswer } from "./records.ts";
@@ -26,6 +26,7 @@ interface OpenPluginCall {
   /** Absent as long as nothing can be shown. */
   item?: ServerCall;
   outputIndex: number;
+  /** Made with the first delta. */
   deltaHead: string;
 }
 
@@ -42,10 +43,10 @@ export class PluginCalls {
   /** The container in which code runs, as `container_id`. */
   readonly #container: string;
   readonly #open = new Map<number, OpenPluginCall>();
-  /** Calls that are complete and not answered yet. */
-  pending: readonly PendingCall[] = [];
+  /** Calls that are complete and not answered yet, by their items. */
+  readonly pending = new Map<string, PendingCall>();
   /** Calls that the turn may still make. */
-  #left: number;
+  left: number;
   /** Tells whether the round may call this server's tools. Calls of a model that was not offered any are ignored. */
   isOffered = true;
   /** Calls that the round has made beyond what the turn may. */
@@ -61,31 +62,22 @@ export class PluginCalls {
     this.#include = request.include ?? [];
     this.#container = tools.session?.container ?? "";
     const { state } = output;
-    this.#left = request.max_tool_calls ?? Number.POSITIVE_INFINITY;
+    this.left = request.max_tool_calls ?? Number.POSITIVE_INFINITY;
     const completed = state.answering?.calls ?? state.round.called;
     for (const [outputIndex, item] of state.output.entries()) {
       if (!isServerCall(item) || state.superseded.has(item.id)) continue;
-      this.#left -= 1;
+      this.left -= 1;
       if (item.status === "completed" || item.status === "failed" || item.status === "incomplete") continue;
       const pending = completed.find((call) => call.item === item.id);
       // It has not been answered, or the model has not finished it.
-      if (pending) this.pending = [...this.pending, pending];
+      if (pending) this.pending.set(pending.item, pending);
       else this.#reopen(item, outputIndex);
     }
   }
 
-  /** Tells whether the turn may make one more call. */
-  get mayMakeMore(): boolean {
-    return this.#left > 0;
-  }
-
   /** So many calls that were counted were none. */
   uncount(calls: number): void {
-    this.#left += calls;
-  }
-
-  has(index: number): boolean {
-    return this.#open.has(index);
+    this.left += calls;
   }
 
   /**
@@ -93,23 +85,27 @@ export class PluginCalls {
    * is then all of it so far. `approvalRequest`: the id of the request by which the client has approved it.
    */
   begin(index: number, written: string, tool: CalledTool, text = "", approvalRequest: string | null = null): void {
-    this.#left -= 1;
-    this.#output.size.addFrames(1);
-    const { item: shape } = this.#plugins.of(tool);
-    const name = this.#nameOf(tool, written);
+    this.left -= 1;
+    this.#output.size.addJson(FRAME_LENGTH);
+    const plugin = this.#plugins.of(tool);
+    const { item: shape } = plugin;
+    // Whatever engine made it: a built-in tool's name is its full one.
+    const name = plugin.fullName?.(tool) ?? written;
     const call: OpenPluginCall = { tool, name, approvalRequest, text: "", shape, outputIndex: -1, deltaHead: "" };
     this.#open.set(index, call);
     if (shape.canShow(tool, "", false)) this.#show(call);
     this.append(index, text);
   }
 
-  append(index: number, text: string): void {
+  /** Adds what the model writes. False where no call of this index is open. */
+  append(index: number, text: string): boolean {
     const call = this.#open.get(index);
-    if (!call || text === "") return;
+    if (!call || text === "") return call !== undefined;
     this.#output.size.addText(text);
     call.text += text;
     if (call.item) this.#write(call, call.item, text);
     else if (call.shape.canShow(call.tool, call.text, false)) this.#show(call);
+    return true;
   }
 
   /** An item of before a crash, which the model has not finished. */
@@ -125,7 +121,7 @@ export class PluginCalls {
       approvalRequest: null,
       item,
       outputIndex,
-      deltaHead: headOf(shape, item, outputIndex),
+      deltaHead: "",
     });
   }
 
@@ -136,7 +132,7 @@ export class PluginCalls {
     if (!found || found[0] >= 0) return false;
     const [before, call] = found;
     this.#open.delete(before);
-    this.#open.set(index, { ...call, name: this.#nameOf(tool, name), tool });
+    this.#open.set(index, { ...call, name: this.#plugins.of(tool).fullName?.(tool) ?? name, tool });
     return true;
   }
 
@@ -164,12 +160,12 @@ export class PluginCalls {
     this.#endWriting(call, call.item);
     const called: PendingCall = { item: call.item.id, tool, name, arguments: call.text };
     this.#output.writer.record({ called });
-    this.pending = [...this.pending, called];
+    this.pending.set(called.item, called);
   }
 
   /** A call that has been approved: its item comes whole, with the request that it answers. */
   addApproved({ tool, name, arguments: text, request }: ApprovedCall): void {
-    const index = Number.MIN_SAFE_INTEGER + this.pending.length;
+    const index = Number.MIN_SAFE_INTEGER + this.pending.size;
     this.begin(index, name, tool, text, request);
     this.#complete(index, this.#open.get(index));
   }
@@ -192,13 +188,12 @@ export class PluginCalls {
   finish({ item: id, tool }: PendingCall, outcome: ToolOutcome, answer: CallAnswer): void {
     const { writer, size, messages } = this.#output;
     writer.record({ answered: answer });
-    size.addFrames(1);
-    size.addJson(3 * JSON.stringify(answer).length);
+    size.addJson(FRAME_LENGTH + 3 * JSON.stringify(answer).length);
     messages.addAnswer(answer.messages);
     const found = this.#find(id);
     if (!found) return;
     const { item, outputIndex } = found;
-    this.pending = this.pending.filter((call) => call.item !== id);
+    this.pending.delete(id);
     // A search for tools cannot fail but by finding none.
     setStatus(item, outcome.failed && item.type !== "tool_search_call" ? "failed" : "completed");
     const shape = this.#plugins.of(tool).item;
@@ -215,9 +210,10 @@ export class PluginCalls {
   /** Ends what is still open or unanswered as incomplete. `silent`: no event says so. */
   close(silent: boolean): void {
     const open = [...this.#open.values()];
-    const unanswered = this.pending.map(({ item, tool }) => ({ tool, shape: undefined, ...this.#find(item) }));
+    const unanswered: (Pick<OpenPluginCall, "tool"> & Partial<OpenPluginCall>)[] = [];
+    for (const { item, tool } of this.pending.values()) unanswered.push({ tool, ...this.#find(item) });
     this.#open.clear();
-    this.pending = [];
+    this.pending.clear();
     for (const call of [...open, ...unanswered]) {
       if (!call.item || call.outputIndex === undefined) continue;
       const { cutOff = "incomplete" } = this.#plugins.of(call.tool).item;
@@ -239,7 +235,7 @@ export class PluginCalls {
   /** Forgets what is open or unanswered: its items are taken back. */
   withdraw(): void {
     this.#open.clear();
-    this.pending = [];
+    this.pending.clear();
   }
 
   #show(call: OpenPluginCall): void {
@@ -248,7 +244,6 @@ export class PluginCalls {
     const item = shape.create(tool, { id, text, container: this.#container, approvalRequest });
     call.item = item;
     call.outputIndex = this.#output.writer.addItem(item);
-    call.deltaHead = headOf(shape, item, call.outputIndex);
     if (item.type !== "tool_search_call") {
       const at = { item_id: item.id, output_index: call.outputIndex };
       this.#output.writer.emit({ type: `response.${item.type}.in_progress`, ...at });
@@ -257,10 +252,12 @@ export class PluginCalls {
   }
 
   /** Puts what the model writes into an item that shows it. */
-  #write({ shape: { written }, deltaHead }: OpenPluginCall, item: ServerCall, text: string): void {
+  #write(call: OpenPluginCall, item: ServerCall, text: string): void {
+    const { written } = call.shape;
     if (!written) return;
     written.append(item, text);
-    this.#output.writer.delta(written.deltaEvent, deltaHead, text);
+    call.deltaHead ||= deltaHead(written.deltaEvent, { item_id: item.id, output_index: call.outputIndex });
+    this.#output.writer.delta(written.deltaEvent, call.deltaHead, text);
   }
 
   #endWriting({ shape: { written }, outputIndex }: OpenPluginCall, item: ServerCall): void {
@@ -268,24 +265,15 @@ export class PluginCalls {
     this.#output.writer.emit(written.done(item, { item_id: item.id, output_index: outputIndex }));
   }
 
-  /** A call's name whatever engine made it: a built-in tool's is its full one. */
-  #nameOf(tool: CalledTool, written: string): string {
-    return this.#plugins.of(tool).fullName?.(tool) ?? written;
-  }
-
   #find(id: string): { item: ServerCall; outputIndex: number } | undefined {
-    const { output } = this.#output.state;
-    const outputIndex = output.findIndex((item) => item.id === id);
-    const item = output[outputIndex];
-    return item && isServerCall(item) ? { item, outputIndex } : undefined;
+    for (const [outputIndex, item] of this.#output.state.output.entries()) {
+      if (item.id === id) return isServerCall(item) ? { item, outputIndex } : undefined;
+    }
+    return undefined;
   }
 }
 
 /** Each type of item has its own statuses; whoever calls this knows that the item's are among them. */
 function setStatus(item: ServerCall, status: "completed" | "failed" | "incomplete"): void {
   Object.assign(item, { status });
-}
-
-function headOf({ written }: CallItem, item: ServerCall, outputIndex: number): string {
-  return written ? deltaHead(written.deltaEvent, { item_id: item.id, output_index: outputIndex }) : "";
 }

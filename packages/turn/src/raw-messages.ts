@@ -1,7 +1,7 @@
 import { isWord, type OutputItem } from "@responses-edge/responses-api/items/registry";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
 import type { ModelDelta, RawMessage, Replay } from "./engine.ts";
-import type { OutputSize } from "./output-events.ts";
+import { FRAME_LENGTH, type OutputSize } from "./output-events.ts";
 import type { AnsweringRecord } from "./records.ts";
 import type { TurnState } from "./state.ts";
 
@@ -92,7 +92,8 @@ export class RawMessages {
 
   /** The messages of an item of an ended generation. */
   of(item: string): readonly RawMessage[] {
-    return this.#state.replays.find((replay) => replay.item === item)?.messages ?? [];
+    for (const replay of this.#state.replays) if (replay.item === item) return replay.messages;
+    return [];
   }
 
   /** Takes a message of the model's. One that the round has had already, before its upstream died, changes nothing. */
@@ -100,7 +101,7 @@ export class RawMessages {
     const round = this.#round;
     if (index < round.count) return;
     round.count = index + 1;
-    this.#size.addFrames(2);
+    this.#size.addJson(2 * FRAME_LENGTH);
     const { output } = this.#state;
     while (isNoWord(output[round.nextItem])) round.nextItem += 1;
     const item = output[round.nextItem];

@@ -70,7 +70,8 @@ export class RoundOutput {
   /** The form in which reasoning becomes items; undefined drops it. */
   readonly #reasoning: ReturnType<typeof reasoningForm>;
   readonly #texts: TextParts;
-  readonly #clientCalls: ClientCalls;
+  /** Absent until the model has called a tool of the client's. */
+  #clientCalls: ClientCalls | undefined;
   /** Calls that the round has made. */
   #calls: number;
   /** There may be open calls. */
@@ -102,7 +103,7 @@ export class RoundOutput {
       session: options.tools.session,
       seal: seal && ((item, text) => sealReasoning(seal, { id: item.id, text }, messages.takeUnsealed(), state.output)),
     });
-    this.#clientCalls = new ClientCalls(output, options.usedCallIds, this.#closed);
+    if (state.output.length > 0) this.#clientCalls = new ClientCalls(output, options.usedCallIds, this.#closed);
     const made = state.output.length > 0 ? roundItems(state) : [];
     this.#calls = made.filter((item) => isClientCall(item) || isServerCall(item)).length;
     this.#hasCalled = this.#calls > 0;
@@ -142,11 +143,11 @@ export class RoundOutput {
         return;
       case "call_cut":
         this.#texts.release();
-        this.#clientCalls.cut(delta.index);
+        this.#clientCalls?.cut(delta.index);
         return;
       case "item_done":
         // Reasoning is done before the call that it is sealed with.
-        if (this.#texts.holds && this.#clientCalls.isOpen) this.#awaitsMessage = true;
+        if (this.#texts.holds && this.#clientCalls?.isOpen) this.#awaitsMessage = true;
         else this.end(this.#sealsMessages);
         return;
       case "resumed_call":
@@ -175,9 +176,8 @@ export class RoundOutput {
     }
   }
 
-  /** Keeps what is buffered, if it has changed: to be called after the deltas of each upstream read. */
+  /** Keeps what is buffered, if it has changed: to be called after the deltas of each upstream read where text may be cited. */
   recordBuffered(): void {
-    if (!this.#options.tools.session?.citations) return;
     const { buffered } = this.#texts;
     if (buffered !== this.#output.state.buffered) this.#output.writer.record({ buffered });
   }
@@ -198,10 +198,8 @@ export class RoundOutput {
     const { index, arguments: text } = delta;
     if (this.#closed.has(index)) return;
     const { calls } = this.#output;
-    if (calls.has(index)) {
-      this.progress += 1;
-      calls.append(index, text);
-    } else if (this.#clientCalls.has(index) || this.#clientCalls.resume(delta)) {
+    if (calls.append(index, text)) this.progress += 1;
+    else if (this.#clientCalls?.has(index) || this.#clientCalls?.resume(delta)) {
       if (text === "") return;
       this.progress += 1;
       this.#clientCalls.append(index, text);
@@ -212,7 +210,7 @@ export class RoundOutput {
   #beginCall({ index, name = "", callId }: CallDelta): boolean {
     const { calls } = this.#output;
     const tool = name === "" ? undefined : this.#options.tools.session?.resolve(name);
-    const mayRun = calls.isOffered && calls.mayMakeMore && this.#options.tools.session?.offers(name) === true;
+    const mayRun = calls.isOffered && calls.left > 0 && this.#options.tools.session?.offers(name) === true;
     const facts = { name, isServers: tool !== undefined, mayRun, calls: this.#calls };
     const beginning = beginningOf(facts, this.#rules);
     if (beginning === "ignored") calls.ignored += 1;
@@ -225,7 +223,8 @@ export class RoundOutput {
       this.#makeWay();
       calls.begin(index, name, tool);
     } else {
-      this.#makeWay(this.#sealsMessages && !this.#clientCalls.isOpen);
+      this.#makeWay(this.#sealsMessages && !this.#clientCalls?.isOpen);
+      this.#clientCalls ??= new ClientCalls(this.#output, this.#options.usedCallIds, this.#closed);
       this.#clientCalls.begin(index, this.#options.clientTool(name), name, callId);
     }
     this.#hasCalled = true;
@@ -242,19 +241,19 @@ export class RoundOutput {
       if (calls.resume(index, name, tool)) return;
       this.#calls += 1;
       calls.begin(index, name, tool, text);
-    } else if (
-      !this.#clientCalls.has(index) &&
-      this.#clientCalls.resumeWith(index, this.#options.clientTool(name), text)
-    ) {
-      if (this.#clientCalls.has(index)) this.#calls += 1;
+      return;
     }
+    this.#clientCalls ??= new ClientCalls(this.#output, this.#options.usedCallIds, this.#closed);
+    if (this.#clientCalls.has(index)) return;
+    const isResumed = this.#clientCalls.resumeWith(index, this.#options.clientTool(name), text);
+    if (isResumed && this.#clientCalls.has(index)) this.#calls += 1;
   }
 
   /** Something else begins: text ends, and so do calls whose arguments are complete. `holds`: reasoning is held. */
   #makeWay(holds = false): void {
     this.#texts.close("completed", false, holds);
     if (!this.#hasCalled) return;
-    this.#clientCalls.close(false);
+    this.#clientCalls?.close(false);
     this.#output.calls.complete(false);
   }
 
@@ -263,7 +262,7 @@ export class RoundOutput {
     this.#awaitsMessage = false;
     this.#texts.close("completed", false, holds);
     if (!this.#hasCalled) return;
-    this.#clientCalls.close(true);
+    this.#clientCalls?.close(true);
     this.#output.calls.complete(true);
   }
 
@@ -276,7 +275,7 @@ export class RoundOutput {
       this.#output.messages.keep(message);
       this.#texts.release();
     };
-    this.#clientCalls.close(true, seal);
+    this.#clientCalls?.close(true, seal);
     seal();
     this.end();
   }
@@ -285,7 +284,7 @@ export class RoundOutput {
   close(isTruncated: boolean, isSilent: boolean): void {
     const last = this.#output.state.output.length - 1;
     this.#texts.close(isTruncated && this.#texts.outputIndex === last ? "incomplete" : "completed", isSilent);
-    if (this.#hasCalled) this.#clientCalls.closeTurn(isTruncated, last, isSilent);
+    this.#clientCalls?.closeTurn(isTruncated, last, isSilent);
   }
 
   // A generation that broke off
@@ -319,7 +318,7 @@ export class RoundOutput {
 
   /** Forgets the calls of which nothing was shown yet: the model is to say them anew, and to count from the beginning. */
   forgetUnshown(): void {
-    this.#calls -= this.#output.calls.forgetUnshown() + this.#clientCalls.forgetUnshown();
+    this.#calls -= this.#output.calls.forgetUnshown() + (this.#clientCalls?.forgetUnshown() ?? 0);
     this.#closed.clear();
   }
 
@@ -335,7 +334,7 @@ export class RoundOutput {
     state.round.sampled = undefined;
     this.#output.messages.beginRound();
     this.#texts.withdraw();
-    this.#clientCalls.withdraw();
+    this.#clientCalls?.withdraw();
     calls.withdraw();
     this.#forgetCalls(withdrawn);
     return minus(state.deltas, begun ?? state.deltas);
@@ -346,7 +345,7 @@ export class RoundOutput {
     this.#output.calls.uncount(items.filter(isServerCall).length);
     this.#calls = 0;
     this.#closed.clear();
-    this.#clientCalls.forgetResumed();
+    this.#clientCalls?.forgetResumed();
   }
 }
 

@@ -186,7 +186,7 @@ export function applyEvent(state: TurnState, event: AppliedEvent): void {
         state.trailing = [];
       }
       if (event.item.type === "mcp_list_tools") {
-        state.openLists = state.openLists.filter((index) => index !== event.output_index);
+        state.openLists.splice(state.openLists.indexOf(event.output_index), 1);
       }
       return;
     case "response.content_part.added":
@@ -319,12 +319,13 @@ function addSampled(before: Sampled | undefined, more: Sampled): Sampled {
 function keepAnswer(replays: Replay[], { item, exchange, messages }: CallAnswer): void {
   // Only what a tool remembers last is ever read.
   if (exchange.memory !== undefined) for (const each of replays) if (each.exchange) delete each.exchange.memory;
-  const replay = replays.find((each) => each.item === item);
-  if (!replay) replays.push({ item, messages, exchange });
-  else {
+  for (const replay of replays) {
+    if (replay.item !== item) continue;
     replay.exchange = exchange;
     replay.messages = [...replay.messages, ...messages];
+    return;
   }
+  replays.push({ item, messages, exchange });
 }
 
 /** Tells whether the round has left something that only the client can answer: its own calls, and those to approve. */

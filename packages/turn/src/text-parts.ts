@@ -1,6 +1,6 @@
 import type { OutputItem } from "@responses-edge/responses-api/items/registry";
 import type { Phase, TokenLogprob } from "./engine.ts";
-import { deltaHead, type OutputParts } from "./output-events.ts";
+import { deltaHead, FRAME_LENGTH, type OutputParts } from "./output-events.ts";
 import { type OpenPart, withThoughts } from "./state.ts";
 import type { Citation, CitationFilter, CitedText, ToolSession } from "./tool-session.ts";
 
@@ -97,7 +97,7 @@ export class TextParts {
           : { id, type, status: "in_progress", summary: [], ...(kind === "reasoning_text" && { content: [] }) };
     }
     const outputIndex = open?.part.outputIndex ?? this.#output.writer.addItem(item);
-    this.#output.size.addFrames(1);
+    this.#output.size.addJson(FRAME_LENGTH);
     const at = { item_id: item.id, output_index: outputIndex };
     if (kind === "hidden_text") this.#output.writer.record({ thought: "" });
     else if (kind === "summary_text") {

@@ -23,7 +23,6 @@ import { checkCallPairs, earlierOutput, makePrompt, promptOutput, RoundPrompt } 
 import type { ClosedResponse } from "./response.ts";
 import { type Generation, resumedPrompt } from "./resume.ts";
 import { roundItems, spentTokens, type TurnState, waitsForClient, withThoughts } from "./state.ts";
-import type { ListedTools, ToolSession, UnlistedServer } from "./tool-session.ts";
 
 /**
  * One turn: history + request → generation → events → final response.
@@ -224,7 +223,7 @@ export class Turn {
     const isSameRound = step.kind === "generate" && step.again;
     if (!session || isSameRound || step.kind === "prepare" || step.kind === "end") return step;
     const { calls, state } = this.#output;
-    calls.isOffered = calls.mayMakeMore && session.mayCall(state.rounds);
+    calls.isOffered = calls.left > 0 && session.mayCall(state.rounds);
     this.#prompt.change({ pluginTools: calls.isOffered ? session.pluginTools : undefined });
     return step;
   }
@@ -233,14 +232,16 @@ export class Turn {
   async #prepare(): Promise<Done> {
     const { tools, host } = this.#options;
     const { session } = tools;
-    const { signal, sink } = host;
+    const { signal, sink, measured, clock } = host;
     if (!session) return { did: "prepare" };
     const { calls, state } = this.#output;
     await forEachAtOnce([...session.unlisted], MAX_CONCURRENT_CALLS, async (server) => {
       signal.throwIfAborted();
       const index = this.#output.beginList(server.server_label);
       sink?.flush();
-      const listed = await this.#list(server, session);
+      const noted = measured && beginToolCall(measured, { tool: { kind: "mcp" }, name: server.server_label }, clock());
+      const listed = await session.list(server, signal, noted && traceparent(measured.trace, noted.span));
+      if (noted) endToolCall(noted, { failed: "error" in listed }, clock());
       signal.throwIfAborted();
       this.#output.endList(index, listed, server.origin);
       sink?.flush();
@@ -250,15 +251,6 @@ export class Turn {
     if (isBegun || session.approved.length === 0) return { did: "prepare" };
     for (const call of session.approved) calls.addApproved(call);
     return this.#answer([]);
-  }
-
-  async #list(server: UnlistedServer, tools: ToolSession): Promise<ListedTools> {
-    const { signal, measured, clock } = this.#options.host;
-    if (!measured) return tools.list(server, signal);
-    const noted = beginToolCall(measured, { tool: { kind: "mcp" }, name: server.server_label }, clock());
-    const listed = await tools.list(server, signal, traceparent(measured.trace, noted.span));
-    endToolCall(noted, { failed: "error" in listed }, clock());
-    return listed;
   }
 
   /** Finds out whether the round's prompt must be compacted, where it may be; else its generation begins. */
@@ -299,7 +291,7 @@ export class Turn {
       fault,
       finish,
       noAnswer,
-      calls: isWhole ? calls.pending.length : 0,
+      calls: isWhole ? calls.pending.size : 0,
       waitsForClient: waitsForClient(state),
       mayAnswerWithoutTools: calls.ignored > 0 && this.#prompt.current.pluginTools !== undefined,
       spentTokens: spentTokens(state) + response.tokensInRound,
