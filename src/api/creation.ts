@@ -161,11 +161,11 @@ async function checkStores(caller: Caller, tools: readonly Tool[]): Promise<void
       param,
       caller.stores.ask(id, (store) => store.facts()),
     );
-  const named = tools.flatMap((tool, index) =>
-    tool.type === "file_search"
-      ? tool.vector_store_ids.map((id) => isThere(id, `tools[${index}].vector_store_ids`))
-      : [],
-  );
+  const named: Promise<unknown>[] = [];
+  for (const [index, tool] of tools.entries()) {
+    if (tool.type !== "file_search") continue;
+    for (const id of tool.vector_store_ids) named.push(isThere(id, `tools[${index}].vector_store_ids`));
+  }
   if (named.length > 0) await Promise.all(named);
 }
 
@@ -174,7 +174,8 @@ async function checkStores(caller: Caller, tools: readonly Tool[]): Promise<void
  * bytes than a container takes.
  */
 async function filesOfContainer(caller: Caller, tools: readonly Tool[]): Promise<GivenFile[] | undefined> {
-  const index = tools.findIndex(({ type }) => type === "code_interpreter");
+  let index = 0;
+  while (index < tools.length && tools[index]?.type !== "code_interpreter") index += 1;
   const tool = tools[index];
   if (tool?.type !== "code_interpreter" || typeof tool.container === "string") return undefined;
   const { file_ids: ids } = tool.container;

@@ -228,8 +228,10 @@ function toolsOf(
 ): JoinedSession | undefined {
   const items = [...known, ...input];
   const whole = withAllTools(request, items);
-  const hasApproval = input.some(({ type }) => type === "mcp_approval_response");
-  if (!whole.tools?.some((tool) => hostedKey(tool) !== undefined) && !hasApproval) return undefined;
+  let concernsPlugins = false;
+  for (const { type } of input) concernsPlugins ||= type === "mcp_approval_response";
+  for (const tool of whole.tools ?? []) concernsPlugins ||= hostedKey(tool) !== undefined;
+  if (!concernsPlugins) return undefined;
   return JoinedSession.of({
     request: whole,
     config: config.tools,

@@ -17,7 +17,13 @@ import type {
 } from "@responses-edge/turn/tool-session";
 import type { ToolConfig } from "../config/index.ts";
 import { CitationMarks, type Cite } from "./citation-marks.ts";
-import { outOfTime, type PluginSession, type RunnablePlugin, type SessionRequest } from "./plugin.ts";
+import {
+  outOfTime,
+  type PluginSession,
+  type RunnablePlugin,
+  type SessionOptions,
+  type SessionRequest,
+} from "./plugin.ts";
 import { PLUGIN_LIST } from "./plugins.ts";
 
 /**
@@ -36,7 +42,7 @@ export class JoinedSession implements ToolSession {
   readonly #deadline: number;
   readonly #sessions = new Map<string, PluginSession>();
   /** Names of the client's tools: each comes before a tool of ours that has the same name. */
-  readonly #clientFunctions: ReadonlySet<string>;
+  readonly #clientFunctions: SessionOptions["clientFunctions"];
   /** `kind`s of those tools that the request's choice leaves out. */
   readonly #unchosen = new Set<string>();
   /** Bytes that the outputs of this turn may still have. */
@@ -48,7 +54,7 @@ export class JoinedSession implements ToolSession {
     this.#config = config;
     this.#deadline = Date.now() + config.turnTimeMs;
     this.#outputLeft = config.outputBytes * 10;
-    this.#clientFunctions = new Set(ClientTools.of(request.tools).names);
+    this.#clientFunctions = ClientTools.of(request.tools).byName;
     const cites: Cite[] = [];
     const citing: NonNullable<PluginSession["citationsIn"]>[] = [];
     for (const [plugin, isChosen] of plugins) {

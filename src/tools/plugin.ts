@@ -65,7 +65,7 @@ export interface SessionRequest {
 /** The same, as each plugin's session knows it. */
 export interface SessionOptions extends SessionRequest {
   /** Names of the client's tools: each comes before a tool of ours that has the same name. */
-  clientFunctions: ReadonlySet<string>;
+  clientFunctions: Pick<ReadonlySet<string>, "has">;
   /** When all tools of the turn must have ended, Unix milliseconds. */
   deadline: number;
 }

@@ -86,7 +86,7 @@ describe("a choice", () => {
 
 describe("loaded tools", () => {
   const load = (...brought: object[]) => ({ type: "additional_tools", role: "developer", tools: brought });
-  const namesOf = (loaded: ReturnType<typeof withLoadedTools>) => [...ClientTools.of(loaded.tools).names];
+  const namesOf = (loaded: ReturnType<typeof withLoadedTools>) => [...ClientTools.of(loaded.tools).byName.keys()];
 
   it("stand behind the request's own, each once, and join their namespace", () => {
     const asked = request({ tools: [namespace("a", fn("x")), fn("f", { description: "own" })] });

@@ -137,18 +137,8 @@ function refuseBroken(field: string, format: GrammarFormat): void {
  */
 export function boundRules({ tools }: CreateRequest): ReadonlyMap<string, Rules> {
   if (tools == null) return NONE;
-  let known = made.get(tools);
-  if (!known) {
-    known = readAll(tools);
-    made.set(tools, known);
-  }
-  return known;
-}
-
-const NONE: ReadonlyMap<string, Rules> = new Map();
-const made = new WeakMap<readonly Tool[], ReadonlyMap<string, Rules>>();
-
-function readAll(tools: readonly Tool[]): ReadonlyMap<string, Rules> {
+  const known = made.get(tools);
+  if (known) return known;
   const rules = new Map<string, Rules>();
   let length = 0;
   for (const { flatName, tool } of clientToolsIn(tools)) {
@@ -159,8 +149,12 @@ function readAll(tools: readonly Tool[]): ReadonlyMap<string, Rules> {
     const reading = understood(tool.format);
     if (reading && !("beyond" in reading)) rules.set(flatName, reading);
   }
+  made.set(tools, rules);
   return rules;
 }
+
+const NONE: ReadonlyMap<string, Rules> = new Map();
+const made = new WeakMap<readonly Tool[], ReadonlyMap<string, Rules>>();
 
 /** A grammar, but for one that is none: a tool of an earlier turn's, whose request was not checked by this version. */
 function understood(format: GrammarFormat): Reading | undefined {

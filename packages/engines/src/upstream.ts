@@ -87,8 +87,10 @@ export class Upstream {
   constructor(config: UpstreamConfig, options: UpstreamOptions = {}) {
     this.#config = config;
     this.#options = { ...options };
-    this.servers = config.modelServers.map((server) => new ModelServer(server, config, this.#options));
-    const [first] = this.servers;
+    const servers: ModelServer[] = [];
+    for (const server of config.modelServers) servers.push(new ModelServer(server, config, this.#options));
+    this.servers = servers;
+    const [first] = servers;
     this.#only = this.servers.length === 1 && !first?.config.models ? first : undefined;
   }
 

@@ -55,29 +55,32 @@ class Formats {
   check(value: unknown, path: (string | number)[], times: number): void {
     if (typeof value !== "object" || value === null) return;
     if (Array.isArray(value)) {
-      for (const [index, each] of value.entries()) this.#inside(each, index, path, times);
+      for (const [index, each] of value.entries()) {
+        path.push(index);
+        this.check(each, path, times);
+        path.pop();
+      }
       return;
     }
     const fields = value as JsonObject;
     this.#checkProperties(fields, path);
-    const inner = times * Math.max(1, numberOf(fields.minItems));
+    const { minItems } = fields;
+    const inner = typeof minItems === "number" ? times * Math.max(1, minItems) : times;
     if (inner > MAX_EXPANSION) throw tooLarge([...path, "minItems"]);
     for (const key in fields) {
       const field = fields[key];
       if (typeof field === "object") {
-        if (!VALUES.has(key)) this.#inside(field, key, path, inner);
-      } else if (typeof field === "string") this.#checkText(key, field, path, inner);
-      else if (MINIMA.has(key) && inner * numberOf(field) > MAX_EXPANSION) throw tooLarge([...path, key]);
+        if (VALUES.has(key)) continue;
+        path.push(key);
+        this.check(field, path, inner);
+        path.pop();
+      } else if (typeof field === "string") {
+        if (Object.hasOwn(TEXTS, key) || JSON_TEXTS.has(key)) this.#checkText(key, field, path, inner);
+      } else if (MINIMA.has(key) && inner * numberOf(field) > MAX_EXPANSION) throw tooLarge([...path, key]);
       else if (MAXIMA.has(key) && numberOf(field) > MAX_COUNT) {
         throw refusal([...path, key], `a count of a JSON schema is at most ${MAX_COUNT}`);
       }
     }
-  }
-
-  #inside(value: unknown, key: string | number, path: (string | number)[], times: number): void {
-    path.push(key);
-    this.check(value, path, times);
-    path.pop();
   }
 
   #checkText(key: string, text: string, path: Path, times: number): void {

@@ -60,7 +60,8 @@ const found = new WeakMap<readonly Tool[], readonly ClientTool[]>();
 export function clientToolsIn(tools: readonly Tool[]): readonly ClientTool[] {
   const known = found.get(tools);
   if (known) return known;
-  const here = tools.flatMap((tool, index) => (isHosted(tool) ? [] : clientToolsOf(tool, index)));
+  const here: ClientTool[] = [];
+  for (const [index, tool] of tools.entries()) if (!isHosted(tool)) here.push(...clientToolsOf(tool, index));
   found.set(tools, here);
   return here;
 }
@@ -91,13 +92,13 @@ function clientToolsOf(tool: NotHosted, index: number): ClientTool[] {
 
 /** The client's tools of a request by their flat names: what makes them names again. */
 export class ClientTools {
-  readonly #byName: ReadonlyMap<string, ClientTool>;
+  readonly byName: ReadonlyMap<string, ClientTool>;
   readonly all: readonly ClientTool[];
 
   /** The later one of two tools with one name counts. */
   constructor(tools: readonly Tool[] | null | undefined) {
-    this.#byName = new Map(clientToolsIn(tools ?? []).map((tool) => [tool.flatName, tool]));
-    this.all = [...this.#byName.values()];
+    this.byName = new Map(clientToolsIn(tools ?? []).map((tool) => [tool.flatName, tool]));
+    this.all = [...this.byName.values()];
   }
 
   /** The same, made once for each list. */
@@ -112,11 +113,7 @@ export class ClientTools {
   }
 
   get(name: string): ClientTool | undefined {
-    return this.#byName.get(name);
-  }
-
-  get names(): Iterable<string> {
-    return this.#byName.keys();
+    return this.byName.get(name);
   }
 
   /** The tools that a choice names: one, or all of a namespace; none where it names a hosted one. */
@@ -127,7 +124,7 @@ export class ClientTools {
       case "local_shell":
       case "shell":
       case "apply_patch": {
-        const found = this.#byName.get(choice.type);
+        const found = this.byName.get(choice.type);
         return found?.tool.type === choice.type ? [found] : [];
       }
       case "namespace":
@@ -136,7 +133,7 @@ export class ClientTools {
       case "custom": {
         const { type, name, namespace } = choice;
         const isOfType = (tool: ClientTool | undefined) => tool?.tool.type === type;
-        const exact = this.#byName.get(flatName(namespace, name));
+        const exact = this.byName.get(flatName(namespace, name));
         if (exact && isOfType(exact)) return [exact];
         if (namespace !== undefined) return [];
         const others = this.all.filter((tool) => isOfType(tool) && (tool.name === name || fullNameOf(tool) === name));

@@ -96,8 +96,10 @@ function checkTogether(body: z.output<typeof requestFields>, context: z.Refineme
     issue(["structured_outputs"], "Cannot specify both structured_outputs and text.format");
   }
   const tools = body.tools ?? [];
-  if (tools.filter(({ type }) => type === "mcp").length > MAX_MCP_SERVERS) {
-    const index = tools.flatMap(({ type }, at) => (type === "mcp" ? [at] : []))[MAX_MCP_SERVERS] ?? 0;
+  let servers = 0;
+  for (const [index, { type }] of tools.entries()) {
+    if (type === "mcp") servers += 1;
+    if (servers <= MAX_MCP_SERVERS) continue;
     issue(["tools", index], `Expected at most ${MAX_MCP_SERVERS} MCP servers.`, "array_above_max_length");
     return;
   }

@@ -163,7 +163,8 @@ export function toolCallsOf(output: readonly OutputItem[]): Record<CountedTool, 
 
 /** The use of a response's hosted tools; undefined of one without a web search or images. */
 export function toolUsageOf({ tools, output }: Pick<ResponseObject, "tools" | "output">): ToolUsage | undefined {
-  const kinds = new Set(tools.map(({ type }) => hostedOf(type)?.kind));
+  const kinds = new Set<string | undefined>();
+  for (const { type } of tools) kinds.add(hostedOf(type)?.kind);
   if (!kinds.has("browser") && !kinds.has("image_generation")) return undefined;
   const images = { image_tokens: 0, text_tokens: 0 };
   return {

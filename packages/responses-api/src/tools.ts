@@ -163,7 +163,7 @@ export function isServedType(type: string): boolean {
 function refuseUnservedTool(value: unknown, context: z.RefinementCtx): unknown {
   if (typeof value !== "object" || value === null || !("type" in value) || typeof value.type !== "string") return value;
   const { type } = value;
-  if (isServedType(type)) return value;
+  if (SERVED.has(type)) return value;
   const served = SERVED_NAMES.map((name) => `'${name}'`).join(", ");
   const message = `The tool type '${shortened(type)}' is not supported by this server. Supported values are: ${served}.`;
   refuse(context, ["type"], message);
@@ -305,16 +305,17 @@ export interface McpAccess {
 
 /** How to reach the MCP servers of a request, by label: to be kept apart from it. */
 export function accessOf({ tools }: { tools?: readonly Tool[] | null | undefined }): Record<string, McpAccess> {
-  const entries = (tools ?? []).flatMap((tool) => {
-    if (tool.type !== "mcp" || tool.server_url === undefined) return [];
+  const entries: [label: string, access: McpAccess][] = [];
+  for (const tool of tools ?? []) {
+    if (tool.type !== "mcp" || tool.server_url === undefined) continue;
     const { server_label: label, server_url, authorization, headers } = tool;
     const access: McpAccess = {
       server_url,
       ...(authorization !== undefined && { authorization }),
       ...(headers !== undefined && { headers }),
     };
-    return [[label, access] as const];
-  });
+    entries.push([label, access]);
+  }
   // Own properties, whatever they are called.
   return Object.fromEntries(entries);
 }

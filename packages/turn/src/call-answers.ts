@@ -51,7 +51,7 @@ export async function answerCalls(
       step,
       ...(outcome.memory !== undefined && { memory: outcome.memory }),
     };
-    const told = engine.answerMessages(exchange, messages.of(call.item).at(-1));
+    const told = engine.answerMessages?.(exchange, messages.of(call.item).at(-1)) ?? [];
     calls.finish(call, outcome, { item: call.item, exchange, messages: told });
     // Nor can its answer be had again: both are kept at once, where they are kept.
     if (sink?.commit) sink.commit();

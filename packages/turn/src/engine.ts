@@ -200,7 +200,7 @@ export interface Engine {
    * A call's answer as raw messages, to stand in the prompt after `made`, the last one of the call's own; none for an
    * engine that makes its prompt from the exchange.
    */
-  answerMessages(exchange: ToolExchange, made: RawMessage | undefined): RawMessage[];
+  answerMessages?(exchange: ToolExchange, made: RawMessage | undefined): RawMessage[];
 
   /**
    * The prompt as the raw messages that `input_messages` shows (`enable_response_messages`); at once where nobody has to

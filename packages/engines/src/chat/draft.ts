@@ -31,6 +31,10 @@ export interface DraftOptions {
 interface DraftCall {
   callId: string | undefined;
   name: string | undefined;
+  /** The model may call a tool of its name. */
+  isOffered: boolean;
+  /** Nothing binds its arguments, and nobody here reads them. */
+  mayBeCut: boolean;
   arguments: string[];
   /** Why it cannot be made, as of so many pieces of its arguments. */
   judged: { pieces: number; fault: string | undefined } | undefined;
@@ -43,6 +47,8 @@ export class Draft {
   readonly #options: DraftOptions;
   readonly #calls = new Map<number, DraftCall>();
   #newest: DraftCall | undefined;
+  /** A call has come that the model may make. */
+  #hasOffered = false;
   #text: string[] = [];
   #buffered: ModelDelta[] = [];
   #refused = false;
@@ -58,13 +64,15 @@ export class Draft {
   /** Takes the deltas of one read. Gives those that are right whatever comes. */
   read(deltas: readonly ModelDelta[]): ModelDelta[] {
     const out: ModelDelta[] = [];
+    const { format, mustCall } = this.#options;
     for (const delta of deltas) {
       switch (delta.kind) {
         case "text":
           // A call that text comes after has ended.
           if (this.#newest && delta.text.trim() !== "") this.#release(this.#newest, out);
           this.#text.push(delta.text);
-          (this.#holdsText ? this.#buffered : out).push(delta);
+          // Held back until a call has come that must, and all of one that must have a format.
+          (format !== undefined || (mustCall && !this.#hasOffered) ? this.#buffered : out).push(delta);
           break;
         case "refusal":
           this.#refused = true;
@@ -80,14 +88,8 @@ export class Draft {
           out.push(delta);
       }
     }
-    this.hasShown ||= out.some(({ kind }) => kind === "text" || kind === "tool_call" || kind === "refusal");
+    for (const { kind } of out) this.hasShown ||= kind === "text" || kind === "tool_call" || kind === "refusal";
     return out;
-  }
-
-  /** Text is held back until a call has come that must, and all of one that must have a format. */
-  get #holdsText(): boolean {
-    const { format, mustCall } = this.#options;
-    return format !== undefined || (mustCall && ![...this.#calls.values()].some((call) => this.#isOffered(call)));
   }
 
   #readCall(delta: Extract<ModelDelta, { kind: "tool_call" }>, out: ModelDelta[]): void {
@@ -95,36 +97,34 @@ export class Draft {
     if (!call) {
       // The one before it has ended.
       if (this.#newest) this.#release(this.#newest, out);
-      call = { callId: delta.callId, name: undefined, arguments: [], judged: undefined, buffered: [] };
+      const unnamed = { name: undefined, isOffered: false, mayBeCut: false };
+      call = { callId: delta.callId, ...unnamed, arguments: [], judged: undefined, buffered: [] };
       this.#calls.set(delta.index, call);
       this.#newest = call;
     }
     call.arguments.push(delta.arguments);
     const isNamed = call.name !== undefined;
-    call.name ??= delta.name;
-    if (call.name === undefined || !this.#isOffered(call)) return;
-    if (this.#options.mustCall && !this.#options.format) out.push(...this.#buffered.splice(0));
+    const { offered, clients, live, mustCall, format } = this.#options;
+    if (call.name === undefined && delta.name !== undefined) {
+      call.name = delta.name;
+      call.isOffered = offered.has(call.name);
+      call.mayBeCut = clients.has(call.name) && !live.has(call.name);
+      this.#hasOffered ||= call.isOffered;
+    }
+    if (!call.isOffered) return;
+    if (mustCall && !format) out.push(...this.#buffered.splice(0));
     // With what came of it before its name.
     const text = isNamed ? delta.arguments : call.arguments.join("");
     const own: ModelDelta = { ...delta, callId: call.callId ?? delta.callId, arguments: text };
-    if (this.#mayBeCut(call)) call.buffered.push(own);
+    if (call.mayBeCut) call.buffered.push(own);
     else out.push(own);
   }
 
   /** Gives a call that has turned out to be right. */
   #release(call: DraftCall, out: ModelDelta[]): void {
-    if (call.buffered.length === 0 || this.#isCut(call)) return;
+    if (call.buffered.length === 0 || this.#faultOf(call) !== undefined) return;
     for (const delta of call.buffered) out.push(delta);
     call.buffered = [];
-  }
-
-  /** Tells whether nothing binds the arguments, and nobody here reads them. */
-  #mayBeCut({ name = "" }: DraftCall): boolean {
-    return this.#options.clients.has(name) && !this.#options.live.has(name);
-  }
-
-  #isOffered({ name }: DraftCall): boolean {
-    return name !== undefined && this.#options.offered.has(name);
   }
 
   /** Ends an answer that the model server could not read. */
@@ -146,16 +146,19 @@ export class Draft {
       return deltas;
     }
     for (const call of this.#calls.values()) this.#release(call, deltas);
-    const wrong = [...this.#calls].filter(([, call]) => !this.#isOffered(call) || this.#isCut(call));
-    for (const [index, call] of wrong) {
-      if (this.#isOffered(call) && !this.#mayBeCut(call)) deltas.push({ kind: "call_cut", index });
+    const wrong: DraftCall[] = [];
+    for (const [index, call] of this.#calls) {
+      if (call.isOffered && this.#faultOf(call) === undefined) continue;
+      wrong.push(call);
+      if (call.isOffered && !call.mayBeCut) deltas.push({ kind: "call_cut", index });
     }
     const [first] = wrong;
     if (first && wrong.length === this.#calls.size) {
-      const change = this.#corrected(wrong.map(([, call]) => call));
-      deltas.push({ kind: "item_done" }, { kind: "ask_again", why: this.#whyOf(first[1]), change });
+      const change = this.#corrected(wrong);
+      deltas.push({ kind: "item_done" }, { kind: "ask_again", why: this.#whyOf(first), change });
     } else if (this.#calls.size === 0) {
-      const again = this.#askedForMore();
+      const { mustCall, format } = this.#options;
+      const again = (mustCall || format) && !this.#refused ? this.#askedForMore() : undefined;
       deltas.push(...(again ? [{ kind: "item_done" } as const, again] : this.#buffered));
     }
     deltas.push(finish);
@@ -165,7 +168,6 @@ export class Draft {
   /** How the model is asked again that has written a text without calls, where that is not the answer. */
   #askedForMore(): Extract<ModelDelta, { kind: "ask_again" }> | undefined {
     const { mustCall, format, wasTold } = this.#options;
-    if (this.#refused) return undefined;
     if (mustCall) {
       const names = [...this.#options.offered];
       const must = names.length === 1 ? `the tool '${names[0]}'` : `one of the tools: ${names.join(", ")}`;
@@ -201,7 +203,7 @@ export class Draft {
   #corrected(calls: readonly DraftCall[]): PromptChange {
     // A model that has said nothing needs not hear of tools that it sees no more.
     const isAnew =
-      withholdsTools(this.#prompt) && this.#said.trim() === "" && !calls.some((call) => this.#isOffered(call));
+      withholdsTools(this.#prompt) && this.#said.trim() === "" && !calls.some(({ isOffered }) => isOffered);
     const { corrections: before = [] } = this.#prompt;
     const corrections = isAnew ? before : [...before, ...this.#corrections(calls)];
     return { ...this.#change, corrections, onlyOffered: true };
@@ -223,12 +225,8 @@ export class Draft {
   }
 
   #whyOf(call: DraftCall): string {
-    const fault = this.#isOffered(call) ? this.#faultOf(call) : "there is no tool of this name.";
+    const fault = call.isOffered ? this.#faultOf(call) : "there is no tool of this name.";
     return `a call of '${safeName(call.name)}': ${fault ?? "it was not made."}`;
-  }
-
-  #isCut(call: DraftCall): boolean {
-    return this.#faultOf(call) !== undefined;
   }
 
   #corrections(calls: readonly DraftCall[]): ChatMessage[] {
@@ -249,7 +247,7 @@ export class Draft {
         (call, index): ChatMessage => ({
           role: "tool",
           tool_call_id: id(index),
-          content: this.#isOffered(call)
+          content: call.isOffered
             ? `Error: ${this.#faultOf(call) ?? "it was not made."} Call the tool again with complete arguments.`
             : `Error: there is no tool of this name. ${instead}`,
         }),

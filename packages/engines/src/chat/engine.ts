@@ -73,12 +73,22 @@ export class ChatEngine implements Engine {
     );
   }
 
-  generate(given: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
-    return generateWithClientFaults(given, signal, async (prompt) => {
-      const begun = await this.#begin(prompt, signal);
-      const answer = dialectOf(this.#upstream.server)?.cutsPrompts ? ofWholePrompt(prompt, begun) : begun;
-      return prompt.request.enable_response_messages ? this.#withRawMessage(answer, prompt.model, signal) : answer;
-    });
+  async generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+    const { text, structured_outputs: outputs, tools } = prompt.request;
+    if (text?.format != null || outputs != null || tools != null) {
+      return generateWithClientFaults(prompt, signal, (given) => this.#generate(given, signal));
+    }
+    try {
+      return await this.#generate(prompt, signal);
+    } catch (error) {
+      throw error instanceof ApiError && !signal.aborted ? clientFault(error, prompt.request) : error;
+    }
+  }
+
+  async #generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+    const begun = await this.#begin(prompt, signal);
+    const answer = dialectOf(this.#upstream.server)?.cutsPrompts ? ofWholePrompt(prompt, begun) : begun;
+    return prompt.request.enable_response_messages ? this.#withRawMessage(answer, prompt.model, signal) : answer;
   }
 
   /** The answer to a prompt; where it may have calls, one in which they and the final text are right. */
@@ -240,10 +250,6 @@ export class ChatEngine implements Engine {
     return (dialect) => this.#work.run(toCountRequest(prompt, place, this.#plugins, dialect));
   }
 
-  answerMessages(): RawMessage[] {
-    return [];
-  }
-
   async inputMessages(prompt: Prompt, signal: AbortSignal): Promise<RawMessage[]> {
     const tokenized = await this.#rawTokens(
       "//tokenize",
@@ -363,20 +369,24 @@ function callsOf(prompt: Prompt, { bindsFormat, choice }: Dialect): Omit<DraftOp
   const { request } = prompt;
   const clients = ClientTools.of(request.tools);
   const named = clients.named(request.tool_choice);
-  const offered = named ? [named] : clients.offered(request.tool_choice);
   const rules = boundRules(request);
-  const callable = promptTools(prompt, "callable").filter(({ name }) => !named || name === named.flatName);
   const bindsStrict = bindsFormat && choice !== "none";
-  const strict = new Set(!bindsStrict ? [] : callable.flatMap((tool) => (tool.strict === true ? [tool.name] : [])));
-  const isFree = ({ flatName, tool }: ClientTool) => tool.type === "custom" && !rules.has(flatName);
-  const live = offered.filter((tool) => isFree(tool) || strict.has(tool.flatName));
-  return {
-    offered: new Set(callable.map(({ name }) => name)),
-    mustCall: mustCall(request.tool_choice) && callable.length > 0,
-    clients: new Map(offered.map((tool) => [tool.flatName, tool])),
-    live: new Set(live.map(({ flatName }) => flatName)),
-    rules,
-  };
+  const callable = new Set<string>();
+  const strict = new Set<string>();
+  for (const tool of promptTools(prompt, "callable")) {
+    if (named && tool.name !== named.flatName) continue;
+    callable.add(tool.name);
+    if (bindsStrict && tool.strict === true) strict.add(tool.name);
+  }
+  const answered = new Map<string, ClientTool>();
+  const live = new Set<string>();
+  for (const client of named ? [named] : clients.offered(request.tool_choice)) {
+    const { flatName, tool } = client;
+    answered.set(flatName, client);
+    if ((tool.type === "custom" && !rules.has(flatName)) || strict.has(flatName)) live.add(flatName);
+  }
+  const must = mustCall(request.tool_choice) && callable.size > 0;
+  return { offered: callable, mustCall: must, clients: answered, live, rules };
 }
 
 /** The deltas of some payloads, up to the one at fault: what came before it counts, also when both come in one read. */

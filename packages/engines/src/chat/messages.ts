@@ -74,7 +74,8 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
   const messages: ChatMessage[] = [];
   const reasoningFrom = options.reasoningContext === "current_turn" ? lastUserMessage(items) : 0;
   let assistant: AssistantMessage | undefined;
-  const replays = new Map(options.replays.map((replay) => [replay.item, replay]));
+  const replays = new Map<string, Replay>();
+  for (const replay of options.replays) replays.set(replay.item, replay);
   /** The assistant's message with calls that the client answers, later: until then it goes on. */
   let unanswered: AssistantMessage | undefined;
   /** Answers to calls of the assistant's message that is being made: they come after it. */

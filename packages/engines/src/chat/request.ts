@@ -4,7 +4,7 @@ import type { Steps } from "@responses-edge/long-work";
 import { ClientTools } from "@responses-edge/responses-api/client-tools";
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import { vllmFields } from "@responses-edge/responses-api/request-fields";
-import { type FunctionTool, mustCall } from "@responses-edge/responses-api/tools";
+import { type FunctionTool, mustCall, type ToolChoice } from "@responses-edge/responses-api/tools";
 import { customParameters } from "@responses-edge/turn/client-functions";
 import type { Prompt } from "@responses-edge/turn/engine";
 import type { Plugins } from "@responses-edge/turn/plugin";
@@ -59,8 +59,7 @@ export function isJoined(prompt: Prompt, formatWithTools: FormatWithTools, { joi
   return promptTools(prompt).some(({ strict }) => strict === true);
 }
 
-function chatToolChoice({ tools, tool_choice: choice }: CreateRequest) {
-  if (choice == null) return undefined;
+function chatToolChoice(tools: CreateRequest["tools"], choice: ToolChoice) {
   // A call that is made all the same is only known to be one where vLLM looks for calls.
   if (choice === "none") return "auto";
   if (typeof choice === "string") return choice;
@@ -95,15 +94,18 @@ function* promptFields(
   const effort = reasoning?.effort;
   // vLLM's prefill: an assistant message that was left open at the end, by the client or by an upstream that died.
   const continued = isContinued(prompt);
-  const tools = promptTools(prompt).map(({ name, description, parameters, strict }) => ({
-    type: "function",
-    function: {
-      name,
-      ...(description !== null && { description }),
-      ...(parameters !== null && { parameters }),
-      ...(strict !== null && { strict }),
-    },
-  }));
+  const tools: object[] = [];
+  for (const { name, description, parameters, strict } of promptTools(prompt)) {
+    tools.push({
+      type: "function",
+      function: {
+        name,
+        ...(description !== null && { description }),
+        ...(parameters !== null && { parameters }),
+        ...(strict !== null && { strict }),
+      },
+    });
+  }
   return {
     model,
     messages: [...(yield* chatMessages(items, options)), ...(prompt.corrections ?? [])],
@@ -128,6 +130,7 @@ export function* toChatRequest(prompt: Prompt, asking: Asking, plugins: Plugins,
   const format = request.text?.format;
   const { isWhole, interval } = deliveryOf(prompt, fields.tools !== undefined);
   const isInput = asking.inputGrammar !== undefined;
+  const choice = request.tool_choice ?? undefined;
   Object.assign(body, fields, {
     stream: !isWhole,
     // An answer that is left before its end must have been counted by then.
@@ -135,7 +138,8 @@ export function* toChatRequest(prompt: Prompt, asking: Asking, plugins: Plugins,
       ? undefined
       : { include_usage: true, ...(request.stop != null && { continuous_usage_stats: true }) },
     stream_interval: interval,
-    tool_choice: fields.tools && (asking.finalText || isInput ? "none" : chatToolChoice(request)),
+    tool_choice:
+      fields.tools && (asking.finalText || isInput ? "none" : choice && chatToolChoice(request.tools, choice)),
     parallel_tool_calls: fields.tools ? (request.parallel_tool_calls ?? undefined) : undefined,
     response_format: asking.bindsFormat && format ? responseFormat(format) : undefined,
     structured_outputs: isInput
