@@ -89,7 +89,7 @@ export class PluginCalls {
     this.#output.size.addJson(FRAME_LENGTH);
     const plugin = this.#plugins.of(tool);
     const { item: shape } = plugin;
-    // Whatever engine made it: a built-in tool's name is its full one.
+    // A built-in tool's call has its full name, by whichever engine it was made.
     const name = plugin.fullName?.(tool) ?? written;
     const call: OpenPluginCall = { tool, name, approvalRequest, text: "", shape, outputIndex: -1, deltaHead: "" };
     this.#open.set(index, call);
