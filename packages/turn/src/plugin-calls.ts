@@ -210,7 +210,7 @@ export class PluginCalls {
   /** Ends what is still open or unanswered as incomplete. `silent`: no event says so. */
   close(silent: boolean): void {
     const open = [...this.#open.values()];
-    const unanswered: (Pick<OpenPluginCall, "tool"> & Partial<OpenPluginCall>)[] = [];
+    const unanswered: { tool: CalledTool; shape?: undefined; item?: ServerCall; outputIndex?: number }[] = [];
     for (const { item, tool } of this.pending.values()) unanswered.push({ tool, ...this.#find(item) });
     this.#open.clear();
     this.pending.clear();
