@@ -210,16 +210,18 @@ export class McpConnection {
       };
       this.#attempt = attempt;
       this.#connecting = this.#begin(this.#options.timeouts.connectMs);
-      return await this.#ended(this.#connecting, this.#connectByAnyWay(attempt, this.#connecting));
-    } catch (error) {
-      this.#end.abort(error);
-      await this.#hangUp();
-      // The next attempt begins anew.
-      this.#end = new AbortController();
-      this.#connected = undefined;
-      throw error;
-    } finally {
+      const client = await this.#ended(this.#connecting, this.#connectByAnyWay(attempt, this.#connecting));
       this.#connecting = undefined;
+      return client;
+    } catch (error) {
+      const end = this.#end;
+      // Whoever hears of the fault may try again at once.
+      this.#end = new AbortController();
+      this.#connecting = undefined;
+      this.#connected = undefined;
+      end.abort(error);
+      await this.#hangUp();
+      throw error;
     }
   }
 
