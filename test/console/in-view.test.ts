@@ -258,7 +258,7 @@ it("a view that is opened begins at its top, and Try is again at the end", () =>
   trying({}, async (page) => {
     const model = await ask(page, "Tell me all");
     await say(page, model, lines("the answer", 80));
-    await turn(page).getByRole("link", { name: "Look", exact: true }).click();
+    await turn(page).getByRole("link", { name: "Details", exact: true }).click();
     await page.locator(".looked").getByText("This is line 9 of the answer.").waitFor();
     await settled(page);
     expect(await page.evaluate("scrollY")).toBe(0);
@@ -320,7 +320,7 @@ describe("scripts that are written from right to left", () => {
           return lines.map((line) => (right - line.right < line.left - left ? "right" : "left"));
         });
       expect(sides).toEqual(["right", "left"]);
-      await turn(page).getByRole("link", { name: "Look", exact: true }).click();
+      await turn(page).getByRole("link", { name: "Details", exact: true }).click();
       await page.locator(".looked").getByText(ANSWER).waitFor();
       expect((await wrong(page)).found).toEqual([]);
       await page.getByRole("link", { name: "Tree", exact: true }).last().click();

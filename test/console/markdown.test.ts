@@ -104,7 +104,7 @@ describe("an answer in markdown", () => {
       async (page) => {
         await answered(page, SAMPLE);
         await page.getByRole("button", { name: "As written" }).click();
-        expect(await page.locator(".item-answer .long-text pre").textContent()).toContain("Some **bold**, *slanted*");
+        await page.locator(".item-answer .long-text pre", { hasText: "Some **bold**, *slanted*" }).waitFor();
         await page.getByRole("button", { name: "As written" }).click();
         expect(await answer(page).locator("strong").textContent()).toBe("bold");
         await answer(page).getByRole("button", { name: "Copy" }).click();

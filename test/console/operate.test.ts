@@ -132,9 +132,9 @@ it("usage is a plot, and a table with the same figures", async () => {
   expect(await page.locator("svg.plot rect").count()).toBeGreaterThanOrEqual(2);
   await page.getByText("The figures as a table").click();
   const headings = await page.getByRole("region", { name: "Usage" }).getByRole("columnheader").allTextContents();
-  expect(headings).toEqual(["From", "Input, cached", "Input", "Output"]);
-  await page.getByLabel("Of what").selectOption({ label: "Requests" });
-  await page.getByLabel("Divided by").selectOption({ label: "Model" });
+  expect(headings).toEqual(["From", "Cached input", "Other input", "Output"]);
+  await page.getByLabel("Metric").selectOption({ label: "Requests" });
+  await page.getByLabel("Group by").selectOption({ label: "Model" });
   await page.getByRole("figure").getByText("Requests, the last 24 hours: 1 counted").waitFor();
   const table = page.getByRole("region", { name: "Usage" });
   await table.getByRole("columnheader", { name: "simulator" }).waitFor();
@@ -154,7 +154,7 @@ it("a live run is seen and cancelled, after a question, and the audit log tells 
   const row = rowOf(page, id);
   await eventually(async () => {
     if ((await row.count()) > 0) return true;
-    await page.getByRole("button", { name: "Ask again" }).click();
+    await page.getByRole("button", { name: "Refresh" }).click();
     return false;
   });
   expect(await row.textContent()).toContain(key.tenant);

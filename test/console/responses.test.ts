@@ -78,11 +78,11 @@ describe("stored responses", () => {
 
   it("have a waterfall where this page has seen them come", async () => {
     const { page, expectClean, close } = await rig.openSignedIn(KEY, "#/try");
-    await page.getByLabel("Model").selectOption("simulator-reasoning");
+    await page.getByLabel("Model", { exact: true }).selectOption("simulator-reasoning");
     await page.getByLabel("Input", { exact: true }).fill("Think about it.");
     await page.getByRole("button", { name: "Send", exact: true }).click();
     await page.getByText("completed", { exact: true }).waitFor();
-    await page.getByRole("link", { name: "Look", exact: true }).click();
+    await page.getByRole("link", { name: "Details", exact: true }).click();
     const items = page.getByRole("list", { name: "Items over time" });
     await items.getByText("reasoning").waitFor();
     await items.getByText("message").waitFor();

@@ -1,5 +1,5 @@
 import { uniqueKeyOf } from "../../cli/workerd.ts";
-import { ask, create, makeKey } from "../e2e/key-support.ts";
+import { ask, create, makeKey, usageOf } from "../e2e/key-support.ts";
 import { eventually } from "../e2e/support.ts";
 import { objectId } from "../workerd/storage.ts";
 import { type ConsoleRig, KEY } from "./support.ts";
@@ -64,7 +64,7 @@ export async function sampleOperations(rig: ConsoleRig): Promise<void> {
     const key = await makeKey(gateway, tenant, { ...limits, track_usage: true }, { name });
     await create(gateway, key);
     await create(gateway, key, { model: "simulator?words=400&fault=stall:120", background: true });
-    await eventually(() => gateway.quotas.exec(quotaOf(tenant), "SELECT 1 FROM usage")[0]);
+    await eventually(() => usageOf(gateway, key));
     useForADay(rig, tenant, key.id, share);
   }
   await eventually(async () => {
@@ -82,7 +82,7 @@ function useForADay({ gateway }: ConsoleRig, tenant: string, key: string, share:
     const [requests, input, output] = [90, 160_000, 70_000].map((most) => Math.round(most * load));
     gateway.quotas.exec(
       quotaOf(tenant),
-      "INSERT INTO usage (start, key, model, requests, input, cached, output, cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+      "INSERT INTO used (start, key, kind, model, requests, input, cached, output, units, cost) VALUES (?, ?, 'completions', ?, ?, ?, ?, ?, 0, ?)",
       ...[start, key, "simulator", requests ?? 0, input ?? 0, Math.round((input ?? 0) * 0.4), output ?? 0, 0],
     );
   }

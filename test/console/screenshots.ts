@@ -24,7 +24,7 @@ const QUESTION = "What is the weather in Lisbon? Use get_weather.";
 
 /** Asks a question whose answer is a call, and gives its output. */
 async function askForWeather(page: Page): Promise<void> {
-  await page.getByLabel("Model").selectOption("simulator-reasoning");
+  await page.getByLabel("Model", { exact: true }).selectOption("simulator-reasoning");
   await page.getByLabel("Instructions").fill("Answer in one sentence.");
   await page.locator("summary", { hasText: "Tools" }).click();
   await page.getByRole("button", { name: "Put in an example" }).first().click();
@@ -43,6 +43,21 @@ const PICTURES: Picture[] = [
     at: "#/try",
     async prepare(page) {
       await askForWeather(page);
+      await page.evaluate("scrollTo(0, 0)");
+    },
+  },
+  {
+    name: "pair",
+    key: KEY,
+    at: "#/try",
+    async prepare(page) {
+      await page.getByLabel("Model", { exact: true }).selectOption("simulator");
+      await page.getByLabel("Second model").selectOption("simulator-reasoning");
+      await page.getByLabel("Instructions").fill("Answer in one sentence.");
+      await page.getByLabel("Input", { exact: true }).fill("What does a small sailing boat need for a weekend?");
+      await page.getByRole("button", { name: "Send", exact: true }).click();
+      await page.getByText("completed", { exact: true }).nth(1).waitFor();
+      await page.locator("summary", { hasText: "Words that differ" }).click();
       await page.evaluate("scrollTo(0, 0)");
     },
   },
@@ -67,7 +82,7 @@ const PICTURES: Picture[] = [
     at: "#/try",
     async prepare(page) {
       await askForWeather(page);
-      await page.getByRole("link", { name: "Look", exact: true }).nth(1).click();
+      await page.getByRole("link", { name: "Details", exact: true }).nth(1).click();
       await page.getByRole("button", { name: "response.created" }).click();
       await page.locator(".looked .item-reasoning summary").first().click();
       await page.evaluate("scrollTo(0, 0)");
@@ -109,7 +124,7 @@ const PICTURES: Picture[] = [
   operating("runs", (page) => page.getByRole("row").nth(3).waitFor()),
   operating("keys", (page) => page.getByRole("row").nth(3).waitFor()),
   operating("usage", async (page) => {
-    await page.getByLabel("Divided by").selectOption({ label: "Tenant" });
+    await page.getByLabel("Group by").selectOption({ label: "Tenant" });
     await page.locator(".legend").getByText("initech").waitFor();
   }),
 ];

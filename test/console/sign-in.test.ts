@@ -41,7 +41,7 @@ describe("a user of the issuer", () => {
     expect(views).toEqual(expect.arrayContaining(["Try", "Operate"]));
     await page.goto(`${rig.gateway.url}/#/try`);
     for (const way of ["Stream", "WebSocket"]) {
-      await page.getByRole("radio", { name: way }).check();
+      await page.getByRole("radio", { name: way, exact: true }).check();
       await page.getByRole("textbox", { name: "Input", exact: true }).fill(`Hello over ${way}`);
       await page.getByRole("button", { name: "Send" }).click();
       await page.getByText(`You said: Hello over ${way}`).first().waitFor();

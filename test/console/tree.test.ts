@@ -191,6 +191,10 @@ describe("comparing", () => {
     await one.getByText("You said: Something shorter").waitFor();
     await other.getByText("You said: Something windy").waitFor();
     await other.getByText("You said: And in French?").waitFor();
+    await page.locator("summary", { hasText: "Words that differ" }).click();
+    const first = page.getByRole("region", { name: "Turn 1" });
+    expect(await first.locator("del").allTextContents()).toEqual(["removed: shorter", "removed: shorter"]);
+    expect(await first.locator("ins").allTextContents()).toEqual(["added: windy", "added: windy"]);
     const common = page.getByRole("link", { name: `“${QUESTION}”` });
     expect(await common.getAttribute("href")).toBe(`#/responses/${root.id}`);
     await page.getByRole("link", { name: "Back to the tree" }).click();

@@ -1,5 +1,7 @@
 import { execFile } from "node:child_process";
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { build } from "esbuild";
@@ -59,7 +61,7 @@ async function further(page: Page, fields: object): Promise<void> {
   await field.fill(JSON.stringify(fields));
 }
 
-const choose = (page: Page, transport: string) => page.getByRole("radio", { name: transport }).check();
+const choose = (page: Page, transport: string) => page.getByRole("radio", { name: transport, exact: true }).check();
 const answers = (page: Page) => page.locator(".item-answer");
 const release = () => {
   for (const request of rig.gateway.vllm.simulator.requests) request.release();
@@ -94,8 +96,8 @@ describe("an answer", () => {
 
   it("comes as a whole, with the settings of the form", () =>
     trying(async (page) => {
-      await choose(page, "Whole");
-      await page.getByLabel("Model").selectOption("simulator-reasoning");
+      await choose(page, "No streaming");
+      await page.getByLabel("Model", { exact: true }).selectOption("simulator-reasoning");
       await page.getByLabel("Instructions").fill("Be brief.");
       await page.getByLabel("Reasoning effort").selectOption("high");
       await page.getByLabel("Output", { exact: true }).selectOption("json_schema");
@@ -111,7 +113,7 @@ describe("an answer", () => {
     trying(async (page) => {
       await further(page, { model: "simulator?mode=transcript" });
       await ask(page, "first");
-      await page.getByText("Continues").waitFor();
+      await page.getByText("Previous response:").waitFor();
       await ask(page, "second");
       await eventually(() => JSON.stringify(lastPrompt(rig.gateway)).includes("second"));
       expect(JSON.stringify(lastPrompt(rig.gateway))).toContain("first");
@@ -128,6 +130,158 @@ describe("an answer", () => {
       await eventually(() => JSON.stringify(lastPrompt(rig.gateway)).includes("third"));
       expect(JSON.stringify(lastPrompt(rig.gateway))).not.toContain("first");
     }));
+});
+
+describe("a request that was sent", () => {
+  it("is sent again as it was, or is edited first: what came after it is not in the prompt", () =>
+    trying(async (page) => {
+      await further(page, { model: "simulator?mode=transcript" });
+      await ask(page, "first");
+      await page.getByText("Previous response:").waitFor();
+      await ask(page, "second");
+      await page.getByText("completed", { exact: true }).nth(1).waitFor();
+      await page.getByRole("button", { name: "Edit", exact: true }).nth(1).click();
+      const input = page.getByLabel("Input", { exact: true });
+      expect(await input.inputValue()).toBe("second");
+      await input.fill("third");
+      await page.keyboard.press("Enter");
+      await page.getByText("completed", { exact: true }).nth(2).waitFor();
+      const prompt = () => JSON.stringify(lastPrompt(rig.gateway));
+      expect(prompt()).toMatch(/first.*third/);
+      expect(prompt()).not.toContain("second");
+      await page.getByRole("button", { name: "Regenerate" }).nth(1).click();
+      await page.getByText("completed", { exact: true }).nth(3).waitFor();
+      expect(prompt()).toMatch(/first.*second/);
+      expect(prompt()).not.toContain("third");
+      // After a reload, too.
+      await page.reload();
+      await page.getByRole("button", { name: "Regenerate" }).nth(2).click();
+      await eventually(() => prompt().includes("third"));
+      await page.getByText("completed", { exact: true }).nth(4).waitFor();
+    }));
+
+  it("is code in four languages, and its response has a link", () =>
+    trying(async (page) => {
+      await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+      await ask(page, "It's `code`");
+      await page.getByText("completed", { exact: true }).waitFor();
+      await page.locator(".turn summary", { hasText: "As code" }).click();
+      for (const language of ["curl", "Python", "TypeScript", "Go"]) {
+        await page.getByRole("button", { name: language, exact: true }).click();
+        const code = (await page.locator(".turn .sample").textContent()) ?? "";
+        expect(code).toContain("OPENAI_API_KEY");
+        expect(code).not.toContain(KEY);
+        expect(code).toMatch(/It'(?:\\'')?s/);
+      }
+      await page.getByRole("link", { name: "Details", exact: true }).click();
+      await page.getByRole("button", { name: "Copy link" }).click();
+      const link = await page.evaluate(() => navigator.clipboard.readText());
+      expect(link).toBe(page.url());
+    }));
+
+  it("is answered by two models side by side, with the words that differ; the first is continued", () =>
+    trying(async (page) => {
+      await page.getByLabel("Model", { exact: true }).selectOption("simulator");
+      await page.getByLabel("Second model").selectOption("simulator-reasoning");
+      await ask(page, "hello");
+      await page.getByText("completed", { exact: true }).nth(1).waitFor();
+      const pair = page.locator(".turn-pair");
+      expect(await pair.getByRole("heading", { level: 2 }).allTextContents()).toEqual([
+        "simulator",
+        "simulator-reasoning",
+      ]);
+      expect(await pair.locator(".item-reasoning").count()).toBe(1);
+      const [left, right] = await pair
+        .locator(".turn")
+        .evaluateAll((turns) => turns.map((turn) => turn.getBoundingClientRect().left));
+      expect(right).toBeGreaterThan(left ?? 0);
+      await pair.locator("summary", { hasText: "Words that differ" }).click();
+      await pair.getByText("They say the same.").waitFor();
+      await page.getByLabel("Second model").selectOption("");
+      await ask(page, "again");
+      await page.getByText("completed", { exact: true }).nth(2).waitFor();
+      const first = await pair.getByRole("link", { name: "Details" }).first().getAttribute("href");
+      const last = await page.getByRole("link", { name: "Details" }).last().getAttribute("href");
+      const answer = await rig.gateway.fetch(`${rig.gateway.url}/v1${last?.slice(1)}`, {
+        headers: { authorization: `Bearer ${KEY}` },
+      });
+      expect(await answer.json()).toMatchObject({ previous_response_id: first?.split("/").at(-1) });
+      await page.reload();
+      await page.locator(".turn-pair .turn").nth(1).waitFor();
+    }));
+});
+
+it("two tabs have a request each, and presets of instructions together", () =>
+  trying(async (page, tab) => {
+    const instructions = (of: Page) => of.getByLabel("Instructions");
+    await instructions(page).fill("Be brief.");
+    await page.getByRole("button", { name: "Save as a preset" }).click();
+    await page.getByLabel("Name").fill("Brief");
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    await page.getByLabel("Preset").waitFor();
+    await page.getByLabel("Input", { exact: true }).fill("in the first tab");
+    const other = await tab.page.context().newPage();
+    await other.goto(page.url());
+    await other.getByLabel("Preset").selectOption("Brief");
+    expect(await instructions(other).inputValue()).toBe("Be brief.");
+    expect(await other.getByLabel("Input", { exact: true }).inputValue()).toBe("");
+    await ask(other, "in the second tab");
+    await answers(other).getByText("You said: in the second tab").waitFor();
+    await ask(page, "in the first tab");
+    await answers(page).getByText("You said: in the first tab").waitFor();
+    expect([await page.locator(".turn").count(), await other.locator(".turn").count()]).toEqual([1, 1]);
+    await other.getByRole("button", { name: "Delete the preset" }).click();
+    await other.getByRole("button", { name: "Delete", exact: true }).click();
+    await other.getByLabel("Preset").waitFor({ state: "detached" });
+  }));
+
+/** A way to the gateway that can be cut, as a network is that is gone. */
+async function startNetwork() {
+  const { hostname, port } = new URL(rig.gateway.url);
+  const sockets = new Set<Socket>();
+  let isGone = false;
+  const server = createServer((socket) => {
+    if (isGone) return socket.destroy();
+    const onward = connect(Number(port), hostname);
+    for (const [one, other] of [
+      [socket, onward],
+      [onward, socket],
+    ] as const) {
+      sockets.add(one);
+      one.on("error", () => {}).on("close", () => other.destroy());
+      one.pipe(other);
+    }
+    return socket;
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    set isGone(gone: boolean) {
+      isGone = gone;
+      if (gone) for (const socket of sockets) socket.destroy();
+    },
+    close: () => server.close(),
+  };
+}
+
+it("a network that is gone in mid-stream is waited for: the answer goes on where it was", async () => {
+  const network = await startNetwork();
+  const { page, expectClean, close } = await openTab(rig.browser, network.url, "#/try", {}, KEY);
+  await further(page, { model: "simulator?fault=stall:3" });
+  await ask(page, "one two three four");
+  await answers(page).getByText(/^You/).waitFor();
+  network.isGone = true;
+  // It is asked for again, in vain.
+  await page.waitForEvent("requestfailed", (request) => request.url().includes("starting_after="));
+  network.isGone = false;
+  release();
+  await answers(page).getByText("You said: one two three four", { exact: true }).waitFor();
+  await page.getByText("completed", { exact: true }).waitFor();
+  expectClean(["ERR_", "network error"]);
+  await close();
+  network.close();
 });
 
 describe("stopping", () => {
@@ -172,7 +326,7 @@ describe("a reload in mid-stream", () => {
   it.each([
     ["Stream", "This response stopped with its page"],
     ["WebSocket", "This response stopped with its page"],
-    ["Whole", "The page was left before the server had answered"],
+    ["No streaming", "The page was left before the server had answered"],
   ])("says what became of a response that does not go on, also after another reload: %s", (transport, said) =>
     trying(
       async (page) => {
@@ -180,11 +334,11 @@ describe("a reload in mid-stream", () => {
         await further(page, { model: "simulator?fault=stall:3&words=40" });
         await ask(page, "count");
         await eventually(() => rig.gateway.vllm.simulator.requests[0]);
-        if (transport !== "Whole") await answers(page).waitFor();
+        if (transport !== "No streaming") await answers(page).waitFor();
         for (const _ of ["once", "twice"]) {
           await page.reload();
           await page.getByText(said).waitFor();
-          if (transport === "Whole") continue;
+          if (transport === "No streaming") continue;
           await answers(page).waitFor();
           await page.getByText("cancelled", { exact: true }).waitFor();
         }
@@ -393,7 +547,7 @@ describe("hostile", () => {
     await page.getByRole("button", { name: "Save all" }).click();
     expect(readFileSync(await (await saving).path(), "utf8")).toBe(line);
     // Its events and its JSON, too.
-    await page.getByRole("link", { name: "Look", exact: true }).last().click();
+    await page.getByRole("link", { name: "Details", exact: true }).last().click();
     await page.getByRole("button", { name: /response.completed/ }).click();
     await page.locator("summary", { hasText: "JSON" }).click();
     await page
@@ -406,7 +560,7 @@ describe("hostile", () => {
   });
 });
 
-it("a key that is revoked is asked for anew, in clear words, and nothing that was typed is lost", async () => {
+it("a key that is revoked in mid-stream is asked for anew with the next request, in clear words, and nothing that was typed is lost", async () => {
   const admin = (path: string, body: object) =>
     fetch(`${rig.gateway.url}/v1/admin/keys${path}`, {
       method: "POST",
@@ -415,13 +569,20 @@ it("a key that is revoked is asked for anew, in clear words, and nothing that wa
     }).then((answer) => answer.json() as Promise<{ id: string; value: string }>);
   const { id, value } = await admin("", { tenant: "acme" });
   const { page, expectClean, close } = await rig.openSignedIn(value, "#/try");
-  await ask(page, "before");
-  await page.getByText("completed", { exact: true }).waitFor();
+  await choose(page, "Stream");
+  await further(page, { model: "simulator?fault=stall:2" });
+  await ask(page, "one two three");
+  await answers(page).waitFor();
   await admin(`/${id}`, { disabled: true });
   await eventually(async () => {
     const headers = { authorization: `Bearer ${value}` };
     return (await fetch(`${rig.gateway.url}/v1/models`, { headers })).status === 401;
   });
+  // It has begun with the key as it was: it ends.
+  release();
+  await answers(page).getByText("You said: one two three", { exact: true }).waitFor();
+  await page.getByText("completed", { exact: true }).waitFor();
+  await further(page, {});
   await ask(page, "a long question");
   await page.getByText("The server does not accept this key any more").waitFor();
   await expectAccessible(page);
@@ -463,7 +624,7 @@ describe("the same as code", () => {
 
   it("does what the form does, and names the key rather than show it", () =>
     trying(async (page) => {
-      await choose(page, "Whole");
+      await choose(page, "No streaming");
       const text = `It's "quoted", $HOME, \`ticks\`, \\ and ${"é".repeat(3)}`;
       await page.getByLabel("Instructions").fill("Don't.");
       await page.getByLabel("Input", { exact: true }).fill(text);
@@ -486,7 +647,7 @@ describe("the same as code", () => {
     }));
 });
 
-describe("Look", () => {
+describe("Details", () => {
   /** Asks for a response with raw messages, and gives its id. */
   async function made(): Promise<string> {
     const answer = await rig.gateway.post(
@@ -510,7 +671,7 @@ describe("Look", () => {
     await raw.getByText("analysis", { exact: true }).waitFor();
     await page.locator(".item-reasoning summary").click();
     await page.getByRole("link", { name: "Branch from here" }).click();
-    await page.getByText("Continues").waitFor();
+    await page.getByText("Previous response:").waitFor();
     expect(new URL(page.url()).hash).toBe("#/try");
     expectClean();
     await close();
@@ -559,6 +720,8 @@ describe("Look", () => {
     const id = await made();
     const { page, close } = await rig.openSignedIn(KEY, "#/try", options);
     await page.locator("#input").waitFor();
+    const share = await page.evaluate(() => (document.querySelector(".composer")?.clientHeight ?? 0) / innerHeight);
+    expect(share).toBeLessThanOrEqual(0.2);
     if (!(await page.locator("#model").isVisible())) await page.locator(".settings > summary").click();
     await page.locator("summary", { hasText: "Tools" }).click();
     await page.getByRole("button", { name: "Put in an example" }).first().click();

@@ -1,5 +1,5 @@
 /**
- * A request as programs make it: for curl, Python and TypeScript. The key is named, never shown.
+ * A request as programs make it: for curl, Python, TypeScript and Go. The key is named, never shown.
  */
 
 /** Stands in a body for a file, which a program reads for itself. */
@@ -22,6 +22,7 @@ export function samplesOf(body, transport, baseUrl) {
     { name: "curl", code: curl(body, transport, baseUrl) },
     { name: "Python", code: python(body, transport, baseUrl) },
     { name: "TypeScript", code: typescript(body, transport, baseUrl) },
+    { name: "Go", code: go(body, transport, baseUrl) },
   ];
 }
 
@@ -157,6 +158,97 @@ const stream = await client.responses.create(${args});
 for await (const event of stream) {
   if (event.type === "response.output_text.delta") process.stdout.write(event.delta);
 }`;
+}
+
+/** JSON between the signs that begin and end a text of several lines, which cannot have them. @param {string} json */
+function inGo(json) {
+  return json.replaceAll("`", '` + "`" + `');
+}
+
+/** @param {Record<string, unknown>} body @param {import("./sending.js").Transport} transport @param {string} baseUrl */
+function go(body, transport, baseUrl) {
+  const json = written(overHttp(body, transport), {
+    string: (text) => inGo(JSON.stringify(text)),
+    file: ({ name, type }) => `"\` + dataURL(${JSON.stringify(name)}, ${JSON.stringify(type)}) + \`"`,
+    key: (name) => inGo(JSON.stringify(name)),
+    words: { true: "true", false: "false", null: "null" },
+    indent: "\t",
+    space: " ",
+  });
+  const hasFiles = filesIn(body);
+  const isStream = transport !== "whole";
+  const imports = [
+    ...(isStream ? ["bufio"] : []),
+    ...(hasFiles ? ["encoding/base64"] : []),
+    ...(isStream ? ["encoding/json", "fmt"] : ["io"]),
+    ...["net/http", "os", "strings"],
+  ];
+  const note = transport === "socket" ? "// Go's own library has no WebSocket: the same as a stream.\n" : "";
+  const reading = isStream
+    ? `	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var event struct{ Type, Delta string }
+		data, isData := strings.CutPrefix(lines.Text(), "data: ")
+		if isData && json.Unmarshal([]byte(data), &event) == nil && event.Type == "response.output_text.delta" {
+			fmt.Print(event.Delta)
+		}
+	}`
+    : "	io.Copy(os.Stdout, response.Body)";
+  return `${note}package main
+
+import (
+${imports.map((name) => `\t${JSON.stringify(name)}`).join("\n")}
+)
+
+func main() {
+	body := \`${json}\`
+	request, err := http.NewRequest("POST", ${JSON.stringify(`${baseUrl}/responses`)}, strings.NewReader(body))
+	if err != nil {
+		panic(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+os.Getenv("OPENAI_API_KEY"))
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		panic(err)
+	}
+	defer response.Body.Close()
+${reading}
+}
+${
+  hasFiles
+    ? `
+func dataURL(path, mimeType string) string {
+	bytes, err := os.ReadFile(path)
+	if err != nil {
+		panic(err)
+	}
+	return "data:" + mimeType + ";base64," + base64.StdEncoding.EncodeToString(bytes)
+}
+`
+    : ""
+}`;
+}
+
+/** Shorter texts of files stay in the code. Characters. */
+const SHORT = 1_000;
+
+/**
+ * A body that was sent, with what a program reads of files in the place of their bytes.
+ * @param {unknown} value
+ * @param {string} [name] of the file
+ * @returns {any}
+ */
+export function withLocalFiles(value, name = "image") {
+  if (typeof value === "string" && value.length > SHORT && value.startsWith("data:")) {
+    const type = /^data:([\w.+/-]*)/.exec(value)?.[1] || "application/octet-stream";
+    return new LocalFile(name === "image" ? `image.${type.split("/")[1]}` : name, type);
+  }
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) return value.map((each) => withLocalFiles(each));
+  const own = "filename" in value ? String(value.filename) : undefined;
+  return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, withLocalFiles(each, own)]));
 }
 
 /** @param {unknown} value @returns {boolean} whether there are files in it */

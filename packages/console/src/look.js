@@ -7,6 +7,7 @@ import { ItemView, statusTag } from "./item-view.js";
 import { LongText } from "./long-text.js";
 import { ResponsesList } from "./responses-list.js";
 import { cancel, follow } from "./sending.js";
+import { linkButton } from "./share.js";
 import { Timeline } from "./timeline.js";
 import { waterfall } from "./waterfall.js";
 
@@ -39,7 +40,7 @@ export function lookView(section) {
         <form class="look-up" @submit=${open}>
           <label class="unseen" for="response-id">Id of a response</label>
           <input dir="auto" id="response-id" placeholder="resp_…" spellcheck="false" autocomplete="off" .value=${id} />
-          <button type="submit">Look</button>
+          <button type="submit">Show</button>
         </form>
         ${looked?.element ?? list.element}
       `,
@@ -217,7 +218,8 @@ class Looked {
         <div class="buttons">
           <a class="button" href="#/try?previous_response_id=${id}">Branch from here</a>
           <a class="button" href="#/tree/${id}">Tree</a>
-          ${response.previous_response_id ? html`<a class="button" href="#/responses/${response.previous_response_id}">The one before</a>` : nothing}
+          ${linkButton(`#/responses/${id}`)}
+          ${response.previous_response_id ? html`<a class="button" href="#/responses/${response.previous_response_id}">Previous response</a>` : nothing}
           ${response.background && isOpen(response.status) ? html`<button type="button" class="danger" @click=${this.#cancel}>Cancel</button>` : nothing}
         </div>
       </header>
@@ -269,7 +271,7 @@ class Looked {
     ];
     if (usage) {
       const { input_tokens_details: input, output_tokens_details: output } = usage;
-      rows.push(["Input tokens", count(usage.input_tokens)], ["of them cached", count(input?.cached_tokens)]);
+      rows.push(["Input tokens", count(usage.input_tokens)], ["cached", count(input?.cached_tokens)]);
       rows.push(["Output tokens", count(usage.output_tokens)], ["of them reasoning", count(output?.reasoning_tokens)]);
       rows.push(["Tokens in all", count(usage.total_tokens)]);
     }

@@ -15,6 +15,7 @@ import { Refresher } from "./refresher.js";
  * @property {string | null} model
  * @property {number | null} created_at
  * @property {boolean | null} background
+ * @property {boolean} [foreground] of a turn beside its client
  * @property {string | null} server
  * @property {number | null} events
  */
@@ -70,7 +71,7 @@ export function runsSection(element) {
       html`
         <div class="section-heading">
           <h2>Live runs</h2>
-          <button type="button" @click=${() => void refresher.now()}>Ask again</button>
+          <button type="button" @click=${() => void refresher.now()}>Refresh</button>
         </div>
         ${faultNotice(fault)}
         ${runs ? tableTemplate(runs) : fault ? nothing : html`<p class="note">Loading…</p>`}
@@ -83,8 +84,8 @@ export function runsSection(element) {
   function tableTemplate(shown) {
     return html`
       <p class="note">
-        ${shown.length === 0 ? "Nothing runs in the background." : `${count(shown.length)}${hasMore ? " of more" : ""} in the background, newest first.`}
-        Turns beside their clients are not among them.
+        ${shown.length === 0 ? "Nothing runs." : `${count(shown.length)}${hasMore ? " of more" : ""}, newest first.`}
+        Foreground requests are listed of the process that answers this; those of other processes are not listed.
       </p>
       ${
         shown.length === 0
@@ -111,12 +112,12 @@ export function runsSection(element) {
 
   /** @param {Run} run */
   function rowTemplate(run) {
-    const { id, tenant, status, model, created_at: createdAt, background, server, events } = run;
+    const { id, tenant, status, model, created_at: createdAt, background, foreground, server, events } = run;
     return html`<tr>
       <th scope="row"><code>${id}</code></th>
       <td data-label="Tenant">${tenant}</td>
       <td data-label="Model">
-        ${model ?? "–"} ${background === false ? html`<span class="tag">Idempotency-Key</span>` : nothing}
+        ${model ?? "–"} ${foreground ? html`<span class="tag">foreground</span>` : background === false ? html`<span class="tag">Idempotency-Key</span>` : nothing}
         ${status === "unknown" ? html`<span class="tag bad">unknown</span>` : nothing}
       </td>
       <td data-label="Server">${server ?? "–"}</td>

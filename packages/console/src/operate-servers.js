@@ -66,7 +66,7 @@ export function serversSection(element) {
       html`
         <div class="section-heading">
           <h2>Model servers</h2>
-          <button type="button" @click=${() => void refresher.now()}>Ask again</button>
+          <button type="button" @click=${() => void refresher.now()}>Refresh</button>
         </div>
         ${faultNotice(fault)}
         ${health ? healthTemplate(health, setDrain) : fault ? nothing : html`<p class="note">Asking them…</p>`}

@@ -55,8 +55,8 @@ const MEASURES = {
 
 /** The kinds into which tokens are divided, where they are not grouped. @type {[name: string, of: Amount][]} */
 const KINDS = [
-  ["Input, cached", ({ input_cached_tokens: cached }) => cached],
-  ["Input", ({ input_tokens: input, input_cached_tokens: cached }) => input - cached],
+  ["Cached input", ({ input_cached_tokens: cached }) => cached],
+  ["Other input", ({ input_tokens: input, input_cached_tokens: cached }) => input - cached],
   ["Output", ({ output_tokens: output }) => output],
 ];
 
@@ -122,8 +122,8 @@ export function usageSection(element) {
         <div class="section-heading"><h2>Usage</h2></div>
         <form class="filters" @change=${changed} @submit=${changed}>
           <div><label for="usage-span">Time</label><select id="usage-span" name="span">${options(SPANS, chosen.span)}</select></div>
-          <div><label for="usage-measure">Of what</label><select id="usage-measure" name="measure">${options(MEASURES, chosen.measure)}</select></div>
-          <div><label for="usage-group">Divided by</label><select id="usage-group" name="group">${options(GROUPS, chosen.group)}</select></div>
+          <div><label for="usage-measure">Metric</label><select id="usage-measure" name="measure">${options(MEASURES, chosen.measure)}</select></div>
+          <div><label for="usage-group">Group by</label><select id="usage-group" name="group">${options(GROUPS, chosen.group)}</select></div>
           <div><label for="usage-tenant">Tenant</label><input dir="auto" id="usage-tenant" name="tenant" autocomplete="off" spellcheck="false" placeholder="all" /></div>
         </form>
         ${faultNotice(fault)}

@@ -16,6 +16,7 @@
  *
  * @typedef {object} Draft
  * @property {string} model
+ * @property {string} secondModel is asked the same, side by side; empty for none
  * @property {string} instructions
  * @property {string} input
  * @property {Attachment[]} attachments
@@ -52,6 +53,7 @@ export class FormFault extends Error {
 export function emptyDraft() {
   return {
     model: "",
+    secondModel: "",
     instructions: "",
     input: "",
     attachments: [],

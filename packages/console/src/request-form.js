@@ -1,6 +1,7 @@
 import { html, nothing } from "lit-html";
 import { live } from "lit-html/directives/live.js";
 import { draft } from "./draft.js";
+import { presetsTemplate } from "./presets.js";
 import { session } from "./session.js";
 import { loadStores, storesTemplate } from "./store-choice.js";
 
@@ -21,7 +22,7 @@ const TRANSPORTS = [
   ["background", "Background", "It goes on without this page, and is taken up again after a reload."],
   ["stream", "Stream", "Tokens come the shortest way. The response stops when this page is left."],
   ["socket", "WebSocket", "One connection for all requests. What is not stored can be continued, too."],
-  ["whole", "Whole", "One answer, when it is complete."],
+  ["whole", "No streaming", "One answer, when it is complete."],
 ];
 
 export const FUNCTION_EXAMPLE = `[{
@@ -78,6 +79,7 @@ export function settingsTemplate(state) {
     <div>
       <label for="instructions">Instructions</label>
       <textarea dir="auto" id="instructions" rows="2" .value=${live(draft.instructions)} @input=${(/** @type {Event} */ e) => set({ instructions: textOf(e) })}></textarea>
+      ${presetsTemplate(draft.instructions, (instructions) => set({ instructions }), state.redraw)}
     </div>
     ${transportTemplate(set)}
     <div class="pair">
@@ -114,11 +116,20 @@ function modelTemplate(set) {
       <p class="note">The server could not name its models.</p>
     </div>`;
   }
-  return html`<div>
-    <label for="model">Model</label>
-    <select id="model" @change=${(/** @type {Event} */ e) => set({ model: textOf(e) })}>
-      ${session.models.map((name) => html`<option ?selected=${draft.model === name}>${name}</option>`)}
-    </select>
+  return html`<div class="pair">
+    <div>
+      <label for="model">Model</label>
+      <select id="model" @change=${(/** @type {Event} */ e) => set({ model: textOf(e) })}>
+        ${session.models.map((name) => html`<option ?selected=${draft.model === name}>${name}</option>`)}
+      </select>
+    </div>
+    <div>
+      <label for="second-model">Second model</label>
+      <select id="second-model" title="Asks a second model the same, and shows both answers side by side" @change=${(/** @type {Event} */ e) => set({ secondModel: textOf(e) })}>
+        <option value="" ?selected=${draft.secondModel === ""}>None</option>
+        ${session.models.map((name) => html`<option value=${name} ?selected=${draft.secondModel === name}>${name}</option>`)}
+      </select>
+    </div>
   </div>`;
 }
 
@@ -126,7 +137,7 @@ function modelTemplate(set) {
 function transportTemplate(set) {
   const [, , note] = TRANSPORTS.find(([value]) => value === draft.transport) ?? [];
   return html`<fieldset>
-    <legend>Sent as</legend>
+    <legend>Transport</legend>
     <div class="segments">
       ${TRANSPORTS.map(
         ([value, label]) => html`<label class="segment">

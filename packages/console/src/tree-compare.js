@@ -1,7 +1,9 @@
 import { html, nothing, render } from "lit-html";
+import { faultNotice, messageOf } from "./dialogs.js";
 import { moment } from "./format.js";
 import { compared } from "./tree-model.js";
-import { showTurnItems } from "./turn-items.js";
+import { showTurnItems, turnText } from "./turn-items.js";
+import { diffTemplate } from "./word-diff.js";
 
 /**
  * Two branches, side by side, from where they part.
@@ -16,9 +18,53 @@ const TURNS = 10;
 export function showBranches(element, [one, other]) {
   const parted = compared(one, other);
   render(
-    html`<div class="tree-branches">${branch(parted.one, "One branch")}${branch(parted.other, "The other branch")}</div>`,
+    html`${differences(parted.one, parted.other)}
+      <div class="tree-branches">${branch(parted.one, "One branch")}${branch(parted.other, "The other branch")}</div>`,
     element,
   );
+}
+
+/**
+ * The words that differ: turn by turn, as far as both branches go.
+ * @param {readonly Entry[]} one
+ * @param {readonly Entry[]} other
+ */
+function differences(one, other) {
+  const element = document.createElement("details");
+  element.className = "card";
+  const inner = document.createElement("div");
+  inner.className = "stack inner";
+  const summary = document.createElement("summary");
+  summary.textContent = "Words that differ";
+  element.append(summary, inner);
+  element.addEventListener("toggle", () => void load(), { once: true });
+  return element;
+
+  async function load() {
+    const { signal } = new AbortController();
+    const length = Math.min(TURNS, Math.max(one.length, other.length));
+    const textOf = async (/** @type {Entry | undefined} */ entry) =>
+      entry ? turnText(entry.node.id, signal) : { input: "", output: "" };
+    render(html`<p class="note">Loading…</p>`, inner);
+    try {
+      const pairs = await Promise.all(
+        Array.from({ length }, (_, index) => Promise.all([textOf(one[index]), textOf(other[index])])),
+      );
+      render(
+        pairs.map(
+          ([a, b], index) => html`<section class="stack" aria-label="Turn ${index + 1}">
+            <h3>${index + 1}. Input</h3>
+            ${diffTemplate(a.input, b.input)}
+            <h3>${index + 1}. Output</h3>
+            ${diffTemplate(a.output, b.output)}
+          </section>`,
+        ),
+        inner,
+      );
+    } catch (error) {
+      render(faultNotice(messageOf(error)), inner);
+    }
+  }
 }
 
 /** @param {readonly Entry[]} entries @param {string} title */

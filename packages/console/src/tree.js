@@ -3,6 +3,7 @@ import { announce } from "./announce.js";
 import { ApiFault, callJson } from "./api.js";
 import { count, moment } from "./format.js";
 import { recentResponses } from "./recent.js";
+import { linkButton } from "./share.js";
 import { showBranches } from "./tree-compare.js";
 import { nameOf, TreeList } from "./tree-list.js";
 import { compared, Tree } from "./tree-model.js";
@@ -192,7 +193,10 @@ export function treeView(section) {
   function compareTemplate([one, other]) {
     const { common } = compared(one, other);
     return html`
-      <div class="buttons"><a class="button" href=${`#/tree/${of}`}>Back to the tree</a></div>
+      <div class="buttons">
+        <a class="button" href=${`#/tree/${of}`}>Back to the tree</a>
+        ${linkButton(`#/tree/${of}/compare/${one.node.id}/${other.node.id}`)}
+      </div>
       <p>${
         common
           ? html`Both continue <a href=${`#/responses/${common.node.id}`}><bdi>${nameOf(common)}</bdi></a>, and part there.`

@@ -1,7 +1,8 @@
 import { html, nothing, render } from "lit-html";
 import { live } from "lit-html/directives/live.js";
 import { attachmentFrom, checkAttachments, discardAttachment } from "./attachments.js";
-import { LocalFile, samplesOf } from "./code-samples.js";
+import { LocalFile } from "./code-samples.js";
+import { codeView } from "./code-view.js";
 import { messageWithField } from "./dialogs.js";
 import { draft, rememberDraft } from "./draft.js";
 import { examplesTemplate } from "./examples.js";
@@ -9,9 +10,9 @@ import { EndFollower } from "./follow-end.js";
 import { beginning, size } from "./format.js";
 import { bodyOf, FormFault, inputOf } from "./request-body.js";
 import { faultTemplate, settingsTemplate } from "./request-form.js";
-import { copy } from "./save.js";
 import { closeConnection } from "./sending.js";
 import { recall, remember, session } from "./session.js";
+import { pairElement } from "./turn-pair.js";
 import { attachmentLabel, TurnView } from "./turn-view.js";
 
 /** Try: a request, its answer as it comes, and the request as a program makes it. */
@@ -36,8 +37,13 @@ export function tryView(section) {
   /** @type {{ field: string, message: string } | undefined} */
   let fault;
   const isWide = matchMedia("(min-width: 900px)").matches;
-  let language = "curl";
-  let isShowingCode = false;
+  const code = codeView("The same as code", () => ({
+    body: bodyOf(
+      draft,
+      inputOf(draft, ({ name, type }) => new LocalFile(name, type)),
+    ),
+    transport: draft.transport,
+  }));
   let isDrawing = false;
   /** Files that are being uploaded, to be attached. @type {{ file: File, sent: number, abort: AbortController }[]} */
   let pending = [];
@@ -50,6 +56,7 @@ export function tryView(section) {
     queueMicrotask(() => {
       isDrawing = false;
       draw();
+      code.draw();
     });
   }
 
@@ -71,8 +78,9 @@ export function tryView(section) {
     if (first !== undefined && !session.models.includes(draft.model)) draft.model = first;
   }
 
+  /** The turns that have not ended: several where two models were asked. */
   function running() {
-    return turns.find((turn) => turn.isOpen);
+    return turns.filter((turn) => turn.isOpen);
   }
 
   function rememberTurns() {
@@ -89,7 +97,9 @@ export function tryView(section) {
     },
     began: () => {},
     ended: (turn, response) => {
-      const canContinue = turn.sent.isStored || turn.sent.transport === "socket";
+      // The first of two models is continued, unless the user chooses the other one.
+      const isSecond = turn.sent.pair !== undefined && turns.find(({ sent }) => sent.pair === turn.sent.pair) !== turn;
+      const canContinue = (turn.sent.isStored || turn.sent.transport === "socket") && !isSecond;
       if (canContinue && ["completed", "incomplete"].includes(response.status)) draft.previous = response.id;
       state.changed();
     },
@@ -99,11 +109,23 @@ export function tryView(section) {
       section.querySelector("#input")?.scrollIntoView({ block: "nearest" });
       /** @type {HTMLElement | null} */ (section.querySelector("#input"))?.focus();
     },
+    again: (turn) => {
+      const { body, input, transport, isStored, isTyped } = turn.sent;
+      if (body) void ask(body, { input, transport, isStored, isTyped, isOpen: true }, turn.attachments);
+    },
+    edit: (turn) => {
+      draft.input = turn.sent.input;
+      draft.attachments = sentWith.get(turn) ?? [];
+      actions.branch(String(turn.sent.body?.previous_response_id ?? ""));
+    },
     answer: (turn, input, text) => {
       draft.previous = turn.sent.id ?? "";
       void send({ input, text, began: () => turn.answered() });
     },
   };
+
+  /** The attachments of requests that this page has sent. @type {WeakMap<TurnView, import("./request-body.js").Attachment[]>} */
+  const sentWith = new WeakMap();
 
   /** Forgets the text that was typed in and has been sent. */
   function typedWasSent() {
@@ -117,7 +139,7 @@ export function tryView(section) {
    * @param {{ input?: object[], text?: string, began?: () => void }} [outputs] `text`: what they are, for people
    */
   async function send({ input, text = draft.input, began = typedWasSent } = {}) {
-    if (running()) return;
+    if (running().length > 0) return;
     fault = undefined;
     /** @type {Record<string, unknown>} */
     let body;
@@ -134,18 +156,46 @@ export function tryView(section) {
       reveal(error.field);
       return;
     }
-    const parts = input === undefined && draft.attachments.length > 0 ? attachmentParts() : [];
-    const turn = new TurnView(
-      { input: text, transport: draft.transport, isStored: draft.store, isOpen: true },
-      { ...actions, began },
-      parts,
-    );
-    turns.push(turn);
-    transcript.append(turn.element);
+    const isTyped = input === undefined;
+    const { transport, store: isStored, attachments, secondModel } = draft;
+    const parts = isTyped && attachments.length > 0 ? attachmentParts() : [];
+    const sent = { input: text, transport, isStored, isTyped, isOpen: true };
+    if (!isTyped || secondModel === "")
+      return ask(body, sent, parts, { began, attachments: isTyped ? attachments : [] });
+    const pair = crypto.randomUUID();
+    // Both would speak on the one connection.
+    const beside = { ...sent, pair, transport: transport === "socket" ? /** @type {const} */ ("stream") : transport };
+    await Promise.all([
+      ask(body, { ...sent, pair }, parts, { began, attachments }),
+      ask({ ...body, model: secondModel }, beside, parts, { attachments }),
+    ]);
+  }
+
+  /**
+   * Sends a request, and shows its answer as it comes.
+   * @param {Record<string, unknown>} body
+   * @param {import("./turn-view.js").Sent} sent
+   * @param {object[]} parts of the input that are no text
+   * @param {{ began?: () => void, attachments?: import("./request-body.js").Attachment[] }} [options]
+   */
+  async function ask(body, sent, parts, { began = () => {}, attachments = [] } = {}) {
+    if (running().some((turn) => turn.sent.pair === undefined || turn.sent.pair !== sent.pair)) return;
+    const turn = new TurnView({ ...sent, body }, { ...actions, began }, parts);
+    sentWith.set(turn, attachments);
+    show(turn);
     drawSoon();
     follower?.follow();
     await turn.send(body);
     drawSoon();
+  }
+
+  /** Puts a turn at the end, beside the other one of its pair. @param {TurnView} turn */
+  function show(turn) {
+    const other = turns.at(-1);
+    turns.push(turn);
+    const isPair = other !== undefined && turn.sent.pair !== undefined && other.sent.pair === turn.sent.pair;
+    if (isPair) transcript.append(pairElement(other, turn));
+    else transcript.append(turn.element);
   }
 
   /** The attachments, as the parts of a message that show them. */
@@ -243,7 +293,7 @@ export function tryView(section) {
             ${turns.length === 0 ? examplesTemplate(askExample) : nothing}
             ${transcript}
             ${composerTemplate()}
-            ${codeTemplate()}
+            ${code.element}
           </div>
         </div>
       `,
@@ -254,6 +304,7 @@ export function tryView(section) {
 
   function composerTemplate() {
     const open = running();
+    const stop = () => void Promise.all(open.map((turn) => turn.stop()));
     return html`<form
       class="composer card"
       @submit=${(/** @type {Event} */ event) => {
@@ -271,7 +322,9 @@ export function tryView(section) {
       </button>
       ${
         draft.previous
-          ? html`<p class="note">Continues <a href="#/responses/${draft.previous}"><code>${beginning(draft.previous, 24)}</code></a></p>`
+          ? html`<p class="note">
+              Previous response: <a href="#/responses/${draft.previous}"><code>${beginning(draft.previous, 24)}</code></a>
+            </p>`
           : nothing
       }
       <label class="unseen" for="input">Input</label>
@@ -293,8 +346,8 @@ export function tryView(section) {
       ${draft.attachments.length + pending.length > 0 ? attachmentsTemplate() : nothing}
       <div class="buttons">
         ${
-          open
-            ? html`<button type="button" class="danger" @click=${() => void open.stop()}>Stop</button>`
+          open.length > 0
+            ? html`<button type="button" class="danger" @click=${stop}>Stop</button>`
             : html`<button type="submit" class="primary">Send</button>`
         }
         <label class="button" for="files">Attach</label>
@@ -355,55 +408,9 @@ export function tryView(section) {
     </ul>`;
   }
 
-  function codeTemplate() {
-    return html`<details
-      class="code-samples"
-      @toggle=${(/** @type {Event} */ event) => {
-        isShowingCode = /** @type {HTMLDetailsElement} */ (event.currentTarget).open;
-        drawSoon();
-      }}
-    >
-      <summary>The same as code</summary>
-      ${isShowingCode ? samplesTemplate() : nothing}
-    </details>`;
-  }
-
-  function samplesTemplate() {
-    let samples;
-    try {
-      const body = bodyOf(
-        draft,
-        inputOf(draft, ({ name, type }) => new LocalFile(name, type)),
-      );
-      samples = samplesOf(body, draft.transport, `${location.origin}/v1`);
-    } catch (error) {
-      return html`<p class="fault" dir="auto">${error instanceof Error ? error.message : String(error)}</p>`;
-    }
-    const chosen = samples.find(({ name }) => name === language);
-    return html`<div class="inner">
-      <div class="buttons" role="group" aria-label="Language">
-        ${samples.map(
-          ({ name }) => html`<button
-            type="button"
-            aria-pressed=${name === language}
-            @click=${() => {
-              language = name;
-              drawSoon();
-            }}
-          >
-            ${name}
-          </button>`,
-        )}
-        <button type="button" class="plain" @click=${(/** @type {Event} */ event) => void copy(event, chosen?.code ?? "")}>Copy</button>
-      </div>
-      <pre class="sample" dir="ltr" tabindex="0" aria-label="The request for ${language}">${chosen?.code}</pre>
-    </div>`;
-  }
-
   for (const sent of recall("turns") ?? []) {
     const turn = new TurnView(sent, actions);
-    turns.push(turn);
-    transcript.append(turn.element);
+    show(turn);
     void turn.restore();
   }
 

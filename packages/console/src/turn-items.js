@@ -32,6 +32,31 @@ export async function showTurnItems(element, id, signal) {
   }
 }
 
+/**
+ * The words of a turn, as texts. Rejects as a call of the API does.
+ * @param {string} id of the response
+ * @param {AbortSignal} signal
+ * @returns {Promise<{ input: string, output: string }>}
+ */
+export async function turnText(id, signal) {
+  const path = `/v1/responses/${encodeURIComponent(id)}`;
+  const [input, response] = await Promise.all([
+    callJson(`${path}/input_items?order=asc&limit=${MAX_INPUT_ITEMS}`, { signal }),
+    callJson(path, { signal }),
+  ]);
+  return { input: textOf(input.data), output: textOf(response.output) };
+}
+
+/** The texts of messages, and of other items what they say. @param {Record<string, any>[]} items */
+function textOf(items) {
+  const texts = items.flatMap(({ content, arguments: args, output }) => {
+    if (typeof content === "string") return [content];
+    if (Array.isArray(content)) return content.map((part) => part.text ?? part.refusal ?? "");
+    return [args, output].filter((text) => typeof text === "string");
+  });
+  return texts.filter((text) => text !== "").join("\n\n");
+}
+
 /** @param {import("./item-view.js").Item[]} items @param {Record<string, any>} [response] that they are of */
 function elementsOf(items, response) {
   return items.map((item) => new ItemView(item, { items: () => items, response: () => response }).element);

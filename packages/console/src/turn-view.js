@@ -2,6 +2,8 @@ import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.js";
 import { Answer } from "./answer.js";
 import { ApiFault, callJson } from "./api.js";
+import { withLocalFiles } from "./code-samples.js";
+import { codeView } from "./code-view.js";
 import { messageWithField } from "./dialogs.js";
 import { EventRecord, keepRecord } from "./event-record.js";
 import { count, duration, size } from "./format.js";
@@ -21,12 +23,17 @@ import { cancel, follow, send } from "./sending.js";
  * @property {boolean} [isCut] whether the connection was lost before the response had ended, so that only the server knows what became of it
  * @property {string} [note] how it ended, where its response does not say so
  * @property {string} [fault] why it failed, where its response does not say so
+ * @property {Record<string, unknown>} [body] of the request, without what its transport says; absent after a reload where it is long or has a token
+ * @property {boolean} [isTyped] whether its input was typed in: no output of a call
+ * @property {string} [pair] the same for two requests of two models, side by side
  *
  * @typedef {object} Actions
  * @property {() => void} changed There is something new to remember.
  * @property {() => void} began The server has accepted the request.
  * @property {(turn: TurnView, response: Record<string, any>) => void} ended
  * @property {(id: string) => void} branch
+ * @property {(turn: TurnView) => void} again Sends the same once more.
+ * @property {(turn: TurnView) => void} edit Puts what was asked into the form, as what it continued.
  * @property {(turn: TurnView, input: object[], text: string) => void} answer Sends outputs of the turn's calls; `text`: the same for people.
  */
 
@@ -34,8 +41,9 @@ import { cancel, follow, send } from "./sending.js";
 const STORED_ATTEMPTS = 15;
 const STORED_PAUSE_MS = 1_000;
 
-/** Longer input is not remembered as a whole. */
+/** Longer input is not remembered as a whole, and a longer body not at all. */
 const MAX_INPUT = 20_000;
+const MAX_BODY = 20_000;
 
 const UNSTORED = "This response was not stored: it was shown only once.";
 
@@ -63,12 +71,15 @@ export class TurnView {
   /** Outputs that are typed in, by call. @type {Map<string, string>} */
   #outputs = new Map();
   #input;
+  #code;
 
   /** @param {Sent} sent @param {Actions} actions @param {object[]} [attachments] the parts that are no text */
   constructor(sent, actions, attachments = []) {
     this.sent = sent;
     this.#actions = actions;
     const content = [...(sent.input === "" ? [] : [{ type: "input_text", text: sent.input }]), ...attachments];
+    this.attachments = attachments;
+    this.#code = codeView("As code", () => ({ body: withLocalFiles(this.sent.body), transport: this.sent.transport }));
     this.#input = new ItemView({ type: "message", role: "user", content });
     // A long question scrolls in itself: also for who has no mouse.
     if (sent.input.length > 300 || sent.input.split("\n").length > 6) this.#input.element.tabIndex = 0;
@@ -78,7 +89,17 @@ export class TurnView {
 
   /** The part of it that is to be remembered. @returns {Sent} */
   get remembered() {
-    return { ...this.sent, input: this.sent.input.slice(0, MAX_INPUT) };
+    const { body, ...sent } = this.sent;
+    const json = JSON.stringify(body ?? null);
+    // A token of an MCP server is not remembered.
+    const isKept = body !== undefined && json.length <= MAX_BODY && !json.includes('"authorization":');
+    return { ...sent, ...(isKept && { body }), input: sent.input.slice(0, MAX_INPUT) };
+  }
+
+  /** The text of its answer, as far as it has come. */
+  get answerText() {
+    const parts = this.#answer.items.flatMap(({ type, content }) => (type === "message" ? (content ?? []) : []));
+    return parts.map((part) => part.text ?? part.refusal ?? "").join("\n\n");
   }
 
   get isOpen() {
@@ -87,6 +108,7 @@ export class TurnView {
 
   /** Sends it. @param {Record<string, unknown>} body */
   async send(body) {
+    this.sent.body = body;
     await this.#take(send(body, this.sent.transport, this.#abort.signal), true);
   }
 
@@ -247,7 +269,7 @@ export class TurnView {
     const cut = response?.incomplete_details?.reason;
     render(
       html`
-        <h2 class="unseen">Request</h2>
+        <h2 class=${this.sent.pair === undefined ? "unseen" : "turn-title"}>${this.sent.pair === undefined ? "Request" : (this.sent.body?.model ?? response?.model ?? "Request")}</h2>
         ${this.#input.element}
         ${this.#answer.element}
         ${error ? html`<p class="notice bad" dir="auto" role="alert">${error.message}</p>` : nothing}
@@ -266,16 +288,28 @@ export class TurnView {
         <footer class="turn-footer">
           ${isOpen && !fault ? html`<span class="tag busy"><span class="busy-dot" aria-hidden="true">●</span> ${this.#isStopping ? "stopping" : (response?.status ?? "sending").replaceAll("_", " ")}</span>` : statusTag(response?.status)}
           ${isOpen ? nothing : this.#figures()}
-          ${id === undefined ? nothing : html`<a href="#/responses/${id}">Look</a>`}
+          ${id === undefined ? nothing : html`<a href="#/responses/${id}">Details</a>`}
           ${
             id === undefined || isOpen || !this.sent.isStored
               ? nothing
               : html`<button type="button" class="plain" @click=${() => this.#actions.branch(id)}>Branch from here</button>`
           }
+          ${isOpen ? nothing : this.#againTemplate()}
         </footer>
+        ${this.sent.body === undefined ? nothing : this.#code.element}
       `,
       this.element,
     );
+  }
+
+  /** What can be done with the request once more. */
+  #againTemplate() {
+    const { body, isTyped, pair } = this.sent;
+    if (body === undefined) return nothing;
+    return html`
+      ${isTyped && pair === undefined ? html`<button type="button" class="plain" @click=${() => this.#actions.edit(this)}>Edit</button>` : nothing}
+      <button type="button" class="plain" @click=${() => this.#actions.again(this)}>Regenerate</button>
+    `;
   }
 
   #figures() {

@@ -1,0 +1,105 @@
+import { html, nothing } from "lit-html";
+import { announce } from "./announce.js";
+import { ask, confirmed } from "./dialogs.js";
+
+/**
+ * Instructions that are used again and again, by name. They are kept in this browser, for all tabs and also when nobody is signed in.
+ *
+ * @typedef {Record<string, string>} Presets
+ */
+
+const KEY = "console.presets";
+
+/** Presets that are kept, and the longest of them. */
+const MAX_PRESETS = 100;
+const MAX_NAME = 64;
+const MAX_LENGTH = 100_000;
+
+/** @returns {Presets} */
+function presets() {
+  try {
+    const kept = JSON.parse(localStorage.getItem(KEY) ?? "{}");
+    const texts = Object.entries(kept).filter(([, text]) => typeof text === "string");
+    return Object.fromEntries(texts.slice(0, MAX_PRESETS));
+  } catch {
+    return {};
+  }
+}
+
+/** False where the browser keeps nothing. @param {Presets} all */
+function keep(all) {
+  try {
+    localStorage.setItem(KEY, JSON.stringify(all));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * The choice of a preset, and what is done with it.
+ * @param {string} instructions as they are typed in
+ * @param {(instructions: string) => void} choose
+ * @param {() => void} redraw
+ */
+export function presetsTemplate(instructions, choose, redraw) {
+  const all = presets();
+  const names = Object.keys(all).sort((one, other) => one.localeCompare(other));
+  const current = names.find((name) => all[name] === instructions) ?? "";
+  const chosen = (/** @type {Event} */ event) => {
+    const { value } = /** @type {HTMLSelectElement} */ (event.target);
+    if (value !== "") choose(presets()[value] ?? "");
+  };
+  return html`<div class="buttons presets">
+    ${
+      names.length === 0
+        ? nothing
+        : html`<label class="unseen" for="preset">Preset</label>
+            <select id="preset" @change=${chosen}>
+              <option value="" ?selected=${current === ""}>Presets…</option>
+              ${names.map((name) => html`<option value=${name} ?selected=${name === current}>${name}</option>`)}
+            </select>`
+    }
+    ${
+      instructions.trim() === "" || current !== ""
+        ? nothing
+        : html`<button type="button" class="plain" @click=${() => void save(instructions, redraw)}>Save as a preset</button>`
+    }
+    ${current === "" ? nothing : html`<button type="button" class="plain" @click=${() => void remove(current, redraw)}>Delete the preset</button>`}
+  </div>`;
+}
+
+/** @param {string} instructions @param {() => void} redraw */
+async function save(instructions, redraw) {
+  const field = () => /** @type {HTMLInputElement | null} */ (document.querySelector("dialog #preset-name"));
+  const name = await ask(
+    "Save as a preset",
+    html`<label for="preset-name">Name</label>
+      <input dir="auto" id="preset-name" maxlength=${MAX_NAME} autocomplete="off" autofocus />
+      <p class="note">Presets are kept in this browser, also after you have signed out.</p>`,
+    (close) => html`
+      <button type="button" class="primary" @click=${() => close(field()?.value.trim() ?? "")}>Save</button>
+      <button type="button" @click=${() => close("")}>Go back</button>
+    `,
+  );
+  if (name === "") return;
+  const all = presets();
+  const hasRoom = Object.hasOwn(all, name) || Object.keys(all).length < MAX_PRESETS;
+  const isKept = hasRoom && instructions.length <= MAX_LENGTH && keep({ ...all, [name]: instructions });
+  announce(isKept ? "The preset was saved." : "The browser has no room for it.");
+  redraw();
+}
+
+/** @param {string} name @param {() => void} redraw */
+async function remove(name, redraw) {
+  const question = {
+    title: `Delete the preset ${name}?`,
+    text: "The instructions stay in the form.",
+    action: "Delete",
+  };
+  if (!(await confirmed(question))) return;
+  const { [name]: _, ...others } = presets();
+  keep(others);
+  announce("The preset was deleted.");
+  redraw();
+}

@@ -1,0 +1,12 @@
+import { html } from "lit-html";
+import { copy } from "./save.js";
+
+/**
+ * A button that copies the address of a view. It has nothing of the key: whoever opens it needs one of the same tenant.
+ * @param {string} hash such as `#/responses/resp_…`
+ */
+export function linkButton(hash) {
+  const link = new URL(hash, location.href).href;
+  const share = (/** @type {Event} */ event) => void copy(event, link);
+  return html`<button type="button" title="Opens for everybody who has a key of this tenant" @click=${share}>Copy link</button>`;
+}

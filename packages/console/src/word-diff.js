@@ -1,0 +1,128 @@
+import { html, nothing } from "lit-html";
+
+/**
+ * The differences of two texts, by words (Myers, "An O(ND) Difference Algorithm and Its Variations", 1986).
+ *
+ * @typedef {object} Part
+ * @property {"same" | "removed" | "added"} kind
+ * @property {string} text
+ */
+
+/** Longer texts are compared up to here. Characters. */
+const MAX_LENGTH = 200_000;
+
+/** Texts with more differences are shown as one that was replaced by the other. */
+const MAX_DIFFERENCES = 1_000;
+
+/** A word, a space, or one other sign. */
+const WORDS = /\s+|[\p{L}\p{N}\p{M}_]+|[\s\S]/gu;
+
+/** @param {string} one @param {string} other @returns {Part[]} */
+export function wordDiff(one, other) {
+  const [before, after] = [wordsOf(one), wordsOf(other)];
+  let start = 0;
+  while (start < before.length && start < after.length && before[start] === after[start]) start += 1;
+  let end = 0;
+  const most = Math.min(before.length, after.length) - start;
+  while (end < most && before[before.length - 1 - end] === after[after.length - 1 - end]) end += 1;
+  const removed = before.slice(start, before.length - end);
+  const added = after.slice(start, after.length - end);
+  /** @type {Part[]} */
+  const parts = [{ kind: "same", text: before.slice(0, start).join("") }];
+  parts.push(...(differences(removed, added) ?? whole(removed, added)));
+  parts.push({ kind: "same", text: before.slice(before.length - end).join("") });
+  return joined(parts);
+}
+
+/** @param {string} text */
+function wordsOf(text) {
+  return text.slice(0, MAX_LENGTH).match(WORDS) ?? [];
+}
+
+/** @param {string[]} removed @param {string[]} added @returns {Part[]} */
+function whole(removed, added) {
+  return [
+    { kind: "removed", text: removed.join("") },
+    { kind: "added", text: added.join("") },
+  ];
+}
+
+/**
+ * The shortest way from one list to the other; undefined where it is too long.
+ * @param {string[]} removed
+ * @param {string[]} added
+ * @returns {Part[] | undefined}
+ */
+function differences(removed, added) {
+  const most = Math.min(MAX_DIFFERENCES, removed.length + added.length);
+  // For each number of differences: how far each diagonal gets, from -d to d.
+  /** @type {Int32Array[]} */
+  const ways = [];
+  const reached = (/** @type {number} */ d, /** @type {number} */ diagonal) => ways[d]?.[diagonal + d] ?? -1;
+  for (let d = 0; d <= most; d += 1) {
+    const way = new Int32Array(2 * d + 1);
+    ways.push(way);
+    for (let diagonal = -d; diagonal <= d; diagonal += 2) {
+      let x = d === 0 ? 0 : fromAbove(d, diagonal) ? reached(d - 1, diagonal + 1) : reached(d - 1, diagonal - 1) + 1;
+      while (x < removed.length && x - diagonal < added.length && removed[x] === added[x - diagonal]) x += 1;
+      way[diagonal + d] = x;
+      if (x >= removed.length && x - diagonal >= added.length) return wayBack(d);
+    }
+  }
+  return undefined;
+
+  /** Tells whether a word was added last. @param {number} d @param {number} diagonal */
+  function fromAbove(d, diagonal) {
+    if (diagonal === -d) return true;
+    return diagonal !== d && reached(d - 1, diagonal - 1) < reached(d - 1, diagonal + 1);
+  }
+
+  /** @param {number} last @returns {Part[]} */
+  function wayBack(last) {
+    /** @type {Part[]} */
+    const parts = [];
+    let x = removed.length;
+    let diagonal = removed.length - added.length;
+    for (let d = last; d > 0; d -= 1) {
+      const isAdded = fromAbove(d, diagonal);
+      const from = isAdded ? reached(d - 1, diagonal + 1) : reached(d - 1, diagonal - 1);
+      const turned = isAdded ? from : from + 1;
+      parts.push({ kind: "same", text: removed.slice(turned, x).join("") });
+      parts.push(
+        isAdded
+          ? { kind: "added", text: added[from - diagonal - 1] ?? "" }
+          : { kind: "removed", text: removed[from] ?? "" },
+      );
+      x = from;
+      diagonal += isAdded ? 1 : -1;
+    }
+    parts.push({ kind: "same", text: removed.slice(0, x).join("") });
+    return parts.reverse();
+  }
+}
+
+/** Joins neighbours of one kind, and leaves out what is empty. @param {Part[]} parts @returns {Part[]} */
+function joined(parts) {
+  /** @type {Part[]} */
+  const list = [];
+  for (const { kind, text } of parts) {
+    const last = list.at(-1);
+    if (text === "") continue;
+    if (last?.kind === kind) last.text += text;
+    else list.push({ kind, text });
+  }
+  return list;
+}
+
+/** Two texts as one, with what was removed and what was added. @param {string} one @param {string} other */
+export function diffTemplate(one, other) {
+  const parts = wordDiff(one, other);
+  if (parts.every(({ kind }) => kind === "same")) return html`<p class="note">They say the same.</p>`;
+  return html`<p class="word-diff" dir="auto">${parts.map(({ kind, text }) =>
+    kind === "same"
+      ? text
+      : kind === "removed"
+        ? html`<del><span class="unseen">removed: </span>${text}</del>`
+        : html`<ins><span class="unseen">added: </span>${text}</ins>`,
+  )}</p>${one.length > MAX_LENGTH || other.length > MAX_LENGTH ? html`<p class="note">What is longer is not compared.</p>` : nothing}`;
+}
