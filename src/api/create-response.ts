@@ -5,6 +5,7 @@ import { responseId } from "@responses-edge/responses-api/ids";
 import { isKept } from "@responses-edge/responses-api/items/registry";
 import { accessOf } from "@responses-edge/responses-api/tools";
 import { addItemIds } from "@responses-edge/turn/prompt";
+import type { Steering } from "@responses-edge/turn/steering";
 import type { Settle, TurnResult } from "@responses-edge/turn/turn";
 import { assembleTurn, type TurnSpec } from "../assembly/assemble-turn.ts";
 import { containerFiles } from "../store/files/container-files.ts";
@@ -30,6 +31,8 @@ export interface CreateOptions<Sink extends ClientSink> {
   openSink: (onLeft: () => void, id: string) => Sink;
   /** Keeps the client of a foreground turn without `stream` while the model answers. */
   slowAnswer?: SlowAnswer | undefined;
+  /** Ends a foreground turn for what its user says meanwhile. */
+  steering?: Steering | undefined;
 }
 
 /**
@@ -41,14 +44,14 @@ export interface CreateOptions<Sink extends ClientSink> {
 export async function createResponse<Sink extends ClientSink>(
   caller: Caller,
   body: unknown,
-  { idempotencyKey, turnState, openSink, slowAnswer }: CreateOptions<Sink>,
+  { idempotencyKey, turnState, ...foreground }: CreateOptions<Sink>,
 ): Promise<Created<Sink>> {
   using scope = RequestScope.open(caller);
   const kind = idempotencyKey === undefined ? undefined : "run";
   const creation = await checkCreation(scope, caller, body, { turnState, kind });
   if (idempotencyKey !== undefined) return await createOnce(creation, idempotencyKey, body);
   if (creation.request.background) return await answerRun(creation, await startRun(creation));
-  return await runForeground(creation, openSink, slowAnswer);
+  return await runForeground(creation, foreground);
 }
 
 /** A foreground turn: it runs in this process, beside its client, and stops with it. */
@@ -71,8 +74,7 @@ const UNITS_PER_ITEM = 1;
  */
 async function runForeground<Sink extends ClientSink>(
   creation: Creation,
-  openSink: (onLeft: () => void, id: string) => Sink,
-  slowAnswer: SlowAnswer | undefined,
+  { openSink, slowAnswer, steering }: Pick<CreateOptions<Sink>, "openSink" | "slowAnswer" | "steering">,
 ): Promise<Created<Sink>> {
   const { caller, request, address, isNewHome, owner, createdAt, conversation, abort, modelAccess, scope } = creation;
   const { config, homes, waitUntil, onAttempt, observation } = caller;
@@ -96,6 +98,7 @@ async function runForeground<Sink extends ClientSink>(
       signal: abort.signal,
       waitUntil,
       sink,
+      steering,
       onAttempt,
       measured: observation?.measured,
     });

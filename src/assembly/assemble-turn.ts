@@ -15,6 +15,7 @@ import { MAX_FRUITLESS } from "@responses-edge/turn/resume";
 import { openReasoning } from "@responses-edge/turn/sealed-reasoning";
 import { compactionCodec, createSealer } from "@responses-edge/turn/sealer";
 import type { TurnState } from "@responses-edge/turn/state";
+import type { Steering } from "@responses-edge/turn/steering";
 import { truncateToFit } from "@responses-edge/turn/truncation";
 import { Turn } from "@responses-edge/turn/turn";
 import type { Config } from "../config/index.ts";
@@ -66,6 +67,8 @@ export interface TurnHost {
   onAttempt?: ((call: ServerAttempt) => void) | undefined;
   /** Takes the events, where anybody wants them. */
   sink?: BatchSink | undefined;
+  /** Ends the turn for what its user says meanwhile, where it may be steered. */
+  steering?: Steering | undefined;
   /** The state of the turn at the end of its log, for a run whose process died: it goes on from there. */
   logged?: TurnState | undefined;
   /** The request's measurements, if somebody wants them. */

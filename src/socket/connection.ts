@@ -2,17 +2,20 @@ import { LongWork } from "@responses-edge/long-work";
 import { ApiError, invalidRequest, serverIsStopping, tooManyInProgress } from "@responses-edge/responses-api/errors";
 import type { JsonObject } from "@responses-edge/responses-api/json";
 import { bodyTooLarge, parseBody } from "@responses-edge/responses-api/json";
-import { inOpenResponses } from "@responses-edge/responses-api/open-responses";
+import { maySteer, withMessages } from "@responses-edge/responses-api/steering";
+import { Steering } from "@responses-edge/turn/steering";
 import { countedWork } from "../api/admission.ts";
 import { createResponse } from "../api/create-response.ts";
-import type { Caller, ClientSink } from "../api/transport.ts";
+import type { Caller } from "../api/transport.ts";
 import type { Config } from "../config/index.ts";
 import { Permits, tenantSockets } from "../store/permits.ts";
 import { clientsAreToLeave, processState, whenProcessEnds } from "../store/process-state.ts";
-import { errorFrame, laneHead, readCreate, readFrame, steerFailedFrame } from "./frames.ts";
+import { errorFrame, readCreate, readFrame } from "./frames.ts";
 import { KeptTurns } from "./kept-turns.ts";
+import { LaneSink } from "./lane-sink.ts";
 import { Lanes } from "./lanes.ts";
 import { Outbox, type Wire } from "./outbox.ts";
+import { ConnectionSteering, type QueuedWords } from "./steering.ts";
 
 /**
  * One client's WebSocket: its frames in, the events of its responses out. It knows nothing of workerd (`upgrade.ts`).
@@ -57,9 +60,6 @@ const LONG_FRAME_LENGTH = 128 * 1024;
 /** The most unread frames, as a multiple of the largest frame. */
 const MAX_UNREAD_BODIES = 3;
 
-/** Heartbeats of silence after which a turn repeats `response.in_progress`. It carries the whole response. */
-const HEARTBEATS_OF_SILENCE = 6;
-
 /** Close codes of RFC 6455. */
 const NORMAL = 1000;
 const POLICY_VIOLATION = 1008;
@@ -78,8 +78,7 @@ export class Connection {
   readonly #aborts = new Set<AbortController>();
   /** Counts it as one of the tenant's no more. */
   readonly #uncount: () => void;
-  /** The lanes of responses that are under way, by id. */
-  readonly #running = new Map<string, string | undefined>();
+  readonly #steering: ConnectionSteering;
   readonly #lifetime: ReturnType<typeof setTimeout>;
   /** Ends the waiting for the process's end. */
   readonly #forgetEnd: () => void;
@@ -107,6 +106,7 @@ export class Connection {
     });
     this.#lanes = new Lanes(config.maxRequestBytes);
     this.#kept = new KeptTurns(tenant);
+    this.#steering = new ConnectionSteering((frame) => this.#outbox.send(frame));
     this.#permits = new Permits("text", { tenant, config });
     this.#lifetime = setTimeout(
       () => this.#end(lifetimeOver(config.socketLifetimeMs), NORMAL),
@@ -133,7 +133,7 @@ export class Connection {
     if (typeof data !== "string") return notText();
     if (data.length > maxRequestBytes) return bodyTooLarge(maxRequestBytes);
     try {
-      this.#permits.resize(this.#inboxLength + this.#lanes.waitingLength + data.length);
+      this.#permits.resize(this.#heldLength + data.length);
       return data;
     } catch (error) {
       return this.#shown(error);
@@ -142,7 +142,12 @@ export class Connection {
 
   /** Gives back the permits of frames that run now, or were refused. */
   #giveBack(): void {
-    this.#permits.resize(this.#inboxLength + this.#lanes.waitingLength, true);
+    this.#permits.resize(this.#heldLength, true);
+  }
+
+  /** All that was sent and does not run yet, in UTF-16 units. */
+  get #heldLength(): number {
+    return this.#inboxLength + this.#lanes.waitingLength + this.#steering.length;
   }
 
   /** The client has gone: ends all that runs for it, and counts the connection no more. */
@@ -223,11 +228,8 @@ export class Connection {
     switch (frame.kind) {
       case "create":
         return this.#queue(frame.lane, frame.body, text);
-      case "steer": {
-        const { previous, input } = frame;
-        const lane = this.#running.has(previous) ? this.#running.get(previous) : this.#kept.laneOf(previous)?.lane;
-        return this.#outbox.send(steerFailedFrame(previous, input, lane));
-      }
+      case "steer":
+        return this.#steering.take(frame.event, frame.previous, text.length);
       case "processed":
         return;
     }
@@ -247,44 +249,72 @@ export class Connection {
     }
   }
 
-  /** Creates a response, to its end. `bodyLength`: of its frame. Never rejects. */
+  /** Creates a response, to its end, and those that answer what its user has said meanwhile. `bodyLength`: of its frame. Never rejects. */
   async #create(lane: string | undefined, fields: JsonObject, bodyLength: number): Promise<void> {
+    const waiting = this.#steering.waitingFor(lane, fields.previous_response_id);
+    let words = await this.#respond(lane, fields, { bodyLength, words: waiting });
+    while (words && !this.#isClosed) {
+      // It has the settings of the one that it continues.
+      const { input: _, ...settings } = fields;
+      const continued = { ...settings, previous_response_id: words.id };
+      words = await this.#respond(lane, continued, { bodyLength, words, isAutomatic: true });
+    }
+  }
+
+  /**
+   * Creates a response, to its end. `words` stand before its input. One that is made of itself (`isAutomatic`) and cannot be gives them back.
+   * Gives the words that another one is to answer. Never rejects.
+   */
+  async #respond(
+    lane: string | undefined,
+    fields: JsonObject,
+    { bodyLength, words, isAutomatic }: { bodyLength: number; words: QueuedWords | undefined; isAutomatic?: true },
+  ): Promise<QueuedWords | undefined> {
     const { previous_response_id: previous } = fields;
     const abort = new AbortController();
     this.#aborts.add(abort);
     let id = "";
     let caller: Caller | undefined;
+    let uncommitted = words;
     try {
       if (processState.isEnding) throw serverIsStopping();
       caller = await this.#caller(abort.signal, lane);
-      if (!caller) return;
+      if (!caller) return undefined;
       this.#giveBack();
-      const asked = { ...caller, bodyLength };
+      const asked = { ...caller, bodyLength: bodyLength + lengthOfWords(words) };
       const created = await countedWork(asked, "requests", async () => {
-        const body = readCreate(fields);
+        const said = words?.steers.flatMap(({ messages }) => messages);
+        const body = readCreate(said ? { ...fields, input: withMessages(said, fields.input) } : fields);
         const continuation = this.#kept.continuation(lane, previous, asked.past);
         if (continuation.isUnstored && (body.store ?? true) === true) throw parentIsNotStored();
+        const steering = maySteer(body) ? new Steering() : undefined;
         return await createResponse({ ...asked, past: continuation, keep: continuation.keep }, body, {
           turnState: this.#options.turnState,
+          steering,
           openSink: (_, responseId) => {
             id = responseId;
-            this.#running.set(id, lane);
+            this.#steering.begin(id, lane, steering);
             return new LaneSink(this.#outbox, lane, this.#options);
           },
         });
       });
       // A stream in the foreground without an idempotency key gives events.
       if (created.kind !== "events") throw new TypeError(`Unexpected ${created.kind}.`);
-      const { outcome } = await created.ended;
-      if (outcome.status === "failed") this.#evictParent(lane, previous, outcome.error);
+      if (words) this.#steering.commit(words);
+      uncommitted = undefined;
+      const result = await created.ended;
+      if (result.outcome.status === "failed") this.#evictParent(lane, previous, result.outcome.error);
+      return this.#steering.end(id, result);
     } catch (error) {
       const shown = this.#shown(error);
       this.#evictParent(lane, previous, shown);
       caller?.observation?.answered(shown.status, shown.code);
-      this.#outbox.send(errorFrame(shown, lane));
+      if (uncommitted) this.#steering.fail(uncommitted, "successor_creation_failed", shown.message);
+      if (!isAutomatic) this.#outbox.send(errorFrame(shown, lane));
+      return undefined;
     } finally {
       this.#aborts.delete(abort);
-      this.#running.delete(id);
+      this.#steering.end(id);
       if (clientsAreToLeave()) this.#retire();
     }
   }
@@ -312,36 +342,8 @@ export class Connection {
   }
 }
 
-/** Leads the events of one response to its lane. */
-class LaneSink implements ClientSink {
-  /** Clients take an `error` frame for the end of the lane's response, and what follows it for the next one. */
-  readonly failsAlone = true;
-  readonly signOfLifeMs: number;
-  readonly #outbox: Outbox;
-  readonly #head: string | undefined;
-  readonly #speaksOpenResponses: boolean;
-
-  constructor(outbox: Outbox, lane: string | undefined, { config, speaksOpenResponses = false }: ConnectionOptions) {
-    this.#outbox = outbox;
-    this.#head = laneHead(lane);
-    this.#speaksOpenResponses = speaksOpenResponses;
-    this.signOfLifeMs = HEARTBEATS_OF_SILENCE * config.heartbeatMs;
-  }
-
-  event(_type: string, json: string): void {
-    const event = this.#speaksOpenResponses ? inOpenResponses(json) : json;
-    this.#outbox.send(this.#head === undefined ? event : this.#head + event.slice(1));
-  }
-
-  flush(): Promise<void> | undefined {
-    return this.#outbox.drained();
-  }
-
-  /** The terminal event has said it. */
-  async end(): Promise<void> {}
-
-  /** The client has gone, or gets an error frame. */
-  async abandon(): Promise<void> {}
+function lengthOfWords(words: QueuedWords | undefined): number {
+  return words?.steers.reduce((sum, { length }) => sum + length, 0) ?? 0;
 }
 
 /** The length of a frame as the socket gives it: workerd has binary ones as Blobs. */

@@ -11,7 +11,7 @@ import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/jso
 /** A frame of the client's, as far as it has to be understood before its turn in its lane has come. */
 export type ClientFrame =
   | { kind: "create"; lane: string | undefined; body: JsonObject }
-  | { kind: "steer"; previous: string; input: unknown }
+  | { kind: "steer"; previous: string; event: JsonObject }
   /** Older versions of Codex send it after a turn. It asks for nothing. */
   | { kind: "processed" };
 
@@ -44,14 +44,15 @@ function laneName(value: unknown): string | undefined {
   );
 }
 
-function readSteer({ previous_response_id: previous, input }: JsonObject): ClientFrame {
+function readSteer(event: JsonObject): ClientFrame {
+  const { previous_response_id: previous, input } = event;
   if (typeof previous !== "string" || previous.length > MAX_ID_LENGTH) {
     throw invalidRequest("previous_response_id", "Expected the id of the response to steer.");
   }
   if (input === undefined) {
     throw invalidRequest("input", "Missing required parameter: 'input'.", "missing_required_parameter");
   }
-  return { kind: "steer", previous, input };
+  return { kind: "steer", previous, event };
 }
 
 /** The create in a frame's body, as HTTP would bring it. It always streams, whatever `stream` says. Throws the 400 of what no socket serves. */
@@ -87,17 +88,22 @@ export function errorFrame(error: ApiError, lane?: string): string {
   });
 }
 
-/** The refusal of a `response.steer`, which gives its input back. `lane`: that of the response, where it is known. */
-export function steerFailedFrame(previous: string, input: unknown, lane: string | undefined): string {
+/** A `response.steer` that is refused, or whose words nothing answers. `id`: of one that was accepted. */
+export interface SteerFailure {
+  id?: string;
+  previous: string;
+  input: unknown;
+  code: string;
+  message: string;
+}
+
+/** It as a frame, which gives the input back. `lane`: that of the response, where it is known. */
+export function steerFailedFrame({ id, previous, input, code, message }: SteerFailure, lane?: string): string {
   return JSON.stringify({
     type: "response.steer.failed",
     ...(lane !== undefined && { stream_id: lane }),
     sequence_number: 0,
-    error: {
-      type: "invalid_request_error",
-      code: "steering_not_supported",
-      message: "Responses of this server cannot be steered. Send the input with the next 'response.create'.",
-    },
-    steer: { previous_response_id: previous, input },
+    error: { type: "invalid_request_error", code, message },
+    steer: { ...(id !== undefined && { id }), previous_response_id: previous, input },
   });
 }

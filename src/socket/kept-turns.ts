@@ -63,11 +63,6 @@ export class KeptTurns {
     };
   }
 
-  /** Where a response is kept, if it is. */
-  laneOf(id: string): { lane: string | undefined } | undefined {
-    return this.#find(id);
-  }
-
   /** A continuation in this lane has failed: its client sends everything again. A turn of another lane stays. */
   evict(lane: string | undefined, previous: unknown): void {
     const turn = this.#byLane.get(lane);

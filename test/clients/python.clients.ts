@@ -58,6 +58,7 @@ describe.each(["simulator", "simulator-gpt-oss"])("%s", (model) => {
     const said = await run("openai_client.py", [model]);
     expect(said).toMatchObject({
       socket: ["You said: The first word is walrus.", "You said: And the second?"],
+      steered: ["sent", "response.steer.accepted", "steered", "response.completed", true],
       compacted: ["message", "message", "compaction"],
       answer: "You said: Go on.",
     });

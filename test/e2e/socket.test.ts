@@ -569,27 +569,6 @@ describe("other events", () => {
       expect((await socket.turn({ input: "Again" })).text).toBe("You said: Again");
     });
   });
-
-  it("`response.steer` is refused in its own words, in the response's lane, and gives the input back", async () => {
-    await connected(async (socket) => {
-      const text = unique("Steered");
-      socket.create({ model: STALLED, input: text, stream_id: "a" });
-      const [created] = await socket.reached(({ type }) => type === "response.created", "a");
-      const input = [{ type: "message", role: "user", content: "Rather not" }];
-      const previous_response_id = created?.response?.id ?? "";
-      socket.send({ type: "response.steer", previous_response_id, input });
-      const refused = await socket.reached(({ type }) => type === "response.steer.failed", "a");
-      expect(refused.at(-1)).toMatchObject({
-        stream_id: "a",
-        error: { type: "invalid_request_error", code: "steering_not_supported" },
-        steer: { previous_response_id, input },
-      });
-      (await promptOf(text)).release();
-      expect((await socket.ended("a")).last.type).toBe("response.completed");
-      socket.send({ type: "response.steer", previous_response_id: "resp_unknown", input: "Hm" });
-      await socket.reached(({ type }) => type === "response.steer.failed");
-    });
-  });
 });
 
 describe("a client that leaves", () => {

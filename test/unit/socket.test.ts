@@ -271,7 +271,7 @@ describe("kept turns", () => {
     return responseId(address);
   }
 
-  const isKept = (kept: KeptTurns, id: string) => kept.laneOf(id) !== undefined;
+  const isKept = (kept: KeptTurns, id: string) => kept.continuation("z", id, homes).isUnstored;
 
   it("hold all that the latest turn of a lane continues, once however many lanes continue it", async () => {
     const kept = new KeptTurns("tenant");

@@ -40,6 +40,24 @@ const ends = (status: string, rest: object = {}) => ({ kind: "end", outcome: { s
 const completed = ends("completed");
 const outOfTokens = ends("incomplete", { reason: "max_output_tokens" });
 
+describe("a turn that is steered", () => {
+  const steered = ends("incomplete", { reason: "steered" });
+  const next = (done: Done, of = state()) => decide(of, done, FACTS, true);
+
+  it("asks its model for nothing more, and is incomplete where that was broken off", () => {
+    expect(next(generated({ finish: "length" }))).toEqual(steered);
+    expect(next({ did: "prepare" })).toEqual(steered);
+    expect(next({ did: "answer", waitsForClient: false, isFull: false, disregarded: undefined })).toEqual(steered);
+    expect(next(generated({ noAnswer: unusable }))).toEqual(steered);
+  });
+
+  it("answers the calls that its model has made, and ends as it ends where nothing is left to do", () => {
+    expect(next(generated({ calls: 1 }))).toEqual({ kind: "answer", again: [] });
+    expect(next(generated())).toEqual(completed);
+    expect(next(generated({ fault, finish: "length" }))).toEqual({ kind: "end", outcome: fault });
+  });
+});
+
 describe("the first step", () => {
   const begin = (of: TurnState, mustPrepare = false, facts = FACTS) => decide(of, { did: "begin", mustPrepare }, facts);
 

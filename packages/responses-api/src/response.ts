@@ -49,7 +49,7 @@ export const responseSchemas = once(() => {
     status: z.enum(["completed", "failed", "in_progress", "cancelled", "queued", "incomplete"]),
     background: z.boolean(),
     error: z.object({ code: text, message: text }).nullable(),
-    incomplete_details: z.object({ reason: z.enum(["max_output_tokens", "content_filter"]) }).nullable(),
+    incomplete_details: z.object({ reason: z.enum(["max_output_tokens", "content_filter", "steered"]) }).nullable(),
     model: text,
     previous_response_id: text.nullable(),
     conversation: z.object({ id: text }).nullable(),

@@ -22,7 +22,7 @@ import { roundItems, spentTokens, type TurnState, withoutSuperseded } from "./st
 /** How a turn ended. */
 export type Outcome =
   | { status: "completed" }
-  | { status: "incomplete"; reason: "max_output_tokens" | "content_filter" }
+  | { status: "incomplete"; reason: "max_output_tokens" | "content_filter" | "steered" }
   | { status: "cancelled" }
   | { status: "failed"; error: ApiError };
 
@@ -98,7 +98,17 @@ export interface GenerationDone extends Compliance {
 /** How often in a row a turn asks its model again whose answer cannot be used. */
 const MAX_ASKED_AGAIN = 3;
 
-export function decide(state: TurnState, done: Done, facts: TurnFacts): Step {
+/** `isSteered`: the turn is not to ask its model for more, because another one answers what its user has said meanwhile. */
+export function decide(state: TurnState, done: Done, facts: TurnFacts, isSteered = false): Step {
+  const step = nextStep(state, done, facts);
+  if (!isSteered) return step;
+  const asksModel = step.kind === "compact" || step.kind === "generate" || step.kind === "resume";
+  // It was broken off as by a limit.
+  const isCut = done.did === "generate" && !done.fault && done.finish === "length";
+  return asksModel || isCut ? { kind: "end", outcome: { status: "incomplete", reason: "steered" } } : step;
+}
+
+function nextStep(state: TurnState, done: Done, facts: TurnFacts): Step {
   switch (done.did) {
     case "begin":
       // A compaction alone needs no tools.

@@ -43,6 +43,8 @@ export class Generations {
   readonly #prompt: RoundPrompt;
   /** Ends what has been begun and cannot be used: only raw messages of the prompt can show that. */
   readonly #unusable: AbortController | undefined;
+  /** Aborted when the generation under way is to end: nobody wants it, it cannot be used, or the turn is steered. */
+  readonly #ends: AbortSignal;
 
   constructor(
     options: Pick<TurnOptions, "asked" | "model" | "bounds" | "tools" | "host">,
@@ -53,6 +55,9 @@ export class Generations {
     this.#output = output;
     this.#prompt = prompt;
     this.#unusable = options.asked.request.enable_response_messages ? new AbortController() : undefined;
+    const { signal, steering } = options.host;
+    const others = [this.#unusable?.signal, steering?.signal].filter((other) => other !== undefined);
+    this.#ends = others.length === 0 ? signal : AbortSignal.any([signal, ...others]);
   }
 
   /** Ends what has been begun: the turn has a fault that the generation knows nothing of. */
@@ -133,12 +138,13 @@ export class Generations {
    */
   async runToEnd({ started, consume, said, again }: RunningGeneration): Promise<Outcome | undefined> {
     const { model, bounds, host } = this.#options;
-    const { signal, clock, measured } = host;
+    const { signal, steering, clock, measured } = host;
     const { state, response } = this.#output;
     const { outageSince } = state.round;
     let policy: ResumePolicy | undefined;
     let generation = started;
     let begun = this.#hasBegun;
+    let isCut = false;
     for (;;) {
       const before = said.progress;
       const usedBefore = measured && said.usage;
@@ -153,7 +159,14 @@ export class Generations {
         return signal.aborted ? { status: "cancelled" } : undefined;
       } catch (error) {
         const fault = toApiError(error);
-        if (measured) endModelCall(measured, { now: clock(), error: signal.aborted ? CANCELLED : fault.code });
+        const isEnded = this.#ends.aborted;
+        if (measured) endModelCall(measured, { now: clock(), error: isEnded ? CANCELLED : fault.code });
+        if (signal.aborted) return { status: "cancelled" };
+        if (steering?.signal.aborted && !isCut) {
+          isCut = true;
+          generation = this.#cut();
+          continue;
+        }
         const spoke = said.progress > before;
         const passes = begun && bounds.maxRetries > 0 && !signal.aborted && (await this.#passes(fault));
         if (signal.aborted) return { status: "cancelled" };
@@ -162,9 +175,10 @@ export class Generations {
         if (waitMs === undefined) return { status: "failed", error: fault };
         if (taken) model.leaveServer();
         this.#tellOutage(policy.outage);
-        await pause(waitMs, signal);
+        await pause(waitMs, this.#ends);
         if (signal.aborted) return { status: "cancelled" };
-        generation = again(fault);
+        isCut ||= steering?.signal.aborted === true;
+        generation = isCut ? this.#cut() : again(fault);
       }
     }
   }
@@ -203,14 +217,30 @@ export class Generations {
     if (limit != null && spentTokens >= limit && !resumption.prompt.sampled) {
       return outOfTokens(Math.max(0, limit - spentBefore), before ?? (await this.#brokenOff(prompt)));
     }
-    const generation = await this.generate({ ...resumption.prompt, spentTokens }, host.signal, "take_up");
+    const generation = await this.generate({ ...resumption.prompt, spentTokens }, this.#ends, "take_up");
     return resumed(generation, resumption.repeated, before);
+  }
+
+  /**
+   * Ends a generation where it is, as a limit would. An engine that knows what was sampled makes its last message of it; words that another
+   * one has held back are lost.
+   */
+  async #cut(): Promise<Generation> {
+    const { model, host } = this.#options;
+    const { round, state } = this.#output;
+    const { sampled } = state.round;
+    if (!sampled) round.forgetUnshown();
+    const prompt = await this.#prompt.fitting();
+    const resumption = sampled && model.engine.resumption(prompt, round.partialItems as Item[], sampled);
+    if (!resumption?.prompt.sampled) return outOfTokens(roundDeltas(state).all, await this.#brokenOff(prompt));
+    // All that it may put out has been sampled: nobody is asked.
+    const request = { ...resumption.prompt.request, max_output_tokens: 1 };
+    return model.engine.generate({ ...resumption.prompt, request, spentTokens: 1 }, host.signal);
   }
 
   /** Asks the model once, from the beginning of its round. */
   async #ask(): Promise<Generation> {
-    const { signal } = this.#options.host;
-    const ends = this.#unusable ? AbortSignal.any([signal, this.#unusable.signal]) : signal;
+    const ends = this.#ends;
     const prompt = await this.#prompt.fitting();
     const { tokensInRound } = this.#output.response;
     if (tokensInRound === 0) return this.generate(prompt, ends, "round");

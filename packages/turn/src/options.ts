@@ -10,6 +10,7 @@ import type { Plugins } from "./plugin.ts";
 import type { ReasoningSeal } from "./sealed-reasoning.ts";
 import type { CompactionCodec } from "./sealing.ts";
 import type { TurnState } from "./state.ts";
+import type { Steering } from "./steering.ts";
 import type { ToolSession } from "./tool-session.ts";
 
 /** The parts that a turn is made of. Each is passed on as it is. */
@@ -92,6 +93,8 @@ export interface TurnSecrets {
 export interface TurnHost {
   /** Aborted when nobody wants the answer any more. */
   signal: AbortSignal;
+  /** Ends the turn for what its user says meanwhile, where it may be steered. */
+  steering?: Steering | undefined;
   /** Now, in Unix milliseconds. */
   clock: () => number;
   /** Takes the events, where anybody wants them. */

@@ -11,6 +11,7 @@ import { itemId, type OutputItem } from "@responses-edge/responses-api/items/reg
 import { jsonLength } from "@responses-edge/responses-api/json";
 import type { TurnRecord } from "./records.ts";
 import { applyDelta, applyEvent, applyRecord, type TurnState } from "./state.ts";
+import type { AsideEvent } from "./steering.ts";
 
 /** Takes the events of a turn, in order, each as its type and its JSON text. */
 interface EventSink {
@@ -84,6 +85,11 @@ export class EventWriter {
     if (!this.#sink || isSilent) return;
     const numbered = Object.assign({ type: event.type, sequence_number: this.#state.sequence++ }, event);
     this.#sink.event(event.type, JSON.stringify(numbered));
+  }
+
+  /** Says an event that changes nothing of the turn, in its sequence. */
+  aside(event: AsideEvent): void {
+    this.#sink?.event(event.type, JSON.stringify({ ...event, sequence_number: this.#state.sequence++ }));
   }
 
   record(record: TurnRecord): void {

@@ -72,6 +72,10 @@ export class Turn {
     const usedCallIds = past.isTextOnly ? new Set<string>() : checkCallPairs(first.items, kind === "asked");
     const clientTool = (name: string) => ClientTools.of(this.#prompt.current.request.tools).get(name);
     this.#output = new TurnOutput({ ...options, usedCallIds, clientTool, prompted: first.request }, logged);
+    host.steering?.attach((event) => {
+      this.#output.writer.aside(event);
+      host.sink?.flush();
+    });
     const prompt = logged ? resumedPrompt(first, options, this.#output) : first;
     this.#prompt = new RoundPrompt(prompt, model.engine, host.signal);
     this.#generations = new Generations(options, this.#output, this.#prompt);
@@ -204,7 +208,8 @@ export class Turn {
         else if (kind === "compact") done = await this.#compact();
         else if (kind === "answer") done = await this.#answer(this.#step.again);
         else done = await this.#generate(this.#step);
-        this.#step = this.#enter(decide(this.#output.state, done, this.#facts));
+        const isSteered = host.steering?.signal.aborted === true;
+        this.#step = this.#enter(decide(this.#output.state, done, this.#facts, isSteered));
         // Lists that have come meanwhile belong to the prompt.
         if (kind === "prepare" && asked.request.enable_response_messages) await this.#setInputMessages();
       }

@@ -1,0 +1,67 @@
+import { z } from "zod";
+import { invalidRequest } from "./errors.ts";
+import { isClientCall, type OutputItem } from "./items/registry.ts";
+import { isJsonObject, type JsonObject } from "./json.ts";
+import { parse } from "./validation.ts";
+
+/** Steering over a WebSocket (openai 7.57 `ResponseSteerEvent`): a user's words for a response that is under way. */
+
+const part = z.looseObject({ type: z.enum(["input_text", "input_image", "input_file"]) });
+
+const message = z.strictObject({
+  type: z.literal("message").optional(),
+  role: z.literal("user"),
+  content: z.union([z.string().min(1), z.array(part).min(1)]),
+  id: z.string().nullish(),
+  status: z.string().nullish(),
+});
+
+const steerEvent = z.strictObject({
+  type: z.literal("response.steer"),
+  previous_response_id: z.string(),
+  input: z.union([z.string().min(1), z.array(message).min(1)]),
+});
+
+/** The messages of a `response.steer`, as a create's input has them. Throws the 400 of any other input, and of fields that the event has not. */
+export function steerMessages(event: unknown): JsonObject[] {
+  const { input } = parse(steerEvent, event);
+  const content = typeof input === "string" ? [{ role: "user" as const, content: input }] : input;
+  return content.map(({ role, content: said }) => ({ type: "message", role, content: said }));
+}
+
+/**
+ * The input of a create with those messages before it, but after the outputs and approvals that it begins with: chat templates want these beside
+ * their calls. Throws the 400 of one that is neither a text nor a list.
+ */
+export function withMessages(messages: readonly JsonObject[], input: unknown): unknown[] {
+  if (input == null) return [...messages];
+  if (typeof input === "string") return [...messages, { type: "message", role: "user", content: input }];
+  if (!Array.isArray(input)) {
+    throw invalidRequest("input", "Invalid type for 'input': expected a string or an array.", "invalid_type");
+  }
+  const first = input.findIndex((item) => !isJsonObject(item) || !/_(output|response)$/.test(String(item.type)));
+  const outputs = first === -1 ? input.length : first;
+  return [...input.slice(0, outputs), ...messages, ...input.slice(outputs)];
+}
+
+/** Tells whether a create makes a response that may be steered: one beside its client, in no conversation, whose prompt is not compacted. */
+export function maySteer(create: JsonObject): boolean {
+  const { conversation, context_management: management, generate, input, prompt_cache_options: cache } = create;
+  const isPrepared = generate === false || (isJsonObject(cache) && cache.prewarm === true);
+  const last: unknown = Array.isArray(input) ? input.at(-1) : undefined;
+  const isCompaction = isJsonObject(last) && last.type === "compaction_trigger";
+  const managed = Array.isArray(management) && management.length > 0;
+  return conversation == null && !managed && !isPrepared && !isCompaction;
+}
+
+/** Stubs of the input that a response waits for: outputs of its client's calls, and approvals (`ResponseSteerRequiredInput`). */
+export function requiredInput(output: readonly OutputItem[]): JsonObject[] {
+  return output.flatMap((item): JsonObject[] => {
+    if (item.type === "mcp_approval_request") return [{ type: "mcp_approval_response", approval_request_id: item.id }];
+    if (!isClientCall(item) || item.status === "incomplete") return [];
+    const call = { call_id: ("call_id" in item ? item.call_id : undefined) ?? item.id };
+    if (item.type === "tool_search_call") return [{ type: "tool_search_output", ...call, execution: "client" }];
+    const name = item.type === "function_call" ? { name: item.name } : {};
+    return [{ type: `${item.type}_output`, ...call, ...name }];
+  });
+}
