@@ -1,5 +1,7 @@
+import { readFileSync } from "node:fs";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { parse } from "yaml";
 import { ask, create, type MadeKey, makeKey, newTenant, usageOf } from "../e2e/key-support.ts";
 import { eventually } from "../e2e/support.ts";
 import {
@@ -111,6 +113,62 @@ describe("keys", () => {
   });
 });
 
+it("the configuration is changed by forms: a server, a route and a price, which hold at once, are exported, and are taken back", async () => {
+  const { page, expectClean, close } = await openOperate("configuration");
+  const dialog = page.getByRole("dialog");
+  const save = () => dialog.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("button", { name: "Add a server" }).click();
+  await dialog.getByLabel("Name").fill("spare");
+  await dialog.getByLabel("URL").fill("ftp://nowhere");
+  await save();
+  await dialog.getByRole("alert").getByText("upstreams.spare.url").waitFor();
+  await dialog.getByLabel("URL").fill(`${rig.gateway.vllm.url.replace("127.0.0.1", "localhost")}/v1`);
+  await dialog.getByLabel("Weight").fill("0");
+  await dialog.getByLabel("Models").fill("simulator, quick = simulator");
+  await dialog.getByLabel("API key of the server").fill("key-of-spare");
+  await save();
+  await rowOf(page, "spare").getByText("weight 0 · models simulator, quick = simulator").waitFor();
+  await page.getByRole("button", { name: "Add a route" }).click();
+  await dialog.getByLabel("Name that clients say").fill("chat");
+  await dialog.getByLabel("Models").fill("simulator 95, simulator-reasoning 5");
+  await dialog.getByLabel("In its place").fill("simulator");
+  await expectAccessible(page);
+  await save();
+  await rowOf(page, "chat").getByText("simulator 95, simulator-reasoning 5 · else simulator").waitFor();
+  await page.getByRole("button", { name: "Add a price" }).click();
+  await dialog.getByLabel("Model, or *").fill("*");
+  await dialog.getByLabel("Input, dollars").fill("3");
+  await dialog.getByLabel("Output").fill("15");
+  await save();
+  await page.getByText("input $3, output $15").waitFor();
+  const key = await makeKey(rig.gateway, newTenant());
+  expect((await create(rig.gateway, key, { model: "chat" })).status).toBe(200);
+
+  await page.getByRole("button", { name: "Change spare" }).click();
+  await dialog.getByLabel("Drain").check();
+  await save();
+  await rowOf(page, "spare").getByText("draining").waitFor();
+  const saving = page.waitForEvent("download");
+  await page.getByRole("button", { name: "Save as a file" }).click();
+  const { values } = await ask<{ values: object }>(rig.gateway, "GET", "/v1/admin/configuration");
+  const file = readFileSync(await (await saving).path(), "utf8");
+  const withoutSecrets = JSON.stringify(values, (_, value) => (value === "****" ? undefined : value));
+  expect(parse(file)).toEqual(JSON.parse(withoutSecrets));
+  expect(file).toContain("spare");
+  expect(file).not.toContain("api_key");
+
+  await page.getByRole("button", { name: "Remove spare" }).click();
+  await dialog.getByRole("button", { name: "Remove" }).click();
+  await rowOf(page, "spare").getByText("removed").waitFor();
+  for (const name of ["spare", "chat", "*"]) {
+    await page.getByRole("button", { name: `Take back ${name}` }).click();
+    await rowOf(page, name).waitFor({ state: "detached" });
+  }
+  expect(await ask(rig.gateway, "GET", "/v1/admin/configuration")).toMatchObject({ overrides: {} });
+  expectClean([...EXPECTED, "400"]);
+  await close();
+});
+
 /** A key whose use is counted, that has been used. */
 async function usedKey(): Promise<MadeKey> {
   const key = await makeKey(rig.gateway, newTenant(), { track_usage: true });
@@ -179,6 +237,7 @@ describe("the sections", () => {
     const { page, close } = await rig.openSignedIn(ROOT_KEY, "#/operate/servers", options);
     const sections: [link: string, there: string][] = [
       ["Model servers", "table"],
+      ["Configuration", "tbody tr"],
       ["Live runs", "p.note"],
       ["Keys and limits", "tbody tr"],
       ["Usage", "svg.plot"],

@@ -121,6 +121,7 @@ const PICTURES: Picture[] = [
       await page.locator("mark").first().waitFor();
     },
   },
+  operating("configuration", (page) => page.getByRole("row").first().waitFor()),
   operating("runs", (page) => page.getByRole("row").nth(3).waitFor()),
   operating("keys", (page) => page.getByRole("row").nth(3).waitFor()),
   operating("usage", async (page) => {

@@ -1,5 +1,6 @@
 import { html, nothing, render } from "lit-html";
 import { auditSection } from "./operate-audit.js";
+import { configurationSection } from "./operate-configuration.js";
 import { keysSection } from "./operate-keys.js";
 import { runsSection } from "./operate-runs.js";
 import { serversSection } from "./operate-servers.js";
@@ -17,6 +18,7 @@ import { session } from "./session.js";
 /** `isOpen`: also where the server takes no keys. @type {Record<string, { label: string, isOpen?: true, make: (element: HTMLElement) => Section }>} */
 const SECTIONS = {
   servers: { label: "Model servers", isOpen: true, make: serversSection },
+  configuration: { label: "Configuration", make: configurationSection },
   runs: { label: "Live runs", make: runsSection },
   keys: { label: "Keys and limits", make: keysSection },
   usage: { label: "Usage", make: usageSection },

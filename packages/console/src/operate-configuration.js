@@ -1,0 +1,195 @@
+import { html, nothing, render } from "lit-html";
+import { announce } from "./announce.js";
+import { callJson } from "./api.js";
+import { entriesOf, KINDS } from "./configuration-forms.js";
+import { confirmed, ask as dialogOf, faultNotice, messageOf } from "./dialogs.js";
+import { download } from "./save.js";
+import { yamlOf } from "./yaml.js";
+
+/**
+ * Model servers, routes and prices, as they are in force and as administrators change them: `/v1/admin/configuration`.
+ *
+ * @typedef {object} Configuration
+ * @property {number} version
+ * @property {Record<string, Record<string, any> | undefined>} values in the form of the configuration's file
+ * @property {Record<string, string[]>} sources
+ * @property {Record<string, Record<string, any> | undefined>} overrides
+ */
+
+const PATH = "/v1/admin/configuration";
+
+/** @typedef {import("./configuration-forms.js").KindName} KindName @type {KindName[]} */
+const NAMES = ["upstreams", "routes", "model_prices"];
+
+/** Stands in the place of secrets. */
+const HIDDEN = "****";
+
+/** @param {HTMLElement} element @returns {import("./operate.js").Section} */
+export function configurationSection(element) {
+  /** @type {Configuration | undefined} */
+  let configuration;
+  let fault = "";
+
+  async function load() {
+    try {
+      configuration = await callJson(PATH);
+      fault = "";
+    } catch (error) {
+      fault = messageOf(error);
+    }
+    draw();
+  }
+
+  /** Changes entries of a kind. Rejects with what refuses that. @param {KindName} kind @param {Record<string, any>} entries */
+  async function change(kind, entries) {
+    configuration = await callJson(PATH, { body: { [kind]: entries } });
+    fault = "";
+    announce("The configuration was changed.");
+    draw();
+  }
+
+  /** The same, whose failure is shown in the section. @param {KindName} kind @param {Record<string, any>} entries */
+  async function changeHere(kind, entries) {
+    try {
+      await change(kind, entries);
+    } catch (error) {
+      fault = messageOf(error);
+      draw();
+    }
+  }
+
+  /** Asks for an entry until it is saved, or nobody wants to. @param {KindName} kind @param {string} [name] of one that is there */
+  async function edit(kind, name) {
+    const { one, name: label, fields, read } = KINDS[kind];
+    const before = name === undefined ? {} : (entriesOf(kind, configuration?.values ?? {})[name] ?? {});
+    const error = document.createElement("p");
+    error.className = "fault";
+    error.setAttribute("role", "alert");
+    const submit = async (/** @type {SubmitEvent} */ event) => {
+      event.preventDefault();
+      const form = /** @type {HTMLFormElement} */ (event.currentTarget);
+      try {
+        const data = new FormData(form);
+        await change(kind, { [name ?? String(data.get("name")).trim()]: read(data, before) });
+        form.closest("dialog")?.close();
+      } catch (fault) {
+        error.textContent = messageOf(fault);
+      }
+    };
+    await dialogOf(
+      name === undefined ? `Add a ${one}` : `Change ${name}`,
+      html`<form id="entry" class="stack" @submit=${submit}>
+        ${
+          name === undefined
+            ? html`<div>
+                <label for="entry-name">${label}</label>
+                <input dir="auto" id="entry-name" name="name" required autocomplete="off" spellcheck="false" autofocus />
+              </div>`
+            : nothing
+        }
+        ${fields(before, "entry")} ${error}
+      </form>`,
+      (close) => html`
+        <button type="submit" form="entry" class="primary">Save</button>
+        <button type="button" @click=${() => close("")}>Go back</button>
+      `,
+    );
+  }
+
+  /** @param {KindName} kind @param {string} name */
+  async function remove(kind, name) {
+    const isServer = kind === "upstreams";
+    const question = {
+      title: `Remove ${name}?`,
+      text: isServer
+        ? "It gets no further requests. What it answers now, it answers to the end. To have its conversations move first, drain it."
+        : "What has begun goes on as it is.",
+      action: "Remove",
+    };
+    if (await confirmed(question)) await changeHere(kind, { [name]: false });
+  }
+
+  function draw() {
+    render(
+      html`
+        <div class="section-heading">
+          <h2>Configuration</h2>
+          <div class="buttons">
+            <button type="button" @click=${() => void load()}>Refresh</button>
+            ${configuration ? html`<button type="button" @click=${save}>Save as a file</button>` : nothing}
+          </div>
+        </div>
+        ${faultNotice(fault)}
+        ${
+          configuration
+            ? html`<p class="note">
+                  What is changed here goes before the configuration's file and the environment, for all that begins from now on, until it is taken back. Secrets are
+                  not shown, and not in the file.
+                </p>
+                ${NAMES.map((kind) => kindTemplate(kind, /** @type {Configuration} */ (configuration)))}`
+            : fault
+              ? nothing
+              : html`<p class="note">Loading…</p>`
+        }
+      `,
+      element,
+    );
+  }
+
+  function save() {
+    const { values } = /** @type {Configuration} */ (configuration);
+    const present = Object.entries(values).filter(([, entries]) => Object.keys(entries ?? {}).length > 0);
+    const shown = JSON.stringify(Object.fromEntries(present), (_, value) => (value === HIDDEN ? undefined : value));
+    download("configuration.yaml", yamlOf(JSON.parse(shown)));
+  }
+
+  /** @param {KindName} kind @param {Configuration} shown */
+  function kindTemplate(kind, { values, overrides, sources }) {
+    const { title, one, summary } = KINDS[kind];
+    const entries = entriesOf(kind, values);
+    const changed = overrides[kind] ?? {};
+    const gone = Object.keys(changed).filter((name) => changed[name] === false);
+    const from = (sources[kind] ?? []).filter((source) => source !== "administrators");
+    return html`<section class="stack" aria-label=${title}>
+      <div class="section-heading">
+        <h3>${title} ${from.length > 0 ? html`<span class="note">from the ${from.join(" and the ")}</span>` : nothing}</h3>
+        <button type="button" aria-label="Add a ${one}" @click=${() => void edit(kind)}>Add</button>
+      </div>
+      ${
+        Object.keys(entries).length + gone.length === 0
+          ? html`<p class="note">None.</p>`
+          : html`<div class="wide card cards" tabindex="0" role="region" aria-label=${`List of ${title.toLowerCase()}`}>
+              <table>
+                <tbody>
+                  ${Object.entries(entries).map(([name, entry]) => rowTemplate(kind, name, summary(entry), changed[name] !== undefined))}
+                  ${gone.map((name) => rowTemplate(kind, name, undefined, true))}
+                </tbody>
+              </table>
+            </div>`
+      }
+    </section>`;
+  }
+
+  /** @param {KindName} kind @param {string} name @param {string | undefined} summary undefined of one that was taken away @param {boolean} isChanged */
+  function rowTemplate(kind, name, summary, isChanged) {
+    return html`<tr>
+      <th scope="row">
+        <bdi>${name}</bdi> ${summary === undefined ? html`<span class="tag bad">removed</span>` : isChanged ? html`<span class="tag busy">changed here</span>` : nothing}
+      </th>
+      <td class="limits">${summary ?? "–"}</td>
+      <td>
+        <div class="buttons">
+          ${
+            summary === undefined
+              ? nothing
+              : html`<button type="button" aria-label="Change ${name}" @click=${() => void edit(kind, name)}>Change</button>
+                  <button type="button" class="danger" aria-label="Remove ${name}" @click=${() => void remove(kind, name)}>Remove</button>`
+          }
+          ${isChanged ? html`<button type="button" aria-label="Take back ${name}" @click=${() => void changeHere(kind, { [name]: null })}>Take back</button>` : nothing}
+        </div>
+      </td>
+    </tr>`;
+  }
+
+  return { show: () => void load() };
+}
