@@ -9,6 +9,7 @@ import {
   itemId,
   itemStatus,
   logprob,
+  MAX_TEXT_LENGTH,
   outputText,
   refusal,
   text,
@@ -59,6 +60,59 @@ const assistantMessage = given("message", {
   status: itemStatus,
   phase: z.enum(["commentary", "final_answer"]).nullish(),
 }).transform(normal("type id role status phase content", COMPLETED));
+
+/**
+ * A message with a role and texts and nothing else, as the schemas give it; undefined for every other value. Most items of a conversation that
+ * is sent again are such.
+ */
+export function plainMessage(value: unknown): z.output<(typeof message)["input"]> | undefined {
+  if (!hasOnly(value, MESSAGE_FIELDS) || (value.type != null && value.type !== "message")) return undefined;
+  const { role, content } = value;
+  const texts = textsOf(content, role === "assistant" ? ASSISTANT_PARTS : GIVEN_PARTS);
+  if (!texts) return undefined;
+  switch (role) {
+    case "user":
+    case "system":
+    case "developer":
+      return {
+        type: "message",
+        role,
+        ...COMPLETED,
+        content: texts.map((each) => ({ type: "input_text", text: each })),
+      };
+    case "assistant":
+      return { type: "message", role, ...COMPLETED, content: texts.map(toOutputText) };
+    default:
+      return undefined;
+  }
+}
+
+const MESSAGE_FIELDS = ["type", "role", "content"];
+const PART_FIELDS = ["type", "text"];
+const GIVEN_PARTS = ["input_text"];
+const ASSISTANT_PARTS = ["output_text", "input_text"];
+
+/** The text, or those of all parts; undefined where there is anything else, or one is too long. */
+function textsOf(content: unknown, types: readonly string[]): string[] | undefined {
+  if (typeof content === "string") return content.length <= MAX_TEXT_LENGTH ? [content] : undefined;
+  if (!Array.isArray(content)) return undefined;
+  const texts: string[] = [];
+  for (const part of content as unknown[]) {
+    if (!hasOnly(part, PART_FIELDS)) return undefined;
+    const { type, text: said } = part;
+    if (typeof type !== "string" || !types.includes(type)) return undefined;
+    if (typeof said !== "string" || said.length > MAX_TEXT_LENGTH) return undefined;
+    texts.push(said);
+  }
+  return texts;
+}
+
+/** Tells whether a value is an object without other fields than these. */
+function hasOnly(value: unknown, names: readonly string[]): value is Record<string, unknown> {
+  if (typeof value !== "object" || value === null) return false;
+  for (const name in value) if (!names.includes(name)) return false;
+  return true;
+}
 
 export const message = {
   prefix: "msg",

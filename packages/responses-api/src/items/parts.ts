@@ -7,7 +7,7 @@ import { answered, given, normal, once, status } from "./shapes.ts";
 /** The fields and content parts that items of several types have. */
 
 /** OpenAI's limit on one text, in characters. */
-const MAX_TEXT_LENGTH = 10_485_760;
+export const MAX_TEXT_LENGTH = 10_485_760;
 
 export const text = z.string().max(MAX_TEXT_LENGTH);
 export const itemId = z.string().min(1).max(MAX_ID_LENGTH).nullish();

@@ -6,6 +6,7 @@ import type {
 } from "openai/resources/responses/responses";
 import { z } from "zod";
 import { flatName } from "../client-tools.ts";
+import { withPlainForm } from "../collections.ts";
 import { base62, type TurnAddress } from "../ids.ts";
 import { applyPatchCall, applyPatchCallOutput } from "./apply-patch.ts";
 import { codeInterpreterCall } from "./code-interpreter.ts";
@@ -18,7 +19,7 @@ import { imageGenerationCall, isImageReference } from "./image-generation.ts";
 import type { ClientCall, ClientOutput, ItemKind, ItemType, NameOf } from "./item-type.ts";
 import { localShellCall, localShellCallOutput } from "./local-shell.ts";
 import { mcpApprovalRequest, mcpApprovalResponse, mcpCall, mcpListTools } from "./mcp.ts";
-import { message } from "./message.ts";
+import { message, plainMessage } from "./message.ts";
 import type { InputPart } from "./parts.ts";
 import { reasoning } from "./reasoning.ts";
 import { shellCall, shellCallOutput } from "./shell.ts";
@@ -93,9 +94,9 @@ type InputSchema = Items[keyof Items]["input"];
 const inputs = new Set(typesWith("additional_tools", "configuration_update", "reasoning").map(({ input }) => input));
 
 /** One element of `input`, in normal form. */
-export const inputItem = z.preprocess(
-  withItemType,
-  z.discriminatedUnion("type", [...inputs] as unknown as [InputSchema]),
+export const inputItem = withPlainForm(
+  z.preprocess(withItemType, z.discriminatedUnion("type", [...inputs] as unknown as [InputSchema])),
+  plainMessage,
 );
 
 export type InputItem = z.output<typeof inputItem>;
