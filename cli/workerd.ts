@@ -26,7 +26,7 @@ export function modulesOf(bundle: string, folder = ""): string {
  * V8's flags. The Worker may have it collect (`src/store/row-pieces.ts`). Open streams make little garbage for a long time: in a young generation of 2 MB rather than 16 less of it lies about,
  * and the process takes an eighth less memory (docs/benchmarks.md).
  */
-export const V8_FLAGS = ["--max-semi-space-size=2", "--expose-gc"] as const;
+export const V8_FLAGS = ["--max-semi-space-size=4", "--expose-gc"] as const;
 
 /** The classes of objects and the bindings to them, as wrangler.toml has them. */
 export const OBJECT_CLASSES = {
