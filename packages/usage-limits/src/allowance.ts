@@ -40,6 +40,9 @@ export interface Reservation {
   cancel(): void;
 }
 
+/** The reservation of a request that holds nothing. */
+const FREE: Omit<Reservation, "status"> = { raise: () => undefined, end: () => {}, cancel: () => {} };
+
 /**
  * An isolate uses so much of a key's limits without asking: its quota has promised it (`balance.ts`). A request takes of it
  * what it needs, and gives back what it has not used. One that finds too little asks the quota; all that come meanwhile wait for
@@ -77,6 +80,7 @@ export class Allowance {
    */
   take(need: Partial<Amounts>, limits: CountedLimits, waitUntil: WaitUntil): Reservation | Promise<Reservation> {
     this.#learn(limits);
+    if (this.#isFree(need)) return { ...FREE, status: this.#shownStatus() };
     const open: Open = { taken: NOTHING, seenAt: Date.now() };
     const asked = this.#obtain({ ...NOTHING, ...need }, open, waitUntil);
     return asked ? asked.then(() => this.#reservation(open, waitUntil)) : this.#reservation(open, waitUntil);
@@ -93,6 +97,15 @@ export class Allowance {
     if (asked) return asked.then(() => this.#reportSoon(waitUntil));
     this.#reportSoon(waitUntil);
     return undefined;
+  }
+
+  /** Nothing of what a request needs is limited, nor of what it may use, and nobody is told what it has used: it holds nothing. */
+  #isFree(need: Partial<Amounts>): boolean {
+    const { tokens, cost } = this.#limited;
+    if (this.#limits.tellsUsage || tokens > 0 || cost > 0) return false;
+    for (const kind in need)
+      if (need[kind as keyof Amounts] !== 0 && this.#limited[kind as keyof Amounts] > 0) return false;
+    return true;
   }
 
   #learn(limits: CountedLimits): void {
