@@ -384,19 +384,11 @@ export function plus(a: Amounts, b: Amounts): Amounts {
   return combined(a, b, (one, other) => one + other);
 }
 
-/** The amounts that `combine` makes of each kind of two others. Written out: a loop over names takes ten times as long, for each of several in a request. */
+/** The amounts that `combine` makes of each kind of two others. */
 export function combined(a: Amounts, b: Amounts, combine: (one: number, other: number) => number): Amounts {
-  return {
-    requests: combine(a.requests, b.requests),
-    reads: combine(a.reads, b.reads),
-    tokens: combine(a.tokens, b.tokens),
-    cost: combine(a.cost, b.cost),
-    slots: combine(a.slots, b.slots),
-    runs: combine(a.runs, b.runs),
-    stored_bytes: combine(a.stored_bytes, b.stored_bytes),
-    stored_responses: combine(a.stored_responses, b.stored_responses),
-    stored_conversations: combine(a.stored_conversations, b.stored_conversations),
-  };
+  const made = { ...NOTHING };
+  for (const kind of KINDS) made[kind] = combine(a[kind], b[kind]);
+  return made;
 }
 
 /** Tells whether an amount is one of what is stored. */
