@@ -15,6 +15,7 @@ import { conversationAddress, knownTree, newTree } from "../store/client.ts";
 import { insufficientStorage, processState } from "../store/process-state.ts";
 import { type AdmissionKind, admit } from "./admission.ts";
 import { readInputFiles } from "./input-files.ts";
+import { checkModeration } from "./moderations.ts";
 import { underPolicy } from "./policy.ts";
 import type { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
@@ -91,6 +92,7 @@ export async function checkCreation(
   const { input, dropped } = body;
   if (makesTurn && dropped.length > 0) tellDroppedTools(caller, dropped);
   const request = underPolicy(body.request, identity, config);
+  checkModeration(request, config);
   const conversation =
     body.conversation === undefined
       ? undefined

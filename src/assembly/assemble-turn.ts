@@ -23,6 +23,7 @@ import type { ContainerFiles, GivenFile } from "../contract/container-files.ts";
 import type { StoreSearch } from "../contract/store-search.ts";
 import { JoinedSession } from "../tools/joined-session.ts";
 import { PLUGINS } from "../tools/plugins.ts";
+import { moderationOf } from "./guard.ts";
 import { imageMaker } from "./image-maker.ts";
 import { checkMedia, checkPromptMedia } from "./media-policy.ts";
 import { ModelAccess } from "./model-access.ts";
@@ -90,11 +91,14 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
   const { modelAccess = new ModelAccess(config, spec.tenant ?? "") } = host;
   const { upstream } = modelAccess;
   const mayHaveTools = request.tools != null || !past.isTextOnly;
+  const output = logged?.output ?? [];
+  const moderated = moderationOf({ request, tenant: spec.tenant ?? "", input: past.input, output }, config);
+  const engine = modelAccess.engineFor(spec, model, host);
   return new Turn({
     asked: { request, address: spec, model, cacheSalt, createdAt },
     past,
     model: {
-      engine: modelAccess.engineFor(spec, model, host),
+      engine: moderated?.engine(engine) ?? engine,
       isServerGone: async (signal) => upstream.server.isGone(signal),
       leaveServer: () => upstream.leaveServer(),
       replica: () => upstream.server.config.name,
@@ -107,6 +111,7 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
     },
     tools: { plugins: PLUGINS, session: known && mayHaveTools ? toolsOf(spec, past, known, host) : undefined },
     secrets,
+    moderation: moderated,
     host: { ...host, clock: Date.now },
     logged,
   });

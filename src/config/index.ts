@@ -3,6 +3,7 @@ import { logLine } from "@responses-edge/json-text";
 import { batches } from "./batches.ts";
 import { contentLog, contentLogConfig, contentLogMistakes } from "./content-log.ts";
 import { fileConfig, fileMistakes, files, type R2Binding } from "./files.ts";
+import { guard, guardConfig, guardMistakes } from "./guard.ts";
 import { imageConfig, images } from "./images.ts";
 import { jwtConfig, type KeyValues, keys, tokenMistakes, tokens } from "./keys.ts";
 import { type Overrides, withFile, withOverrides } from "./layers.ts";
@@ -41,6 +42,7 @@ export const SECTIONS = {
   files,
   vectorStores,
   images,
+  guard,
   webhooks,
   batches,
   serving,
@@ -219,6 +221,7 @@ function readConfig(env: Variables): Config | ConfigError {
     ...contentLogMistakes(values.contentLog, values.telemetry),
     ...webhookMistakes(values.webhooks),
     ...fileMistakes(values.files),
+    ...guardMistakes(values.guard),
   ];
   // A variable that is wrong by itself says nothing of the others.
   const mistakes = [...single, ...together.filter(([name]) => !single.some(([other]) => other === name))];
@@ -266,6 +269,8 @@ function compose(values: Values, modelServers: readonly ModelServerConfig[], env
     tools: toolConfig(values.tools, network, imageConfig(values.images, values.servers, network, modelAliases)),
     dropsUnknownTools: values.tools.dropsUnknownTools,
     vectorStores: vectorStoreConfig(values.vectorStores, values.servers, network),
+    /** Undefined where nothing judges. */
+    guard: guardConfig(values.guard, values.servers, network, modelAliases),
     apiKeys,
     allowAnonymous,
     encryptionKeys,

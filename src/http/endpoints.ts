@@ -5,6 +5,7 @@ import { decisions } from "./decisions.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { files } from "./files.ts";
 import { models } from "./models.ts";
+import { moderations } from "./moderations.ts";
 import { passthrough } from "./passthrough.ts";
 import { responses } from "./responses.ts";
 import { description, health, metrics } from "./status.ts";
@@ -17,6 +18,7 @@ export const endpoints: readonly Endpoint[] = [
   ...responses,
   ...conversations,
   ...decisions,
+  ...moderations,
   ...files,
   ...vectorStores,
   ...batches,

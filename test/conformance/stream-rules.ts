@@ -10,6 +10,7 @@ const CHANGING_KEYS: ReadonlySet<string> = new Set([
   "error",
   "incomplete_details",
   "input_messages",
+  "moderation",
   "output",
   "output_messages",
   // Of this server's: an outage that the response waits for.

@@ -56,13 +56,17 @@ afterAll(async () => {
 async function startPassing(): Promise<typeof passing> {
   const server = createServer((request, response) => {
     request.resume().once("end", () => {
-      response.writeHead(200, { "content-type": "application/json" }).end('{"object":"list","data":[]}');
+      response
+        .writeHead(200, { "content-type": "application/json" })
+        .end('{"object":"list","data":[],"flagged":false}');
     });
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const worker: WorkerdProcess = await startWorkerd({
-    VLLM_BASE_URL: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
+    VLLM_BASE_URL: `${url}/v1`,
+    GUARD_URL: url,
     ALLOW_ANONYMOUS: "true",
     PASSTHROUGH_ENDPOINTS: "all",
   });
@@ -217,6 +221,7 @@ const DRIVERS: Record<string, () => Promise<Response>[]> = {
     newHook().then((id) => ask("GET", `/v1/webhook_endpoints/${id}/deliveries?limit=5`)),
   ],
   "GET /v1/webhook_event_types": () => [ask("GET", "/v1/webhook_event_types")],
+  "POST /v1/moderations": () => [pass("/v1/moderations", { input: ["Hello!"] })],
   "POST /v1/decisions": () => [
     ask("POST", "/v1/decisions", { ...turn, questions: [{ type: "predicate", instructions: "Is it?" }] }),
   ],

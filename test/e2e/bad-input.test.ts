@@ -627,7 +627,13 @@ describe("what this server does not serve is named", () => {
   ];
   refuses([
     no("prompt", { id: "pmpt_1" }),
-    no("moderation", { model: "omni" }),
+    [
+      "moderation without a guard",
+      { moderation: { model: "omni" } },
+      "moderation.model",
+      "unsupported_parameter",
+      /GUARD_MODEL/,
+    ],
     asks("image.context_compression", { image: { context_compression: "enabled" } }),
     asks("access_programs.cyber", { access_programs: { cyber: "daybreak_blue" } }),
     asks("multi_agent.enabled", { multi_agent: { enabled: true } }),

@@ -40,6 +40,8 @@ const SHOWN_ELSEWHERE: Record<string, string> = {
   "input<message:assistant>.phase": "e2e/harmony-items.test.ts",
   "input<local_shell_call_output>.id": "e2e/client-tools.test.ts",
   "input<tool_search_output>.execution": "e2e/client-tools.test.ts",
+  "input.mode": "e2e/moderation.test.ts",
+  "output.mode": "e2e/moderation.test.ts",
   "input<image_generation_call>.id": "e2e/images.test.ts",
   "input<image_generation_call>.result": "e2e/images.test.ts",
   "input<mcp_approval_response>.approval_request_id": "e2e/mcp-approval.test.ts",
@@ -55,13 +57,14 @@ beforeAll(async () => {
   python = await startTools({ python: { properties: { code: { type: "string" } }, run: () => "1" } });
   search = createServer((_, response) => {
     const results = [{ url: "https://tea.example.com/", title: "Tea", content: "Steep it." }];
-    response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ results }));
+    response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ results, flagged: false }));
   });
   await new Promise<void>((resolve) => search.listen(0, "127.0.0.1", resolve));
   gateway = await startGateway({
     MCP_SERVERS: tools.url,
     SEARXNG_URL: `http://127.0.0.1:${(search.address() as AddressInfo).port}`,
     TOOL_SERVERS: JSON.stringify({ python: python.url }),
+    GUARD_URL: `http://127.0.0.1:${(search.address() as AddressInfo).port}/guard`,
     ENCRYPTION_KEYS: `test:${"a".repeat(43)}=`,
   });
 });
@@ -428,6 +431,7 @@ async function samples(): Promise<Samples> {
     "conversation.id": [conversation.id],
     "context_management.type": ["compaction"],
     "context_management.compact_threshold": [1000],
+    "moderation.model": ["guard"],
     "multi_agent.enabled": [false, true],
     "reasoning.mode": ["standard", "pro"],
     max_output_tokens: [2],

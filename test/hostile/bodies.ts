@@ -211,6 +211,26 @@ export const ROWS: Row[] = [
     refused: bad("items", "array_above_max_length"),
   },
 
+  // Moderation
+  {
+    name: "a moderation of 400,000 texts",
+    path: "/v1/moderations",
+    body: () => `{"input":[${filled('""', 1.2 * MIB)}]}`,
+    refused: bad("input", "array_above_max_length"),
+  },
+  {
+    name: "a moderation of a text of 11 MB",
+    path: "/v1/moderations",
+    body: () => `{"input":"${"x".repeat(11_000_000)}"}`,
+    refused: bad("input", "string_above_max_length"),
+  },
+  {
+    name: "a moderation of 100,000 parts that are none",
+    path: "/v1/moderations",
+    body: () => `{"input":[{"type":"text","text":"x"},${filled("0", 199_998)}]}`,
+    refused: bad("input", "array_above_max_length"),
+  },
+
   // Images
   {
     name: "a drawing with 50,000 fields that no image server gets",

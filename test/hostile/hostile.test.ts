@@ -92,6 +92,7 @@ class Attacked {
       API_KEYS,
       VLLM_EXTRAS: "all",
       PASSTHROUGH_ENDPOINTS: "images/generations",
+      GUARD_URL: "http://127.0.0.1:9/guard",
       ALLOW_ANONYMOUS: "false",
       VLLM_MAX_RETRIES: "0",
       // A model server that takes its time is asked whether it is there, which is no call of the request's.

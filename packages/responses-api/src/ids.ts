@@ -172,6 +172,11 @@ export function newBatchId(): string {
   return `vsfb_${randomBase62(HOME_LENGTH)}`;
 }
 
+/** An id for an answer of `/v1/moderations`, which nobody looks up. */
+export function newModerationId(): string {
+  return `modr_${randomBase62(HOME_LENGTH)}`;
+}
+
 /** The address in an item id, or undefined when this server cannot have made it. */
 export function parseItemId(id: string): ItemAddress | undefined {
   const match = ITEM_ID.exec(id);

@@ -3,6 +3,7 @@ import { list, map } from "./collections.ts";
 import { describedAs } from "./described-as.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
 import { inputItem } from "./items/registry.ts";
+import { moderationField } from "./moderations.ts";
 import { reasoningEffort, textFormat } from "./output-settings.ts";
 import { refuse } from "./tool-fields.ts";
 import { toolChoice, tools } from "./tools.ts";
@@ -224,7 +225,7 @@ const openaiFields = {
   user: z.string().max(1024).nullish().describe("Echoed. The end user where `safety_identifier` is absent."),
   // Not served.
   prompt: notServed("prompt"),
-  moderation: notServed("moderation"),
+  moderation: moderationField.nullish(),
   image: z.strictObject({ context_compression: notServed("image.context_compression", "auto", "disabled") }).nullish(),
   access_programs: z.strictObject({ cyber: notServed("access_programs.cyber", "standard") }).nullish(),
   multi_agent: z

@@ -5,6 +5,7 @@ import { hostedOf } from "./hosted-tools.ts";
 import { answeredItems } from "./items/answered.ts";
 import type { OutputItem } from "./items/registry.ts";
 import { once } from "./items/shapes.ts";
+import { moderationSchemas } from "./moderations.ts";
 import { reasoningEffort, textFormat } from "./output-settings.ts";
 import { echoTool, normalChoice, tool } from "./tools.ts";
 
@@ -80,7 +81,8 @@ export const responseSchemas = once(() => {
     metadata: z.record(text, text),
     safety_identifier: text.nullable(),
     access_programs: alwaysNull(),
-    moderation: alwaysNull(),
+    // Only where the turn was moderated.
+    moderation: moderationSchemas().ResponseModeration.nullable(),
     prompt: alwaysNull(),
     prompt_cache_key: text.nullable(),
     prompt_cache_retention: z.enum(["in_memory", "in-memory", "24h"]).nullable(),

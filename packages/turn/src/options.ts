@@ -1,7 +1,7 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import type { TurnAddress } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";
-import type { InputTransformation } from "@responses-edge/responses-api/response";
+import type { InputTransformation, ResponseObject } from "@responses-edge/responses-api/response";
 import type { OpenedCompaction } from "./compacted-past.ts";
 import type { Engine, Replay } from "./engine.ts";
 import type { Measurements } from "./measurements.ts";
@@ -21,6 +21,8 @@ export interface TurnOptions {
   bounds: TurnBounds;
   tools: TurnPlugins;
   secrets: TurnSecrets;
+  /** Tells the judgements of the turn's texts, where they are judged. */
+  moderation?: { readonly result: ResponseObject["moderation"] } | undefined;
   host: TurnHost;
   /** The state of the turn at the end of its log: it goes on from there. */
   logged?: TurnState | undefined;

@@ -47,11 +47,15 @@ export class TurnResponse {
   readonly object: ResponseObject;
   readonly #state: TurnState;
   readonly #writer: EventWriter;
-  readonly #options: Pick<TurnOptions, "bounds" | "host">;
+  readonly #options: Pick<TurnOptions, "bounds" | "host" | "moderation">;
   /** While it lasts, signs of life tell of it. */
   outage: Outage | undefined;
 
-  constructor(state: TurnState, writer: EventWriter, options: Pick<TurnOptions, "asked" | "past" | "bounds" | "host">) {
+  constructor(
+    state: TurnState,
+    writer: EventWriter,
+    options: Pick<TurnOptions, "asked" | "past" | "bounds" | "host" | "moderation">,
+  ) {
     const { address, request, model, createdAt } = options.asked;
     const identity = { id: responseId(address), model: model.name, createdAt: unixSeconds(createdAt) };
     this.object = initialResponse(request, identity);
@@ -126,6 +130,7 @@ export class TurnResponse {
     response.completed_at = outcome.status === "completed" ? unixSeconds(this.#options.host.clock()) : null;
     response.incomplete_details = outcome.status === "incomplete" ? { reason: outcome.reason } : null;
     response.error = outcome.status === "failed" ? toResponseError(outcome.error) : null;
+    response.moderation = this.#options.moderation?.result ?? null;
     const toolUsage = response.tools.length > 0 ? toolUsageOf(response) : undefined;
     if (toolUsage) response.tool_usage = toolUsage;
     const { output, ...head } = response;

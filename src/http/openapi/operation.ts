@@ -27,6 +27,7 @@ export const GROUPS = {
   Responses: "OpenAI's Responses API.",
   Conversations: "OpenAI's Conversations API.",
   Decisions: "OpenAI's Decisions API: questions that are answered with probabilities.",
+  Moderations: "OpenAI's Moderations API: texts that are judged by a guard.",
   Files: "OpenAI's Files and Uploads APIs.",
   "Vector stores": "OpenAI's Vector stores API: files that are searched by meaning and by words.",
   Batches: "OpenAI's Batches API: many requests, answered when there is time for them.",

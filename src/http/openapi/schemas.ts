@@ -18,6 +18,7 @@ import { eventSchemas } from "@responses-edge/responses-api/items/events";
 import { inputPart } from "@responses-edge/responses-api/items/parts";
 import { inputItem } from "@responses-edge/responses-api/items/registry";
 import { listedResponse } from "@responses-edge/responses-api/listed-response";
+import { moderationRequest, moderationSchemas } from "@responses-edge/responses-api/moderations";
 import { reasoningEffort, textFormat } from "@responses-edge/responses-api/output-settings";
 import { requestFields } from "@responses-edge/responses-api/request-fields";
 import { responseSchemas } from "@responses-edge/responses-api/response";
@@ -264,6 +265,7 @@ export function answerSchemas() {
         .describe("The files that the process may have open, and has; of one's own machine."),
     }),
     Decision: decisionObject(),
+    Moderation: moderationSchemas().Moderation,
     Batch: requestBatchObject(),
     BatchList: page(requestBatchObject()),
     WebhookEndpoint: webhookEndpointObject(),
@@ -291,6 +293,7 @@ export function bodySchemas() {
     CountInputTokens: countRequest,
     CompactConversation: compactRequest,
     CreateDecision: createDecision,
+    CreateModeration: moderationRequest,
     CreateBatch: requestBatchBody,
     CreateWebhookEndpoint: createEndpointBody,
     UpdateWebhookEndpoint: updateEndpointBody,

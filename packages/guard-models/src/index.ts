@@ -1,0 +1,22 @@
+export {
+  ALL_CATEGORIES,
+  formatNameOf,
+  GUARD_FORMATS,
+  type GuardFormat,
+  type GuardFormatName,
+  guardFormat,
+  OPENAI_MODELS,
+  readHookAnswer,
+} from "./formats.ts";
+export {
+  CATEGORIES,
+  GuardFault,
+  type Judged,
+  type Judgement,
+  joined,
+  type ModerationFields,
+  moderationFields,
+  piecesOf,
+} from "./judgement.ts";
+export { ModeratedTurn, type Moderation, type ModerationMode, type ModerationResult } from "./moderated-engine.ts";
+export { moderatedText } from "./moderated-text.ts";

@@ -1,0 +1,193 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { estimateTokens } from "@responses-edge/responses-api/estimate";
+import type { Engine, ModelDelta, Prompt } from "@responses-edge/turn/engine";
+import { NO_USAGE } from "@responses-edge/turn/response";
+import { GuardFault, type Judged, type Judgement, joined, moderationFields } from "./judgement.ts";
+
+/** An engine whose input and output are moderated: OpenAI's `moderation` of a create. */
+
+/** A judgement for a response, and why there is none. */
+export type ModerationResult =
+  | ({ type: "moderation_result"; model: string } & ReturnType<typeof moderationFields>)
+  | { type: "error"; code: string; message: string };
+
+/** `score` judges and goes on; `block` ends the turn where something is flagged. */
+export type ModerationMode = "score" | "block";
+
+export interface Moderation {
+  /** The name of the guard, as results show it. */
+  model: string;
+  /** Judges a text. Rejects with GuardFault, and with the signal's reason. */
+  judge: (judged: Judged, signal: AbortSignal) => Promise<Judgement>;
+  /** Undefined: that side is not judged. */
+  modes: { input: ModerationMode | undefined; output: ModerationMode | undefined };
+  /** A guard that cannot be asked lets through what it should block. */
+  failsOpen: boolean;
+  /** The texts of the turn's own input. */
+  input: () => string;
+  /** The text that the turn had put out before a crash. */
+  earlier: string;
+}
+
+/** A sentence is judged with so much of the answer before it, in UTF-16 units. */
+const CONTEXT_LENGTH = 4_000;
+
+/** A piece of an answer is judged where a sentence ends in it, from so many units on, or when it is so long. */
+const MIN_PIECE_LENGTH = 60;
+const MAX_PIECE_LENGTH = 600;
+
+const SENTENCE_END = /[.!?。！？:;\n](?:["')\]]*\s|$)/;
+
+type Side = "input" | "output";
+
+/** The texts of one turn, and their judgements. */
+export class ModeratedTurn {
+  readonly #moderation: Moderation;
+  readonly #judgements: Record<Side, Judgement[]> = { input: [], output: [] };
+  readonly #faults: Partial<Record<Side, string>> = {};
+  /** The judgement of the input, once it was begun. */
+  #input: Promise<boolean> | undefined;
+  /** Output of before a crash that no judgement has had. */
+  #earlier: string;
+
+  constructor(moderation: Moderation) {
+    this.#moderation = moderation;
+    this.#earlier = moderation.earlier;
+  }
+
+  /** The engine, with the texts that pass it judged. */
+  engine(engine: Engine): Engine {
+    const { noteRole } = engine;
+    const answerMessages = engine.answerMessages?.bind(engine);
+    return {
+      noteRole,
+      accept: (request) => engine.accept(request),
+      generate: (prompt, signal) => this.#generate(engine, prompt, signal),
+      resumption: (...args) => engine.resumption(...args),
+      measure: (...args) => engine.measure(...args),
+      ...(answerMessages && { answerMessages }),
+      inputMessages: (...args) => engine.inputMessages(...args),
+    };
+  }
+
+  /** The field `moderation` of the response, as far as it is known. */
+  get result(): { input: ModerationResult; output: ModerationResult } {
+    return { input: this.#resultOf("input"), output: this.#resultOf("output") };
+  }
+
+  #resultOf(side: Side): ModerationResult {
+    const fault = this.#faults[side];
+    if (fault !== undefined) return { type: "error", code: "moderation_unavailable", message: fault };
+    const judgements = this.#judgements[side];
+    if (judgements.length === 0) {
+      return { type: "error", code: "not_moderated", message: `The ${side} of this response was not moderated.` };
+    }
+    return { type: "moderation_result", model: this.#moderation.model, ...moderationFields(joined(judgements)) };
+  }
+
+  async #generate(engine: Engine, prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
+    // A summary of the conversation is nobody's answer.
+    if (prompt.asksForText) return engine.generate(prompt, signal);
+    const { modes } = this.#moderation;
+    this.#input ??=
+      modes.input === undefined ? Promise.resolve(true) : this.#passes("input", this.#moderation.input(), signal);
+    // A score is waited for at the end.
+    this.#input.catch(() => {});
+    if (modes.input === "block" && !(await this.#input)) return blocked(prompt, 0);
+    const source = await engine.generate(prompt, signal);
+    return this.#judged(source, prompt, signal);
+  }
+
+  async *#judged(
+    source: AsyncIterable<ModelDelta[]>,
+    prompt: Prompt,
+    signal: AbortSignal,
+  ): AsyncGenerator<ModelDelta[]> {
+    const { output: mode } = this.#moderation.modes;
+    const isHeld = mode === "block";
+    let held: ModelDelta[] = [];
+    let unjudged = mode === "score" ? this.#earlier : "";
+    let context = isHeld ? this.#earlier.slice(-CONTEXT_LENGTH) : "";
+    let words = 0;
+    this.#earlier = "";
+    /** False where the answer ends here. */
+    const judge = async (): Promise<boolean> => {
+      const text = context + unjudged;
+      if (mode === undefined || unjudged === "") return true;
+      unjudged = "";
+      if (isHeld) context = text.slice(-CONTEXT_LENGTH);
+      return (await this.#passes("output", text, signal)) || !isHeld;
+    };
+    for await (const batch of source) {
+      for (const delta of batch) {
+        const text = textOf(delta);
+        if (text !== "") words += 1;
+        unjudged += text;
+      }
+      held.push(...batch);
+      // The end is told when all before it was judged.
+      const isEnd = batch.some(({ kind }) => kind === "finish");
+      if (isEnd) await this.#input;
+      const isDue = isEnd || (isHeld && !prompt.isUnwatched && isPiece(unjudged));
+      if (isDue && !(await judge())) return yield* blocked(prompt, words);
+      if (isHeld && unjudged !== "") continue;
+      yield held;
+      held = [];
+    }
+    if (!(await judge())) yield* blocked(prompt, words);
+    else if (held.length > 0) yield held;
+  }
+
+  /** Judges a text. False where it is flagged. Throws the 503 of a guard that cannot be asked where it should block. */
+  async #passes(side: Side, text: string, signal: AbortSignal): Promise<boolean> {
+    const { judge, modes, failsOpen } = this.#moderation;
+    try {
+      const judgement = await judge({ side, text }, signal);
+      this.#judgements[side].push(judgement);
+      return !judgement.flagged;
+    } catch (error) {
+      signal.throwIfAborted();
+      if (!(error instanceof GuardFault)) throw error;
+      this.#faults[side] = error.message;
+      if (modes[side] === "score" || failsOpen) return true;
+      throw unavailable(side);
+    }
+  }
+}
+
+function textOf(delta: ModelDelta): string {
+  switch (delta.kind) {
+    case "reasoning":
+    case "text":
+    case "refusal":
+      return delta.text;
+    case "tool_call":
+      return delta.arguments;
+    default:
+      return "";
+  }
+}
+
+function isPiece(text: string): boolean {
+  if (text.length >= MAX_PIECE_LENGTH) return true;
+  return text.length >= MIN_PIECE_LENGTH && SENTENCE_END.test(text.slice(MIN_PIECE_LENGTH / 2));
+}
+
+/** The end of an answer that is not given on. Its usage is estimated: the model server has told none by then. */
+async function* blocked(prompt: Prompt, words: number): AsyncGenerator<ModelDelta[]> {
+  // A model that was not asked has read nothing.
+  const input = words === 0 ? 0 : estimateTokens(prompt.items);
+  const usage = { ...NO_USAGE, input_tokens: input, output_tokens: words, total_tokens: input + words };
+  yield [
+    { kind: "usage", usage },
+    { kind: "finish", reason: "content_filter" },
+  ];
+}
+
+function unavailable(side: Side): ApiError {
+  return new ApiError({
+    status: 503,
+    message: `The ${side} could not be moderated. Please try again.`,
+    code: "moderation_unavailable",
+  });
+}

@@ -1,0 +1,63 @@
+import { GuardFault, type Judgement, moderationFields } from "@responses-edge/guard-models";
+import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { estimateTokens } from "@responses-edge/responses-api/estimate";
+import { newModerationId } from "@responses-edge/responses-api/ids";
+import { type Moderation, moderationRequest } from "@responses-edge/responses-api/moderations";
+import { parse } from "@responses-edge/responses-api/validation";
+import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "@responses-edge/turn/call-answers";
+import { judge } from "../assembly/guard.ts";
+import type { Config } from "../config/index.ts";
+import { reserveUse, type Used } from "../store/quota/counted-use.ts";
+import type { Caller } from "./transport.ts";
+
+/**
+ * Judges texts (openai 7.57 `moderations`): each text of a list by itself, parts together. `body` is the request's, as parsed JSON. Throws the 400 of a guard that there
+ * is not, the 429 of a limit, and the 503 of a guard that cannot be asked.
+ */
+export async function moderate(caller: Caller, body: unknown): Promise<Moderation> {
+  const { config, tenant, identity, quotas, waitUntil, signal } = caller;
+  const { input, model } = parse(moderationRequest, body);
+  checkGuard(config, "model", model);
+  const { guard } = config;
+  const texts = textsOf(input);
+  const name = guard?.name ?? "";
+  const estimated = estimateTokens(texts);
+  const read = { kind: "moderations" as const, model: name, tokens: estimated, prices: config.keys.prices };
+  const end = await reserveUse(identity, quotas, read, waitUntil);
+  let used: Used | undefined;
+  try {
+    const judgements: Judgement[] = [];
+    await forEachAtOnce([...texts.entries()], MAX_CONCURRENT_CALLS, async ([index, text]) => {
+      judgements[index] = await judge({ side: "input", text }, tenant, config, signal);
+    });
+    const tokens = judgements.reduce((sum, each) => sum + (each.tokens ?? 0), 0);
+    used = { tokens: tokens || estimated };
+    return { id: newModerationId(), model: name, results: judgements.map(moderationFields) };
+  } catch (error) {
+    if (!(error instanceof GuardFault)) throw error;
+    throw new ApiError({ status: 503, message: error.message, code: "moderation_unavailable" });
+  } finally {
+    end?.(used);
+  }
+}
+
+function textsOf(input: ReturnType<typeof moderationRequest.parse>["input"]): string[] {
+  if (typeof input === "string") return [input];
+  const texts = input.map((each) => (typeof each === "string" ? each : "text" in each ? each.text : ""));
+  return typeof input[0] === "string" ? texts : [texts.join("\n")];
+}
+
+/** Throws the 400 of a create that asks for moderation which there is not. */
+export function checkModeration({ moderation }: CreateRequest, config: Config): void {
+  if (moderation == null) return;
+  checkGuard(config, "moderation.model", moderation.model);
+}
+
+function checkGuard({ guard }: Config, param: string, model: string | null | undefined): void {
+  if (!guard) {
+    throw invalidRequest(param, "This server moderates nothing (GUARD_MODEL, GUARD_URL).", "unsupported_parameter");
+  }
+  if (model == null || guard.names.has(model)) return;
+  throw invalidRequest(param, `This server has no such moderation model: it has '${guard.name}'.`, "model_not_found");
+}

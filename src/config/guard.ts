@@ -1,0 +1,104 @@
+import { formatNameOf, GUARD_FORMATS, OPENAI_MODELS } from "@responses-edge/guard-models";
+import { z } from "zod";
+import type { OperatorNetwork } from "./network.ts";
+import type { ServerValues } from "./servers.ts";
+import { ownModel } from "./upstreams.ts";
+import { headerSecret, httpUrl, milliseconds, modelName, serverUrl } from "./values.ts";
+import { type Mistake, type Section, type ValuesOf, variable } from "./variable.ts";
+
+/** Moderation: what judges texts, and what is judged of every turn. */
+
+const mode = () =>
+  z
+    .enum(["off", "score", "block"])
+    .default("off")
+    .transform((given) => (given === "off" ? undefined : given));
+
+export const guard = {
+  title: "Moderation",
+  variables: {
+    model: variable(
+      "GUARD_MODEL",
+      modelName(),
+      "The guard model that moderates, asked by `/v1/chat/completions`: Llama Guard, gpt-oss-safeguard or Granite Guardian ([moderation.md](../moderation.md)).",
+    ),
+    baseUrl: variable(
+      "GUARD_BASE_URL",
+      serverUrl().optional(),
+      "The server of `GUARD_MODEL`, such as `http://guard:8000/v1`. Without it a model server that lists the model is asked.",
+    ),
+    apiKey: variable(
+      "GUARD_API_KEY",
+      headerSecret().optional(),
+      "Secret. The server of `GUARD_BASE_URL`, or the hook of `GUARD_URL`, receives it as `Authorization: Bearer`.",
+    ),
+    format: variable(
+      "GUARD_FORMAT",
+      z.enum(GUARD_FORMATS).optional(),
+      `How \`GUARD_MODEL\` is asked and read: ${GUARD_FORMATS.map((name) => `\`${name}\``).join(", ")}. Its name tells it, as a rule.`,
+    ),
+    policy: variable(
+      "GUARD_POLICY",
+      z.string().min(1).max(65_536).optional(),
+      "The policy that gpt-oss-safeguard is told, with its categories. Without it: OpenAI's categories.",
+    ),
+    url: variable(
+      "GUARD_URL",
+      httpUrl().optional(),
+      "A hook of your own instead of a guard model: it gets each text and answers in OpenAI's shape ([moderation.md](../moderation.md#a-hook-of-your-own)).",
+    ),
+    input: variable(
+      "GUARD_INPUT",
+      mode(),
+      "What is done to the input of every turn: `off`, `score`, or `block` where it is flagged. A request may ask for more, and not for less.",
+    ),
+    output: variable("GUARD_OUTPUT", mode(), "The same of the output."),
+    timeoutMs: variable("GUARD_TIMEOUT_MS", milliseconds(10_000, 100), "The longest time of one judgement."),
+    failsOpen: variable(
+      "GUARD_FAILURE",
+      z
+        .enum(["block", "pass"])
+        .default("block")
+        .transform((given) => given === "pass"),
+      "What happens to a text under `block` that cannot be judged. `block`: the turn ends with a 503 `moderation_unavailable`. `pass`: it goes on, and the response says so.",
+    ),
+  },
+} satisfies Section;
+
+type GuardValues = ValuesOf<typeof guard>;
+
+export function guardMistakes({ model, url, format, input, output }: GuardValues): Mistake[] {
+  const mistakes: Mistake[] = [];
+  if (model !== undefined && url !== undefined) mistakes.push(["GUARD_URL", "expected without GUARD_MODEL"]);
+  if (model !== undefined && format === undefined && formatNameOf(model) === undefined) {
+    mistakes.push(["GUARD_FORMAT", "needed: the name of GUARD_MODEL does not tell it"]);
+  }
+  const isWanted = input !== undefined || output !== undefined;
+  if (isWanted && model === undefined && url === undefined) {
+    mistakes.push(["GUARD_MODEL", "needed for GUARD_INPUT and GUARD_OUTPUT, or GUARD_URL"]);
+  }
+  return mistakes;
+}
+
+/** The settings of moderation; undefined where nothing judges. `aliases` are further names of models. */
+export function guardConfig(
+  { model, baseUrl, apiKey, format, policy, url, ...values }: GuardValues,
+  servers: ServerValues,
+  network: OperatorNetwork,
+  aliases: Readonly<Record<string, string>>,
+) {
+  const own = ownModel(model, { url: baseUrl, apiKey }, "guard", network, servers);
+  const hook = url === undefined ? undefined : { url, apiKey, fetch: network.fetch };
+  if (!own && !hook) return undefined;
+  const name = own?.name ?? "guard";
+  const further = Object.keys(aliases).filter((alias) => aliases[alias] === name);
+  return {
+    ...values,
+    name,
+    /** The names that a request may say for the guard: OpenAI's are among them, so that its clients need not be changed. */
+    names: new Set([name, ...further, ...OPENAI_MODELS]) as ReadonlySet<string>,
+    model: own && { ...own, format: format ?? formatNameOf(own.name) ?? "llama-guard", policy },
+    hook,
+  };
+}
+export type GuardConfig = NonNullable<ReturnType<typeof guardConfig>>;

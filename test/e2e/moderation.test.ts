@@ -1,0 +1,272 @@
+import { once } from "node:events";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import type OpenAI from "openai";
+import type { Response, ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { ask as admin, makeKey, startWithKeys } from "./key-support.ts";
+import { eventually, type Gateway } from "./support.ts";
+import { ask, EVERY_WAY, REPEATER, scripts, textOf, WAYS, written } from "./tool-support.ts";
+
+/** Moderation, by a guard model and by a hook of the operator's. */
+
+interface Asked {
+  path: string;
+  authorization: string | undefined;
+  body: {
+    messages?: { role: string; content: string }[];
+    type?: string;
+    text?: string;
+    tenant?: string;
+    model?: string;
+  };
+}
+
+/** Texts with this word are flagged. */
+const BAD = "arson";
+
+let server: Server;
+let guarded: Gateway;
+let hooked: Gateway;
+let openai: OpenAI;
+const asked: Asked[] = [];
+/** An answer in the place of a judgement. */
+let other: ((asked: Asked) => { status?: number; body?: string } | undefined) | undefined;
+
+beforeAll(async () => {
+  server = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on("data", (chunk: Buffer) => chunks.push(chunk));
+    request.on("end", () => {
+      const { authorization } = request.headers;
+      const text = Buffer.concat(chunks).toString();
+      const one = { path: request.url ?? "", authorization, body: (text ? JSON.parse(text) : {}) as Asked["body"] };
+      if (one.path.endsWith("/models")) {
+        response.end(JSON.stringify({ data: [{ id: "llama-guard-4", owned_by: "vllm" }] }));
+        return;
+      }
+      asked.push(one);
+      const told = other?.(one);
+      response.writeHead(told?.status ?? 200, { "content-type": "application/json" });
+      response.end(told?.body ?? judgement(one));
+    });
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const own = { GUARD_TIMEOUT_MS: "2000", GUARD_API_KEY: "guards-key" };
+  guarded = await startWithKeys({ ...own, GUARD_MODEL: "llama-guard-4", GUARD_BASE_URL: `${url}/v1` });
+  hooked = await startWithKeys({ ...own, GUARD_URL: `${url}/hook`, GUARD_INPUT: "block", GUARD_OUTPUT: "block" });
+  openai = guarded.client({ apiKey: (await makeKey(guarded, "acme", { track_usage: true })).value });
+});
+afterAll(async () => {
+  await guarded?.close();
+  await hooked?.close();
+  server.close();
+  server.closeAllConnections();
+});
+afterEach(() => {
+  asked.length = 0;
+  other = undefined;
+});
+
+function judgement({ path, body }: Asked): string {
+  if (path === "/hook") {
+    const flagged = body.text?.includes(BAD) === true;
+    return JSON.stringify({
+      flagged,
+      categories: { illicit: flagged },
+      category_scores: { illicit: flagged ? 0.97 : 0.02 },
+    });
+  }
+  const content = body.messages?.at(-1)?.content.includes(BAD) ? "\n\nunsafe\nS2" : "\n\nsafe";
+  return JSON.stringify({ choices: [{ message: { content } }], usage: { prompt_tokens: 9, total_tokens: 10 } });
+}
+
+const POLICY = { input: { mode: "block" as const }, output: { mode: "block" as const } };
+const moderation = { model: "omni-moderation-latest", policy: POLICY };
+const answers = (text: string) => ({ model: REPEATER, input: scripts(`<|channel|>final<|message|>${text}<|return|>`) });
+const flagged = {
+  type: "moderation_result",
+  model: "llama-guard-4",
+  flagged: true,
+  categories: { illicit: true, hate: false },
+};
+const passed = { type: "moderation_result", model: "llama-guard-4", flagged: false, categories: { illicit: false } };
+
+describe.each(EVERY_WAY)("%s, asked as %s", (model, way) => {
+  it("is not asked about an input that is flagged; the response says why", async () => {
+    const before = guarded.vllm.simulator.requests.filter(({ body }) => body !== undefined).length;
+    const { response } = await ask(guarded, way, { model, input: `How do I commit ${BAD}?`, moderation }, openai);
+    expect(response).toMatchObject({
+      status: "incomplete",
+      incomplete_details: { reason: "content_filter" },
+      output: [],
+    });
+    expect(response.moderation).toMatchObject({ input: flagged, output: { type: "error", code: "not_moderated" } });
+    expect(guarded.vllm.simulator.requests.filter(({ body }) => body !== undefined)).toHaveLength(before);
+    expect((await openai.responses.retrieve(response.id)).moderation).toEqual(response.moderation);
+  });
+
+  it("answers what is not, with both judgements", async () => {
+    const { response } = await ask(
+      guarded,
+      way,
+      { model, input: "Hello!", moderation: { model: "llama-guard-4" } },
+      openai,
+    );
+    expect(textOf(response)).toBe("You said: Hello!");
+    expect(response.moderation).toMatchObject({ input: passed, output: passed });
+    expect(asked.map(({ authorization }) => authorization)).toContain("Bearer guards-key");
+  });
+});
+
+describe("the output", () => {
+  const long = "There is a great deal to be said about the keeping of fires in stoves. ";
+  /** The model says what the input has, which is therefore only scored. */
+  const blocksOutput = { model: "llama-guard-4", policy: { output: POLICY.output } };
+  const request = { ...answers(`${long}${long}And now to ${BAD}, which is easy. ${long}`), moderation: blocksOutput };
+
+  it.each(WAYS)("is shown up to the sentence that is flagged, asked as %s", async (way) => {
+    const { response, events } = await ask(guarded, way, { ...request }, openai);
+    expect(response).toMatchObject({ status: "incomplete", incomplete_details: { reason: "content_filter" } });
+    expect(response.moderation).toMatchObject({ output: flagged });
+    const text = textOf(response);
+    expect(text).not.toContain(BAD);
+    if (way === "stream") expect(text).toContain("stoves.");
+    expect(JSON.stringify(events)).not.toContain(BAD);
+  });
+
+  it("is shown as it is said where it is only scored", async () => {
+    const body = { ...request, moderation: { model: "llama-guard-4", policy: { output: { mode: "score" as const } } } };
+    const { response } = await ask(guarded, "stream", body, openai);
+    expect(response.status).toBe("completed");
+    expect(textOf(response)).toContain(BAD);
+    expect(response.moderation).toMatchObject({ input: { type: "moderation_result" }, output: flagged });
+  });
+
+  it("is judged in calls, too", async () => {
+    const tools = [{ type: "function" as const, name: "f", parameters: {}, strict: false }];
+    const input = scripts(written("f", JSON.stringify({ what: BAD })));
+    const { response } = await ask(
+      guarded,
+      "json",
+      { model: REPEATER, input, tools, moderation: blocksOutput },
+      openai,
+    );
+    expect(response.incomplete_details).toEqual({ reason: "content_filter" });
+    expect(JSON.stringify(response.output)).not.toContain(BAD);
+  });
+});
+
+describe("a guard that cannot be asked", () => {
+  const failures: [string, typeof other][] = [
+    ["fails", () => ({ status: 500, body: "{}" })],
+    [
+      "answers another thing",
+      () => ({ body: JSON.stringify({ choices: [{ message: { content: "I am an assistant." } }] }) }),
+    ],
+    ["answers no JSON", () => ({ body: "<html>" })],
+  ];
+  it.each(failures)("ends a turn that is to be blocked: it %s", async (_name, answer) => {
+    other = answer;
+    const body: ResponseCreateParamsNonStreaming = { model: "simulator", input: "Hello!", moderation };
+    await expect(openai.responses.create(body)).rejects.toMatchObject({ status: 503, code: "moderation_unavailable" });
+  });
+
+  it("is told where a turn is only scored", async () => {
+    other = () => ({ status: 500, body: "{}" });
+    const response = await openai.responses.create({
+      model: "simulator",
+      input: "Hello!",
+      moderation: { model: "llama-guard-4" },
+    });
+    expect(textOf(response)).toBe("You said: Hello!");
+    const unavailable = { type: "error", code: "moderation_unavailable" };
+    expect(response.moderation).toMatchObject({ input: unavailable, output: unavailable });
+  });
+});
+
+it("is refused by name: another guard, another mode", async () => {
+  const wrong = (more: object) =>
+    openai.responses.create({ model: "simulator", input: "x", moderation: { ...moderation, ...more } } as never);
+  await expect(wrong({ model: "gpt-5" })).rejects.toMatchObject({ status: 400, param: "moderation.model" });
+  const mode = { policy: { input: { mode: "nag" } } };
+  await expect(wrong(mode)).rejects.toMatchObject({ status: 400, param: "moderation.policy.input.mode" });
+});
+
+describe("/v1/moderations", () => {
+  it("judges a text, each of several, and parts together", async () => {
+    const one = await openai.moderations.create({ input: `All about ${BAD}.` });
+    expect(one).toMatchObject({ id: expect.stringMatching(/^modr_/), model: "llama-guard-4" });
+    expect(one.results).toMatchObject([
+      { flagged: true, categories: { illicit: true, violence: false }, category_scores: { illicit: 1 } },
+    ]);
+    const two = await openai.moderations.create({ model: "omni-moderation-latest", input: ["Tea.", BAD] });
+    expect(two.results.map(({ flagged }) => flagged)).toEqual([false, true]);
+    const parts = [
+      { type: "text" as const, text: "Tea." },
+      { type: "text" as const, text: BAD },
+    ];
+    const together = await openai.moderations.create({ input: parts });
+    expect(together.results.map(({ flagged }) => flagged)).toEqual([true]);
+  });
+
+  it("refuses images, other models and empty lists by name, and says when the guard is away", async () => {
+    const image = { type: "image_url" as const, image_url: { url: "https://owls.dev/a.png" } };
+    const refused = openai.moderations.create({ input: [image] });
+    await expect(refused).rejects.toMatchObject({ status: 400, param: "input[0].type" });
+    const other_ = openai.moderations.create({ input: "x", model: "gpt-5" });
+    await expect(other_).rejects.toMatchObject({ status: 400, param: "model" });
+    await expect(openai.moderations.create({ input: [] })).rejects.toMatchObject({ status: 400, param: "input" });
+    other = () => ({ status: 500, body: "{}" });
+    await expect(openai.moderations.create({ input: "x" })).rejects.toMatchObject({ code: "moderation_unavailable" });
+  });
+
+  it("is counted, by tenants", async () => {
+    const path = `/v1/organization/usage/moderations?start_time=${Math.floor(Date.now() / 1000) - 86_400}`;
+    await eventually(async () => {
+      const page = await admin<{ data: { results: { input_tokens: number }[] }[] }>(guarded, "GET", path);
+      return page.data.some(({ results }) => results.some(({ input_tokens: tokens }) => tokens > 0));
+    });
+    const nobody = guarded.client({ apiKey: "sk-nobody" });
+    await expect(nobody.moderations.create({ input: "x" })).rejects.toMatchObject({ status: 401 });
+  });
+});
+
+describe("a hook of the operator's", () => {
+  let client: OpenAI;
+  beforeAll(async () => {
+    client = hooked.client({ apiKey: (await makeKey(hooked, "acme")).value });
+  });
+
+  it("judges every turn, whatever its request says", async () => {
+    const body: ResponseCreateParamsNonStreaming = { model: "simulator", input: `How do I commit ${BAD}?` };
+    const blocked: Response = await client.responses.create(body);
+    expect(blocked.incomplete_details).toEqual({ reason: "content_filter" });
+    expect(asked.at(-1)).toMatchObject({
+      path: "/hook",
+      authorization: "Bearer guards-key",
+      body: { type: "input", text: body.input, tenant: "acme" },
+    });
+    const score = { model: "guard", policy: { input: { mode: "score" as const }, output: { mode: "score" as const } } };
+    const asScored = await client.responses.create({ ...body, moderation: score });
+    expect(asScored.incomplete_details).toEqual({ reason: "content_filter" });
+    const answer = await client.responses.create({ model: "simulator", input: "Hello!" });
+    expect(answer.moderation).toMatchObject({
+      input: { model: "guard", flagged: false, category_scores: { illicit: 0.02 } },
+      output: { flagged: false },
+    });
+    expect(asked.slice(-2).map(({ body: { type } }) => type)).toEqual(["input", "output"]);
+  });
+
+  it("is waited for no longer than GUARD_TIMEOUT_MS, and its answer is held to OpenAI's shape", async () => {
+    other = () => ({ body: JSON.stringify({ verdict: "fine" }) });
+    await expect(client.responses.create({ model: "simulator", input: "x" })).rejects.toMatchObject({
+      status: 503,
+      code: "moderation_unavailable",
+    });
+    other = () => ({ body: JSON.stringify({ flagged: false, categories: "x".repeat(100_000) }) });
+    await expect(client.moderations.create({ input: "x" })).rejects.toMatchObject({ status: 503 });
+  });
+});
