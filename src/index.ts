@@ -1,4 +1,8 @@
-/** The Worker: the HTTP API, and the Durable Object classes: for conversations, for keys, for what keys use, for files and vector stores, for webhooks, for batches, for lists of responses, and for how the model servers are and which runs live; and what the launcher of a process of one's own asks, and its successor. */
+/**
+ * The Worker: the HTTP API; the Durable Object classes for conversations, keys, counters, files and vector stores,
+ * webhooks, batches, lists of responses, and the board of model servers and live runs; and the entrypoints for the
+ * launcher of a self-hosted process and for its successor.
+ */
 import type { Env } from "./env.ts";
 import app from "./http/app.ts";
 import { routed } from "./store/object-routes.ts";
@@ -20,7 +24,7 @@ export { Webhooks } from "./store/webhooks/webhooks.ts";
 
 export default {
   fetch(request, env, context) {
-    // A request on a connection that was open before is the successor's, too.
+    // After a succession, requests on connections of this process go to the successor, too.
     return isSucceeded() && env.OTHER_REQUESTS
       ? passOn(request, env.OTHER_REQUESTS)
       : app.fetch(request, routed(env), context);

@@ -18,25 +18,25 @@ import { endRun, type RunReservation, reserveRun } from "../store/quota/run-quot
 import { type UsedTurn, usageOfTurn } from "../store/quota/usage.ts";
 import type { Caller } from "./transport.ts";
 
-/** A request that its caller's limits have let in, and its reservation in them. Its `RequestScope` ends it. */
+/** A request that its caller's limits admit, with what it has reserved of them. Its `RequestScope` ends it. */
 export interface Admission<Used = UsedTurn> {
   /**
-   * Reserves what the prompt has more than was known. Rejects with the 429 where that is not there. Undefined where
-   * nothing is reserved by the prompt.
+   * Reserves the tokens by which the prompt is longer than was known at admission. Rejects with the 429 of a limit that
+   * has fewer left. Undefined where prompts are not reserved.
    */
   expect?: ((items: readonly Item[]) => Promise<void> | undefined) | undefined;
   /** A run's reservation, which its home ends once the run has begun there. */
   reservation?: RunReservation;
-  /** Ends the reservation: what was used counts, the rest is given back. Undefined: nothing was used. */
+  /** Ends the reservation: counts `used`, and gives the rest back. Undefined counts nothing. */
   end(used?: Used): void;
 }
 
-/** A turn beside its client, a run in its home, or a question that makes no model speak. */
+/** A turn beside its client, a run in its home, or a request that asks no model to generate. */
 export type AdmissionKind = "turn" | "run" | "count";
 
 /**
- * Counts a request that no admission has counted, as one of `kind`. Undefined where that is done at once, or nothing is to be
- * counted. Throws, or rejects with, the 429 of a limit and the 503 where limits cannot be checked.
+ * Counts a request that was not admitted, as one of `kind`. Undefined where it is counted at once, or where nothing
+ * counts requests. Throws, or rejects with, the 429 of a limit and the 503 where limits cannot be checked.
  */
 export function countRequest(
   { identity, quotas, waitUntil, counting }: Countable,
@@ -47,7 +47,10 @@ export function countRequest(
   return allowanceOf(identity, quotas)?.count(kind, identity.counted, waitUntil);
 }
 
-/** Does what counts as one of `kind`: what has ended uncounted, such as one with a body that is no request, counts then. */
+/**
+ * Does the work of a request that counts as one of `kind`. A request that fails before it is counted, such as one whose
+ * body is invalid, is counted then.
+ */
 export async function countedWork<T>(
   request: Countable,
   kind: "requests" | "reads",
@@ -63,8 +66,8 @@ export async function countedWork<T>(
 type Countable = Pick<Caller, "identity" | "quotas" | "waitUntil" | "counting">;
 
 /**
- * Lets a request in whose caller's use is counted. Rejects with the 429 of a limit, and the 503 where limits cannot be checked: then
- * nobody is let in.
+ * Admits a request whose caller's use is counted. Rejects with the 429 of a limit, and with the 503 where limits cannot
+ * be checked: without them no request is admitted.
  */
 export function admit(
   caller: Caller,
@@ -82,8 +85,8 @@ export function admit(
 }
 
 /**
- * Reserves what a request stores that makes no turn, in bytes and in conversations, for as long as it lasts. Undefined where what is
- * stored is not counted. Throws as `admit` does, and the 413 of one that is longer than all that may be stored.
+ * Reserves the bytes and conversations that a request without a turn stores, until the request ends. Undefined where
+ * stored bytes are not counted. Throws as `admit` does, and the 413 of a request longer than the whole storage limit.
  */
 export async function admitStored(
   { identity, quotas, waitUntil }: Caller,
@@ -97,17 +100,18 @@ export async function admitStored(
   return { [Symbol.dispose]: () => reservation.end([]) };
 }
 
-/** Bytes of a row beside the texts of its request, about. */
+/** Approximate bytes of a row beside the texts of its request. */
 const ROW_BYTES = 4_096;
 
-/** Bytes of a stored token of an answer, about, and the tokens that are expected of a request without a limit. */
+/** Approximate bytes of a stored token of an answer. */
 const BYTES_PER_TOKEN = 4;
+/** The output tokens that are expected of a request without a limit. */
 const EXPECTED_TOKENS = 1_024;
 
-/** Millionths of a dollar: also of a budget that is used up, a model without a price has nothing. */
+/** Millionths of a dollar. A model without a price needs this much, so that a budget that is used up refuses it, too. */
 const LEAST_COST = 0.001;
 
-/** An estimate of the tokens that a request takes: its prompt, and as many tokens as it may put out. */
+/** An estimate of the tokens that a request takes: its prompt, and its maximum output. */
 class Need {
   readonly #caller: Caller;
   readonly #request: CreateRequest;
@@ -117,8 +121,8 @@ class Need {
   #input: number | undefined;
 
   /**
-   * `isReserved`: whether tokens are limited. Else nobody looks at the items, unless their turn is cut off. `prompts`: how often the model
-   * is asked.
+   * `isReserved`: whether tokens are limited. If they are not, the items are read only where the turn is cut off.
+   * `prompts`: how often the model is asked.
    */
   constructor(
     caller: Caller,
@@ -133,7 +137,7 @@ class Need {
     this.#prompts = prompts;
   }
 
-  /** The items of the prompt, as they are known now. */
+  /** The items of the prompt that are known so far. */
   set items(items: readonly Item[]) {
     this.#items = items;
     this.#input = undefined;
@@ -154,7 +158,7 @@ class Need {
     return { tokens: this.input + output, cost: Math.max(cost, LEAST_COST) };
   }
 
-  /** The bytes and responses that its turn stores, about: input and output. */
+  /** The approximate bytes and responses that the turn stores: input and output. */
   get stored(): Stored {
     const { store, conversation, max_output_tokens: most } = this.#request;
     if (store === false && conversation == null) return NOTHING_STORED;
@@ -183,7 +187,7 @@ async function admitTurn(
     expect: need.isReserved ? expect : undefined,
     end(result) {
       if (!result || !counted.tellsUsage) return reservation.end([]);
-      // The model that answered a request which named none.
+      // The request named no model: this one answered.
       const model = request.model ?? (JSON.parse(result.closed.head) as { model?: string }).model ?? "unknown";
       const asked = { model, estimatedInput: () => need.input };
       reservation.end(usageOfTurn(result, asked, config.keys.prices));
@@ -191,7 +195,10 @@ async function admitTurn(
   };
 }
 
-/** Takes what a request needs of the limits of its key and, where end users are limited and it names one, of those of its end user. */
+/**
+ * Takes what a request needs from the limits of its key, and from those of its end user where the request names one and
+ * end users are limited.
+ */
 async function taken(
   { identity, quotas, waitUntil }: Caller,
   counted: Counted,
@@ -208,7 +215,7 @@ async function taken(
   return takeTogether([() => own.take(amounts, limits, waitUntil), take]);
 }
 
-/** Its home knows what the run continues: nothing more is expected of the prompt here. */
+/** The home knows what the run continues, so the prompt is not reserved any further here. */
 async function admitRun(
   { identity, quotas, waitUntil, tell }: Caller,
   counted: Counted,
@@ -234,7 +241,7 @@ async function admitRun(
   return {
     reservation,
     end() {
-      // If that fails, the reservation ends when the run has not reported for a while.
+      // If this fails, the reservation ends by itself once the run has not reported for a while.
       waitUntil(endRun(reservation, stub, [], false).catch(() => {}));
     },
   };
@@ -252,8 +259,8 @@ export interface TokenCount {
 }
 
 /**
- * The same for a request to one of vLLM's own endpoints. `most` is what it will take, and `kind` what it counts as; `fields` name its end
- * user. Undefined where nothing is counted. Throws as `admit` does.
+ * Admits a request to one of vLLM's own endpoints. `most` is the most that it will take, and `kind` the kind of usage;
+ * `fields` name its end user. Undefined where nothing is counted. Throws as `admit` does.
  */
 export async function admitPassed(
   caller: Caller,

@@ -14,9 +14,10 @@ import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
 /**
- * Compacts the input of a request and what it continues. Gives the user's messages as they are, and one compaction item, which stands
- * for all of them and for the rest (openai 7.57 `CompactedResponse`). Keeps nothing: its id names nothing that could be continued.
- * Throws ApiError for all that refuses such a request (503 where this isolate has enough turns), and where the summary cannot be made.
+ * Compacts the input of a request and the history that it continues. Gives the user's messages as they are, and one
+ * compaction item, which stands for all of them and for the rest (openai 7.57 `CompactedResponse`). Stores nothing: no
+ * request can continue its id. Throws the ApiErrors of an invalid request, the 503 of an isolate without memory
+ * permits, and an ApiError where the summary fails.
  */
 export async function compactConversation(caller: Caller, body: unknown) {
   using scope = RequestScope.open(caller);

@@ -10,7 +10,7 @@ import type { Administrator } from "./keys.ts";
 
 /** The configuration as administrators see it and change it while the server runs: model servers, routes and prices. */
 
-/** Fields by name, each in the place of what other sources say; `false` takes an entry away, `null` takes the change back. */
+/** Entries by name. Each replaces the entry of the other sources; `false` removes that entry, `null` removes the change. */
 export const changeConfigurationBody = z.strictObject({
   upstreams: z.record(z.string(), overridable.upstreams.nullable()).optional(),
   routes: z.record(z.string(), overridable.routes.nullable()).optional(),
@@ -32,10 +32,10 @@ export interface ConfigurationAccess {
   env: Variables & Pick<Parameters<typeof putInForce>[0], "KEYS">;
 }
 
-/** All changes together have no more, as JSON. UTF-16 units. */
+/** The longest JSON of all changes together. UTF-16 units. */
 const MAX_LENGTH = 512 * 1024;
 
-/** Concurrent changes are rare: a change is tried so often. */
+/** Attempts at a change. Concurrent changes are rare. */
 const MAX_ATTEMPTS = 4;
 
 /** Gives the configuration in force in the form of the file, with its sources and the administrators' changes. Secrets are not shown. */
@@ -46,8 +46,8 @@ export async function retrieveConfiguration({ admin, env }: ConfigurationAccess)
 }
 
 /**
- * Changes what is given, for all that begins from now on: here at once, in other isolates within `KEY_CACHE_MS`. Throws the 400 of a change
- * with which the whole is wrong, and the 409 where others change it all the time.
+ * Changes the given fields for everything that begins from now on: at once in this isolate, within `KEY_CACHE_MS` in others.
+ * Throws the 400 of a change that makes the configuration invalid, and the 409 where other changes kept coming first.
  */
 export async function changeConfiguration({ admin, env }: ConfigurationAccess, body: unknown) {
   parse(changeConfigurationBody, body);
@@ -71,7 +71,7 @@ export async function changeConfiguration({ admin, env }: ConfigurationAccess, b
   throw new ApiError({ status: 409, message, code: "configuration_changed", headers: { "retry-after": "2" } });
 }
 
-/** Changes with others: of a model server the fields, of all else whole entries. */
+/** Merges a change into the earlier ones: model servers field by field, everything else by whole entries. */
 function patched(overrides: Overrides, patch: Record<keyof Overrides, Record<string, unknown> | undefined>): Overrides {
   const next: Overrides = {};
   for (const kind of Object.keys(overridable) as (keyof Overrides)[]) {

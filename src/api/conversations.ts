@@ -21,9 +21,9 @@ import { type Include, type ShownPage, shownItem, shownItemPage } from "./respon
 import type { Caller } from "./transport.ts";
 
 /**
- * Conversations and their items. A `body` is the request's, as parsed JSON; its limits are OpenAI's. All throw the 404
- * of a conversation that is unknown, deleted or another tenant's, and those that change its items the 409 and 429 of one
- * that is not free.
+ * Conversations and their items. `body` is the parsed JSON of a request; its limits are OpenAI's. Every function throws
+ * the 404 of a conversation that is unknown, deleted or another tenant's. Those that change items throw the 409 and 429
+ * of a conversation that is in use.
  */
 
 const MAX_ITEMS = 20;
@@ -42,7 +42,7 @@ export async function createConversation(caller: Caller, body: unknown): Promise
   const first = await toStoredItems(caller, items ?? [], address);
   await noteHome(caller, address.home);
   const owner = caller.identity.storingKey;
-  // Awaited: what is reserved is reserved until it is stored.
+  // Awaited, because the reservation lasts until the conversation is stored.
   return await caller.homes.open(address.home, (home) =>
     home.createConversation(conversationId(address), address.turn, values ?? {}, first, owner),
   );
@@ -71,7 +71,7 @@ export async function listConversationItems(
   return shownItemPage(caller, items, include);
 }
 
-/** Adds items, and gives them as they are kept. */
+/** Adds items, and gives them as they are stored. */
 export async function addConversationItems(
   caller: Caller,
   id: string,
@@ -82,7 +82,7 @@ export async function addConversationItems(
   checkMayStore(caller.identity);
   const { home } = conversationAddress(id);
   using _stored = await admitStored(caller, caller.bodyLength, 0);
-  // Items that no turn has made are kept as the input of one.
+  // Items that no turn has made are stored as the input of a turn.
   const address = newTurnAddress(home);
   const added = await toStoredItems(caller, items, address);
   const { conversationLockWaitMs } = caller.config;
@@ -119,7 +119,7 @@ export async function deleteConversationItem(caller: Caller, id: string, itemId:
   return conversation;
 }
 
-/** Items to keep, as a JSON array: references resolved, an id on each. */
+/** The items to store, as a JSON array, with references resolved and an id on each. */
 async function toStoredItems(caller: Caller, items: InputItem[], address: TurnAddress): Promise<string> {
   const { config, past, signal } = caller;
   const trigger = items.findIndex(({ type }) => type === "compaction_trigger");
@@ -135,7 +135,7 @@ async function toStoredItems(caller: Caller, items: InputItem[], address: TurnAd
   return stored;
 }
 
-/** Asks a conversation's home. Throws the 404 where that gives null, or keeps nothing. */
+/** Asks a conversation's home. Throws the 404 where the home answers null, or stores nothing. */
 async function ask<T>({ homes }: Caller, id: string, work: (home: HomeStub) => Promise<T | null>): Promise<T> {
   const value = await homes.ask(conversationAddress(id).home, null, work);
   if (value === null) throw conversationNotFound(id);

@@ -22,11 +22,11 @@ import type { Caller, ClientSink, Created, SlowAnswer } from "./transport.ts";
 
 export interface CreateOptions<Sink extends ClientSink> {
   idempotencyKey?: string | undefined;
-  /** The session that an earlier answer gave the client to send again. Requests with the same one share a prefix. */
+  /** The session id that an earlier answer gave the client to send again. Requests with the same id share a prefix. */
   turnState?: string | undefined;
   /**
-   * Makes the sink for the events of a foreground turn with `stream`, which makes the response `id`. `onLeft` is to be
-   * called when nobody reads them any more. A sink that has been made is always ended or abandoned.
+   * Makes the sink for the events of a foreground turn with `stream`; `id` is the response's. The transport calls
+   * `onLeft` when nobody reads the events any more. Every sink that was made is ended or abandoned.
    */
   openSink: (onLeft: () => void, id: string) => Sink;
   /** Keeps the client of a foreground turn without `stream` while the model answers. */
@@ -37,9 +37,9 @@ export interface CreateOptions<Sink extends ClientSink> {
 
 /**
  * Creates a response. `body` is the request's, as parsed JSON. A foreground turn runs here, and stops with its client;
- * a background run, or one with an idempotency key, lives in its home.
- * Throws ApiError: for all that refuses the request before its turn has begun, and, where the request neither streams
- * nor runs in the background, for a turn that fails before `slowAnswer` has begun.
+ * a background run, or one with an idempotency key, lives in its home. Throws the ApiErrors of a request that is
+ * refused before its turn has begun. A request that neither streams nor runs in the background also throws the failure
+ * of its turn, unless `slowAnswer` has begun.
  */
 export async function createResponse<Sink extends ClientSink>(
   caller: Caller,
@@ -57,20 +57,19 @@ export async function createResponse<Sink extends ClientSink>(
 /** A foreground turn: it runs in this process, beside its client, and stops with it. */
 
 /**
- * How long the model speaks before the home of a first turn is woken, in milliseconds. Making an object takes as long as
- * several tokens: it delays neither the first of them, nor an answer that is over by then.
+ * Milliseconds that the model generates before the home of a first turn is woken. Making an object takes as long as
+ * several tokens: the delay keeps that work away from the first tokens, and avoids it for short answers.
  */
 const WAKE_AFTER_MS = 25;
 
-/** To make a turn of its items, and its prompt, takes about so many microseconds for each. */
+/** Microseconds that making a turn and its prompt takes for each item, about. */
 const UNITS_PER_ITEM = 1;
 
 /**
- * Runs the turn: to its end, or, with `stream`, until its events go to the sink. `openSink` is called when the
- * turn is about to be made; its `onLeft` is to be called when nobody reads the events any more. A request that
- * is only prepared (`generate: false`) is checked and settled, and the model is asked nothing.
- * Throws ApiError for all that refuses the turn before it has begun (503 where this isolate has enough of them), and, without
- * a stream, for a turn that fails.
+ * Runs the turn to its end or, with `stream`, until its events go to the sink. Calls `openSink` when the turn is about
+ * to be made; the transport calls `onLeft` when nobody reads the events any more. A request with `generate: false` is
+ * checked and settled without asking the model. Throws the ApiErrors of a turn that is refused before it has begun (503
+ * without memory permits), and, without a stream, the failure of the turn.
  */
 async function runForeground<Sink extends ClientSink>(
   creation: Creation,
@@ -105,8 +104,8 @@ async function runForeground<Sink extends ClientSink>(
   let { spec } = prepared;
   let turn = assemble(spec);
   let started = generates ? turn.start() : Promise.resolve();
-  // A refusal that comes at once is thrown. A stream begins after one heartbeat interval at the latest, and a later refusal is an
-  // event in it.
+  // A refusal that comes at once is thrown. A stream begins within one heartbeat interval; a later refusal is an event
+  // in it.
   const late = Promise.withResolvers<void>();
   const timer = sink && setTimeout(late.resolve, config.heartbeatMs);
   try {
@@ -130,7 +129,7 @@ async function runForeground<Sink extends ClientSink>(
   if (spec.model.upstream !== (request.model ?? spec.model.upstream)) caller.tell?.({ "x-model": spec.model.upstream });
   if (!sink) slowAnswer?.begin(onLeft);
   const running = generates ? turn.run(started, keeping.settle) : turn.warmUp(keeping.settle);
-  // Any other home is there. An answer without a stream that fails leaves nothing.
+  // Other homes exist already. A failed answer without a stream stores nothing.
   if (generates && sink && isNewHome && request.store !== false) {
     const wake = () => waitUntil(homes.awaitTurn(address.home, createdAt, owner !== undefined));
     keeping.waking = setTimeout(wake, WAKE_AFTER_MS);
@@ -168,8 +167,9 @@ function saidTurn({ caller, request, input, address, createdAt }: Creation, resu
 }
 
 /**
- * Waits for the conversation, which no other turn enters until the scope ends. Gives its history, and the token that names the lease
- * under which the turn may be settled. Throws the 404 of a conversation that is not there, and the 409 and 429 of one that is not free.
+ * Waits for the conversation, which no other turn enters until the scope ends. Gives its history, and the token of the
+ * lease under which the turn is settled. Throws the 404 of a conversation that does not exist, and the 409 and 429 of
+ * one that is in use.
  */
 async function enterConversation(creation: Creation, id: string): Promise<ReadHistory & { token: string }> {
   const { caller, address, scope } = creation;
@@ -182,19 +182,22 @@ async function enterConversation(creation: Creation, id: string): Promise<ReadHi
 }
 
 interface Keeping {
-  /** The turn may put out so much. */
+  /** The most output tokens of the turn. */
   outputLength: number;
-  /** Wakes its home after a while, unless it is settled before. */
+  /** Wakes the home after `WAKE_AFTER_MS`, unless the turn is settled earlier. */
   waking: ReturnType<typeof setTimeout> | undefined;
   /** Takes the turn's events, where they are streamed. */
   sink: ClientSink | undefined;
   settle: Settle;
 }
 
-/** How long a client that does not take what was said is waited for, in milliseconds. */
+/** Milliseconds to wait for a client that does not read. */
 const TAKEN_WITHIN_MS = 25;
 
-/** Waits until the client has all that was said. The work of a settlement would else come before the writes that are under way. */
+/**
+ * Waits until the client has read everything sent so far. Without the wait, the work of a settlement would run before
+ * the pending writes.
+ */
 async function untilTaken(sink: ClientSink | undefined): Promise<void> {
   const taken = sink?.flushed?.();
   if (!taken) return;
@@ -205,8 +208,8 @@ async function untilTaken(sink: ClientSink | undefined): Promise<void> {
 }
 
 /**
- * How a turn is kept: in its home, in its conversation, by its transport, or not at all. `token` names the lease of a conversation.
- * Throws the 400 of a request that leaves too little for its answer.
+ * How a turn is stored: in its home, in its conversation, by its transport, or not at all. `token` names the lease of a
+ * conversation. Throws the 400 of a request that leaves too few bytes for its answer.
  */
 async function keepTurn(
   creation: Creation,
@@ -220,9 +223,9 @@ async function keepTurn(
   const isStored = request.store !== false || inConversation;
   const named = isStored || caller.keep ? await work.run(addItemIds(past.input, address, inConversation)) : [];
   const outputLength = isStored ? maxOutputLength(spec.request, named) : MAX_CALL_LENGTH;
-  // For making the turn and its prompt, which comes next.
+  // Pays for making the turn and its prompt, which follows.
   await work.spend((past.history.length + past.input.length) * UNITS_PER_ITEM);
-  // Known before anything is kept there; while the model speaks.
+  // The home is noted before anything is stored there, while the model generates.
   const noted = isStored && caller.identity.policy?.tracksHomes ? noteHome(caller, address.home) : undefined;
   noted?.catch(() => {});
   const keeping: Keeping = {
@@ -231,7 +234,7 @@ async function keepTurn(
     sink: undefined,
     async settle({ outcome: { status }, closed }, terminate) {
       clearTimeout(keeping.waking);
-      // A failure that is thrown has no response: nobody learns the id that a record of it would have.
+      // A thrown failure has no response: the client never learns an id, so none is recorded.
       const isTold = request.stream === true || slowAnswer?.hasBegun === true;
       const keep = request.store !== false && (status !== "failed" || isTold);
       const isWhole = status === "completed" || status === "incomplete";
@@ -247,7 +250,7 @@ async function keepTurn(
           input: JSON.stringify(named.filter(isKept)),
           output,
           messages,
-          // A turn that is not to be stored leaves its items in its conversation, and no response.
+          // A turn with `store: false` leaves its items in its conversation, and no response.
           response: keep ? closed.head : null,
           owner,
           lease: token === undefined ? null : { token, joins },

@@ -20,12 +20,14 @@ import { underPolicy } from "./policy.ts";
 import type { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
-/** A response that is to be created: what the ways of creating one begin with. */
+/** A response that is to be created: the steps that all ways of creating one share. */
 
-/** Bytes, or UTF-16 units, of the longest body that begins a tree in a home of several. A longer one leaves little to the others. */
+/**
+ * The longest body of a tree that shares its home with other trees. A longer one would leave them little. Bytes, or UTF-16 units.
+ */
 const MAX_SHARED_LENGTH = 256 * 1024;
 
-/** A checked request, with all that is known before anybody is asked. */
+/** A checked request, with all that is known before a home or a model server is asked. */
 export interface Creation {
   caller: Caller;
   request: CreateRequest;
@@ -36,47 +38,46 @@ export interface Creation {
   conversation: { id: string; address: TurnAddress } | undefined;
   /** The new turn's own address. */
   address: TurnAddress;
-  /** It is the first that is put into its home. */
+  /** No other turn is in its home yet. */
   isNewHome: boolean;
-  /** The key as whose it is stored, where what is stored is counted. */
+  /** The key that the stored bytes are counted for, where they are counted. */
   owner: string | undefined;
   cacheSalt: string;
-  /** The other turns that it shares a model server's cache with. */
+  /** Identifies the other turns that share a model server's cache with this one. */
   affinity: Affinity;
   /** The files that the request gives to its container. */
   givenFiles: readonly GivenFile[] | undefined;
   /** Unix milliseconds. */
   createdAt: number;
   /**
-   * Aborted, with the 499 that says so, when the client leaves before its response has ended. Its transport tells of that by the
-   * caller's signal, or by the sink's `onLeft` when a write finds nobody. The turn then closes its request to vLLM at once and ends as
-   * cancelled; one that still waits for its conversation leaves the queue. A run in its home goes on.
+   * Aborted, with the 499 that says so, when the client leaves before its response has ended. The transport aborts it by the
+   * caller's signal, or by the sink's `onLeft` when a write fails. The turn then closes its request to vLLM at once and ends as
+   * cancelled; a turn that still waits for its conversation leaves the queue. A run in its home goes on.
    */
   abort: AbortController;
   modelAccess: ModelAccess;
-  /** The function that opened it gives back all that the request has taken, unless another one took it over (`move`). */
+  /** The function that opened it gives back all that the request has taken, unless another scope took it over (`move`). */
   scope: RequestScope;
 }
 
 export interface CreationOptions {
   /** The schema that reads another request as a create. */
   schema?: z.ZodType<CreateRequest>;
-  /** The session that an earlier answer gave the client to send again. */
+  /** The session id that an earlier answer gave the client to send again. */
   turnState?: string | undefined;
-  /** False: nothing is made that could be continued. */
+  /** False: no turn is made, so no later request can continue it. */
   makesTurn?: boolean;
-  /** How the request is admitted; by default as the request says. */
+  /** How the request is admitted. The request itself decides by default. */
   kind?: AdmissionKind | undefined;
   /** How often the model is asked, at about the same length; by default once. */
   prompts?: number;
 }
 
 /**
- * Checks the body of a create, or of another request that `schema` makes one of, step by step: what it is, what the operator and the
- * caller's key allow, what it refers to, where its turn goes, and whether the caller's limits let it in. No step goes back to what an
- * earlier one has checked. Throws the 400s, 403s and 404s of what can be seen to be wrong without asking a home or the model server,
- * the 507 of a full disk, and the 429s and the 503 of the caller's limits. Where there are several model servers, it also throws what
- * asking one of them for its models throws.
+ * Checks the body of a create, or of another request that `schema` turns into one, step by step: its schema, the rules of the
+ * operator and of the caller's key, its references, the address of its turn, and the caller's limits. No step repeats an earlier
+ * check. Throws the 400s, 403s and 404s that are known without asking a home or a model server, the 507 of a full disk, and the
+ * 429s and the 503 of the caller's limits. With several model servers it also throws the errors of listing their models.
  */
 export async function checkCreation(
   scope: RequestScope,
@@ -97,7 +98,7 @@ export async function checkCreation(
     body.conversation === undefined
       ? undefined
       : { id: body.conversation, address: conversationAddress(body.conversation) };
-  // A run is stored in any case, and so are the items of a conversation.
+  // Runs and the items of a conversation are always stored.
   const isStored = request.store !== false || request.background || conversation !== undefined || kind === "run";
   if (makesTurn && isStored && processState.disk === "low") throw insufficientStorage();
   const isText = isTextOnly(input);
@@ -151,12 +152,12 @@ export async function checkCreation(
   };
 }
 
-/** Tells whether a name leads to several models, each with a share of the conversations. */
+/** Tells whether a name is routed to several models, each with a share of the conversations. */
 function isSplit({ routes }: Caller["config"], name: string | null | undefined): boolean {
   return name != null && (routes.get(name)?.targets.length ?? 1) > 1;
 }
 
-/** Throws the 404 of a vector store that a tool of the request names and that is not there. */
+/** Throws the 404 of a vector store that a tool names and that does not exist. */
 async function checkStores(caller: Caller, tools: readonly Tool[]): Promise<void> {
   const isThere = (id: string, param: string) =>
     namedBy(
@@ -172,8 +173,8 @@ async function checkStores(caller: Caller, tools: readonly Tool[]): Promise<void
 }
 
 /**
- * The files that a request gives to its container; undefined where it gives none. Throws the 404 of one that is not there, and the 400 of more
- * bytes than a container takes.
+ * The files that a request gives to its container; undefined if it gives none. Throws the 404 of a file that does not
+ * exist, and the 400 of more bytes than a container takes.
  */
 async function filesOfContainer(caller: Caller, tools: readonly Tool[]): Promise<GivenFile[] | undefined> {
   let index = 0;
@@ -192,7 +193,7 @@ async function filesOfContainer(caller: Caller, tools: readonly Tool[]): Promise
   return records.map(({ filename }, at) => ({ id: ids[at] ?? "", filename }));
 }
 
-/** Gives the looked-up value. Adds the name of the field that asks for it to an error. */
+/** Gives the looked-up value. An error gets the name of the field that asked for it. */
 async function namedBy<Value>(param: string, lookedUp: Promise<Value>): Promise<Value> {
   try {
     return await lookedUp;
@@ -201,7 +202,7 @@ async function namedBy<Value>(param: string, lookedUp: Promise<Value>): Promise<
   }
 }
 
-/** How many types a header names. */
+/** The most types that a header lists. */
 const MAX_TOLD_TYPES = 16;
 
 /** Says which of the request's tools were left out, by their types. */
@@ -210,21 +211,21 @@ function tellDroppedTools({ tell }: Caller, types: readonly string[]): void {
   if (told.length > 0) tell?.({ "x-dropped-tools": told.join(", ") });
 }
 
-/** To look at all items once takes about so many microseconds for each. */
+/** Microseconds that looking at all items once takes for each. */
 const UNITS_PER_ITEM = 1;
 
 /** A turn that is ready to be assembled. */
 export interface PreparedTurn {
   spec: TurnSpec;
   past: Past;
-  /** Spends the tenant's time on this thread. */
+  /** Accounts for the tenant's time on this thread. */
   work: LongWork;
 }
 
 /**
- * Reads what a turn continues, and checks the request against its model. `conversation` is the history of the conversation that the
- * turn is in. Throws the 400s of what is not there and of what the model cannot do, the 503 where there is no model, the 429 and 503 of
- * a past without memory permits, and the 429 of limits that have no more for it.
+ * Reads what a turn continues, and checks the request against its model. `conversation` is the history of the
+ * conversation that the turn is in. Throws the 400s of missing references and of features that the model lacks, the 503
+ * where there is no model, the 429 and 503 of a history that gets no memory permits, and the 429 of limits.
  */
 export async function prepareTurn(
   { caller, request, input: sent, previous, abort, scope, modelAccess, ...creation }: Creation,
@@ -242,7 +243,7 @@ export async function prepareTurn(
     conversation,
   ]);
   const work = new LongWork(tenant);
-  // For looking at all items, which comes next.
+  // Pays for looking at all items, which follows.
   await work.spend(read.input.length * UNITS_PER_ITEM);
   const accepted = modelAccess.accept(request, model);
   const length = read.length + (joined?.length ?? 0) + files.length;
@@ -251,7 +252,7 @@ export async function prepareTurn(
   const isText = isTextOnly(read.input);
   const matched = isText ? read.input : [...matchOutputs(history, read.input)];
   if (length > 0) await scope.expect(() => [...history, ...matched]);
-  // Messages that the client has kept stand with the first item of the input, by its id.
+  // Raw messages that a client has kept are found by the id of the input's first item.
   const needsIds = request.previous_input_messages != null || (!isText && needsItemIds(matched));
   const input = needsIds ? await work.run(addItemIds(matched, address, creation.conversation !== undefined)) : matched;
   const spec = {
@@ -270,7 +271,7 @@ export async function prepareTurn(
 /** A history that was read. */
 export type ReadHistory = Omit<ReadPast, "input">;
 
-/** Does what may have to wait for the new turn's conversation, under `ticket`. */
+/** Does work that may have to wait for the new turn's conversation, under `ticket`. */
 export async function inQueue<T>(
   { caller, address, abort }: Creation,
   ticket: string,

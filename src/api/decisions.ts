@@ -27,10 +27,10 @@ import { checkCreation, prepareTurn } from "./creation.ts";
 import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
-/** The beginning of the answer, which the model goes on with. A model that thinks first would begin with a thought. */
+/** The beginning of the answer, which the model continues. A model that reasons first would begin with its reasoning. */
 const OPENING = "Answer:";
 
-/** The model's choice is read off its first token, and the alternatives that it had. */
+/** The model's choice is its first token. `top_logprobs` gives the alternatives. */
 const ANSWER_FIELDS = {
   max_output_tokens: 1,
   top_logprobs: 20,
@@ -39,9 +39,9 @@ const ANSWER_FIELDS = {
 } satisfies Partial<CreateRequest>;
 
 /**
- * Answers questions about an input with probabilities (openai 7.57 `Decision`). Each question is put to the model at the end of the same
- * prompt, whose prefix is in the model server's cache; its answer is the log probabilities of one token. Keeps nothing.
- * Throws ApiError for all that refuses such a create, the 400 of a model that gives no log probabilities, and as the upstream does.
+ * Answers questions about an input with probabilities (openai 7.57 `Decision`). Each question is put to the model at the end of
+ * the same prompt, whose prefix is in the model server's cache; its answer is the log probabilities of one token. Stores nothing.
+ * Throws the ApiErrors of an invalid create, the 400 of a model that gives no log probabilities, and as the upstream does.
  */
 export async function decide(caller: Caller, body: unknown): Promise<Decision> {
   using scope = RequestScope.open(caller);
@@ -54,7 +54,7 @@ export async function decide(caller: Caller, body: unknown): Promise<Decision> {
   const host = { config, modelAccess, access: {}, signal: abort.signal, onAttempt };
   const { engine, prompt } = await assemblePrompt(spec, past, host);
   const { continues } = await modelAccess.upstream.learnDialect(abort.signal);
-  // gpt-oss is asked by completions, which end where they are opened; it has no effort that is none.
+  // gpt-oss is asked by completions, which continue an opened message. It has no effort `none`.
   const isHarmony = spec.model.engine === "harmony";
   const model = new Decider(engine, prompt, {
     effort: isHarmony ? "low" : "none",
@@ -76,7 +76,7 @@ export async function decide(caller: Caller, body: unknown): Promise<Decision> {
   return { model: spec.model.name, answers, usage: shownUsage(model.usage) };
 }
 
-/** How often a model is asked for a question of so many options. */
+/** How often a model is asked for a question with this many options. */
 function promptsFor(options: number): number {
   if (options <= MAX_OPTIONS) return 1;
   const groups = Math.ceil(options / MAX_OPTIONS);
@@ -86,7 +86,7 @@ function promptsFor(options: number): number {
 /** How a model is asked. */
 interface Asking {
   effort: "low" | "none";
-  /** The answer is opened for it; else a grammar lets it say nothing but a letter. */
+  /** The answer is opened for the model. If it is not, a grammar allows nothing but a letter. */
   hasOpening: boolean;
   signal: AbortSignal;
 }
@@ -104,7 +104,10 @@ class Decider {
     this.#asking = asking;
   }
 
-  /** The probabilities of a question's options; undefined where the model chooses none. More than one asking holds are asked in groups. */
+  /**
+   * The probabilities of a question's options; undefined where the model chooses none. More options than one request
+   * holds are asked in groups.
+   */
   async probabilities(question: Question, options: readonly string[]): Promise<number[] | undefined> {
     if (options.length <= MAX_OPTIONS) return this.#ask(question, options);
     const groups: number[][] = [];

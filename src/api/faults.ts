@@ -5,15 +5,15 @@ import { isOfStorage } from "../store/damage.ts";
 import { insufficientStorage, processState } from "../store/process-state.ts";
 import { isRetryable } from "../store/rpc.ts";
 
-/** Where something unforeseen happened, for the log. */
+/** Where an unexpected error happened, for the log. */
 export interface FaultPlace {
   requestId: string;
   path: string;
-  /** A request that breaks off because its client has left has no fault. */
+  /** A request that was cut off because its client left is no fault. */
   hasClientLeft: boolean;
 }
 
-/** The error as the client sees it. Logs an error that nobody foresaw. */
+/** The error as the client sees it. Logs an unexpected error. */
 export function toShownError(error: unknown, place: FaultPlace): ApiError {
   if (error instanceof ApiError) return error;
   if (error instanceof ConfigError) {
@@ -26,13 +26,13 @@ export function toShownError(error: unknown, place: FaultPlace): ApiError {
   return processState.disk === "low" ? insufficientStorage() : storageError();
 }
 
-/** Faults of a model server that is gone, or has too much to do and does not say for how long: it may be back soon. */
+/** Faults of a model server that is gone, or overloaded without saying for how long. It may be back soon. */
 const AWAY = new Set([
   ...["upstream_unreachable", "upstream_connection_lost", "upstream_engine_dead", "upstream_aborted"],
   ...["server_is_overloaded", "no_model"],
 ]);
 
-/** The headers of an error as the client gets them: also when to come back to a model server that is gone. */
+/** The headers of an error as the client gets them, with `Retry-After` for a model server that is gone. */
 export function shownHeaders({ code, headers }: ApiError): Record<string, string> {
   return { ...(AWAY.has(code) && { "retry-after": "2" }), ...headers };
 }
@@ -42,7 +42,7 @@ function storageError(): ApiError {
   return new ApiError({ status: 500, message, code: "storage_error" });
 }
 
-/** An object that is not reached just now: the process or machine that had it is gone, or is handing it over. */
+/** An object that cannot be reached now: the process or machine that had it is gone, or is handing it over. */
 function objectUnreachable(): ApiError {
   const message = "What this server has stored of this cannot be reached just now. Please retry in a few seconds.";
   return new ApiError({ status: 503, message, code: "storage_unavailable", headers: { "retry-after": "5" } });

@@ -19,7 +19,7 @@ import type { ReceivedPart, Receiver } from "../store/files/received-part.ts";
 import { checkMayStore } from "../store/may-store.ts";
 import type { Caller } from "./transport.ts";
 
-/** Files. All that take an id throw the 404 of a file that is unknown, deleted, expired or another tenant's. */
+/** Files. Every function that takes an id throws the 404 of a file that is unknown, deleted, expired or another tenant's. */
 
 /** A page of files, as it is shown. */
 export interface ShownFiles {
@@ -30,7 +30,10 @@ export interface ShownFiles {
   has_more: boolean;
 }
 
-/** Keeps the file of a form as it comes. Nobody sees it before all of it is there; what has come of one that is refused, or breaks off, is removed. */
+/**
+ * Stores the file of a form as it comes in. Nobody sees it before it is complete; the bytes of one that is refused or
+ * cut off are removed.
+ */
 export async function createFile(caller: Caller, form: AsyncIterable<FormPart>): Promise<FileObject> {
   checkMayStore(caller.identity);
   let file: ReceivedPart | undefined;
@@ -59,7 +62,7 @@ export async function createFile(caller: Caller, form: AsyncIterable<FormPart>):
     const whole = { ...sent, purpose, createdAt, expiresAt: expiryOf(about, createdAt) };
     return shownFile(await caller.files.commit(file, whole, fileLimitsOf(caller.identity, caller.config)));
   } catch (error) {
-    // The client may have left. The directory later removes a file that cannot be removed now.
+    // The client may have left. The directory removes a file later that cannot be removed now.
     if (file) caller.waitUntil(caller.files.discard(file).catch(() => {}));
     throw error;
   } finally {
@@ -87,7 +90,7 @@ export async function fileContent(
   return { filename: record.filename, bytes: record.bytes, body };
 }
 
-/** A file that a program has written in a container. Throws the 404 of one that no program has written there. */
+/** A file that a program has written in a container. Throws the 404 of any other file. */
 export async function retrieveContainerFile(
   { files }: Caller,
   id: string,
@@ -127,7 +130,7 @@ export function shownFile({ key, bytes, createdAt, expiresAt, filename, purpose 
   };
 }
 
-/** The receiver of a part for a caller, from a field of a form. */
+/** Makes the receiver of a caller's part, from a field of a form. */
 export function receiverOf(caller: Caller, field: string, maxBytes: number): Receiver {
   return {
     tenant: caller.tenant,
@@ -143,7 +146,7 @@ function filenameOf({ filename }: FormPart): string {
   throw invalidRequest("file", "Expected 'file' to be a file, with a file name.", "invalid_type");
 }
 
-/** The name of a file, without the path that browsers of old send. Throws the 400 of one that is empty or too long. */
+/** The name of a file, without the path that old browsers send. Throws the 400 of one that is empty or too long. */
 export function nameOf(filename: string, param: string): string {
   const name = filename.split(/[/\\]/).at(-1) ?? "";
   if (name === "") throw invalidRequest(param, "The file has no name.", "invalid_value");
@@ -163,7 +166,7 @@ class FormFields {
     return this.#value;
   }
 
-  /** Reads a field. Throws the 400 of one that is too long, comes twice, or is none that a form may have. */
+  /** Reads a field. Throws the 400 of one that is too long, comes twice, or is unknown. */
   async take({ name, body }: FormPart): Promise<void> {
     const chunks: Uint8Array[] = [];
     let length = 0;

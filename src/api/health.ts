@@ -5,8 +5,8 @@ import { processState } from "../store/process-state.ts";
 import type { Caller } from "./transport.ts";
 
 /**
- * Asks vLLM how it is, as `/health/upstream` tells of it. `degraded`: some of several servers do not answer. `hasTimedOut`: none has
- * answered in time. Does not throw.
+ * Asks the model servers how they are, for `/health/upstream`. `degraded`: some of several do not answer.
+ * `hasTimedOut`: none has answered in time. Does not throw.
  */
 export async function checkUpstream({ config, signal }: Pick<Caller, "config" | "signal">) {
   /** How long turns wait for a server to come back. */
@@ -25,7 +25,7 @@ export async function checkUpstream({ config, signal }: Pick<Caller, "config" | 
     draining: server.drains,
     weight: server.weight,
     ejected: server.isEjected,
-    // As the board has seen it of late: `load` is the requests that run and wait there.
+    // As the board has seen the server lately: `load` is the requests that run and wait there.
     ...(server.report && { board: { down: server.report.isDown, load: server.report.load ?? null } }),
   }));
   const models = able.length > 0 && {
@@ -39,14 +39,14 @@ export async function checkUpstream({ config, signal }: Pick<Caller, "config" | 
   return { health: { ...one, ...all, recovery, servers }, hasTimedOut };
 }
 
-/** The reasons against new requests, or against some of them. */
+/** Reasons to refuse all new requests, or some of them. */
 type Reason = "disk_low" | "room_used" | "model_servers_down";
 
 /**
- * Tells whether new requests are to come to this process, without asking anybody. `limited`: it serves, but for what is to be stored on a
- * full disk (507), turns that it has no room for (503), or while no model server answers, as far as it has seen: turns wait for one, and
- * what is stored can be read. None of this takes it out of a balancer: where all are full, their own refusals tell clients when to come
- * back. A process that is told to end refuses this question like all others.
+ * Tells whether new requests should come to this process, without asking anybody. `limited`: it serves, except requests that
+ * store on a full disk (507), and turns without memory permits (503), or no model server answers as far as it has seen: turns
+ * wait for one, and stored responses can be read. No reason takes the process out of a balancer: where all are full, their
+ * refusals tell clients when to come back. A process that is shutting down refuses this question like all others.
  */
 export function checkReadiness(config: Config): { status: "ready" | "limited"; reasons: Reason[] } {
   const reasons: Reason[] = [];

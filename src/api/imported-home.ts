@@ -4,11 +4,11 @@ import { isJsonObject } from "@responses-edge/responses-api/json";
 import { type EventsLine, eventText, type HomeBegin, type KeptLine, type TurnLine } from "../store/home-lines.ts";
 
 /**
- * Checks the lines of one home together. Each of them is as its schema has it; here is found what no home of this server
- * could have said. All of it throws the 400 that names the field.
+ * Checks the lines of one home together. The schema has checked each line; this finds contradictions that no home of
+ * this server could have exported. Every function throws the 400 that names the field.
  */
 
-/** Turns of a home that is imported. */
+/** The most turns of an imported home. */
 const MAX_TURNS = 100_000;
 
 export class ImportedHome {
@@ -48,7 +48,7 @@ export class ImportedHome {
     }
   }
 
-  /** The home is whole. */
+  /** Ends the home. It must be complete. */
   end({ id, turns }: { id: string; turns: number }): void {
     if (id !== this.id) throw invalid("id", `The home that ends here is '${this.id}'.`);
     if (turns !== this.turns) throw invalid("turns", `The home has ${this.turns} turns here.`);
@@ -82,7 +82,7 @@ export class ImportedHome {
     this.#log.next += events.length;
   }
 
-  /** A turn that came before itself would be read for ever. */
+  /** A turn that is its own ancestor would be read for ever. */
   #checkAncestors(): void {
     const checked = new Set<string>();
     for (const turn of this.#parents.keys()) {
@@ -96,7 +96,7 @@ export class ImportedHome {
   }
 }
 
-/** True if a text is the event of this number, as a log has it: a reader's frame is made of it as it is. */
+/** True if a text is the event of this number in a log's form: readers get it as their frame without a change. */
 function isEvent(text: string, number: number): boolean {
   if (!/^\{"type":"[a-z0-9_.]{1,128}"[,}]/.test(text) || /[\n\r]/.test(text)) return false;
   try {

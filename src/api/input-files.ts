@@ -8,20 +8,20 @@ import { type FileBytes, fetchFile, tooLarge } from "../assembly/remote-file.ts"
 import type { Caller } from "./transport.ts";
 
 /**
- * The text that a model gets of the files and images that a request names: `input_file` by its data, URL or id, and `input_image` by its
- * id. They are read once, when the request is accepted, and the text is kept with the item: later turns have the same prompt, whatever has
- * become of the file.
+ * The text that a model gets of the files and images that a request names: `input_file` by its data, URL or id, and
+ * `input_image` by its id. They are read once, when the request is accepted, and their text is stored with the item:
+ * later turns have the same prompt, even if the file was deleted.
  */
 
-/** Files of one request. */
+/** The most files of one request. */
 const MAX_FILES = 32;
 
-/** A part that is to be read, and where it stands. */
+/** A part whose file is to be read, and its position. */
 interface UnreadPart {
-  /** The item's place. */
+  /** The item's index. */
   index: number;
   field: "content" | "output";
-  /** The part's place. */
+  /** The part's index in the item. */
   at: number;
   part: ReadablePart;
 }
@@ -36,8 +36,8 @@ export interface ReadItems {
 }
 
 /**
- * Reads what the items name. `field` is where they stand; `hold` takes the memory for so many bytes, and may throw. Throws the 400 of a file that is not there, that cannot
- * be read, or that is too large; it names the field.
+ * Reads the files that the items name. `field` is the field of the items; `hold` takes the memory for a number of bytes, and may
+ * throw. Throws the 400 of a file that does not exist, cannot be read, or is too large; it names the field.
  */
 export async function readInputFiles(
   caller: Caller,
@@ -63,7 +63,7 @@ export async function readInputFiles(
   return { items: read, length: reader.length };
 }
 
-/** An image by its URL goes to the model server as it is; text in `file_data` is there already. */
+/** The model server gets an image's URL as it is. Text in `file_data` needs no reading. */
 function isUnread(part: ReadablePart): boolean {
   if (part.type === "input_image") return part.file_id !== undefined;
   return part.file_data === undefined || !isPlainText(part.file_data);
@@ -89,7 +89,7 @@ class FileReader {
     this.#work = new LongWork(caller.tenant);
   }
 
-  /** Gives the model's text of a part, whose path is `path`. */
+  /** Gives the model's text of the part at `path`. */
   async read(part: ReadablePart, path: string): Promise<string> {
     const { maxReadBytes, maxImageBytes } = this.#caller.config.files;
     const content =
@@ -152,7 +152,7 @@ class FileReader {
     return `[file: ${filename.replace(/\p{Cc}/gu, " ").slice(0, MAX_NAME_LENGTH)}]\n${parts.join("\n").trimEnd()}`;
   }
 
-  /** A file of the tenant's. Throws the 400 of one that is not there: unknown, deleted and other tenants' ones look alike. */
+  /** A file of the tenant's. Throws the 400 of one that does not exist: unknown, deleted and other tenants' files look alike. */
   async #bytesOf(id: string, maxBytes: number, param: string): Promise<FileBytes> {
     try {
       const { record, body } = await this.#caller.files.content(id);

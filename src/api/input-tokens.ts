@@ -10,10 +10,10 @@ import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
 /**
- * Counts the tokens of the first prompt that a create with this body would send: what its `usage.input_tokens` says
- * later, for a turn of one round. Keeps nothing, waits for no conversation, and makes no model speak.
- * Throws ApiError for all that refuses such a create before its turn has begun, but for a prompt beyond the model's window,
- * which is counted. `isEstimate`: the model server counts nothing, and the texts' length was taken.
+ * Counts the tokens of the first prompt that a create with this body would send: the later `usage.input_tokens` of a
+ * turn with one round. Stores nothing, waits for no conversation, and asks no model to generate. Throws the ApiErrors
+ * of a create that is refused before its turn has begun, except for a prompt longer than the model's window, which is
+ * counted. `isEstimate`: the model server cannot count, and the length of the texts was taken.
  */
 export async function countInputTokens(
   caller: Caller,
@@ -34,12 +34,12 @@ export async function countInputTokens(
   const { engine, prompt } = await assemblePrompt(spec, past, host);
   const size = await measureOrExplain(engine, prompt, signal, "Counting input tokens", { countsAll: true });
   const { tokens, contextWindow, isEstimate = false } = size;
-  // vLLM cuts the prompt to so many; -1 is as many as the window has.
+  // vLLM truncates the prompt to this many tokens; -1 stands for the model's window.
   const most = request.truncate_prompt_tokens ?? Number.POSITIVE_INFINITY;
   return { tokens: Math.min(tokens, most < 0 ? contextWindow : most), isEstimate };
 }
 
-/** The history of the conversation as it is now: nobody waits for a turn that is under way. */
+/** The current history of the conversation. Does not wait for a turn in progress. */
 async function conversationHistory({ caller, conversation }: Creation): Promise<ReadHistory | undefined> {
   if (!conversation) return undefined;
   const { id, address } = conversation;

@@ -7,23 +7,26 @@ import type { KeyChange, StoredKey } from "../store/keys/key-store.ts";
 import { checkDisk } from "../store/process-state.ts";
 import type { auditQuery, keysQuery } from "./queries.ts";
 
-/** The admin API: keys, the limits of tenants, and the audit log. All of it takes an administrator. */
+/** The admin API: keys, the limits of tenants, and the audit log. Every function takes an administrator. */
 
-/** An administrator, as every operation here takes one. */
+/** An administrator, whom every function here takes. */
 export interface Administrator {
   /** The actor of the audit log: the name of the root key, or the subject of a token. */
   name: string;
-  /** The only tenant of a tenant admin; undefined where it is all of them. */
+  /** The only tenant of a tenant admin; undefined for an administrator of all tenants. */
   tenant: string | undefined;
   directories: DurableObjectNamespace<KeyDirectory>;
-  /** Has this isolate, and the other workers of its machine, forget what they know of keys and tenants. To be called when any was changed. */
+  /**
+   * Makes this isolate, and the other workers of its machine, forget the keys and tenants that they have cached. Called
+   * after every change.
+   */
   forgetKeys: () => Promise<void>;
 }
 
 /** The last second of the year 9999. */
 const MAX_TIME = 253_402_300_799;
 
-/** A week: a grace beyond that is another key. */
+/** A week. With a longer grace time, a second key serves better. */
 const MAX_GRACE_SECONDS = 604_800;
 const GRACE_SECONDS = 3_600;
 
@@ -49,7 +52,7 @@ export const rotateKeyBody = z.strictObject({
 });
 export const tenantBody = z.strictObject({ limits: grants.nullable() });
 
-/** Makes a key, and shows it this once. Throws the 507 of a full disk. */
+/** Makes a key, and shows its text, which is shown only once. Throws the 507 of a full disk. */
 export async function createKey(admin: Administrator, body: unknown) {
   const { tenant: of, expires_at: end, ...fields } = parse(createKeyBody, body);
   if (admin.tenant !== undefined && of !== admin.tenant) throw notOfTenant("tenant");
@@ -59,7 +62,7 @@ export async function createKey(admin: Administrator, body: unknown) {
   return { ...shownKey(made.key), value: made.value };
 }
 
-/** Keys in the order in which they were made. */
+/** Keys by their time of creation. */
 export async function listKeys(admin: Administrator, { tenant: of, after = "", limit }: z.output<typeof keysQuery>) {
   const keys = await directoryOf(admin).list(admin.tenant ?? of, after, limit + 1);
   return page(keys.map(shownKey), limit);
@@ -69,7 +72,7 @@ export async function retrieveKey(admin: Administrator, id: string) {
   return shownKey(await keyOf(admin, id));
 }
 
-/** Changes what is given; `limits` as a whole. */
+/** Changes the given fields; `limits` is replaced as a whole. */
 export async function changeKey(admin: Administrator, id: string, body: unknown) {
   const { expires_at: end, ...rest } = parse(changeKeyBody, body);
   checkLimits(admin, rest.limits);
@@ -80,7 +83,7 @@ export async function changeKey(admin: Administrator, id: string, body: unknown)
   return shownKey(found(id, changed));
 }
 
-/** Gives a key another text, and shows that this once. The one before is good for the grace time. */
+/** Gives a key another text, and shows it, only once. The earlier text is valid for the grace time. */
 export async function rotateKey(admin: Administrator, id: string, body: unknown) {
   const { grace_seconds: grace } = parse(rotateKeyBody, body);
   await checkOwn(admin, id);
@@ -104,7 +107,7 @@ export async function retrieveTenant(admin: Administrator, id: string) {
   return { object: "tenant", id: of, limits: await directoryOf(admin).tenantLimits(of) };
 }
 
-/** Sets a tenant's limits as a whole; null takes them away. */
+/** Replaces a tenant's limits; null removes them. */
 export async function changeTenant(admin: Administrator, id: string, body: unknown) {
   const of = parseTenant(id);
   const { limits } = parse(tenantBody, body);
@@ -153,12 +156,12 @@ function sequenceOf(id: string): number {
   throw new ApiError({ status: 400, message, param: "after", code: "invalid_value" });
 }
 
-/** A tenant's name. Throws the 400 of what cannot be one. */
+/** A tenant's name. Throws the 400 of an invalid one. */
 export function parseTenant(id: string): string {
   return parse(z.object({ tenant }), { tenant: id }).tenant;
 }
 
-/** A page of the first `limit` items; one more of them tells that there are more. */
+/** A page of the first `limit` items. One item more than `limit` shows that there are more. */
 export function page<Item extends { id: string }>(items: Item[], limit: number) {
   const data = items.slice(0, limit);
   const [first, last] = [data[0], data.at(-1)];
@@ -199,21 +202,21 @@ function found<T>(id: string, value: T | null): T {
   return value;
 }
 
-/** A key that the administrator may see. Rejects with the 404 of one that there is not, or that is another tenant's. */
+/** A key that the administrator may see. Rejects with the 404 of one that does not exist, or is another tenant's. */
 async function keyOf(admin: Administrator, id: string): Promise<StoredKey> {
   const key = await directoryOf(admin).get(id);
   return found(id, admin.tenant === undefined || key?.tenant === admin.tenant ? key : null);
 }
 
-/** Rejects with the 404 of a key of another tenant than a tenant admin's: a key has one tenant for good. */
+/** Rejects with the 404 of a key of another tenant than a tenant admin's. A key never changes its tenant. */
 async function checkOwn(admin: Administrator, id: string): Promise<void> {
   if (admin.tenant !== undefined) await keyOf(admin, id);
 }
 
-/** Grants of a key that may give it more than its tenant has: the operator's to give. */
+/** Grants that may give a key more than its tenant has. Only the operator sets them. */
 const OPERATORS_GRANTS = ["vllm_extras", "tier"] as const;
 
-/** Throws the 403 of a tenant admin that gives a key more than its tenant has. */
+/** Throws the 403 of a tenant admin who gives a key more than its tenant has. */
 function checkLimits(admin: Administrator, limits: Grants | null | undefined): void {
   if (admin.tenant === undefined) return;
   for (const field of OPERATORS_GRANTS) if (limits?.[field] != null) throw notOfTenant(`limits.${field}`);

@@ -10,9 +10,7 @@ import type { responsesQuery } from "./queries.ts";
 
 /** The stored responses of a tenant, as its index has them. */
 
-/**
- * A page of the responses that fit all that is asked for, by when they were created. Throws the 400 of an `after` that is not listed.
- */
+/** A page of the responses that match all filters, by their time of creation. Throws the 400 of an `after` that is not listed. */
 export async function listResponses(
   { tenant, config }: { tenant: string; config: Config },
   indexes: IndexBinding["RESPONSE_INDEXES"],

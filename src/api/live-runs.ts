@@ -10,8 +10,9 @@ import { allLiveTurns, endTurnAnywhere, type TurnFacts } from "./live-turns.ts";
 import type { keysQuery } from "./queries.ts";
 
 /**
- * Runs that live, of all tenants, for the administrator: never what is said in them. The board knows which there are, and
- * the home of each how it is. Foreground turns are those of the process that answers and of the other workers of its machine: nobody can ask other processes.
+ * Live runs of all tenants, for the administrator: never their content. The board knows the ids, and the home of each
+ * run knows its state. Foreground turns are those of the process that answers and of the other workers of its machine:
+ * other processes cannot be asked.
  */
 
 export interface LiveRuns extends Administrator {
@@ -19,7 +20,7 @@ export interface LiveRuns extends Administrator {
   boards: DurableObjectNamespace<Board>;
 }
 
-/** Homes that are asked at a time. */
+/** Homes that are asked at the same time. */
 const CONCURRENT_HOMES = 16;
 
 /** Runs by their ids. One that has ended since it was announced is left out, so that a page may have fewer than `limit`. */
@@ -44,7 +45,7 @@ export async function listLiveRuns(admin: LiveRuns, { limit, ...query }: z.outpu
     }
   }
   if (ended.length > 0) await board.forgetRuns(ended);
-  // The next page comes after all that was looked at.
+  // The next page begins after the last run that was looked at.
   return {
     object: "list",
     data: shown,
@@ -57,7 +58,7 @@ export async function listLiveRuns(admin: LiveRuns, { limit, ...query }: z.outpu
 /** A run, or a foreground turn. */
 type Announced = AnnouncedRun & { turn?: TurnFacts };
 
-/** A run as the admin API shows it: `unknown` where its home does not answer. Null of one that has ended. */
+/** A run as the admin API shows it: `unknown` where its home does not answer. Null for one that has ended. */
 async function shownRun(admin: LiveRuns, run: Announced) {
   const { id, tenant, turn } = run;
   if (turn) {
@@ -79,8 +80,8 @@ async function shownRun(admin: LiveRuns, run: Announced) {
 }
 
 /**
- * Stops a run as its tenant could, and notes that in the audit log. Gives how it has ended, which may be by itself. Throws
- * the 404 of one that does not live.
+ * Stops a run as its tenant could, and notes that in the audit log. Gives its final state, which it may have reached by
+ * itself. Throws the 404 of a run that is not live.
  */
 export async function cancelLiveRun(admin: LiveRuns, id: string) {
   const directory = admin.directories.getByName(DIRECTORY);
@@ -88,7 +89,7 @@ export async function cancelLiveRun(admin: LiveRuns, id: string) {
     directory.note({ type: "response.cancelled", actor: admin.name, tenant, target: id }, "admin");
   const [turn] = await allLiveTurns({ id, tenant: admin.tenant });
   if (turn) {
-    // Before it is done: what cannot be noted is not done.
+    // Noted before the run is stopped: if it cannot be noted, it does not happen.
     await noted(turn.tenant);
     await endTurnAnywhere(id);
     return { object: "run", id, tenant: turn.tenant, status: "cancelled" };

@@ -1,19 +1,19 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { askOthers, type OtherWorker } from "../store/workers.ts";
 
-/** The foreground turns of this process, for the operator: never what is said in them. */
+/** The foreground turns of this process, for the operator: never their content. */
 
 interface LiveTurn {
   tenant: string;
   model: string;
   /** Unix milliseconds. */
   createdAt: number;
-  /** The name of the model server that it is at. */
+  /** The name of its model server. */
   server: () => string;
   abort: AbortController;
 }
 
-/** By the ids of their responses. */
+/** By the id of the response. */
 const turns = new Map<string, LiveTurn>();
 
 /** Notes a turn until the promise has settled. */
@@ -23,14 +23,14 @@ export function noteTurn(id: string, turn: LiveTurn, ended: Promise<unknown>): v
   ended.then(forget, forget);
 }
 
-/** Which turns are asked for: all of them, or those of a tenant, with ids after `after`, or of this id. */
+/** Selects turns: all, those of a tenant, those with ids after `after`, or the one with this id. */
 export interface TurnQuery {
   tenant?: string | undefined;
   after?: string | undefined;
   id?: string | undefined;
 }
 
-/** A turn of this process, as another one is told of it. */
+/** A turn of this process, as other workers are told of it. */
 export interface TurnFacts extends Pick<LiveTurn, "tenant" | "model" | "createdAt"> {
   id: string;
   server: string;
@@ -43,7 +43,7 @@ export function liveTurns({ tenant, after = "", id: only }: TurnQuery): TurnFact
     .map(([id, { tenant, model, createdAt, server }]) => ({ id, tenant, model, createdAt, server: server() }));
 }
 
-/** Another worker, of whose turns the operator asks. */
+/** Another worker, whose turns the operator asks for. */
 interface OtherTurns extends OtherWorker {
   turns(query: TurnQuery): Promise<TurnFacts[]>;
   endTurn(id: string): Promise<void>;
@@ -57,19 +57,19 @@ export async function allLiveTurns(query: TurnQuery): Promise<TurnFacts[]> {
 
 const CODE = "cancelled_by_operator";
 
-/** Ends a turn of this process, whose client gets what there is of it. */
+/** Ends a turn of this process. Its client gets the output so far. */
 export function endTurn(id: string): void {
   const message = "The operator has ended the response.";
   turns.get(id)?.abort.abort(new ApiError({ status: 499, message, code: CODE }));
 }
 
-/** Ends a turn in whichever worker it is. */
+/** Ends a turn of any worker. */
 export async function endTurnAnywhere(id: string): Promise<void> {
   endTurn(id);
   await askOthers((worker: OtherTurns) => worker.endTurn(id));
 }
 
-/** True if the operator has ended a turn: its client is still there. */
+/** True if the operator has ended a turn. Its client is still there. */
 export function isEndedByOperator({ aborted, reason }: AbortSignal): boolean {
   return aborted && reason instanceof ApiError && reason.code === CODE;
 }

@@ -5,18 +5,21 @@ import { listModels as list } from "../assembly/model-server.ts";
 import { mayUseModel } from "./policy.ts";
 import type { Caller } from "./transport.ts";
 
-/** A model as `/v1/models` shows it; what else vLLM says of it is in it, too. */
+/** A model as `/v1/models` shows it, with the further fields that vLLM gives. */
 export type ModelCard = Awaited<ReturnType<typeof list>>[number];
 
 type Asker = Pick<Caller, "config" | "signal" | "identity">;
 
-/** Those of vLLM's models and the configured aliases that the caller may use. Throws ApiError for a model server that does not list them. */
+/**
+ * The models of vLLM and the configured aliases that the caller may use. Throws the ApiError of a model server that
+ * does not list its models.
+ */
 export async function listModels({ config, signal, identity }: Asker): Promise<ModelCard[]> {
   const cards = await list(config, signal);
   return cards.filter(({ id }) => mayUseModel(identity, id));
 }
 
-/** One of them. Throws the 404 of a model that is not among them. */
+/** One of these models. Throws the 404 of any other name. */
 export async function retrieveModel(caller: Asker, id: string): Promise<ModelCard> {
   const card = (await listModels(caller)).find((model) => model.id === id);
   if (card) return card;
@@ -25,8 +28,8 @@ export async function retrieveModel(caller: Asker, id: string): Promise<ModelCar
 }
 
 /**
- * The models as the Codex CLI wants to be told of them (its `ModelInfo`, as of 0.169): it asks `GET /v1/models` with
- * `client_version`, or is given the answer as a file (`model_catalog_json`). Without it Codex does not know a model's
+ * The models in the form of the Codex CLI (its `ModelInfo`, as of 0.169). Codex asks `GET /v1/models` with
+ * `client_version`, or reads the answer from a file (`model_catalog_json`). Without it Codex does not know a model's
  * window, and so never compacts, and does not offer `apply_patch`.
  */
 
@@ -37,7 +40,7 @@ export interface CodexModel {
   [field: string]: unknown;
 }
 
-/** The models that clients may name. Throws ApiError for a model server that does not list them. */
+/** The models that clients may name. Throws the ApiError of a model server that does not list its models. */
 export async function listCodexModels(caller: Pick<Caller, "config" | "signal" | "identity">): Promise<CodexModel[]> {
   const { config, signal } = caller;
   const cards = await listModels(caller);
@@ -57,7 +60,7 @@ function codexModel(card: ModelCard, engine: EngineName, priority: number): Code
     display_name: card.id,
     description: null,
     base_instructions: INSTRUCTIONS,
-    // gpt-oss has efforts of its own; what another model makes of an effort is its template's affair.
+    // gpt-oss has its own efforts. The templates of other models define theirs.
     supported_reasoning_levels: engine === "harmony" ? HARMONY_LEVELS : [],
     ...(engine === "harmony" && { default_reasoning_level: "medium" }),
     supports_reasoning_summaries: true,
@@ -85,7 +88,7 @@ const HARMONY_LEVELS = [
   { effort: "high", description: "Long thoughts" },
 ];
 
-/** Codex's modalities. vLLM 0.32 does not name them; a server that does is believed. */
+/** Codex's modalities. vLLM 0.32 does not name them; a server that names them is believed. */
 function modalities(card: ModelCard): string[] {
   const { input_modalities: stated } = card;
   const known = Array.isArray(stated) ? stated.filter((each) => each === "text" || each === "image") : [];

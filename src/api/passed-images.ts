@@ -4,7 +4,10 @@ import { configOf } from "../assembly/own-model.ts";
 import type { Config, PassthroughEndpoint } from "../config/index.ts";
 import type { Caller } from "./transport.ts";
 
-/** The image servers' own routes, as far as they differ from others that are passed on: they have servers of their own, and only listed fields go there. */
+/**
+ * The image servers' own routes, where they differ from others that are passed on: they have their own servers, which
+ * get only listed fields.
+ */
 
 export function isOfImages(name: PassthroughEndpoint): boolean {
   return name === "images/generations" || name === "images/edits";
@@ -16,12 +19,12 @@ export function imageModel({ config: { tools } }: Caller, name: PassthroughEndpo
   return name === "images/edits" ? tools.images?.edits.name : tools.images?.draws.name;
 }
 
-/** The images that a request asks for, by its `n`; undefined of one for something else. */
+/** The number of images that a request asks for, by its `n`; undefined for other endpoints. */
 export function imagesIn(name: PassthroughEndpoint, n: unknown): number | undefined {
   return isOfImages(name) ? Number(n ?? 1) : undefined;
 }
 
-/** Throws the 400 of a field that no image server gets. */
+/** Throws the 400 of a field that image servers do not get. */
 export function checkImageFields(
   { config }: Caller,
   fields: Iterable<[name: string, value: unknown]>,
@@ -32,7 +35,7 @@ export function checkImageFields(
   if (fault) throw invalidRequest(fault.field, fault.message, "unsupported_parameter");
 }
 
-/** The configuration by which a passed request is asked: an image model with a server of its own has that one alone. */
+/** The configuration for a passed request: an image model with its own server has only that server. */
 export function imageConfigFor({ config }: Caller, name: PassthroughEndpoint, model: string | undefined): Config {
   const { images } = config.tools;
   if (!images || !isOfImages(name)) return config;

@@ -3,12 +3,15 @@ import { JsonMember } from "@responses-edge/json-text";
 import { isJsonObject } from "@responses-edge/responses-api/json";
 import type { TokenCount } from "./admission.ts";
 
-/** Counts the tokens of an answer of vLLM's own endpoints, as the model server says them, while its bytes pass. */
+/** Counts the tokens of an answer of vLLM's own endpoints, from the usage that the model server reports, while the bytes pass. */
 
-/** An event is held until its end where it may have to be left out: a longer one is none that says only usage. Bytes. */
+/**
+ * An event that may have to be left out is held until its end. A longer one is passed, because it has more than usage
+ * in it. Bytes.
+ */
 const MAX_HELD_BYTES = 16 * 1024;
 
-/** About what stands around the text in an event. Bytes. */
+/** Approximate bytes around the text in an event. */
 const ENVELOPE_BYTES = 256;
 
 /** Bytes of a token. */
@@ -21,16 +24,16 @@ const DATA = new TextEncoder().encode("data:");
 export interface CountedAnswer {
   /** The content type. */
   type: string;
-  /** True leaves out events that say only usage: this server has asked for them, the client has not. */
+  /** True leaves out events that hold only usage: this server has asked for them, not the client. */
   hidesUsage: boolean;
-  /** The tokens that the request has reserved. They count as used if the answer names none. */
+  /** The tokens that the request has reserved. They count as used if the answer reports none. */
   reserved: () => TokenCount;
 }
 
 /**
- * The body, counted as it is read. `onEnd` is called once, when the body has ended or nobody reads it any more. It is given the
- * usage that the answer has told last. A stream that has told none has used the input that was reserved, and a token for
- * each event, or more where events are long; any other answer that has told none has used all that was reserved.
+ * The body, counted as it is read. `onEnd` is called once, when the body has ended or nobody reads it any more. It gets
+ * the last usage that the answer reported. A stream without usage counts the reserved input, and a token for each
+ * event, or more for long events. Any other answer without usage counts all that was reserved.
  */
 export function countedBody(
   body: ReadableStream<Uint8Array>,
@@ -75,7 +78,7 @@ export function countedBody(
 }
 
 interface Counter {
-  /** Reads the next bytes. Gives those that are the client's. */
+  /** Reads the next bytes. Gives the bytes that go to the client. */
   push(bytes: Uint8Array): readonly Uint8Array[];
   /** Gives the bytes that were held at the end of the answer. */
   end(): readonly Uint8Array[];
@@ -115,16 +118,16 @@ class EventCounter implements Counter {
   #told: ToldUsage = {};
   #events = 0;
   #dataBytes = 0;
-  /** Bytes of the line, as far as they tell its field. */
+  /** Bytes of the current line, up to the length that shows its field. */
   #column = 0;
   #isData = true;
-  /** The event has data, and tells usage. */
+  /** The event has data, and reports usage. */
   #hasData = false;
   #tellsUsage = false;
   /** The beginning of the event, which came in earlier reads. */
   #held: Uint8Array[] = [];
   #heldBytes = 0;
-  /** The beginning of the event was given on already. */
+  /** The beginning of the event was passed on already. */
   #isGiven = false;
 
   constructor(hidesUsage: boolean) {
@@ -133,7 +136,7 @@ class EventCounter implements Counter {
 
   push(bytes: Uint8Array): readonly Uint8Array[] {
     const given: Uint8Array[] = [];
-    /** Where what was not given yet begins, and the event in it. */
+    /** Beginning of the bytes that were not passed on yet, and of the event in them. */
     let from = 0;
     let eventAt = 0;
     for (let at = 0; at < bytes.length; ) {
@@ -203,7 +206,7 @@ class EventCounter implements Counter {
     Object.assign(this.#told, told);
   }
 
-  /** True of an event that says only usage and is left out. `last`: its bytes of this read. */
+  /** True for an event that holds only usage and is left out. `last`: its bytes of this read. */
   #isHidden(last: Uint8Array): boolean {
     if (!this.#hidesUsage || !this.#tellsUsage || this.#isGiven) return false;
     if (this.#heldBytes + last.length > MAX_HELD_BYTES) return false;
@@ -230,12 +233,12 @@ class EventCounter implements Counter {
   }
 }
 
-/** Tokens, as far as a model server has told them. */
+/** Tokens that a model server has reported. */
 type ToldUsage = Partial<TokenCount>;
 
 /**
- * Reads the usage that OpenAI's, Anthropic's and Jina's APIs tell. Undefined where it tells nothing. Speech is told in seconds, which are
- * its units. Anthropic's `input_tokens` are those that are neither read from the cache nor written to it.
+ * Reads the usage that OpenAI's, Anthropic's and Jina's APIs report. Undefined where it has no counts. Speech is reported in
+ * seconds, which are its units. Anthropic's `input_tokens` are those that are neither read from the cache nor written to it.
  */
 function readUsage(usage: unknown): ToldUsage | undefined {
   if (!isJsonObject(usage)) return undefined;

@@ -19,11 +19,11 @@ import type { Caller } from "./transport.ts";
 export type { PassedAnswer } from "../assembly/model-access.ts";
 
 /**
- * vLLM's own endpoints, with the keys, tenants and servers of responses. A request is vLLM's to
- * understand; here is only seen to what it may reach beyond itself.
+ * vLLM's own endpoints, with the keys, tenants and servers of responses. vLLM interprets the request; this module only
+ * checks the fields that reach beyond the request.
  */
 
-/** Those that make a model read a prompt, for which vLLM keeps a prefix cache, and take a salt. Forms have no field for one. */
+/** Endpoints for which vLLM keeps a prefix cache and takes a salt. Forms have no field for one. */
 const SALTED = new Set<PassthroughEndpoint>([
   "chat/completions",
   "completions",
@@ -33,13 +33,16 @@ const SALTED = new Set<PassthroughEndpoint>([
   "score",
 ]);
 
-/** Those whose streams tell their usage where `stream_options` asks for it. Streams of `messages` always do. */
+/** Endpoints whose streams report usage if `stream_options` asks for it. Streams of `messages` always do. */
 const ASKED_FOR_USAGE = new Set<PassthroughEndpoint>(["chat/completions", "completions"]);
 
-/** Those that put each document to the model together with the query. */
+/** Endpoints that put each document to the model together with the query. */
 const PAIRING = new Set<PassthroughEndpoint>(["rerank", "score"]);
 
-/** Those whose answers are made token by token, and the fields that limit them; the first is the one that is said for a client. */
+/**
+ * Endpoints whose answers are made token by token, and the fields that limit them. The first field is the one that this
+ * server sets.
+ */
 const OUTPUT_LIMITS: Partial<Record<PassthroughEndpoint, readonly string[]>> = {
   "chat/completions": ["max_completion_tokens", "max_tokens"],
   completions: ["max_tokens", "max_completion_tokens"],
@@ -48,7 +51,7 @@ const OUTPUT_LIMITS: Partial<Record<PassthroughEndpoint, readonly string[]>> = {
   "audio/translations": ["max_completion_tokens"],
 };
 
-/** The kinds of usage that are none of completions. */
+/** Endpoints whose kind of usage is not completions. */
 const KINDS: Partial<Record<PassthroughEndpoint, UsageKind>> = {
   embeddings: "embeddings",
   "audio/transcriptions": "audio_transcriptions",
@@ -57,33 +60,39 @@ const KINDS: Partial<Record<PassthroughEndpoint, UsageKind>> = {
   "images/edits": "images",
 };
 
-/** Those that vLLM has at its root. They use no tokens. */
+/** Endpoints that vLLM has at its root. They use no tokens. */
 export const AT_ROOT: ReadonlySet<PassthroughEndpoint> = new Set(["tokenize", "detokenize"]);
 
-/** Fields that reach beyond their request, as those of `VLLM_EXTRAS` do: to other requests, other hosts, or the server's own inside. */
+/**
+ * Fields that reach beyond their request, as those of `VLLM_EXTRAS` do: to other requests, other hosts, or the
+ * internals of the server.
+ */
 const OPERATORS_FIELDS = [
   ...["chat_template", "ec_transfer_params", "media_io_kwargs", "prompt_embeds", "request_id", "session_id"],
 ];
 
-/** Fields of any version of vLLM, and of Anthropic's, that bind what a model writes. */
+/** Fields of any version of vLLM, and of Anthropic's API, that constrain the output. */
 const FORMATS = [
   ...["guided_choice", "guided_grammar", "guided_json", "guided_regex", "output_config", "response_format"],
   ...["structural_tag", "structured_outputs", "tools"],
 ] as const;
 
-/** Names of models are short; what is longer is none. UTF-16 units. */
+/** The longest name of a model. UTF-16 units. */
 const MAX_MODEL_LENGTH = 1_024;
 
-/** As much of a request's beginning tells one session's requests from another's. UTF-16 units. */
+/** The length of a request's beginning by which its session is recognised. UTF-16 units. */
 const MAX_BEGINNING = 4_096;
 
 /** Beside the limits of output: how many answers a request asks for. */
 const ANSWERS = ["n", "best_of"] as const;
 
-/** How many messages there are before the answers of the model's begin. */
+/** How many messages there are before the model's first answer. */
 const FIRST_MESSAGES = 2;
 
-/** Passes a JSON request on. `body` is as it was parsed. Throws the 4xx of what the operator has not opened, and as vLLM does. */
+/**
+ * Passes a JSON request on. `body` is the parsed JSON. Throws the 4xx of fields that the operator has not opened, and
+ * as vLLM does.
+ */
 export async function passJson(caller: Caller, name: PassthroughEndpoint, body: unknown): Promise<PassedAnswer> {
   if (!isJsonObject(body)) throw invalidRequest(null, "The body must be a JSON object.", "invalid_type");
   const { config, tenant, signal } = caller;
@@ -123,32 +132,30 @@ export async function passJson(caller: Caller, name: PassthroughEndpoint, body: 
   return await pass(caller, name, passed, scope);
 }
 
-/** The end user as OpenAI's endpoints name it, and Anthropic's. */
+/** The end user in the fields of OpenAI's and of Anthropic's endpoints. */
 function endUserIn({ safety_identifier: identifier, user, metadata }: JsonObject): EndUserFields {
   const ofMessages = isJsonObject(metadata) ? metadata.user_id : undefined;
   const names = [identifier, user, ofMessages].filter((name) => typeof name === "string" && name !== "");
   return { safety_identifier: names[0] as string | undefined };
 }
 
-/** The `stream_options` that make a stream tell its usage. `isOurs`: the client has not asked for that. */
+/** The `stream_options` that make a stream report its usage. `isOurs`: the client has not asked for that. */
 function usageAsked({ stream_options: options }: JsonObject): { options: JsonObject; isOurs: boolean } {
   if (options != null && !isJsonObject(options)) {
     throw invalidRequest("stream_options", "Expected an object.", "invalid_type");
   }
   if (options?.include_usage) return { options, isOurs: false };
-  // vLLM heeds it beside `include_usage` alone.
+  // vLLM takes it only together with `include_usage`.
   return { options: { ...options, include_usage: true, continuous_usage_stats: false }, isOurs: true };
 }
 
-/**
- * The cap and the priority that the caller's key adds to a request. Throws the 400s of a request that goes beyond them.
- */
+/** The output limit and the priority that the caller's key adds to a request. Throws the 400s of a request that exceeds them. */
 function limitsOf({ identity, config }: Caller, name: PassthroughEndpoint, body: JsonObject): JsonObject {
   const fields = OUTPUT_LIMITS[name];
   if (!fields) return {};
   const { policy } = identity;
   const cap = policy?.maxOutputTokens;
-  // vLLM reads a number in a string as that number: what is to be held to a limit must be one.
+  // vLLM reads a number in a string as that number. Fields with limits must be real numbers.
   for (const field of [...fields, ...ANSWERS, "priority"]) {
     if (body[field] != null && typeof body[field] !== "number") throw noNumber(field);
   }
@@ -164,20 +171,20 @@ function limitsOf({ identity, config }: Caller, name: PassthroughEndpoint, body:
   };
 }
 
-/** About how many tokens the model will read. */
+/** Approximate tokens that the model will read. */
 function mostInput(name: PassthroughEndpoint, body: JsonObject): number {
   const all = estimateTokens(body);
   if (!PAIRING.has(name)) return all;
   const lists = Object.values(body).filter((value) => Array.isArray(value));
   const documents = lists.toSorted((one, other) => other.length - one.length)[0];
   if (!documents) return all;
-  // The query is read once more for each document but the first.
+  // The query is read again for each document after the first.
   return all + (documents.length - 1) * Math.max(0, all - estimateTokens(documents));
 }
 
 /**
- * How many tokens the answers may have: each of them, of each prompt (completions take several). Which of two limits holds is
- * the server's to know: the larger is reserved.
+ * The most tokens of all answers: of each answer to each prompt (completions take several). The server decides which of
+ * two limits holds, so the larger is reserved.
  */
 function mostOutput({ config }: Caller, name: PassthroughEndpoint, body: JsonObject): number {
   const fields = OUTPUT_LIMITS[name];
@@ -196,8 +203,8 @@ function numberOf(value: unknown): number | undefined {
 }
 
 /**
- * Passes a form on. `type` says where its parts begin. Throws the 400 of a form that is none, the 4xx of what the operator has not
- * opened, and as vLLM does.
+ * Passes a form on. `type` names the boundary of its parts. Throws the 400 of an invalid form, the 4xx of fields that
+ * the operator has not opened, and as vLLM does.
  */
 export async function passForm(
   caller: Caller,
@@ -229,13 +236,13 @@ export async function passForm(
     form.set("stream_include_usage", "true");
     form.delete("stream_continuous_usage_stats");
   }
-  // How long a sound is, only the model knows.
+  // Only the model knows how long a recording is.
   const most = () => ({ input: 0, cached: 0, output: cap ?? config.keys.reservedOutputTokens });
   const passed = { model, hint: clientSession, beginning: undefined, isStream, hidesUsage, most };
   return await pass(caller, name, { ...passed, ...(await writtenForm(form)) }, scope);
 }
 
-/** A form written anew: what this server has checked is what its reader gets. */
+/** Writes the form anew, so that the model server reads exactly what was checked here. */
 async function writtenForm(
   form: FormData,
 ): Promise<{ body: Uint8Array<ArrayBuffer>; contentType: string | undefined }> {
@@ -260,7 +267,7 @@ async function passImages(
   return await pass(caller, name, passed, scope);
 }
 
-/** Throws the 400 of a field that is there and no number. */
+/** Throws the 400 of a field that is not a number. */
 function formNumber(form: FormData, field: string): number | undefined {
   const [text, ...others] = form.getAll(field);
   if (text === undefined) return undefined;
@@ -272,7 +279,7 @@ function noNumber(field: string): ApiError {
   return invalidRequest(field, `Invalid type for '${field}': expected a number.`, "invalid_type");
 }
 
-/** Throws the 400 of a field that is there and neither true nor false: vLLM takes many words for both. */
+/** Throws the 400 of a field other than true or false. vLLM takes many words for both. */
 function formFlag(form: FormData, field: string): boolean {
   const [text = "false", ...others] = form.getAll(field);
   if (others.length === 0 && (text === "true" || text === "True")) return true;
@@ -287,7 +294,7 @@ interface Passed {
   hint: string | undefined;
   beginning: string | undefined;
   isStream: boolean;
-  /** The stream tells its usage because this server has asked for it, and not the client. */
+  /** This server, not the client, has asked the stream to report usage. */
   hidesUsage: boolean;
   /** The most tokens that the request takes. */
   most: () => TokenCount;
@@ -297,7 +304,10 @@ interface Passed {
   endUser?: EndUserFields;
 }
 
-/** Has it answered, within what the caller's limits allow. The answer takes over what `scope` owns until its bytes have ended. */
+/**
+ * Sends the request, within the caller's limits, and gives the answer. The answer takes over what `scope` owns until
+ * its bytes have ended.
+ */
 async function pass(
   caller: Caller,
   name: PassthroughEndpoint,
@@ -320,7 +330,7 @@ async function pass(
     const affinity = { isRooted: false, hint, beginning };
     answer = await passOn({ ...request, path, tenant, affinity }, imageConfigFor(caller, name, passed.model), caller);
   } catch (error) {
-    // The model server may have worked on it: its answer names no usage then.
+    // The model server may have worked on the request, and its answer has no usage then.
     const hasWorked = caller.signal.aborted || (error instanceof ApiError && error.code === "upstream_timeout");
     if (!takesNone && hasWorked) scope.end(most());
     throw error;
@@ -348,7 +358,10 @@ function checkFields({ config }: Caller, has: (field: string) => boolean): void 
   }
 }
 
-/** The model's name at vLLM; undefined where none is named. `session` names what the request belongs with, where anything does. Throws the 403 of a model that the caller's key does not have. */
+/**
+ * The model's name at vLLM; undefined if the request names none. `session` identifies the requests that belong
+ * together, if there is one. Throws the 403 of a model that the caller's key does not have.
+ */
 function modelOf(
   { config, identity, tenant }: Caller,
   asked: unknown,
@@ -362,7 +375,7 @@ function modelOf(
   return routed(name, config, `${tenant}\n${session ?? Math.random()}`).upstream;
 }
 
-/** How the prompt of a chat or a completion begins, hashed; undefined of what has no prompt. */
+/** Hash of the beginning of a chat's or completion's prompt; undefined for requests without a prompt. */
 function beginningOf({ system, tools, messages, prompt }: JsonObject): string | undefined {
   const first = Array.isArray(messages) ? messages.slice(0, FIRST_MESSAGES) : prompt;
   if (first === undefined) return undefined;
@@ -370,13 +383,13 @@ function beginningOf({ system, tools, messages, prompt }: JsonObject): string | 
   return hashText([system, tools, first].map(text).join("\0"));
 }
 
-/** Fields in which vLLM's requests hold the address of something that it fetches. */
+/** Fields of vLLM's requests with an address that it fetches. */
 const URL_FIELDS = new Set(["audio_url", "image_url", "url", "video_url"]);
 
-/** Every address in a request, with the path of its field. Data URLs are fetched from nowhere. */
+/** Every address in a request, with the path of its field, except data URLs, which are not fetched. */
 export function urlsIn(body: JsonObject): { param: string; url: string }[] {
   const urls: { param: string; url: string }[] = [];
-  /** The way to where the search is. */
+  /** The path of the field that is being searched. */
   const keys: (string | number)[] = [];
   const visit = (value: unknown, isUrl: boolean): void => {
     if (typeof value === "string") {

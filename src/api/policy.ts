@@ -5,11 +5,14 @@ import { type Config, VLLM_EXTRAS } from "../config/index.ts";
 import { hasModel, type Identity } from "../contract/grants.ts";
 import type { Caller } from "./transport.ts";
 
-/** The operator's and a key's rules that need no counting (`admission.ts` counts): what a request may ask for, and which homes are noted. */
+/**
+ * The rules of the operator and of keys that need no counting (`admission.ts` counts): which features a request may
+ * use, and which homes are noted.
+ */
 
 /**
- * A request as its key allows it: with the model, the cap and the priority that the key gives it where the request leaves
- * them out. Throws the 403 of a model that the key does not have, and the 400s of what the key or the operator does not allow.
+ * A request as its key allows it, with the key's model, output limit and priority where the request leaves them out. Throws the
+ * 403 of a model that the key does not have, and the 400s of fields that the key or the operator does not allow.
  */
 export function underPolicy(
   request: CreateRequest,
@@ -37,15 +40,15 @@ export function underPolicy(
 }
 
 /**
- * The 400 of a field that only the operator can open to clients, with a variable: it reaches beyond the request's own sampling, to other
- * tenants' turn in the queue, other hosts, or the template's and the processors' inner workings.
+ * The 400 of a field that only the operator can open to clients, with a variable. Such a field affects more than the
+ * request's own sampling: the queue order of other tenants, other hosts, or the internals of templates and processors.
  */
 export function notOpen(field: string, variable: string): ApiError {
   const message = `'${field}' is not open to clients of this server. Its operator can open it (${variable}).`;
   return invalidRequest(field, message, "unsupported_parameter");
 }
 
-/** True if a key may use a model. `name` is as clients say it. */
+/** True if a key may use a model, by the name that clients use. */
 export function mayUseModel({ policy }: Identity, name: string): boolean {
   return policy?.models.every((models) => hasModel(models, name)) ?? true;
 }
@@ -57,8 +60,8 @@ export function checkCap(field: string, wanted: number | null | undefined, cap: 
 }
 
 /**
- * The model that a key lets a request have: where it names none, the first that its key names in full. Undefined: any. Throws the 403
- * of a model that the key does not have.
+ * The model that a key gives a request. A request without a model gets the first that the key names in full. Undefined:
+ * any model. Throws the 403 of a model that the key does not have.
  */
 export function allowedModel(
   model: string | null | undefined,
@@ -76,7 +79,7 @@ export function allowedModel(
   throw new ApiError({ status: 403, message, param: "model", code: "model_not_found" });
 }
 
-/** Throws the 400 of a request that keeps something. An explicit `store: true` is read as `false`, as OpenAI does it. */
+/** Throws the 400 of a request that must be stored. An explicit `store: true` is read as `false`, as OpenAI does it. */
 function checkUnstored({ background, conversation }: CreateRequest): void {
   if (background) {
     const message = "background can only be used when `store` is true, which this API key does not allow.";
@@ -88,7 +91,7 @@ function checkUnstored({ background, conversation }: CreateRequest): void {
   }
 }
 
-/** vLLM's `priority`, where the operator has set any: no sooner than the tier's. */
+/** vLLM's `priority`, where the operator has set any: never ahead of the tier's own. */
 export function priorityOf(
   { priority: wanted, background }: Pick<CreateRequest, "priority" | "background">,
   tier: string | undefined,
@@ -103,7 +106,7 @@ export function priorityOf(
   throw invalidRequest("priority", `Invalid 'priority': this API key allows a value >= ${soonest}.`, "below_min_value");
 }
 
-/** How long a note is believed to be there: less than for how long an erasure keeps it. */
+/** Milliseconds for which a note is trusted. Less than the time for which an erasure keeps it. */
 const NOTED_MS = 600_000;
 const MAX_NOTED = 10_000;
 
@@ -111,9 +114,9 @@ const MAX_NOTED = 10_000;
 const noted = new Map<string, number>();
 
 /**
- * Notes a home in which something is kept for a tenant that wants that known (`track_homes`), so that all of it can be exported and
- * erased. A home that this isolate has noted lately is not noted again. Undefined where there is nothing to note. Rejects where it cannot
- * be noted: then nothing may be kept there.
+ * Notes a home that stores something for a tenant with `track_homes`, so that its data can be exported and erased. A
+ * home that this isolate noted recently is not noted again. Undefined where there is nothing to note. Rejects where the
+ * home cannot be noted: nothing may be stored there then.
  */
 export function noteHome({ identity, tenant, quotas }: Caller, home: string): Promise<void> | undefined {
   if (!identity.policy?.tracksHomes) return undefined;

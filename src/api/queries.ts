@@ -28,7 +28,7 @@ export const retrieveQuery = z.object({
   include_obfuscation: boolean.optional(),
 });
 
-/** The query of the list of models. Codex sends its version, and wants the list in a shape of its own. */
+/** The query of the list of models. Codex sends its version, and gets the list in its own form. */
 export const modelsQuery = z.object({ client_version: z.string().max(64).optional() });
 
 /** The query of a list of items. */
@@ -80,10 +80,10 @@ export const responsesQuery = z.object({
 /** The query of a tree. */
 export const treeQuery = pageQuery.transform(({ include: _include, ...page }) => page);
 
-/** Files of one page. */
+/** Most files of one page. */
 const MAX_FILES = 10_000;
 
-/** The query of the list of files. Clients send a purpose that they know of: one that no file has gives an empty list. */
+/** The query of the list of files. A purpose that no file has gives an empty list, because clients send purposes of their own. */
 export const filesQuery = z
   .object({
     purpose: z.string().max(64).optional(),
@@ -94,7 +94,7 @@ export const filesQuery = z
   .transform(({ after, ...query }) => ({ ...query, ...(after !== undefined && { after: parseFileId(after) ?? "" }) }));
 
 const limit = wholeNumber.pipe(z.int().min(1).max(100)).default(20);
-/** A list in any of the forms that queries have: repeated, with `[]`, separated by commas. */
+/** A list in any of the forms that queries use: repeated, with `[]`, or separated by commas. */
 const nameList = z.array(z.string().max(512)).max(200);
 const names = describedAs(
   nameList.transform((values) => (values.length === 0 ? undefined : values)),
@@ -110,10 +110,10 @@ export const keysQuery = z.object({
 /** The query of a tenant's webhook endpoints, and of what was delivered to one. */
 export const endpointsQuery = z.object({ limit, after: z.string().max(MAX_ID_LENGTH).optional() });
 
-/** Homes of one export or one erasure; each is an object to be asked. */
+/** Most homes of one export or erasure; each is an object that is asked. */
 export const MAX_HOMES = 200;
 
-/** The query of an endpoint that goes through the homes of a tenant. */
+/** The query of an endpoint that visits the homes of a tenant. */
 export const homesQuery = z.object({
   limit: wholeNumber.pipe(z.int().min(1).max(MAX_HOMES)).default(MAX_HOMES),
   after: z.string().max(MAX_ID_LENGTH).optional(),
@@ -144,7 +144,7 @@ export const costsQuery = z.object({
   page: z.string().max(64).optional(),
 });
 
-/** The query of usage that may be told apart by these. */
+/** The query of usage that may be grouped by these. */
 export const usageQuery = (groups: readonly UsageGroup[]) =>
   z.object({
     start_time: time,

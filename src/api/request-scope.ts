@@ -5,32 +5,35 @@ import type { UsedTurn } from "../store/quota/usage.ts";
 import type { Admission } from "./admission.ts";
 import type { Caller } from "./transport.ts";
 
-/** Other requests wait for these. */
+/** The resources of a request that other requests wait for. */
 interface Held<Used> {
   /** Memory permits of this isolate. */
   permits: Disposable & { resize(length: number): void };
-  /** A reservation in its caller's limits, where these count it. */
+  /** A reservation of its caller's limits, where they are counted. */
   admission?: Admission<Used>;
-  /** Its conversation, which no other turn enters meanwhile. */
+  /** Its conversation, which no other turn enters in the meantime. */
   conversation?: { release(): void };
 }
 
 /**
- * Owns all that a request takes from others, from when its body is there until it has ended. A function that opens a scope
- * declares it with `using`, so that whatever refuses the request gives everything back. Work that outlives the function takes it
- * over with `move`. Everything is given back once. `Used` tells the caller's limits what the request has used.
+ * Owns all shared resources that a request takes, from when its body is read until it has ended. A function that opens
+ * a scope declares it with `using`, so that any refusal gives everything back. Work that outlives the function takes
+ * the resources over with `move`. Everything is given back once. `Used` is the use that the caller's limits count.
  */
 export class RequestScope<Used = UsedTurn> implements Disposable {
   #held: Held<Used> | undefined;
 
-  /** Opens the scope of a request whose body was read: takes its memory permits. Throws the 503 and the 429 of `Permits`. */
+  /** Opens the scope of a request whose body was read, and takes its memory permits. Throws the 503 and the 429 of `Permits`. */
   static open<Used = UsedTurn>(caller: Caller): RequestScope<Used> {
     const scope = new RequestScope<Used>();
     scope.#held = { permits: new Permits("turn", caller, caller.bodyLength) };
     return scope;
   }
 
-  /** Takes the memory permits of `length` UTF-16 units instead, body and past. Throws the 503 and the 429 of `Permits.resize`. */
+  /**
+   * Takes the memory permits of `length` UTF-16 units instead, for body and history. Throws the 503 and the 429 of
+   * `Permits.resize`.
+   */
   resize(length: number): void {
     this.#held?.permits.resize(length);
   }
@@ -47,12 +50,14 @@ export class RequestScope<Used = UsedTurn> implements Disposable {
     else conversation.release();
   }
 
-  /** The reservation that the home of a run ends. Undefined for any other request, and where nothing is counted. */
+  /** The reservation that the home of a run ends. Undefined for other requests, and where nothing is counted. */
   get reservation(): RunReservation | undefined {
     return this.#held?.admission?.reservation;
   }
 
-  /** Reserves what these items of the prompt take beyond what was known. Rejects with the 429 of a limit that has no more. */
+  /**
+   * Reserves the tokens that these items of the prompt add to the estimate. Rejects with the 429 of a limit that has fewer left.
+   */
   async expect(items: () => readonly Item[]): Promise<void> {
     const expect = this.#held?.admission?.expect;
     if (expect) await expect(items());

@@ -19,9 +19,9 @@ import type { StoredResponse } from "../store/turn-store.ts";
 import { withImages } from "./shown-images.ts";
 import type { Caller } from "./transport.ts";
 
-/** Responses that are there already. All throw the 404 of one that is unknown, deleted or another tenant's. */
+/** Existing responses. Every function throws the 404 of one that is unknown, deleted or another tenant's. */
 
-/** Where a response lives. Throws the 404 of an id that this server cannot have made, and the 400 of one too long. */
+/** The address of a response. Throws the 404 of an id that this server cannot have made, and the 400 of one that is too long. */
 export function responseAddress(id: string): TurnAddress {
   if (id.length > MAX_ID_LENGTH) {
     const message = `Invalid 'response_id': string too long. Expected a string with maximum length ${MAX_ID_LENGTH}.`;
@@ -41,19 +41,19 @@ export async function retrieveResponse(
   return shownResponse(caller, response, include);
 }
 
-/** Stops a background run; gives the response as it then stands. Throws the 400 of a synchronous response. */
+/** Stops a background run, and gives the response in its state after that. Throws the 400 of a synchronous response. */
 export async function cancelResponse(caller: Caller, address: TurnAddress): Promise<StoredResponse> {
   const response = unwrap(await ask(caller, address, (home) => home.cancel(address.turn)));
   return shownResponse(caller, response, []);
 }
 
-/** Deletes a response, for good; one that is running is stopped first. */
+/** Deletes a response permanently. One that is running is stopped first. */
 export async function deleteResponse(caller: Caller, address: TurnAddress): Promise<void> {
   await ask(caller, address, async (home) => (await home.delete(address.turn)) || null);
   caller.note?.({ type: "response.deleted", target: responseId(address) });
 }
 
-/** A page of a turn's own input. Throws the 400 of an `after` that the input does not have. */
+/** A page of a turn's own input. Throws the 400 of an `after` that is not in the input. */
 export async function listInputItems(
   caller: Caller,
   address: TurnAddress,
@@ -63,7 +63,7 @@ export async function listInputItems(
   return shownItemPage(caller, items, include);
 }
 
-/** Asks a response's home. Throws the 404 where that gives null, or keeps nothing. */
+/** Asks a response's home. Throws the 404 where the home answers null, or stores nothing. */
 async function ask<T>(
   { homes }: Caller,
   address: TurnAddress,
@@ -78,7 +78,7 @@ async function ask<T>(
 
 export type Include = readonly z.output<typeof includeValues>[number][];
 
-/** A page, and what is asked for in its items. */
+/** A page, and the fields to include in its items. */
 export interface ShownPage extends PageRequest {
   include: Include;
 }
@@ -92,7 +92,7 @@ export async function shownResponse(
   return { head: shownHead(head, shown), output: await withImages(caller, shownItems(output, shown)) };
 }
 
-/** The response to a create: there sealed reasoning is given without being asked for, as OpenAI gives it. */
+/** The response to a create. It includes encrypted reasoning even if not asked for, as OpenAI's does. */
 export function createdResponse(caller: Caller, stored: StoredResponse): Promise<StoredResponse> {
   return shownResponse(caller, stored, ["reasoning.encrypted_content"]);
 }
@@ -101,7 +101,7 @@ export async function shownItemPage(caller: Caller, page: ItemPage, include: Inc
   return { ...page, data: await shownItem(caller, page.data, include) };
 }
 
-/** Items that were given or made, as JSON text: one, or a list. */
+/** Items of an input or output, as JSON text: one, or a list. */
 export function shownItem(caller: Caller, json: string, include: Include): Promise<string> {
   return withImages(caller, shownItems(withoutReadParts(json), reasoningShown(caller, include)));
 }
@@ -111,8 +111,8 @@ function reasoningShown({ config }: Caller, include: Include): ReasoningShown {
 }
 
 /**
- * The tree that a response or a conversation is in: all responses of it, in pages. Both throw the 404 of what is
- * unknown, deleted or another tenant's, and the 400 of an `after` that is no response of this tree's.
+ * The tree of a response or a conversation: all its responses, in pages. Both functions throw the 404 of an id that is
+ * unknown, deleted or another tenant's, and the 400 of an `after` that is no response of this tree.
  */
 
 export async function responseTree({ homes }: Caller, address: TurnAddress, page: PageRequest): Promise<ItemPage> {
@@ -130,7 +130,7 @@ export async function conversationTree({ homes }: Caller, id: string, page: Page
   return tree;
 }
 
-/** The same page, whose `after` is a turn of the tree. That one may have been deleted meanwhile. */
+/** The same page, whose `after` is a turn of the tree. That turn may have been deleted in the meantime. */
 function withinTree({ after, ...page }: PageRequest, { home, tree }: TreeAddress): PageRequest {
   if (after === undefined) return page;
   const address = parseResponseId(after);

@@ -27,11 +27,11 @@ import { createdResponse } from "./responses.ts";
 import type { Caller, Created } from "./transport.ts";
 
 /**
- * Runs: turns that live in their home and do not stop with their client. A background response is one, and one with an
- * `Idempotency-Key`, which another request may join.
+ * Runs: turns that live in their home and do not stop with their client. Background responses are runs, and so are
+ * requests with an `Idempotency-Key`, which other requests may join.
  */
 
-/** Begins a run in its home, and gives its response as it is by then. Throws what refuses it. */
+/** Begins a run in its home, and gives its response in its first state. Throws the errors that refuse the run. */
 export async function startRun(creation: Creation): Promise<StoredResponse> {
   const { caller, request, abort, address, conversation, owner, cacheSalt, affinity, givenFiles, modelAccess, scope } =
     creation;
@@ -43,7 +43,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
   });
   const [model, { input }] = await Promise.all([
     modelAccess.resolve(request.model, abort.signal),
-    // The home reads the turns before by itself.
+    // The home reads the earlier turns by itself.
     past.past(files.items, null),
   ]);
   const { input: _sent, ...rest } = modelAccess.accept(request, model);
@@ -63,7 +63,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
     ...(givenFiles && { givenFiles }),
     tenant,
     ...(trace && { trace }),
-    // Only this process has the secrets that the stored tools lack.
+    // Only this process has the secrets that are removed from the stored tools.
     withheld: Object.keys(access).filter((label) => !isReachable(tools, label, access)),
     inConversation: conversation !== undefined,
     ...(identity.policy && { policy: identity.policy }),
@@ -78,7 +78,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
   const missing = missingPast(creation);
   const begin = async (home: HomeStub) => await home.startRun(specJson, ticket, config.conversationLockWaitMs, access);
   const start = () => (missing ? homes.ask(address.home, refused(missing), begin) : homes.open(address.home, begin));
-  // The run takes memory permits of its own, and its home ends the reservation.
+  // The run takes its own memory permits, and its home ends the reservation.
   const handedOver = scope.move();
   handedOver.releasePermits();
   try {
@@ -91,13 +91,16 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
   }
 }
 
-/** The error of a run whose home does not exist, and with it the past that it continues. Undefined if it continues nothing. */
+/**
+ * The error of a run whose home does not exist, so that the history it continues does not either. Undefined if it
+ * continues nothing.
+ */
 function missingPast({ conversation, previous }: Creation): ApiError | undefined {
   if (conversation) return conversationNotFound(conversation.id);
   return previous ? previousResponseNotFound(responseId(previous)) : undefined;
 }
 
-/** True if the stored form of its tool is enough to reach a server. */
+/** True if the stored form of a tool is enough to reach its server. */
 function isReachable(tools: Tool[] | undefined, label: string, access: Record<string, McpAccess>): boolean {
   const shown = tools?.find((tool) => tool.type === "mcp" && tool.server_label === label);
   const { authorization, headers, server_url: url } = access[label] ?? {};
@@ -107,14 +110,14 @@ function isReachable(tools: Tool[] | undefined, label: string, access: Record<st
 /** The failures of runs that have ended. */
 const failures = new WeakSet<object>();
 
-/** Tells whether an error is the failure of a run that has ended, which its key gives again. */
+/** Tells whether an error is the failure of a run that has ended. Its idempotency key gives the same error again. */
 export function isFailedRun(error: unknown): boolean {
   return typeof error === "object" && error !== null && failures.has(error);
 }
 
 /**
- * A run as its request wants it: as events, as it is (`background`), or when it has ended. Throws the failure of one
- * that is waited for (`isFailedRun`), and the 404 of one that is deleted meanwhile.
+ * A run as its request wants it: as events, in its current state (`background`), or when it has ended. Throws the
+ * failure of a run that is waited for (`isFailedRun`), and the 404 of one that is deleted in the meantime.
  */
 export async function answerRun(
   { caller, request, address }: Creation,
@@ -136,17 +139,16 @@ export async function answerRun(
   return { kind: "response", response: await createdResponse(caller, finished.response) };
 }
 
-/** A failure of which only the response is kept, as the error that a foreground request gets. */
+/** Turns a failure that is stored only as a response into the error of a foreground request. */
 function failureOf({ code, message }: NonNullable<ResponseObject["error"]>): ApiError {
   const status = code === "rate_limit_exceeded" ? 429 : code === "server_error" ? 502 : 400;
   return new ApiError({ status, message, code });
 }
 
 /**
- * The events of a run, as the bytes of an SSE stream, which its home writes: those after the sequence number `after`
- * (-1: all), and then those that come, until the run ends or `caller.signal` is aborted. `obfuscation`: whether deltas
- * keep theirs.
- * Throws the 404 of a response that is not there, the 400 of one that is no run, and the 429 of one with too many readers.
+ * The events of a run, as the bytes of an SSE stream, which its home writes: first those after the sequence number `after` (-1:
+ * all), then new ones, until the run ends or `caller.signal` is aborted. `obfuscation`: whether deltas keep theirs. Throws the
+ * 404 of an unknown response, the 400 of one that is no run, and the 429 of one with too many readers.
  */
 export async function followResponse(
   { homes, signal }: Caller,
@@ -168,9 +170,9 @@ export async function followResponse(
 const MAX_KEY_LENGTH = 255;
 
 /**
- * Creates a response under an idempotency key. The same request under the same key gets the same response, also while
- * it is still running: the turn is a run of its home, which any of them may join.
- * Throws the 422 of a key that came with another body, and what refuses the request.
+ * Creates a response under an idempotency key. The same request under the same key gets the same response, even while
+ * it is running: the turn is a run of its home, which each of the requests may join. Throws the 422 of a key that came
+ * with another body, and the errors that refuse the request.
  */
 export async function createOnce(creation: Creation, key: string, body: unknown): Promise<Created<never>> {
   checkKey(creation, key);
@@ -183,24 +185,24 @@ export async function createOnce(creation: Creation, key: string, body: unknown)
   const keyed = { ...creation, address };
   if (claim.kind === "known" && claim.begun) {
     const known = await homes.ask(address.home, null, (stub) => stub.retrieve(address.turn));
-    // Deleted or expired: the key stands for that response, and brings no other to life.
+    // The response was deleted or has expired. The key still stands for it, and creates no other.
     if (!known) throw responseNotFound(responseId(address));
     creation.scope.end();
     return answerRun(keyed, known);
   }
-  // Not begun as far as is known: whoever comes second finds the run that the first has begun.
+  // No run is known to have begun. The second of two requests finds the run that the first has begun.
   let accepted: StoredResponse;
   try {
     accepted = await startRun(keyed);
   } catch (error) {
-    // Refused before anything was begun: the client may mend it and try again. One that waited in vain for its
-    // conversation keeps its turn under the key; and whatever else happened, the run may have begun.
+    // Refused before anything has begun: the client may correct the request and try again. A run that waited in vain
+    // for its conversation stays under the key. After any other error, the run may have begun.
     if (error instanceof ApiError && error.status !== 409) {
       await homes.openKey(key, (stub) => stub.unclaim(fingerprint, address.turn));
     }
     throw error;
   }
-  // Beside the answer. Where it fails, the key only forgets a deletion.
+  // Runs beside the answer. If it fails, the key only forgets a deletion.
   const noted = homes.openKey(key, (stub) => stub.begun(fingerprint, address.home, address.turn)).catch(() => {});
   const created = await answerRun(keyed, accepted);
   await noted;

@@ -4,12 +4,12 @@ import { isImageInFile } from "@responses-edge/responses-api/items/image-generat
 import type { FileClient } from "../store/files/file-client.ts";
 import type { Caller } from "./transport.ts";
 
-/** Bytes of all images in one answer. Those beyond have their `file_id` alone. */
+/** Most bytes of all images in one answer. Further images have only their `file_id`. */
 const MAX_SHOWN_BYTES = 48 * 1024 * 1024;
 
 /**
- * Kept items as JSON text, one or a list, with the images that their files have. One whose file has expired or was deleted has none. Throws as
- * buckets fail.
+ * Stored items as JSON text, one or a list, with the images of their files. An item whose file has expired or was
+ * deleted has no image. Throws as buckets fail.
  */
 export async function withImages({ files }: Pick<Caller, "files">, json: string): Promise<string> {
   if (!json.includes('"image_generation_call"')) return json;

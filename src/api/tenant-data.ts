@@ -15,8 +15,8 @@ import { type homesQuery, MAX_HOMES } from "./queries.ts";
 import { exportFiles, isFileCursor } from "./tenant-files.ts";
 
 /**
- * All that is kept of a tenant: its export, and its erasure. Homes are known where the tenant has `track_homes`; those of
- * before, and of keys without, are not.
+ * All data that is stored of a tenant: its export, and its erasure. Homes are known only from when the tenant has
+ * `track_homes`; those of earlier times, and of keys without it, are not.
  */
 
 export interface TenantData extends Administrator {
@@ -28,15 +28,15 @@ export interface TenantData extends Administrator {
   responseIndexes: IndexBinding["RESPONSE_INDEXES"];
 }
 
-/** A home that was used so lately may have a turn under way that will be kept. Its note stays. */
+/** A home that was used within this time may have a turn in progress that will be stored. Its note stays. */
 const SETTLED_AFTER_MS = 3_600_000;
 
-/** Keys that are read at a time. */
+/** Keys that are read at once. */
 const KEYS_AT_ONCE = 500;
 
 /**
- * A tenant's data as JSON lines: first its limits, keys (never a secret) and usage, then its homes, files and vector stores after `after`,
- * and last a line that says whether there are more. Notes that in the audit log.
+ * A tenant's data as JSON lines: first its limits, keys (never a secret) and usage, then its homes, files and vector
+ * stores after `after`, and last a line that says whether there are more. Notes the export in the audit log.
  */
 export async function exportTenant(
   admin: TenantData,
@@ -66,7 +66,7 @@ async function writeAll(
   tenant: string,
   lines: readonly object[],
   homes: readonly string[],
-  /** Writes what follows the homes. Gives the next page's `after`. */
+  /** Writes the part after the homes. Gives the next page's `after`. */
   writeRest: (write: (line: object) => Promise<void>) => Promise<string | null>,
 ): Promise<void> {
   const client = new HomeClient(admin.homes, tenant);
@@ -87,7 +87,7 @@ async function writeAll(
     await write({ object: "export.page", has_more: next !== null, next });
     await writable.close();
   } catch (error) {
-    // Without its last line an export is not whole.
+    // An export without its last line is incomplete.
     await writable.abort(error).catch(() => {});
   }
 }
@@ -106,21 +106,21 @@ async function aboutTenant({ directories, quotas }: TenantData, tenant: string):
   return lines;
 }
 
-/** Files that one call removes. Each vector store costs a call of its own, as a home does. */
+/** Most files that one call removes. Each vector store takes a call of its own, as a home does. */
 const MAX_FILES = 10_000;
 
-/** Removes vector stores and files of a tenant, at most so many. True where there were no more. */
+/** Removes a limited number of a tenant's vector stores and files. True if none is left. */
 async function eraseFiles({ files }: TenantData, tenant: string): Promise<boolean> {
   const stores = new StoreClient(files, tenant);
   const { ids, hasMore } = await stores.list({ limit: MAX_HOMES, order: "asc" });
-  // One that is gone is on the list until its directory hears of it.
+  // A deleted store stays on the list until its directory is told.
   for (const id of ids) await stores.remove(id).catch((error: unknown) => stores.forget(id, error));
   return (await new FileClient(files, tenant).removeSome(MAX_FILES)) < MAX_FILES && !hasMore;
 }
 
 /**
- * Erases a tenant: its keys and limits at once, then what its homes keep, at most `MAX_HOMES` of them, its vector stores and its files, and, when no
- * home is left, what was counted. The audit log goes on telling what was done. Again is harmless.
+ * Erases a tenant: first its keys and limits, then the content of at most `MAX_HOMES` of its homes, its vector stores
+ * and its files, and, when no home is left, its counters. The audit log keeps its entries. A repeated call is harmless.
  */
 export async function eraseTenant(admin: TenantData, id: string, after: string | undefined) {
   const tenant = parseTenant(id);
@@ -131,7 +131,7 @@ export async function eraseTenant(admin: TenantData, id: string, after: string |
   const homes = await quota.homes(after ?? "", MAX_HOMES);
   const client = new HomeClient(admin.homes, tenant);
   for (const home of homes) await client.ask(home, undefined, (stub) => stub.erase());
-  // Before the files: one that is under way writes some.
+  // Before the files, because a running batch writes some.
   await admin.batches.getByName(tenant).erase();
   const hasNoFiles = await eraseFiles(admin, tenant);
   const isEmpty = await quota.forgetHomes(homes, SETTLED_AFTER_MS);
@@ -139,6 +139,7 @@ export async function eraseTenant(admin: TenantData, id: string, after: string |
   await admin.responseIndexes.getByName(tenant).erase();
   if (isEmpty) await quota.erase();
   const next = homes.length === MAX_HOMES ? (homes.at(-1) ?? null) : null;
-  // Homes in which a turn was under way lately are left, too, as it may have been kept since: then again in an hour.
+  // Homes with a recent turn are left as well, because it may have been stored since. Another call an hour later
+  // removes them.
   return { object: "tenant.erased" as const, id: tenant, homes: homes.length, next, has_more: !isEmpty || !hasNoFiles };
 }

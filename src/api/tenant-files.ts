@@ -18,24 +18,24 @@ import type { NewStoreFile } from "../store/vector-stores/store-files.ts";
 /**
  * Files and vector stores in a tenant's export, and what an import makes of them:
  *
- *     file               one file, without its bytes
- *     file.bytes         a piece of them, as base64
- *     file.end           how many there were: fewer than the file has where it was deleted meanwhile
- *     vector_store       one store, as the API shows it
- *     vector_store.file  a file in it, likewise: an import indexes it anew
- *     vector_store.end
+ * file one file, without its bytes
+ * file.bytes a piece of its bytes, as base64
+ * file.end how many bytes came: fewer than the file has if it was deleted in the meantime
+ * vector_store one store, as the API shows it
+ * vector_store.file a file in it, likewise; an import indexes it anew
+ * vector_store.end
  */
 
-/** Bytes of files of one page, or one larger file: they grow by a third, and Cloudflare takes bodies of 100 MB. */
+/** Bytes of files of one page, unless one file is larger. Base64 adds a third, and Cloudflare takes bodies of 100 MB. */
 const PAGE_BYTES = 64 * 1024 * 1024;
 
 /** Bytes of one line. */
 const LINE_BYTES = 512 * 1024;
 
-/** Files of vector stores of one page, or all of one store. */
+/** Files of vector stores of one page, unless one store has more. */
 const PAGE_STORE_FILES = 20_000;
 
-/** Files of a store that are read, or added, at a time. */
+/** Files of a store that are read, or added, at once. */
 const STORE_FILES_AT_ONCE = 500;
 
 type Write = (line: object) => Promise<void>;
@@ -54,7 +54,7 @@ export async function exportFiles(
   return next ?? (await writeStores(stores, { after: isAmongStores ? after : undefined, limit }, write));
 }
 
-/** Tells whether an export goes on after a file or a store. */
+/** Tells whether an export continues after a file or a store. */
 export function isFileCursor(after: string): boolean {
   return (parseFileId(after) ?? parseStoreId(after)) !== undefined;
 }
@@ -100,7 +100,7 @@ async function writeFile(client: FileClient, record: FileRecord, write: Write): 
   await write({ object: "file.end", id, bytes: written });
 }
 
-/** The bytes of a file; they end early where it is deleted meanwhile. */
+/** The bytes of a file. They end early if it is deleted in the meantime. */
 async function* bytesOf(client: FileClient, id: string): AsyncGenerator<Uint8Array> {
   const found = await client.content(id).catch(() => undefined);
   const reader = found?.body.getReader();
@@ -121,7 +121,7 @@ async function writeStores(client: StoreClient, { after, limit }: Page, write: W
   return hasMore ? (ids.at(-1) ?? null) : null;
 }
 
-/** Gives how many files the store has. */
+/** Gives the number of the store's files. */
 async function writeStore(client: StoreClient, id: string, write: Write): Promise<number> {
   const store = client.stub(id);
   const object = await store.object();
@@ -130,7 +130,7 @@ async function writeStore(client: StoreClient, id: string, write: Write): Promis
   let files = 0;
   for (let after: string | undefined; ; ) {
     const page = await store.files({ limit: STORE_FILES_AT_ONCE, order: "asc", after });
-    // Null: the store was deleted meanwhile. Refused: the file before was.
+    // Null: the store was deleted in the meantime. Refused: the file of the cursor was deleted.
     if (!page?.ok) break;
     for (const file of page.value.data) await write(file);
     files += page.value.data.length;
@@ -168,10 +168,10 @@ type LineOf<Kind extends Line["object"]> = Extract<Line, { object: Kind }>;
 
 const KINDS: readonly string[] = line.options.map(({ shape }) => shape.object.value);
 
-/** An import is an administrator's work, which no limit of the tenant binds. */
+/** Imports are an administrator's work, to which the tenant's limits do not apply. */
 const NO_LIMITS = { tenant: { files: null, bytes: null }, key: { files: null, bytes: null } };
 
-/** The owner of what was imported: the keys of elsewhere are not here. */
+/** The owner of imported files: the keys of the exporting deployment are not here. */
 const OWNER = { keyId: "", counted: undefined };
 
 /** The lines of files and vector stores in one import. */
@@ -224,7 +224,7 @@ export class FilesImport implements AsyncDisposable {
     if (open !== undefined) throw invalidRequest("object", `'${open}' has no end.`);
   }
 
-  /** Removes what has come of a file that is not whole. */
+  /** Removes the bytes of an incomplete file. */
   async [Symbol.asyncDispose](): Promise<void> {
     const received = this.#file?.received;
     if (!received) return;
@@ -259,7 +259,7 @@ export class FilesImport implements AsyncDisposable {
     this.#file = undefined;
   }
 
-  /** The store is not on the list, and so not to be seen, before it is whole. */
+  /** The store is put on the list, and so becomes visible, only when it is complete. */
   async #beginStore(about: LineOf<"vector_store">): Promise<void> {
     this.checkEnded();
     const { id, name, description, metadata, expires_after: expiresAfter } = about;

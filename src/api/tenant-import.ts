@@ -18,23 +18,23 @@ import type { TenantData } from "./tenant-data.ts";
 import { FilesImport } from "./tenant-files.ts";
 
 /**
- * Takes what `exportTenant` gives into this deployment: the same one or another, under the same name or another. A home
- * that is not here is imported as a whole; one that is here already is left as it is.
+ * Imports an export (`exportTenant`) into the same deployment or another one, under the same name or another. A home
+ * that is not here is imported as a whole; an existing one is left as it is.
  */
 
-/** Array elements and object members of one line: those of a request, and of all that a model can say to it. */
+/** Most array elements and object members of one line: enough for a request, and for the whole output of a model. */
 const MAX_LINE_VALUES = 2_000_000;
 
-/** The most lines of a home that are handed over together, unless one line is longer. UTF-16 units. */
+/** Most UTF-16 units of a home's lines that are handed over together, unless one line is longer. */
 const MAX_PART_LENGTH = 4 * 1024 * 1024;
 
-/** Ids of responses that an answer names. */
+/** Most ids of responses in an answer. */
 const MAX_NAMED = 1_000;
 
-/** Kinds of lines that are not for one home. */
+/** Kinds of lines that belong to no home. */
 const ABOUT_TENANT = ["tenant", "api_key", "usage", "export.page"];
 
-/** The result of an import in which nothing was imported yet. */
+/** The result of an import before its first line. */
 function newImport(id: string) {
   return {
     object: "tenant.imported",
@@ -42,15 +42,15 @@ function newImport(id: string) {
     homes: { imported: 0, unchanged: 0, refused: 0 },
     /** Turns of the homes that were imported. */
     turns: 0,
-    /** The result for the tenant's limits. `kept`: the tenant has others here. Null: the export has none. */
+    /** The result for the tenant's limits. `kept`: the tenant has other limits here. Null: the export has none. */
     limits: null as "set" | "unchanged" | "kept" | null,
-    /** Keys whose text nobody has: they are not here. */
+    /** Keys that are not here: the export has no secrets. */
     api_keys_left_out: 0,
     /** Items whose sealed content this deployment cannot open for this tenant. */
     sealed_unreadable: 0,
     /** Responses that were under way when the export was made; at most a thousand of them. */
     in_progress: [] as string[],
-    /** Homes that keep something else here. */
+    /** Homes whose content differs here. */
     refused_homes: [] as string[],
     /** `after` of the export's next page. */
     next: null as string | null,
@@ -60,8 +60,8 @@ function newImport(id: string) {
 type TenantImport = ReturnType<typeof newImport> & FilesImport["done"];
 
 /**
- * Imports a page of an export, whose lines `lines` gives without their line breaks. Notes that in the audit log. Throws the
- * 400 of the first line that is none; what homes came before it are imported, and importing them again changes nothing.
+ * Imports a page of an export; `lines` gives its lines without line breaks. Notes the import in the audit log. Throws
+ * the 400 of the first invalid line. The homes before it are imported; importing them again changes nothing.
  */
 export async function importTenant(
   admin: TenantData,
@@ -99,7 +99,7 @@ class Importer {
   readonly #client: HomeClient;
   readonly #isSealed: (item: unknown) => boolean;
   readonly done: TenantImport;
-  /** Known from the first home on. */
+  /** Set at the first home. */
   #counted: Promise<boolean> | undefined;
   #home: HomeInParts | undefined;
   #homes = 0;
@@ -142,7 +142,7 @@ class Importer {
 
   async #takeOfHome(text: string, value: Record<string, unknown>): Promise<void> {
     parse(homeLine, value);
-    // The value as it came: zod's has another order of keys.
+    // The value as it was parsed. zod changes the order of keys.
     const line = value as unknown as HomeLine;
     if (line.object === "home") {
       this.#checkHomeEnded();
@@ -200,7 +200,7 @@ class Importer {
   }
 }
 
-/** A home that is handed over to its object, a part at a time. */
+/** A home that is handed to its object in parts. */
 class HomeInParts {
   readonly told: ImportedHome;
   /** Items that cannot be opened here. */
@@ -211,7 +211,7 @@ class HomeInParts {
   #part = 0;
   #lines: string[] = [];
   #length = 0;
-  /** The answer to the parts before. Once a home differs, no more of it is handed over. */
+  /** The answer to the earlier parts. If the home differs, no further part is handed over. */
   #answer: ImportAnswer = "waiting";
 
   constructor(client: HomeClient, told: ImportedHome, isCounted: boolean) {

@@ -14,8 +14,8 @@ import type { StoreClient } from "../store/vector-stores/store-client.ts";
 import type { Observation } from "../telemetry/telemetry.ts";
 
 /**
- * The contract between a transport and the API. HTTP is one (`src/http/`), WebSocket another (`src/socket/`): a sink, a loop
- * that calls `createResponse`, and, where it keeps turns itself, a source of the past.
+ * The contract between a transport and the API. HTTP is one (`src/http/`), WebSocket another (`src/socket/`): each has
+ * a sink, a loop that calls `createResponse`, and, if it keeps turns itself, a source of the history.
  */
 
 /** Remembers that a request was counted, or refused, by its caller's limits. All copies of its `Caller` share it. */
@@ -25,16 +25,16 @@ export interface Counting {
 
 /** The caller of an operation, with all that its transport and the platform provide. Every operation of the API takes it. */
 export interface Caller {
-  /** As it is for this caller. */
+  /** The configuration for this caller. */
   config: Config;
   tenant: string;
   /** The key of the tenant that asks, and its permissions. */
   identity: Identity;
-  /** Where the use of those is counted who have limits. */
+  /** Counts the use of callers who have limits. */
   quotas: DurableObjectNamespace<Quota>;
-  /** Remembers that this request was counted there. */
+  /** Remembers that the quota has counted this request. */
   counting: Counting;
-  /** Tells the client something beside the answer, as headers, where there is an answer that can have them. */
+  /** Sends the client further headers, where the answer can have them. */
   tell?: ((headers: Record<string, string>) => void) | undefined;
   /** Notes a deletion in the audit log, where there is one. */
   note?: ((event: Pick<AuditEvent, "type" | "target">) => void) | undefined;
@@ -44,25 +44,25 @@ export interface Caller {
   files: FileClient;
   /** The tenant's vector stores. */
   stores: StoreClient;
-  /** Where earlier turns are read. */
+  /** The source of earlier turns. */
   past: PastSource;
   /** The length of the request's body in bytes, or in UTF-16 units; 0 without a body. */
   bodyLength: number;
   /** The session that a header of the request names. */
   clientSession?: string | undefined;
-  /** Called with every try of every request to a model server for an answer of the model's. */
+  /** Called with every attempt of every request to a model server for an answer. */
   onAttempt?: ((call: ServerAttempt) => void) | undefined;
-  /** Takes the foreground turns that no home keeps, each before its terminal event: a transport may keep them itself. */
+  /** Takes foreground turns that no home stores, each before its terminal event. A transport may keep them itself. */
   keep?: ((turn: UnstoredTurn) => void) | undefined;
   /** Aborted when the client leaves. */
   signal: AbortSignal;
   /** The request's record in telemetry, if there is any. */
   observation?: Observation | undefined;
-  /** Keeps the process alive for what is still to be done after the answer. */
+  /** Keeps the process alive for work after the answer. */
   waitUntil: (promise: Promise<unknown>) => void;
 }
 
-/** A turn with `store: false` that can be continued. Input, with an id on each item, and the rest are JSON texts. */
+/** A turn with `store: false` that can be continued. Its input, with an id on each item, and the other fields are JSON texts. */
 export interface UnstoredTurn {
   address: TurnAddress;
   input: string;
@@ -73,7 +73,7 @@ export interface UnstoredTurn {
 
 /** The result of a creation. */
 export type Created<Sink extends ClientSink> =
-  /** The response: ended, or, for a background run, as it is now. */
+  /** The response: ended, or, for a background run, in its current state. */
   | { kind: "response"; response: StoredResponse }
   /** A foreground turn that runs beside its client, and whose events go to `sink`. `ended` never rejects. */
   | { kind: "events"; sink: Sink; ended: Promise<TurnResult> }
@@ -82,18 +82,21 @@ export type Created<Sink extends ClientSink> =
 
 /** Tells the client of a turn without `stream` that its answer is on the way. */
 export interface SlowAnswer {
-  /** Called when the model has begun to answer. `onLeft` is to be called when the client is found to have left. */
+  /** Called when the model has begun to answer. The transport calls `onLeft` when it finds that the client has left. */
   begin(onLeft: () => void): void;
-  /** True once the answer has begun: an error cannot be the answer any more, and a failed response is. */
+  /** True once the answer has begun. An error is then a failed response, because the status was sent already. */
   readonly hasBegun: boolean;
 }
 
 /** Leads the events of a foreground turn to its client. */
 export interface ClientSink extends BatchSink {
-  /** A promise to wait for until the client has taken all that was said, where it has not. A transport that cannot tell has none. */
+  /**
+   * A promise that resolves when the client has read everything sent so far; undefined if it has. A transport that
+   * cannot tell lacks the method.
+   */
   flushed?(): Promise<void> | undefined;
-  /** Sends what is left, and that it is all. Never rejects. */
+  /** Sends the rest, and the end. Never rejects. */
   end(): Promise<void>;
-  /** Breaks off, so that a client that is still there does not take what it has for all. Never rejects. */
+  /** Breaks the connection off, so that a client cannot take a partial answer for a complete one. Never rejects. */
   abandon(): Promise<void>;
 }

@@ -22,7 +22,10 @@ import { checkMayStore } from "../store/may-store.ts";
 import { nameOf, receiverOf, shownFile } from "./files.ts";
 import type { Caller } from "./transport.ts";
 
-/** Uploads: files that come in parts. All that take an id throw the 404 of one that is unknown or another tenant's, and the 400 of one that has ended. */
+/**
+ * Uploads: files that come in parts. Every function that takes an id throws the 404 of one that is unknown or another
+ * tenant's, and the 400 of one that has ended.
+ */
 
 export async function createUpload(caller: Caller, body: unknown): Promise<UploadObject> {
   const { bytes, filename, mime_type: mimeType, ...about } = parse(createUploadBody, body);
@@ -38,7 +41,7 @@ export async function createUpload(caller: Caller, body: unknown): Promise<Uploa
   return shownUpload(await caller.files.createUpload(upload, caller.identity.keyId), null);
 }
 
-/** Keeps a part of an upload as it comes. Others may come at the same time. */
+/** Stores a part of an upload as it comes in. Parts may come at the same time. */
 export async function addUploadPart(
   caller: Caller,
   id: string,
@@ -58,7 +61,7 @@ export async function addUploadPart(
     await files.finishPart(data);
     return { id: partId(upload.key, data.part), object: "upload.part", created_at: unixSeconds(), upload_id: id };
   } catch (error) {
-    // The client may have left, or the upload has ended meanwhile.
+    // The client may have left, or the upload has ended in the meantime.
     if (data) caller.waitUntil(files.discardPart(data).catch(() => {}));
     throw error;
   } finally {
@@ -66,7 +69,9 @@ export async function addUploadPart(
   }
 }
 
-/** Makes a file of parts, in their order. Throws the 400 of parts that are not all of the file, and of bytes that have another MD5. */
+/**
+ * Makes a file of parts, in their order. Throws the 400 of parts that do not make the whole file, and of bytes with another MD5.
+ */
 export async function completeUpload(caller: Caller, id: string, body: unknown): Promise<UploadObject> {
   const { part_ids: ids, md5 } = parse(completeUploadBody, body);
   const { files } = caller;

@@ -24,26 +24,26 @@ const WIDTHS = {
   "1d": { seconds: 86_400, buckets: 7, most: 31 },
 };
 
-/** OpenAI has costs by the day. */
+/** OpenAI reports costs by the day. */
 const COST_WIDTHS = { "1d": { seconds: 86_400, buckets: 7, most: 180 } };
 
-/** The usage that a query asks for, and how much of it. Times are Unix seconds. */
+/** The usage that a query asks for, and its number of buckets. Times are Unix seconds. */
 type Buckets = Pick<
   z.output<ReturnType<typeof usageQuery>>,
   "start_time" | "end_time" | "limit" | "page" | "project_ids" | "api_key_ids" | "models"
 > & { kinds?: readonly UsageKind[] };
 
-/** Tenants that one answer can be about: each is an object to be asked. */
+/** Most tenants of one answer; each is an object that is asked. */
 const MAX_TENANTS = 200;
 const CONCURRENT_TENANTS = 16;
 
-/** Where usage is found. */
+/** The sources of usage. */
 export interface UsageSources {
   directories: DurableObjectNamespace<KeyDirectory>;
   quotas: DurableObjectNamespace<Quota>;
 }
 
-/** Usage of a kind of one tenant, or, without one, of those that are asked for: of all, where none is. */
+/** One kind of usage: of one tenant, or of the tenants that the query names, or of all. */
 export function readUsage(
   kind: UsageKind,
   tenant: string | undefined,
@@ -54,7 +54,7 @@ export function readUsage(
   return inBuckets(tenant, { ...request, kinds: [kind] }, sources, WIDTHS, results);
 }
 
-/** The costs of the same, by `MODEL_PRICES` as they were when it was used. Their line items are models. */
+/** The costs of the same usage, by `MODEL_PRICES` at the time of use. Their line items are models. */
 export function readCosts(
   tenant: string | undefined,
   { line_items: models, ...request }: z.output<typeof costsQuery>,
@@ -63,7 +63,7 @@ export function readCosts(
   return inBuckets(tenant, { ...request, models }, sources, COST_WIDTHS, (rows) => costResults(rows, request.group_by));
 }
 
-/** Throws the 400 of more buckets than an answer has, and of a `page` that no answer had. */
+/** Throws the 400 of more buckets than an answer may have, and of a `page` that no answer gave. */
 async function inBuckets<Result, Width extends string>(
   tenant: string | undefined,
   request: Buckets & { bucket_width: Width },
@@ -102,8 +102,8 @@ async function inBuckets<Result, Width extends string>(
 }
 
 /**
- * The current storage of one tenant, or, without one, of those that are asked for: of all, if none is. In the shape of OpenAI's usage:
- * one bucket, of this moment. `limits` are those of one tenant's storage, if its keys are not grouped.
+ * The current storage: of one tenant, or of the tenants that the query names, or of all. It has the form of OpenAI's
+ * usage: one bucket, of this moment. `limits` are the storage limits, given for one tenant whose keys are not grouped.
  */
 export async function readStorage(
   tenant: string | undefined,
@@ -171,7 +171,7 @@ async function rowsOf(
   return rows;
 }
 
-/** The tenants that are asked for; without any, all that have keys or limits. */
+/** The tenants that the query names, or all that have keys or limits. */
 async function tenantsOf(
   projects: readonly string[] | undefined,
   { directories }: UsageSources,

@@ -26,8 +26,8 @@ import { searchStores } from "../store/vector-stores/store-searcher.ts";
 import type { Caller } from "./transport.ts";
 
 /**
- * Vector stores. A `body` is the request's, as parsed JSON. All that take an id throw the 404 of a store that is unknown, deleted or another
- * tenant's, and of what it does not have.
+ * Vector stores. `body` is the parsed JSON of a request. Every function that takes an id throws the 404 of a store that
+ * is unknown, deleted or another tenant's, and of a file or batch that the store does not have.
  */
 
 /** A page of a list, as it is shown. */
@@ -59,7 +59,7 @@ export async function createVectorStore(caller: Caller, body: unknown): Promise<
 export async function listVectorStores({ stores }: Caller, query: StoreQuery): Promise<ShownPage<VectorStoreObject>> {
   const { ids, hasMore } = await stores.list(query);
   const objects = await Promise.all(ids.map((id) => stores.stub(id).object()));
-  // The directory hears last of a store that is deleted.
+  // When a store is deleted, the directory is told last.
   const data = objects.filter((object) => object !== null);
   return { ...pageOf(data, hasMore), last_id: ids.at(-1) ?? null };
 }
@@ -78,7 +78,7 @@ export async function deleteVectorStore({ stores, note }: Caller, id: string): P
   note?.({ type: "vector_store.deleted", target: id });
 }
 
-/** Has all files of a store be read, cut and embedded anew. */
+/** Reads, cuts and embeds all files of a store anew. */
 export function reindexVectorStore({ stores }: Caller, id: string): Promise<VectorStoreObject> {
   return stores.ask(id, (store) => store.reindex());
 }
@@ -104,7 +104,7 @@ export async function searchVectorStore(
   };
 }
 
-/** Adds a file, whose 404 is thrown at once. */
+/** Adds a file. The 404 of an unknown file is thrown at once. */
 export async function addVectorStoreFile(caller: Caller, id: string, body: unknown): Promise<StoreFileObject> {
   const request = parse(addStoreFileBody, body);
   checkMayStore(caller.identity);
@@ -158,7 +158,7 @@ export async function removeVectorStoreFile(
     async (store) => (await store.removeFile(file)) || null,
     () => fileNotInStore(id, file),
   );
-  // A store that is told of the end of a file which it does not have does nothing.
+  // A store ignores the end of a file that it does not have.
   waitUntil(files.notUsedBy(file, id).catch(() => {}));
 }
 
@@ -180,7 +180,7 @@ export async function vectorStoreFileContent(
   };
 }
 
-/** Adds files as a batch. One that is unknown fails when it is read. */
+/** Adds files as a batch. An unknown file fails later, when it is read. */
 export async function createFileBatch(caller: Caller, id: string, body: unknown): Promise<BatchObject> {
   const files = filesOfBatch(parse(createBatchBody, body)).map(newFile);
   checkMayStore(caller.identity);

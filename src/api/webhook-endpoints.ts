@@ -19,14 +19,17 @@ import { page } from "./keys.ts";
 import type { endpointsQuery } from "./queries.ts";
 import type { Caller } from "./transport.ts";
 
-/** Webhook endpoints of a tenant. All that take an id throw the 404 of one that is unknown, or another tenant's. */
+/** Webhook endpoints of a tenant. Every function that takes an id throws the 404 of one that is unknown or another tenant's. */
 
-/** A caller, and where its tenant's endpoints are. */
+/** A caller, and the object of its tenant's endpoints. */
 export type WebhookCaller = Pick<Caller, "tenant" | "config" | "signal" | "note"> & {
   webhooks: DurableObjectNamespace<Webhooks>;
 };
 
-/** Makes an endpoint, and shows its secret this once. Throws the 400 of more than a tenant may have, and of a URL that may not be called. */
+/**
+ * Makes an endpoint, and shows its secret, only once. Throws the 400 of more endpoints than a tenant may have, and of a
+ * URL that may not be called.
+ */
 export async function createEndpoint(caller: WebhookCaller, body: unknown): Promise<WebhookEndpointObject> {
   const { event_types: eventTypes, ...fields } = parse(createEndpointBody, body);
   await checkUrl(caller, fields.url);
@@ -51,7 +54,7 @@ export async function retrieveEndpoint(caller: WebhookCaller, id: string): Promi
   return shown(known(id, await objectOf(caller).get(id)));
 }
 
-/** Changes what is given. Throws as `createEndpoint` does. */
+/** Changes the given fields. Throws as `createEndpoint` does. */
 export async function updateEndpoint(caller: WebhookCaller, id: string, body: unknown): Promise<WebhookEndpointObject> {
   const { event_types: eventTypes, name, url } = parse(updateEndpointBody, body);
   if (url !== undefined) await checkUrl(caller, url);
@@ -65,7 +68,7 @@ export async function updateEndpoint(caller: WebhookCaller, id: string, body: un
   return shown(changed);
 }
 
-/** Gives an endpoint another secret, and shows it this once. */
+/** Gives an endpoint another secret, and shows it, only once. */
 export async function rotateEndpoint(caller: WebhookCaller, id: string, body: unknown): Promise<WebhookEndpointObject> {
   const { keep_old_secret_active_for_24_hours: keepsOld } = parse(rotateSecretBody, body);
   const rotated = known(id, await objectOf(caller).rotate(id, keepsOld));
@@ -97,7 +100,7 @@ export async function testEndpoint(caller: WebhookCaller, id: string, body: unkn
   };
 }
 
-/** Lists the latest deliveries to an endpoint and those that wait, newest first. */
+/** Lists the latest deliveries and the pending ones of an endpoint, newest first. */
 export async function listDeliveries(
   caller: WebhookCaller,
   id: string,
@@ -112,7 +115,7 @@ function objectOf({ webhooks, tenant }: WebhookCaller) {
   return webhooks.getByName(tenant);
 }
 
-/** Throws the 400 of a URL that may not be called from here. */
+/** Throws the 400 of a URL that may not be called from this server. */
 async function checkUrl({ config, signal }: WebhookCaller, url: string): Promise<void> {
   if (await mayCall(url, config.webhookGuard, signal)) return;
   const message = "Expected an https URL of a public address, or one that the operator has listed (WEBHOOK_URLS).";

@@ -6,7 +6,7 @@ import { GAUGES } from "../telemetry/gauges.ts";
 import { INSTRUMENTS } from "../telemetry/instruments.ts";
 import { readGauges } from "./gauges.ts";
 
-/** The metrics of all workers of this machine: each has counted its own requests, and its values have its number as a label. */
+/** The metrics of all workers of this machine. Each worker counts its own requests; its values have its number as a label. */
 
 /** The values of one worker, by the names of instruments and gauges. */
 export interface WorkerMetrics {
@@ -25,7 +25,7 @@ export interface Readings {
   gauges: readonly GaugeReading[];
 }
 
-/** The values of this process, as another worker is told of them. */
+/** The values of this process, for other workers. */
 export async function ownMetrics(config: Config, files: FileBindings, totals: Meter): Promise<WorkerMetrics> {
   const gauges = await readGauges(config, files);
   return {
@@ -35,7 +35,7 @@ export async function ownMetrics(config: Config, files: FileBindings, totals: Me
   };
 }
 
-/** The values of all workers. Those of one that is away are left out. */
+/** The values of all workers. An unreachable worker's are left out. */
 export async function allMetrics(config: Config, files: FileBindings, totals: Meter): Promise<Readings> {
   if (workerName === undefined) return { meter: totals, gauges: await readGauges(config, files) };
   const told = await Promise.all([

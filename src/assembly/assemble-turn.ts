@@ -30,16 +30,16 @@ import { ModelAccess } from "./model-access.ts";
 import { isOperatorsModel } from "./operators-model.ts";
 import type { Affinity } from "./session.ts";
 
-/** How a turn is put together, for both of its hosts: the Worker (foreground) and the home (runs). */
+/** Assembles turns, for both of their hosts: the Worker (foreground) and the home (runs). */
 
-/** A turn as it was asked for: plain data, which a run keeps. Its address names it. */
+/** A turn as its request asks for it: plain data, which a run stores. Its address identifies it. */
 export interface TurnSpec extends TurnAddress {
   /** As `acceptRequest` gives it. */
   request: CreateRequest;
   model: Model;
   tenant?: string;
   cacheSalt: string;
-  /** The other turns that it shares a model server's cache with. */
+  /** Identifies the other turns that share a model server's cache with this one. */
   affinity?: Affinity | undefined;
   /** The files that the request gives to its container. */
   givenFiles?: readonly GivenFile[];
@@ -50,35 +50,35 @@ export interface TurnSpec extends TurnAddress {
 /** The host of a turn: the Worker, or a home. */
 export interface TurnHost {
   config: Config;
-  /** How its request has reached its model. A host that has not asked for the model makes none. */
+  /** The model access that the request has used already. A host that has not asked for the model passes none. */
   modelAccess?: ModelAccess | undefined;
   /** How to reach the MCP servers of the request, by label. */
   access: Readonly<Record<string, McpAccess>>;
   /** Searches the tenant's vector stores, where the turn may search them. */
   searchStores?: StoreSearch | undefined;
-  /** Reads and keeps files for the turn's container, where it may have any. */
+  /** Reads and stores files for the turn's container, if it may have any. */
   containerFiles?: (() => ContainerFiles) | undefined;
-  /** The most that all output of the turn may take as JSON, in UTF-16 units. */
+  /** The longest JSON of the turn's whole output, in UTF-16 units. */
   outputLength: number;
   /** Aborted when nobody wants the answer any more. */
   signal: AbortSignal;
-  /** Keeps the host alive for what is still to be done when the turn has ended. */
+  /** Keeps the host alive for work after the turn has ended. */
   waitUntil: (promise: Promise<unknown>) => void;
-  /** Called with every try of every request to a model server for an answer of the model's. */
+  /** Called with every attempt of every request to a model server for an answer. */
   onAttempt?: ((call: ServerAttempt) => void) | undefined;
-  /** Takes the events, where anybody wants them. */
+  /** Takes the events, if anybody reads them. */
   sink?: BatchSink | undefined;
   /** Ends the turn for what its user says meanwhile, where it may be steered. */
   steering?: Steering | undefined;
   /** The state of the turn at the end of its log, for a run whose process died: it goes on from there. */
   logged?: TurnState | undefined;
-  /** The request's measurements, if somebody wants them. */
+  /** The request's measurements, if they are wanted. */
   measured?: Measurements | undefined;
 }
 
 /**
- * The turn. Without a past, because it cannot be read, all that the turn can do is end (`abandon`).
- * Throws the 400s of a past and an input that do not fit each other, the request's tools, or the operator's rules.
+ * The turn. Without `kept`, because the history cannot be read, the turn can only end (`abandon`). Throws the 400s of a
+ * history and an input that do not fit each other, of the request's tools, and of the operator's rules.
  */
 export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnHost): Turn {
   const { model, cacheSalt, createdAt } = spec;
@@ -120,10 +120,9 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
 const NO_PAST: TurnPast = { history: [], replays: [], input: [], removed: [] };
 
 /**
- * The prompt that the turn would send first, and the engine that can count it, without a turn. The tools of MCP servers
- * that nobody has listed in this conversation are listed, as the turn would. Approved calls are not made. Throws the 400s
- * of `assembleTurn`, the 400 `context_length_exceeded` where `truncation: "auto"` cannot make it fit, and the signal's
- * reason when it is aborted.
+ * The first prompt that the turn would send, and the engine that can count it. Makes no turn. Lists the tools of MCP servers that
+ * have not been listed in this conversation, as the turn would; makes no approved calls. Throws the 400s of `assembleTurn`, the
+ * 400 `context_length_exceeded` if even `truncation: "auto"` cannot make it fit, and the signal's reason when it is aborted.
  */
 export async function assemblePrompt(
   spec: TurnSpec,
@@ -175,16 +174,16 @@ function noteTurn(
   };
 }
 
-/** Seals and opens what clients keep: compactions, and reasoning for the turn's tenant and model. */
+/** Seals and opens what clients store: compactions, and reasoning for the turn's tenant and model. */
 function secretsOf({ tenant, model }: TurnSpec, config: Config): TurnSecrets {
   const { encryptionKeys, hidesReasoning } = config;
-  // Runs of earlier versions had no tenant, and nothing sealed.
+  // Runs of earlier versions have no tenant, and nothing sealed.
   const isSealed = tenant !== undefined && encryptionKeys.length > 0;
   const sealer = isSealed ? createSealer(encryptionKeys, tenant, model.upstream) : undefined;
   return {
     hidesReasoning,
     seal: sealer && { sealer, engine: model.engine },
-    // Few turns have a compaction.
+    // Made on use: few turns have a compaction.
     get compactions() {
       return compactionCodec(encryptionKeys, tenant ?? "");
     },
@@ -192,8 +191,8 @@ function secretsOf({ tenant, model }: TurnSpec, config: Config): TurnSecrets {
 }
 
 /**
- * Opens the reasoning of a past, and its newest compaction. `known` is the history in which the content of that compaction stands as well,
- * `request` has the settings that items make. Throws the 400s of a compaction that cannot be read, and of media that vLLM may not fetch.
+ * Opens the sealed reasoning of a history, and its newest compaction. `known` is the history including that compaction's content;
+ * `request` has the settings that items make. Throws the 400s of an unreadable compaction, and of media that vLLM may not fetch.
  */
 function openPast(
   kept: Past,
@@ -218,10 +217,7 @@ function openPast(
   return { past: { ...past, opened }, known, request: withConfiguration(asked, known, past.input) };
 }
 
-/**
- * The tools that this server runs for the turn, if any. `known` as `openPast` gives it.
- * Throws the 400s of `JoinedSession.of`.
- */
+/** The hosted tools of the turn, if any. `known` as `openPast` gives it. Throws the 400s of `JoinedSession.of`. */
 function toolsOf(
   { home, turn, tenant = "", request, givenFiles = [] }: TurnSpec,
   { replays, input }: TurnPast,
@@ -246,7 +242,7 @@ function toolsOf(
     access,
     items,
     input,
-    // With the tools' memory of this turn.
+    // Includes the tools' memory of this turn.
     replays: logged ? [...replays, ...logged.replays] : replays,
     output: logged?.output.filter((_, index) => !logged.openLists.includes(index)) ?? [],
     searchStores,
@@ -254,7 +250,7 @@ function toolsOf(
     containerFiles,
     givenFiles,
     ownContainer: `cntr_${home}${turn}`,
-    // With a key nobody else can tell whose container it is, or name it.
+    // Derived from the secret key: nobody else can compute a session's container or name it.
     sessionOf: (container) =>
       createHmac("sha256", config.tools.apiKey ?? "")
         .update(`${tenant}\n${container}`)
@@ -263,7 +259,7 @@ function toolsOf(
   });
 }
 
-/** All that a turn knows before its model speaks. */
+/** Everything that a turn knows before it asks its model. */
 export interface Past {
   /** Items of earlier turns, oldest first. */
   history: Item[];
@@ -273,17 +269,17 @@ export interface Past {
   input: Item[];
 }
 
-/** A past that was read. */
+/** A history that was read. */
 export interface ReadPast extends Past {
-  /** The length of all that was read for it, as JSON, in UTF-16 units. */
+  /** The JSON length of everything read for it, in UTF-16 units. */
   length: number;
 }
 
-/** Where the past of a turn can be read: the homes of its tenant, or whoever else keeps turns. */
+/** A source of the history of a turn: the homes of its tenant, or a transport that keeps turns. */
 export interface PastSource {
   /**
-   * The turn at `previous` with all before it, and `input` with what it refers to. Throws the 400s of what is not
-   * there: another tenant's, deleted and never stored ones look alike.
+   * The turn at `previous` with all earlier ones, and `input` with its references resolved. Throws the 400s of missing
+   * turns and items: another tenant's, deleted and unstored ones look alike.
    */
   past(input: readonly InputItem[], previous: TurnAddress | null): Promise<ReadPast>;
 }

@@ -19,7 +19,7 @@ export function imageMaker(config: Config): ImageMaker | undefined {
       const isNew = asked.images.length === 0;
       const model = isNew ? images.draws : images.edits;
       const steps = images.qualitySteps[asked.quality ?? "auto"];
-      // Steps are in the place of the quality that they stand for.
+      // A model with configured steps gets the steps of the quality, not the quality itself.
       const quality = steps === undefined ? asked.quality : undefined;
       const drawing = { ...asked, model: model.name, steps, quality };
       const { body, contentType } = isNew ? generation(drawing) : await editForm(drawing);

@@ -7,16 +7,16 @@ import type { Config } from "../config/index.ts";
 import { guardOf } from "../tools/guard.ts";
 
 /**
- * The images and videos that vLLM fetches by itself, wherever it runs: only from public https addresses, and from what
- * the operator has listed. Data URLs are fetched from nowhere.
+ * The images and videos that vLLM itself fetches, wherever it runs: only from public https addresses and the operator's
+ * list. Data URLs need no fetch.
  */
 
-/** Look-ups that one request can cause, where names are looked up (DNS_OVER_HTTPS_URL). */
+/** Most look-ups that one request can cause, where names are looked up (DNS_OVER_HTTPS_URL). */
 const MAX_HOSTS = 16;
 
 const LOOKUP_TIMEOUT_MS = 5_000;
 
-/** The place of a URL: the index of its item, and the path of its field below the item, such as `.content[0].image_url`. */
+/** The position of a URL: the index of its item, and the path of its field in the item, such as `.content[0].image_url`. */
 interface MediaPlace {
   index: number;
   path: string;
@@ -44,15 +44,15 @@ function mediaUrls(items: readonly { type: string }[], nameOf: (place: MediaPlac
   return urls;
 }
 
-/** Tells whether vLLM may be sent to a URL, as far as that can be seen of it. */
+/** Tells whether vLLM may fetch a URL, as far as the URL itself shows. */
 function mayFetchMedia(url: string, isListed: (url: URL) => boolean): boolean {
-  // Where URL parsers differ: Python's takes https://public.example\@127.0.0.1/ for a URL of 127.0.0.1.
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
+  // URL parsers differ here: Python's takes https://public.example\@127.0.0.1/ for a URL of 127.0.0.1.
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: the expression looks for them.
   if (/[\s\\\u0000-\u001f]/.test(url) || !/^https?:\/\//i.test(url) || !URL.canParse(url)) return false;
   return isPublicUrl(url) || isListed(new URL(url));
 }
 
-/** Throws the 400 of the first URL of `items` that vLLM may not be sent to. `nameOf` gives the field that the client has sent. */
+/** Throws the 400 of the first URL of `items` that vLLM may not fetch. `nameOf` gives the field that the client has sent. */
 export function checkMedia(
   items: readonly { type: string }[],
   isListed: (url: URL) => boolean,
@@ -62,7 +62,7 @@ export function checkMedia(
   if (refused) throw refusedMedia(refused.param);
 }
 
-/** The 400 of a URL that vLLM may not be sent to. */
+/** The 400 of a URL that vLLM may not fetch. */
 function refusedMedia(param: string) {
   return invalidRequest(
     param,
@@ -71,7 +71,7 @@ function refusedMedia(param: string) {
   );
 }
 
-/** Checks a turn's past and input, references resolved. Throws the 400 that names what the request has brought in. */
+/** Checks a turn's history and input, with references resolved. Throws the 400 that names the field of the request. */
 export function checkPromptMedia(
   { history, input }: { history: readonly Item[]; input: readonly Item[] },
   request: { conversation?: unknown },
@@ -82,9 +82,8 @@ export function checkPromptMedia(
 }
 
 /**
- * Checks what a request's own items bring in from elsewhere: images and videos, and compaction items with those in them.
- * `field` is where the items stand. Throws the 400 of a compaction item that cannot be read, and those of
- * `checkMediaUrls`.
+ * Checks everything that a request's own items fetch: images and videos, also inside compaction items. `field` is the
+ * field of the items. Throws the 400 of an unreadable compaction item, and those of `checkMediaUrls`.
  */
 export async function checkRequestItems(
   items: readonly InputItem[],
@@ -96,7 +95,7 @@ export async function checkRequestItems(
   if (ownUrls.length > 0) await checkMediaUrls(ownUrls, config, signal, field);
   const newest = items.findLastIndex(({ type }) => type === "compaction");
   for (const [index, item] of items.entries()) {
-    // A prompt opens only the newest one, which any item of a conversation may become.
+    // A prompt opens only its newest compaction. Any item of a conversation may become that one.
     if (item.type !== "compaction" || (field === "input" && index !== newest)) continue;
     const param = `${field}[${index}].encrypted_content`;
     const content = openCompaction(item, compactionCodec(config.encryptionKeys, tenant), { param, isStored: false });
@@ -110,9 +109,8 @@ export async function checkRequestItems(
 }
 
 /**
- * Checks addresses wherever they stand. A URL is judged by itself and, where names
- * are looked up, by the addresses of its host. Throws the 400 of one that vLLM may not be sent to, and, of `field`, that of
- * more hosts than may be looked up.
+ * Checks addresses of any field. A URL is judged by its text and, where names are looked up, by the addresses of its
+ * host. Throws the 400 of one that vLLM may not fetch, and for `field` that of more hosts than may be looked up.
  */
 export async function checkMediaUrls(
   urls: readonly MediaUrl[],

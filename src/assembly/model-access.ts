@@ -19,19 +19,22 @@ import { type Affinity, rootKey, type SessionOwner, sessionOf } from "./session.
 
 export { routed } from "@responses-edge/engines/routes";
 
-/** How one request reaches its model: the model servers, the model, and the engine that speaks to it. Each is made once. */
+/** The model access of one request: the model servers, the model, and the engine that speaks to it. Each is made once. */
 export class ModelAccess {
   readonly upstream: Upstream;
   readonly #config: Config;
   readonly #tenant: string;
   #model: Promise<RoutedModel> | undefined;
   #engine: Engine | undefined;
-  /** The same for all turns of the conversation: a route with several models has one of them for it. */
+  /**
+   * The key of the conversation, by which a route with several models chooses one. All turns of the conversation have
+   * the same key.
+   */
   #conversation = "";
-  /** The names that have answered with a fault. */
+  /** The model names that have failed. */
   readonly #failed: string[] = [];
 
-  /** `model`: the one that the request has had already, in another process perhaps. */
+  /** `model`: the one that the request has used already, perhaps in another process. */
   constructor(config: Config, tenant: string, model?: Model) {
     this.upstream = new Upstream(config);
     this.#config = config;
@@ -40,20 +43,20 @@ export class ModelAccess {
   }
 
   /**
-   * The model that the request names; vLLM's first one where it names none. An unknown name is vLLM's to refuse. Every call is for the
-   * same request. Throws ApiError 503 where there is no model, and as the upstream does where no name was sent.
+   * The model that the request names, or else vLLM's first one. vLLM refuses unknown names itself. Every call is for the same
+   * request. Throws ApiError 503 if there is no model, and, for a request without a name, as the upstream does.
    */
   resolve(name: string | null | undefined, signal: AbortSignal): Promise<Model> {
     this.#model ??= resolveModel(name, this.#conversation, this.#config, this.upstream, signal);
     return this.#model;
   }
 
-  /** Says which conversation the request is in, before its model is asked for. */
+  /** Sets the conversation of the request, before its model is resolved. */
   inTree(tree: TreeAddress): void {
     this.#conversation = rootKey(this.#tenant, "", tree);
   }
 
-  /** Tells whether the request has other models to go to. */
+  /** Tells whether the request may go to another model. */
   async mayReplaceModel(): Promise<boolean> {
     const { route } = (await this.#model) ?? {};
     const known = route === undefined ? undefined : this.#config.routes.get(route);
@@ -61,8 +64,8 @@ export class ModelAccess {
   }
 
   /**
-   * Has the request go to the next model that its route names for such a fault, before anything was shown of an answer. Undefined, and
-   * without effect, where there is none.
+   * Moves the request to the next model that its route names for this fault, if nothing of an answer was shown yet.
+   * Undefined, and without effect, if there is none.
    */
   async replaceModel(fault: ApiError, signal: AbortSignal): Promise<Model | undefined> {
     const { route } = (await this.#model) ?? {};
@@ -91,8 +94,8 @@ export class ModelAccess {
   }
 
   /**
-   * The request in the form in which the engine of its model takes it. Throws the 400 of what no such model can do, or the
-   * operator does not allow.
+   * The request in the form that its model's engine takes. Throws the 400 of features that no such model has, or that
+   * the operator does not allow.
    */
   accept(request: CreateRequest, model: Model): CreateRequest {
     if (this.#config.hidesReasoning && request.enable_response_messages) {
@@ -106,10 +109,10 @@ export class ModelAccess {
   }
 
   /**
-   * A tree for a new conversation, drawn so that its turns go where this one should: to the server that the client's own words lead
-   * to, or how its prompt begins, and else to one with little to do; never to one that drains. So requests that bring their history
-   * along, and those that continue it here, meet at one server, and nobody has to remember which that is. `draw` gives another tree
-   * with each call, of which the last counts. Rejects as `resolve` does.
+   * Draws a tree for a new conversation such that its turns go to the right server: the one that the client's session
+   * name, or else the prompt's beginning, leads to; without either, one with a low load; never one that drains.
+   * Requests that send their history and requests that continue it here thus reach the same server, without any stored
+   * mapping. `draw` gives another tree with each call; the last one counts. Rejects as `resolve` does.
    */
   async placedTree<Tree extends TreeAddress>(
     { model: name, affinity }: { model: string | null | undefined; affinity: Affinity },
@@ -133,8 +136,8 @@ export class ModelAccess {
   }
 
   /**
-   * Draws trees whose conversations get one model of a route that has several: that which the client's own words lead to, or how its prompt
-   * begins, and else the first tree.
+   * Draws trees until one leads to the right model of a route with several: the model that the client's session name,
+   * or else the prompt's beginning, leads to; without either, the first tree.
    */
   #drawFor<Tree extends TreeAddress>(
     name: string | null | undefined,
@@ -153,7 +156,7 @@ export class ModelAccess {
     return () => {
       let tree = first ?? draw();
       first = undefined;
-      // A model with so small a share that no draw leads to it is the next turn's no more.
+      // If a model's share is so small that no draw leads to it, the next turn has another model.
       for (
         let drawn = 1;
         drawn < MAX_DRAWS && targetOf(route, rootKey(this.#tenant, "", tree)) !== wanted;
@@ -165,7 +168,7 @@ export class ModelAccess {
     };
   }
 
-  /** The engine for a turn. Its requests are of the turn's session; `onAttempt` and `measured` see each of them. */
+  /** The engine for a turn. Its requests belong to the turn's session; `onAttempt` and `measured` see each of them. */
   engineFor(
     owner: SessionOwner,
     model: Model,
@@ -181,20 +184,20 @@ export class ModelAccess {
   }
 }
 
-/** The trees that are drawn for a model with a small share, at most: one in a hundred is found, almost always. */
+/** Most trees that are drawn. They find a model with a share of one in a hundred almost always. */
 const MAX_DRAWS = 500;
 
 /** The code of a prompt that is longer than its model's context window. */
 const CONTEXT_FAULT = "context_length_exceeded";
 
-/** Tells whether a fault is the model server's, rather than the request's. */
+/** Tells whether a fault is the model server's rather than the request's. */
 function isServersFault(fault: ApiError): boolean {
   return blameFor(fault) !== "request";
 }
 
 type OnAttempt = (call: ServerAttempt) => void;
 
-/** Counts the tries at another server because one could not answer, and passes all on. */
+/** Counts attempts at another server after one could not answer. Passes every attempt on. */
 function counted(measured: Measurements, onAttempt: OnAttempt | undefined): OnAttempt {
   return (attempt) => {
     if (attempt.attempt > 1) measured.failovers += 1;
@@ -202,18 +205,20 @@ function counted(measured: Measurements, onAttempt: OnAttempt | undefined): OnAt
   };
 }
 
-/** A request of a client's that goes to a model server as it is, and an answer that comes back as it is. */
+/** A client's request that goes to a model server unchanged, as its answer comes back. */
 export interface PassedRequest {
   /** Below `/v1`, or from the server's root when it begins with `//`. */
   path: string;
   body: Body;
-  /** The type of a body that is no JSON. */
+  /** The content type of a body other than JSON. */
   contentType?: string | undefined;
-  /** The model's name at vLLM; undefined: the server's own. */
+  /** vLLM's name of the model; undefined for the server's default. */
   model: string | undefined;
   tenant: string;
   affinity: Affinity;
-  /** True if the answer is a stream. Its headers come at once, those of another answer once all of it is made. */
+  /**
+   * True if the answer is a stream, whose headers come at once. The headers of other answers come when the answer is complete.
+   */
   isStream: boolean;
 }
 
@@ -222,13 +227,13 @@ export interface PassedAnswer {
   body: ReadableStream<Uint8Array> | null;
   /** The name of the server that answers. */
   server: string;
-  /** Resolves when the bytes have ended, whichever way. */
+  /** Resolves when the bytes have ended or failed. */
   ended: Promise<void>;
 }
 
 /**
- * Asks a model server as a turn would: the one that the request's session leads to, and another one where it cannot answer. Throws
- * ApiError as `Upstream.request` does, of what is about the request in vLLM's own words.
+ * Asks a model server as a turn would: the one of the request's session, or another one if it cannot answer. Throws
+ * ApiError as `Upstream.request` does; errors about the request keep vLLM's own text.
  */
 export async function passOn(
   { path, body, contentType, model, tenant, affinity, isStream }: PassedRequest,
@@ -242,7 +247,7 @@ export async function passOn(
   const { readable, ended } = upstream.bytes(response);
   const type = response.headers.get("content-type") ?? "application/octet-stream";
   if (type.startsWith("text/html")) {
-    // A page of a proxy's, for people: no endpoint answers with one.
+    // An HTML page of a proxy. No endpoint answers with one.
     await readable?.cancel();
     throw malformedAnswer();
   }

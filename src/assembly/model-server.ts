@@ -31,7 +31,7 @@ export function askServers(config: Config): Promise<ServerReport[]> {
   return Promise.all(new Upstream(config).servers.map(askHowItIs));
 }
 
-/** Has the board's report read where it is time for that, beside what the caller does. A board that is away says nothing. */
+/** Reads the board's report if it is due, beside the caller's work. Ignores a board that is away. */
 export function hearReport(
   { boardMs }: Config,
   read: () => Promise<BoardReport | null>,
@@ -46,17 +46,17 @@ export function hearReport(
   );
 }
 
-/** How a model server is. `latencyMs`: until it had listed its models, or failed to. */
+/** The health of a model server. `latencyMs`: until it had listed its models, or failed to. */
 export type ModelServerHealth = {
   name: string;
   drains: boolean;
   weight: number;
   isEjected: boolean;
-  /** As the board has seen it of late. */
+  /** As the board has seen it lately. */
   report: ServerReport | undefined;
   /** Undefined if it has not named its version. */
   separatesTenants: boolean | undefined;
-  /** The kind of server, by its own or the operator's word; undefined if it has told nothing. */
+  /** The kind of server, as it or the operator says; undefined if unknown. */
   dialect: DialectName | undefined;
   latencyMs: number;
 } & (
@@ -78,7 +78,7 @@ export function checkModelServers(config: Config, signal: AbortSignal): Promise<
   );
 }
 
-/** A model server, as this process has seen it of late. */
+/** A model server's state, as this process has seen it lately. */
 export interface ServerState {
   name: string;
   isUp: boolean;
@@ -86,11 +86,11 @@ export interface ServerState {
   drains: boolean;
   /** Requests of this process that are under way to it. */
   inFlight: number;
-  /** Requests that run and wait there, where the board has heard of it. */
+  /** Requests that run and wait there, if the board knows. */
   load: number | undefined;
 }
 
-/** Every model server, without asking any. */
+/** Every model server's state, without asking any. */
 export function serverStates(config: Config): ServerState[] {
   const now = Date.now();
   return new Upstream(config).servers.map(({ config: { name, drains, ...server }, downSince }) => {
@@ -101,7 +101,7 @@ export function serverStates(config: Config): ServerState[] {
   });
 }
 
-/** A server that takes longer to name its models is not well. Milliseconds. */
+/** A server that takes longer to list its models counts as down. Milliseconds. */
 const CHECK_MS = 2_000;
 
 async function checkModelServer(server: ModelServer, signal: AbortSignal) {

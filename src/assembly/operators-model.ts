@@ -2,8 +2,9 @@ import { knownCards } from "@responses-edge/engines/model-lists";
 import type { Config } from "../config/index.ts";
 
 /**
- * Tells whether a model is one of the operator's: the configuration names it, or a server lists it, as far as this isolate has heard, and not
- * as an adapter. Servers load adapters by the names that clients say (vLLM's LoRA resolvers), and list them from then on.
+ * Tells whether a model is one of the operator's: the configuration names it, or a server lists it, as far as this
+ * isolate knows, and not as an adapter. Servers load adapters under the names that clients send (vLLM's LoRA
+ * resolvers), and list them from then on.
  */
 export function isOperatorsModel(model: string, config: Config): boolean {
   const { modelServers, routes, modelEngines, thinkingBudgets, codexModels, keys } = config;

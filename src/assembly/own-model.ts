@@ -5,21 +5,24 @@ import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/jso
 import type { Config } from "../config/index.ts";
 import type { OwnModel } from "../config/upstreams.ts";
 
-/** Asks a model that has a task of its own, at its own server or at one of the pool. */
+/** Asks a model with a task of its own, at its own server or at one of the pool. */
 
 interface Asked extends Pick<RequestOptions, "contentType"> {
   config: Config;
   signal: AbortSignal;
-  /** How long its headers may take. Milliseconds. */
+  /** Milliseconds until its headers must have come. */
   withinMs?: number;
 }
 
-/** The configuration by which a model is asked: at its own server alone, where it has one. */
+/** The configuration by which a model is asked: only its own server, if it has one. */
 export function configOf({ server }: OwnModel, config: Config): Config {
   return server ? { ...config, modelServers: [server], unsaltedServers: undefined, boardMs: 0 } : config;
 }
 
-/** Gives the text of an answer. Throws ApiError as `Upstream.request` and `text` do, of what is about the request in the server's own words. */
+/**
+ * Gives the text of an answer. Throws ApiError as `Upstream.request` and `text` do; errors about the request keep the
+ * server's own text.
+ */
 export async function askOwnModel(
   model: OwnModel,
   path: string,
@@ -31,7 +34,7 @@ export async function askOwnModel(
   return upstream.text(response, signal, config.connectTimeoutMs);
 }
 
-/** The JSON object of an answer's text. Throws ApiError 502 where it is none. */
+/** The JSON object of an answer's text. Throws ApiError 502 if it is none. */
 export function jsonOf(text: string): JsonObject {
   let answer: unknown;
   try {

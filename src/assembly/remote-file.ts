@@ -3,7 +3,7 @@ import { type ApiError, invalidRequest } from "@responses-edge/responses-api/err
 import type { Config } from "../config/index.ts";
 import { guardOf } from "../tools/guard.ts";
 
-/** A file's bytes, and what is told of them. */
+/** A file's bytes, name and type. */
 export interface FileBytes {
   bytes: Uint8Array<ArrayBuffer>;
   filename: string;
@@ -14,15 +14,16 @@ interface FetchOptions {
   config: Pick<Config, "tools" | "files">;
   signal: AbortSignal;
   maxBytes: number;
-  /** Takes the memory for so many bytes. */
+  /** Takes the memory for a number of bytes. */
   hold: (length: number) => void;
   /** The client's field that names the URL. */
   param: string;
 }
 
 /**
- * Fetches a file of the web, under the guard that MCP servers and the browser are called with. Throws the 400 of an address that may not be called, of a server that does not
- * give the file in time, and of a file that is too large; what `hold` throws; and the signal's reason.
+ * Fetches a file from the web, under the same guard as calls of MCP servers and the browser. Throws the 400 of an
+ * address that may not be called, of a server that does not give the file in time, and of a file that is too large; the
+ * errors of `hold`; and the signal's reason.
  */
 export async function fetchFile(
   url: string,
@@ -48,7 +49,7 @@ export async function fetchFile(
   }
 }
 
-/** The last name in the path of a URL. */
+/** The last segment of a URL's path. */
 function nameIn(url: string): string | undefined {
   const name = new URL(url).pathname.split("/").at(-1) ?? "";
   try {
@@ -58,7 +59,7 @@ function nameIn(url: string): string | undefined {
   }
 }
 
-/** The 400 of a file that is larger than what is read. */
+/** The 400 of a file that is too large to be read. */
 export function tooLarge(maxBytes: number, param: string): ApiError {
   return invalidRequest(param, `The file is too large: at most ${maxBytes} bytes can be given.`, "file_too_large");
 }

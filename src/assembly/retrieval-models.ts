@@ -7,16 +7,16 @@ import { askOwnModel, jsonOf } from "./own-model.ts";
 
 export { loadTokenizer } from "@responses-edge/engines/harmony/load-tokenizer";
 
-/** The models of vector stores, which have a server of their own or one of the pool: embeddings, and the order of what was found. */
+/** The models of vector stores, each at its own server or at one of the pool: embeddings, and reranking. */
 
 export interface Embedded {
   /** In the order of the texts; all of one length. */
   embeddings: readonly Float32Array[];
-  /** Tokens, as the server says it; undefined where it says nothing. */
+  /** Tokens, as the server reports them; undefined if it does not. */
   tokens: number | undefined;
 }
 
-/** For whom a model is asked. */
+/** The caller for whom a model is asked. */
 interface Asker {
   config: Config;
   /** Keeps the tenant's texts apart from others' in a server's cache. */
@@ -24,13 +24,17 @@ interface Asker {
   signal: AbortSignal;
 }
 
-/** Embeds texts. Throws ApiError as `Upstream.request` does, of what is about the texts in the server's own words, and 502 for an answer that is none. */
+/**
+ * Embeds texts. Throws ApiError as `Upstream.request` does; errors about the texts keep the server's own text; 502 for
+ * an invalid answer.
+ */
 export async function embed(model: OwnModel, texts: readonly string[], asker: Asker): Promise<Embedded> {
   const answer = await ask(model, "/embeddings", asker, (dialect) => ({
     input: texts,
-    // As OpenAI's clients ask: half as many bytes as numbers in JSON have. Servers that do not know it answer with numbers.
+    // As OpenAI's clients ask: base64 takes half the bytes of JSON numbers. Servers that do not support it answer with
+    // numbers.
     encoding_format: "base64",
-    // vLLM refuses texts that are longer than the model's window, unless it is told to cut them.
+    // vLLM refuses texts longer than the model's window, unless it is told to truncate them.
     ...(dialect.name === "vllm" && { truncate_prompt_tokens: -1 }),
   }));
   const { data, usage } = answer;
@@ -48,7 +52,7 @@ export async function embed(model: OwnModel, texts: readonly string[], asker: As
   return { embeddings, tokens: tokensIn(usage) };
 }
 
-/** How well texts answer a query, in their order: from 0 to 1 of most models. Throws as `embed` does. */
+/** Scores of how well texts answer a query, in the order of the texts: from 0 to 1 with most models. Throws as `embed` does. */
 export async function rerank(
   model: OwnModel,
   query: string,
@@ -88,10 +92,10 @@ async function ask(
   return jsonOf(await askOwnModel(model, path, body, { config, signal }));
 }
 
-/** No model has more dimensions. */
+/** Most dimensions of any model. */
 const MAX_DIMENSIONS = 8_192;
 
-/** An embedding, as numbers or as base64 of 32-bit floats, least significant byte first; undefined where it is neither. */
+/** An embedding, as numbers or as base64 of little-endian 32-bit floats; undefined for anything else. */
 function embeddingIn(value: unknown): Float32Array | undefined {
   const elements = typeof value === "string" ? floatsIn(value) : isNumbers(value) ? new Float32Array(value) : undefined;
   const isOne = elements && elements.length > 0 && elements.length <= MAX_DIMENSIONS && elements.every(Number.isFinite);

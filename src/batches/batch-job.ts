@@ -10,26 +10,26 @@ import { fileLimitsOf } from "../store/files/file-limits.ts";
 import type { BatchRecord, BatchTable } from "./batch-table.ts";
 import { answerLine, tokensOf } from "./requests.ts";
 
-/** Milliseconds of work that checking a byte of an input file takes. */
+/** Microseconds of work to check a byte of an input file. */
 const UNITS_PER_BYTE = 0.05;
 
-/** Rows that are read at once of answers that are written to a file. */
+/** Rows of answers that are read at once, to be written to a file. */
 const ROWS_AT_ONCE = 32;
 
-/** The parts of its object that a batch needs. */
+/** The parts of the object that a batch needs. */
 export interface BatchHost {
   table: BatchTable;
-  /** The batch's caller, for a request of so many UTF-16 units; aborting the batch aborts its requests. */
+  /** The batch's caller, for a request of `length` UTF-16 units. Aborting the batch aborts its requests. */
   callerOf(batch: BatchRecord, length: number, signal: AbortSignal): Caller;
-  /** Limits the requests of all batches that are under way. */
+  /** Limits the concurrent requests of all batches. */
   permit(signal: AbortSignal): Promise<() => void>;
   /** Runs a transaction. */
   change<T>(body: () => T): T;
 }
 
 /**
- * One batch, from where it is: its file is checked, its requests are asked, their answers are written to files. Each step is in rows, so that
- * whoever goes on after a crash answers every line once.
+ * One batch, continued from its stored state: its file is checked, its requests are asked, their answers are written to
+ * files. Each step is stored in rows, so that after a crash every line is still answered once.
  */
 export class BatchJob {
   readonly #host: BatchHost;
@@ -43,14 +43,14 @@ export class BatchJob {
     this.#work = new LongWork(batch.owner.tenant);
   }
 
-  /** Ends what is under way: the batch is to be cancelled. */
+  /** Aborts the work in progress, because the batch is to be cancelled. */
   cancel(): void {
     this.#batch.isCancelled = true;
     this.#host.change(() => this.#host.table.write(this.#batch));
     this.#abort.abort(new ApiError({ status: 499, message: "The batch was cancelled.", code: "cancelled" }));
   }
 
-  /** Works until the batch is over, or until `end` (Unix milliseconds). True where it is over. */
+  /** Works until the batch is over, or until `end` (Unix milliseconds). True if it is over. */
   async run(end: number): Promise<boolean> {
     const batch = this.#batch;
     if (batch.isCancelled) this.cancel();
@@ -85,7 +85,7 @@ export class BatchJob {
     return readBatch(body, endpoint);
   }
 
-  /** Asks the requests that have no answer, side by side. False where some are left at `end`. */
+  /** Asks the unanswered requests concurrently. False if some are left at `end`. */
   async #answerAll(end: number): Promise<boolean> {
     const batch = this.#batch;
     const { table, permit } = this.#host;
@@ -129,7 +129,7 @@ export class BatchJob {
     return true;
   }
 
-  /** Asks one request, and keeps the answer. False where there was none by `end`. */
+  /** Asks one request, and stores the answer. False if there was none by `end`. */
   async #answer(no: number, line: Parameters<typeof answerLine>[1], end: number): Promise<boolean> {
     const batch = this.#batch;
     const { table, change, callerOf } = this.#host;
@@ -149,14 +149,14 @@ export class BatchJob {
     return true;
   }
 
-  /** Requests without an answer at the end of the time are noted in the file of errors. */
+  /** Notes requests without an answer in the error file, because the batch's time is over. */
   #expire(): void {
     const batch = this.#batch;
     batch.at.expired = unixSeconds();
     this.#enter("finalizing");
   }
 
-  /** Writes the answers to files. Again, it finds those that it has written. */
+  /** Writes the answers to files. A repeated call finds the files that were written. */
   async #finish(): Promise<void> {
     const batch = this.#batch;
     const { table, change } = this.#host;
@@ -195,7 +195,7 @@ export class BatchJob {
     }
   }
 
-  /** The lines of errors, and of what the time was over for. */
+  /** The lines of errors, and those of unanswered requests. */
   async *#withUnanswered(): AsyncGenerator<string> {
     yield* this.#answers(false);
     const batch = this.#batch;
@@ -209,7 +209,7 @@ export class BatchJob {
     }
   }
 
-  /** Writes a file of lines, unless it is there. Gives its id. */
+  /** Writes a file of lines, unless it exists. Gives its id. */
   async #write(key: string, kind: string, lines: Iterable<string> | AsyncIterable<string>): Promise<string> {
     const batch = this.#batch;
     const caller = this.#host.callerOf(batch, 0, new AbortController().signal);
@@ -252,7 +252,7 @@ export class BatchJob {
 
 const NO_TOKENS = { input: 0, cached: 0, output: 0, reasoning: 0 };
 
-/** JSON as one line: a model server may have written it on several. */
+/** JSON on one line, because a model server may use several. */
 function oneLine(json: string): string {
   return json.includes("\n") ? JSON.stringify(JSON.parse(json)) : json;
 }

@@ -2,13 +2,13 @@ import type { BatchEndpoint, BatchFault, BatchStatus } from "@responses-edge/res
 import type { Identity } from "../contract/grants.ts";
 import type { Schema, Versions } from "../store/schema.ts";
 
-/** The batches of a tenant, and the answers of those that are under way. */
+/** The batches of a tenant, and the answers of unfinished ones. */
 
 export const BATCH_VERSIONS: Versions = [
   [
     "CREATE TABLE batch (seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, is_over INTEGER NOT NULL, body TEXT NOT NULL)",
     "CREATE INDEX batch_open ON batch (seq) WHERE is_over = 0",
-    // The answer to a line; a longer one goes on in the next part. `input` to `reasoning` are its tokens.
+    // The answer to a line; a long one continues in further parts. `input` to `reasoning` are its tokens.
     `CREATE TABLE answer (
       batch TEXT NOT NULL, line INTEGER NOT NULL, part INTEGER NOT NULL, is_ok INTEGER NOT NULL, body TEXT NOT NULL,
       input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL, reasoning INTEGER NOT NULL,
@@ -21,10 +21,10 @@ export const BATCH_VERSIONS: Versions = [
   ],
 ];
 
-/** UTF-16 units of an answer in one row: at most 1.8 MB. */
+/** Most UTF-16 units of an answer in one row: at most 1.8 MB. */
 const PART_LENGTH = 600_000;
 
-/** Batches that a tenant's list has. The oldest that are over go. */
+/** Most batches of a tenant's list. The oldest finished ones are removed. */
 const MAX_KEPT = 10_000;
 
 export interface Tokens {
@@ -34,11 +34,11 @@ export interface Tokens {
   reasoning: number;
 }
 
-/** How a line without an answer was tried. */
+/** The attempts at a line without an answer. */
 export interface Attempts {
-  /** Runs that have begun and failed. Their number is in the key of the next one. */
+  /** Runs that have begun and failed. The key of the next run contains their number. */
   runs: number;
-  /** Failures that count against the request, rather than against a server that is away. */
+  /** Failures that count against the request rather than against an unreachable server. */
   tries: number;
 }
 
@@ -48,35 +48,35 @@ export interface Counts {
   failed: number;
 }
 
-/** A batch as it is kept. Times are Unix seconds. */
+/** A batch as it is stored. Times are Unix seconds. */
 export interface BatchRecord {
   id: string;
   endpoint: BatchEndpoint;
   inputFile: string;
   metadata: Record<string, string> | null;
-  /** Seconds after its creation at which its files expire; null: they do not. */
+  /** Seconds after its creation at which its files expire; null: never. */
   outputExpiry: number | null;
-  /** The key that has made it. */
+  /** The key that created it. */
   owner: Identity;
   status: BatchStatus;
-  /** When it came to each status. */
+  /** When it entered each status. */
   at: Partial<Record<BatchStatus, number>>;
   expiresAt: number;
   model?: string;
   total: number;
   errors?: BatchFault[];
-  /** The keys of its files, before these are there. */
+  /** The keys of its files, chosen before the files exist. */
   outputKey?: string;
   errorKey?: string;
-  /** The files that are there. */
+  /** The files that exist. */
   outputFile?: string;
   errorFile?: string;
-  /** Once its answers are in its files. */
+  /** Set once its answers are in its files. */
   counts?: Counts;
   usage?: Tokens;
-  /** It is to end, as its tenant has asked, when what is under way has. */
+  /** Its tenant has cancelled it: it ends after the requests in progress. */
   isCancelled?: boolean;
-  /** The end is still to be told to the tenant's webhooks. */
+  /** The tenant's webhooks have not been told of the end yet. */
   isUntold?: boolean;
 }
 
@@ -91,7 +91,7 @@ interface Tally {
 
 export class BatchTable {
   readonly #schema: Schema;
-  /** The answers of batches that are under way, counted: read of the rows once, and kept as answers are added. */
+  /** Counts of the answers of unfinished batches: read from the rows once, then updated as answers are added. */
   readonly #tallies = new Map<string, Tally>();
 
   constructor(schema: Schema) {
@@ -117,12 +117,12 @@ export class BatchTable {
     return row ? toRecord(row) : null;
   }
 
-  /** Those with something left to do, oldest first. */
+  /** Unfinished batches, oldest first. */
   open(): BatchRecord[] {
     return this.#schema.rows<Row>("SELECT body FROM batch WHERE is_over = 0 ORDER BY seq").map(toRecord);
   }
 
-  /** Newest first, after the batch `after`. Null where that is none. */
+  /** Newest first, after the batch `after`. Null if that does not exist. */
   page(after: string | undefined, limit: number): BatchRecord[] | null {
     const [cursor] = this.#schema.rows<{ seq: number }>("SELECT seq FROM batch WHERE id = ?", after ?? "");
     if (after !== undefined && !cursor) return null;
@@ -130,7 +130,7 @@ export class BatchTable {
     return this.#schema.rows<Row>(select, cursor?.seq ?? Number.MAX_SAFE_INTEGER, limit).map(toRecord);
   }
 
-  /** Keeps the answer to a line, unless it has one. `line` counts from 1. Within a transaction. */
+  /** Stores the answer to a line, unless it has one. `line` counts from 1. Within a transaction. */
   answer(batch: string, line: number, isOk: boolean, body: string, used: Tokens): void {
     const { input, cached, output, reasoning } = used;
     if (this.hasAnswer(batch, line)) return;
@@ -162,7 +162,7 @@ export class BatchTable {
     return this.#schema.rows(select, batch, line).length > 0;
   }
 
-  /** How many requests a batch has, and how many of them were answered. */
+  /** The number of requests of a batch, and of answered ones. */
   counts(batch: BatchRecord): Counts {
     if (batch.counts) return batch.counts;
     return { ...this.#tally(batch.id).counts, total: batch.total };
@@ -187,7 +187,7 @@ export class BatchTable {
     return tally;
   }
 
-  /** The answers of one kind after a line, in their order, at most about `limit` rows. */
+  /** The answers of one kind after a line, in order, at most about `limit` rows. */
   answers(batch: string, isOk: boolean, after: number, limit: number): { line: number; body: string }[] {
     const select =
       "SELECT line, body FROM answer WHERE batch = ? AND line > ? AND is_ok = ? ORDER BY line, part LIMIT ?";
@@ -195,7 +195,7 @@ export class BatchTable {
     const whole = new Map<number, string>();
     for (const { line, body } of rows) whole.set(line, (whole.get(line) ?? "") + body);
     const last = rows.at(-1)?.line;
-    // The last one may have more parts.
+    // The last answer may have more parts.
     if (rows.length === limit && last !== undefined && whole.size > 1) whole.delete(last);
     return [...whole].map(([line, body]) => ({ line, body }));
   }
@@ -206,7 +206,7 @@ export class BatchTable {
     this.#schema.write("DELETE FROM attempt WHERE batch = ?", batch);
   }
 
-  /** Forgets what is counted, because a transaction was undone or everything removed. */
+  /** Forgets the counts, because a transaction was rolled back or everything was removed. */
   forgetTallies(): void {
     this.#tallies.clear();
   }

@@ -15,10 +15,13 @@ import { announce } from "../store/webhooks/announcing.ts";
 import { BatchJob } from "./batch-job.ts";
 import { BATCH_VERSIONS, type BatchRecord, BatchTable, type Counts, OVER, type Tokens } from "./batch-table.ts";
 
-/** One ring of the alarm works so long at most, and what is under way then is waited for: the platform ends one that lasts. Milliseconds. */
+/**
+ * The longest work of one alarm, after which it waits for requests in progress. The platform ends an alarm that runs
+ * too long. Milliseconds.
+ */
 const WORK_MS = 120_000;
 
-/** How long after it began the work of a process that has died is gone on with. Milliseconds. */
+/** Milliseconds after its beginning at which the work of a dead process is resumed. */
 const RESUMED_AFTER_MS = 30_000;
 
 /** The environment of the object. */
@@ -31,8 +34,8 @@ export interface ShownBatch extends BatchRecord {
 }
 
 /**
- * The batches of a tenant: one Durable Object, named as the tenant. Its alarm works on them, side by side, and as many requests are under way as
- * `BATCH_CONCURRENCY` says.
+ * The batches of a tenant: one Durable Object, named as the tenant. Its alarm works on them concurrently, with at most
+ * `BATCH_CONCURRENCY` requests in progress.
  */
 export class Batches extends OwnedObject<BatchEnv> {
   readonly #schema: Schema;
@@ -48,7 +51,7 @@ export class Batches extends OwnedObject<BatchEnv> {
     this.#table = new BatchTable(this.#schema);
   }
 
-  /** Null where the tenant has as many batches under way as it may. Again is harmless. */
+  /** Null if the tenant has as many unfinished batches as it may. A repeated call is harmless. */
   async create(batch: BatchRecord): Promise<ShownBatch | null> {
     const known = this.#table.find(batch.id);
     if (known) return this.#shown(known);
@@ -64,19 +67,19 @@ export class Batches extends OwnedObject<BatchEnv> {
     return batch && this.#shown(batch);
   }
 
-  /** Newest first; null where `after` is no batch. */
+  /** Newest first; null if `after` is no batch. */
   list(after: string | undefined, limit: number): ShownBatch[] | null {
     return this.#table.page(after, limit)?.map((batch) => this.#shown(batch)) ?? null;
   }
 
-  /** Has a batch end. Null where there is none; one that is over stays as it is. */
+  /** Cancels a batch. Null if it does not exist; a finished one stays as it is. */
   async cancel(id: string): Promise<ShownBatch | null> {
     const batch = this.#table.find(id);
     if (!batch) return null;
     const isToEnd = batch.status === "validating" || batch.status === "in_progress";
     if (!isToEnd || batch.isCancelled) return this.#shown(batch);
     const cancelled = { ...batch, isCancelled: true, at: { ...batch.at, cancelling: unixSeconds() } };
-    // A job has a record of its own.
+    // A running job holds its own record.
     const job = this.#jobs.get(id);
     if (job) job.cancel();
     else this.#change(() => this.#table.write(cancelled));
@@ -84,7 +87,7 @@ export class Batches extends OwnedObject<BatchEnv> {
     return this.#shown(cancelled);
   }
 
-  /** Removes everything. Files stay to be removed by their directory. */
+  /** Removes everything. The directory removes the files. */
   async erase(): Promise<void> {
     for (const job of this.#jobs.values()) job.cancel();
     await this.#working?.catch(() => {});
@@ -103,7 +106,7 @@ export class Batches extends OwnedObject<BatchEnv> {
 
   async #workAll(): Promise<void> {
     const end = Date.now() + WORK_MS;
-    // Should this process die, another one goes on.
+    // Should this process die, another one resumes.
     await this.ctx.storage.setAlarm(Date.now() + RESUMED_AFTER_MS);
     const renewing = setInterval(
       () => void this.ctx.storage.setAlarm(Date.now() + RESUMED_AFTER_MS),
@@ -112,7 +115,7 @@ export class Batches extends OwnedObject<BatchEnv> {
     try {
       const under = new Map<string, Promise<void>>();
       for (;;) {
-        // One that is made meanwhile is begun, too.
+        // Batches that were created in the meantime are begun, too.
         for (const batch of this.#table.open()) {
           if (under.has(batch.id) || Date.now() >= end) continue;
           under.set(
@@ -148,7 +151,7 @@ export class Batches extends OwnedObject<BatchEnv> {
     } catch (error) {
       const name = error instanceof Error ? error.name : typeof error;
       console.error(logLine({ level: "error", batch: batch.id, error: name }));
-      // The failure may be an outage of a server: it is tried again.
+      // The failure may be a server's outage, so it is tried again.
       await scheduler.wait(Math.max(0, Math.min(5_000, end - Date.now())));
     } finally {
       this.#jobs.delete(batch.id);
@@ -184,13 +187,13 @@ export class Batches extends OwnedObject<BatchEnv> {
     };
   }
 
-  /** Waits for its turn among the requests of all batches. Gives what ends it. */
+  /** Waits for a permit among the requests of all batches. Gives the function that returns it. */
   async #permit(signal: AbortSignal): Promise<() => void> {
     const { concurrency } = loadConfig(this.env).batches;
     while (this.#active >= concurrency) {
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
       if (!signal.aborted) continue;
-      // The permit is another's.
+      // Passes the permit on.
       this.#waiting.shift()?.();
       throw signal.reason;
     }
@@ -207,7 +210,7 @@ export class Batches extends OwnedObject<BatchEnv> {
     return { ...batch, status, counts: this.#table.counts(batch), usage: this.#table.usage(batch) };
   }
 
-  /** Has the alarm ring where there is something to do and nobody does it. */
+  /** Sets the alarm if there is work that nobody does. */
   async #workSoon(): Promise<void> {
     if (this.#working || this.#table.open().length === 0) return;
     await this.ctx.storage.setAlarm(Date.now());
@@ -226,7 +229,7 @@ export class Batches extends OwnedObject<BatchEnv> {
 
 const configs = new WeakMap<Config, Config>();
 
-/** A configuration in which every priority is that of a batch: after all that somebody waits for. */
+/** A configuration in which every priority is that of a batch: behind all interactive requests. */
 function belowInteractive(config: Config): Config {
   let made = configs.get(config);
   if (!made) {

@@ -12,7 +12,7 @@ import { checkDisk } from "../store/process-state.ts";
 import type { Batches, ShownBatch } from "./batches.ts";
 import { passedEndpoint } from "./requests.ts";
 
-/** Batches. All that take an id throw the 404 of one that is unknown, or another tenant's. */
+/** Batches. Every function that takes an id throws the 404 of one that is unknown or another tenant's. */
 
 /** OpenAI's only completion window. */
 const WINDOW_SECONDS = 86_400;
@@ -22,8 +22,8 @@ export type BatchCaller = Pick<Caller, "tenant" | "identity" | "config" | "files
 };
 
 /**
- * Makes a batch of a file. Throws the 404 of a file that is not there, the 400s of one that is no batch and of an endpoint that the operator has
- * not opened, and the 429 of more batches than may be under way.
+ * Makes a batch of a file. Throws the 404 of a missing file, the 400s of an invalid one and of an endpoint that the
+ * operator has not opened, and the 429 of too many unfinished batches.
  */
 export async function createBatch(caller: BatchCaller, body: unknown): Promise<BatchObject> {
   const { identity, config, files } = caller;
@@ -78,7 +78,7 @@ export async function retrieveBatch(caller: BatchCaller, id: string): Promise<Ba
   return shown(known(id, await objectOf(caller).get(id)));
 }
 
-/** Has a batch end: what is answered by then is in its files. */
+/** Cancels a batch. Its files have the answers that came before. */
 export async function cancelBatch(caller: BatchCaller, id: string): Promise<BatchObject> {
   const cancelled = known(id, await objectOf(caller).cancel(id));
   caller.note?.({ type: "batch.cancelled", target: id });

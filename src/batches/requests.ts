@@ -13,25 +13,25 @@ import type { Attempts, Tokens } from "./batch-table.ts";
 
 /** One request of a batch, asked as a client would ask it. */
 
-/** The longest answer, and the time for one. */
+/** Bounds of an answer: its length and its time. */
 const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
 const ANSWER_TIMEOUT_MS = 3_600_000;
 
-/** Tries of a request that the model server fails. */
+/** Attempts at a request that the model server fails. */
 const MAX_TRIES = 5;
 
-/** The waits between tries, in milliseconds. A wait that a limit names comes before. */
+/** The waits between attempts, in milliseconds. A wait that a limit names overrides them. */
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 30_000;
 
-/** vLLM's own endpoints, which a deployment opens by these names. */
+/** vLLM's own endpoints, by the names with which a deployment opens them. */
 const PASSED: Readonly<Record<Exclude<BatchEndpoint, "/v1/responses">, PassthroughEndpoint>> = {
   "/v1/chat/completions": "chat/completions",
   "/v1/completions": "completions",
   "/v1/embeddings": "embeddings",
 };
 
-/** The endpoint of the model server's that a batch asks; undefined for responses. */
+/** The model server's endpoint that a batch asks; undefined for responses. */
 export function passedEndpoint(endpoint: BatchEndpoint): PassthroughEndpoint | undefined {
   return endpoint === "/v1/responses" ? undefined : PASSED[endpoint];
 }
@@ -44,14 +44,14 @@ export interface LineAnswer {
 }
 
 export interface Asking {
-  /** Names the request: as long as no run of it has begun and failed, the same one twice is one response. */
+  /** Identifies the request: the same name twice gives one response, unless a run of it has begun and failed. */
   name: string;
-  /** When waiting for a fault to pass ends, Unix milliseconds. */
+  /** Unix milliseconds until which temporary faults are waited out. */
   end: number;
   signal: AbortSignal;
-  /** How it was tried before. */
+  /** Its earlier attempts. */
   attempts: Attempts;
-  /** Keeps how it was tried, so that a crash does not begin anew. */
+  /** Stores the attempts, so that a crash does not reset them. */
   noteAttempts: (attempts: Attempts) => void;
 }
 
@@ -69,13 +69,13 @@ export async function answerLine(
   for (let waits = 0; ; waits += 1) {
     try {
       const answer = await ask(callerFor(length), url, body, `${name}.${runs}`);
-      // One that was broken off is answered with what there was of it.
+      // A response that was cut off is answered with its output so far.
       signal.throwIfAborted();
       return { isOk: true, status: 200, body: answer };
     } catch (error) {
       signal.throwIfAborted();
       const fault = toShownError(error, { requestId: name, path: url, hasClientLeft: false });
-      // Its key gives the same failure again.
+      // Its idempotency key gives the same failure again.
       const hasFailed = isFailedRun(error);
       const isAway = isOutage(fault);
       if (hasFailed) runs += 1;
@@ -108,7 +108,7 @@ async function ask(caller: Caller, url: BatchEndpoint, body: BatchLine["body"], 
     return readBoundedText(new Response(answer.body), bounds);
   }
   const created = await createResponse(caller, body, {
-    // A retry after a crash finds the run that was begun.
+    // A retry after a crash finds the run that has begun.
     idempotencyKey: body.store === false ? undefined : key,
     openSink: () => {
       throw new TypeError("A request of a batch has no stream.");
@@ -118,12 +118,12 @@ async function ask(caller: Caller, url: BatchEndpoint, body: BatchLine["body"], 
   return responseBody(created.response);
 }
 
-/** Tells whether a fault is that of a server that is away, full or silent, or of a limit: the request may be as good as any. */
+/** Tells whether a fault is that of an unreachable, full or silent server, or of a limit, rather than of the request. */
 function isOutage({ status, code }: ApiError): boolean {
   return status === 429 || status === 503 || status === 504 || code === "upstream_unreachable";
 }
 
-/** The tokens that an answer says it took, in the words of responses or of chat completions. */
+/** The tokens that an answer reports, in the fields of responses or of chat completions. */
 export function tokensOf(body: string): Tokens {
   const value: unknown = JSON.parse(body);
   const usage = isJsonObject(value) && isJsonObject(value.usage) ? value.usage : {};

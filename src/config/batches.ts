@@ -1,7 +1,7 @@
 import { integer } from "./values.ts";
 import { type Section, variable } from "./variable.ts";
 
-/** Batches: many requests that are answered when there is time for them. */
+/** Batches: many requests that are answered when there is capacity. */
 
 export const batches = {
   title: "Batches",

@@ -4,7 +4,7 @@ import { otlpTarget, resourceOf, type TelemetryValues } from "./telemetry.ts";
 import { headerValues, httpUrl, integer, jsonList } from "./values.ts";
 import { type Mistake, type Section, type ValuesOf, variable } from "./variable.ts";
 
-/** The log of contents: what is said in the turns of keys and tenants that have `log_content` (docs/telemetry.md). */
+/** The content log: the texts of turns of keys and tenants that have `log_content` (docs/telemetry.md). */
 
 const pattern = z
   .string()
@@ -47,13 +47,13 @@ export const contentLog = {
 
 type ContentLogValues = ValuesOf<typeof contentLog>;
 
-/** The demands of these variables on those of telemetry. */
+/** Checks these variables against those of telemetry. */
 export function contentLogMistakes({ sink }: ContentLogValues, { endpoint, logsEndpoint }: TelemetryValues): Mistake[] {
   if (sink !== "otlp" || endpoint !== undefined || logsEndpoint !== undefined) return [];
   return [["CONTENT_LOG", "otlp needs OTEL_EXPORTER_OTLP_ENDPOINT, or OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"]];
 }
 
-/** The settings of the log of contents; undefined where there is none. */
+/** The settings of the content log; undefined without one. */
 export function contentLogConfig(
   { sink, headers, patterns, maxLength }: ContentLogValues,
   telemetry: TelemetryValues,
@@ -63,7 +63,7 @@ export function contentLogConfig(
   const lines = { url: sink, headers: Object.fromEntries(headers ?? []), contentType: "application/x-ndjson" };
   const url = sink === "log" || sink === "otlp" ? undefined : { ...lines, fetch: network.fetch };
   return {
-    /** `log`, or who takes what is exported, and as what. */
+    /** `log`, or the target of the export and its form. */
     isOtlp: sink === "otlp",
     target: sink === "otlp" ? otlpTarget(telemetry, "logs", network) : url,
     patterns,

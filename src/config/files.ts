@@ -8,7 +8,7 @@ const MIB = 1024 * 1024;
 /** 8 GiB is the most that OpenAI takes in one upload. */
 const MOST_BYTES = 8 * 1024 ** 3;
 
-/** Files: what may be uploaded, and what a model gets to read of them. */
+/** Files: how many may be uploaded, and how much of them a model gets to read. */
 export const files = {
   title: "Files",
   variables: {
@@ -42,7 +42,7 @@ export const files = {
       integer(8 * MIB, 1024, 10 * MIB),
       "The largest image that is given to a model by its `file_id`, in bytes. Its request keeps it.",
     ),
-    /** Where a tenant's own limits do not say it; 0 is any number. */
+    /** Applies where a tenant's own limits do not say it; 0 is no limit. */
     filesPerTenant: variable(
       "FILES_PER_TENANT",
       integer(0, 0),
@@ -86,7 +86,7 @@ function bucketName() {
 
 type FileValues = ValuesOf<typeof files>;
 
-/** The binding FILES: a bucket of R2, as far as it is used here. */
+/** The binding FILES: the methods of an R2 bucket that are used here. */
 export interface R2Binding {
   put(name: string, bytes: Uint8Array): Promise<unknown>;
   get(name: string): Promise<{ arrayBuffer(): Promise<ArrayBuffer> } | null>;
@@ -106,7 +106,7 @@ export interface S3Config {
   fetch: Fetch;
 }
 
-/** The settings of files, and the buckets that have their bytes. */
+/** The settings of files, and the buckets that store their bytes. */
 export function fileConfig(values: FileValues, r2: R2Binding | undefined, network: OperatorNetwork) {
   const {
     s3Endpoint: endpoint,
@@ -122,7 +122,7 @@ export function fileConfig(values: FileValues, r2: R2Binding | undefined, networ
   return { ...rest, r2, s3 };
 }
 
-/** A bucket that is named in part. */
+/** Checks that a bucket is named completely. */
 export function fileMistakes({ s3Endpoint, s3Bucket, s3AccessKeyId, s3SecretAccessKey }: FileValues): Mistake[] {
   const parts = {
     FILES_S3_ENDPOINT: s3Endpoint,

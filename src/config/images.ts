@@ -6,7 +6,7 @@ import { ownModel } from "./upstreams.ts";
 import { days, headerSecret, jsonMap, milliseconds, modelName, serverUrl } from "./values.ts";
 import { type Section, type ValuesOf, variable } from "./variable.ts";
 
-/** Images: what draws them for the tool `image_generation`, and how long they are kept. */
+/** Images: the models that draw for the tool `image_generation`, and how long images are kept. */
 
 const qualitySteps = jsonMap(z.int().min(1).max(1_000), '{"low":8,"medium":20,"high":50}').refine(
   (given) => Object.keys(given).every((name) => (IMAGE_QUALITIES as readonly string[]).includes(name)),
@@ -59,7 +59,7 @@ export const images = {
   },
 } satisfies Section;
 
-/** The settings of images; undefined where nothing draws. `aliases` are further names of models. */
+/** The settings of images; undefined without an image model. `aliases` are further names of models. */
 export function imageConfig(
   { model, baseUrl, editModel, editBaseUrl, apiKey, ...values }: ValuesOf<typeof images>,
   servers: ServerValues,
@@ -71,7 +71,7 @@ export function imageConfig(
   const edits = ownModel(editModel, { url: editBaseUrl, apiKey }, "image-edits", network, servers) ?? draws;
   const own = [draws.name, edits.name];
   const further = Object.keys(aliases).filter((alias) => own.includes(aliases[alias] ?? ""));
-  /** The names that a request may say for the two models. */
+  /** The names that requests may use for the two models. */
   const names: ReadonlySet<string> = new Set([...own, ...further]);
   return { ...values, draws, edits, names };
 }

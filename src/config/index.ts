@@ -60,7 +60,7 @@ export const VARIABLE_NAMES = Object.values(SECTIONS).flatMap(({ variables }) =>
 /** The variables, all text. */
 export type TextVariables = { [Name in VariableName]?: string };
 
-/** The bindings that some deployments have: to a private vLLM, to private networks, to Analytics Engine and to R2. */
+/** Bindings of some deployments: to a private vLLM, to private networks, to Analytics Engine and to R2. */
 interface Bindings {
   VLLM?: { fetch: Fetch };
   PRIVATE_NETWORK?: PrivateNetwork;
@@ -77,16 +77,16 @@ const BINDING_NAMES: readonly string[] = [
   "FILE_CONFIGURATION",
 ] satisfies (keyof Bindings)[];
 
-/** The Worker's environment as far as it configures it: the variables and the bindings. */
+/** The part of the Worker's environment that configures it: the variables and the bindings. */
 export type Variables = TextVariables & Bindings;
 
 /** The validated configuration. Durations are in milliseconds, sizes in bytes. */
 export type Config = ReturnType<typeof compose>;
 
-/** The deployment's configuration is unusable. No mistake contains the value of its variable. */
+/** The deployment's configuration is unusable. No mistake contains its variable's value. */
 export class ConfigError extends Error {
   override readonly name = "ConfigError";
-  /** `NAME: what is expected of it`. */
+  /** `NAME: the expected value`. */
   readonly mistakes: readonly string[];
 
   constructor(mistakes: readonly string[]) {
@@ -98,7 +98,7 @@ export class ConfigError extends Error {
 /** Shorter names resemble each other by chance. */
 const MIN_LENGTH = 6;
 
-/** Gives the names that nobody reads and that differ little from a variable's: `[name, meant]`. */
+/** Gives unknown names that differ little from a variable's: `[name, meant]`. */
 export function misspeltVariables(names: Iterable<string>): [name: string, meant: string][] {
   const known = new Set<string>([...VARIABLE_NAMES, ...BINDING_NAMES]);
   return [...new Set(names).difference(known)].flatMap((name): [string, string][] => {
@@ -108,7 +108,7 @@ export function misspeltVariables(names: Iterable<string>): [name: string, meant
   });
 }
 
-/** True if one text becomes the other by at most two letters put in, left out or changed. */
+/** True if one text becomes the other by at most `edits` insertions, deletions or substitutions. */
 function isNear(a: string, b: string, edits = 2): boolean {
   if (a === b) return true;
   if (edits === 0 || Math.abs(a.length - b.length) > edits) return false;
@@ -122,7 +122,7 @@ function isNear(a: string, b: string, edits = 2): boolean {
   );
 }
 
-/** The configuration in force of a deployment. It is replaced as a whole: who has it keeps it as it is. */
+/** A deployment's configuration in force. It is replaced as a whole: code that holds one keeps it unchanged. */
 interface Deployment {
   /** The file's variables; undefined where there is no file. */
   file: TextVariables | undefined;
@@ -135,7 +135,7 @@ interface Deployment {
 
 const deployments = new WeakMap<Variables, Deployment>();
 
-/** The configuration of an environment as it is now, checked as a whole when it changes. Throws ConfigError. */
+/** The current configuration of an environment, checked as a whole whenever it changes. Throws ConfigError. */
 export function loadConfig(env: Variables): Config {
   const { config } = deploymentOf(env);
   if (config instanceof ConfigError) throw config;
@@ -149,7 +149,7 @@ function deploymentOf(env: Variables): Deployment {
   const variables = file ? withFile(env, file) : env;
   const deployment = { file, overrides: {}, variables, config: readConfig(variables) };
   deployments.set(env, deployment);
-  // Bindings have the names that the operator gives them.
+  // The operator chooses the names of bindings, so these are left out.
   const texts = Object.entries(env).filter(([, value]) => typeof value === "string");
   for (const [name, meant] of misspeltVariables(texts.map(([name]) => name))) {
     console.warn(logLine({ level: "warn", unknown_variable: name, meant }));
@@ -157,14 +157,15 @@ function deploymentOf(env: Variables): Deployment {
   return deployment;
 }
 
-/** The sources of what is in force, and the variables that they make together. */
+/** The sources of the configuration in force, and the variables that result from them. */
 export function sourcesOf(env: Variables): Readonly<Omit<Deployment, "config">> {
   return deploymentOf(env);
 }
 
 /**
- * Puts what the file says, or what administrators have changed, in force: for all that begins from now on. Gives what is wrong with the whole;
- * then nothing has changed. `isKept`: the changes were good when they were made, and hold as far as they still can.
+ * Puts the file's variables, or administrators' changes, in force for everything that begins from now on. Gives the
+ * mistakes of the whole; if there are any, nothing has changed. `isKept`: the changes were valid when they were made,
+ * and apply as far as they still are.
  */
 export function configure(
   env: Variables,
@@ -183,21 +184,21 @@ export function configure(
   }
   const lower = change.file || isKept ? readConfig(below) : config;
   if (lower instanceof ConfigError) return config.mistakes;
-  // The administrators' changes no longer fit the layers below them.
+  // The administrators' changes no longer fit the sources below them.
   console.warn(logLine({ level: "warn", overrides_left_out: config.mistakes }));
   keepUnchanged(known, below, lower);
   deployments.set(env, { file, overrides, variables: below, config: lower });
   return [];
 }
 
-/** The mistakes that the whole configuration would have with these changes of administrators. */
+/** The mistakes of the whole configuration with these changes of administrators. */
 export function mistakesWith(env: Variables, overrides: Overrides): readonly string[] {
   const { file } = deploymentOf(env);
   const config = readConfig(withOverrides(file ? withFile(env, file) : env, overrides));
   return config instanceof ConfigError ? config.mistakes : [];
 }
 
-/** The known facts about an issuer stay where none of its variables has changed. */
+/** Keeps the fetched facts about an issuer whose variables have not changed. */
 function keepUnchanged(before: Deployment, variables: Variables, config: Config): void {
   if (before.config instanceof ConfigError) return;
   const names = [SECTIONS.tokens, SECTIONS.signIn].flatMap((section) => Object.values<Variable>(section.variables));
@@ -223,7 +224,7 @@ function readConfig(env: Variables): Config | ConfigError {
     ...fileMistakes(values.files),
     ...guardMistakes(values.guard),
   ];
-  // A variable that is wrong by itself says nothing of the others.
+  // A variable that is wrong by itself is not compared with others.
   const mistakes = [...single, ...together.filter(([name]) => !single.some(([other]) => other === name))];
   if (mistakes.length > 0) return new ConfigError(mistakes.map(([name, expected]) => `${name}: ${expected}`));
   return compose(values, modelServers.servers, env);
@@ -237,12 +238,12 @@ function wantsKeys({ keys, tokens }: Values): boolean {
   return hasOwnKeys(keys) || tokens.issuer !== undefined;
 }
 
-/** True if anybody administers the deployment: with a root key, or with a token that has a role. */
+/** True if the deployment has administrators: with a root key, or with a token that has a role. */
 function hasAdminApi({ keys, tokens }: Values): boolean {
   return keys.adminKeys.length > 0 || Object.keys(tokens.roles).length > 0;
 }
 
-/** True if there may be several tenants: the admin API and tokens name as many as they like. */
+/** True if there may be several tenants: the admin API and tokens may name any number. */
 function hasTenants({ keys: { adminKeys, apiKeys }, tokens }: Values): boolean {
   const { size } = new Set(apiKeys.map(({ tenant }) => tenant));
   return adminKeys.length > 0 || tokens.issuer !== undefined || size > 1;
@@ -255,15 +256,15 @@ function compose(values: Values, modelServers: readonly ModelServerConfig[], env
   const { routes, modelAliases, modelFallbacks, ...models } = values.models;
   const network = operatorNetwork(env);
   return {
-    /** At least one. Most deployments have no more. */
+    /** At least one; most deployments have exactly one. */
     modelServers,
     ...timing,
-    /** Undefined where there are no two tenants. */
+    /** Undefined if there cannot be two tenants. */
     unsaltedServers: hasTenants(values) ? timing.unsaltedServers : undefined,
     ...models,
-    /** By the names that clients say. */
+    /** By the names that clients use. */
     routes: routesOf({ routes, modelAliases, modelFallbacks }),
-    /** Without keys only programs of this machine are served, which may send all of them. */
+    /** A server without keys serves only programs of this machine, which may send all of them. */
     vllmExtras: models.vllmExtras ?? new Set(wantsKeys(values) ? [] : VLLM_EXTRAS),
     harmony: values.harmony,
     tools: toolConfig(values.tools, network, imageConfig(values.images, values.servers, network, modelAliases)),
@@ -274,14 +275,14 @@ function compose(values: Values, modelServers: readonly ModelServerConfig[], env
     apiKeys,
     allowAnonymous,
     encryptionKeys,
-    /** The settings of keys that are made without a deployment, and of what is counted for them. */
+    /** The settings of keys that exist without a deployment, and of their counters. */
     keys,
     jwt: jwtConfig(values.tokens, network),
-    /** Undefined where nobody signs in to the console but with a key. */
+    /** Undefined if users sign in to the console only with keys. */
     signIn: signInConfig(values.signIn),
     /** True if there is an admin API, and so a directory that knows keys and limits. */
     hasAdminApi: hasAdminApi(values),
-    /** True if nobody is served without a key: there are keys of one kind or another. */
+    /** True if every caller needs a key of one kind or another. */
     wantsKeys: wantsKeys(values),
     ...kept,
     eventLog: { intervalMs: logIntervalMs, unreadIntervalMs: unreadLogIntervalMs },
@@ -290,9 +291,9 @@ function compose(values: Values, modelServers: readonly ModelServerConfig[], env
     webhookGuard: webhookGuard(values.webhooks, network, values.tools.dohUrl),
     batches: values.batches,
     ...values.serving,
-    /** Undefined where nothing is reported to anybody. */
+    /** Undefined if nothing is exported. */
     telemetry: telemetryConfig(values.telemetry, env.ANALYTICS, network),
-    /** Undefined where no content leaves this server but in answers. */
+    /** Undefined if content leaves this server only in answers. */
     contentLog: contentLogConfig(values.contentLog, values.telemetry, network),
   };
 }

@@ -9,8 +9,9 @@ import { type Mistake, type Section, type ValuesOf, variable } from "./variable.
 /** Keys of callers, and the limits that keys and tenants have. */
 
 /**
- * `name:sha256hex`, separated by commas or white space, and what `readRest` takes behind it. Several keys may name one tenant (rotation),
- * no key names two. A text without any entry is a mistake: whoever sets it does not mean to serve everybody.
+ * `name:sha256hex`, separated by commas or white space, each followed by whatever `readRest` takes. Several keys may
+ * name one tenant (rotation), no key names two. A text without any entry is a mistake: an operator who sets it does not
+ * mean to serve everybody.
  */
 function keyEntries<Rest>(expected: string, readRest: (text: string | undefined) => Rest | undefined) {
   return listText().transform((text, context) => {
@@ -46,13 +47,19 @@ const apiKeys = keyEntries(
   .transform((keys) => keys.map(({ name, sha256 }) => ({ tenant: name, sha256 })))
   .default([]);
 
-/** A root key as its text, for an operator who has only a form to fill in. It has its prefix and enough random characters that nobody guesses it. */
+/**
+ * The text of a root key, for an operator who can only fill in a form. It has its prefix, and enough random characters
+ * that it cannot be guessed.
+ */
 const PLAIN_ROOT_KEY = /^sk-admin-[A-Za-z0-9_-]{32,512}$/;
 
-/** The name of such a key's holder in the audit log. */
+/** The name of the holder of such a key in the audit log. */
 const PLAIN_ROOT_NAME = "root";
 
-/** `name:sha256hex`, as `API_KEYS`, where the name is that of the holder, and its role behind it; or the text of a root key, an owner's. */
+/**
+ * `name:sha256hex` as in `API_KEYS`, where the name is the holder's, followed by its role; or the text of a root key,
+ * which is an owner's.
+ */
 const adminKeys = listText()
   .transform((text) => listed(text).map(hashedRootKey).join(","))
   .pipe(
@@ -69,12 +76,12 @@ function hashedRootKey(entry: string): string {
   return `${PLAIN_ROOT_NAME}:${createHash("sha256").update(entry).digest("hex")}`;
 }
 
-/** AES-256's own key has this length. */
+/** The key length of AES-256. */
 const MIN_ENCRYPTION_KEY_BYTES = 32;
 
 /**
- * `kid:base64`, separated by commas or white space; no `kid` twice. A text without any entry is a mistake: whoever sets it
- * means to encrypt.
+ * `kid:base64`, separated by commas or white space; no `kid` twice. A text without any entry is a mistake: an operator
+ * who sets it means to encrypt.
  */
 const encryptionKeys = listText()
   .transform((text, context) => {
@@ -100,7 +107,7 @@ const encryptionKeys = listText()
 
 const price = z.number().min(0).max(1_000_000);
 
-/** As `ModelPrice` has them. */
+/** The fields of `ModelPrice`. */
 export const modelPrice = z.strictObject(
   { input: price, cached_input: price.optional(), output: price, unit: price.optional() },
   "expected prices as input, output and, where there are such, cached_input and unit",
@@ -114,7 +121,7 @@ export const keys = {
       apiKeys,
       "Secret. The keys of callers: `tenant:<sha256>`, separated by commas. `npm run create-key -- TENANT` (`responses-edge create-key TENANT`) makes a key and its entry.",
     ),
-    /** Root keys. Without any there is no admin API, and no key that it has made is accepted. */
+    /** Root keys. Without any there is no admin API, and no key that it made is accepted. */
     adminKeys: variable(
       "ADMIN_KEY",
       adminKeys,
@@ -148,7 +155,7 @@ export const keys = {
     ),
     usageRetentionMs: variable("USAGE_RETENTION_DAYS", days(90, 1), "The days for which usage is kept."),
     auditRetentionMs: variable("AUDIT_RETENTION_DAYS", days(365, 1), "The days for which the audit log is kept."),
-    /** The first encrypts, all decrypt. Nothing is encrypted without any. */
+    /** The first key encrypts, all of them decrypt. Without any, nothing is encrypted. */
     encryptionKeys: variable(
       "ENCRYPTION_KEYS",
       encryptionKeys,
@@ -158,17 +165,17 @@ export const keys = {
 } satisfies Section;
 
 export type KeyValues = ValuesOf<typeof keys>;
-/** A key of the operator's, from which the keys of tenants are derived. `kid` names it in texts that it has sealed. */
+/** A key of the operator, from which the tenants' keys are derived. Sealed texts name it by `kid`. */
 
 /** Tokens of an OpenID Connect issuer are a second kind of key. */
 
-/** Signatures that a JWT may have: those of asymmetric keys only. A shared secret, or `none`, proves nothing here. */
+/** Signature algorithms that a JWT may have: only those of asymmetric keys. A shared secret, or `none`, proves nothing here. */
 export const JWT_ALGORITHMS = [
   ...["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"],
   ...["ES256", "ES384", "ES512", "EdDSA", "Ed25519"],
 ] as readonly string[];
 
-/** Begins the names of tokens' tenants with `JWT_TENANTS=own`. No tenant in `API_KEYS` has a dot in its name. */
+/** The prefix of tokens' tenants with `JWT_TENANTS=own`. No tenant in `API_KEYS` has a dot in its name. */
 export const TOKEN_TENANT_PREFIX = "jwt.";
 
 /** Names of algorithms, separated by commas or white space. */
@@ -200,7 +207,7 @@ export const tokens = {
       z.string().min(1).max(256).default("sub"),
       "The claim that names the tenant.",
     ),
-    /** By the values of the claim. */
+    /** By the claim's values. */
     roles: variable(
       "JWT_ROLES",
       jsonMap(z.enum(ROLES, `expected roles: ${ROLES.join(", ")}`), '{"platform-admins":"owner"}'),
@@ -226,7 +233,7 @@ export const tokens = {
 
 type TokenValues = ValuesOf<typeof tokens>;
 
-/** The demands of the variables of tokens on each other. `hasKeys`: there are keys of another kind, too. */
+/** Checks the variables of tokens against each other. `hasKeys`: there are also keys of another kind. */
 export function tokenMistakes({ issuer, audience, jwksUrl, tenants, roles }: TokenValues, hasKeys: boolean): Mistake[] {
   if (issuer === undefined) {
     if (Object.keys(roles).length > 0) return [["JWT_ISSUER", "needed with JWT_ROLES: whose tokens have them"]];
@@ -245,11 +252,11 @@ export function tokenMistakes({ issuer, audience, jwksUrl, tenants, roles }: Tok
   return mistakes;
 }
 
-/** The settings of tokens; undefined where no issuer's are accepted. `fetch` reaches the issuer. */
+/** The settings of tokens; undefined if no issuer's tokens are accepted. `fetch` reaches the issuer. */
 export function jwtConfig(values: TokenValues, { fetch }: OperatorNetwork) {
   const { issuer, audience, jwksUrl, tenants, ...rest } = values;
   if (issuer === undefined || audience === undefined || jwksUrl === undefined) return undefined;
-  /** Begins the names of tokens' tenants; "" where a token's tenant may also be that of a key. */
+  /** The prefix of tokens' tenants; "" if a token's tenant may also be a key's. */
   const tenantPrefix = tenants === "own" ? TOKEN_TENANT_PREFIX : "";
   return { issuer, audience, jwksUrl, tenantPrefix, ...rest, fetch };
 }

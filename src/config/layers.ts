@@ -4,19 +4,19 @@ import { routeEntry } from "./routes.ts";
 import { defaultName, entriesOf, type RawEntry, serverFields } from "./server-entry.ts";
 
 /**
- * The sources of a configuration: the environment, before it what the file of `CONFIG_FILE` says, and before that what administrators have
- * changed. Each source says as much as it likes.
+ * The sources of a configuration: the environment, overridden by the file of `CONFIG_FILE`, overridden by the
+ * administrators' changes. Each source may set any part.
  */
 
 /** Variables, as text. Bindings pass through. */
 type Texts = Readonly<Record<string, unknown>>;
 
-/** An entry that the sources before have, and that is not to be there. */
+/** Removes an entry of the lower sources. */
 const removed = z.literal(false);
 
 /**
- * The part of the configuration that administrators may change: entries by name, in the form of the file, each instead of that of the other
- * sources; `false` takes one away. A model server's fields that are not given stay as they are.
+ * The part of the configuration that administrators may change: entries by name, in the form of the file. Each replaces the entry
+ * of the other sources; `false` removes it. The fields of a model server that are not given keep their values.
  */
 export const overridable = {
   upstreams: z.union([removed, serverFields.omit({ name: true, binding: true, discover: true }).partial()]),
@@ -24,10 +24,10 @@ export const overridable = {
   model_prices: z.union([removed, modelPrice]),
 };
 
-/** The administrators' changes as they are kept: the fields as they were given. */
+/** The administrators' changes as they are stored: the fields as they were given. */
 export type Overrides = { [Kind in keyof typeof overridable]?: Record<string, unknown> };
 
-/** The variables that such changes are about. */
+/** The variables that these changes affect. */
 export const CHANGED_VARIABLES = [
   { name: "UPSTREAMS", kind: "upstreams" },
   { name: "ROUTES", kind: "routes" },
@@ -46,7 +46,7 @@ export function fileForm(variables: object): Record<string, unknown> {
   };
 }
 
-/** The environment with what a file says. Model servers are said as a whole, in one way or the other. */
+/** The environment, overridden by a file. Model servers are taken as a whole from one of the two. */
 export function withFile<Env extends object>(env: Env, file: Texts): Env {
   const merged: Record<string, unknown> = { ...(env as Texts), ...file };
   if (file.UPSTREAMS !== undefined) {
@@ -60,7 +60,7 @@ export function withFile<Env extends object>(env: Env, file: Texts): Env {
   return merged as Env;
 }
 
-/** The same with what administrators have changed. */
+/** The same, overridden by administrators' changes. */
 export function withOverrides<Env extends object>(
   env: Env,
   { upstreams, routes, model_prices: prices }: Overrides,
@@ -68,7 +68,7 @@ export function withOverrides<Env extends object>(
   const merged: Record<string, unknown> = { ...(env as Texts) };
   if (upstreams) changeServers(merged, upstreams);
   for (const [name, entry] of Object.entries(routes ?? {})) {
-    // A route that is taken away is none by another variable, either.
+    // A removed route is removed from the other variables that define routes, too.
     for (const variable of entry === false ? ROUTE_VARIABLES : ["ROUTES"]) change(merged, variable, name, entry);
   }
   for (const [name, entry] of Object.entries(prices ?? {})) change(merged, "MODEL_PRICES", name, entry);
@@ -77,7 +77,7 @@ export function withOverrides<Env extends object>(
 
 const ROUTE_VARIABLES = ["ROUTES", "MODEL_ALIASES", "MODEL_FALLBACKS"];
 
-/** Sets an entry of a variable that is a JSON object, or takes it away. */
+/** Sets or removes an entry of a variable that is a JSON object. */
 function change(variables: Record<string, unknown>, variable: string, name: string, entry: unknown): void {
   const known = parsed(variables[variable]);
   const { [name]: _, ...others } =
@@ -93,7 +93,7 @@ function changeServers(variables: Record<string, unknown>, changes: Readonly<Rec
     const known = servers.get(name);
     const fields = given as RawEntry;
     if (given === false) servers.delete(name);
-    // Another address gets no secret that was meant for the one before, nor the key that all share.
+    // A changed address gets neither the secrets of the earlier one nor the shared key.
     else if (fields.url !== undefined && fields.url !== known?.url) {
       const { binding: _, discover: _discover, ...rest }: RawEntry = known ?? {};
       servers.set(name, { ...rest, api_key: null, headers: {}, ...fields, name });
@@ -105,14 +105,14 @@ function changeServers(variables: Record<string, unknown>, changes: Readonly<Rec
   variables.UPSTREAM_SECRETS = secretsOf(names, variables.UPSTREAM_SECRETS);
 }
 
-/** The model servers of variables, however they are said. */
+/** The model servers of variables, in any of their forms. */
 export function serversOf({ UPSTREAMS: pool, VLLM_BASE_URL: url, VLLM: binding }: Texts): RawEntry[] {
   if (pool) return entries(pool);
   if (url) return [{ name: "vllm", url }];
   return binding ? [{ name: "vllm", binding: "VLLM" }] : [];
 }
 
-/** The secrets of these servers; undefined where there are none. Other code refuses a text that cannot be read. */
+/** The secrets of these servers; undefined if there are none. Invalid JSON is refused elsewhere. */
 function secretsOf(names: ReadonlySet<string>, text: unknown): unknown {
   const secrets = parsed(text);
   if (typeof secrets !== "object" || secrets === null || Array.isArray(secrets)) return text;

@@ -4,9 +4,9 @@ import { fallbackNames, routeEntry } from "./routes.ts";
 import { flag, jsonMap, listed, listText, setOf, someOf, urlPrefixes } from "./values.ts";
 import { type Section, variable } from "./variable.ts";
 
-/** The models: their names, what clients may send them, and what clients see of them. */
+/** The models: their names, the fields that clients may send them, and what clients see of them. */
 
-/** vLLM's fields that this server checks, and that clients may send only where the operator opens them. */
+/** vLLM's fields that this server checks, and that clients may send only if the operator opens them. */
 export const VLLM_EXTRAS = [
   "priority",
   "kv_transfer_params",
@@ -33,7 +33,7 @@ export const PASSTHROUGH_ENDPOINTS = [
 ] as const;
 export type PassthroughEndpoint = (typeof PASSTHROUGH_ENDPOINTS)[number];
 
-/** Fields that this server sets itself: a field that a client adds must not contradict them. */
+/** Fields that this server sets itself. Fields that a client adds must not override them. */
 const OWN_FIELDS = new Set([
   ...["continue_final_message", "add_generation_prompt", "echo", "logprobs", "max_completion_tokens", "max_tokens"],
   ...["messages", "model", "n", "prompt", "prompt_embeds", "request_id", "response_format", "return_token_ids"],
@@ -76,7 +76,7 @@ export const models = {
       jsonMap(fallbackNames, '{"model":["another"]}'),
       'JSON: the `fallbacks` of routes that say nothing else, such as `{"big":["small"]}`. The response names the model that has answered.',
     ),
-    /** By the name that vLLM knows. */
+    /** By vLLM's name of the model. */
     modelEngines: variable(
       "MODEL_ENGINES",
       jsonMap(z.enum(ENGINES), '{"model":"harmony"}'),
@@ -105,7 +105,7 @@ export const models = {
         .transform((value) => value === "hidden"),
       "`hidden` shows no client what models think.",
     ),
-    /** By the name that vLLM knows, then by the request's `reasoning.effort`. */
+    /** By vLLM's name of the model, then by the request's `reasoning.effort`. */
     thinkingBudgets: variable(
       "THINKING_BUDGETS",
       jsonMap(z.partialRecord(efforts, z.int().min(0)), '{"model":{"low":1024}}'),
@@ -126,7 +126,7 @@ export const models = {
       someOf(PASSTHROUGH_ENDPOINTS).default(["none"]).transform(setOf(PASSTHROUGH_ENDPOINTS)),
       `vLLM's own endpoints that clients may call: \`all\`, \`none\`, or some of \`${PASSTHROUGH_ENDPOINTS.join(",")}\`. See [passthrough.md](../passthrough.md).`,
     ),
-    /** vLLM's `priority` by tier, lower is sooner. None is sent without any, except what clients may send themselves. */
+    /** vLLM's `priority` by tier; lower runs sooner. If none is set, only a client's own is sent. */
     priorities: variable(
       "VLLM_PRIORITIES",
       jsonMap(priority, '{"default":0,"background":100,"gold":-10}'),
@@ -135,11 +135,11 @@ export const models = {
   },
 } satisfies Section;
 
-/** How prompts for gpt-oss are written. */
+/** Settings of prompts for gpt-oss. */
 export const harmony = {
   title: "gpt-oss",
   variables: {
-    /** Undefined is the turn's own date. */
+    /** Undefined means the date of the turn. */
     startDate: variable(
       "HARMONY_START_DATE",
       z.iso.date().optional(),

@@ -9,28 +9,28 @@ import type { Connect } from "@responses-edge/socket-fetch/connection";
 /** Follows no redirect: the answer is the 3xx itself. A caller that follows it checks the target first (`guardedFetch`). */
 export type { Fetch };
 
-/** A way out as a {@link Fetch}. */
+/** Turns a function that sends requests into a {@link Fetch}. */
 export function withoutRedirects(send: Fetch): Fetch {
   return (url, init) => send(url, { ...init, redirect: "manual" });
 }
 
-/** The binding PRIVATE_NETWORK: a service that reaches private addresses, too. Cloudflare has none. */
+/** The binding PRIVATE_NETWORK: a service that also reaches private addresses. Cloudflare has none. */
 export interface PrivateNetwork {
   fetch: Fetch;
   connect: Connect;
 }
 
-/** How what the operator has named is reached. */
+/** Reaches the addresses that the operator has configured. */
 export interface OperatorNetwork {
   fetch: Fetch;
-  /** Undefined: by the global one. */
+  /** Undefined: the global `connect`. */
   connect: Connect | undefined;
 }
 
 /** The global `fetch`. */
 export const publicFetch: Fetch = (url, init) => fetch(url, { ...init, redirect: "manual" });
 
-/** The network of an environment's binding; where there is none, the one that all use. */
+/** The network of an environment's binding; without one, the network that all requests use. */
 export function operatorNetwork({ PRIVATE_NETWORK: network }: { PRIVATE_NETWORK?: PrivateNetwork }): OperatorNetwork {
   if (!network) return { fetch: publicFetch, connect: undefined };
   return {

@@ -1,16 +1,16 @@
-/** Roles of administrators: what each may do stands at every endpoint of the admin API (`src/http/admin.ts`). */
+/** Roles of administrators. Each endpoint of the admin API lists its roles (`src/http/admin.ts`). */
 
-/** The one that may most comes first: of several roles a token has the first. */
+/** Ordered by rights, most first: a token with several roles has the first of them. */
 export const ROLES = ["owner", "operator", "auditor", "tenant_admin"] as const;
 export type Role = (typeof ROLES)[number];
 
-/** The role of a root key: a tenant admin's names its tenant. */
+/** The role of a root key. A tenant admin's names its tenant. */
 export interface KeyRole {
   role: Role;
   tenant?: string;
 }
 
-/** Reads `auditor`, or `tenant_admin:acme`. Without a text it is the owner's; undefined of what is no role. */
+/** Reads `auditor`, or `tenant_admin:acme`. Without a text the role is owner; undefined for an unknown role. */
 export function readRole(text: string | undefined): KeyRole | undefined {
   const [name = "owner", tenant, ...rest] = text?.split(":") ?? [];
   const role = ROLES.find((each) => each === name);

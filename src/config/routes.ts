@@ -1,9 +1,9 @@
 import type { Route } from "@responses-edge/engines/settings";
 import { z } from "zod";
 
-/** Routes: which models answer for a name that clients say. An alias and a fallback are routes, too. */
+/** Routes: which models answer for a name that clients use. An alias and a fallback are routes, too. */
 
-/** A route's models, and names that answer in their place, are few: each may be asked in turn. */
+/** Most models of a route, and most names that answer in its place: each may be asked in turn. */
 const MAX_TARGETS = 16;
 const MAX_FALLBACKS = 8;
 const MAX_WEIGHT = 1_000_000;
@@ -15,7 +15,7 @@ const target = z.union([
 ]);
 export const fallbackNames = z.array(name).min(1).max(MAX_FALLBACKS);
 
-/** An entry of `ROUTES`: a model, or models with their shares, and what answers in their place. */
+/** An entry of `ROUTES`: a model, or models with their shares, and the names that answer in their place. */
 export const routeEntry = z.union([
   name.transform((model) => ({
     to: [{ model, weight: 1 }],
@@ -48,7 +48,7 @@ interface RouteValues {
   modelFallbacks: Readonly<Record<string, readonly string[]>>;
 }
 
-/** All routes by the names that clients say. `ROUTES` goes before `MODEL_ALIASES` and `MODEL_FALLBACKS`. */
+/** All routes by the names that clients use. `ROUTES` overrides `MODEL_ALIASES` and `MODEL_FALLBACKS`. */
 export function routesOf({ routes, modelAliases, modelFallbacks }: RouteValues): ReadonlyMap<string, Route> {
   const names = new Set([routes, modelAliases, modelFallbacks].flatMap(Object.keys));
   return new Map([...names].map((each) => [each, routeOf(each)]));

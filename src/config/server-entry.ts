@@ -7,7 +7,7 @@ import { headerSecret, serverUrl } from "./values.ts";
 
 /** The operator's settings of one of several model servers: an entry of `UPSTREAMS`, and of its secrets. */
 
-/** A pool is looked through for every request. */
+/** Every request searches the pool. */
 export const MAX_SERVERS = 100;
 const MAX_WEIGHT = 1_000_000;
 const MAX_MODELS = 1_000;
@@ -17,7 +17,7 @@ export const serverName = z.string().regex(NAME, "expected a name of letters, di
 
 const modelName = z.string().min(1).max(1024);
 
-/** A model by the name that clients say and that the server knows, or the two apart. */
+/** A model's name, or the names that clients and the server use for it. */
 const servedModels = z
   .union([z.array(modelName).min(1).max(MAX_MODELS), z.record(modelName, modelName)])
   .transform(
@@ -25,7 +25,7 @@ const servedModels = z
   )
   .refine(({ size }) => size > 0 && size <= MAX_MODELS, `expected 1 to ${MAX_MODELS} models`);
 
-/** Headers that this server sends itself to a model server, or that frame a request. */
+/** Headers that this server itself sends to a model server, or that frame a request. */
 const OWN_HEADERS = new Set([
   ...["accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect"],
   ...["host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "x-session-id"],
@@ -58,7 +58,7 @@ const ONE_CREDENTIAL = "expected either 'api_key' or the header 'authorization',
 export const serverSecrets = z.strictObject(secretFields).refine(isOneCredential, ONE_CREDENTIAL);
 export type ServerSecrets = z.output<typeof serverSecrets>;
 
-/** The fields of an entry, but for its name. Each tells operators what it does; docs/fleet.md has more. */
+/** The fields of an entry, except its name. Each tells operators what it does; docs/fleet.md has more. */
 export const serverFields = z.strictObject({
   name: serverName
     .optional()
@@ -124,7 +124,9 @@ export const upstreamsText = describedAs(z.string(), () =>
 /** The JSON text of `UPSTREAM_SECRETS`, as the file has it. */
 export const upstreamSecretsText = describedAs(z.string(), () => z.record(serverName, z.strictObject(secretFields)));
 
-/** The entries of the parsed `UPSTREAMS`, in their order; undefined for what is neither a list nor entries by name, or has too many. */
+/**
+ * The entries of the parsed `UPSTREAMS`, in their order; undefined if it is neither a list nor entries by name, or has too many.
+ */
 export function entriesOf(json: unknown): unknown[] | undefined {
   if (typeof json !== "object" || json === null) return undefined;
   const entries = Array.isArray(json)
@@ -137,17 +139,17 @@ function isObject(value: unknown): value is object {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** An entry as it was given, which nobody has checked. */
+/** An entry as it was given, unchecked. */
 export type RawEntry = { name?: unknown; url?: unknown; binding?: unknown } & Record<string, unknown>;
 
-/** The base URL of a server: what it is known by. Behind a binding its host means nothing. */
+/** The base URL of a server, which identifies it. Behind a binding its host is arbitrary. */
 export function baseUrlOf({ url, binding }: RawEntry): string {
   return url === undefined
     ? `http://${encodeURIComponent(String(binding ?? "")).toLowerCase()}/v1`
     : String(url).replace(/\/+$/, "");
 }
 
-/** The same as long as the server's address is, wherever it stands in the list. */
+/** A name that depends only on the server's address, not on its position in the list. */
 export function defaultName(given: RawEntry): string {
   return `server-${createHash("sha256").update(baseUrlOf(given)).digest("hex").slice(0, 8)}`;
 }

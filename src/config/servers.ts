@@ -6,7 +6,7 @@ import { upstreamSecretsText, upstreamsText } from "./server-entry.ts";
 import { flag, headerSecret, integer, milliseconds, serverUrl } from "./values.ts";
 import { type Section, type ValuesOf, variable } from "./variable.ts";
 
-/** The model servers: where they are, and how long they are waited for. */
+/** The model servers: their addresses and timeouts. */
 
 const loadFactor = describedAs(
   z
@@ -47,7 +47,7 @@ export const servers = {
       upstreamSecretsText.optional(),
       'Secret. JSON: keys and further headers of the servers, by name: `{"gpu-1":{"api_key":"…","headers":{"cf-access-client-id":"…"}}}`.',
     ),
-    /** The greatest multiple of the mean of an isolate's requests that one of several servers gets. */
+    /** The highest multiple of the mean of an isolate's requests that one of several servers gets. */
     loadFactor: variable(
       "UPSTREAM_LOAD_FACTOR",
       loadFactor,

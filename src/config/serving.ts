@@ -1,10 +1,10 @@
 import { days, flag, integer, milliseconds } from "./values.ts";
 import { type Section, variable } from "./variable.ts";
 
-/** No request of this size fits into a Worker's memory; a larger number is a slip of the pen. */
+/** No request of this size fits into a Worker's memory; a larger number is a typing error. */
 const MAX_MAX_REQUEST_BYTES = 1024 ** 3;
 
-/** How requests are taken and answers are sent. */
+/** How requests are accepted and answers are sent. */
 export const serving = {
   title: "Requests and connections",
   variables: {
@@ -13,13 +13,13 @@ export const serving = {
       integer(12 * 1024 * 1024, 1024, MAX_MAX_REQUEST_BYTES),
       "The largest body, before and after decompression (gzip, deflate, br, zstd). A body above 1 MiB may expand to 100 times its size.",
     ),
-    /** Turns in one isolate, of all tenants. */
+    /** Turns in one isolate, over all tenants. */
     maxOpenTurns: variable(
       "MAX_OPEN_TURNS",
       integer(200, 1),
       "How many turns one isolate runs at a time, of all tenants. A long prompt counts as several turns, and one tenant has three quarters of them at most. Beyond it: 503 or 429 with `retry-after`. `npm start` and `npm run serve` set 4,000 ([operations.md](../operations.md)).",
     ),
-    /** In one process, as the next two. */
+    /** In one process, as are the next two. */
     maxBackgroundRunsPerTenant: variable(
       "MAX_BACKGROUND_RUNS_PER_TENANT",
       integer(500, 1),
@@ -40,7 +40,7 @@ export const serving = {
       milliseconds(5_000, 10),
       "The interval of the SSE comments in a quiet stream.",
     ),
-    /** White space before the JSON. */
+    /** White space before the JSON answer. */
     jsonHeartbeats: variable(
       "JSON_HEARTBEATS",
       flag(),
@@ -64,14 +64,14 @@ export const serving = {
   },
 } satisfies Section;
 
-/** As many runs may live in a home: each tree of it can have one. */
+/** Most runs that may live in a home: one in each of its trees. */
 const MAX_TREES_PER_HOME = 64;
 
-/** How long responses are kept, and how they are spread over Durable Objects. */
+/** How long responses are stored, and how they are spread over Durable Objects. */
 export const store = {
   title: "Storage",
   variables: {
-    /** 0 keeps responses for ever. */
+    /** 0 stores responses for ever. */
     retentionMs: variable(
       "RETENTION_DAYS",
       days(30, 0),

@@ -17,7 +17,7 @@ const sessionSecret = z
   })
   .optional();
 
-/** Where the issuer sends browsers back to: this path of the gateway. */
+/** The path of the gateway to which the issuer sends browsers back. */
 export const CALLBACK_PATH = "/console/callback";
 
 export const signIn = {
@@ -64,7 +64,7 @@ export const signIn = {
 
 type SignInValues = ValuesOf<typeof signIn>;
 
-/** The demands of these variables on each other. `issuer`: `JWT_ISSUER`. */
+/** Checks these variables against each other. `issuer`: `JWT_ISSUER`. */
 export function signInMistakes(
   { clientId, clientSecret, redirectUrl, sessionSecret: secret }: SignInValues,
   issuer: string | undefined,
@@ -80,7 +80,7 @@ export function signInMistakes(
   return mistakes;
 }
 
-/** The settings of the console's sign-in; undefined where there is none. */
+/** The settings of the console's sign-in; undefined without one. */
 export function signInConfig({ clientId, clientSecret, redirectUrl, sessionSecret: secret, ...rest }: SignInValues) {
   if (clientId === undefined || redirectUrl === undefined || secret === undefined) return undefined;
   return { clientId, clientSecret, redirectUrl, sessionSecret: secret, ...rest };

@@ -4,19 +4,22 @@ import type { OperatorNetwork } from "./network.ts";
 import { flag, headerSecret, headerValues, httpUrl, integer, keyValues, ratio } from "./values.ts";
 import { type Mistake, type Section, type ValuesOf, variable } from "./variable.ts";
 
-/** Reports of requests, and who gets them (docs/telemetry.md). */
+/** Reports of requests, and their receivers (docs/telemetry.md). */
 
-/** Analytics Engine, as far as it is used. */
+/** The methods of Analytics Engine that are used here. */
 export interface AnalyticsDataset {
   writeDataPoint(point: { indexes: string[]; blobs: string[]; doubles: number[] }): void;
 }
 
-/** The samplers of OpenTelemetry's specification ("General SDK Configuration"): the share of new traces, without their argument. */
+/**
+ * The samplers of OpenTelemetry's specification ("General SDK Configuration"), with the share of new traces; undefined
+ * where an argument gives it.
+ */
 const SAMPLERS = { always_on: 1, always_off: 0, traceidratio: undefined } as const;
 type SamplerName = keyof typeof SAMPLERS;
 const SAMPLER_NAMES = Object.keys(SAMPLERS) as [SamplerName, ...SamplerName[]];
 
-/** A collector needs no longer than this, and work after an answer has 30 s. */
+/** No collector needs longer, and work after an answer is limited to 30 s. */
 const MAX_EXPORT_TIMEOUT_MS = 20_000;
 
 const exporter = () => z.enum(["otlp", "none"]).default("otlp");
@@ -119,13 +122,13 @@ export const telemetry = {
 
 export type TelemetryValues = ValuesOf<typeof telemetry>;
 
-/** The demands of the variables of telemetry on the others. `isOpen`: everybody is served without a key. */
+/** Checks the variables of telemetry against the others. `isOpen`: everybody is served without a key. */
 export function telemetryMistakes({ servesMetrics, metricsToken }: TelemetryValues, isOpen: boolean): Mistake[] {
   if (!servesMetrics || metricsToken || isOpen) return [];
   return [["PROMETHEUS_TOKEN", "needed by PROMETHEUS_METRICS, unless ALLOW_ANONYMOUS serves everybody"]];
 }
 
-/** The settings of telemetry; undefined where nothing is reported to anybody. */
+/** The settings of telemetry; undefined if nothing is reported. */
 export function telemetryConfig(
   values: TelemetryValues,
   analytics: AnalyticsDataset | undefined,
@@ -139,14 +142,14 @@ export function telemetryConfig(
   if (!isWanted && !handsTracesOn) return undefined;
   const sampler = values.sampler.replace("parentbased_", "") as SamplerName;
   return {
-    /** Which wide events are logged, and the share of those without an error. */
+    /** The wide events to log, and the share of those without an error. */
     log: { events: logEvents, ratio: values.logRatio },
     analytics,
     traces,
     metrics,
     exportTimeoutMs: values.exportTimeoutMs,
     resource: resourceOf(values),
-    /** The share of new traces, from 0 to 1. `asksParent`: the decision of a caller goes before it. */
+    /** The share of new traces, from 0 to 1. `asksParent`: a caller's decision overrides it. */
     sampler: {
       ratio: SAMPLERS[sampler] ?? values.samplerRatio,
       asksParent: values.sampler.startsWith("parentbased_"),
@@ -165,7 +168,7 @@ export function telemetryConfig(
 }
 export type TelemetryConfig = NonNullable<ReturnType<typeof telemetryConfig>>;
 
-/** The sender, in the conventions' words: `service.name` and others. */
+/** The resource in OpenTelemetry's conventions: `service.name` and others. */
 export function resourceOf({ resourceAttributes, serviceName }: TelemetryValues): Readonly<Record<string, string>> {
   return {
     "service.name": "responses-edge",
@@ -175,8 +178,8 @@ export function resourceOf({ resourceAttributes, serviceName }: TelemetryValues)
 }
 
 /**
- * Where a signal goes ("OpenTelemetry Protocol Exporter" of the specification): to its own endpoint as it is, else below the
- * common one. Its own headers are sent instead of the common ones. `fetch` reaches the collector.
+ * The target of a signal ("OpenTelemetry Protocol Exporter" of the specification): its own endpoint unchanged, or else
+ * a path below the common one. Its own headers replace the common ones. `fetch` reaches the collector.
  */
 export function otlpTarget(values: TelemetryValues, signal: "traces" | "metrics" | "logs", { fetch }: OperatorNetwork) {
   const { endpoint: common, headers: commonHeaders } = values;

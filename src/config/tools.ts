@@ -21,7 +21,7 @@ import {
 } from "./values.ts";
 import { type Section, type ValuesOf, variable } from "./variable.ts";
 
-/** The tools that this server runs for a model, and their bounds. */
+/** The tools that this server runs for a model, and their limits. */
 
 const BUILTIN_KINDS: readonly string[] = [...new Set(BUILTIN_LABELS.values())];
 
@@ -51,7 +51,7 @@ export const tools = {
       toolServers,
       'JSON: MCP URLs of your tool servers, such as `{"python":"https://…/mcp","container":"…","browser":"…"}`.',
     ),
-    /** The names of sessions are made with it, too. */
+    /** The key also derives the names of sessions. */
     apiKey: variable(
       "TOOL_SERVER_API_KEY",
       headerSecret().optional(),
@@ -68,7 +68,7 @@ export const tools = {
       urlPrefixes(),
       "URL prefixes that `mcp` tools and the browser may call, besides public https addresses.",
     ),
-    /** `kind`s of hosted tools. A request's tool of another kind is treated as if it were absent. */
+    /** The `kind`s of hosted tools that are offered. A request's tool of another kind is ignored. */
     offeredKinds: variable(
       "HOSTED_TOOLS",
       someOf(HOSTED_TOOL_NAMES)
@@ -110,7 +110,7 @@ export const tools = {
   },
 } satisfies Section;
 
-/** The settings of tools. `fetch` reaches what the operator names: tool servers, search servers and listed URLs. */
+/** The settings of tools. `fetch` reaches the operator's addresses: tool servers, search servers and listed URLs. */
 export function toolConfig(
   { dropsUnknownTools: _, ...values }: ValuesOf<typeof tools>,
   { fetch }: OperatorNetwork,
@@ -119,9 +119,9 @@ export function toolConfig(
   return {
     ...values,
     fetch,
-    /** Undefined where nothing draws. */
+    /** Undefined without an image model. */
     images,
-    /** Tells the MCP servers that this caller may have called; undefined for a caller who may have any. */
+    /** Tells whether this caller may call an MCP server; undefined if it may call any. */
     mayCallMcp: undefined as ((url: URL) => boolean) | undefined,
   };
 }

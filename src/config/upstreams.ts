@@ -16,10 +16,10 @@ import type { Mistake } from "./variable.ts";
 
 /** Reads the model servers of a deployment: `UPSTREAMS` with its secrets, or the one of `VLLM_BASE_URL`. */
 
-/** The bindings that are read here. Bindings to model servers have the names that the operator gives them. */
+/** The bindings that are read here. The operator names the bindings to model servers. */
 type Bindings = { PRIVATE_NETWORK?: PrivateNetwork };
 
-/** The JSON of a text; undefined for what is none. */
+/** The JSON of a text; undefined if it is invalid. */
 function parseJson(text: string): unknown {
   try {
     return JSON.parse(text) as unknown;
@@ -28,7 +28,7 @@ function parseJson(text: string): unknown {
   }
 }
 
-/** The first finding of zod's, with the field at fault and without its value. */
+/** zod's first issue, with the field at fault and without its value. */
 function firstIssue({ issues: [issue] }: z.ZodError): string {
   if (!issue) return "not understood";
   const own = issue.code === "invalid_key" ? (issue.issues[0]?.message ?? issue.message) : issue.message;
@@ -42,7 +42,7 @@ interface ModelServers {
   mistakes: readonly Mistake[];
 }
 
-/** Gives the model servers, at least one where there is no mistake, and all mistakes together. `env` has the bindings. */
+/** Gives the model servers, at least one if there is no mistake, and all mistakes. `env` has the bindings. */
 export function readModelServers(values: ServerValues, env: Bindings): ModelServers {
   if (values.upstreams !== undefined) return readPool(values, values.upstreams, env);
   const mistakes: Mistake[] = [];
@@ -91,7 +91,7 @@ function readPool(values: ServerValues, text: string, env: Bindings): ModelServe
     servers.push(toServer(read.data, name, binding, network, own, values));
   }
   const names = new Set(servers.map(({ name }) => name));
-  // Names of servers that are wrong themselves are not known.
+  // Skipped if a server is invalid, because its name is unknown then.
   if (servers.length === json.length && [...secrets.keys()].some((name) => !names.has(name))) {
     mistakes.push(["UPSTREAM_SECRETS", "expected the names of servers in UPSTREAMS alone"]);
   }
@@ -122,15 +122,15 @@ function readSecrets(text: string | undefined, mistakes: Mistake[]): ReadonlyMap
   return secrets;
 }
 
-/** A model with a task of its own. Without a server of its own it is one of the pool's. */
+/** A model with a task of its own. Without its own server it is one of the pool's. */
 export interface OwnModel {
   name: string;
   server: ModelServerConfig | undefined;
 }
 
 /**
- * The model of a name, where there is one. A server of its own stands beside the pool, and gets no answers of a prompt that tenants could tell
- * apart.
+ * The model of a name, if there is one. Its own server is not in the pool, and gets no prompt whose timing could tell
+ * tenants apart.
  */
 export function ownModel(
   name: string | undefined,
@@ -163,7 +163,7 @@ function toServer(
     fetch: binding ?? network.fetch,
     transport,
     connect: network.connect,
-    /** A server without a key of its own has the key that all servers share. A `null` in its secrets is no key. */
+    /** A server without its own key gets the key that all servers share. `null` in its secrets means no key. */
     apiKey: hasAuthorization ? undefined : ownKey === undefined ? sharedKey : (ownKey ?? undefined),
     headers,
     weight: weight || 1,
@@ -177,7 +177,7 @@ function toServer(
   };
 }
 
-/** The fetch of a binding; undefined where the environment has no such thing. */
+/** The fetch of a binding; undefined if the environment lacks it. */
 function bindingOf(env: object, name: string): Fetch | undefined {
   const binding: unknown = Object.hasOwn(env, name) ? (env as Record<string, unknown>)[name] : undefined;
   if (typeof binding !== "object" || binding === null || !("fetch" in binding)) return undefined;

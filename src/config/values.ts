@@ -3,7 +3,10 @@ import { allowList } from "@responses-edge/guarded-fetch";
 import { describedAs } from "@responses-edge/responses-api/described-as";
 import { z } from "zod";
 
-/** Schemas of texts that several variables are written in. In the file of `CONFIG_FILE` they are numbers, lists and so on: `describedAs`. */
+/**
+ * Schemas of formats that several variables share. In the file of `CONFIG_FILE` their values are numbers, lists and so
+ * on: `describedAs`.
+ */
 
 /** The longest delay of a timer, in milliseconds: a timer with a longer one fires at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
@@ -29,7 +32,7 @@ export function milliseconds(fallback: number, minimum: number, maximum = MAX_TI
 
 const DAY_MS = 86_400_000;
 
-/** A hundred years: the time of day and such a time is still a date. */
+/** A hundred years, so that now plus this time is a valid date. */
 const MAX_DAYS = 36_500;
 
 /** Whole days, as milliseconds. */
@@ -44,7 +47,7 @@ export function flag() {
   return text.transform((value) => value === "true");
 }
 
-/** A share, from 0 to 1; all by default. */
+/** A share, from 0 to 1; 1 by default. */
 export function ratio() {
   return describedAs(
     z
@@ -58,12 +61,12 @@ export function ratio() {
   );
 }
 
-/** The entries of a text, which commas or white space separate. */
+/** The entries of a text, separated by commas or white space. */
 export function listed(text: string): string[] {
   return text.split(/[\s,]+/).filter((entry) => entry !== "");
 }
 
-/** The text of a list ({@link listed}), which is a list of its own in the file. */
+/** The text of a list ({@link listed}), which is a JSON list in the file. */
 export function listText(entry: z.ZodType<string> = z.string()) {
   return describedAs(z.string(), () => z.union([z.string(), z.array(entry)]));
 }
@@ -111,7 +114,7 @@ function jsonText(kind: string, example: string, plain: () => z.ZodType) {
   });
 }
 
-/** A URL to call. A user name in it cannot be sent, and a fragment never is. */
+/** A URL to call. It may have no user name, which cannot be sent, and no fragment, which never is. */
 export function httpUrl() {
   return z
     .url({ protocol: /^https?$/, error: "expected a URL that begins with http:// or https://" })
@@ -125,17 +128,17 @@ function hasCredentials(url: string): boolean {
   return username !== "" || password !== "";
 }
 
-/** The URL of a model server: paths are put behind it. */
+/** The URL of a model server, to which paths are appended. */
 export function serverUrl() {
   return httpUrl().refine((url) => !url.includes("?"), "expected a URL without a query: paths are put behind it");
 }
 
-/** The name of a model that has a task of its own. */
+/** The name of a model with a task of its own. */
 export function modelName() {
   return z.string().trim().min(1).max(1_024, "expected the name of a model").optional();
 }
 
-/** A secret that stands in a header. The line break that a shell adds at its end is no part of it. */
+/** A secret that is sent in a header, without the line break that a shell adds at its end. */
 export function headerSecret() {
   return z
     .string()
@@ -143,7 +146,7 @@ export function headerSecret() {
     .regex(/^[\x21-\x7e]+$/, "expected visible ASCII characters without spaces: it is sent in a header");
 }
 
-/** URL prefixes, as a predicate. No URL matches without any. */
+/** URL prefixes, as a predicate. Without any, no URL matches. */
 export function urlPrefixes() {
   return listText()
     .transform((text, context) => {
@@ -161,12 +164,12 @@ export function urlPrefixes() {
 /** In whole groups of four characters, the last one with or without its padding. */
 const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?$/;
 
-/** The bytes of a text in base64; none where the text is something else. */
+/** The bytes of a text in base64; none if the text is invalid. */
 export function fromBase64(text: string): Uint8Array {
   return new Uint8Array(Buffer.from(BASE64.test(text) ? text : "", "base64"));
 }
 
-/** A list of OpenTelemetry's. */
+/** A list in OpenTelemetry's format. */
 export function keyValues() {
   return z
     .string()
@@ -179,7 +182,7 @@ export function keyValues() {
     .optional();
 }
 
-/** The same, for names and values that can stand in headers. */
+/** The same, with names and values that are valid in headers. */
 export function headerValues() {
   return keyValues().refine(
     (headers) =>
@@ -189,8 +192,8 @@ export function headerValues() {
 }
 
 /**
- * The lists of OpenTelemetry's variables (`OTEL_RESOURCE_ATTRIBUTES`, `OTEL_EXPORTER_OTLP_HEADERS`): `key=value`, separated
- * by commas, each part percent-encoded, as in W3C's Baggage without its properties. Undefined for what is no such list.
+ * The lists of OpenTelemetry's variables (`OTEL_RESOURCE_ATTRIBUTES`, `OTEL_EXPORTER_OTLP_HEADERS`): `key=value`, separated by
+ * commas, each part percent-encoded, as in W3C's Baggage without its properties. Undefined for an invalid list.
  */
 export function parseKeyValues(text: string): ReadonlyMap<string, string> | undefined {
   const values = new Map<string, string>();

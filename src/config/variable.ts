@@ -6,7 +6,10 @@ import type { z } from "zod";
  */
 export interface Variable<Name extends string = string, Schema extends z.ZodType = z.ZodType> {
   readonly name: Name;
-  /** Reads the text of the variable. `default` stands before transforms of its value, so that the reference can show it; `optional` has none. */
+  /**
+   * Reads the text of the variable. `default` stands before the value's transforms, so that the reference can show it;
+   * `optional` has none.
+   */
   readonly schema: Schema;
   /** Tells operators what the variable does, in Markdown. Links are relative to docs/reference/. */
   readonly meaning: string;
@@ -21,7 +24,7 @@ export function variable<const Name extends string, Schema extends z.ZodType>(
   return { name, schema, meaning };
 }
 
-/** Variables that belong together, by the names that their values have in the code. */
+/** Variables that belong together, by the names of their values in the code. */
 export interface Section<Variables extends Readonly<Record<string, Variable>> = Readonly<Record<string, Variable>>> {
   /** The heading of the section in docs/reference/configuration.md. */
   readonly title: string;
@@ -38,12 +41,12 @@ export type NameIn<Any extends Section> = Any extends Section
   ? Any["variables"][keyof Any["variables"]]["name"]
   : never;
 
-/** A variable at fault, and what is expected of it. The text never contains the variable's value. */
+/** A variable at fault, and the value that is expected. The text never contains the variable's value. */
 export type Mistake = readonly [name: string, expected: string];
 
 /**
- * Reads the variables of a section. Each is read by itself, so that no mistake hides another. A variable at fault has its default,
- * and is added to `mistakes`.
+ * Reads the variables of a section, each by itself, so that no mistake hides another. A variable at fault gets its
+ * default, and is added to `mistakes`.
  */
 export function readSection<const Any extends Section>(
   { variables }: Any,
@@ -52,7 +55,8 @@ export function readSection<const Any extends Section>(
 ): ValuesOf<Any> {
   const values = Object.entries(variables).map(([key, { name, schema }]) => {
     const value: unknown = (env as Readonly<Record<string, unknown>>)[name];
-    // An empty variable is an unset one. workerd gives null for a variable that its environment does not have (scripts/compile.ts).
+    // An empty variable counts as unset. workerd gives null for a variable that its environment lacks
+    // (scripts/compile.ts).
     const read = schema.safeParse(value === "" || value === null ? undefined : value);
     if (read.success) return [key, read.data];
     mistakes.push([name, read.error.issues[0]?.message ?? "not understood"]);

@@ -4,7 +4,7 @@ import { ownModel } from "./upstreams.ts";
 import { headerSecret, integer, modelName, serverUrl } from "./values.ts";
 import { type Section, type ValuesOf, variable } from "./variable.ts";
 
-/** Vector stores: what embeds their chunks and orders what is found, and how large they may be. */
+/** Vector stores: the models that embed their chunks and rank what a search finds, and the size of a store. */
 
 export const vectorStores = {
   title: "Vector stores",
@@ -47,7 +47,7 @@ export const vectorStores = {
   },
 } satisfies Section;
 
-/** The settings of vector stores. A model has a server of its own, or one of the pool. */
+/** The settings of vector stores. A model has its own server, or one of the pool. */
 export function vectorStoreConfig(
   values: ValuesOf<typeof vectorStores>,
   servers: ServerValues,

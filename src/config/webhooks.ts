@@ -6,7 +6,7 @@ import { type Mistake, type Section, type ValuesOf, variable } from "./variable.
 
 /** Webhooks, which announce the ends of background responses and of batches. */
 
-/** Standard Webhooks' least. */
+/** The minimum of Standard Webhooks. */
 const MIN_SECRET_BYTES = 24;
 
 const webhookSecret = z
@@ -49,7 +49,7 @@ export const webhooks = {
 
 type WebhookValues = ValuesOf<typeof webhooks>;
 
-/** The demands of the variables of webhooks on each other. The URL is a public one unless the operator allows others. */
+/** Checks the variables of webhooks against each other. The URL must be public unless the operator allows others. */
 export function webhookMistakes({ url, secret, mayBePrivate }: WebhookValues): Mistake[] {
   if (url === undefined) return [];
   const mistakes: Mistake[] = [];
@@ -58,17 +58,19 @@ export function webhookMistakes({ url, secret, mayBePrivate }: WebhookValues): M
   return mistakes;
 }
 
-/** The settings of webhooks; undefined where none are sent. */
+/** The settings of webhooks; undefined if none are sent. */
 export function webhookConfig({ url, secret, mayBePrivate }: WebhookValues, network: OperatorNetwork) {
   if (url === undefined || secret === undefined) return undefined;
   return { url, secret, fetch: mayBePrivate ? network.fetch : publicFetch };
 }
 
-/** Time for an answer of an endpoint, and the bytes of it that may come, which nobody reads. */
+/** Bounds of an endpoint's answer: its time, and its bytes, which are dropped. */
 const TIMEOUT_MS = 15_000;
 const MAX_ANSWER_BYTES = 65_536;
 
-/** How the endpoints that tenants name are called: at public https addresses, looked up where that is set up, and at those that are listed. */
+/**
+ * Guards calls of the endpoints that tenants name: public https addresses, looked up where DNS is configured, and listed URLs.
+ */
 export function webhookGuard(
   { isListed }: WebhookValues,
   network: OperatorNetwork,

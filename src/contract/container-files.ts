@@ -1,29 +1,32 @@
-/** The files of a tenant, as the container of a turn reads and writes them. */
+/** A tenant's files, as the container of a turn reads and writes them. */
 export interface ContainerFiles {
-  /** A file's name and its bytes, as they are read. Throws the 404 of a file that is not there. */
+  /** A file's name, and its bytes as a stream. Throws the 404 of a missing file. */
   read(id: string): Promise<{ filename: string; body: AsyncIterable<Uint8Array> }>;
-  /** Keeps a file. Throws the 403 of a key that keeps nothing, the 413 and the 429 of limits, and what `bytes` throws: then nothing is kept. */
+  /**
+   * Stores a file. Throws the 403 of a key that may not store, the 413 and the 429 of limits, and the errors of
+   * `bytes`; then nothing is stored.
+   */
   keep(file: FileToKeep): Promise<KeptFile>;
 }
 
 /** A file that a tool of a turn has made. */
 export interface FileToKeep {
-  /** The container in which a program has written it; undefined of a file that no program has written. */
+  /** The container whose program has written it; undefined for other files. */
   container?: string;
-  /** Its place there, or its name. */
+  /** Its path in the container, or its name. */
   path: string;
   bytes: AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
   mimeType?: string;
-  /** How long it is kept; a day without this word. */
+  /** How long it is kept, a day by default. */
   seconds?: number;
 }
 
-/** A file that a program has written, as it is kept: JSON. */
+/** A file that a program has written, as it is stored: JSON. */
 export interface KeptFile {
-  /** As `file_id`. */
+  /** The `file_id`. */
   id: string;
   filename: string;
-  /** Its place below `/mnt/data`. */
+  /** Its path below `/mnt/data`. */
   path: string;
 }
 
@@ -33,8 +36,8 @@ export interface GivenFile {
   filename: string;
 }
 
-/** Where a program finds its files, and leaves those that others are to have: OpenAI's. */
+/** The directory in which a program finds its files, and leaves those to be kept. OpenAI has the same. */
 export const FILES_DIRECTORY = "/mnt/data";
 
-/** Bytes that the files of a request have together, and that a turn's programs may have kept. */
+/** Most bytes of all files of a request, and of all files of a turn's programs. */
 export const MAX_CONTAINER_BYTES = 64 * 1024 * 1024;

@@ -4,14 +4,14 @@ import { BUDGET_WINDOWS, type CountedLimits, endUserLimits, STORED_LIMITS } from
 import { z } from "zod";
 import { type Config, VLLM_EXTRAS, type VllmExtra } from "../config/index.ts";
 
-/** The limits and permissions of a key, or a tenant: as the admin API takes it, as it is kept, and as it is shown. All is plain data. */
+/** The limits and permissions of a key or a tenant: plain data, the same in the admin API and in storage. */
 
-/** Entries of one list. */
+/** Most entries of one list. */
 const MAX_NAMES = 256;
 
 const count = z.int().min(0);
 
-/** The limits of each end user, as requests name it: `safety_identifier`, or `user`. */
+/** The limits of each end user, whom a request names as `safety_identifier` or `user`. */
 const endUser = z.strictObject({ requests_per_minute: count.nullish(), tokens_per_minute: count.nullish() });
 
 const budget = z.strictObject({
@@ -20,10 +20,10 @@ const budget = z.strictObject({
   window: z.enum(BUDGET_WINDOWS).default("month"),
 });
 
-/** An allowed model: its name as clients say it, or the beginning of it and `*`. */
+/** An allowed model: its name as clients use it, or the beginning of it and `*`. */
 const modelName = z.string().min(1).max(512);
 
-/** A host, with its port where that is not the scheme's own; `*.` before it means the hosts below it. */
+/** A host, with its port unless it is the scheme's default; `*.` before it stands for its subdomains. */
 const host = z
   .string()
   .max(260)
@@ -32,8 +32,8 @@ const host = z
 const TIER = /^[A-Za-z0-9_-]{1,64}$/;
 
 /**
- * Limits and permissions. A field that is absent, or null, does not limit. Zero lets nothing through. A field that nobody knows is refused:
- * who misspells a limit must not believe that there is one.
+ * Limits and permissions. A field that is absent, or null, does not limit. Zero allows nothing. An unknown field is
+ * refused, because a misspelt limit would not apply.
  */
 export const grants = z.strictObject({
   models: list(modelName, { max: MAX_NAMES }).nullish(),
@@ -56,17 +56,17 @@ export const grants = z.strictObject({
   vllm_extras: list(z.enum(VLLM_EXTRAS), { max: MAX_NAMES }).nullish(),
   force_store_false: z.boolean().nullish(),
   tier: z.string().regex(TIER, "Expected 1 to 64 letters, digits, '_' or '-'.").nullish(),
-  /** Usage is counted also where nothing limits it. */
+  /** Usage is counted even without limits. */
   track_usage: z.boolean().nullish(),
-  /** The contents of turns go to the operator's sink (`CONTENT_LOG`). */
+  /** The content of turns goes to the operator's sink (`CONTENT_LOG`). */
   log_content: z.boolean().nullish(),
-  /** It is noted where something is kept, so that all of it can be exported and erased. */
+  /** Homes that store something are noted, so that all of it can be exported and erased. */
   track_homes: z.boolean().nullish(),
 });
 
 export type Grants = z.output<typeof grants>;
 
-/** How many files may be kept, and how many bytes of them; null is any number. */
+/** Most files, and most bytes of them; null is no limit. */
 export interface FileLimit {
   files: number | null;
   bytes: number | null;
@@ -82,17 +82,17 @@ function fileLimitOf(given: Grants | null): FileLimit {
   return { files: given?.stored_files ?? null, bytes: given?.stored_file_bytes ?? null };
 }
 
-/** Tells whether anything of what is kept is limited. */
+/** Tells whether grants limit what is stored. */
 export function limitsStored(given: Grants | null): boolean {
   return given !== null && STORED_LIMITS.some((limit) => given[limit] != null);
 }
 
-/** A tenant's grants, with what it may store where they do not say it, in bytes; 0 is any amount. */
+/** A tenant's grants, with the default of bytes that it may store if the grants do not say it; 0 is no limit. */
 export function withStoredBytes(given: Grants | null, bytes: number): Grants | null {
   return bytes === 0 || given?.stored_bytes != null ? given : { ...given, stored_bytes: bytes };
 }
 
-/** The rules for requests of a key, apart from what is counted: its own grants within its tenant's. */
+/** The rules for a key's requests, apart from counted limits: its own grants within its tenant's. */
 export interface Policy {
   /** Each list must have the model. */
   models: readonly (readonly string[])[];
@@ -107,7 +107,7 @@ export interface Policy {
   tier: string | undefined;
 }
 
-/** The policy of a key and its tenant. A key is never allowed more than its tenant; its tier goes before its tenant's. */
+/** The policy of a key and its tenant. A key is never allowed more than its tenant; its tier overrides its tenant's. */
 export function policyOf(tenant: Grants | null, key: Grants | null): Policy {
   const both = [tenant, key].filter((each) => each !== null);
   const caps = both.map((each) => each.max_output_tokens).filter((cap) => cap != null);
@@ -125,13 +125,13 @@ export function policyOf(tenant: Grants | null, key: Grants | null): Policy {
   };
 }
 
-/** The names that all given lists have; undefined where none is given. */
+/** The names that are in all given lists; undefined if no list is given. */
 function intersection<Name>(lists: readonly (readonly Name[] | null | undefined)[]): Name[] | undefined {
   const [first, ...rest] = lists.filter((each) => each != null);
   return first?.filter((name) => rest.every((other) => other.includes(name)));
 }
 
-/** Tells whether anything of grants has to be counted. */
+/** Tells whether grants have anything to count. */
 export function isCounted(given: Grants | null): boolean {
   if (!given) return false;
   const { requests_per_minute: requests, tokens_per_minute: tokens, max_concurrent_requests: slots } = given;
@@ -141,19 +141,19 @@ export function isCounted(given: Grants | null): boolean {
   return isCountedAtAll || limits.some((limit) => limit != null);
 }
 
-/** Tells whether a list of models has one: by its name, or by a beginning of it. */
+/** Tells whether a list of models has one, by its name or by a prefix. */
 export function hasModel(models: readonly string[], name: string): boolean {
   return models.some((each) => (each.endsWith("*") ? name.startsWith(each.slice(0, -1)) : each === name));
 }
 
-/** Tells whether a list of hosts has that of a URL. */
+/** Tells whether a list of hosts has a URL's. */
 export function hasHost(hosts: readonly string[], { host: wanted }: URL): boolean {
   return hosts.some((each) => (each.startsWith("*.") ? wanted.endsWith(each.slice(1)) : each === wanted));
 }
 
 const restrictedConfigs = new WeakMap<Policy, { of: Config; config: Config }>();
 
-/** The configuration that a policy leaves to its callers. Made once for a policy. */
+/** The configuration as a policy restricts it. Made once for a policy. */
 export function restrictedConfig(config: Config, policy: Policy): Config {
   const known = restrictedConfigs.get(policy);
   if (known?.of === config) return known.config;
@@ -178,18 +178,18 @@ export function restrictedConfig(config: Config, policy: Policy): Config {
   return made;
 }
 
-/** The caller, as its key tells. Made once for what is known of a key, and shared by the requests that it makes. */
+/** The caller, as its key identifies it. Made once for a key's cached record, and shared by its requests. */
 export interface Identity {
   tenant: string;
-  /** Names the key in counters, usage and the audit log: the id of one, or where it is from. Never the key itself. */
+  /** Names the key in counters, usage and the audit log: its id, or its source. Never the key itself. */
   keyId: string;
-  /** Undefined where nothing but the deployment's configuration binds the caller. */
+  /** Undefined if only the deployment's configuration restricts the caller. */
   policy: Policy | undefined;
-  /** Undefined where nothing is counted: such a caller costs no call. */
+  /** Undefined if nothing is counted: such a caller costs no call. */
   counted: CountedLimits | undefined;
-  /** The limits of each end user; undefined where there are none. */
+  /** The limits of each end user; undefined if there are none. */
   endUser?: CountedLimits | undefined;
-  /** The key id under which its things are stored; undefined where nothing counts what is stored. */
+  /** The key id that stored data is counted for; undefined if it is not counted. */
   storingKey: string | undefined;
 }
 

@@ -1,8 +1,8 @@
 import type { FoundChunk, SearchRequest } from "@responses-edge/responses-api/vector-stores";
 
 /**
- * Searches the tenant's vector stores: gives the best chunks of all of them, best first. Rejects with ApiError: the 404 of a store that is not there, the
- * 429 of a limit, and as model servers fail.
+ * Searches the tenant's vector stores: gives the best chunks of all of them, best first. Rejects with ApiError: the 404
+ * of a missing store, the 429 of a limit, and as model servers fail.
  */
 export type StoreSearch = (
   stores: readonly string[],

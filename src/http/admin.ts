@@ -27,13 +27,15 @@ import { adminOf, hasBody, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { byRoot, json, ok } from "./openapi/operation.ts";
 
-/** The bytes of one import, a page of 200 homes, beside its last file. A page ends behind the file that makes it long. */
+/** Most bytes of one import, a page of 200 homes, beside its last file. A page ends after the file that exceeds its length. */
 const IMPORT_BYTES = 1024 * 1024 * 1024;
 
 /** A unit of UTF-16 takes at most three bytes of UTF-8. */
 const IMPORT_LINE_BYTES = 3 * MAX_LINE_LENGTH;
 
-/** Roles beside `ROLES`, which all may read. A tenant admin does to its tenant what its owner could, within what the tenant may. */
+/**
+ * Roles beside `ROLES`, which all may read. A tenant admin may do for its tenant what an owner may, within the tenant's limits.
+ */
 const OWNERS = ["owner"] as const;
 const READERS = ["owner", "operator", "auditor"] as const;
 const OPERATORS = ["owner", "operator"] as const;
@@ -41,8 +43,8 @@ const KEY_MAKERS = ["owner", "tenant_admin"] as const;
 const STOPPERS = ["owner", "operator", "tenant_admin"] as const;
 
 /**
- * The admin API, under a root key (`ADMIN_KEY`). Paths are OpenAI's where it has an endpoint for the same
- * (`/v1/organization/…`); it has none that makes a key, or says what one may.
+ * The admin API, under a root key (`ADMIN_KEY`). Paths are OpenAI's (`/v1/organization/…`) where it has the same
+ * endpoint. OpenAI has none that makes a key or sets its limits.
  */
 export const administration = [
   endpoint("POST /v1/admin/keys", {
@@ -126,7 +128,7 @@ export const administration = [
     handle: async (context) => {
       const data = tenantData(context);
       const config = context.get("config");
-      // Base64 makes a file longer by a third, and each of its lines has some characters more.
+      // Base64 makes a file longer by a third, and each line adds some characters.
       const maxBytes = IMPORT_BYTES + 1.5 * config.files.maxFileBytes;
       const lines = readLines(context.req.raw, { maxBytes, maxLineBytes: IMPORT_LINE_BYTES });
       const done = await importTenant(data, config, context.req.param("tenant"), lines);

@@ -4,33 +4,33 @@ import type { Identity } from "../contract/grants.ts";
 import type { Env } from "../env.ts";
 import type { Observation } from "../telemetry/telemetry.ts";
 
-/** An administrator, as the router and the admin API know one. */
+/** An administrator, as the router and the admin API know it. */
 export interface Admin {
   /** The actor of the audit log: the name of a root key, or `jwt:` and the subject of a token. */
   name: string;
   role: Role;
-  /** The only tenant of a tenant admin; undefined where it is all of them. */
+  /** The only tenant of a tenant admin; undefined for an administrator of all tenants. */
   tenant?: string | undefined;
 }
 
-/** The caller: a tenant, an administrator, or both, as a token may say. `actor` is the caller in the audit log. */
+/** The caller: a tenant, an administrator, or both (a token may name both). `actor` is the caller in the audit log. */
 export type Authenticated = { actor: string } & (
   | { identity: Identity; admin?: Admin | undefined }
   | { admin: Admin; identity?: undefined }
 );
 
-/** Hono's contexts here. */
+/** The types of this server's Hono contexts. */
 export interface AppEnv {
   Bindings: Env;
   Variables: {
     config: Config;
     authenticated: Authenticated;
-    /** Only of a request that is counted. */
+    /** Set for requests that are counted. */
     counting: Counting | undefined;
     requestId: string;
-    /** The length of the request's body in bytes, once it was read. */
+    /** The length of the request's body in bytes; undefined until it was read. */
     bodyLength: number | undefined;
-    /** Only where there is telemetry. */
+    /** Set where there is telemetry. */
     observation: Observation | undefined;
   };
 }

@@ -17,9 +17,9 @@ import { routesOf } from "./endpoint.ts";
 import { endpoints } from "./endpoints.ts";
 import { consoleSignIn } from "./sign-in.ts";
 
-/** The HTTP surface: what every request passes, and the routes of the endpoints. */
+/** The HTTP surface: the checks of every request, and the routes of the endpoints. */
 
-/** These have no route of their own, and are looked up by those that have one. */
+/** Paths without a route of their own. The routes that also match them look them up. */
 const staticPaths = new Set(endpoints.map(({ path }) => path).filter((path) => !path.includes(":")));
 
 const configuration = createMiddleware<AppEnv>(async (context, next) => {
@@ -29,7 +29,7 @@ const configuration = createMiddleware<AppEnv>(async (context, next) => {
   else await next();
 });
 
-/** The same for endpoints that tell of this server. Telemetry leaves them out. */
+/** The same for endpoints about this server, which telemetry leaves out. */
 const unobserved = createMiddleware<AppEnv>(async (context, next) => {
   context.set("config", loadConfig(context.env));
   await next();
@@ -41,7 +41,7 @@ const app = new Hono<AppEnv>();
 
 app.use(requestId());
 app.use(async (context, next) => {
-  // Also of `/health`, so that balancers go elsewhere.
+  // `/health` is refused, too, so that balancers go elsewhere.
   if (processState.isEnding) throw serverIsStopping();
   refuseForeignPages(context);
   await next();
@@ -54,7 +54,7 @@ app.get("/", (context) => {
 });
 app.route("/", consoleFiles);
 app.route("/", consoleSignIn);
-// The Worker is healthy also while its configuration is not.
+// The Worker is healthy even if its configuration is not.
 app.route(
   "/",
   routesOf(endpoints, ({ access, group }) => {
@@ -70,7 +70,10 @@ app.use("/v1/*", configuration, async (context, next) => {
 app.notFound((context) => refuse(unknownUrl(context), context));
 app.onError(refuse);
 
-/** The one place where errors become HTTP answers. Renders one once what it leaves unread of the request's body is read: a client that is still sending would not see it. */
+/**
+ * The one place where errors become HTTP answers. An answer is sent after the unread rest of the request's body was
+ * read: a client that is still sending would not see it earlier.
+ */
 async function refuse(error: Error, context: Context<AppEnv>): Promise<Response> {
   const { raw, routePath: path } = context.req;
   await discardBody(raw);
@@ -79,13 +82,10 @@ async function refuse(error: Error, context: Context<AppEnv>): Promise<Response>
   return context.json(shown.toBody(), shown.status as ContentfulStatusCode, shownHeaders(shown));
 }
 
-/** OpenTelemetry has one name (`_OTHER`) for all other methods. */
+/** OpenTelemetry calls all other methods `_OTHER`. */
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"]);
 
-/**
- * Observes a request from here to its answer; one whose answer goes on as a stream tells itself when that has ended
- * (`Caller.observation`).
- */
+/** Observes a request until its answer. A streamed answer ends its own observation (`Caller.observation`). */
 async function observed(context: Context<AppEnv>, next: Next, telemetry: Telemetry): Promise<void> {
   const { headers, signal } = context.req.raw;
   const observation = telemetry.observe(
@@ -94,7 +94,7 @@ async function observed(context: Context<AppEnv>, next: Next, telemetry: Telemet
   );
   context.set("observation", observation);
   await next();
-  // Nobody is known who has not been let in.
+  // Undefined before the caller is authenticated.
   const authenticated: Authenticated | undefined = context.get("authenticated");
   const asked = authenticated?.identity;
   const { path, method, routePath } = context.req;
@@ -110,7 +110,7 @@ async function observed(context: Context<AppEnv>, next: Next, telemetry: Telemet
   observation.answered(res.status, error && codeOf(error));
 }
 
-/** The code that an error is answered with. */
+/** The code of an error's answer. */
 function codeOf(error: Error): string {
   if (error instanceof ApiError) return error.code;
   return error instanceof ConfigError ? "server_misconfigured" : internalError().code;

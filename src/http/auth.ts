@@ -10,17 +10,17 @@ import type { Admin, AppEnv, Authenticated } from "./app-env.ts";
 import { signedIn } from "./console-session.ts";
 import { hasJwtForm, jwtVerifier, type TokenHolder } from "./jwt.ts";
 
-/** The tenant of every caller where `ALLOW_ANONYMOUS` is set and no keys are (local development). */
+/** The tenant of every caller if `ALLOW_ANONYMOUS` is set and there are no keys (local development). */
 const ANONYMOUS = "local";
 
-/** Where keys are known from. `waitUntil` takes what need not be waited for. */
+/** The sources of keys. `waitUntil` takes work that the request need not wait for. */
 export interface KeySources {
   config: Config;
   env: Pick<Env, "KEYS">;
   waitUntil: (promise: Promise<unknown>) => void;
 }
 
-/** The 401 of a caller that has not shown who it is. */
+/** The 401 of an unauthenticated caller. */
 function unauthorized(message: string, code: string): ApiError {
   return new ApiError({ status: 401, message, code, headers: { "www-authenticate": "Bearer" } });
 }
@@ -30,10 +30,10 @@ function incorrect(): ApiError {
 }
 
 /**
- * The caller that a request's `Authorization` header names. A page in a browser cannot set this header when it opens a WebSocket: an
- * upgrade without it may have its key in a subprotocol. Every configured key is compared, in constant time, so that the time taken tells
- * nothing about any of them. Any other key may be one of the directory, or an issuer's token. Gives a promise if this isolate does not
- * know such a key. Throws, or rejects with, the 401s, and the 503 if keys cannot be looked up.
+ * The caller that a request's `Authorization` header names. A browser page cannot set this header when it opens a WebSocket: an
+ * upgrade without it may have its key in a subprotocol. Every configured key is compared in constant time, so that the time
+ * reveals nothing about any of them. Another key may be in the directory, or an issuer's token. Gives a promise if this isolate
+ * has not cached such a key. Throws, or rejects with, the 401s, and the 503 if keys cannot be looked up.
  */
 export function authenticate(request: Request, sources: KeySources): Authenticated | Promise<Authenticated> {
   const { config } = sources;
@@ -58,14 +58,16 @@ function missing(): ApiError {
   );
 }
 
-/** The user of the console who is signed in. Rejects with the 401 of a request without a key that no page of this server has sent. */
+/**
+ * The user who is signed in to the console. Rejects with the 401 of a request without a key that no page of this server has sent.
+ */
 async function fromSession(request: Request, sources: KeySources): Promise<Authenticated> {
   const holder = await signedIn(request, sources.config);
   if (!holder) throw missing();
   return ofHolder(holder, sources);
 }
 
-/** The owner of a key that stands in the configuration; undefined where it is none. Rejects with the 503 of `tenantIdentity`. */
+/** The owner of a key in the configuration; undefined for other keys. Rejects with the 503 of `tenantIdentity`. */
 function configured(key: string, sources: KeySources): Authenticated | Promise<Authenticated> | undefined {
   const { apiKeys, keys } = sources.config;
   if (apiKeys.length === 0 && keys.adminKeys.length === 0) return undefined;
@@ -79,8 +81,8 @@ function configured(key: string, sources: KeySources): Authenticated | Promise<A
 }
 
 /**
- * A tenant whose key or token the directory does not know: its limits bind it all the same. The directory is not asked where nobody can
- * set any. Rejects with the 503 of a directory that cannot be asked.
+ * The identity of a tenant whose key or token the directory does not know. The tenant's limits apply all the same. The directory
+ * is not asked where there is no admin API to set any. Rejects with the 503 of a directory that cannot be asked.
  */
 function tenantIdentity(tenant: string, keyId: string, sources: KeySources): AsTenant | Promise<AsTenant> {
   const { config, env, waitUntil } = sources;
@@ -92,7 +94,10 @@ function tenantIdentity(tenant: string, keyId: string, sources: KeySources): AsT
 
 const tenants = new Map<string, AsTenant>();
 
-/** A tenant of whom nothing is known but what the configuration says of all. There are as many as it has tenants. */
+/**
+ * The identity of a tenant that only the configuration's general settings apply to. There are as many as the
+ * configuration has tenants.
+ */
 function tenantOfConfiguration(tenant: string, keyId: string, { keys }: Config): AsTenant {
   const name = `${tenant}:${keyId}:${keys.storedBytesPerTenant}`;
   const known = tenants.get(name);
@@ -102,7 +107,7 @@ function tenantOfConfiguration(tenant: string, keyId: string, { keys }: Config):
   return made;
 }
 
-/** The owner of a key that the directory or an issuer has to know. */
+/** The owner of a key of the directory, or of an issuer's token. */
 function fromElsewhere(key: string, sources: KeySources): Authenticated | Promise<Authenticated> {
   const { config, env, waitUntil } = sources;
   const { cacheMs, storedBytesPerTenant } = config.keys;
@@ -132,7 +137,7 @@ async function ofHolder({ tenant, role, subject }: TokenHolder, sources: KeySour
   return { admin, actor };
 }
 
-/** Sets who asks. Throws, or rejects with, the 401. */
+/** Sets the authenticated caller. Throws, or rejects with, the 401. */
 export async function setAuthenticated(context: Context<AppEnv>): Promise<void> {
   const asked = authenticate(context.req.raw, {
     config: context.get("config"),
@@ -144,13 +149,13 @@ export async function setAuthenticated(context: Context<AppEnv>): Promise<void> 
     return;
   }
   context.set("authenticated", await asked);
-  // A look-up of a key also brings changes of the configuration.
+  // Looking up a key may also bring changes of the configuration.
   context.set("config", loadConfig(context.env));
 }
 
 /**
- * Throws the 401 of a header without the token of the metrics, where there are any; without a token whoever may call this server
- * may read them.
+ * Throws the 401 of a header without the token of the metrics. If no token is configured, every caller that may use
+ * this server may read them.
  */
 export function checkMetricsToken(header: string | undefined, { telemetry, allowAnonymous, wantsKeys }: Config): void {
   if (!telemetry?.prometheus) return;

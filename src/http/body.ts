@@ -6,7 +6,7 @@ import { bodyTooLarge, parseBody } from "@responses-edge/responses-api/json";
 import { type PermitOwner, Permits } from "../store/permits.ts";
 import { Decompressor, type Encoding, encodingOf } from "./decompression.ts";
 
-/** Reads the body of a request within limits. Everything wrong with it is a 4xx in OpenAI's shape. */
+/** Reads the body of a request within limits. Everything wrong with it is a 4xx in OpenAI's form. */
 
 /** The sender of a body, and how long the body may be. */
 export interface Sender extends PermitOwner {
@@ -14,9 +14,9 @@ export interface Sender extends PermitOwner {
 }
 
 /**
- * The parsed body, and how many bytes it has. Throws ApiError: 415 for another content type or encoding, 413 beyond `maxRequestBytes`
- * (before and after decompression) and for too high a compression, 408 for a sender that is too slow, as `parseBody` does, and as
- * `Permits.resize` does.
+ * The parsed body, and its length in bytes. Throws ApiError: 415 for another content type or encoding, 413 beyond
+ * `maxRequestBytes` (before and after decompression) and for too high a compression, 408 for a sender that is too slow,
+ * as `parseBody` does, and as `Permits.resize` does.
  */
 export async function readJson(request: Request, sender: Sender): Promise<{ value: unknown; length: number }> {
   requireJsonType(request);
@@ -26,8 +26,8 @@ export async function readJson(request: Request, sender: Sender): Promise<{ valu
 }
 
 /**
- * The bytes of a form with files, and the type that says where its parts begin. Throws the 415 of another content type, and as
- * `readJson` does before anything is parsed.
+ * The bytes of a form with files, and the content type with the boundary of its parts. Throws the 415 of another
+ * content type, and as `readJson` does before parsing.
  */
 export async function readForm(request: Request, sender: Sender): Promise<{ bytes: Uint8Array; type: string }> {
   const type = request.headers.get("content-type") ?? "";
@@ -36,20 +36,20 @@ export async function readForm(request: Request, sender: Sender): Promise<{ byte
   return { bytes: await readBytes(request, sender, permits), type };
 }
 
-/** Beside its file a form has fields and boundaries. Bytes. */
+/** Bytes of a form beside its file: fields and boundaries. */
 const MAX_FORM_EXTRA_BYTES = 64 * 1024;
 
 /**
- * The parts of a form with a file of at most `maxFileBytes`, as they come. Throws ApiError: 415 for another content type or an encoding,
- * 413 for what is longer, 400 for what is no form, 408 for a sender that is too slow. However the reading ends, the rest of the body
- * is read (within bounds), so that the client sees the answer.
+ * The parts of a form with a file of at most `maxFileBytes`, as they come. Throws ApiError: 415 for another content
+ * type or an encoding, 413 for a longer file, 400 for an invalid form, 408 for a sender that is too slow. The rest of
+ * the body is always read (within bounds), so that the client sees the answer.
  */
 export async function* fileParts({ headers, body }: Request, maxFileBytes: number): AsyncGenerator<FormPart, void> {
   const boundary = boundaryOf(headers.get("content-type") ?? "");
   if (boundary === undefined) throw wrongType("multipart/form-data");
   requireUnencoded(headers, "a form with a file");
   const maxBytes = maxFileBytes + MAX_FORM_EXTRA_BYTES;
-  // Nobody sends all of it before reading the answer.
+  // A client would not send all of it before it reads the answer.
   if (Number(headers.get("content-length")) > maxBytes + MAX_DISCARDED_BYTES) throw bodyTooLarge(maxBytes);
   if (!body) throw malformed("The form ends before its last boundary.");
   using source = new BodySource(body);
@@ -57,7 +57,7 @@ export async function* fileParts({ headers, body }: Request, maxFileBytes: numbe
   try {
     const read = async () => {
       const bytes = await source.read();
-      // Here rather than in the parser: whoever reads a part would get its error.
+      // Thrown here rather than in the parser, whose error the reader of a part would get.
       if (!bytes) throw malformed("The form ends before its last boundary.");
       length += bytes.byteLength;
       if (length > maxBytes) throw bodyTooLarge(maxBytes);
@@ -86,9 +86,9 @@ function requireUnencoded(headers: Headers, what: string): void {
 const LINES_TYPE = /^application\/(jsonl|x-jsonlines|x-ndjson|ndjson)\s*(;|$)/i;
 
 /**
- * The lines of a body of JSON lines, as bytes without their line breaks, as they come; empty ones are left out. Throws ApiError: 415
- * for another content type or an encoding, 413 for more than `maxBytes`, 400 for a line of more than `maxLineBytes`. However
- * the reading ends, the rest of the body is read (within bounds), so that the client sees the answer.
+ * The lines of a body of JSON lines, as bytes without their line breaks, as they come; empty ones are left out. Throws
+ * ApiError: 415 for another content type or an encoding, 413 for more than `maxBytes`, 400 for a line of more than
+ * `maxLineBytes`. The rest of the body is always read (within bounds), so that the client sees the answer.
  */
 export async function* readLines(
   { headers, body }: Request,
@@ -121,7 +121,7 @@ function lineTooLong(maxLineBytes: number): ApiError {
   return invalidRequest(null, `A line may have ${maxLineBytes} bytes.`, "invalid_json");
 }
 
-/** Reads the body of a request that nobody has begun to read, within bounds, and drops it, so that the client sees the answer. */
+/** Reads and drops an unread body, within bounds, so that the client sees the answer. */
 export async function discardBody({ body, bodyUsed, headers }: Request): Promise<void> {
   if (!body || bodyUsed || body.locked || Number(headers.get("content-length")) > MAX_DISCARDED_BYTES) return;
   using source = new BodySource(body, BODY_TIMEOUT_MS);
@@ -140,14 +140,14 @@ function wrongType(wanted: string): ApiError {
 }
 
 /**
- * The bytes of a body, decompressed. It takes permits for what has come, never for what was announced. A body that is refused is read
- * to its end, within bounds, so that the client sees the answer.
+ * The bytes of a body, decompressed. It takes permits for the bytes that came, never for an announced length. A refused
+ * body is read to its end, within bounds, so that the client sees the answer.
  */
 async function readBytes(request: Request, { tenant, config }: Sender, permits: Permits): Promise<Uint8Array> {
   const { maxRequestBytes: maxBytes } = config;
   const { body, headers } = request;
   const announced = Number(headers.get("content-length") ?? Number.NaN);
-  // Nobody sends all of it before reading the answer.
+  // A client would not send all of it before it reads the answer.
   if (announced > maxBytes + MAX_DISCARDED_BYTES) throw bodyTooLarge(maxBytes);
   if (announced <= Math.min(SHORT_BODY_LENGTH, maxBytes) && !headers.has("content-encoding")) {
     permits.resize(0);
@@ -187,7 +187,7 @@ async function readBytes(request: Request, { tenant, config }: Sender, permits: 
   }
 }
 
-/** So many bytes of output take a microsecond. */
+/** Bytes of output that take a microsecond. */
 const DECOMPRESSED_PER_UNIT = 200;
 
 async function decompressAll(
@@ -210,32 +210,32 @@ async function decompressAll(
 }
 
 /**
- * The body of a request as it comes. A sender that stalls, or is slower than the least rate, is a 408, after which the runtime closes
- * its connection.
+ * The body of a request as it comes in. A sender that stalls, or is slower than the lowest rate, gets a 408, after
+ * which the runtime closes its connection.
  */
 
-/** The least rate. Kestrel (240) and Apache (500) have lower ones. Bytes per second. */
+/** The lowest rate of a sender. Kestrel (240) and Apache (500) allow less. Bytes per second. */
 const LEAST_RATE = 1024;
 
-/** The rate is an average over this time, which is also how long the first byte may take. Milliseconds. */
+/** The rate is averaged over this time, within which the first byte must come. Milliseconds. */
 const RATE_PERIOD_MS = 10_000;
 
-/** How long a body that is kept in memory may take, whatever its rate. Milliseconds. */
+/** The longest time for a body that is kept in memory, at any rate. Milliseconds. */
 const BODY_TIMEOUT_MS = 300_000;
 
 /**
- * How much of a refused body is still read, and dropped. A connection that is closed with unread data is reset, and its client would
- * see that instead of the answer.
+ * Bytes of a refused body that are read and dropped. A connection that is closed with unread data is reset; its client
+ * would not see the answer.
  */
 const MAX_DISCARDED_BYTES = 100 * 1024 * 1024;
 
-/** As much as one read takes. */
+/** The length of one read. */
 const READ_BYTES = 64 * 1024;
 
 /** A body of this length comes in one read. Bytes. */
 const SHORT_BODY_LENGTH = 16 * 1024;
 
-/** A short body comes this fast at the least rate. Milliseconds. */
+/** The time that a short body takes at the lowest rate. Milliseconds. */
 const SHORT_BODY_TIMEOUT_MS = RATE_PERIOD_MS + (SHORT_BODY_LENGTH / LEAST_RATE) * 1000;
 
 class BodySource implements Disposable {
@@ -250,7 +250,7 @@ class BodySource implements Disposable {
   #came = 0;
   #isOver = false;
 
-  /** `timeoutMs`: how long all of the body may take. */
+  /** `timeoutMs`: the time for the whole body. */
   constructor(body: ReadableStream<Uint8Array>, timeoutMs?: number) {
     this.#reader = readerOf(body);
     this.#late.promise.catch(() => {});
@@ -299,7 +299,7 @@ class BodySource implements Disposable {
     return { value };
   }
 
-  /** Time in which nobody reads is not the sender's. */
+  /** Time in which nobody reads does not count against the sender. */
   #checkRate(): void {
     const isSlow = this.#isWaiting && this.#came < (LEAST_RATE * RATE_PERIOD_MS) / 1000;
     this.#came = 0;
@@ -312,13 +312,13 @@ class BodySource implements Disposable {
   }
 }
 
-/** A reader of bytes that may read into a buffer of ours. One that does not ignores it. */
+/** A reader that may read into a given buffer, or ignore it. */
 interface ByteReader {
   read(buffer: Uint8Array<ArrayBuffer>): Promise<{ value?: Uint8Array<ArrayBuffer> | undefined; done: boolean }>;
   cancel(): Promise<void>;
 }
 
-/** A stream of the runtime's is read into one buffer; a stream of JavaScript's has chunks of its own. */
+/** A stream of the runtime is read into one buffer; a stream of JavaScript has its own chunks. */
 function readerOf(body: ReadableStream<Uint8Array>): ByteReader {
   try {
     return body.getReader({ mode: "byob" }) as ByteReader;
@@ -327,7 +327,7 @@ function readerOf(body: ReadableStream<Uint8Array>): ByteReader {
   }
 }
 
-/** The runtime's own errors tell nothing but that the connection is gone. */
+/** The runtime's own errors say only that the connection is gone. */
 function faultOf(error: unknown): ApiError {
   return error instanceof ApiError ? error : clientLeft();
 }

@@ -5,15 +5,15 @@ import type { AppEnv } from "./app-env.ts";
 import { requireJsonType } from "./body.ts";
 
 /**
- * Protection from pages in a browser of the same machine, where no key protects (local development): any site may send
- * requests to localhost, and one whose name is made to resolve to 127.0.0.1 (DNS rebinding) may read the answers.
+ * Protection from pages in a browser of the same machine where there are no keys (local development). Any site may send
+ * requests to localhost, and a site whose name resolves to 127.0.0.1 (DNS rebinding) may read the answers.
  */
 
 /** The names under which a machine reaches itself, as the URL parser writes them. */
 const LOCAL_HOSTS = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
 /**
- * The values of `Sec-Fetch-Site` (Fetch Metadata Request Headers §2.4) that are let in. `same-site` is a page of this machine
+ * The accepted values of `Sec-Fetch-Site` (Fetch Metadata Request Headers §2.4). `same-site` is a page of this machine
  * on another port: its host was checked, and sites do not tell ports apart.
  */
 const LOCAL_SITES = new Set(["same-origin", "same-site", "none"]);
@@ -21,8 +21,8 @@ const LOCAL_SITES = new Set(["same-origin", "same-site", "none"]);
 const METHODS_WITH_BODY = new Set(["POST", "PUT", "PATCH"]);
 
 /**
- * Refuses what a page of another host may have sent, on every path, where there are no keys: 403
- * `browser_request_refused`. Where there are keys, which pages may know one is the operator's business.
+ * Refuses requests that a page of another host may have sent, on every path, if there are no keys: 403
+ * `browser_request_refused`. If there are keys, the operator decides which pages know one.
  */
 export function refuseForeignPages(context: Context<AppEnv>): void {
   if (!servesWithoutKeys(context)) return;
@@ -36,7 +36,7 @@ export function refuseForeignPages(context: Context<AppEnv>): void {
 }
 
 /**
- * Throws the 415 of a body that does not say that it is JSON. A browser sends other types to any site without asking it first. An
+ * Throws the 415 of a body whose type is not JSON. A browser sends other types to any site without asking it first. An
  * empty body needs no type (the SDKs cancel without one), except from a browser where there are no keys.
  */
 export function requireJsonBody(context: Context<AppEnv>): void {
@@ -44,13 +44,13 @@ export function requireJsonBody(context: Context<AppEnv>): void {
   const { method, body, headers } = raw;
   if (!METHODS_WITH_BODY.has(method)) return;
   const isEmpty = body === null || headers.get("content-length") === "0";
-  // Node's `fetch` sends `Sec-Fetch-Mode`, and neither of these.
+  // Node's `fetch` sends `Sec-Fetch-Mode`, and neither of the other headers.
   const isFromBrowser = headers.has("origin") || headers.has("sec-fetch-site");
   const mayBeBare = isEmpty && !headers.has("content-type") && !(isFromBrowser && servesWithoutKeys(context));
   if (!mayBeBare) requireJsonType(raw);
 }
 
-/** True if this server serves everybody who reaches it. A misconfigured one serves nobody. */
+/** True if this server serves everyone who reaches it. A misconfigured server serves nobody. */
 function servesWithoutKeys(context: Context<AppEnv>): boolean {
   try {
     const { wantsKeys, allowAnonymous } = loadConfig(context.env);
@@ -60,7 +60,7 @@ function servesWithoutKeys(context: Context<AppEnv>): boolean {
   }
 }
 
-/** The last URL of this machine, up to its path: most requests come the same way. */
+/** The last URL of this machine, up to its path. Most requests have the same one. */
 let lastLocal: string | undefined;
 
 function isLocal(url: string): boolean {
@@ -73,7 +73,7 @@ function isLocal(url: string): boolean {
   return is;
 }
 
-/** The 403 of a request one of whose headers shows that it is not from this machine. */
+/** The 403 of a request whose header shows that it is not from this machine. */
 function refused(header: string): ApiError {
   const message =
     `This server has no API keys and serves this machine only: the header '${header}' names another. ` +

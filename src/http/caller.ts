@@ -16,7 +16,7 @@ import { unknownUrl } from "./answers.ts";
 import type { Admin, AppEnv } from "./app-env.ts";
 import { readForm, readJson } from "./body.ts";
 
-/** Headers by which agents name the session that a request is part of; the most telling ones first. */
+/** Headers by which agents name the session of a request; the most specific first. */
 const SESSION_HEADERS = [
   "session-id", // Codex
   "session_id",
@@ -26,17 +26,17 @@ const SESSION_HEADERS = [
   "x-session-id",
 ];
 
-/** Longer values name nothing. UTF-16 units. */
+/** Longer values are ignored. UTF-16 units. */
 const MAX_LENGTH = 256;
 
-/** The API's caller of an authenticated HTTP request. Its past is in the tenant's homes. */
+/** The API's caller of an authenticated HTTP request. Its history is in the tenant's homes. */
 export function callerOf(context: Context<AppEnv>, identity: Identity = identityOf(context)): Caller {
   const { tenant, policy } = identity;
   const homes = new HomeClient(context.env, tenant);
   const config = context.get("config");
   const waitUntil = (promise: Promise<unknown>) => context.executionCtx.waitUntil(promise);
   const { BOARD: boards } = context.env;
-  // This isolate hears the board now and then, beside what it does: no request waits for that.
+  // This isolate reads the board's report from time to time. No request waits for it.
   if (boards && config.boardMs !== 0 && config.modelServers.length > 1) {
     hearReport(config, () => boards.getByName(BOARD).read(), waitUntil);
   }
@@ -52,7 +52,7 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
     quotas: context.env.QUOTAS,
     counting: context.get("counting") ?? { isDone: false },
     homes,
-    // Few requests are about files.
+    // Made on use: few requests need files.
     get files() {
       return new FileClient(context.env, tenant);
     },
@@ -72,7 +72,7 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
   };
 }
 
-/** The tenant's key that asks. Throws the 403 of a root key, which is no tenant's. */
+/** The identity of the tenant's key. Throws the 403 of a root key, which belongs to no tenant. */
 export function identityOf(context: Context<AppEnv>): Identity {
   const { identity } = context.get("authenticated");
   if (identity) return identity;
@@ -86,7 +86,7 @@ export function requireAdminApi(context: Context<AppEnv>): void {
   if (!context.get("config").hasAdminApi) throw unknownUrl(context);
 }
 
-/** The administrator who asks. Throws the 404 of `requireAdminApi`, and the 403 of a key that is no root key. */
+/** The administrator who asks. Throws the 404 of `requireAdminApi`, and the 403 of another key. */
 export function adminOf(context: Context<AppEnv>): Admin {
   requireAdminApi(context);
   const { admin } = context.get("authenticated");
@@ -95,8 +95,8 @@ export function adminOf(context: Context<AppEnv>): Admin {
 }
 
 /**
- * Throws as `adminOf` does, and the 403 of an administrator without any of the roles, or of a tenant's for another tenant in the path. The
- * operations decide about data of other tenants whose path names none.
+ * Throws as `adminOf` does, and the 403 of an administrator without any of the roles, or of a tenant admin for another
+ * tenant in the path. Where a path names no tenant, the operation itself checks it.
  */
 export function requireRole(context: Context<AppEnv>, roles: readonly Role[]): void {
   const { role, tenant } = adminOf(context);
@@ -110,13 +110,13 @@ function insufficient(message: string): ApiError {
   return new ApiError({ status: 403, message, code: "insufficient_permissions" });
 }
 
-/** The tenant whose usage may be read: a tenant's own, or that of its administrator. Undefined: all of them. */
+/** The tenant whose usage the caller may read: its own, or that of a tenant admin. Undefined: all tenants. */
 export function readableTenant(context: Context<AppEnv>): string | undefined {
   const { admin } = context.get("authenticated");
   return admin ? admin.tenant : identityOf(context).tenant;
 }
 
-/** Notes deletions of a tenant's, beside its answer. */
+/** Notes a tenant's deletions in the audit log, beside the answer. */
 function noteOf(context: Context<AppEnv>, { tenant }: Identity): NonNullable<Caller["note"]> {
   const { actor } = context.get("authenticated");
   return (event) => {
@@ -126,10 +126,10 @@ function noteOf(context: Context<AppEnv>, { tenant }: Identity): NonNullable<Cal
   };
 }
 
-/** The parsed body of a context's request, whose length the context then knows. Throws as `readJson` does. */
+/** The parsed body of the request. Sets the context's `bodyLength`. Throws as `readJson` does. */
 export async function jsonBody(context: Context<AppEnv>): Promise<unknown> {
   const { value, length } = await readJson(context.req.raw, {
-    // Administrators are no tenant's, and together one sender.
+    // Administrators belong to no tenant, and count together as one sender.
     tenant: context.get("authenticated").identity?.tenant ?? "",
     config: context.get("config"),
   });
@@ -143,7 +143,7 @@ export function hasBody({ req: { raw } }: Context<AppEnv>): boolean {
   return raw.body !== null && raw.headers.get("content-length") !== "0";
 }
 
-/** The same of a form, as it came. Throws as `readForm` does. */
+/** The body of a form, not parsed. Throws as `readForm` does. */
 export async function formBody(context: Context<AppEnv>): Promise<{ bytes: Uint8Array; type: string }> {
   const sender = { tenant: identityOf(context).tenant, config: context.get("config") };
   const form = await readForm(context.req.raw, sender);
@@ -151,10 +151,12 @@ export async function formBody(context: Context<AppEnv>): Promise<{ bytes: Uint8
   return form;
 }
 
-/** The Codex CLI (0.169) sends what this header of an answer said with all further requests of its turn. */
+/** The Codex CLI (0.169) sends the value of this answer header with all further requests of its turn. */
 export const CODEX_TURN_STATE = "x-codex-turn-state";
 
-/** The session that a request of Codex's sends again, or is to send from now on. Undefined for all other clients. */
+/**
+ * The session id that a request of Codex repeats, or a new one that it is to send from now on. Undefined for all other clients.
+ */
 export function codexTurnState(headers: Headers): string | undefined {
   const state = headers.get(CODEX_TURN_STATE);
   if (state !== null && state.length <= MAX_LENGTH) return state;

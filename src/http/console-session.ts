@@ -6,15 +6,15 @@ import { wantsSocket } from "../socket/upgrade.ts";
 import type { TokenHolder } from "./jwt.ts";
 
 /**
- * The session of a user who signed in to the console at the issuer: a sealed cookie that scripts cannot read, which nothing but pages of
- * this server may use. Nothing is kept of it here.
+ * The session of a user who signed in to the console at the issuer: a sealed cookie that scripts cannot read, and that
+ * only pages of this server may use. Nothing of it is stored here.
  */
 
-/** The names of the cookies, by what they are for. Browsers take `__Host-` from this very host over https alone. */
+/** The names of the cookies, by purpose. Browsers accept `__Host-` only from this exact host over https. */
 const NAMES = { session: "responses_edge_session", login: "responses_edge_login" } as const;
 type Purpose = keyof typeof NAMES;
 
-/** A longer header of cookies is not looked at. UTF-16 units. */
+/** A longer `Cookie` header is ignored. UTF-16 units. */
 const MAX_COOKIES = 32 * 1024;
 
 function isSecure({ redirectUrl }: SignInConfig): boolean {
@@ -25,14 +25,14 @@ function nameOf(purpose: Purpose, config: SignInConfig): string {
   return `${isSecure(config) ? "__Host-" : ""}${NAMES[purpose]}`;
 }
 
-/** The key of a purpose, so that no cookie can stand in for one of another purpose. */
+/** The key of a purpose, so that a cookie of one purpose is not valid for another. */
 function keyOf(purpose: Purpose, { sessionSecret }: SignInConfig): Uint8Array {
   return new Uint8Array(hkdfSync("sha256", sessionSecret, "", `responses-edge console ${purpose}`, 32));
 }
 
 /**
- * The `Set-Cookie` of a sealed cookie. The issuer's page leads back here, which `Strict` cookies do not survive: the cookie of a login under
- * way is `Lax`. `seconds`: how long it is good.
+ * The `Set-Cookie` of a sealed cookie. The issuer's page leads back here, and a browser sends no `Strict` cookies then:
+ * the cookie of a login in progress is `Lax`. `seconds`: how long the cookie is valid.
  */
 export async function sealedCookie(
   purpose: Purpose,
@@ -47,7 +47,7 @@ export async function sealedCookie(
   return cookie(purpose, sealed, seconds, config);
 }
 
-/** The `Set-Cookie` that takes a cookie away. */
+/** The `Set-Cookie` that deletes a cookie. */
 export function noCookie(purpose: Purpose, config: SignInConfig): string {
   return cookie(purpose, "", 0, config);
 }
@@ -58,7 +58,7 @@ function cookie(purpose: Purpose, value: string, seconds: number, config: SignIn
   return [`${nameOf(purpose, config)}=${value}`, ...attributes].join("; ");
 }
 
-/** The claims of a request's cookie; undefined where there is none that is good. */
+/** The claims of a request's cookie; undefined without a valid one. */
 export async function openedCookie(
   purpose: Purpose,
   { headers }: Request,
@@ -78,8 +78,8 @@ export async function openedCookie(
 }
 
 /**
- * True if a page of this server has sent a request: what another site's page has a browser send, the browser marks. A WebSocket's upgrade
- * has `Origin` alone. A proxy may have ended TLS: hosts are compared, not schemes.
+ * True if a page of this server has sent the request. The browser marks requests that other sites' pages cause. A
+ * WebSocket's upgrade has only `Origin`. A proxy may have ended TLS, so hosts are compared, not schemes.
  */
 export function isFromOwnPage(request: Request): boolean {
   const { headers, url } = request;
@@ -89,7 +89,7 @@ export function isFromOwnPage(request: Request): boolean {
   return origin !== null && origin.host === (headers.get("host") ?? new URL(url).host);
 }
 
-/** The user of a page of this server that is signed in; undefined of every other request. */
+/** The signed-in user of a page of this server; undefined for every other request. */
 export async function signedIn(request: Request, { signIn }: Config): Promise<TokenHolder | undefined> {
   if (!signIn || !isFromOwnPage(request)) return undefined;
   const claims = await openedCookie("session", request, signIn);

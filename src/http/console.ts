@@ -7,17 +7,14 @@ import script from "../../packages/console/dist/main.js?raw";
 import icon from "../../packages/console/src/icon.svg?raw";
 import index from "../../packages/console/src/index.html?raw";
 
-/**
- * The console: a page at `/` and the files that it consists of. They hold nothing of anybody's: who wants to see more than a form for a
- * key has to show one to the API.
- */
+/** The console: a page at `/` and its files. They hold no data: all data comes from the API, which wants a key. */
 
-/** A year: the name of a file's folder changes with any file. */
+/** A year. A file's folder has another name as soon as any file changes. */
 const FOR_GOOD = "public, max-age=31536000, immutable";
 
 /**
- * Nothing but this origin's files, no inline script or style, no markup from strings (lit-html's templates are the exception, which are
- * this console's own), and no page around it.
+ * Only this origin's files, no inline script or style, no markup from strings (except the console's own lit-html
+ * templates), and no page around it.
  */
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
@@ -41,7 +38,7 @@ const HEADERS = {
   "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 };
 
-/** The files of the page, by their names in the browser. */
+/** The files of the page, by name. */
 const FILES: Readonly<Record<string, { text: string; type: string }>> = {
   "main.js": { text: script, type: "text/javascript; charset=utf-8" },
   "code-colours.js": { text: colours, type: "text/javascript; charset=utf-8" },
@@ -51,14 +48,14 @@ const FILES: Readonly<Record<string, { text: string; type: string }>> = {
 };
 
 interface Console {
-  /** Names the files as they are: a hash of them all. */
+  /** A hash of all files. */
   version: string;
   page: string;
 }
 
 let built: Console | undefined;
 
-/** The page, with the folder of its files in it. */
+/** The page, with the name of its files' folder. */
 function theConsole(): Console {
   if (!built) {
     const hash = createHash("sha256");
@@ -70,18 +67,21 @@ function theConsole(): Console {
   return built;
 }
 
-/** Headers of a text that the runtime compresses as it goes out, for who takes that: plain workerd has nothing before it that would. */
+/**
+ * Headers with which the runtime compresses a text for clients that accept it. Plain workerd has no proxy in front of
+ * it that would.
+ */
 function compressed(context: Context): Record<string, string> {
   const vary = "Accept, Accept-Encoding";
   return context.req.header("accept-encoding")?.includes("gzip") ? { vary, "content-encoding": "gzip" } : { vary };
 }
 
-/** True if the client that asks for `/` wants a page. A program that takes anything does not. */
+/** True if the client that asks for `/` wants a page. A program that accepts any type does not. */
 export function wantsPage({ headers }: Request): boolean {
   return headers.get("accept")?.includes("text/html") === true;
 }
 
-/** The page itself. It is asked for anew each time, and answered with a 304 where the browser has it. */
+/** The page itself. Browsers ask for it every time, and get a 304 if they have it. */
 export function consolePage(context: Context): Response {
   const { version, page } = theConsole();
   const headers = { ...HEADERS, "cache-control": "no-cache", etag: `W/"${version}"` };

@@ -25,7 +25,7 @@ export const conversations = [
       answers: ok("Conversation"),
     }),
     handle: async (context) => {
-      // The body may be left out altogether.
+      // The body may be absent.
       const { raw } = context.req;
       const isEmpty = raw.body === null || raw.headers.get("content-length") === "0";
       const body = isEmpty ? undefined : await jsonBody(context);

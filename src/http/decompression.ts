@@ -2,11 +2,11 @@ import { constants, createBrotliDecompress, createGunzip, createInflate, createZ
 import { concatBytes } from "@responses-edge/bounded-body";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 
-/** Decompresses the body of a request while it comes, and hears of every piece before the next one is made. */
+/** Decompresses the body of a request as it comes in, and reports the length after every piece. */
 
 /**
- * A body may become so many times as long, beyond `FREE_BYTES`. JSON with much repetition becomes 20 to 50 times as long; only what is
- * meant to harm (gzip: up to 1,032 times, Brotli and zstd: 100,000 times) goes beyond.
+ * The highest ratio of lengths, beyond `FREE_BYTES`. JSON with much repetition becomes 20 to 50 times as long; only
+ * attacks (gzip: up to 1,032 times, Brotli and zstd: 100,000 times) exceed this ratio.
  */
 const MAX_RATIO = 100;
 const FREE_BYTES = 1024 * 1024;
@@ -31,7 +31,7 @@ const DECODERS = {
 
 export type Encoding = keyof typeof DECODERS;
 
-/** The encoding of a body; undefined where it comes as it is. Throws the 415 of one that is not known. */
+/** The encoding of a body; undefined if it is not encoded. Throws the 415 of an unknown one. */
 export function encodingOf({ headers }: Request): Encoding | undefined {
   const encoding = (headers.get("content-encoding") ?? "").trim().toLowerCase();
   if (encoding === "" || encoding === "identity") return undefined;
@@ -52,14 +52,14 @@ export class Decompressor implements Disposable {
   #taken = 0;
   #length = 0;
 
-  /** `onLength` hears how long the output is so far. Its errors end the decompression. */
+  /** `onLength` gets the length of the output so far. Its errors end the decompression. */
   constructor(encoding: Encoding, onLength: (length: number) => void) {
     this.#stream = DECODERS[encoding]();
     this.#failed.promise.catch(() => {});
     this.#stream.on("error", (error) => {
       this.#failed.reject(error instanceof ApiError ? error : undecodable());
     });
-    // Brotli's decoder pays no heed to `pause`, so that only destroying it bounds what it makes.
+    // Brotli's decoder ignores `pause`. Only destroying it bounds its output.
     this.#stream.on("data", (piece: Uint8Array<ArrayBuffer>) => {
       if (this.#stream.destroyed) return;
       try {
@@ -73,12 +73,12 @@ export class Decompressor implements Disposable {
     });
   }
 
-  /** How long the output is so far. Bytes. */
+  /** Length of the output so far. Bytes. */
   get length(): number {
     return this.#length;
   }
 
-  /** Decompresses more of the input. Throws the 413 of too high a ratio, the 400 of what cannot be decoded, and as `onLength` does. */
+  /** Decompresses more of the input. Throws the 413 of too high a ratio, the 400 of invalid data, and as `onLength` does. */
   async write(bytes: Uint8Array): Promise<void> {
     this.#taken += bytes.byteLength;
     await Promise.race([

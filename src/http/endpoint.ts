@@ -11,7 +11,10 @@ import { requireJsonBody } from "./browser-guard.ts";
 import { identityOf, requireAdminApi, requireRole } from "./caller.ts";
 import type { Operation } from "./openapi/operation.ts";
 
-/** An endpoint of the API: its route, its query and its answer. The 405 of its path, its row of docs/reference/endpoints.md and its description follow. */
+/**
+ * An endpoint of the API: its route, its query and its answer. The 405 of its path, its row of
+ * docs/reference/endpoints.md and its description are derived.
+ */
 export interface Endpoint extends Declaration<string, unknown> {
   method: Method;
   /** With Hono's parameters, such as `/v1/responses/:id`. */
@@ -25,14 +28,18 @@ interface Declaration<Path extends string, Query> {
   summary: string;
   /** Its entry in the API's description. */
   operation: Operation;
-  /** The schema of its query, if it takes one. The 400s of another query are thrown before anything else is done. */
+  /** The schema of its query, if it takes one. The 400s of an invalid query are thrown first. */
   query?: z.ZodType<Query>;
-  /** False if the deployment does not have it: its path is then unknown. Without this every deployment has it. */
+  /**
+   * False if the deployment does not have the endpoint: its path is then unknown. Without this function every deployment has it.
+   */
   isOpen?(config: Config): boolean;
   handle(context: Context<AppEnv, Path>, query: Query): Response | Promise<Response>;
 }
 
-/** Declares an endpoint, such as `GET /v1/responses/:id`: what its handler gets follows from its path and its query. */
+/**
+ * Declares an endpoint, such as `GET /v1/responses/:id`. The types of its handler's arguments follow from its path and its query.
+ */
 export function endpoint<const Path extends string, Query = undefined>(
   route: `${Method} ${Path}`,
   declaration: Declaration<Path, Query>,
@@ -41,7 +48,7 @@ export function endpoint<const Path extends string, Query = undefined>(
   return { ...(declaration as Declaration<string, unknown>), method: method as Method, path };
 }
 
-/** The fields of a query's schema. Throws where it has none: a query is an object, and what is made of one. */
+/** The fields of a query's schema, which is an object or a transform of one. Throws for any other schema. */
 export function queryFields(query: z.ZodType): Record<string, z.ZodType> {
   let object: z.core.$ZodType = query;
   while (object instanceof z.ZodPipe) object = object.in;
@@ -76,7 +83,7 @@ interface Collections {
 
 const collections = new WeakMap<z.ZodType, Collections>();
 
-/** The fields of a query that are lists, and those that are maps. No other field takes an empty one. */
+/** The fields of a query that are lists, and those that are maps. Only these may be empty. */
 function collectionsOf(schema: z.ZodType): Collections {
   let names = collections.get(schema);
   if (!names) {
@@ -90,11 +97,11 @@ function collectionsOf(schema: z.ZodType): Collections {
 }
 
 /**
- * The routes of endpoints, one for each path, each with the middleware that `before` gives for it. A route does what the declaration
- * says of who may ask and how that is counted: whoever reaches a handler may ask, and a request that no admission has counted counts
- * when it ends. Every other method of a path throws the 405 that names those which are allowed. A path without parameters that one with
- * them would fit, too (`/v1/responses/compact`), has no route but is looked up first: Hono's fast router knows no such pairs, and a
- * request costs 50 µs more with the other one.
+ * The routes of endpoints, one for each path, each with the middleware that `before` gives for it. A route checks access and
+ * counts the request as the declaration says: a caller that reaches a handler is authorised, and a request that no admission has
+ * counted is counted when it ends. Every other method of a path throws the 405 that names the allowed ones. A path without
+ * parameters that a path with parameters also matches (`/v1/responses/compact`) has no route and is looked up first: Hono's fast
+ * router cannot hold both, and a request costs 50 µs more with the other router.
  */
 export function routesOf(
   endpoints: readonly Endpoint[],
@@ -118,7 +125,7 @@ export function routesOf(
       await checkAccess(context, (endpoint ?? first).operation);
       if (!isOpen) throw unknownUrl(context);
       if (endpoint) return answerCounted(context, endpoint);
-      // Every id has an underscore, or a hyphen. A name without one would be an unknown endpoint.
+      // Every id has an underscore or a hyphen. A name without one is an unknown endpoint.
       if (here === declared && path.endsWith("/:id") && !/[_-]/.test(context.req.param("id") ?? ""))
         throw unknownUrl(context);
       throw notAllowed(context, here);
@@ -127,7 +134,10 @@ export function routesOf(
   return routes;
 }
 
-/** Finds out who asks. Throws the 401s, the 403 of a key for something else, and the 404 of what needs `ADMIN_KEY` where there is none. */
+/**
+ * Authenticates and authorises the caller. Throws the 401s, the 403 of a key without the right, and the 404 of an
+ * endpoint that needs `ADMIN_KEY` where there is none.
+ */
 async function checkAccess(context: Context<AppEnv>, { access, openedBy, roles = [] }: Operation): Promise<void> {
   switch (access) {
     case "everyone":
@@ -149,15 +159,15 @@ async function checkAccess(context: Context<AppEnv>, { access, openedBy, roles =
 }
 
 /**
- * Answers a request of somebody who may ask, and counts it. Throws the 415 of a body that is not said to be JSON where it has to
- * be, the 429 of a limit, the 503 where limits cannot be checked, and as `handle` does.
+ * Answers an authorised request, and counts it. Throws the 415 of a body whose type must be JSON and is not, the 429 of
+ * a limit, the 503 where limits cannot be checked, and as `handle` does.
  */
 async function answerCounted(context: Context<AppEnv>, endpoint: Endpoint): Promise<Response> {
   const { operation, query } = endpoint;
   const { counted, body } = operation;
   if (body === undefined || body.type === "application/json") requireJsonBody(context);
   const { identity, admin } = (counted && context.get("authenticated")) ?? {};
-  // Reads of an administrator are free.
+  // An administrator's reads are not counted.
   const isFree = operation.access === "tenant or root" && admin !== undefined;
   if (!identity?.counted || isFree) return endpoint.handle(context, query && readQuery(query, context.req.url));
   const counting = { isDone: false };

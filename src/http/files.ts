@@ -17,7 +17,7 @@ async function sendContent(context: Context<AppEnv>, id: string): Promise<Respon
   return context.body(body, 200, {
     "content-type": "application/octet-stream",
     "content-length": String(bytes),
-    // A page that opens it must not take it for one of this server's.
+    // A download: a page that opened it here would run as one of this server's.
     "content-disposition": `attachment; filename*=utf-8''${encodeURIComponent(filename.toWellFormed())}`,
     "x-content-type-options": "nosniff",
   });

@@ -13,25 +13,25 @@ import {
 import { type JwtConfig, ROLES, type Role } from "../config/index.ts";
 
 /**
- * Tokens of an OpenID Connect issuer as keys (RFC 7519, RFC 8725). Only signatures of the operator's list are looked at,
- * and the issuer's keys are asked for at a bounded rate, whatever tokens come.
+ * Tokens of an OpenID Connect issuer as keys (RFC 7519, RFC 8725). Only algorithms on the operator's list are accepted,
+ * and the issuer's keys are fetched at a bounded rate, whatever tokens come.
  */
 
-/** RFC 8725 §2.8 leaves a small leeway to the operator's clocks. */
+/** RFC 8725 §2.8 allows a small leeway for the operator's clocks. */
 const LEEWAY_S = 30;
 
-/** A longer text is no token of an issuer's. */
+/** A longer text is not taken for a token. */
 const MAX_TOKEN_LENGTH = 8_192;
 
-/** Bounds of the issuer's keys, and of the time that they take. */
+/** Bounds of the issuer's key set, and of the time to fetch it. */
 const MAX_JWKS_BYTES = 256 * 1024;
 const JWKS_TIMEOUT_MS = 5_000;
 
-/** The keys are asked for anew after this time, beside a request; and at once for a key that they lack, this often at most. */
+/** The keys are fetched again after this time, beside a request; and at once for a key that is missing, at most this often. */
 const REFRESH_AFTER_MS = 600_000;
 const MIN_INTERVAL_MS = 10_000;
 
-/** How long a token that was found good is not looked at again. A key that the issuer takes back is good for as long. */
+/** A verified token is not verified again for this time. A key that the issuer revokes is accepted for as long. */
 const BELIEVED_MS = 60_000;
 const MAX_BELIEVED = 10_000;
 
@@ -48,7 +48,7 @@ interface Keys {
   at: number;
 }
 
-/** The holder of a token. It has a tenant, or a role, or both. */
+/** The holder of a token, with a tenant, a role, or both. */
 export interface TokenHolder {
   tenant: string | undefined;
   role: Role | undefined;
@@ -56,10 +56,10 @@ export interface TokenHolder {
   subject: string;
 }
 
-/** A longer subject is cut. UTF-16 units. */
+/** A longer subject is truncated. UTF-16 units. */
 const MAX_SUBJECT = 256;
 
-/** The holder that claims tell of. Throws the 401 of claims that name neither a tenant nor a role. */
+/** The holder that claims name. Throws the 401 of claims without a tenant or a role. */
 export function holderOfClaims(payload: JWTPayload, config: JwtConfig): TokenHolder {
   const { tenantPrefix, tenantClaim, roles, roleClaim } = config;
   const values = [claimAt(payload, roleClaim)].flat();
@@ -75,7 +75,7 @@ export function holderOfClaims(payload: JWTPayload, config: JwtConfig): TokenHol
   return { tenant, role, subject: (payload.sub ?? "").slice(0, MAX_SUBJECT) };
 }
 
-/** A claim by its name, or else by the path to it. Issuers name claims by URLs, which have dots. */
+/** A claim by its name, or else by its path. Issuers name claims by URLs, which have dots. */
 function claimAt(payload: JWTPayload, name: string): unknown {
   if (Object.hasOwn(payload, name)) return payload[name];
   let value: unknown = payload;
@@ -90,7 +90,7 @@ class JwtVerifier {
   readonly #config: JwtConfig;
   #keys: Keys | undefined;
   #askedAt = Number.NEGATIVE_INFINITY;
-  /** Holders of tokens that were good, by their SHA-256; oldest first. */
+  /** Holders of verified tokens, by the token's SHA-256; oldest first. */
   readonly #believed = new Map<string, { holder: TokenHolder; until: number; from: number }>();
 
   constructor(config: JwtConfig) {
@@ -98,8 +98,8 @@ class JwtVerifier {
   }
 
   /**
-   * The holder of a token. `beside` takes what need not be waited for. Rejects with the 401 of a token that is not
-   * good, and the 503 where the issuer's keys are not known and cannot be had.
+   * The holder of a token. `beside` takes work that the request need not wait for. Rejects with the 401 of an invalid
+   * token, and the 503 if the issuer's keys cannot be fetched.
    */
   async holderOf(token: string, beside: (promise: Promise<unknown>) => void): Promise<TokenHolder> {
     if (token.length > MAX_TOKEN_LENGTH) throw notGood("it is too long");
@@ -119,10 +119,10 @@ class JwtVerifier {
     return holder;
   }
 
-  /** The claims of a token. Rejects with the 401 of one that is not good, and the 503 of `holderOf`. */
+  /** The claims of a token. Rejects with the 401 of an invalid token, and the 503 of `holderOf`. */
   async claimsOf(token: string, beside: (promise: Promise<unknown>) => void): Promise<JWTPayload> {
     const { issuer, audience, algorithms } = this.#config;
-    // Before any key is asked for: most of what is no token of this issuer's ends here.
+    // Refuses most tokens of other issuers before any key is fetched.
     checkHeader(token, algorithms);
     const { find } = await this.#issuersKeys(beside);
     const lists = { algorithms: [...algorithms], requiredClaims: ["exp"] };
@@ -153,12 +153,12 @@ class JwtVerifier {
   }
 
   #mayAsk(): boolean {
-    // The first requests of an isolate each ask: none has to wait for what another one has begun.
+    // The first requests of an isolate fetch the keys each for itself: none waits for another's fetch.
     if (!this.#keys && this.#askedAt === Number.NEGATIVE_INFINITY) return true;
     return Math.abs(Date.now() - this.#askedAt) >= MIN_INTERVAL_MS;
   }
 
-  /** Asks the issuer. Rejects with the 503. */
+  /** Fetches the issuer's keys. Rejects with the 503. */
   async #ask(): Promise<Keys> {
     try {
       const signal = AbortSignal.timeout(JWKS_TIMEOUT_MS);
@@ -178,7 +178,7 @@ class JwtVerifier {
   }
 }
 
-/** Throws the 401 of a token whose algorithm is not on the list: `none`, or a secret that is no secret. */
+/** Throws the 401 of a token whose algorithm is not on the list, such as `none` or one with a shared secret. */
 function checkHeader(token: string, algorithms: readonly string[]): void {
   let alg: string | undefined;
   try {
@@ -213,7 +213,7 @@ function unavailable(): ApiError {
 
 const verifiers = new WeakMap<JwtConfig, JwtVerifier>();
 
-/** The verifier of this isolate. */
+/** This isolate's verifier. */
 export function jwtVerifier(config: JwtConfig): JwtVerifier {
   const verifier = verifiers.get(config) ?? new JwtVerifier(config);
   verifiers.set(config, verifier);

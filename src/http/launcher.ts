@@ -19,9 +19,9 @@ import { type DiskState, type ProcessMeasures, processState, type Suspect } from
 import { setSide } from "../store/workers.ts";
 
 /**
- * Answers the launcher of a process of one's own, on a socket of its own (`cli/launcher-socket.ts`). No other deployment lets anybody
- * reach it. Every answer tells how many turns are under way beside their clients, and of a predecessor which objects it has and which it
- * has given up since the last one.
+ * Answers the launcher of a self-hosted process, on a socket of its own (`cli/launcher-socket.ts`). No other deployment
+ * exposes it. Every answer gives the number of foreground turns. A predecessor's also gives the objects that it has,
+ * and those that it has given up since its last answer.
  */
 export class Launcher extends WorkerEntrypoint<Env> {
   override async fetch(request: Request): Promise<Response> {

@@ -6,9 +6,9 @@ import type { AppEnv } from "./app-env.ts";
 import { callerOf, formBody, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 
-/** vLLM's own endpoints, as far as the operator opens them (`PASSTHROUGH_ENDPOINTS`). */
+/** vLLM's own endpoints, where the operator opens them (`PASSTHROUGH_ENDPOINTS`). */
 
-/** The answer's bytes as they come. The client gets the header with their type, and no other one of the model server's. */
+/** The answer's bytes as they come in. Of the model server's headers, the client gets only the content type. */
 function answerOf(context: Context<AppEnv>, { type, body, server }: PassedAnswer): Response {
   if (context.get("config").showsUpstream) context.header("x-upstream", server);
   const isStream = type.startsWith("text/event-stream");
@@ -40,7 +40,7 @@ export const passthrough = PASSTHROUGH_ENDPOINTS.map((name) => {
       body: isForm
         ? { name: "PassedForm", type: "multipart/form-data" }
         : { name: "PassedRequest", type: "application/json" },
-      // The description leaves out the model server's own answers.
+      // The description does not specify the model server's own answers.
       answers: { 200: { "application/json": ANSWER, "text/event-stream": ANSWER, "text/plain": ANSWER } },
       errors: [422, 429],
     },

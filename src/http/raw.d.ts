@@ -1,4 +1,4 @@
-/** A file's text: wrangler.toml has the rule, Vite knows it by itself. */
+/** A file's text. wrangler.toml has the rule; Vite supports it by default. */
 declare module "*?raw" {
   const text: string;
   export default text;

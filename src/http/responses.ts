@@ -61,7 +61,7 @@ export const responses = [
       const turnState = codexTurnState(context.req.raw.headers);
       if (turnState !== undefined) context.header(CODEX_TURN_STATE, turnState);
       const caller = callerOf(context);
-      /** The model server that has answered, where the operator wants it told. */
+      /** The name of the model server that answered, where the operator shows it. */
       let server: string | undefined;
       if (showsUpstream) {
         caller.onAttempt = (call) => {
@@ -136,7 +136,7 @@ export const responses = [
       const { headers } = context.req.raw;
       const turnState = codexTurnState(headers);
       const telemetry = config.telemetry && telemetryOf(config.telemetry);
-      // The connection is one invocation, whose points are counted together.
+      // The connection is one invocation, whose data points share one limit.
       const analytics = telemetry?.config.analytics && new AnalyticsWriter(telemetry.config.analytics);
       const waitUntil = (promise: Promise<unknown>) => context.executionCtx.waitUntil(promise);
       const observeCreate = ({ keyId }: Identity) =>
@@ -229,19 +229,19 @@ export const responses = [
   }),
 ];
 
-/** The 401 of a connection whose key has become another's: what the connection keeps is the first one's. */
+/** The 401 of a connection whose key now belongs to another tenant: the connection's state is the first one's. */
 function otherTenant(): ApiError {
   return new ApiError({ status: 401, message: "This API key names another tenant now.", code: "invalid_api_key" });
 }
 
-/** True of the handshake of a WebSocket whose `Upgrade` a proxy has taken away. */
+/** True for a WebSocket handshake whose `Upgrade` a proxy has removed. */
 function isHandshake({ headers }: Request): boolean {
   return headers.has("sec-websocket-key") || headers.has("sec-websocket-version");
 }
 
 /**
- * The 426 of a `GET` that could only be a WebSocket's. Clients that try one first (Codex) then use HTTP at once. The header
- * `Upgrade` that belongs to it is workerd's own, which leaves it out.
+ * The 426 of a `GET` that could only be a WebSocket's. Clients that try a WebSocket first (Codex) then use HTTP at
+ * once. workerd controls the `Upgrade` header that belongs to a 426, and leaves it out.
  */
 function upgradeRequired(): ApiError {
   const message =
@@ -252,8 +252,8 @@ function upgradeRequired(): ApiError {
 const HEARTBEAT = new TextEncoder().encode("\n");
 
 /**
- * White space before the JSON of an answer that takes its time (`JSON_HEARTBEATS`). It is how a gateway on plain workerd learns that
- * the client has left: the runtime tells only by a write that fails. JSON may begin with white space (RFC 8259 §2).
+ * White space before the JSON of a slow answer (`JSON_HEARTBEATS`). On plain workerd, a gateway learns that a client
+ * has left only when a write fails. JSON may begin with white space (RFC 8259 §2).
  */
 class JsonHeartbeats implements SlowAnswer {
   readonly #intervalMs: number;
@@ -286,8 +286,8 @@ class JsonHeartbeats implements SlowAnswer {
   }
 
   /**
-   * The answer that `answering` resolves to, where it comes before the first heartbeat. Otherwise an answer of heartbeats and its body:
-   * the status 200 and the headers are sent with the first heartbeat. Rejects as `answering` does before then.
+   * The answer that `answering` resolves to, if it comes before the first heartbeat. Otherwise an answer of heartbeats and then
+   * its body: the first heartbeat sends the status 200 and the headers. Rejects as `answering` does before then.
    */
   async before(answering: Promise<Response>, context: Context): Promise<Response> {
     const ended = answering.finally(() => clearInterval(this.#timer));
@@ -297,7 +297,7 @@ class JsonHeartbeats implements SlowAnswer {
     return context.body(first, 200, { "content-type": "application/json" });
   }
 
-  /** Never rejects: a client that has left gets nothing, and one whose answer cannot be had sees the connection break off. */
+  /** Never rejects: a client that has left gets nothing; one whose answer fails sees the connection break off. */
   async #end(answering: Promise<Response>): Promise<void> {
     const writer = this.#writer;
     try {
@@ -315,7 +315,7 @@ function eventStream(context: Context<AppEnv>, events: ReadableStream<Uint8Array
   return context.body(speaksOpenResponses(context) ? openResponsesStream(events) : events, 200, SSE_HEADERS);
 }
 
-/** True if events have Open Responses' names: the client sends its version, or the operator wants it for all. */
+/** True if events have Open Responses' names, because the client sends its version or the operator configured it for all. */
 function speaksOpenResponses(context: Context<AppEnv>): boolean {
   return context.get("config").speaksOpenResponses || context.req.header(OPEN_RESPONSES_VERSION) !== undefined;
 }

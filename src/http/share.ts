@@ -13,8 +13,8 @@ import { telemetryOf } from "../telemetry/telemetry.ts";
 type Method = (...args: unknown[]) => Promise<unknown>;
 
 /**
- * Answers the other workers of this machine, on a socket of its own (`cli/workerd.ts`): the objects of this worker's share, and what this process
- * alone knows. No other deployment lets anybody reach it.
+ * Answers the other workers of this machine, on a socket of its own (`cli/workerd.ts`): for the objects of this
+ * worker's share, and for state that only this process has. No other deployment exposes it.
  */
 export class Share extends WorkerEntrypoint<Env> {
   here(): void {}

@@ -10,33 +10,34 @@ import { isFromOwnPage, noCookie, openedCookie, sealedCookie, signedIn } from ".
 import { holderOfClaims, jwtVerifier } from "./jwt.ts";
 
 /**
- * Signing in to the console at the issuer of tokens: OpenID Connect Core 1.0 §3.1, with PKCE (RFC 7636) and the issuer's name in the answer
- * where it gives that (RFC 9207). A user is signed in exactly if a token of the issuer's with the same claims would let the user in.
+ * Signing in to the console at the issuer of tokens: OpenID Connect Core 1.0 §3.1, with PKCE (RFC 7636) and, where the
+ * issuer sends it, the issuer's name in the answer (RFC 9207). A user may sign in exactly if an API token of the issuer
+ * with the same claims would be accepted.
  */
 
-/** How long a login may take, from here to the issuer and back. */
+/** The longest time of a login, from here to the issuer and back. */
 const LOGIN_SECONDS = 600;
 
-/** Bounds of what the issuer answers. */
+/** Bounds of the issuer's answers. */
 const MAX_ANSWER_BYTES = 256 * 1024;
 const TIMEOUT_MS = 10_000;
 
-/** The issuer's endpoints are asked for anew after this time. */
+/** The issuer's endpoints are fetched again after this time. */
 const DISCOVERED_FOR_MS = 600_000;
 
-/** Why nobody was signed in, as the console puts it into words (`packages/console/src/sign-in.js`). */
+/** The reason why nobody was signed in. The console words it (`packages/console/src/sign-in.js`). */
 type Refusal = "refused" | "expired" | "no_access" | "unavailable";
 
 interface Endpoints {
   authorization: string;
   token: string;
-  /** True where the issuer takes a client's secret in the form alone. */
+  /** True if the issuer takes a client's secret only in the form. */
   wantsSecretInForm: boolean;
 }
 
 const discovered = new WeakMap<SignInConfig, { endpoints: Endpoints; at: number }>();
 
-/** The issuer's endpoints (OpenID Connect Discovery 1.0). Rejects where they cannot be had. */
+/** The issuer's endpoints (OpenID Connect Discovery 1.0). Rejects if they cannot be fetched. */
 async function endpointsOf(config: SignInConfig, jwt: JwtConfig): Promise<Endpoints> {
   const known = discovered.get(config);
   if (known && Math.abs(Date.now() - known.at) < DISCOVERED_FOR_MS) return known.endpoints;
@@ -59,7 +60,7 @@ function urlIn(value: unknown): string {
   return value;
 }
 
-/** An answer of the issuer's, of JSON. Rejects with any other, and with none in time. */
+/** The issuer's JSON answer. Rejects with any other answer, and with none in time. */
 async function askIssuer(jwt: JwtConfig, url: string, init: RequestInit): Promise<Record<string, unknown>> {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   const answer = await jwt.fetch(url, { ...init, headers: { accept: "application/json", ...init.headers }, signal });
@@ -71,7 +72,7 @@ async function askIssuer(jwt: JwtConfig, url: string, init: RequestInit): Promis
 
 const random = () => randomBytes(32).toString("base64url");
 
-/** Leads a browser to the issuer. Rejects where that cannot be asked. */
+/** Redirects a browser to the issuer. Rejects if the issuer cannot be asked. */
 async function begin(context: Context<AppEnv>, config: SignInConfig, jwt: JwtConfig): Promise<Response> {
   const { authorization } = await endpointsOf(config, jwt);
   const login = { state: random(), nonce: random(), verifier: random() };
@@ -91,7 +92,10 @@ async function begin(context: Context<AppEnv>, config: SignInConfig, jwt: JwtCon
   return context.redirect(url.href, 303);
 }
 
-/** Signs in whom the issuer has sent back: gives the session's cookie, or why there is none. Rejects where the issuer cannot be asked. */
+/**
+ * Signs in the user whom the issuer has sent back: gives the session's cookie, or the reason why there is none. Rejects
+ * if the issuer cannot be asked.
+ */
 async function finish(request: Request, config: SignInConfig, jwt: JwtConfig): Promise<{ session: string } | Refusal> {
   const answer = new URL(request.url).searchParams;
   const login = await openedCookie("login", request, config);
@@ -100,7 +104,7 @@ async function finish(request: Request, config: SignInConfig, jwt: JwtConfig): P
   if (code === null || (answer.get("iss") ?? jwt.issuer) !== jwt.issuer) return "refused";
   const claims = await claimsFor(code, login.verifier, config, jwt);
   if (claims.nonce !== login.nonce) return "refused";
-  // One that is for several must be ours all the same.
+  // A token for several audiences must be issued to this client.
   if (Array.isArray(claims.aud) && claims.aud.length > 1 && claims.azp !== config.clientId) return "refused";
   try {
     const { tenant, role, subject } = holderOfClaims(claims, jwt);
@@ -111,7 +115,7 @@ async function finish(request: Request, config: SignInConfig, jwt: JwtConfig): P
   }
 }
 
-/** The claims of the ID token for a code. Rejects where the issuer gives none that is good. */
+/** The claims of the ID token for a code. Rejects if the issuer gives no valid one. */
 async function claimsFor(code: string, verifier: string, config: SignInConfig, jwt: JwtConfig) {
   const { token, wantsSecretInForm } = await endpointsOf(config, jwt);
   const { clientId, clientSecret, redirectUrl } = config;
@@ -119,7 +123,7 @@ async function claimsFor(code: string, verifier: string, config: SignInConfig, j
   form.set("code_verifier", verifier);
   const headers: Record<string, string> = { "content-type": "application/x-www-form-urlencoded" };
   if (clientSecret !== undefined && !wantsSecretInForm) {
-    // RFC 6749 §2.3.1 has both encoded as a form's values are.
+    // RFC 6749 §2.3.1 encodes both as form values.
     const pair = [clientId, clientSecret]
       .map((part) => new URLSearchParams({ "": part }).toString().slice(1))
       .join(":");
@@ -135,14 +139,14 @@ async function claimsFor(code: string, verifier: string, config: SignInConfig, j
 
 const configs = new WeakMap<SignInConfig, JwtConfig>();
 
-/** The settings of ID tokens: those of other tokens, but for whom they are. */
+/** The settings of ID tokens: those of access tokens, with another audience. */
 function idTokens(config: SignInConfig, jwt: JwtConfig): JwtConfig {
   const known = configs.get(config) ?? { ...jwt, audience: config.clientId };
   configs.set(config, known);
   return known;
 }
 
-/** The settings, where there is a sign-in. Throws the 404 where there is none. */
+/** The settings of the sign-in. Throws the 404 where there is none. */
 function settings(context: Context<AppEnv>): { config: Config; signIn: SignInConfig; jwt: JwtConfig } {
   const config = loadConfig(context.env);
   const { signIn, jwt } = config;
@@ -156,14 +160,14 @@ function toConsole(context: Context<AppEnv>, why?: Refusal): Response {
   return context.redirect(why === undefined ? "/" : `/?sign-in=${why}`, 303);
 }
 
-/** The issuer's failure, in the log without its words: they may have a code in them. */
+/** Logs the issuer's failure without its text, which may contain a code. */
 function failed(context: Context<AppEnv>, error: unknown): Response {
   const name = error instanceof Error ? error.name : "unknown";
   console.warn(logLine({ level: "warn", event: "sign_in_failed", error: name, request_id: context.get("requestId") }));
   return toConsole(context, "unavailable");
 }
 
-/** The console's paths beside its files. They are no part of the API. */
+/** The console's paths beside its files. They are not part of the API. */
 export const consoleSignIn = new Hono<AppEnv>()
   .get("/console/session", async (context) => {
     const config = loadConfig(context.env);

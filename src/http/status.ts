@@ -11,7 +11,7 @@ import { type Endpoint, endpoint } from "./endpoint.ts";
 import { describeApi } from "./openapi/document.ts";
 import { ok } from "./openapi/operation.ts";
 
-/** How this server is, and what it has: health, metrics and the API's description. */
+/** The state of this server: health, metrics and the API's description. */
 
 export const health = [
   endpoint("GET /health", {
@@ -36,7 +36,7 @@ export const health = [
       access: "everyone",
       answers: ok("Readiness"),
     },
-    // A process that is misconfigured is not ready: 500.
+    // A misconfigured process is not ready: 500.
     handle: (context) => context.json(checkReadiness(loadConfig(context.env))),
   }),
   endpoint("GET /health/upstream", {
@@ -84,9 +84,9 @@ export const metrics = [
   }),
 ];
 
-/** The endpoint that describes all others, and itself. `all` is asked when the first request for it comes. */
+/** The endpoint that describes all endpoints, itself included. `all` is called at the first request. */
 export function description(all: () => readonly Endpoint[]): readonly Endpoint[] {
-  // The same for as long as the isolate lives: to make it takes tens of milliseconds.
+  // Kept as long as the isolate lives, because making it takes tens of milliseconds.
   let text: string | undefined;
   return [
     endpoint("GET /openapi.json", {

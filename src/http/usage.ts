@@ -8,7 +8,7 @@ import { endpoint } from "./endpoint.ts";
 import { type Operation, ok } from "./openapi/operation.ts";
 import { USAGE_PAGES } from "./openapi/usage-schemas.ts";
 
-/** Usage and costs (`GET /v1/organization/…`), by OpenAI's paths: a tenant's own, or with a root key all. */
+/** Usage and costs (`GET /v1/organization/…`), under OpenAI's paths: a tenant's own, or all with a root key. */
 
 /** The kinds of usage in words, for the reference. */
 const ABOUT: Readonly<Record<UsageKind, string>> = {

@@ -18,10 +18,11 @@ import { Outbox, type Wire } from "./outbox.ts";
 import { ConnectionSteering, type QueuedWords } from "./steering.ts";
 
 /**
- * One client's WebSocket: its frames in, the events of its responses out. It knows nothing of workerd (`upgrade.ts`).
+ * One client's WebSocket: receives its frames, sends the events of its responses. It knows nothing of workerd
+ * (`upgrade.ts`).
  *
- * An error that belongs to a create is an `error` frame and leaves the connection open. A turn that has begun ends with
- * its own terminal event instead. Closing the connection, from whichever side, aborts all that runs for it.
+ * An error of a create is an `error` frame and leaves the connection open. A turn that has begun ends with its own
+ * terminal event instead. Closing the connection, from either side, aborts all its requests.
  */
 
 export interface ConnectionOptions {
@@ -36,25 +37,25 @@ export interface ConnectionOptions {
     | "socketSendTimeoutMs"
   >;
   /**
-   * The caller, checked anew for each create, until `signal` is aborted. Throws the 401 of a key that is none any more; the
-   * connection then ends.
+   * The caller, authenticated anew for each create, until `signal` is aborted. Throws the 401 of a key that is no
+   * longer valid; the connection then ends.
    */
   caller: (signal: AbortSignal) => Caller | Promise<Caller>;
-  /** The session that the client was given to send again when it connected. */
+  /** The session id that the client was given when it connected, to send again. */
   turnState?: string | undefined;
   /** Events have Open Responses' names. */
   speaksOpenResponses?: boolean;
-  /** The error as the client sees it. A create that breaks off because the client `hasLeft` has no fault. */
+  /** The error as the client sees it. A create that was cut off because the client `hasLeft` is no fault. */
   shown: (error: unknown, hasLeft: boolean) => ApiError;
   /** Called once, when the connection has ended. */
   onEnded?: (() => void) | undefined;
 }
 
-/** Frames that a client may send at once, and how many more each second; a long one counts as several. */
+/** Frames that a client may send at once, and more each second; a long one counts as several. */
 const FRAME_BURST = 1_000;
 const FRAMES_PER_SECOND = 100;
 
-/** A frame of 32 MiB is 32 KiB on the wire where it is compressed. */
+/** A frame of 32 MiB may be 32 KiB on the wire if it is compressed. */
 const LONG_FRAME_LENGTH = 128 * 1024;
 
 /** The most unread frames, as a multiple of the largest frame. */
@@ -76,16 +77,16 @@ export class Connection {
   readonly #kept: KeptTurns;
   /** One for each create that runs. */
   readonly #aborts = new Set<AbortController>();
-  /** Counts it as one of the tenant's no more. */
+  /** Ends its count among the tenant's connections. */
   readonly #uncount: () => void;
   readonly #steering: ConnectionSteering;
   readonly #lifetime: ReturnType<typeof setTimeout>;
-  /** Ends the waiting for the process's end. */
+  /** Stops waiting for the process's end. */
   readonly #forgetEnd: () => void;
-  /** Frames that nobody has looked at yet; of those that are refused whatever they say, only why. */
+  /** Unread frames. A frame that is refused regardless of its content is only its error. */
   #inbox: (string | ApiError)[] = [];
   #inboxLength = 0;
-  /** Memory permits of frames that have come and do not run yet. */
+  /** Memory permits of frames that have come and are not running yet. */
   readonly #permits: Permits;
   #isReading = false;
   #frames = FRAME_BURST;
@@ -140,7 +141,7 @@ export class Connection {
     }
   }
 
-  /** Gives back the permits of frames that run now, or were refused. */
+  /** Gives back the permits of frames that are running, or were refused. */
   #giveBack(): void {
     this.#permits.resize(this.#heldLength, true);
   }
@@ -150,13 +151,13 @@ export class Connection {
     return this.#inboxLength + this.#lanes.waitingLength + this.#steering.length;
   }
 
-  /** The client has gone: ends all that runs for it, and counts the connection no more. */
+  /** The client has gone: ends all its requests, and the connection's count. */
   leave(): void {
     this.#uncount();
     this.#stop();
   }
 
-  /** Ends all that runs for the client. */
+  /** Ends all requests of the client. */
   #stop(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -171,12 +172,12 @@ export class Connection {
     this.#options.onEnded?.();
   }
 
-  /** Closes when nothing runs for the client, because the process ends: responses that are under way are sent to their end. */
+  /** Closes the connection when no request is left, because the process ends. Responses in progress are sent to their end. */
   #retire(): void {
     if (this.#aborts.size === 0) this.#close(SERVICE_RESTART, "The server is about to stop.");
   }
 
-  /** Says why, and closes. */
+  /** Sends the error, and closes. */
   #end(error: ApiError, code: number, lane?: string): void {
     if (this.#isClosed) return;
     this.#outbox.send(errorFrame(error, lane));
@@ -185,7 +186,7 @@ export class Connection {
 
   #close(code: number, reason: string): void {
     if (this.#isClosed) return;
-    // It counts until the client has closed it, too: workerd keeps it until then.
+    // The connection counts until the client has closed it, too, because workerd keeps it until then.
     this.#stop();
     // A close frame takes 123 bytes.
     this.#wire.close(code, reason.slice(0, 120));
@@ -200,7 +201,7 @@ export class Connection {
     return this.#frames >= 0;
   }
 
-  /** Looks at what has come, one frame after another, and at none as long as the client does not read the answers. */
+  /** Reads the received frames one after another, and none while the client does not read the answers. */
   async #read(): Promise<void> {
     if (this.#isReading) return;
     this.#isReading = true;
@@ -218,7 +219,7 @@ export class Connection {
     this.#isReading = false;
   }
 
-  /** Takes a frame of text. Throws what cannot be said of a lane. */
+  /** Takes a frame of text. Throws errors that belong to no lane. */
   async #take(text: string): Promise<void> {
     const { maxRequestBytes } = this.#options.config;
     const bytes = encoder.encode(text);
@@ -235,7 +236,7 @@ export class Connection {
     }
   }
 
-  /** Has a create wait for its turn in its lane. A create that waits is kept as text. */
+  /** Queues a create in its lane. A waiting create is kept as text. */
   #queue(lane: string | undefined, body: JsonObject, text: string): void {
     let parsed: JsonObject | undefined = body;
     try {
@@ -319,20 +320,20 @@ export class Connection {
     }
   }
 
-  /** The caller. Undefined if the key is none any more, which ends the connection. */
+  /** The caller. Undefined if the key is no longer valid, which ends the connection. */
   async #caller(signal: AbortSignal, lane: string | undefined): Promise<Caller | undefined> {
     try {
       return await this.#options.caller(signal);
     } catch (error) {
       const { status } = this.#shown(error);
-      // Keys that cannot be looked up now may be good.
+      // Keys that cannot be looked up now may be valid.
       if (status === 503) throw error;
       this.#end(this.#shown(error), POLICY_VIOLATION, lane);
       return undefined;
     }
   }
 
-  /** A continuation that fails takes its parent along, unless it was only not the time for it. */
+  /** Drops the parent of a continuation that failed, unless the failure was temporary. */
   #evictParent(lane: string | undefined, previous: unknown, { status }: ApiError): void {
     if (status !== 429) this.#kept.evict(lane, previous);
   }
@@ -346,12 +347,12 @@ function lengthOfWords(words: QueuedWords | undefined): number {
   return words?.steers.reduce((sum, { length }) => sum + length, 0) ?? 0;
 }
 
-/** The length of a frame as the socket gives it: workerd has binary ones as Blobs. */
+/** The length of a frame as the socket gives it. workerd gives binary frames as Blobs. */
 function lengthOf(data: unknown): number {
   return typeof data === "string" ? data.length : data instanceof Blob ? data.size : 0;
 }
 
-/** The body of a create whose frame was looked at before. */
+/** The body of a create whose frame was checked before. */
 function bodyOf(text: string): JsonObject {
   const frame = readFrame(JSON.parse(text));
   return frame.kind === "create" ? frame.body : {};

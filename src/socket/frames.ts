@@ -4,11 +4,11 @@ import { MAX_ID_LENGTH } from "@responses-edge/responses-api/ids";
 import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/json";
 
 /**
- * The frames of WebSocket mode: what clients send, and what they are sent beside the events of their responses. Types:
+ * The frames of WebSocket mode: those of clients, and those that clients are sent beside the events of their responses. Types:
  * `ResponsesClientEvent`, `ResponsesServerEvent`, `ResponseWsError`, `ResponseSteerFailedEvent` of the openai package.
  */
 
-/** A frame of the client's, as far as it has to be understood before its turn in its lane has come. */
+/** A client's frame, parsed as far as is needed before its turn in its lane. */
 export type ClientFrame =
   | { kind: "create"; lane: string | undefined; body: JsonObject }
   | { kind: "steer"; previous: string; event: JsonObject }
@@ -17,7 +17,7 @@ export type ClientFrame =
 
 const LANE = /^[A-Za-z0-9_.-]{1,256}$/;
 
-/** Reads the JSON value of a frame. Throws the 400s of one that is no event of a client's. */
+/** Reads the JSON value of a frame. Throws the 400s of a value that is no client event. */
 export function readFrame(value: unknown): ClientFrame {
   if (!isJsonObject(value)) throw invalidRequest(null, "Expected a JSON object with a 'type'.", "invalid_type");
   switch (value.type) {
@@ -55,7 +55,10 @@ function readSteer(event: JsonObject): ClientFrame {
   return { kind: "steer", previous, event };
 }
 
-/** The create in a frame's body, as HTTP would bring it. It always streams, whatever `stream` says. Throws the 400 of what no socket serves. */
+/**
+ * The create in a frame's body, in the form of an HTTP body. It always streams, whatever `stream` says. Throws the 400
+ * of fields that no socket serves.
+ */
 export function readCreate(fields: JsonObject): JsonObject {
   if (fields.background === true) {
     throw invalidRequest(
@@ -67,14 +70,14 @@ export function readCreate(fields: JsonObject): JsonObject {
   return { ...fields, stream: true };
 }
 
-/** The events of a lane's responses begin with this instead of their brace. */
+/** Replaces the opening brace of the events of a lane's responses. */
 export function laneHead(lane: string | undefined): string | undefined {
   return lane === undefined ? undefined : `{"stream_id":"${lane}",`;
 }
 
 /**
- * An error as a frame. Codex sees none without a numeric `status`. It reads headers beside the error, OpenAI's type has
- * them within it.
+ * An error as a frame. Codex ignores one without a numeric `status`. It reads headers beside the error; OpenAI's type
+ * has them within it.
  */
 export function errorFrame(error: ApiError, lane?: string): string {
   const { status, type, code, message, param, headers } = error;

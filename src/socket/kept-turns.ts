@@ -6,15 +6,15 @@ import { concatArrays, readHistory } from "../store/history.ts";
 import { MAX_HISTORY_LENGTH } from "../store/rpc.ts";
 
 /**
- * Turns with `store: false`, in the memory of their connection and nowhere else: of each lane the latest, with all that
- * it continues. A turn that was dropped is a 400 `previous_response_not_found`, after which clients send everything
- * again. Lengths are UTF-16 units of JSON text.
+ * Turns with `store: false`, only in the memory of their connection: of each lane the latest, with everything that it
+ * continues. A dropped turn gives a 400 `previous_response_not_found`, after which clients send everything again.
+ * Lengths are UTF-16 units of JSON text.
  */
 
-/** The most that all turns of a connection may take. A single one is bounded like a stored history. */
+/** The longest total of a connection's turns. A single turn has the limit of a stored history. */
 const MAX_CONNECTION_LENGTH = 16 * 1024 * 1024;
 
-/** The most that all connections of this process may take, which has 128 MB for everything. */
+/** The longest total of all connections of this process, which has 128 MB for everything. */
 const MAX_PROCESS_LENGTH = 32 * 1024 * 1024;
 
 interface KeptTurn {
@@ -22,7 +22,7 @@ interface KeptTurn {
   lane: string | undefined;
   tenant: string;
   drop(): void;
-  /** The stored turn that the items follow, where they follow one. Its home is asked for it. */
+  /** The stored turn that the items follow, if there is one. It is read from its home. */
   base: TurnAddress | null;
   /** Inputs and outputs, oldest first, and the raw messages behind them, each the JSON text of an array. */
   items: readonly string[];
@@ -30,14 +30,14 @@ interface KeptTurn {
   length: number;
 }
 
-/** The past of a create, and the keeper of its own turn. */
+/** The history of a create, and the keeper of its own turn. */
 export interface Continuation extends PastSource {
-  /** Its parent is one of the connection's turns, rather than a stored one. */
+  /** True if its parent is one of the connection's turns rather than a stored one. */
   readonly isUnstored: boolean;
   keep(turn: UnstoredTurn): void;
 }
 
-/** All that is kept in this process, oldest first. */
+/** All turns that are kept in this process, oldest first. */
 const everything = new Set<KeptTurn>();
 
 export class KeptTurns {
@@ -50,8 +50,8 @@ export class KeptTurns {
   }
 
   /**
-   * The past of a create in a lane. `previous` is the response that it names, as the client sent it. Turns that are not
-   * kept here are looked for in `homes`.
+   * The history of a create in a lane. `previous` is the response that it names, as the client sent it. Turns that are
+   * not kept here are looked up in `homes`.
    */
   continuation(lane: string | undefined, previous: unknown, homes: PastSource): Continuation {
     const parent = this.#find(previous);
@@ -69,7 +69,7 @@ export class KeptTurns {
     if (turn && turn.id === previous) this.#drop(turn);
   }
 
-  /** Nobody can continue anything any more. */
+  /** Drops all turns: nothing can be continued any more. */
   clear(): void {
     for (const turn of [...this.#byLane.values()]) this.#drop(turn);
   }
@@ -111,7 +111,7 @@ export class KeptTurns {
   }
 }
 
-/** The turn that goes when a process is full. No tenant's turn goes because of another tenant that keeps more. */
+/** The turn that is dropped when the process is full. No tenant loses a turn to another tenant that keeps more. */
 function oldestOfLargestTenant(): KeptTurn | undefined {
   const tenants = [...Map.groupBy(everything, ({ tenant }) => tenant).values()];
   return tenants.toSorted((a, b) => lengthOf(b) - lengthOf(a))[0]?.[0];
@@ -123,7 +123,7 @@ function lengthOf(turns: Iterable<KeptTurn>): number {
   return sum;
 }
 
-/** The items of a kept turn with all before it, after those of the stored turn that it began with. */
+/** The items of a kept turn with all earlier ones, after those of the stored turn at their beginning. */
 async function readPast(
   { base, items, messages }: KeptTurn,
   input: readonly InputItem[],

@@ -1,24 +1,24 @@
 import { ApiError, tooManyInProgress } from "@responses-edge/responses-api/errors";
 
-/** The lanes of a connection: in one of them requests run one after another, lanes run side by side. */
+/** The lanes of a connection. The requests of one lane run one after another; lanes run concurrently. */
 
-/** OpenAI's number of requests that run at a time. */
+/** OpenAI's limit of concurrent requests. */
 const MAX_IN_FLIGHT = 16;
 
-/** OpenAI's number of named lanes, over the life of a connection. */
+/** OpenAI's limit of named lanes over the life of a connection. */
 const MAX_NAMED_LANES = 32;
 
-/** Requests that wait for their turn. */
+/** Most waiting requests. */
 const MAX_WAITING = 64;
 
-/** Refusals that wait for their turn. A client that causes more of them loses its connection. */
+/** Most waiting refusals. A client that causes more of them loses its connection. */
 const MAX_WAITING_REFUSALS = 256;
 
 interface Entry {
   lane: string | undefined;
   /** The memory that it takes, in UTF-16 units of its text. */
   length: number;
-  /** It does not count among those in flight. */
+  /** A refusal does not count among the requests in flight. */
   isRefusal: boolean;
   run: () => Promise<void>;
 }
@@ -31,15 +31,15 @@ export class Lanes {
   readonly #busy = new Set<string | undefined>();
   readonly #inFlight = new Set<Entry>();
 
-  /** `maxLength`: what waits, and what runs beside others, may hold in all, in UTF-16 units. */
+  /** `maxLength`: the longest total of waiting requests, and of those that run beside others, in UTF-16 units. */
   constructor(maxLength: number) {
     this.#maxLength = maxLength;
   }
 
   /**
-   * Runs a request when its turn in its lane has come; gives whether that is now. `run` must not reject. Throws the 400
-   * of one lane too many, and the 429 of a request that may not wait; `refuse` then says so when its
-   * turn has come, because a reader of the lane takes an error for the end of the response that is under way.
+   * Runs a request when its turn in its lane has come; tells whether that is now. `run` must not reject. Throws the 400
+   * of one lane too many, and the 429 of a request that may not wait. The caller reports either with `refuse`, in the
+   * lane's order, because a reader of the lane takes an error for the end of the response in progress.
    */
   add(lane: string | undefined, length: number, run: () => Promise<void>): boolean {
     if (lane !== undefined && !this.#names.has(lane)) {
@@ -55,19 +55,19 @@ export class Lanes {
     throw tooManyTurns();
   }
 
-  /** The length of all that waits, in UTF-16 units of text. */
+  /** The total length of waiting requests, in UTF-16 units of text. */
   get waitingLength(): number {
     return lengthOf(this.#waiting);
   }
 
-  /** Says a refusal when its turn in its lane has come. False where too many wait already. */
+  /** Reports a refusal when its turn in its lane has come. False if too many are waiting already. */
   refuse(lane: string | undefined, say: () => void): boolean {
     if (this.#waiting.length >= MAX_WAITING_REFUSALS) return false;
     this.#enter({ lane, length: 0, isRefusal: true, run: async () => say() });
     return true;
   }
 
-  /** Forgets what waits. */
+  /** Drops all waiting requests. */
   clear(): void {
     this.#waiting = [];
   }
@@ -77,7 +77,7 @@ export class Lanes {
     this.#start();
   }
 
-  /** Starts all whose turn has come. No request overtakes one that waits for a free slot. */
+  /** Starts every request whose turn has come. No request overtakes one that waits for a free slot. */
   #start(): void {
     const held = new Set(this.#busy);
     let isFull = false;
@@ -94,7 +94,7 @@ export class Lanes {
   async #run(entry: Entry): Promise<void> {
     this.#busy.add(entry.lane);
     if (!entry.isRefusal) this.#inFlight.add(entry);
-    // Not before all that may start has been found.
+    // Runs only after all requests that may start were found.
     await Promise.resolve();
     await entry.run();
     this.#busy.delete(entry.lane);
@@ -102,7 +102,7 @@ export class Lanes {
     this.#start();
   }
 
-  /** One request runs whatever its size. */
+  /** A request that runs alone may have any length. */
   #hasPlaceFor(length: number): boolean {
     const running = [...this.#inFlight];
     return running.length === 0 || (running.length < MAX_IN_FLIGHT && lengthOf(running) + length <= this.#maxLength);

@@ -1,21 +1,21 @@
-/** Sends frames to the client, and notices when it does not read them. */
+/** Sends frames to the client, and notices a client that does not read them. */
 
-/** The socket, as far as it is needed: workerd's `WebSocket` is one. */
+/** The part of a socket that is needed here. workerd's `WebSocket` has it. */
 export interface Wire {
   send(text: string): void;
   close(code: number, reason: string): void;
-  /** Bytes that were sent and have not left this process. */
+  /** Bytes that were sent and are still in this process. */
   readonly bufferedAmount: number;
 }
 
-/** Unsent bytes beyond this hold turns back until the client has read. */
+/** Unsent bytes beyond which turns wait until the client has read. */
 const HIGH_WATER_MARK = 256 * 1024;
 
-/** workerd has no event for a socket that can take more. Milliseconds. */
+/** Milliseconds between checks: workerd has no event for a socket that can take more. */
 const LOOK_AGAIN_MS = 10;
 
 export interface OutboxEvents {
-  /** The client has read nothing for as long as it may, though more is unsent than may wait. */
+  /** The client has read nothing for the longest time allowed, while more is unsent than may wait. */
   onUnread(): void;
   /** The socket takes nothing any more. */
   onGone(): void;
@@ -28,25 +28,25 @@ export class Outbox {
   #draining: Promise<void> | undefined;
   #closed = false;
 
-  /** `sendTimeoutMs`: how long the client may read nothing. */
+  /** `sendTimeoutMs`: the longest time without a read of the client. */
   constructor(wire: Wire, sendTimeoutMs: number, events: OutboxEvents) {
     this.#wire = wire;
     this.#sendTimeoutMs = sendTimeoutMs;
     this.#events = events;
   }
 
-  /** Sends a frame; none any more once the connection is closed. */
+  /** Sends a frame. Does nothing once the connection is closed. */
   send(text: string): void {
     if (this.#closed) return;
     try {
       this.#wire.send(text);
     } catch {
-      // It was closed, and nobody has said so yet.
+      // It was closed without an event so far.
       this.#events.onGone();
     }
   }
 
-  /** A promise to wait for when the client lags far behind. It resolves when it has caught up, or is gone. */
+  /** A promise to wait for if the client lags far behind. It resolves when the client has caught up, or is gone. */
   drained(): Promise<void> | undefined {
     if (this.#draining || this.#closed) return this.#draining;
     if (this.#wire.bufferedAmount <= HIGH_WATER_MARK) return undefined;
@@ -56,7 +56,7 @@ export class Outbox {
     return this.#draining;
   }
 
-  /** Says no more. */
+  /** Sends nothing from now on. */
   close(): void {
     this.#closed = true;
   }

@@ -1,19 +1,21 @@
 import { Connection, type ConnectionOptions } from "./connection.ts";
 
-/** WebSockets as workerd has them. The Worker ends them itself, beside its client: no Durable Object is awake for them. */
+/** WebSockets of workerd. The Worker itself is the server: no Durable Object is awake for them. */
 
 /** True if a request asks for a WebSocket. */
 export function wantsSocket({ headers }: Request): boolean {
   return headers.get("upgrade")?.toLowerCase() === "websocket";
 }
 
-/** The subprotocol of browsers. A browser closes a connection whose answer names none of those that it has offered. */
+/**
+ * The subprotocol of browsers. A browser closes a connection if the answer names none of the subprotocols that it has offered.
+ */
 const SUBPROTOCOL = "responses";
 
-/** OpenAI's way to show a key where no header can be set, in clients of its Realtime API. */
+/** OpenAI's way to send a key where no header can be set, in clients of its Realtime API. */
 const KEY_SUBPROTOCOL = "openai-insecure-api-key.";
 
-/** Headers beyond this have no key in them. */
+/** Longer headers are not searched for a key. */
 const MAX_OFFER_LENGTH = 16 * 1024;
 
 /** The subprotocols that a client offers. */
@@ -22,14 +24,14 @@ function offered({ headers }: Request): string[] {
   return offer.length > MAX_OFFER_LENGTH ? [] : offer.split(",").map((name) => name.trim());
 }
 
-/** The key that an upgrade has among its subprotocols. */
+/** The key among the subprotocols of an upgrade. */
 export function subprotocolKey(request: Request): string | undefined {
   return offered(request)
     .find((name) => name.startsWith(KEY_SUBPROTOCOL))
     ?.slice(KEY_SUBPROTOCOL.length);
 }
 
-/** The header of an answer that chooses among the subprotocols offered. The one with the key is never said again. */
+/** The header of an answer that chooses among the offered subprotocols. It never repeats the one with the key. */
 export function chosenSubprotocol(request: Request): Record<string, string> {
   return offered(request).includes(SUBPROTOCOL) ? { "sec-websocket-protocol": SUBPROTOCOL } : {};
 }

@@ -5,15 +5,15 @@ import { OwnedObject } from "./owned-object.ts";
 import { Schema } from "./schema.ts";
 
 /**
- * The board: one Durable Object that asks all model servers how they are, so that isolates need not each find out for
- * themselves, and asks nobody while no isolate wants to know. Where there is an operator it knows which runs live. It
- * keeps nothing but these and its alarm.
+ * The board: one Durable Object that asks all model servers how they are, so that isolates need not each find out. It
+ * stops asking while no isolate reads it. If there is an operator, it also knows which runs are live. It stores only
+ * this and its alarm.
  */
 
-/** The name of the only one. */
+/** The name of the only board. */
 export const BOARD = "board";
 
-/** So many intervals after it was last read, the board stops asking. */
+/** Intervals without a reader after which the board stops asking. */
 const IDLE_INTERVALS = 12;
 
 export class Board extends OwnedObject<Variables> {
@@ -26,7 +26,7 @@ export class Board extends OwnedObject<Variables> {
     this.#runs = new RunRegister(state.storage);
   }
 
-  /** The last report; null where there is none yet. */
+  /** The last report; null if there is none yet. */
   async read(): Promise<BoardReport | null> {
     this.#readAt = Date.now();
     if ((await this.ctx.storage.getAlarm()) === null) await this.ctx.storage.setAlarm(Date.now());
@@ -60,14 +60,14 @@ export class Board extends OwnedObject<Variables> {
   }
 }
 
-/** When the servers are to be asked next, in Unix milliseconds; undefined where nobody wants to know. */
+/** When the servers are asked next, in Unix milliseconds; undefined if nobody reads the answers. */
 export function nextAsking(readAt: number, now: number, everyMs: number): number | undefined {
   return everyMs > 0 && now - readAt <= IDLE_INTERVALS * everyMs ? now + everyMs : undefined;
 }
 
 /**
- * Which runs live in which homes, for the operator: objects cannot be listed. A home says so of each of its runs (`board.ts`). The home of
- * a run answers all other questions about it.
+ * The register of live runs and their homes, for the operator, because objects cannot be listed. A home announces each
+ * of its runs (`board.ts`), and answers all other questions about it.
  */
 
 /** A run that was announced, by the id of its response. */
@@ -87,10 +87,10 @@ export interface RunQuery {
 /** The tables, by version. A released version never changes: a new version adds to it. */
 const VERSIONS = [["CREATE TABLE runs (id TEXT PRIMARY KEY, tenant TEXT NOT NULL, at INTEGER NOT NULL) WITHOUT ROWID"]];
 
-/** Runs that are known at the same time. */
+/** Most runs that are known at the same time. */
 const MAX_RUNS = 10_000;
 
-/** Where there are more, as many of the oldest are forgotten together as this: not one with each that comes. */
+/** If there are more, this many of the oldest are forgotten together, instead of one with each new run. */
 const FORGOTTEN_TOGETHER = 1_000;
 
 export class RunRegister {
@@ -103,7 +103,7 @@ export class RunRegister {
     this.#maxRuns = maxRuns;
   }
 
-  /** Again is harmless. `now`: Unix milliseconds. */
+  /** A repeated call is harmless. `now`: Unix milliseconds. */
   add({ id, tenant }: AnnouncedRun, now: number): void {
     this.#count ??= this.#schema.rows<{ count: number }>("SELECT COUNT(*) AS count FROM runs")[0]?.count ?? 0;
     const added = "INSERT OR IGNORE INTO runs (id, tenant, at) VALUES (?, ?, ?)";
@@ -114,14 +114,14 @@ export class RunRegister {
     this.#count = undefined;
   }
 
-  /** Those that are not there are no matter. */
+  /** Unknown ids are ignored. */
   remove(ids: readonly string[]): void {
     const ended = "DELETE FROM runs WHERE id IN (SELECT value FROM json_each(?)) RETURNING id";
     const removed = this.#schema.rows(ended, JSON.stringify(ids)).length;
     if (this.#count !== undefined) this.#count -= removed;
   }
 
-  /** The run of an id; null where none was announced, or it has ended. */
+  /** The run of an id; null if none was announced, or it has ended. */
   get(id: string): AnnouncedRun | null {
     const [run] = this.#schema.rows<{ id: string; tenant: string }>("SELECT id, tenant FROM runs WHERE id = ?", id);
     return run ?? null;
@@ -138,8 +138,8 @@ export class RunRegister {
 }
 
 /**
- * A run that says of itself that it lives, where there is an operator to ask (`ADMIN_KEY`). Nothing waits for that, and a
- * run goes on where it cannot be said.
+ * Announces live runs, if there is an operator to ask for them (`ADMIN_KEY`). Nothing waits for the announcement, and a
+ * run continues if it fails.
  */
 
 /** The binding by which homes reach the board. */
@@ -147,13 +147,13 @@ export interface BoardBinding {
   BOARD?: DurableObjectNamespace<Board>;
 }
 
-/** A run that is over by then is not worth two calls: nobody could look at it. */
+/** A run that ends earlier is not announced: nobody could look at it, and it would cost two calls. */
 const ANNOUNCED_AFTER_MS = 1_000;
 
-/** When it is said again, where the board could not be reached. */
+/** Milliseconds until another attempt, if the board could not be reached. */
 const AGAIN_AFTER_MS = 30_000;
 
-/** Announces a run from now on; gives what says that it has ended. */
+/** Announces a run from now on. Gives the function that announces its end. */
 export function announceRun(
   run: AnnouncedRun,
   home: { env: Variables & BoardBinding; waitUntil(promise: Promise<unknown>): void },

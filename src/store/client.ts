@@ -29,20 +29,20 @@ import { homeUrl, isRetryable, MAX_HISTORY_LENGTH, unwrap } from "./rpc.ts";
 import type { TurnToSettle } from "./settlement.ts";
 import { drawnHere } from "./workers.ts";
 
-/** Homes that one request may refer to. Each is an object to be woken; turns that continue each other share one. */
+/** Most homes that one request may refer to. Each is an object that is woken; turns of one chain share a home. */
 const MAX_HOMES = 256;
 
-/** Homes that are asked at a time. */
+/** Homes that are asked at the same time. */
 const CONCURRENT_HOMES = 16;
 
 /** A tenant's homes, as the Worker sees them. */
 export class HomeClient extends HomeCalls implements PastSource {
-  /** Conversations in the shares of other workers that turns have entered, by their tickets: how to enter one again. */
+  /** Conversations that turns have entered in the shares of other workers, by ticket, with the function that enters one again. */
   readonly #entered = new Map<string, () => Promise<boolean>>();
 
   /**
-   * Enters a conversation: gives its history, and what gives it back. Until then nobody else has it, unless this Worker dies.
-   * Throws the 404 of one that is not there, and the 409 and 429 of one that is not free.
+   * Enters a conversation: gives its history, and the function that leaves it. Until then no other turn can enter,
+   * unless this Worker dies. Throws the 404 of a missing conversation, and the 409 and 429 of one that is in use.
    */
   async enterConversation(
     { id, home }: { id: string; home: string },
@@ -71,12 +71,12 @@ export class HomeClient extends HomeCalls implements PastSource {
     return { history, release: () => socket.close() };
   }
 
-  /** Has the object that remembers an idempotency key do something. Throws as `open`. */
+  /** Calls the object that remembers an idempotency key. Throws as `open`. */
   openKey<T>(idempotencyKey: string, work: (key: HomeStub) => Promise<T>): Promise<T> {
     return this.open(`key:${createHash("sha256").update(idempotencyKey).digest("hex")}`, work);
   }
 
-  /** Has a home ready that is about to be given its first turn. Never rejects: the turn does without it, too. */
+  /** Prepares a home for its first turn. Never rejects: the turn works without it, too. */
   async awaitTurn(home: string, createdAt: number, isCounted: boolean): Promise<void> {
     try {
       await this.open(home, (stub) => stub.awaitTurn(createdAt, isCounted));
@@ -86,8 +86,8 @@ export class HomeClient extends HomeCalls implements PastSource {
   }
 
   /**
-   * The fault of a home that has not taken what it was to keep: it gets no new trees, unless it is the client who is wrong. The 507
-   * where it has failed while the disk is low.
+   * The fault of a home that failed to store something. The home gets no new trees, unless the client is at fault. The
+   * 507 if the disk is low.
    */
   notTaken(home: string, error: unknown): unknown {
     if (error instanceof ApiError) {
@@ -95,14 +95,14 @@ export class HomeClient extends HomeCalls implements PastSource {
       return error;
     }
     closeHome(this.tenant, home);
-    // The disk may be full by now: all that the platform says of it is that an object has failed.
+    // The disk may be full by now. The platform says only that an object has failed.
     return processState.disk === "low" && !isRetryable(error) ? insufficientStorage() : error;
   }
 
   /**
-   * Keeps a turn, and gives the rows that it took; once more on a new stub when the platform says that trying again may
-   * help. A turn that has lost its conversation because another worker has died enters it again, where nothing else has happened there
-   * since. Throws the 409 when the turn has lost its conversation meanwhile.
+   * Stores a turn, and gives the rows that it took. Tries once more on a new stub if the platform says that this may
+   * help. A turn that lost its conversation because another worker died enters it again, unless the conversation has
+   * changed since. Throws the 409 of a turn that has lost its conversation.
    */
   async settle(home: string, turn: TurnToSettle): Promise<number> {
     for (let isAgain = false; ; isAgain = true) {
@@ -120,11 +120,10 @@ export class HomeClient extends HomeCalls implements PastSource {
   }
 
   /**
-   * Reads what a turn continues: the turn at `previous` with all before it, the items that `input` refers to, and the
-   * results of MCP calls that come without (OpenAI's agents SDK leaves them out), as far as they are kept. One call per
-   * home concerned, some in parallel; none when there is none of these.
-   * Throws the 400s of unknown ids: those of other tenants, deleted and never stored ones look alike; and of references
-   * that lead into too many homes, or together mean more than a history may have.
+   * Reads what a turn continues: the turn at `previous` with all earlier ones, the items that `input` refers to, and
+   * the stored results of MCP calls that come without theirs (OpenAI's agents SDK leaves them out). Makes one call for
+   * each home, some in parallel. Throws the 400s of unknown ids (other tenants', deleted and unstored ones look alike),
+   * of references to too many homes, and of items that are longer than a history may be.
    */
   async past(input: readonly InputItem[], previous: TurnAddress | null): Promise<ReadPast> {
     const needed: [index: number, item: InputItem][] = [];
@@ -153,13 +152,13 @@ export class HomeClient extends HomeCalls implements PastSource {
         if (snapshot.missing === "previous") throw previousResponseNotFound(previous ? responseId(previous) : "");
         throw contextLengthExceeded("The conversation is too long to be continued.");
       }
-      // The first home asked is that of `previous`, if there is one; the others give an empty history.
+      // The first home is that of `previous`, if there is one; the others give an empty history.
       if (index === 0) past = readHistory(snapshot.history);
       for (const [id, json] of Object.entries(snapshot.references)) {
         resolved.set(id, { item: JSON.parse(json) as Item, length: json.length });
       }
     }
-    // An item that is referred to several times is there several times.
+    // An item with several references is in the input several times.
     const length = needed.reduce((sum, [, { id = "" }]) => sum + (resolved.get(id)?.length ?? 0), 0);
     if (length > MAX_HISTORY_LENGTH) throw contextLengthExceeded("The items that 'input' refers to are too long.");
     return {
@@ -189,21 +188,20 @@ export class HomeClient extends HomeCalls implements PastSource {
         ),
       );
       snapshots.push(...answers);
-      // A missing item ends the request: the others need not be asked.
+      // A missing item fails the request, so the other homes are not asked.
       if (answers.some(({ found }) => !found)) break;
     }
     return snapshots;
   }
 }
 
-/** Tells whether a conversation is what it was. */
+/** Identifies the content of a conversation, to see whether it has changed. */
 function digestOf({ items, messages }: History): string {
   return createHash("sha256").update(items).update(messages).digest("base64");
 }
 
 /**
- * The tree in which a new turn belongs: its conversation's, else its predecessor's, else that of the newest item it
- * refers to, else none yet.
+ * The tree of a new turn: its conversation's, else its predecessor's, else that of the newest item it refers to, else undefined.
  */
 export function knownTree(
   input: readonly InputItem[],
@@ -217,14 +215,14 @@ export function knownTree(
   return address && treeOf(address);
 }
 
-/** Where a conversation lives. Throws the 404 for an id that this server cannot have made. */
+/** The address of a conversation. Throws the 404 for an id that this server cannot have made. */
 export function conversationAddress(id: string): TurnAddress {
   const address = parseConversationId(id);
   if (!address) throw conversationNotFound(id);
   return address;
 }
 
-/** A call of an MCP tool that this server has run, that comes back without what it returned. */
+/** Tells whether an item is a call of an MCP tool by this server that comes back without its result. */
 function lacksResult({ id, output, error }: Extract<InputItem, { type: "mcp_call" }>): boolean {
   return output === null && error === null && id !== undefined && parseItemId(id) !== undefined;
 }
@@ -243,17 +241,17 @@ function tooManyHomes(index: number) {
 }
 
 /**
- * Where new conversation trees go. Making an object and its tables costs more than all rows of a short tree, so trees of one
- * tenant that begin one after the other in an isolate share a home. Which one that is, nobody needs to agree on or to
- * remember: ids carry it.
+ * Chooses the home of a new conversation tree. Making an object and its tables costs more than all rows of a short
+ * tree, so the trees of a tenant that begin one after the other in an isolate share a home. No isolates need to agree
+ * on it, because ids contain the home.
  *
- * A home takes few trees, and for a limited time: so it stays small, and what is in it expires, and is given back, together.
+ * A home takes few trees, and for a limited time: so it stays small, and its content expires, and is removed, together.
  */
 
 /** How long a home takes new trees, in milliseconds. */
 const OPEN_MS = 3_600_000;
 
-/** Tenants whose homes are remembered. One that is forgotten begins another home. */
+/** Tenants whose homes are remembered. A forgotten tenant begins another home. */
 const MAX_TENANTS = 1_000;
 
 interface OpenHome {
@@ -263,17 +261,17 @@ interface OpenHome {
   trees: Set<string>;
 }
 
-/** By tenant; the home that was begun first comes first. */
+/** By tenant, oldest home first. */
 const openToTrees = new Map<string, OpenHome>();
 
-/** A place for a new tree. `isFirst`: nothing has been put into its home before. */
+/** The address of a new tree. `isFirst`: its home has nothing yet. */
 export interface NewTree extends TreeAddress {
   isFirst: boolean;
 }
 
 /**
- * Draws a place for a new tree of a tenant's, and another one with each call, of which the last counts. A home takes
- * `treesPerHome` of them. The first call takes the place: whoever waits before it takes none from the others.
+ * Draws an address for a new tree of a tenant, and another one with each call; the last one counts. A home takes `treesPerHome`
+ * trees. The first call reserves the address, so that a caller which waits before it takes none from others.
  */
 export function newTree(tenant: string, treesPerHome: number): () => NewTree {
   if (treesPerHome === 1) return () => ({ home: homeHere(tenant), tree: "", isFirst: true });
@@ -296,13 +294,13 @@ export function newTree(tenant: string, treesPerHome: number): () => NewTree {
   };
 }
 
-/** Draws the key of a tenant's home that runs in this process. */
+/** Draws the key of a home that runs in this process. */
 export function homeHere(tenant: string, draw = newHome): string {
   const { HOME: homes } = env as HomesBinding;
   return drawnHere(homes, draw, (home) => `${tenant}:${home}`);
 }
 
-/** A home that could not take what it was given takes no new trees from this isolate. */
+/** Stops this isolate from putting new trees into a home that failed to store something. */
 export function closeHome(tenant: string, home: string): void {
   if (openToTrees.get(tenant)?.key === home) openToTrees.delete(tenant);
 }

@@ -7,17 +7,16 @@ import { toPieces } from "./row-pieces.ts";
  * The lock of a conversation lets one caller at a time take a turn in it: first come, first served.
  *
  * The lock is in memory only. When the object dies, a background run is resumed and waits for the lock first. A
- * foreground turn in a Worker finds that its lease is of another life of the object, and may not settle. An object that
- * hibernates has a holder at most, which its next life finds by its socket (`conversation-lock.ts`).
+ * foreground turn in a Worker finds that its lease belongs to an earlier instance of the object, and may not settle. A
+ * hibernating object has at most one holder, which its next instance finds by its socket (`LeaseSockets`).
  */
 
 /**
- * The lock, as its holder has it. It frees itself at the end of the scope that holds it, whichever way that ends:
- * `using lease = await lock.acquire(…)`. A holder that hands it on, to a run or to a Worker, keeps it in a `DisposableStack`, and
- * hands that on with `move()`.
+ * The lock, as its holder has it. The end of the scope releases it: `using lease = await lock.acquire(…)`. A holder
+ * that passes it to a run or a Worker keeps it in a `DisposableStack`, and passes that on with `move()`.
  */
 export interface Lease extends Disposable {
-  /** Gives the lock to the next in line, as the end of the scope does. May be called more than once. */
+  /** Gives the lock to the next in line, as the end of the scope does. A repeated call does nothing. */
   release(): void;
   readonly released: boolean;
 }
@@ -43,8 +42,8 @@ export class ConversationLock {
   }
 
   /**
-   * Waits for the lock, at most `waitMs` (0: not at all). Gives undefined when the time is up, or `leave(ticket)` was
-   * called meanwhile. Throws the 429 of a tenant that has `limit` holders and waiters already.
+   * Waits for the lock, at most `waitMs` (0: not at all). Gives undefined if the time is up, or if `leave(ticket)` was
+   * called. Throws the 429 of a tenant that already has `limit` holders and waiters.
    */
   async acquire(ticket: string, waitMs: number, limit = Number.POSITIVE_INFINITY): Promise<Lease | undefined> {
     if (this.#holder && waitMs === 0) return undefined;
@@ -60,13 +59,13 @@ export class ConversationLock {
     });
   }
 
-  /** Has the lock at once, for the holder that it had when the object hibernated. Nobody may have it yet. */
+  /** Takes the lock at once, for its holder from before the object hibernated. Nobody else may have it yet. */
   resume(): Lease {
     if (this.#holder) throw new Error("The lock is held.");
     return this.#grant(this.#take(Number.POSITIVE_INFINITY));
   }
 
-  /** A waiter goes away. */
+  /** Removes a waiter. */
   leave(ticket: string): void {
     const index = this.#waiting.findIndex((waiter) => waiter.ticket === ticket);
     if (index === -1) return;
@@ -104,23 +103,23 @@ export class ConversationLock {
 }
 
 /**
- * The WebSockets by which Workers hold a conversation: each is open for as long as its Worker is there. The first that is said
- * on it is the conversation's history, and nothing else is.
+ * The WebSockets by which Workers hold a conversation: each is open as long as its Worker lives. Its first message is
+ * the conversation's history, and its only one.
  *
- * They are hibernatable. An object that waits for nothing but their end costs no time awake and may leave memory, where an RPC
- * object in a Worker would keep it awake for the whole turn (Cloudflare: Durable Objects, WebSocket Hibernation and Pricing).
- * The holder's lease is written on its socket, and the object's next life reads it there. Sockets end with the object when it
- * dies otherwise.
+ * They are hibernatable. An object that only waits for their end costs no time awake and may leave memory; an RPC
+ * object in a Worker would keep it awake for the whole turn (Cloudflare: Durable Objects, WebSocket Hibernation and
+ * Pricing). The holder's lease is attached to its socket, where the object's next instance reads it. If the object dies
+ * otherwise, its sockets end with it.
  */
 
-/** This is written on the socket of a turn that has entered. */
+/** Attached to the socket of a turn that has entered. */
 export interface HeldLease {
   ticket: string;
   /** The last position of the conversation that the turn saw. */
   base: number;
 }
 
-/** UTF-16 units of a message: at most 12 MiB of UTF-8, of the 32 MiB that a message may have. */
+/** Most UTF-16 units of a message: at most 12 MiB of UTF-8. A message may have 32 MiB. */
 const MESSAGE_LENGTH = 4 * 1024 * 1024;
 
 type SocketState = Pick<DurableObjectState, "acceptWebSocket" | "getWebSockets" | "getTags">;
@@ -132,7 +131,7 @@ export class LeaseSockets {
     this.#state = state;
   }
 
-  /** Lets a turn's Worker in: 101, with its end of the socket. */
+  /** Admits a turn's Worker: 101, with its end of the socket. */
   open({ ticket, base }: HeldLease, { items, messages }: History): Response {
     const { 0: client, 1: socket } = new WebSocketPair();
     this.#state.acceptWebSocket(socket, [ticket]);
@@ -145,17 +144,17 @@ export class LeaseSockets {
     return this.#state.getTags(socket)[0] ?? "";
   }
 
-  /** The conversation is not held by the ticket any more. */
+  /** Detaches the lease of the ticket: it no longer holds the conversation. */
   clear(ticket: string): void {
     for (const socket of this.#state.getWebSockets(ticket)) socket.serializeAttachment(null);
   }
 
-  /** Tells whether a turn's Worker has its end of one. */
+  /** Tells whether a turn's Worker holds its end of a socket. */
   get isAnyOpen(): boolean {
     return this.#state.getWebSockets().some(({ readyState }) => readyState === WebSocket.OPEN);
   }
 
-  /** The lease that an earlier life of the object has written and not cleared, where its Worker is still there. */
+  /** The lease that an earlier instance of the object has attached and not detached, if its Worker is still there. */
   held(): HeldLease | undefined {
     for (const socket of this.#state.getWebSockets()) {
       const base = socket.readyState === WebSocket.OPEN ? (socket.deserializeAttachment() as number | null) : null;
@@ -165,7 +164,7 @@ export class LeaseSockets {
   }
 }
 
-/** The history that a Worker is told on its end of a socket. Rejects when the socket ends before. */
+/** The history that a Worker receives on its end of a socket. Rejects if the socket ends first. */
 export function receiveHistory(socket: WebSocket): Promise<History> {
   const { promise, resolve, reject } = Promise.withResolvers<History>();
   let text = "";

@@ -6,9 +6,12 @@ import type { Conversation, HomeRows } from "./home-rows.ts";
 import { type ItemPage, pageOf } from "./item-store.ts";
 import { type Result, refusalOf, refused } from "./rpc.ts";
 
-/** The turns of the conversation that lives in a home: each of them, and each change of its items, waits for its lock. */
+/** The turns of the conversation of a home. Each turn, and each change of the items, waits for its lock. */
 
-/** The foreground turn that has entered the conversation. It has it until its lease is released, or its Worker is gone. */
+/**
+ * The foreground turn that has entered the conversation. It holds the conversation until its lease is released, or its
+ * Worker is gone.
+ */
 interface EnteredTurn {
   ticket: string;
   lease: Lease;
@@ -21,10 +24,10 @@ export class ConversationTurns {
   readonly #lock: ConversationLock;
   readonly #maxOpen: () => number;
   readonly #sockets: LeaseSockets;
-  /** The last turn that has entered; its lease may have been released meanwhile. */
+  /** The last turn that has entered. Its lease may have been released since. */
   #entered: EnteredTurn | undefined;
 
-  /** `maxOpen` gives how many turns of a tenant may hold a conversation or wait for one. */
+  /** `maxOpen` gives the number of a tenant's turns that may hold or wait for a conversation. */
   constructor(rows: HomeRows, lock: ConversationLock, sockets: LeaseSockets, maxOpen: () => number) {
     this.#rows = rows;
     this.#lock = lock;
@@ -35,21 +38,21 @@ export class ConversationTurns {
   }
 
   /**
-   * Waits for the conversation, at most `waitMs`. Undefined when the time is up or `leave(ticket)` was called.
-   * Throws the 429 of a tenant that holds enough.
+   * Waits for the conversation, at most `waitMs`. Undefined if the time is up or `leave(ticket)` was called. Throws the
+   * 429 of a tenant with too many turns.
    */
   acquire(ticket: string, waitMs: number): Promise<Lease | undefined> {
     return this.#lock.acquire(ticket, waitMs, this.#maxOpen());
   }
 
-  /** Waits for the conversation for as long as it takes, for a run that was accepted before its process died. */
+  /** Waits for the conversation without a limit, for a run that was accepted before its process died. */
   acquireToResume(): Promise<Lease | undefined> {
     return this.#lock.acquire("resumed", Number.POSITIVE_INFINITY);
   }
 
   /**
-   * Waits for the conversation. Gives the answer to the Worker of a foreground turn, with the socket by which it holds the
-   * conversation, and on which it is told the history.
+   * Waits for the conversation. Gives the answer to the Worker of a foreground turn, with the socket that holds the
+   * conversation and sends its history.
    */
   async enter(id: string, ticket: string, waitMs: number): Promise<Result<Response>> {
     if (!this.#rows.conversations.get(id)) return refused(conversationNotFound(id));
@@ -69,18 +72,18 @@ export class ConversationTurns {
     }
   }
 
-  /** A caller that waits for the conversation, or has entered it, has left. */
+  /** Ends a caller's wait for the conversation, or its hold of it, because it has left. */
   leave(ticket: string): void {
     this.#lock.leave(ticket);
     this.release(ticket);
   }
 
-  /** The socket of a turn has ended. */
+  /** Ends the turn whose socket has closed. */
   lose(socket: WebSocket): void {
     this.leave(this.#sockets.ticketOf(socket));
   }
 
-  /** The turn that has entered with the ticket gives the conversation to the next in line. */
+  /** Gives the conversation of the ticket's turn to the next in line. */
   release(ticket: string): void {
     if (!this.entered(ticket)) return;
     this.#sockets.clear(ticket);
@@ -88,8 +91,8 @@ export class ConversationTurns {
   }
 
   /**
-   * The foreground turn that has entered with the ticket. Undefined when it does not hold the conversation any more: its
-   * object has died since, or it gave its lease back, and somebody else may have had the conversation since.
+   * The foreground turn that has entered with the ticket. Undefined if it no longer holds the conversation: its object
+   * has died, or it has released its lease, and another turn may have had the conversation since.
    */
   entered(ticket: string): Pick<EnteredTurn, "base"> | undefined {
     const turn = this.#entered;
@@ -101,7 +104,7 @@ export class ConversationTurns {
     return this.#entered?.lease.released === false;
   }
 
-  /** Makes the conversation, with first items (a JSON array) if there are any. */
+  /** Creates the conversation, with first items (a JSON array) if there are any. */
   create(
     id: string,
     turn: string,
@@ -118,7 +121,7 @@ export class ConversationTurns {
     return { id, object: "conversation", created_at: Math.floor(createdAt / 1000), metadata };
   }
 
-  /** Adds items, and gives them as a page; null when there is no such conversation. */
+  /** Adds items, and gives them as a page; null if the conversation does not exist. */
   addItems(
     id: string,
     turn: string,
@@ -135,7 +138,7 @@ export class ConversationTurns {
     });
   }
 
-  /** Takes an item out. Gives the conversation, or null when there is no such conversation or item. */
+  /** Removes an item. Gives the conversation; null if it or the item does not exist. */
   deleteItem(id: string, itemId: string, ticket: string, waitMs: number): Promise<Result<Conversation | null> | null> {
     return this.#change(id, ticket, waitMs, () => {
       if (!this.#rows.items.ofConversation(itemId)) return null;
@@ -152,7 +155,7 @@ export class ConversationTurns {
     this.#rows.turns.insert({ turn, parent: null, createdAt, base: null, position, owner, ...items });
   }
 
-  /** Runs `work` while nobody else has the conversation; null when there is no such conversation. */
+  /** Runs `work` while no other turn has the conversation; null if it does not exist. */
   async #change<T>(id: string, ticket: string, waitMs: number, work: () => T): Promise<Result<T> | null> {
     if (!this.#rows.conversations.get(id)) return null;
     try {

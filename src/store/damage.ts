@@ -2,24 +2,25 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import { processState, type Suspect } from "./process-state.ts";
 
 /**
- * Objects whose file is damaged. The runtime says no more of one than that it has failed: the launcher of a process of one's own looks at the
- * files (`cli/damage-watch.ts`) of those that this process suspects, and tells which are. Nobody looks on Cloudflare, which keeps copies.
+ * Objects whose file is damaged. The runtime only says that an object has failed. The launcher of a self-hosted process
+ * checks the files (`cli/damage-watch.ts`) of the objects that this process suspects, and reports the damaged ones.
+ * Nothing checks them on Cloudflare, which keeps copies.
  */
 
-/** Objects that have failed and were not looked at, by their ids. */
+/** Objects that have failed and were not checked yet, by id. */
 const suspected = new Map<string, Suspect>();
 const damaged = new Set<string>();
 
-/** Ids that are remembered of each kind. */
+/** Most ids of each kind that are remembered. */
 const MAX_IDS = 10_000;
 
 const OF_STORAGE = /^internal error; reference = |SQLITE_(?:CORRUPT|NOTADB)/;
 
-/** How long a request that has failed waits for the launcher's word, in milliseconds. */
+/** Milliseconds that a failed request waits for the launcher's finding. */
 const WAIT_MS = 2_000;
 const LOOK_MS = 100;
 
-/** Takes the objects that are to be looked at. */
+/** Gives the objects to check, and forgets them. */
 export function takeSuspects(): Suspect[] {
   const taken = [...suspected.values()];
   suspected.clear();
@@ -31,14 +32,14 @@ export function noteDamaged(ids: readonly string[]): void {
 }
 
 /**
- * True of an error of an object's storage, such as a full disk. The runtime breaks the object off then, and tells who has called it no more
- * than a number; what was written in the same transaction is not there. A query that finds damage may fail alone, with SQLite's words.
+ * True for an error of an object's storage, such as a full disk. The runtime then breaks the object, and gives its caller only a
+ * number; the writes of the same transaction are lost. A query that finds damage may fail alone, with SQLite's message.
  */
 export function isOfStorage(error: unknown): boolean {
   return error instanceof Error && OF_STORAGE.test(error.message);
 }
 
-/** The error of a call of an object: the 500 where its file is damaged. Waits for the launcher's word, where there is one. */
+/** The error of a call of an object: the 500 if its file is damaged. Waits for the launcher's finding, if there is a launcher. */
 export async function faultOf(error: unknown, suspect: () => Suspect): Promise<unknown> {
   if (!isOfStorage(error) || !processState.hasLauncher || processState.disk === "low") return error;
   const called = suspect();

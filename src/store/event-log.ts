@@ -6,20 +6,20 @@ import { type Cell, fromCells, type StoredCell, toCells } from "./row-pieces.ts"
 import type { Tables } from "./tables.ts";
 
 /**
- * The durable log of a run's events, from which alone readers get them.
+ * The durable log of a run's events. Readers get events only from it.
  *
- * Its rows are blocks. Those that a live run writes (`log-writer.ts`) are small; from time to time they are sealed: one long block
- * replaces them, which compresses to a twentieth. When the run ends, what is not sealed goes to the turn's row, where it fits: the
- * log of a short run takes no row of its own.
+ * Its rows are blocks. A live run writes small ones (`log-writer.ts`). From time to time they are sealed: one long
+ * block replaces them, which compresses to a twentieth. When the run ends, the unsealed events go to the turn's row, if
+ * they fit: the log of a short run takes no row of its own.
  */
 
-/** A block is sealed before it is longer than this, but for that of one write. A reader holds one block. UTF-16 units. */
+/** A block is sealed before it gets longer than this, unless one write is longer. A reader holds one block. UTF-16 units. */
 export const SEALED_LENGTH = 192 * 1024;
 
-/** UTF-16 units of a cell of a block: it fits its row also where it is not compressed. */
+/** UTF-16 units of a cell of a block. Even uncompressed it fits into a row. */
 const CELL_LENGTH = 600_000;
 
-/** The end of a log that its turn's row takes, beside the turn's texts. */
+/** Most bytes of the end of a log in its turn's row, beside the turn's texts. */
 const MAX_KEPT_BYTES = 180_000;
 
 /** Records without an event have negative parts, counted up from here. */
@@ -31,16 +31,16 @@ const FIRST_SEALED_PART = 1_000_000;
 /** How the record of a failure begins. */
 const FAILURE = '[{"failure":';
 
-/** The rows of a turn that are behind its last sealed block. */
+/** The rows of a turn after its last sealed block. */
 const OPEN = `turn = ?1 AND seq_from > ifnull((SELECT seq_from FROM events WHERE turn = ?1 AND part >= ${FIRST_SEALED_PART}
   ORDER BY seq_from DESC LIMIT 1), -1)`;
 
-/** Turns, as far as they keep the logs of runs that have ended. */
+/** Turns that keep the logs of ended runs. */
 interface KeptLogs {
   hasLog(turn: string): boolean;
-  /** The end of a turn's log: events and records as lines, or, of versions 4 to 7, all of it in a form of its own. */
+  /** The end of a turn's log: events and records as lines, or, in versions 4 to 7, the whole log in its own format. */
   log(turn: string): string | undefined;
-  /** Response and output of a turn, one after the other, as JSON. */
+  /** The response and the output of a turn, concatenated, as JSON. */
   texts(turn: string): string;
 }
 
@@ -66,14 +66,14 @@ export class EventLogStore {
     this.#turns = turns;
   }
 
-  /** Writes a block or, when it throws, nothing of it. One that `isSealed` is written for good. */
+  /** Writes a block completely; if it throws, nothing is written. A block that `isSealed` is final. */
   append(turn: string, { from, to, lines }: Lines, isSealed = false): void {
     this.#insert(turn, from, to, isSealed ? FIRST_SEALED_PART : 0, lines.join("\n"));
   }
 
   /**
-   * Writes records that cannot wait for the event `next`, or, when it throws, nothing of them: in rows of their own
-   * before its block, which no reader sees.
+   * Writes records that cannot wait for the event `next`, in rows before its block, which no reader sees. If it throws,
+   * nothing is written.
    */
   appendRecords(turn: string, next: number, lines: string[]): void {
     const records = "SELECT part FROM events WHERE turn = ? AND seq_from = ? AND part < 0 ORDER BY part DESC LIMIT 1";
@@ -95,20 +95,20 @@ export class EventLogStore {
     }
   }
 
-  /** Makes one block of those that are not sealed, if there are any. */
+  /** Replaces the unsealed blocks, if any, by one block. */
   seal(turn: string): void {
     this.#storage.transactionSync(() => {
       const open = this.#takeOpen(turn);
       if (!open) return;
-      // Records alone are those of the block that comes next.
+      // Records without an event belong to the next block.
       const part = open.to < open.from ? FIRST_RECORD_PART : FIRST_SEALED_PART;
       this.#insert(turn, open.from, open.to, part, `${open.lines.join("\n")}\n`);
     });
   }
 
   /**
-   * Ends the log of a run with a last block. Gives the end of it that its turn's row is to keep, without records but the failure;
-   * null where that is too long, and a block as the others. To be called within a transaction.
+   * Ends the log of a run with a last block. Gives the end that its turn's row is to keep, with no record but the
+   * failure; null if it is too long, and was written as a block. To be called within a transaction.
    */
   end(turn: string, last: Lines): Cell | null {
     const open = this.#takeOpen(turn);
@@ -122,7 +122,7 @@ export class EventLogStore {
     return null;
   }
 
-  /** Removes the blocks that are not sealed, with the records before them, and gives what they have. */
+  /** Removes the unsealed blocks, with the records before them, and gives their lines. */
   #takeOpen(turn: string): Lines | undefined {
     const open = `SELECT seq_from, seq_to, body FROM events WHERE ${OPEN} ORDER BY seq_from, part`;
     const rows = this.#tables.rows<BlockRow>("events", open, turn);
@@ -140,13 +140,13 @@ export class EventLogStore {
     const kept = this.#turns.log(turn);
     if (kept === undefined) return undefined;
     if (isPlacedLog(kept)) return readPlacedLog(kept, this.#turns.texts(turn), after);
-    // The events that the blocks have come before those that the turn's row keeps.
+    // The turn's row keeps the events after the last block.
     const inBlocks = "SELECT MAX(seq_to) AS last FROM events WHERE turn = ?";
     const [count] = this.#tables.rows<{ last: number | null }>("events", inBlocks, turn);
     return eventsAfter(after, (count?.last ?? -1) + 1, toLines(kept));
   }
 
-  /** All lines of a log that has not ended, events and records, in order. */
+  /** All lines of an unfinished log, events and records, in order. */
   *all(turn: string): Generator<string> {
     for (const block of this.#blocks(turn)) yield* linesOf(block);
   }
@@ -156,7 +156,7 @@ export class EventLogStore {
     return blocksOf(this.#tables.each<PartRow>("events", rows, turn));
   }
 
-  /** Removes a log's end, from the first block on that cannot be read or does not follow the one before it. */
+  /** Removes the end of a log, from the first block that is unreadable or does not follow the one before it. */
   cutUnreadable(turn: string): void {
     let next = 0;
     for (const block of this.#blocks(turn)) {
@@ -185,7 +185,7 @@ export class EventLogStore {
     );
   }
 
-  /** Why the run that has ended failed, with status and headers; undefined where it did not, or was logged before these were kept. */
+  /** Why an ended run failed, with status and headers; undefined if it did not, or if its log is older than these fields. */
   failure(turn: string): ErrorFields | undefined {
     const kept = this.#turns.log(turn);
     if (kept !== undefined) {
@@ -210,7 +210,7 @@ export class EventLogStore {
     this.#tables.rows("events", "DELETE FROM events WHERE turn = ?", turn);
   }
 
-  /** Removes the logs of turns that are not kept any more, and are no runs either. */
+  /** Removes the logs of turns that are neither stored nor runs any more. */
   sweep(): void {
     if (!this.#tables.has("turns")) return;
     const runs = this.#tables.has("runs") ? "UNION SELECT turn FROM runs" : "";
@@ -218,7 +218,7 @@ export class EventLogStore {
   }
 }
 
-/** The rows of each block, and of the records before it: its rows are pieces of one text, and so are theirs. */
+/** Groups the rows of each block, and those of the records before it. The rows of a group are pieces of one text. */
 function* blocksOf<Row extends BlockRow>(rows: Iterable<Row>): Generator<Row[]> {
   let block: Row[] = [];
   for (const row of rows) {
@@ -240,14 +240,17 @@ function toLines(text: string): string[] {
   return text.split("\n").filter((line) => line !== "");
 }
 
-/** The events after `after`, of lines whose first event is `first`; undefined where there is none. */
+/** The events after `after`, from lines whose first event is `first`; undefined if there are none. */
 function eventsAfter(after: number, first: number, lines: readonly string[]): EventBlock | undefined {
   const from = Math.max(first, after + 1);
   const events = lines.filter((line) => !isRecord(line)).slice(from - first);
   return events.length === 0 ? undefined : { from, to: from + events.length - 1, events };
 }
 
-/** How many of a block's lines are events, counted up from `first`; undefined where one is neither event nor record, or cannot be read. */
+/**
+ * The number of events among a block's lines, numbered from `first`; undefined if a line is neither event nor record,
+ * or unreadable.
+ */
 function countEvents(block: readonly BlockRow[], first: number): number | undefined {
   let next = first;
   try {
@@ -263,7 +266,7 @@ function countEvents(block: readonly BlockRow[], first: number): number | undefi
   return next - first;
 }
 
-/** The failure that a line tells, where it is a record of one. */
+/** The failure of a line that records one. */
 function failureIn(line: string): ErrorFields | undefined {
   if (!line.startsWith(FAILURE)) return undefined;
   const record = parseRecord(line);

@@ -5,20 +5,20 @@ import type { EventLogWriter } from "./log-writer.ts";
 import { whenProcessEnds } from "./process-state.ts";
 
 /**
- * The readers of runs' event logs. A reader reads only from the log, one block at a time and no faster than its client: a
- * slow client falls back to what is stored and costs no memory, and no client sees what is not durable.
+ * The readers of runs' event logs. A reader reads only from the log, one block at a time and no faster than its client:
+ * a slow client falls back to stored events and costs no memory, and no client sees an event that is not durable.
  */
 
-/** So many may read the events of one run at the same time. */
+/** Most readers of one run. */
 const MAX_READERS = 100;
 
-/** How many readers each run has. */
+/** Counts the readers of each run. */
 export class ReaderCount {
   readonly #counts = new Map<string, number>();
   /** Runs that were deleted while they had readers. */
   readonly #deleted = new Set<string>();
 
-  /** One reader more, and what tells that it has left; undefined when the run has as many as it may have. */
+  /** Adds a reader, and gives the function that removes it; undefined if the run has as many as it may. */
   enter(turn: string): (() => void) | undefined {
     const count = this.#counts.get(turn) ?? 0;
     if (count >= MAX_READERS) return undefined;
@@ -33,12 +33,12 @@ export class ReaderCount {
     };
   }
 
-  /** Notes that a run is deleted. To be called before its log is. */
+  /** Notes that a run is deleted. To be called before its log is deleted. */
   delete(turn: string): void {
     if (this.#counts.has(turn)) this.#deleted.add(turn);
   }
 
-  /** Tells whether a run was deleted that has readers yet. */
+  /** Tells whether a run was deleted while it has readers. */
   isDeleted(turn: string): boolean {
     return this.#deleted.has(turn);
   }
@@ -49,7 +49,7 @@ interface ReaderOptions {
   after: number;
   /** True if deltas keep their `obfuscation`. */
   obfuscation: boolean;
-  /** The operator hides what models think: also of logs from before. */
+  /** The operator hides reasoning, also in older logs. */
   hidesReasoning: boolean;
   heartbeatMs: number;
   waitUntil: (promise: Promise<unknown>) => void;
@@ -60,7 +60,7 @@ const OBFUSCATION = /,"obfuscation":"[^"]*"}$/;
 /** Types that end a stream. */
 const TERMINAL = new Set(["response.completed", "response.failed", "response.incomplete"]);
 
-/** A run as its readers see it: the log, its writer as long as the run lives, and whether the run has been settled. */
+/** A run as its readers see it: its log, its writer as long as the run lives, and whether it was settled. */
 interface ReadableRun {
   turn: string;
   log: EventLogStore;
@@ -78,7 +78,7 @@ export function streamEvents({ turn, log, live, settled, deleted }: ReadableRun,
     leave();
   });
   const detach = live()?.attach();
-  // The client goes on from where it is, at the next process.
+  // The client continues at the next process.
   const forgetEnd = whenProcessEnds(() => {
     hasLeft = true;
     leave();
@@ -91,7 +91,7 @@ export function streamEvents({ turn, log, live, settled, deleted }: ReadableRun,
       const block = log.next(turn, after);
       if (!block) {
         const writer = live();
-        // A run that died with its log unfinished: the client may come again and go on from where it is.
+        // The run died with an unfinished log. The client may reconnect and continue.
         if (!writer) return settled() ? stream.end() : stream.abandon();
         await Promise.race([writer.changed(), new Promise<void>((resolve) => (leave = resolve))]);
         continue;
@@ -109,7 +109,7 @@ export function streamEvents({ turn, log, live, settled, deleted }: ReadableRun,
     }
   };
   const ended = read()
-    // A log that cannot be read: the client may come again.
+    // The log is unreadable. The client may reconnect.
     .catch(() => stream.abandon())
     .finally(() => {
       detach?.();

@@ -14,13 +14,16 @@ import {
   release,
 } from "./ownership.ts";
 
-/** The steps by which a process of one's own hands its objects over (`ownership.ts`), and what the other process may ask of them. */
+/**
+ * The steps by which a self-hosted process hands its objects over (`ownership.ts`), and the calls that the other
+ * process may make of them.
+ */
 
 type Env = HomesBinding & Record<ObjectBinding, unknown>;
 type Namespace = DurableObjectNamespace<OwnedObject<object>>;
 type Method = (...args: unknown[]) => Promise<unknown>;
 
-/** So many objects are asked at the same time. */
+/** Objects that are asked concurrently. */
 const ASKED_TOGETHER = 64;
 
 /** The objects as the other process reaches them, on a socket of its own. */
@@ -38,7 +41,7 @@ export class Objects extends WorkerEntrypoint<Env> {
   }
 }
 
-/** Asks an object of this process. Homes are counted. */
+/** Asks an object of this process. Open homes are counted. */
 export function askObject<T>(
   env: Env,
   binding: ObjectBinding,
@@ -51,7 +54,7 @@ export function askObject<T>(
   return new HomeCalls(env, tenant).open(home, (stub: HomeStub) => work(stub as unknown as Record<string, unknown>));
 }
 
-/** Gives up every object of this process in which nothing is under way. Gives the others, with the names of their files. */
+/** Gives up every idle object of this process. Gives the others, with the names of their files. */
 export async function giveUpObjects(env: Env): Promise<{ key: string; file: string }[]> {
   beginGiving();
   const keeps: { key: string; file: string }[] = [];
@@ -64,18 +67,18 @@ export async function giveUpObjects(env: Env): Promise<{ key: string; file: stri
   return keeps;
 }
 
-/** Gives up those of the kept objects in which nothing is under way any more. */
+/** Gives up those of the kept objects that have become idle. */
 export async function releaseObjects(env: Env): Promise<void> {
   await ofEach(keptObjects(), (key) => release(key, () => giveUp(env, key)));
 }
 
-/** The predecessor has given up objects: their alarms ring here from now on. */
+/** Takes over objects that the predecessor has given up: their alarms ring here from now on. */
 export async function adoptObjects(env: Env, keys: readonly string[]): Promise<void> {
   for (const key of keys) noteReleased(key);
   await ofEach(keys, (key) => adopt(env, key, false));
 }
 
-/** The predecessor has ended: what it had until then, and what of its alarms rang there, is looked after here. */
+/** Takes over the rest, because the predecessor has ended: the objects that it had until then, and its alarms that rang here. */
 export async function adoptRest(env: Env, rung: readonly string[]): Promise<void> {
   const left = forgetPredecessor();
   await ofEach(left, (key) => adopt(env, key, true));
@@ -88,7 +91,7 @@ async function giveUp(env: Env, key: string): Promise<boolean> {
   const hasLeft = await (env[binding] as Namespace)
     .getByName(name)
     .giveUp()
-    // Its life has ended, and the call with it.
+    // The object's instance has ended, and the call with it.
     .catch(() => true);
   if (hasLeft && binding === "HOME") homeLeft(name);
   return hasLeft;

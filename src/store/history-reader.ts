@@ -4,9 +4,9 @@ import type { HomeRows } from "./home-rows.ts";
 import { MAX_HISTORY_LENGTH, MAX_READ_LENGTH } from "./rpc.ts";
 import type { RunSpec } from "./run-store.ts";
 
-/** Reads from its home what a turn continues. */
+/** Reads the history that a turn continues from its home. */
 
-/** A new turn needs this of what came before it: a history, and the items that it refers to, as JSON texts by id. */
+/** The data that a new turn needs of its past: a history, and the items that it refers to, as JSON texts by id. */
 export type Snapshot =
   | { found: true; history: History; references: Record<string, string> }
   | { found: false; missing: "previous" }
@@ -17,11 +17,11 @@ export type Snapshot =
 export interface ItemKey {
   id: string;
   turn: string;
-  /** One that is missing is left out. */
+  /** A missing item is left out. */
   optional?: true;
 }
 
-/** The answer of a home that keeps nothing. */
+/** The answer of a home that stores nothing. */
 export function emptySnapshot(previous: string | null, references: readonly ItemKey[]): Snapshot {
   if (previous !== null) return { found: false, missing: "previous" };
   return snapshotOf(EMPTY_HISTORY, references, {});
@@ -33,15 +33,15 @@ function snapshotOf(history: History, references: readonly ItemKey[], found: Rec
 }
 
 /**
- * The history of the response `previous`, if there is one, and the items of `references`. A response of which an
- * ancestor was deleted has no history any more.
+ * The history of the response `previous`, if it is given, and the items of `references`. A response with a deleted
+ * ancestor has no history any more.
  */
 export function snapshot(rows: HomeRows, previous: string | null, references: readonly ItemKey[]): Snapshot {
   let history: History | undefined = EMPTY_HISTORY;
   try {
     if (previous !== null) history = responseHistory(rows, previous);
   } catch (error) {
-    // A call to an object carries no error of ours.
+    // A call to an object does not preserve the class of an error.
     if (error instanceof ApiError) return { found: false, missing: "room" };
     throw error;
   }
@@ -57,8 +57,8 @@ export function conversationHistory(rows: HomeRows, upTo: number): History {
 }
 
 /**
- * The history that a run continues, and the last position of the conversation that it has then seen (null outside of
- * one). Throws the 400s when the history is not there any more, or too long.
+ * The history that a run continues, and the last position of the conversation that it has then seen (null outside a
+ * conversation). Throws the 400s of a history that is gone or too long.
  */
 export function historyOfRun(rows: HomeRows, spec: RunSpec): { history: History; base: number | null } {
   if (spec.inConversation) {
@@ -72,8 +72,8 @@ export function historyOfRun(rows: HomeRows, spec: RunSpec): { history: History;
 }
 
 /**
- * The history of a response; what came before it in its conversation comes first, when it began in one. Throws the 400 when
- * it is too long.
+ * The history of a response. If it began in a conversation, the earlier items of that come first. Throws the 400 of one
+ * that is too long.
  */
 function responseHistory(rows: HomeRows, previous: string): History | undefined {
   const found = rows.turns.history(previous);
@@ -85,7 +85,7 @@ function responseHistory(rows: HomeRows, previous: string): History | undefined 
   return checked({ items, messages: concatArrays([before.messages, history.messages]) });
 }
 
-/** Items as JSON texts by id, without those that are missing. Undefined when they are longer than `maxLength` in all. */
+/** Items as JSON texts by id, without missing ones. Undefined if they are longer than `maxLength` together. */
 function itemsOf(
   rows: HomeRows,
   references: readonly ItemKey[],

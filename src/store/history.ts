@@ -5,12 +5,12 @@ import { fromCell, fromCells, mayContinue, type StoredCell } from "./row-pieces.
 import type { Tables } from "./tables.ts";
 
 /**
- * The past of a turn. This folder has two words for it:
+ * The past of a turn. This folder uses two words for it:
  *
  * - A *history* is the items, and the raw messages behind them. A response has one (its ancestors and itself), and so
  *   has a conversation.
- * - A *snapshot* (`history-reader.ts`) is what the home answers to a Worker that is about to take a turn: a history, and
- *   the items that the turn refers to by their ids.
+ * - A *snapshot* (`history-reader.ts`) is the home's answer to a Worker that is about to make a turn: a history, and
+ *   the items that the turn refers to by id.
  */
 
 /** Items, oldest first, and the raw messages behind them (`Replay[]`), each as the JSON text of an array. */
@@ -21,7 +21,7 @@ export interface History {
 
 export const EMPTY_HISTORY: History = { items: "[]", messages: "[]" };
 
-/** A history as values, and how long it is as JSON, in UTF-16 units. */
+/** A history as values, and its length as JSON, in UTF-16 units. */
 export function readHistory({ items, messages }: History): { history: Item[]; replays: Replay[]; length: number } {
   return {
     history: JSON.parse(items) as Item[],
@@ -30,17 +30,17 @@ export function readHistory({ items, messages }: History): { history: Item[]; re
   };
 }
 
-/** The 400 for a history that is too long. */
+/** The 400 of a history that is too long. */
 export function historyTooLong(): ApiError {
   return contextLengthExceeded("The conversation is too long to be continued.");
 }
 
-/** JSON arrays as one. */
+/** Concatenates JSON arrays. */
 export function concatArrays(arrays: readonly string[]): string {
   return `[${joinArrays(arrays)}]`;
 }
 
-/** The elements of JSON arrays, separated by commas; those of `before`, which are separated already, come first. */
+/** The elements of JSON arrays, separated by commas, after those of `before`, which are separated already. */
 export function joinArrays(arrays: readonly string[], before = ""): string {
   let joined = before;
   for (const array of arrays) {
@@ -51,8 +51,8 @@ export function joinArrays(arrays: readonly string[], before = ""): string {
 }
 
 /**
- * The chains of turns that continue each other by `parent`. Those that were continued last stay in memory: the next turn most often
- * goes on with one of them. Rows never change, so they stay true.
+ * The chains of turns that continue each other by `parent`. The most recently continued ones stay in memory, because
+ * the next turn most often continues one of them. They stay valid, because rows never change.
  */
 
 /** A turn as a link of a chain. Its texts are JSON; `response` lacks `output`. */
@@ -62,31 +62,31 @@ export interface ChainedTurn {
   parent: string | null;
   /** Unix milliseconds. */
   createdAt: number;
-  /** The last position of the conversation that this turn saw; null outside of one. */
+  /** The last position of the conversation that this turn saw; null outside a conversation. */
   base: number | null;
   input: string;
   output: string;
   /** The raw messages behind the items (`Replay[]`), or null. */
   messages: string | null;
-  /** Null when only the items are kept, in their conversation: the response was deleted, or not to be stored. */
+  /** Null if only the items are stored, in their conversation: the response was deleted, or has `store: false`. */
   response: string | null;
 }
 
-/** A turn with all before it. `items` and `messages` are elements of JSON arrays separated by commas, without brackets. */
+/** A turn with all earlier ones. `items` and `messages` are elements of JSON arrays separated by commas, without brackets. */
 interface Chain {
   turn: string;
   /** When the turn was created, Unix milliseconds. */
   createdAt: number;
-  /** The position up to which its conversation came before all of that, when it began in one. */
+  /** The position in its conversation at which the chain begins, if it began in one. */
   base: number | null;
   items: string;
   messages: string;
 }
 
-/** All in memory have no more together: other objects share it. A longer one is read anew each time. UTF-16 units. */
+/** Most UTF-16 units of all chains in memory, which other objects share. A longer chain is read again each time. */
 const MAX_LENGTH = 4 * 1024 * 1024;
 
-/** At most so many, however short: as many as a home may have trees. */
+/** Most chains: as many as a home may have trees. */
 const MAX_CHAINS = 64;
 
 /** A column of `turns` with a text. */
@@ -97,7 +97,7 @@ type ChainRow = Pick<ChainedTurn, "turn" | "parent" | "createdAt" | "base"> &
 
 export class Chains {
   readonly #tables: Tables;
-  /** The one that was used last comes last. */
+  /** Least recently used first. */
   readonly #recent = new Map<string, Chain>();
   #length = 0;
 
@@ -105,14 +105,14 @@ export class Chains {
     this.#tables = tables;
   }
 
-  /** The chain that ends with a turn. Undefined where a turn of it has no response. */
+  /** The chain that ends with a turn. Undefined if one of its turns has no response. */
   of(turn: string): Chain | undefined {
     const chain = this.#recent.get(turn) ?? this.#read(turn);
     if (chain) this.#keep(chain);
     return chain;
   }
 
-  /** Adds a turn that was written: one that goes on with a chain in memory takes it along. */
+  /** Adds a turn that was written. If it continues a chain in memory, it extends that chain. */
   add({ turn, parent, createdAt, base, input, output, messages: raw, response }: ChainedTurn): void {
     const before = parent === null ? undefined : this.#recent.get(parent);
     if (response === null || (parent !== null && !before)) return;
@@ -128,7 +128,7 @@ export class Chains {
   }
 
   #read(last: string): Chain | undefined {
-    // One pass, newest turn first, bodies carried along: half the time of finding the keys first and joining again.
+    // One pass, newest turn first, bodies included: it takes half the time of finding the keys first and joining again.
     // A turn without a response (deleted, or never stored) has left its items in its conversation, and ends the chain.
     const rows = this.#tables.rows<ChainRow>(
       "turns",
@@ -164,7 +164,7 @@ export class Chains {
     };
   }
 
-  /** Keeps a chain as the newest one, as far as memory allows. */
+  /** Keeps a chain as the most recent one, if memory allows. */
   #keep(chain: Chain): void {
     this.#forget(chain.turn);
     const length = chain.items.length + chain.messages.length;
@@ -185,7 +185,7 @@ export class Chains {
   }
 }
 
-/** A text of a turn that was created after `oldest`, from all its rows; undefined where there is none. */
+/** A text of a turn that was created after `oldest`, from all its rows; undefined if there is none. */
 export function readText(
   tables: Tables,
   turn: string,

@@ -13,7 +13,7 @@ import {
 } from "./open-homes.ts";
 import { elsewhere, homeFilesOf } from "./workers.ts";
 
-/** How long a call waits for another home to leave, and how often it looks. */
+/** How long a call waits for another home to close, and how often it checks. */
 const MAX_WAIT_MS = 2_000;
 const LOOK_MS = 10;
 
@@ -24,12 +24,12 @@ type Called<Method> = Method extends (...args: infer Args) => infer Answer
   ? (...args: Args) => Promise<Awaited<Answer>>
   : never;
 
-/** A home as its callers see it. (The type of a stub gives an answer that is a union as a union of promises.) */
+/** A home as its callers see it. (A stub's own type turns an answer that is a union into a union of promises.) */
 export type HomeStub = { [Name in Exclude<keyof Home, "fetch">]: Called<Home[Name]> } & Pick<Fetcher, "fetch">;
 
 type HomeStubs = { getByName(name: string): HomeStub } & Pick<DurableObjectNamespace, "idFromName">;
 
-/** Calls of a tenant's homes. An object's name is tenant + home: no other tenant's can be reached. */
+/** Calls of a tenant's homes. An object's name is tenant + home, so that no other tenant's can be reached. */
 export class HomeCalls {
   protected readonly tenant: string;
   readonly #homes: HomeStubs;
@@ -41,7 +41,7 @@ export class HomeCalls {
     this.#bindings = bindings;
   }
 
-  /** Asks a home about what it should keep. Gives `absent` where it has no file, without opening it. Throws as `open`. */
+  /** Asks a home for something that it stores. Gives `absent` if it has no file, without opening it. Throws as `open`. */
   async ask<T, Absent>(home: string, absent: Absent, work: (home: HomeStub) => Promise<T>): Promise<T | Absent> {
     const { HOME_FILES: files } = this.#bindings;
     const name = `${this.tenant}:${home}`;
@@ -59,16 +59,16 @@ export class HomeCalls {
   }
 
   /**
-   * Has a home do what makes it where it is not there. The call ends when its answer is there, or the last byte of its answer's body.
-   * A home that keeps nothing after its last call has no file when that has ended.
-   * Throws the 503 of a process that has as many homes open as it may, where none of them leaves in `MAX_WAIT_MS`.
+   * Calls a home, which is created if it does not exist. The call ends when its answer is there, or the last byte of
+   * its answer's body. A home that stores nothing after its last call loses its file. Throws the 503 of a process that
+   * has as many homes open as it may, if none closes within `MAX_WAIT_MS`.
    */
   async open<T>(key: string, work: (home: HomeStub) => Promise<T>): Promise<T> {
     const name = `${this.tenant}:${key}`;
-    // In the share of another worker it is counted there.
+    // A home in the share of another worker is counted there.
     if (this.isElsewhere(key) || this.#bindings.OPEN_FILES === undefined) return work(this.#homes.getByName(name));
     const answered = this.#answer(name, beginCall(name, 0) ?? (await this.#enter(name)), work);
-    // The platform drops what a request waits for when its client leaves: the call would never end.
+    // The platform drops the promises of a request when its client leaves: the call would never end.
     waitUntil(answered.catch(() => {}));
     return answered;
   }
@@ -78,7 +78,7 @@ export class HomeCalls {
     try {
       const answer = await work(this.#homes.getByName(name));
       if (!(answer instanceof Response && answer.body)) return answer;
-      // A home that left while its bytes are on their way would break them off.
+      // If the home closed while its bytes are being sent, they would break off.
       const { readable, writable } = new IdentityTransformStream();
       delivery = answer.body.pipeTo(writable);
       return new Response(readable, answer) as T;
@@ -95,7 +95,9 @@ export class HomeCalls {
     if (mayLeave && home.life?.deref()?.mayBeVacant) await this.#leave(name, home, true);
   }
 
-  /** Begins a call of a home that is not open, or leaves: waits for that and, where it is not open, until another has closed. */
+  /**
+   * Begins a call of a home that is not open, or is closing: waits for its end and, if necessary, until another home has closed.
+   */
   async #enter(name: string): Promise<OpenHome> {
     for (const deadline = Date.now() + MAX_WAIT_MS; ; ) {
       const home = beginCall(
@@ -109,7 +111,7 @@ export class HomeCalls {
     }
   }
 
-  /** Has the least recently used home leave in which nothing is under way. False where there is none. */
+  /** Closes the least recently used idle home. False if there is none. */
   async #closeAnother(): Promise<boolean> {
     for (const [name, home] of openHomes()) {
       if (home.calls > 0 || home.isLeaving) continue;
@@ -122,13 +124,13 @@ export class HomeCalls {
     return false;
   }
 
-  /** Has a home leave, or stay where it may not. Tells whether it has left. */
+  /** Closes a home, unless it must stay. Tells whether it has closed. */
   async #leave(name: string, home: OpenHome, onlyIfVacant: boolean): Promise<boolean> {
     home.isLeaving = true;
     const hasLeft = await this.#homes
       .getByName(name)
       .leave(onlyIfVacant)
-      // Its life has ended, and the call with it.
+      // The object's instance has ended, and the call with it.
       .catch(() => true);
     home.isLeaving = false;
     if (hasLeft) homeLeft(name);

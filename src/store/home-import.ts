@@ -7,50 +7,50 @@ import { fromCells, type StoredCell, toCells } from "./row-pieces.ts";
 import type { SettledTurn } from "./turn-store.ts";
 
 /**
- * Brings what an export has of a home into the rows of this one: all of it or nothing, in one transaction, and only where
- * nothing is kept. A home that is longer than one call may carry comes in parts, which wait in a table of their own.
+ * Writes an exported home into the rows of this one: everything or nothing, in one transaction, and only if nothing is
+ * stored. A home that is longer than one call may carry comes in parts, which wait in a table of their own.
  *
  * The caller has checked each line and all of them together (`api/imported-home.ts`).
  */
 
 /** A part of a home's lines. */
 export interface ImportPart {
-  /** Names one import of one home. */
+  /** Identifies one import of one home. */
   ticket: string;
   /** Counted from 0. */
   part: number;
   isLast: boolean;
   lines: string[];
-  /** True if what the tenant stores is counted. */
+  /** True if the tenant's storage is counted. */
   isCounted?: boolean;
 }
 
 /**
- * The outcome of a part. `waiting`: more is to come. `imported`: it is the last, and all are kept. `unchanged`: what it has is
- * kept already. `differs`: something else is kept; nothing was changed. `interrupted`: the parts before it do not wait here: another
- * import has begun since, or an hour has passed.
+ * The outcome of a part. `waiting`: more parts are to come. `imported`: it was the last, and all are stored.
+ * `unchanged`: the same content is stored already. `differs`: something else is stored; nothing was changed.
+ * `interrupted`: the earlier parts are missing, because another import has begun since, or an hour has passed.
  */
 export type ImportAnswer = "waiting" | "imported" | "unchanged" | "differs" | "interrupted";
 
-/** Lines that wait, in pieces. It is there only while an import is under way: no version of the schema has it. */
+/** Waiting lines, in pieces. The table exists only during an import, so no version of the schema has it. */
 const CREATE_WAITING = `CREATE TABLE waiting_lines (
   part INTEGER NOT NULL, line INTEGER NOT NULL, piece INTEGER NOT NULL, ticket TEXT NOT NULL, body TEXT NOT NULL,
   PRIMARY KEY (part, line, piece)) WITHOUT ROWID`;
 const DROP_WAITING = "DROP TABLE IF EXISTS waiting_lines";
 
-/** The parts of its home that an import needs. */
+/** The parts of a home that an import needs. */
 interface ImportingHome {
   sql: SqlStorage;
   rows: HomeRows;
   housekeeping: Housekeeping;
 }
 
-/** Takes a part of what an export has of a home; the last one brings all of them, or none, into its rows. */
+/** Takes a part of an exported home. The last part writes all of them into the home's rows, or none. */
 export async function importPart(home: ImportingHome, taken: ImportPart): Promise<ImportAnswer> {
   const { sql, rows, housekeeping } = home;
   const { ticket, part, isLast, lines, isCounted = false } = taken;
   if (!rows.isUnused()) return compare(rows, lines);
-  // From here on nothing waits: the rows and their alarm are one write.
+  // Nothing awaits from here on: the rows and their alarm are one write.
   await housekeeping.open();
   if (!rows.isUnused()) return compare(rows, lines);
   if (part > 0 && !hasWaiting(sql, ticket, part)) return "interrupted";
@@ -69,7 +69,7 @@ export async function importPart(home: ImportingHome, taken: ImportPart): Promis
   return "imported";
 }
 
-/** Tells whether what these lines say is kept here. A home may have gone on since it was imported. */
+/** Tells whether the content of these lines is stored here. The home may have got more since it was imported. */
 function compare(rows: HomeRows, lines: readonly string[]): ImportAnswer {
   const { conversations, turns, items } = rows;
   const takenOut = items.takenOut();
@@ -84,7 +84,7 @@ function compare(rows: HomeRows, lines: readonly string[]): ImportAnswer {
   return isKept ? "unchanged" : "differs";
 }
 
-/** Tells whether the parts before this one wait, and are of the same import. */
+/** Tells whether the earlier parts are waiting, and belong to the same import. */
 function hasWaiting(sql: SqlStorage, ticket: string, part: number): boolean {
   if (sql.exec("SELECT 1 FROM sqlite_schema WHERE name = 'waiting_lines'").toArray().length === 0) return false;
   const newest = "SELECT ticket, part FROM waiting_lines ORDER BY part DESC LIMIT 1";
@@ -114,7 +114,7 @@ function* allLines(sql: SqlStorage, parts: number, last: readonly string[]): Gen
         )
         .toArray();
       if (pieces.length === 0) break;
-      // Its rows take the place that it gives back.
+      // The home's rows reuse the space.
       sql.exec("DELETE FROM waiting_lines WHERE part = ? AND line = ?", part, line);
       yield JSON.parse(fromCells(pieces.map(({ body }) => body))) as KeptLine;
     }
@@ -122,7 +122,7 @@ function* allLines(sql: SqlStorage, parts: number, last: readonly string[]): Gen
   for (const text of last) yield JSON.parse(text) as KeptLine;
 }
 
-/** Writes all rows, as an owner's. Gives when the oldest turn was created, Unix milliseconds. */
+/** Writes all rows, for an owner. Gives the creation time of the oldest turn, Unix milliseconds. */
 function insert(
   { sql, rows }: ImportingHome,
   parts: number,
@@ -159,10 +159,10 @@ class ImportedTurn {
   readonly #rows: HomeRows;
   readonly #line: TurnLine;
   readonly #owner: string | undefined;
-  /** The newest events of its log, which are not written yet, and how long they are together. */
+  /** The newest events of its log that are not written yet, and their total length. */
   #events: string[] = [];
   #length = 0;
-  /** How many of its events are written. */
+  /** Number of its written events. */
   #written = 0;
 
   constructor(rows: HomeRows, line: TurnLine, owner: string | undefined) {
@@ -186,7 +186,7 @@ class ImportedTurn {
     }
   }
 
-  /** Writes the turn, and the end of its log as that of a run is kept. */
+  /** Writes the turn, and the end of its log in the form of an ended run's. */
   insert(): void {
     const settled = { ...settledTurn(this.#line), owner: this.#owner };
     const { failure, id } = this.#line.turn;
@@ -204,7 +204,7 @@ class ImportedTurn {
   }
 }
 
-/** A turn as it is kept, but for its log. */
+/** A turn as it is stored, except for its log. */
 function settledTurn(line: TurnLine): SettledTurn {
   const { output, input, turn, ...head } = line;
   return {

@@ -12,14 +12,14 @@ import type { SettledTurn } from "./turn-store.ts";
 /**
  * The lines in which an export tells of one home, and an import reads it again:
  *
- *     home                    which one, what was taken out of its conversation, and what still runs
- *     conversation            if it has one
- *     response, or            a turn, with its input and output; `turn` has what the API does not show of it
- *     conversation.items
- *     response.events         the events of the response before it, in order, where it has an event log
- *     home.end                how many turns there were: a home without it is not whole
+ * home its key, the items removed from its conversation, and its live runs
+ * conversation if it has one
+ * response, or a turn, with its input and output; `turn` has the parts that the API does not show
+ * conversation.items
+ * response.events the events of the response before it, in order, where it has an event log
+ * home.end the number of turns; a home without it is incomplete
  *
- * A line that its schema takes is used as it came, and not as zod gives it: the order of keys is part of what is kept.
+ * A valid line is used as it came, not as zod gives it, because the order of keys is stored, too.
  */
 
 /** The version of these lines. */
@@ -28,7 +28,7 @@ export const LINES_VERSION = 1;
 /** The last second of the year 9999. */
 const MAX_TIME = 253_402_300_799;
 
-/** Elements of one list of a line. */
+/** Most elements of one list of a line. */
 const MAX_ELEMENTS = 100_000;
 
 const homeKey = z.string().regex(/^[0-9A-Za-z]{22}$/);
@@ -41,7 +41,7 @@ const milliseconds = z
   .max(MAX_TIME * 1000);
 const position = z.int().min(0).max(1_000_000_000).nullable();
 
-/** Every kept item can be given back as input and names its own type. */
+/** Every stored item has its type, and is valid as input. */
 const items = list(
   inputItem.refine((item) => isKept(item), {
     message: "Expected an item, but got what stands for one.",
@@ -120,25 +120,25 @@ type ConversationLine = z.output<typeof conversation>;
 export type TurnLine = z.output<typeof response> | z.output<typeof conversationItems>;
 export type EventsLine = z.output<typeof events>;
 
-/** A line that a home keeps something of. */
+/** A line with something to store. */
 export type KeptLine = HomeBegin | ConversationLine | TurnLine | EventsLine;
 export type HomeLine = KeptLine | z.output<typeof homeEnd>;
 
-/** An event as a line has it: its JSON as a value where that says the same, else as text. */
+/** An event of a line: its JSON as a value if it serializes to the same text, or else as text. */
 export function eventValue(json: string): JsonObject | string {
   const value = JSON.parse(json) as JsonObject;
   return JSON.stringify(value) === json ? value : json;
 }
 
-/** The JSON text of an event as a line has it. */
+/** The JSON text of an event of a line. */
 export function eventText(event: JsonObject | string): string {
   return typeof event === "string" ? event : JSON.stringify(event);
 }
 
 /**
- * All that a home keeps for its tenant, as JSON lines (`home-lines.ts`): its conversation, and each settled turn with its
- * input, its response and its event log. A home that keeps nothing has none. A turn is read when whoever reads has taken
- * the one before. `home` is its key.
+ * Everything that a home stores for its tenant, as JSON lines (`home-lines.ts`): its conversation, and each settled
+ * turn with its input, its response and its event log. A home that stores nothing has no lines. A turn is read after
+ * the reader has taken the one before it. `home` is its key.
  */
 export function exportLines(rows: HomeRows, home: string): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();
@@ -187,8 +187,8 @@ function* linesOf({ conversations, turns, items, runs, log }: HomeRows, home: st
 }
 
 /**
- * A turn. A response is as it can be retrieved. If its response was deleted, or was not to be stored, the conversation has the items,
- * without those that were taken out; undefined if none is left.
+ * A turn. Its response is as the API retrieves it. If its response was deleted, or has `store: false`, the
+ * conversation's items are given, without removed ones; undefined if none is left.
  */
 export function turnLine(
   settled: SettledTurn,

@@ -9,7 +9,7 @@ import { TurnStore } from "./turn-store.ts";
 import type { WebhookBinding } from "./webhooks/announcing.ts";
 import { WebhookOutbox } from "./webhooks/outbox.ts";
 
-/** All that a home keeps in its storage: a store for each kind of row, and what concerns all of them together. */
+/** Everything that a home stores: a store for each kind of row, and the operations on all of them together. */
 export class HomeRows {
   readonly turns: TurnStore;
   readonly items: ItemStore;
@@ -24,8 +24,8 @@ export class HomeRows {
   readonly #tables: Tables;
 
   /**
-   * Opens the rows, and brings tables of an earlier version up to today's. `oldest` gives a creation time, Unix
-   * milliseconds: a response that was created then or before has expired. `who` and `env` are for telling what is stored.
+   * Opens the rows, and migrates tables of an earlier version. `oldest` gives a creation time, Unix milliseconds: a
+   * response that was created then or earlier has expired. `who` and `env` are used to report what is stored.
    */
   constructor(
     storage: DurableObjectStorage,
@@ -47,7 +47,7 @@ export class HomeRows {
     this.index = new HomeIndex(this, who, env);
   }
 
-  /** Runs `body` in a transaction. When it throws, nothing of it stays: not in the tables, and not in memory. */
+  /** Runs `body` in a transaction. If it throws, all its changes are undone, in the tables and in memory. */
   transaction<T>(body: () => T): T {
     try {
       return this.#storage.transactionSync(body);
@@ -57,7 +57,7 @@ export class HomeRows {
     }
   }
 
-  /** Tells whether nothing is kept that is still needed, but perhaps the turn `except`. An expired turn may still be there. */
+  /** Tells whether nothing needed is stored, except perhaps the turn `except`. Expired turns may still be there. */
   isEmpty(except?: string): boolean {
     return (
       !this.turns.hasLiving(except) &&
@@ -68,22 +68,24 @@ export class HomeRows {
     );
   }
 
-  /** Tells whether nothing was ever written, or all was given back. */
+  /** Tells whether nothing was ever written, or everything was removed. */
   isVacant(): boolean {
     return this.#tables.isNone();
   }
 
-  /** Tells whether that may be so, as far as is known without looking. */
+  /** Tells whether the home may be vacant, as far as is known without reading. */
   get mayBeVacant(): boolean {
     return this.#tables.mayBeNone;
   }
 
-  /** Tells whether there is neither a turn, also of those that have expired, nor a run or a conversation. */
+  /** Tells whether there is no turn (not even an expired one), no run and no conversation. */
   isUnused(): boolean {
     return this.turns.isEmpty() && this.runs.turns().length === 0 && !this.conversations.exists();
   }
 
-  /** Removes a response with its event log, and what only it needed of a conversation that is gone. False when there was none. */
+  /**
+   * Removes a response with its event log, and items of a deleted conversation that only it needed. False if it does not exist.
+   */
   deleteResponse(turn: string): boolean {
     return this.#removing(() => {
       if (!this.turns.delete(turn)) return false;
@@ -93,7 +95,7 @@ export class HomeRows {
     });
   }
 
-  /** Removes a conversation; and its items, unless a turn `isUnderWay` that has them for its history. */
+  /** Removes a conversation; and its items, unless a turn `isUnderWay` that has them as its history. */
   deleteConversation(id: string, isUnderWay: boolean): void {
     this.#removing(() => {
       this.conversations.delete(id);
@@ -101,12 +103,12 @@ export class HomeRows {
     });
   }
 
-  /** Removes what is left of a conversation that is gone, and nobody needs any more. */
+  /** Removes the rest of a deleted conversation that nothing needs any more. */
   sweepItems(): void {
     if (!this.conversations.exists()) this.#removing(() => this.turns.sweepItems());
   }
 
-  /** Removes what has expired, with the logs of the turns that were removed. */
+  /** Removes expired turns and their logs. */
   sweepTurns(): void {
     this.#removing(() => {
       this.turns.sweep(this.conversations.exists());
@@ -118,10 +120,10 @@ export class HomeRows {
     return this.transaction(() => this.stored.removing(remove));
   }
 
-  /** Gives the storage back, with its tables and its alarm. */
+  /** Removes all storage, with its tables and its alarm. */
   async deleteAll(): Promise<void> {
     const deleted = this.#storage.deleteAll();
-    // At once: whoever comes while this waits finds an object without tables.
+    // At once: a call that comes during the wait finds an object without tables.
     this.#forget();
     await deleted;
   }
@@ -141,7 +143,7 @@ export interface Conversation {
   metadata: Record<string, string>;
 }
 
-/** The object of the conversation that lives in a home. Its items are those of its turns (`item-store.ts`). */
+/** The record of the conversation of a home. Its items are those of its turns (`item-store.ts`). */
 class ConversationStore {
   readonly #tables: Tables;
 
@@ -149,25 +151,27 @@ class ConversationStore {
     this.#tables = tables;
   }
 
-  /** `createdAt` in Unix milliseconds. `owner`: the key that stores it, where what is stored is counted (`home-stored.ts`). */
+  /**
+   * `createdAt` in Unix milliseconds. `owner`: the key that its bytes are counted for, if they are counted (`home-stored.ts`).
+   */
   create(id: string, createdAt: number, metadata: Record<string, string>, owner?: string | null): void {
     const insert = "INSERT INTO conversation (id, created_at, metadata, owner) VALUES (?, ?, ?, ?)";
     this.#tables.write("conversation", insert, id, createdAt, JSON.stringify(metadata), owner ?? null);
   }
 
-  /** The conversation, or null when there is none of that id. */
+  /** The conversation; null if there is none with that id. */
   get(id: string): Conversation | null {
     const [row] = this.#rows("WHERE id = ?", id);
     return row ? conversationOf(row) : null;
   }
 
-  /** The conversation, whatever its id; null when there is none. */
+  /** The conversation, whatever its id; null if there is none. */
   only(): Conversation | null {
     const [row] = this.#rows("");
     return row ? conversationOf(row) : null;
   }
 
-  /** When the conversation was created, Unix milliseconds; 0 when there is none of that id. */
+  /** When the conversation was created, Unix milliseconds; 0 if there is none with that id. */
   createdAt(id: string): number {
     return this.#rows("WHERE id = ?", id)[0]?.created_at ?? 0;
   }
@@ -189,7 +193,7 @@ class ConversationStore {
     this.#tables.rows("conversation", update, JSON.stringify(metadata), id);
   }
 
-  /** Removes the conversation. Its turns are responses of their own, and stay until their time has come. */
+  /** Removes the conversation. Its turns are responses of their own, and stay until they expire. */
   delete(id: string): void {
     this.#tables.rows("conversation", "DELETE FROM conversation WHERE id = ?", id);
   }
@@ -203,7 +207,7 @@ function conversationOf({ id, created_at, metadata }: ConversationRow): Conversa
 }
 
 export type IdempotencyClaim =
-  /** The key is this request's now. */
+  /** This request has the key now. */
   | { kind: "claimed" }
   /** The same request was made before: its turn, and whether that has begun. */
   | { kind: "known"; home: string; turn: string; begun: boolean }
@@ -213,7 +217,7 @@ export type IdempotencyClaim =
 /** How long an idempotency key is remembered. */
 export const KEY_LIFETIME_MS = 86_400_000;
 
-/** Idempotency keys, each in the object that tenant and key name: which turn a key stands for, and for what request. */
+/** Idempotency keys, each in the object that tenant and key name: the turn that a key stands for, and the request. */
 class IdempotencyStore {
   readonly #tables: Tables;
 
@@ -238,8 +242,8 @@ class IdempotencyStore {
   }
 
   /**
-   * The key's turn has begun. When it is not there any more later, it was deleted, and does not begin again. Another of
-   * the same requests may have been refused meanwhile, and have unclaimed the key: then the key stands for the turn again.
+   * Notes that the key's turn has begun. If the turn is gone later, it was deleted, and does not begin again. Another identical
+   * request may have been refused in the meantime and have unclaimed the key: the key then stands for the turn again.
    */
   begin(fingerprint: string, home: string, turn: string, now: number): void {
     const known = this.#current(now);
@@ -249,13 +253,13 @@ class IdempotencyStore {
     }
   }
 
-  /** Gives a key back whose turn has not begun. */
+  /** Gives back a key whose turn has not begun. */
   unclaim(fingerprint: string, turn: string): void {
     const unclaimed = "DELETE FROM idempotency WHERE fingerprint = ? AND turn = ? AND begun = 0";
     this.#tables.rows("idempotency", unclaimed, fingerprint, turn);
   }
 
-  /** Forgets an old key; returns when the present one will be old. */
+  /** Forgets an old key. Gives the time when the present one will be old. */
   sweep(now: number): number | null {
     this.#tables.rows("idempotency", "DELETE FROM idempotency WHERE created_at <= ?", now - KEY_LIFETIME_MS);
     const current = this.#current(now);

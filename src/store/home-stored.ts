@@ -6,21 +6,21 @@ import type { Tables } from "./tables.ts";
 import { TEXT_BYTES } from "./turn-store.ts";
 
 /**
- * Tells the quota of its tenant how much a home stores. A home is counted where one of its rows has an `owner`: the key that has stored
- * it, by a caller of whom something stored is limited. All that a counted home stores is counted, also what it had before.
+ * Reports to the tenant's quota how much a home stores. A home is counted if one of its rows has an `owner`: the key of
+ * a caller whose storage is limited. A counted home counts everything that it stores, including earlier rows.
  */
 
-/** Each turn and each conversation counts so much beside its texts: a page of the file, of which they take at least one. */
+/** Bytes that each turn and each conversation counts beside its texts: a page of the file, because each takes at least one. */
 const ROW_BYTES = 4_096;
 
-/** It is there only until the quota knows that nothing is left: no version of the schema has it. */
+/** Exists only until the quota knows that nothing is left, so no version of the schema has it. */
 const MARK = "CREATE TABLE IF NOT EXISTS untold (at INTEGER)";
 const UNMARK = "DROP TABLE IF EXISTS untold";
 
 const TURNS = `SELECT ifnull(owner, '') AS key, SUM(${TEXT_BYTES} + iif(part = 0, ${ROW_BYTES}, 0)) AS bytes,
   SUM(part = 0 AND response IS NOT NULL) AS responses FROM turns WHERE true`;
 
-/** The event logs of runs that have ended, as far as their turns' rows do not have them. */
+/** The event logs of ended runs, without the parts in their turns' rows. */
 const LOGS = `SELECT ifnull(owner, '') AS key, SUM(octet_length(body)) AS bytes, 0 AS responses
   FROM turns JOIN events USING (turn) WHERE turns.part = 0`;
 
@@ -31,11 +31,11 @@ export class HomeStored {
   readonly #tables: Tables;
   readonly #who: { tenant: string; home: string };
   readonly #env: QuotaBinding;
-  /** As the rows are; undefined: to be read from them. */
+  /** The amounts in the rows; undefined: to be read. */
   #now: Record<string, Stored> | undefined;
-  /** The newest report: only its arrival says what the quota knows. */
+  /** The newest report. Only its arrival shows that the quota knows it. */
   #latest: StoredReport | undefined;
-  /** The figures that the quota is known to have, as JSON. */
+  /** The figures that the quota has, as JSON. */
   #told: string | undefined;
 
   constructor(sql: SqlStorage, tables: Tables, who: { tenant: string; home: string }, env: QuotaBinding) {
@@ -45,7 +45,9 @@ export class HomeStored {
     this.#env = env;
   }
 
-  /** Tells whether the home is counted, or was until its last row that is went. Reads its rows, up to the first that is. */
+  /**
+   * Tells whether the home is counted, or was until its last counted row was removed. Reads its rows up to the first counted one.
+   */
   isCounted(): boolean {
     return this.#hasOwned() || this.#isMarked();
   }
@@ -60,7 +62,7 @@ export class HomeStored {
     return this.#sql.exec("SELECT 1 FROM sqlite_schema WHERE name = 'untold'").toArray().length > 0;
   }
 
-  /** Does what removes rows, within a transaction. Where no row is left that is counted, the home is marked until that is told. */
+  /** Runs a removal of rows within a transaction. If no counted row is left, the home is marked until the quota knows. */
   removing<T>(remove: () => T): T {
     const hadOwned = this.#hasOwned();
     const removed = remove();
@@ -69,12 +71,12 @@ export class HomeStored {
     return removed;
   }
 
-  /** A turn was inserted: that is less to read than all of them. */
+  /** A turn was inserted: only that turn is read. */
   added(turn: string): void {
     if (this.#now) this.#addTurns(this.#now, turn);
   }
 
-  /** Adds what turns take: all of them, or these. */
+  /** Adds the amounts of turns: all of them, or these. */
   #addTurns(stored: Record<string, Stored>, ...turns: string[]): void {
     if (!this.#tables.has("turns")) return;
     const only = turns.length === 0 ? "" : `AND turn IN (${turns.map(() => "?").join()})`;
@@ -87,18 +89,18 @@ export class HomeStored {
     }
   }
 
-  /** The rows have changed in another way. */
+  /** Forgets the amounts, because the rows have changed otherwise. */
   forget(): void {
     this.#now = undefined;
   }
 
-  /** The amounts that are stored, by the key that has stored them. */
+  /** The stored amounts, by the key that stored them. */
   byKey(): StoredByKey {
     this.#now ??= this.#read();
     return this.#now;
   }
 
-  /** Tells the quota soon what is stored now, together with other homes of the tenant. Never rejects. */
+  /** Reports the stored amounts soon, together with other homes of the tenant. Never rejects. */
   async tellSoon(): Promise<void> {
     const stored = { ...this.byKey() };
     if (JSON.stringify(stored) === this.#told || !this.#env.QUOTAS) return;
@@ -106,7 +108,7 @@ export class HomeStored {
     await tellStoredSoon(this.#env.QUOTAS, this.#who.tenant, { report, onTold: () => this.#noteTold(report) });
   }
 
-  /** Tells the quota what is stored now, or will be in a moment; whether it knows it. Never rejects. */
+  /** Reports the amounts that are stored now, or will be in a moment. True if the quota knows them. Never rejects. */
   async tell(stored: StoredByKey = this.byKey()): Promise<boolean> {
     if (!this.#env.QUOTAS || (JSON.stringify(stored) === this.#told && !this.#isMarked())) return true;
     const report = this.#newReport(stored);

@@ -25,12 +25,12 @@ import { settle, settleRun, type TurnToSettle } from "./settlement.ts";
 import type { StoredResponse } from "./turn-store.ts";
 
 /**
- * The home of a conversation, or of one or several trees of responses: one Durable Object that keeps every turn of them as an
- * immutable row, runs their background turns, and orders the turns of its conversation. Its name is tenant + home key, so another
- * tenant's key addresses another, empty object.
+ * The home of a conversation, or of one or several trees of responses: one Durable Object that stores every turn of
+ * them as an immutable row, runs their background turns, and orders the turns of its conversation. Its name is tenant +
+ * home key, so that another tenant's key addresses another, empty object.
  *
- * This class is what the Worker may ask, and the alarm; the work is done in the parts that its constructor puts
- * together. Reading never creates a table.
+ * This class has the methods that the Worker may call, and the alarm; the parts that its constructor makes do the work.
+ * Reading never creates a table.
  */
 export class Home extends OwnedObject<RunEnv & FileBindings> {
   readonly #rows: HomeRows;
@@ -39,11 +39,11 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
   readonly #responses: ResponseReader;
   readonly #housekeeping: Housekeeping;
   readonly #readers = new ReaderCount();
-  /** The home's key, as it stands in its ids. */
+  /** The home's key, as its ids contain it. */
   readonly #address: string;
   readonly #life: HomeLife;
   readonly #sockets: LeaseSockets;
-  /** For what settles a turn. */
+  /** The arguments of every settlement. */
   readonly #settling: Parameters<typeof settle>[0];
 
   constructor(state: DurableObjectState, env: RunEnv & FileBindings) {
@@ -79,12 +79,12 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
     this.#life = new HomeLife(state, this.env, rows, this.#housekeeping, sockets);
   }
 
-  /** A run, a reader or a delivery is under way, or a turn has the conversation. */
+  /** True if there is a run, a reader or a delivery, or a turn has the conversation. */
   override [HAS_WORK](): boolean {
     return !this.#life.isIdle || this.#conversation.isEntered || this.#sockets.isAnyOpen;
   }
 
-  /** Ends this life of the object, as `HomeLife` does. */
+  /** Ends this instance of the object, as `HomeLife` does. */
   leave(onlyIfVacant: boolean): Promise<boolean> {
     return this.#life.leave(onlyIfVacant);
   }
@@ -92,51 +92,51 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
   // Responses
 
   /**
-   * The items of `previous` and all turns before it, oldest first, and of each reference. The whole chain must be
-   * there: a turn whose ancestor was deleted cannot be continued.
+   * The items of `previous` and all earlier turns, oldest first, and of each reference. The whole chain must exist: a
+   * turn with a deleted ancestor cannot be continued.
    */
   snapshot(previous: string | null, references: readonly ItemKey[]): Snapshot {
     return snapshot(this.#rows, previous, references);
   }
 
-  /** A turn that was created at `createdAt` is about to be settled: what that needs is made before it is waited for. */
+  /** A turn that was created at `createdAt` is about to be settled: creates the tables before the turn waits for them. */
   awaitTurn(createdAt: number, isCounted: boolean): Promise<void> {
     this.#life.awaitTurn();
     return this.#housekeeping.retain(createdAt, isCounted);
   }
 
-  /** Keeps a foreground turn for good: one row where it fits, in one transaction. Again is harmless. */
+  /** Stores a foreground turn: in one row if it fits, in one transaction. A repeated call is harmless. */
   settle(turn: TurnToSettle): Promise<Result<number>> {
     return settle(this.#settling, turn);
   }
 
-  /** A response, settled or still running; null when there is none (any more). */
+  /** A response, settled or still running; null if it does not exist (any more). */
   retrieve(turn: string): StoredResponse | null {
     return this.#responses.retrieve(turn);
   }
 
-  /** A page of a turn's own input, or null when there is no such turn. */
+  /** A page of a turn's own input; null if the turn does not exist. */
   inputItems(turn: string, page: PageRequest): Result<ItemPage> | null {
     return this.#responses.inputItems(turn, page);
   }
 
-  /** A page of the responses of the tree in which a response is; null when there is no such response. */
+  /** A page of the responses of a response's tree; null if the response does not exist. */
   tree(address: TurnAddress, page: PageRequest): ItemPage | null {
     return this.#responses.has(address.turn)
       ? treePage({ rows: this.#rows, runs: this.#runs }, treeOf(address), page)
       : null;
   }
 
-  /** Removes a response's content; one that is running is stopped first. False when there was none. */
+  /** Removes a response's content; one that is running is stopped first. False if it does not exist. */
   async delete(turn: string): Promise<boolean> {
     this.#runs.resumeRuns();
     await this.#runs.cancel(turn);
-    // A run that has just ended is told of first: its home has nothing left then.
+    // The webhook of a run that has just ended is sent first: its home has nothing left afterwards.
     if (this.#rows.webhooks.nextDue() !== null) await this.#housekeeping.tellWebhooks();
     if (!this.#rows.turns.response(turn)) return false;
     this.#readers.delete(turn);
     await this.#housekeeping.unlist(turn);
-    // Another call may have removed it meanwhile.
+    // Another call may have removed it in the meantime.
     if (!this.#rows.turns.response(turn)) return false;
     if (await this.#housekeeping.releaseIfEmpty(turn)) return true;
     const isDeleted = await this.#housekeeping.removing(() => this.#rows.deleteResponse(turn));
@@ -147,8 +147,8 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
   // Background runs
 
   /**
-   * Accepts a run and gives its response as it is now. Asked again with the same turn (by a client that tries again)
-   * it changes nothing. `ticket` names the caller in the conversation's queue; `access` is never stored.
+   * Accepts a run and gives its response in its current state. A repeated call with the same turn (of a client's retry)
+   * changes nothing. `ticket` names the caller in the conversation's queue; `access` is never stored.
    */
   async startRun(
     specJson: string,
@@ -165,25 +165,25 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
     });
   }
 
-  /** Waits until a run is settled and gives its response, with the failure as it was; null when there is none. */
+  /** Waits until a run is settled, and gives its response with its failure; null if it does not exist. */
   async finished(turn: string): Promise<{ response: StoredResponse; failure: ErrorFields | null } | null> {
     return this.#responses.finished(turn);
   }
 
   /**
-   * Stops a background run; gives the response as it then stands, also when it had ended before. Null when there is
-   * none; the 400 when it was not made with `background: true`.
+   * Stops a background run; gives the response in its state after that, even if it had ended before. Null if it does
+   * not exist; the 400 of a response without `background: true`.
    */
   async cancel(turn: string): Promise<Result<StoredResponse> | null> {
     return this.#responses.cancel(turn);
   }
 
-  /** A run that lives, for the operator: nothing of what is said in it. Null when it has ended. */
+  /** A live run, for the operator, without its content. Null if it has ended. */
   liveRun(turn: string): LiveRunFacts | null {
     return this.#responses.liveRun(turn);
   }
 
-  /** Stops a run of whichever kind, for the operator; gives how it has ended. Null when it does not live. */
+  /** Stops a run of either kind, for the operator; gives its final status. Null if it is not live. */
   async cancelRun(turn: string): Promise<string | null> {
     return this.#responses.cancelRun(turn);
   }
@@ -204,8 +204,8 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
   }
 
   /**
-   * The log of a run as SSE. Here rather than in the Worker a client that leaves is noticed. 404 when there is no such response, 409
-   * when it has no log, 429 when it has readers enough.
+   * The log of a run as SSE. The home answers rather than the Worker, so that a client that leaves is noticed. 404 if
+   * the response does not exist, 409 if it has no log, 429 if it has too many readers.
    */
   #events({ turn, after, obfuscation }: HomeRequest & { kind: "events" }): Response {
     if (this.retrieve(turn) === null) return new Response(null, { status: 404 });
@@ -230,7 +230,7 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
 
   // Conversations
 
-  /** Makes the conversation, with first items (a JSON array) if there are any. */
+  /** Creates the conversation, with first items (a JSON array) if there are any. */
   async createConversation(
     id: string,
     turn: string,
@@ -263,7 +263,7 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
     return true;
   }
 
-  /** All that the conversation has now, whoever holds it; null when there is no such conversation. */
+  /** The current content of the conversation, whoever holds it; null if it does not exist. */
   conversationHistory(id: string): Result<History> | null {
     if (!this.#rows.conversations.get(id)) return null;
     try {
@@ -273,14 +273,14 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
     }
   }
 
-  /** A page of the conversation's items, or null when there is no such conversation. */
+  /** A page of the conversation's items; null if it does not exist. */
   conversationItems(id: string, page: PageRequest): Result<ItemPage> | null {
     if (!this.#rows.conversations.get(id)) return null;
     const found = this.#rows.items.page(page);
     return found ? { ok: true, value: found } : refused(unknownCursor(page.after ?? ""));
   }
 
-  /** A page of the responses in the conversation, and of those that branch off it; null when there is no such conversation. */
+  /** A page of the responses in the conversation, and of those that branch off it; null if it does not exist. */
   conversationTree(id: string, home: string, page: PageRequest): ItemPage | null {
     this.#runs.resumeRuns();
     return (
@@ -288,7 +288,7 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
     );
   }
 
-  /** Adds items; null when there is no such conversation. Waits for its turn, as every change of it does. */
+  /** Adds items; null if the conversation does not exist. Waits for the lock, as every change does. */
   async addConversationItems(
     id: string,
     turn: string,
@@ -303,20 +303,20 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
     return added;
   }
 
-  /** Has the quota told of what was stored, beside the answer, where that is counted; and the alarm makes sure of it. */
+  /** Reports stored amounts to the quota, beside the answer, if they are counted. The alarm repeats a failed report. */
   async #counted(owner: string | undefined): Promise<void> {
     if (owner === undefined) return;
     this.#life.waitUntil(this.#rows.stored.tellSoon());
     await this.#housekeeping.retain(Number.POSITIVE_INFINITY, true);
   }
 
-  /** An item as JSON text, or null when there is no such conversation or item. */
+  /** An item as JSON text; null if the conversation or the item does not exist. */
   conversationItem(id: string, itemId: string): string | null {
     const item = this.#rows.conversations.get(id) && this.#rows.items.ofConversation(itemId);
     return item ? JSON.stringify(item) : null;
   }
 
-  /** Takes an item out; the conversation, or null when there is no such conversation or item. */
+  /** Removes an item; gives the conversation, or null if it or the item does not exist. */
   async deleteConversationItem(
     id: string,
     itemId: string,
@@ -326,7 +326,7 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
     this.#runs.resumeRuns();
     const turn = this.#rows.index.isOn ? parseItemId(itemId)?.turn : undefined;
     const isListed = turn !== undefined && this.#rows.turns.hasResponse(turn);
-    // The entry in the index goes before the item that it finds.
+    // The index entry is removed before the item that it lists.
     if (isListed) await this.#housekeeping.unlist(turn);
     const deleted = await this.#conversation.deleteItem(id, itemId, ticket, waitMs);
     if (isListed) this.#life.waitUntil(this.#rows.index.tellAgain(turn));
@@ -334,8 +334,8 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
   }
 
   /**
-   * Waits for the conversation. 101 with a WebSocket on which the history is told (`receiveHistory`): a turn may be settled under the
-   * ticket while it is open. Any other status comes with the error's fields.
+   * Waits for the conversation. Answers 101 with a WebSocket that sends the history (`receiveHistory`); while it is
+   * open, a turn may be settled under the ticket. Any other status comes with the error's fields.
    */
   async #enterConversation({ id, ticket, waitMs }: HomeRequest & { kind: "conversation" }): Promise<Response> {
     this.#runs.resumeRuns();
@@ -343,12 +343,12 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
     return entered.ok ? entered.value : Response.json(entered.error, { status: entered.error.status });
   }
 
-  /** The caller that waits for the conversation, or has entered it, has left. */
+  /** Called when a caller that waits for the conversation, or has entered it, has left. */
   leaveConversation(ticket: string): void {
     this.#conversation.leave(ticket);
   }
 
-  /** The Worker of a turn is gone, or does not need the conversation any more. */
+  /** Called when a turn's Worker is gone, or no longer needs the conversation. */
   override webSocketClose(socket: WebSocket): void {
     this.#conversation.lose(socket);
   }
@@ -357,33 +357,33 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
     this.#conversation.lose(socket);
   }
 
-  /** Forgets all that is kept here. Running turns are stopped first. */
+  /** Removes everything that is stored here. Running turns are stopped first. */
   async erase(): Promise<void> {
     await this.#runs.cancelAll();
     await this.#housekeeping.erase();
   }
 
-  /** Takes a part of what an export has of this home; the last one brings all of them, or none, into its rows. */
+  /** Takes a part of this home's export. The last part writes all of them into its rows, or none. */
   import(part: ImportPart): Promise<ImportAnswer> {
     return importPart({ sql: this.ctx.storage.sql, rows: this.#rows, housekeeping: this.#housekeeping }, part);
   }
 
-  // Idempotency: in the object that the key names
+  // Idempotency: methods of the object that a key names
 
-  /** Claims an idempotency key for a turn, or tells whose it is. */
+  /** Claims an idempotency key for a turn, or gives the turn that has it. */
   async claim(fingerprint: string, home: string, turn: string): Promise<IdempotencyClaim> {
     const claim = this.#rows.transaction(() => this.#rows.idempotency.claim(fingerprint, home, turn, Date.now()));
     if (claim.kind === "claimed") await this.#housekeeping.retainKey();
     return claim;
   }
 
-  /** The key's turn has begun, and never begins again: not even after it was deleted. */
+  /** Notes that the key's turn has begun. It never begins again, even after it was deleted. */
   async begun(fingerprint: string, home: string, turn: string): Promise<void> {
     this.#rows.transaction(() => this.#rows.idempotency.begin(fingerprint, home, turn, Date.now()));
     await this.#housekeeping.retainKey();
   }
 
-  /** Gives a key back whose request was refused before anything was begun. */
+  /** Gives back a key whose request was refused before anything had begun. */
   async unclaim(fingerprint: string, turn: string): Promise<void> {
     this.#rows.idempotency.unclaim(fingerprint, turn);
     await this.#housekeeping.releaseIfEmpty();

@@ -2,32 +2,35 @@ import type { Config } from "../config/index.ts";
 import { type HomeRows, KEY_LIFETIME_MS } from "./home-rows.ts";
 
 /**
- * The home's own work: its alarm finds runs whose process died, tells of ends of runs and removes what has expired.
- * A home in which nothing is left gives its storage back.
+ * The home's own work: its alarm finds runs whose process died, announces the ends of runs and removes expired turns. A
+ * home in which nothing is left removes its storage.
  */
 
-/** The sweep runs no oftener than this. */
+/** The sweep runs at most this often. */
 const MIN_SWEEP_INTERVAL_MS = 3_600_000;
 
-/** How soon the alarm looks after live runs: a run whose process died is found within this time after that came back. */
+/**
+ * Interval of the alarm while there are live runs: a run whose process died is found within this time after its object
+ * starts again.
+ */
 const WATCHDOG_MS = 30_000;
 
 /**
- * So long after something was stored, a home makes sure that its tenant's quota knows of it, where it is counted, and that its responses are
- * listed, where there is a list: whoever should have told it may have died.
+ * This long after something was stored, a counted home makes sure that its tenant's quota knows of it, and a listed
+ * home that its responses are in the list: the process that should have reported them may have died.
  */
 const TELL_AGAIN_MS = 3_600_000;
 
-/** When it tries again, where the quota cannot be reached. */
+/** The pause before another attempt, if the quota cannot be reached. */
 const TELL_RETRY_MS = 300_000;
 
-/** The runs of the home, as far as housekeeping needs them. */
+/** The home's runs, as housekeeping needs them. */
 export interface HousekeptRuns {
   readonly liveRuns: number;
   resumeRuns(): void;
 }
 
-/** A creation time, Unix milliseconds: a response that was created then or before has expired. */
+/** A creation time, Unix milliseconds. A response that was created then or earlier has expired. */
 export function oldestOf({ retentionMs }: Config): number {
   return retentionMs === 0 ? -1 : Date.now() - retentionMs;
 }
@@ -37,7 +40,7 @@ export class Housekeeping {
   readonly #rows: HomeRows;
   readonly #runs: HousekeptRuns;
   readonly #config: () => Config;
-  /** When the alarm rings; null: not at all; undefined: not asked yet. */
+  /** The time of the alarm; null: none; undefined: not read yet. */
   #alarmAt: number | null | undefined;
   #sweptAt = 0;
 
@@ -48,11 +51,11 @@ export class Housekeeping {
     this.#config = config;
   }
 
-  /** Finds out when the alarm rings. Where that is known, what sets it does so before it first waits. */
+  /** Reads the time of the alarm. Once it is known, the alarm can be set before the first await. */
   async open(): Promise<void> {
     if (this.#alarmAt !== undefined) return;
     const known = await this.#storage.getAlarm();
-    // Another call may have set or released the alarm while this one waited.
+    // Another call may have set or deleted the alarm during the wait.
     if (this.#alarmAt === undefined) this.#alarmAt = known;
   }
 
@@ -61,7 +64,7 @@ export class Housekeeping {
     return typeof this.#alarmAt === "number";
   }
 
-  /** The alarm rings. It generates nothing itself. */
+  /** Runs the alarm. It generates nothing itself. */
   async ring(): Promise<void> {
     this.#alarmAt = null;
     this.#runs.resumeRuns();
@@ -74,20 +77,20 @@ export class Housekeeping {
     if (webhook !== null) due.push(Math.max(webhook, now));
     for (const sweep of [this.#rows.idempotency.sweep(now), this.#sweepTurns(now)]) if (sweep !== null) due.push(sweep);
     if (!(await this.#rows.index.compare())) due.push(now + TELL_RETRY_MS);
-    // One that goes as a whole tells it as it goes.
+    // A home that is removed as a whole reports it while it is removed.
     if (due.length === 0 && (await this.releaseIfEmpty())) return;
     if (isCounted && !(await this.#rows.stored.tell())) due.push(now + TELL_RETRY_MS);
     if (due.length > 0) await this.#setAlarm(Math.min(...due));
   }
 
-  /** The home has a run from now on. */
+  /** Sets the alarm, because the home has a run now. */
   watchRuns(): Promise<void> {
     return this.#setAlarm(Date.now() + WATCHDOG_MS);
   }
 
   /**
-   * The home keeps a turn that was created at `createdAt` (Unix milliseconds), until it expires. `isCounted`: and what it keeps is
-   * to be told.
+   * Sets the alarm for a stored turn that was created at `createdAt` (Unix milliseconds) and will expire. `isCounted`:
+   * the stored amount must be reported, too.
    */
   async retain(createdAt: number, isCounted = false): Promise<void> {
     const { retentionMs } = this.#config();
@@ -97,7 +100,7 @@ export class Housekeeping {
     if (Number.isFinite(at)) await this.#setAlarm(at);
   }
 
-  /** Removes something from a home. Where that is counted, the quota is told before this resolves, or by the alarm. */
+  /** Removes something from a home. If its storage is counted, the quota is told before this resolves, or by the alarm. */
   async removing<T>(remove: () => T): Promise<T> {
     if (!this.#rows.stored.isCounted()) return remove();
     await this.retain(Number.POSITIVE_INFINITY, true);
@@ -106,24 +109,27 @@ export class Housekeeping {
     return removed;
   }
 
-  /** Takes a response off the list of its tenant, before it is removed or changed. Where the list cannot be reached, the alarm sees to it. */
+  /**
+   * Removes a response from its tenant's list, before it is deleted or changed. If the list cannot be reached, the
+   * alarm tries again.
+   */
   async unlist(turn: string): Promise<void> {
     if (!this.#rows.index.isOn) return;
     await this.retain(Number.POSITIVE_INFINITY);
     await this.#rows.index.remove(turn);
   }
 
-  /** The home keeps an idempotency key from now on. */
+  /** Sets the alarm for an idempotency key that is stored from now on. */
   retainKey(): Promise<void> {
     return this.#setAlarm(Date.now() + KEY_LIFETIME_MS);
   }
 
-  /** Something may be left that nobody needs any more. */
+  /** Sets the alarm, because unneeded rows may be left. */
   sweepSoon(): Promise<void> {
     return this.#setAlarm(Date.now() + MIN_SWEEP_INTERVAL_MS);
   }
 
-  /** Has the tenant's webhooks told of the ends of runs, and sees to those that they could not be told of. */
+  /** Announces the ends of runs to the tenant's webhooks, and schedules those that failed. */
   async tellWebhooks(): Promise<void> {
     await this.#rows.webhooks.handOver();
     const next = this.#rows.webhooks.nextDue();
@@ -131,14 +137,14 @@ export class Housekeeping {
   }
 
   /**
-   * Gives the object's storage back when nothing is left in it that is needed, but perhaps the turn `except`, which goes with it: that is
-   * no row written. Tells whether it did.
+   * Removes the object's storage if nothing needed is left in it, except perhaps the turn `except`, which is removed
+   * with it: that writes no row. Tells whether it did.
    */
   async releaseIfEmpty(except?: string): Promise<boolean> {
     const isNeeded = () => this.#runs.liveRuns > 0 || !this.#rows.isEmpty(except) || this.#rows.index.isBehind;
     if (isNeeded()) return false;
     if (this.#rows.stored.isCounted()) {
-      // An object without storage has no alarm that could tell it later.
+      // An object without storage has no alarm to report it later.
       const isTold = await this.#rows.stored.tell({});
       const isNeededAfterAll = isNeeded();
       if (!isTold || isNeededAfterAll) {
@@ -153,7 +159,7 @@ export class Housekeeping {
     return true;
   }
 
-  /** Gives the storage back, whatever is in it. */
+  /** Removes the storage, whatever is in it. */
   async erase(): Promise<void> {
     if (this.#rows.stored.isCounted()) await this.#rows.stored.tell({});
     const deleted = this.#rows.deleteAll();
@@ -161,14 +167,14 @@ export class Housekeeping {
     await deleted;
   }
 
-  /** Removes turns that have outlived their time; returns when there will be more to remove. */
+  /** Removes expired turns. Gives the time when the next ones expire. */
   #sweepTurns(now: number): number | null {
     const { retentionMs } = this.#config();
     if (this.#runs.liveRuns === 0) this.#rows.sweepItems();
     if (retentionMs === 0) return null;
-    // The storage goes as a whole.
+    // The storage is removed as a whole.
     if (this.#runs.liveRuns === 0 && this.#rows.isEmpty()) return null;
-    // While runs live the alarm rings often.
+    // With live runs, the alarm rings often.
     if (this.#runs.liveRuns === 0 || now - this.#sweptAt >= MIN_SWEEP_INTERVAL_MS) {
       this.#rows.sweepTurns();
       this.#sweptAt = now;
@@ -178,7 +184,7 @@ export class Housekeeping {
     return Math.max((oldest ?? now) + retentionMs, now + MIN_SWEEP_INTERVAL_MS);
   }
 
-  /** Makes sure that the alarm rings at `at` or before. */
+  /** Sets the alarm to `at`, unless it rings earlier. */
   async #setAlarm(at: number): Promise<void> {
     if (this.#alarmAt === undefined) await this.open();
     if (this.#alarmAt != null && this.#alarmAt <= at) return;

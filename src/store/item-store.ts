@@ -6,12 +6,12 @@ import { MAX_PAGE_LENGTH } from "./rpc.ts";
 import type { Tables } from "./tables.ts";
 import type { TurnStore } from "./turn-store.ts";
 
-/** Pages of items, as `GET …/items` and `GET …/input_items` give them, and of the nodes of a tree. */
+/** Pages of items, for `GET …/items` and `GET …/input_items`, and of the nodes of a tree. */
 
 export interface PageRequest {
   limit: number;
   order: "asc" | "desc";
-  /** The id of the item that the page comes after. */
+  /** The id of the item before the page. */
   after?: string;
 }
 
@@ -23,7 +23,7 @@ export interface ItemPage {
   hasMore: boolean;
 }
 
-/** The first `limit` (1 or more) of the items, or fewer where they are large. The items are in the order of the page. */
+/** The first `limit` (1 or more) of the items, or fewer if they are large. The items are in the order of the page. */
 export function pageOf(items: readonly { id?: string | undefined }[], limit: number): ItemPage {
   const data: string[] = [];
   let length = 0;
@@ -41,17 +41,17 @@ export function pageOf(items: readonly { id?: string | undefined }[], limit: num
   };
 }
 
-/** The 400 for a page that is to come after an item which the list does not have. */
+/** The 400 of a page after an item that is not in the list. */
 export function unknownCursor(after: string): ApiError {
   return invalidRequest("after", `Invalid 'after': no item with id '${after}' found.`, "item_not_found");
 }
 
 /**
- * Items one by one: found by their ids, taken out of the conversation, and in pages. An item's id names its turn and the
- * side of it, so no other turn is read.
+ * Access to single items: by id, removal from the conversation, and pages. An item's id names its turn and whether it
+ * is input or output, so that no other turn is read.
  *
- * This file alone decides whether an item is there for those who ask: it is not when it was taken out of the
- * conversation. Where it is asked for by itself it is not either when its turn has expired (`turn-store.ts`).
+ * Only this file decides whether an item exists for a caller: it does not if it was removed from the conversation. If
+ * it is asked for by id, it does not either if its turn has expired (`turn-store.ts`).
  */
 export class ItemStore {
   readonly #tables: Tables;
@@ -63,8 +63,8 @@ export class ItemStore {
   }
 
   /**
-   * Those of a turn's items that have one of the ids, as JSON texts by id; each side is read once at most. `read` is how
-   * much text that took, in UTF-16 units.
+   * The items of a turn with the given ids, as JSON texts by id. Input and output are each read at most once. `read` is
+   * the length of what was read, in UTF-16 units.
    */
   ofTurn(turn: string, ids: ReadonlySet<string>): { found: Map<string, string>; read: number } {
     const found = new Map<string, string>();
@@ -81,7 +81,7 @@ export class ItemStore {
     return { found, read };
   }
 
-  /** An item of the conversation, or undefined when it has none of that id. */
+  /** An item of the conversation; undefined if it has none with that id. */
   ofConversation(id: string): Item | undefined {
     const address = parseItemId(id);
     if (!address || this.isTakenOut(id) || !this.#turns.isInConversation(address.turn)) return undefined;
@@ -89,12 +89,12 @@ export class ItemStore {
     return items.find((item) => item.id === id);
   }
 
-  /** Takes an item out of the conversation. Again is harmless. */
+  /** Removes an item from the conversation. A repeated call is harmless. */
   delete(id: string): void {
     this.#tables.write("deleted_items", "INSERT INTO deleted_items (id) VALUES (?) ON CONFLICT DO NOTHING", id);
   }
 
-  /** The conversation up to a position, without the items that were taken out. */
+  /** The conversation up to a position, without removed items. */
   history(upTo: number): History {
     const history = this.#turns.conversationHistory(upTo);
     const deleted = this.takenOut();
@@ -105,8 +105,8 @@ export class ItemStore {
   }
 
   /**
-   * A page of the conversation's items, or undefined when none has the id `after`. That one may have been taken out
-   * meanwhile. Only the turns that the page touches are read.
+   * A page of the conversation's items; undefined if no item has the id `after`. That item may have been removed in the
+   * meantime. Reads only the turns of the page.
    */
   page({ limit, order, after }: PageRequest): ItemPage | undefined {
     const first = after === undefined ? undefined : parseItemId(after)?.turn;
@@ -128,26 +128,26 @@ export class ItemStore {
         if (item.id !== undefined && deleted.has(item.id)) continue;
         length += JSON.stringify(item).length;
         items.push(item);
-        // One more than the page has: it tells that there is more.
+        // One more than the page has, to show that there are more.
         if (items.length > limit || (length > MAX_PAGE_LENGTH && items.length > 1)) return pageOf(items, limit);
       }
     }
     return pageOf(items, limit);
   }
 
-  /** Tells whether an item was taken out of the conversation. */
+  /** Tells whether an item was removed from the conversation. */
   isTakenOut(id: string): boolean {
     return this.#tables.rows("deleted_items", "SELECT 1 FROM deleted_items WHERE id = ?", id).length > 0;
   }
 
-  /** Ids of the items that were taken out of the conversation. */
+  /** Ids of the items that were removed from the conversation. */
   takenOut(): Set<string> {
     const rows = this.#tables.rows<{ id: string }>("deleted_items", "SELECT id FROM deleted_items");
     return new Set(rows.map(({ id }) => id));
   }
 }
 
-/** The sides of a turn that have the items, by their ids. An id that does not tell its side may be on both. */
+/** Where the items of these ids are: in the turn's input or its output. An id that does not say may be in either. */
 function sidesOf(ids: ReadonlySet<string>): Set<"input" | "output"> {
   const sides = new Set<"input" | "output">();
   for (const id of ids) {

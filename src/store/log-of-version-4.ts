@@ -1,15 +1,15 @@
 import type { ErrorFields } from "@responses-edge/responses-api/errors";
 
 /**
- * Reads the event logs of ended runs as versions 4 to 7 have kept them with their turns: a JSON text, in which ids and texts are
- * places in the turn's response and output. Deltas that follow each other stand together: a frame, where their text begins, and the
- * length of each. Any other event stands in pieces. Nothing writes this form any more.
+ * Reads event logs of ended runs in the form of versions 4 to 7: a JSON text, in which ids and texts are positions in
+ * the turn's response and output. Consecutive deltas are stored together: a frame, the position of their text, and the
+ * length of each. Any other event is stored in pieces. Nothing writes this form any more.
  */
 
-/** Where a text begins in that of the turn, or the text itself. */
+/** The position of a text in the turn's text, or the text itself. */
 type Place = number | string;
 
-/** Texts that follow each other, and the length of each. */
+/** Consecutive texts, and the length of each. */
 type Texts = [Place, lengths: number[]];
 
 /** The common part of consecutive deltas: their JSON up to the number, and whether they have `logprobs`. */
@@ -18,7 +18,7 @@ type Frame = [head: string, hasLogprobs: boolean];
 /** Deltas, by the indices of their frame and of their padding (-1: none), with their texts and their logprobs. */
 type Deltas = [frame: number, padding: number, ...texts: Texts, ...logprobs: Texts | []];
 
-/** Any other event: its JSON in pieces, each a text or a place and a length. It begins with a text. */
+/** Any other event: its JSON in pieces, each a text, or a position and a length. The first piece is a text. */
 type Pieces = [string, ...(string | number)[]];
 
 type Block = [from: number, to: number, ...(Deltas | Pieces)[]];
@@ -45,8 +45,8 @@ export function isPlacedLog(kept: string): boolean {
 }
 
 /**
- * The events after the event `after`, as far as they are one block; undefined at the log's end. `text`: the turn's response and
- * output, one after the other.
+ * The events after the event `after` that are in one block; undefined at the log's end. `text`: the turn's response and
+ * output, concatenated.
  */
 export function readPlacedLog(kept: string, text: string, after: number): EventBlock | undefined {
   const log = JSON.parse(kept) as PlacedLog;
@@ -57,7 +57,7 @@ export function readPlacedLog(kept: string, text: string, after: number): EventB
   return { from, to, events: eventsOf(log, block, text).slice(from - first) };
 }
 
-/** Why the run of a log has failed; undefined where it has not. */
+/** Why the run of a log has failed; undefined if it has not. */
 export function failureInPlacedLog(kept: string): ErrorFields | undefined {
   return (JSON.parse(kept) as PlacedLog).failure;
 }
@@ -99,7 +99,7 @@ function joinPieces(pieces: Pieces, text: string): string {
   return joined;
 }
 
-/** Texts of these lengths; `gap` is what stands between two of them that are not empty. */
+/** Texts of these lengths; `gap` separates two of them that are not empty. */
 function textsAt(text: string, place: Place, lengths: readonly number[], gap: number): string[] {
   const source = typeof place === "string" ? place : text;
   let at = typeof place === "string" ? 0 : place;
@@ -110,7 +110,7 @@ function textsAt(text: string, place: Place, lengths: readonly number[], gap: nu
   });
 }
 
-/** The obfuscation of a delta, by its JSON. */
+/** The obfuscation of a delta, from its JSON. */
 function obfuscationOf(json: string, padding: string): string {
   const length = json.includes("\\") ? (JSON.parse(`"${json}"`) as string).length : json.length;
   return padding.slice(0, 16 - (length % 16));

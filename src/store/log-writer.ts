@@ -8,9 +8,9 @@ import type { Cell } from "./row-pieces.ts";
 const MAX_BLOCK_LENGTH = 64 * 1024;
 
 /**
- * Takes a live run's events to its log, and wakes those who read it. Rows are the dearest thing here: a block is written when
- * something other than a delta happens, when it is large, or when its time has come, which is soon while somebody reads and late
- * while nobody does. A crash loses at most the block that nobody has seen.
+ * Takes a live run's events to its log, and wakes those who read it. Written rows cost the most here. So a block is
+ * written after an event that is no delta, when it is large, or after an interval, which is short while there are
+ * readers and long without them. A crash loses at most the last block, which nobody has seen.
  */
 export class EventLogWriter implements BatchSink {
   readonly #store: EventLogStore;
@@ -31,7 +31,7 @@ export class EventLogWriter implements BatchSink {
   #fault: unknown;
   #stopped = false;
 
-  /** `next`: the sequence number of the first event that will come. */
+  /** `next`: the sequence number of the next event. */
   constructor(store: EventLogStore, turn: string, next: number, config: Config["eventLog"]) {
     this.#store = store;
     this.#turn = turn;
@@ -44,7 +44,7 @@ export class EventLogWriter implements BatchSink {
     return this.#next === 0 && this.#pendingEvents === 0;
   }
 
-  /** Events so far. */
+  /** Number of events so far. */
   get events(): number {
     return this.#next + this.#pendingEvents;
   }
@@ -56,14 +56,14 @@ export class EventLogWriter implements BatchSink {
     if (!type.endsWith(".delta")) this.#urgent = true;
   }
 
-  /** Keeps a record between the events that come before and after it. It is written with the next event, if one comes soon. */
+  /** Keeps a record between the events before and after it. It is written with the next event, if one comes soon. */
   record(record: TurnRecord): void {
     const line = recordLine(record);
     this.#pending.push(line);
     this.#length += line.length;
   }
 
-  /** Writes what is pending, now: something is about to be done that must not be done twice. */
+  /** Writes everything pending now, before an action that must not be repeated. */
   commit(): void {
     if (this.#fault) throw this.#fault;
     this.write();
@@ -74,11 +74,11 @@ export class EventLogWriter implements BatchSink {
     this.#writtenAt = Date.now();
   }
 
-  /** Writes now, later, or not yet. Throws what the storage throws, also that of an earlier write by the timer. */
+  /** Writes now, later, or not yet. Throws the errors of the storage, including that of an earlier write by the timer. */
   flush(): undefined {
     if (this.#fault) throw this.#fault;
     if (this.#pending.length === 0 || this.#stopped) return;
-    // Records alone are read by nobody.
+    // Nobody reads records without events.
     const { intervalMs, unreadIntervalMs } = this.#config;
     const interval = this.#readers > 0 && this.#pendingEvents > 0 ? intervalMs : unreadIntervalMs;
     const due = this.#writtenAt + interval;
@@ -93,7 +93,7 @@ export class EventLogWriter implements BatchSink {
     this.#timer = setTimeout(() => this.#writeLate(), due - Date.now());
   }
 
-  /** Writes what is pending, if there is an event in it, within the caller's transaction if there is one. */
+  /** Writes everything pending, if it has an event, within the caller's transaction if there is one. */
   write(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -101,7 +101,7 @@ export class EventLogWriter implements BatchSink {
     const from = this.#next;
     const next = from + this.#pendingEvents;
     const isLong = this.#length >= SEALED_LENGTH;
-    // Before the new block is written, which those who follow the run read next.
+    // Sealed before the new block is written, because the run's followers read that next.
     if (isLong || this.#openLength + this.#length > SEALED_LENGTH) {
       this.#store.seal(this.#turn);
       this.#openLength = 0;
@@ -117,7 +117,7 @@ export class EventLogWriter implements BatchSink {
     this.wake();
   }
 
-  /** Ends the log with what is pending, within the caller's transaction. Gives the part of it that its turn keeps, if any. */
+  /** Ends the log with everything pending, within the caller's transaction. Gives the part of it that its turn stores, if any. */
   end(): Cell | null {
     clearTimeout(this.#timer);
     if (this.#stopped) return null;
@@ -134,12 +134,12 @@ export class EventLogWriter implements BatchSink {
     try {
       this.commit();
     } catch (error) {
-      // The run learns of it at its next flush.
+      // The run gets the error at its next flush.
       this.#fault = error;
     }
   }
 
-  /** Somebody begins to read: from now on blocks come soon. Returns what tells that they have left. */
+  /** Adds a reader: from now on blocks are written soon. Gives the function that removes it. */
   attach(): () => void {
     this.#readers += 1;
     if (this.#readers === 1 && this.#pendingEvents > 0) this.#writeLate();
@@ -148,7 +148,7 @@ export class EventLogWriter implements BatchSink {
     };
   }
 
-  /** Resolves when there is more to read, or when the run has ended. */
+  /** Resolves when there is more to read, or the run has ended. */
   changed(): Promise<void> {
     return new Promise((resolve) => this.#wake.push(resolve));
   }
@@ -159,7 +159,7 @@ export class EventLogWriter implements BatchSink {
     for (const resolve of waiting) resolve();
   }
 
-  /** The run has ended, or its writing has failed: nothing more is written, and who waits for more is woken. */
+  /** Stops writing, because the run has ended or its writing has failed, and wakes the waiting readers. */
   stop(): void {
     this.#stopped = true;
     clearTimeout(this.#timer);

@@ -2,7 +2,7 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import type { Identity } from "../contract/grants.ts";
 import { checkDisk } from "./process-state.ts";
 
-/** Throws the 403 of a key whose tenant keeps nothing here, and the 507 of a full disk. */
+/** Throws the 403 of a key whose tenant may store nothing here, and the 507 of a full disk. */
 export function checkMayStore({ policy }: Identity): void {
   if (policy?.forceStoreFalse) {
     const message = "This API key does not allow anything to be stored.";

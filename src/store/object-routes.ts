@@ -2,7 +2,10 @@ import { faultOf } from "./damage.ts";
 import { isAlone, keyOf, noteReleased, ownerOf } from "./ownership.ts";
 import { askWorker, elsewhere } from "./workers.ts";
 
-/** The way from this process to an object, wherever that is: in another worker (`workers.ts`), or in the process before or after this one (`ownership.ts`). */
+/**
+ * Routes calls from this process to an object, wherever it runs: in another worker (`workers.ts`), or in the process
+ * before or after this one (`ownership.ts`).
+ */
 
 export const OBJECT_BINDINGS = [
   "HOME",
@@ -17,26 +20,26 @@ export const OBJECT_BINDINGS = [
   "RESPONSE_INDEXES",
 ] as const;
 
-/** By which the Worker reaches objects of a class. */
+/** The binding by which the Worker reaches objects of a class. */
 export type ObjectBinding = (typeof OBJECT_BINDINGS)[number];
 
 /** The objects of another process (`Objects`, in `hand-over.ts`). */
 type OtherObjects = Fetcher & { call(call: ObjectCall): Promise<Answer> };
 
-/** The bindings by which two processes of one's own reach each other (`cli/workerd.ts`). No other deployment has them. */
+/** The bindings by which two self-hosted processes reach each other (`cli/workerd.ts`). No other deployment has them. */
 export interface OtherProcess {
-  /** The objects of the other one. */
+  /** The objects of the other process. */
   OTHER?: OtherObjects;
   /** Its API. */
   OTHER_REQUESTS?: Fetcher;
-  /** Begins as a successor. */
+  /** Set in a successor. */
   IS_SUCCESSOR?: string;
 }
 
-/** The header by which an object is named that is asked by `fetch`: on the sockets of objects alone. */
+/** The header that names the object of a `fetch`, only on the sockets between processes. */
 const OBJECT_HEADER = "x-object";
 
-/** The object that a request on such a socket is for. */
+/** The object that a request on such a socket names. */
 export function objectOf(request: Request): [binding: ObjectBinding | undefined, name: string] {
   return partsOf(decodeURIComponent(request.headers.get(OBJECT_HEADER) ?? ""));
 }
@@ -50,10 +53,10 @@ export function partsOf(key: string): [binding: ObjectBinding | undefined, name:
 type Stub = Record<string, (...args: unknown[]) => unknown>;
 type Namespace = Pick<DurableObjectNamespace, "getByName" | "idFromName">;
 
-/** An environment's own; objects have one for each class. */
+/** One routed environment for each original; the objects of each class have their own. */
 const made = new WeakMap<object, object>();
 
-/** The environment with namespaces whose stubs find their object. Without another process it is what it was. */
+/** The environment with namespaces whose stubs find their object. Without another process it is the original one. */
 export function routed<Env extends object>(env: Env & OtherProcess): Env {
   const { OTHER: other } = env;
   if (!other) return env;
@@ -94,7 +97,7 @@ export interface ObjectCall {
   args: unknown[];
 }
 
-/** Objects that are all tenants'; the names of others begin with their tenant's. */
+/** Classes whose objects belong to all tenants. The names of others begin with their tenant's. */
 const SHARED: readonly ObjectBinding[] = ["KEYS", "BOARD"];
 
 async function ask(call: ObjectCall, namespace: Namespace, other: OtherObjects): Promise<unknown> {
@@ -125,12 +128,12 @@ async function find(call: ObjectCall, stub: () => Stub, other: OtherObjects): Pr
       const answer = await other.call(call);
       if ("value" in answer) return answer.value;
     }
-    // It was given up while the question was on its way.
+    // The object was given up while the question was on its way.
     noteReleased(key);
   }
 }
 
-/** The answer to a call; empty where the object has been given up. */
+/** The answer to a call; empty if the object has been given up. */
 export type Answer = { value: unknown } | Record<string, never>;
 
 /** The status of an object that has been given up: 421 (Misdirected Request). */

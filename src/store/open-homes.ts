@@ -3,44 +3,44 @@ import type { HomeRows } from "./home-rows.ts";
 import type { Housekeeping } from "./housekeeping.ts";
 
 /**
- * The homes that this process has open: so that it stays below the number of files that it may have open, and so that a home
- * which keeps nothing leaves no file (docs/storage.md). `home-calls.ts` counts the calls; homes tell of their lives.
+ * The open homes of this process. It keeps the process below its limit of open files, and lets a home that stores
+ * nothing leave no file (docs/storage.md). `home-calls.ts` counts the calls; homes report their lives.
  *
- * workerd makes the file of an object when the object starts, before a line of its code runs, and closes it 10 seconds after the
- * last call. So the Worker of `serve` looks into the folder before it asks a home that may not be there, has the least recently
- * used home leave when no more may be open, and has a home that keeps nothing remove its files.
+ * workerd makes the file of an object when the object starts, before any of its code runs, and closes it 10 seconds
+ * after the last call. So the Worker of `serve` looks into the folder before it asks a home that may not exist, closes
+ * the least recently used home when no more may be open, and makes a home that stores nothing remove its files.
  */
 
 /** The bindings that `serve` gives its Worker. */
 export interface FileBindings {
-  /** How many files the process may have open, as decimal digits. Without it homes are not counted. */
+  /** The process's limit of open files, as decimal digits. Without it homes are not counted. */
   OPEN_FILES?: string;
-  /** The folder with the databases of the homes: workerd's disk service. Never without `OPEN_FILES`. */
+  /** The folder with the databases of the homes: workerd's disk service. Set only with `OPEN_FILES`. */
   HOME_FILES?: Fetcher;
-  /** The folder that lists the files which the process has open; Linux has one. */
+  /** The folder that lists the open files of the process; only Linux has one. */
   OPEN_FILE_LIST?: Fetcher;
 }
 
-/** How long a count of the files is believed: where a home is opened, and in `/health`, which anybody may ask for. */
+/** How long a count of the files is reused: for opening a home, and for `/health`, which anybody may call. */
 const BELIEVED_MS = 200;
 const TOLD_MS = 1_000;
 
 /** A home that lives in this process, as the process sees it. */
 export interface LivingHome {
-  /** Nothing is under way in it but calls. */
+  /** True if it has no work but calls. */
   readonly isIdle: boolean;
-  /** As far as it knows without asking its storage, it keeps nothing and will not be given anything soon. */
+  /** True if, as far as it knows without reading its storage, it stores nothing and will not be given anything soon. */
   readonly mayBeVacant: boolean;
 }
 
 export interface OpenHome {
-  /** Calls that are under way. */
+  /** Calls in progress. */
   calls: number;
-  /** When the last one began or ended. Unix milliseconds. */
+  /** When the last call began or ended. Unix milliseconds. */
   usedAt: number;
-  /** Its life in this process; undefined before it has begun. */
+  /** Its instance in this process; undefined before it has begun. */
   life: WeakRef<LivingHome> | undefined;
-  /** It is about to end: who calls it waits. */
+  /** True if it is about to end: callers wait. */
   isLeaving: boolean;
 }
 
@@ -49,27 +49,27 @@ const FILES_PER_HOME = 3;
 /** The suffixes of their names. */
 const FILE_SUFFIXES = ["", "-wal", "-shm"] as const;
 
-/** Homes have one third of the files that a process may have open; less where connections take more than the others. */
+/** Homes may have one third of the process's files, and less if connections take more than the others. */
 const HOMES_SHARE = 3;
-/** So many files stay free for connections that come. */
+/** This share of the files stays free for new connections. */
 const FREE_SHARE = 8;
-/** So many homes may be open whatever else is. */
+/** Homes that may be open in any case. */
 const LEAST_HOMES = 4;
 
-/** In a process that may have more files open, it is not looked how many are. */
+/** With a higher limit, the open files are not counted. */
 const MAX_LOOKED_AT = 16_384;
 
-/** workerd closes an object 10 seconds after its last call. A home that nobody has called for so long is closed. */
+/** workerd closes an object 10 seconds after its last call. A home without a call for this time is closed. */
 const CLOSED_AFTER_MS = 12_000;
 
-/** How often those that are closed are forgotten. */
+/** How often closed homes are forgotten. */
 const FORGET_EVERY_MS = 1_000;
 
-/** By the names of their objects. The least recently used comes first. */
+/** By the names of their objects, least recently used first. */
 const open = new Map<string, OpenHome>();
 let forgottenAt = 0;
 
-/** The homes that are open, or have closed of late; the least recently used first. */
+/** The homes that are open, or have closed lately; least recently used first. */
 export function openHomes(): ReadonlyMap<string, OpenHome> {
   const now = Date.now();
   if (now - forgottenAt >= FORGET_EVERY_MS) forgetClosed(now);
@@ -77,8 +77,8 @@ export function openHomes(): ReadonlyMap<string, OpenHome> {
 }
 
 /**
- * Notes that a call of a home begins, and that the home is open if it was not. Undefined where that is not to be: it is about to
- * leave, or `most` are open.
+ * Notes that a call of a home begins, and that the home is open. Undefined if the call must wait: the home is about to
+ * close, or `most` are open.
  */
 export function beginCall(name: string, most: number): OpenHome | undefined {
   const known = open.get(name);
@@ -96,7 +96,7 @@ export function isOpen(name: string): boolean {
   return open.get(name)?.life?.deref() !== undefined;
 }
 
-/** A home tells that its life in this process has begun. */
+/** Notes that a home's instance has begun in this process. */
 export function homeOpened(name: string, living: LivingHome): void {
   const life = new WeakRef(living);
   const home = open.get(name);
@@ -104,7 +104,7 @@ export function homeOpened(name: string, living: LivingHome): void {
   else open.set(name, { calls: 0, usedAt: Date.now(), life, isLeaving: false });
 }
 
-/** Has those who call a home wait for `homeLeft`, because it is about to end by itself. False where somebody calls it. */
+/** Makes callers of a home wait for `homeLeft`, because it is about to end by itself. False if there are calls in progress. */
 export function homeLeaves(name: string): boolean {
   const home = open.get(name);
   if (!home || home.calls > 0 || home.isLeaving) return false;
@@ -112,22 +112,22 @@ export function homeLeaves(name: string): boolean {
   return true;
 }
 
-/** A home has ended, or is not open. */
+/** Notes that a home has ended, or is not open. */
 export function homeLeft(name: string): void {
   open.delete(name);
 }
 
-/** The files of this process, as `/health` tells of them. */
+/** The files of this process, as `/health` shows them. */
 export interface FilesInUse {
   limit: number;
-  /** Null where the system does not tell. */
+  /** Null if the system does not tell. */
   used: number | null;
   homes: { limit: number; open: number };
 }
 
 let counted: { at: number; files: number | null } | undefined;
 
-/** How many homes may be open: any number where they are not counted. */
+/** How many homes may be open; no limit if they are not counted. */
 export async function mostOpenHomes({ OPEN_FILES, OPEN_FILE_LIST: list }: FileBindings): Promise<number> {
   if (OPEN_FILES === undefined) return Number.POSITIVE_INFINITY;
   const limit = Number(OPEN_FILES);
@@ -137,7 +137,7 @@ export async function mostOpenHomes({ OPEN_FILES, OPEN_FILE_LIST: list }: FileBi
   return Math.max(LEAST_HOMES, Math.floor(files / FILES_PER_HOME));
 }
 
-/** Undefined where homes are not counted. */
+/** Undefined if homes are not counted. */
 export async function filesInUse(bindings: FileBindings): Promise<FilesInUse | undefined> {
   const { OPEN_FILES: limit, OPEN_FILE_LIST: list } = bindings;
   if (limit === undefined) return undefined;
@@ -145,7 +145,7 @@ export async function filesInUse(bindings: FileBindings): Promise<FilesInUse | u
   return { limit: Number(limit), used, homes: { limit: await mostOpenHomes(bindings), open: openHomes().size } };
 }
 
-/** How many files this process has open, as of `maxAge` milliseconds ago or later; null where the system does not tell. */
+/** How many files this process has open, counted at most `maxAge` milliseconds ago; null if the system does not tell. */
 async function countFiles(list: Fetcher | undefined, maxAge: number): Promise<number | null> {
   if (!list) return null;
   const at = Date.now();
@@ -161,7 +161,7 @@ export async function hasFile(files: Fetcher, id: DurableObjectId): Promise<bool
   return status !== 404;
 }
 
-/** Removes the files of a home that keeps nothing. The home calls it, and ends then: what it wrote after this would be lost. */
+/** Removes the files of a home that stores nothing. The home calls it, and ends then: later writes would be lost. */
 export async function removeFiles(files: Fetcher, id: DurableObjectId): Promise<void> {
   for (const suffix of FILE_SUFFIXES) await files.fetch(fileUrl(id) + suffix, { method: "DELETE" });
 }
@@ -180,14 +180,17 @@ function forgetClosed(now: number): void {
   }
 }
 
-/** The life of a home in its process: it ends when its files are wanted for others, or when it keeps nothing (docs/storage.md). */
+/**
+ * The life of a home's instance in its process. It ends when other homes need the files, or when the home stores
+ * nothing (docs/storage.md).
+ */
 export class HomeLife implements LivingHome {
   readonly #state: DurableObjectState;
   readonly #files: Fetcher | undefined;
   readonly #rows: HomeRows;
   readonly #housekeeping: Housekeeping;
   readonly #sockets: LeaseSockets;
-  /** Runs, readers, deliveries, alarms: all that is under way besides calls. */
+  /** Runs, readers, deliveries, alarms: all work except calls. */
   #underWay = 0;
   #awaitsTurn = false;
 
@@ -219,12 +222,12 @@ export class HomeLife implements LivingHome {
     return this.#state.id.name ?? "";
   }
 
-  /** A turn is about to be settled: the home is not vacant from now on. */
+  /** Notes that a turn is about to be settled: the home is not vacant from now on. */
   awaitTurn(): void {
     this.#awaitsTurn = true;
   }
 
-  /** Does something that is no call. */
+  /** Counts work that is no call. */
   async during(work: () => Promise<void>): Promise<void> {
     this.#underWay += 1;
     try {
@@ -241,9 +244,9 @@ export class HomeLife implements LivingHome {
   }
 
   /**
-   * Ends this life, so that the object's files are closed, and removes them where it keeps nothing: the call does not come
-   * back then. Gives false where it stays: something is under way, or it keeps something and `onlyIfVacant`. To be called while nobody
-   * else calls the object.
+   * Ends this instance, so that the object's files are closed, and removes them if it stores nothing; the call does not
+   * return then. Gives false if it must stay: it has work, or it stores something and `onlyIfVacant`. To be called
+   * while nobody else calls the object.
    */
   async leave(onlyIfVacant: boolean): Promise<boolean> {
     const { storage } = this.#state;
@@ -251,18 +254,18 @@ export class HomeLife implements LivingHome {
     const isVacant = files !== undefined && this.#rows.isVacant() && (await storage.getAlarm()) === null;
     if (onlyIfVacant && !isVacant) return false;
     if (isVacant) await removeFiles(files, this.#state.id);
-    // All writes are on the disk before the object ends.
+    // All writes reach the disk before the object ends.
     else await storage.sync();
     // Holders of the conversation would lose it.
     if (!isVacant && (!this.isIdle || this.#sockets.isAnyOpen)) return false;
     return this.#state.abort("It has left.") as never;
   }
 
-  /** The same where the alarm has found nothing that is needed. */
+  /** The same after an alarm that has found nothing needed. */
   async leaveIfVacant(): Promise<void> {
     if (!this.#files || !this.mayBeVacant || !homeLeaves(this.#name)) return;
     await removeFiles(this.#files, this.#state.id);
-    // After the alarm: one that breaks off rings again.
+    // After the alarm has ended, because an aborted one rings again.
     setTimeout(() => {
       homeLeft(this.#name);
       this.#state.abort("It has left.");

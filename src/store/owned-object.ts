@@ -3,20 +3,20 @@ import type { ObjectBinding, OtherProcess } from "./object-routes.ts";
 import { routed } from "./object-routes.ts";
 import { isAlone, keyOf, noteReleased, noteRung, whoRings } from "./ownership.ts";
 
-/** An object that a process of one's own can hand over to another one while it is asked (`ownership.ts`). */
+/** An object that a self-hosted process can hand over to another one while it is in use (`ownership.ts`). */
 
-/** Where an object tells that something is under way in it besides calls; no other process may call it. */
+/** The method by which an object says that it has work besides calls. A symbol, so that no other process can call it. */
 export const HAS_WORK = Symbol("has work");
 
-/** Gives an answer's body a beginning and an end that are told. */
+/** Counts the beginning and the end of an answer's body. */
 type Body = ReadableStream<Uint8Array>;
 
 export abstract class OwnedObject<Bindings extends object> extends DurableObject<Bindings & OtherProcess> {
   readonly #key: string;
-  /** Calls that wait for something, alarms, and bodies that are on their way. */
+  /** Pending calls, alarms, and bodies that are being sent. */
   #underWay = 0;
 
-  /** `binding`: by which the Worker reaches objects of the class. */
+  /** `binding`: the binding by which the Worker reaches objects of the class. */
   constructor(state: DurableObjectState, env: Bindings & OtherProcess, binding: ObjectBinding) {
     super(state, routed(env));
     this.#key = keyOf(binding, state.id.name ?? "");
@@ -25,7 +25,7 @@ export abstract class OwnedObject<Bindings extends object> extends DurableObject
     noteLife(this.#key, this);
   }
 
-  /** Something is under way besides calls. */
+  /** True if there is work besides calls. */
   [HAS_WORK](): boolean {
     return false;
   }
@@ -34,7 +34,7 @@ export abstract class OwnedObject<Bindings extends object> extends DurableObject
     return this.#underWay > 0 || this[HAS_WORK]();
   }
 
-  /** Ends this life of the object, and does not come back; false where something is under way in it. */
+  /** Ends this instance of the object, and does not return; false if it has work. */
   async giveUp(): Promise<boolean> {
     if (this.#isBusy) return false;
     // All writes are on the disk, and the callers have their answers.
@@ -43,14 +43,14 @@ export abstract class OwnedObject<Bindings extends object> extends DurableObject
     return this.#isBusy ? false : this.#leave();
   }
 
-  /** Has the alarm ring in this process from now on: when it was to ring in the other one, or `now`. */
+  /** Makes the alarm ring in this process from now on: at the time that it had in the other process, or now. */
   async adopt(isNow: boolean): Promise<void> {
     const at = await this.ctx.storage.getAlarm();
-    // The runtime does nothing about an alarm that is set to the time that it has.
+    // The runtime ignores an alarm that is set to its present time.
     if (at !== null) await this.ctx.storage.setAlarm(isNow ? Date.now() : at - 1);
   }
 
-  /** Does something that has to end before the object is given up. */
+  /** Counts work that has to end before the object is given up. */
   async during<T>(work: () => Promise<T>): Promise<T> {
     this.#underWay += 1;
     try {
@@ -60,21 +60,21 @@ export abstract class OwnedObject<Bindings extends object> extends DurableObject
     }
   }
 
-  /** The same for a body, which is handed on as it comes. */
+  /** The same for a body, which is passed on as it comes. */
   counted(body: Body): Body {
     const { readable, writable } = new IdentityTransformStream();
     this.ctx.waitUntil(this.during(() => body.pipeTo(writable)).catch(() => {}));
     return readable;
   }
 
-  /** The alarm rings: lets it where the object is this process's. A predecessor gives the object up if nothing else is under way. */
+  /** Lets the alarm ring if the object is this process's. A predecessor gives the object up if it has no other work. */
   async mayRing(): Promise<void> {
     if (isAlone()) return;
     const ringing = await whoRings(this.#key, this.#isBusy);
     if (ringing === "here") return;
     if (ringing === "released") noteReleased(this.#key);
     else noteRung(this.#key);
-    // The alarm is not done: it rings at the other process.
+    // The alarm did not run here. It rings at the other process.
     this.#leave();
   }
 
@@ -88,7 +88,7 @@ type Method = (this: OwnedObject<object>, ...args: unknown[]) => unknown;
 
 const watched = new WeakSet<object>();
 
-/** Counts the calls of a class's methods that wait for something. */
+/** Counts pending calls of a class's methods. */
 function watch({ prototype }: { prototype: object }): void {
   if (watched.has(prototype)) return;
   watched.add(prototype);
@@ -113,10 +113,10 @@ function ringing(method: Method): Method {
   };
 }
 
-/** The objects that live in this process, or have lived in it of late. */
+/** The objects that live in this process, or have lived in it lately. */
 const lives = new Map<string, WeakRef<object>>();
 
-/** The ends of lives are looked for when there are so many. */
+/** Ended instances are removed when there are this many. */
 const LEAST_LOOKED_AT = 1_024;
 let lookAt = LEAST_LOOKED_AT;
 
@@ -127,7 +127,7 @@ function noteLife(key: string, life: object): void {
   lookAt = Math.max(LEAST_LOOKED_AT, 2 * lives.size);
 }
 
-/** Which objects live in this process. */
+/** The keys of the objects that live in this process. */
 export function livingObjects(): string[] {
   return [...lives].filter(([, life]) => life.deref() !== undefined).map(([key]) => key);
 }

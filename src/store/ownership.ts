@@ -2,14 +2,17 @@ import { env } from "cloudflare:workers";
 import { ApiError } from "@responses-edge/responses-api/errors";
 
 /**
- * Which objects this process may run, while one process of one's own hands over to another (docs/upgrades.md): two of them never run one
- * object at a time. The predecessor gives up every object in which nothing is under way, keeps the others until that is so, and then gives
- * each of them up. Its successor opens the files of what was given up alone.
+ * Decides which objects this process may run while a self-hosted process hands over to another (docs/upgrades.md): the
+ * two never run one object at the same time. The predecessor gives up every idle object, keeps the others until they
+ * are idle, and then gives each of them up. Its successor opens only the files of objects that were given up.
  *
- * The launcher (`cli/hand-over.ts`) tells both of each step. In every other process all objects are this one's.
+ * The launcher (`cli/hand-over.ts`) tells both of each step. In every other process all objects are its own.
  */
 
-/** `waiting`: a successor that does not know yet what its predecessor keeps. `giving`: a predecessor that is finding out what it keeps. */
+/**
+ * `waiting`: a successor that does not know yet which objects its predecessor keeps. `giving`: a predecessor that is
+ * finding out which it keeps.
+ */
 type Phase = "alone" | "waiting" | "successor" | "giving" | "given" | "succeeded";
 
 let phase: Phase = "IS_SUCCESSOR" in env ? "waiting" : "alone";
@@ -17,16 +20,16 @@ let phase: Phase = "IS_SUCCESSOR" in env ? "waiting" : "alone";
 /** The objects that the predecessor still has, in both processes. */
 let kept = new Set<string>();
 
-/** Objects that are being given up just now. */
+/** Objects that are being given up at this moment. */
 const leaving = new Set<string>();
 
 /** Objects of the other process whose alarm has rung in this one. */
 const rung = new Set<string>();
 
-/** Which objects have been given up and not been told of. */
+/** Objects that have been given up and not been reported yet. */
 let released: string[] = [];
 
-/** How often it is looked whether it is decided whose an object is, and for how long. Milliseconds. */
+/** How often a waiting call checks whether the owner of its object is decided, and for how long. Milliseconds. */
 const LOOK_MS = 5;
 const MAX_WAIT_MS = 60_000;
 
@@ -44,7 +47,7 @@ export function isSucceeded(): boolean {
   return phase === "succeeded";
 }
 
-/** Tells where the alarm of an object is to ring. An object of a predecessor is `released` if nothing else is under way in it. */
+/** Tells where the alarm of an object is to ring. An object of a predecessor is `released` if it has no other work. */
 export async function whoRings(key: string, isBusy: boolean): Promise<"here" | "there" | "released"> {
   if (phase === "giving" || hasGiven()) {
     const mayBeKept = phase === "giving" || kept.has(key);
@@ -59,13 +62,13 @@ export function hasGiven(): boolean {
   return phase === "given" || phase === "succeeded";
 }
 
-/** The successor is told what its predecessor keeps: all else is its own. */
+/** Tells the successor which objects its predecessor keeps: all others are its own. */
 export function succeed(keeps: readonly string[]): void {
   kept = new Set(keeps);
   phase = "successor";
 }
 
-/** The predecessor has ended. Gives what it has kept until then. */
+/** Notes that the predecessor has ended. Gives the objects that it kept until then. */
 export function forgetPredecessor(): string[] {
   const left = [...kept];
   kept.clear();
@@ -73,37 +76,37 @@ export function forgetPredecessor(): string[] {
   return left;
 }
 
-/** The predecessor begins to give up its objects. */
+/** Notes that the predecessor begins to give up its objects. */
 export function beginGiving(): void {
   phase = "giving";
 }
 
-/** The predecessor has given up all objects but these. */
+/** Notes that the predecessor has given up all objects but these. */
 export function endGiving(keeps: readonly string[]): void {
   kept = new Set(keeps);
   phase = "given";
 }
 
-/** The successor serves, and the rest is passed on to it. */
+/** Notes that the successor serves: calls of the other objects are passed on to it. */
 export function noteSuccessor(): void {
   phase = "succeeded";
 }
 
-/** Until when answers that are passed on are kept back. Unix milliseconds. */
+/** Until when passed-on answers are held back. Unix milliseconds. */
 let heldUntil = 0;
 
-/** Keeps answers back for a while from now on. */
+/** Holds answers back for a while from now on. */
 export function holdAnswers(ms: number): void {
   heldUntil = Date.now() + ms;
 }
 
-/** Waits for as long as answers are kept back. */
+/** Waits while answers are held back. */
 export async function untilReleased(): Promise<void> {
   const left = heldUntil - Date.now();
   if (left > 0) await scheduler.wait(left);
 }
 
-/** The successor did not come: everything is this process's again. */
+/** Takes everything back, because the successor did not start. */
 export function takeBack(): void {
   kept.clear();
   phase = "alone";
@@ -113,7 +116,7 @@ export function keptObjects(): readonly string[] {
   return [...kept];
 }
 
-/** Gives an object up by `giveUp`, which tells whether it has left. Calls of the object meanwhile wait. */
+/** Gives an object up by `giveUp`, which tells whether it has left. Calls of the object wait until then. */
 export async function release(key: string, giveUp: () => Promise<boolean>): Promise<void> {
   leaving.add(key);
   try {
@@ -123,12 +126,12 @@ export async function release(key: string, giveUp: () => Promise<boolean>): Prom
   }
 }
 
-/** An object has been given up. */
+/** Notes that an object has been given up. */
 export function noteReleased(key: string): void {
   if (kept.delete(key)) released.push(key);
 }
 
-/** Takes the names of the objects that were given up since the last call. */
+/** Gives the names of the objects that were given up since the last call. */
 export function takeReleased(): string[] {
   const taken = released;
   released = [];
@@ -139,14 +142,17 @@ export function noteRung(key: string): void {
   rung.add(key);
 }
 
-/** The objects of the other process whose alarms have rung in this one: the runtime may forget an alarm that fails again and again. */
+/**
+ * The objects of the other process whose alarms have rung in this one. They are kept because the runtime may forget an
+ * alarm that fails repeatedly.
+ */
 export function rungObjects(): readonly string[] {
   return [...rung];
 }
 
 /**
- * Tells the other process whether an object is this process's. A predecessor asks its successor for what it has given up, also before the
- * successor was told of that.
+ * Tells the other process whether an object is this process's. A predecessor asks its successor about objects that it
+ * has given up, even before the successor was told of them.
  */
 export async function isOurs(key: string): Promise<boolean> {
   if (!hasGiven()) {
@@ -159,8 +165,7 @@ export async function isOurs(key: string): Promise<boolean> {
 }
 
 /**
- * Waits for the decision and gives the owner of an object. Throws the 503 of an object that cannot be reached where it is not decided in
- * time.
+ * Waits for the decision and gives the owner of an object. Throws the 503 of an unreachable object if it is not decided in time.
  */
 export async function ownerOf(key: string): Promise<"here" | "there"> {
   for (const deadline = Date.now() + MAX_WAIT_MS; ; await scheduler.wait(LOOK_MS)) {

@@ -1,6 +1,6 @@
 import { ApiError, tooManyInProgress } from "@responses-edge/responses-api/errors";
 
-/** Permits: so much of what this process can do is taken, by which tenant. */
+/** Permits: counts how much of this process's capacity each tenant has taken. */
 
 /** Permits that belong together. */
 interface Holder<Label = undefined> {
@@ -8,19 +8,19 @@ interface Holder<Label = undefined> {
   readonly owner: WeakRef<object>;
   readonly label: Label;
   permits: number;
-  /** It takes no more permits. */
+  /** True if it takes no more permits. */
   hasEnded: boolean;
 }
 
 /**
- * A semaphore whose permits are counted by tenant, in the memory of this process. Their holders may die without a word: the platform
- * drops a request whose client has left without running its `finally` blocks, and an object likewise. The permits of a holder whose
- * owner was garbage-collected are therefore given back when somebody needs them.
+ * A semaphore whose permits are counted by tenant, in the memory of this process. Holders may die silently: the
+ * platform drops a request whose client has left without running its `finally` blocks, and an object likewise. So the
+ * permits of a holder whose owner was garbage-collected are taken back when they are needed.
  */
 export class Semaphore<Label = undefined> {
   readonly #holders = new Map<WeakRef<object>, Holder<Label>>();
   readonly #takenBy = new Map<string, number>();
-  /** Permits that all tenants hold. */
+  /** Permits that all tenants hold together. */
   taken = 0;
 
   /** Permits that a tenant holds. */
@@ -33,7 +33,7 @@ export class Semaphore<Label = undefined> {
     return { tenant, owner: new WeakRef(owner), label, permits: 0, hasEnded: false };
   }
 
-  /** Has a holder hold so many permits. Does nothing after its end. */
+  /** Sets a holder's number of permits. Does nothing after its end. */
   set(holder: Holder<Label>, permits: number): void {
     const { tenant, owner } = holder;
     const change = permits - holder.permits;
@@ -47,13 +47,13 @@ export class Semaphore<Label = undefined> {
     else this.#holders.set(owner, holder);
   }
 
-  /** Gives all permits of a holder back, for good. */
+  /** Gives back all permits of a holder, finally. */
   end(holder: Holder<Label>): void {
     this.set(holder, 0);
     holder.hasEnded = true;
   }
 
-  /** The labels of all that hold permits. */
+  /** The labels of all holders with permits. */
   labels(): Iterable<Label> {
     this.forgetLost();
     return this.#holders.values().map(({ label }) => label);
@@ -66,35 +66,36 @@ export class Semaphore<Label = undefined> {
 }
 
 /**
- * The memory permits of this isolate: a semaphore that all requests share. An isolate that runs out of memory loses everything it
- * does (Cloudflare gives it 128 MB), so new work is refused before that. There are `MAX_OPEN_TURNS` permits.
+ * The memory permits of this isolate: a semaphore that all requests share. An isolate that runs out of memory loses all
+ * its work (Cloudflare gives it 128 MB), so new work is refused before that. There are `MAX_OPEN_TURNS` permits.
  *
- * No tenant takes them all. A tenant may hold at most `SHARE_FACTOR` times what would then be free: the dynamic threshold of shared
- * buffers (Choudhury and Hahne, 1998). Each tenant that takes all it can thus leaves a quarter of what it has found to those who come
- * later. As work ends, n such tenants come to hold equally much, and leave 1 / (3n + 1) of all permits.
+ * No tenant may take them all. A tenant may hold at most `SHARE_FACTOR` times the permits that remain free: the dynamic
+ * threshold of shared buffers (Choudhury and Hahne, 1998). Each tenant that takes as many as it can thus leaves a
+ * quarter of those it has found to later ones. As work ends, n such tenants come to hold equal numbers, and leave 1 /
+ * (3n + 1) of all permits.
  */
 
-/** The tenant that takes permits, and how many there are in all. */
+/** The tenant that takes permits, and the configured total. */
 export interface PermitOwner {
   tenant: string;
   config: { maxOpenTurns: number };
 }
 
-/** One permit stands for so much beside the turn itself. Bytes, or UTF-16 units where a text came as such. */
+/** The length that one permit stands for, beside the turn itself. Bytes, or UTF-16 units of text. */
 const PERMIT_LENGTH = 256 * 1024;
 
-/** A body is in memory as bytes, as text and as values while it is read. */
+/** While it is read, a body is in memory as bytes, as text and as values. */
 const BODY_COPIES = 3;
 
-/** A connection whose body is being read holds so much of a permit before any of the body has come. */
+/** The part of a permit that a connection holds before any of its body has come. */
 const OPEN_BODY = 1 / 8;
 
-/** A tenant may hold so many times as much as is then free. */
+/** A tenant may hold this many times the permits that remain free. */
 const SHARE_FACTOR = 3;
 
 /**
- * The permits that each kind of work needs: so many whatever its length, and so much for each `PERMIT_LENGTH` of its content; `isWhole`:
- * what is begun of another one takes none.
+ * The permits of each kind of work: a fixed number, and a number for each `PERMIT_LENGTH` of its content; `isWhole`: a
+ * fraction of a further one is free.
  */
 const NEEDED = {
   /** A turn beside its client. */
@@ -112,12 +113,12 @@ const KINDS = Object.keys(NEEDED) as Kind[];
 
 const memory = new Semaphore<Kind>();
 
-/** The permits of one piece of work. They are given back when it is disposed of, or is no longer reachable. */
+/** The permits of one piece of work. They are given back when it is disposed of, or no longer reachable. */
 export class Permits implements Disposable {
   readonly #owner: PermitOwner;
   readonly #holder: Holder<Kind>;
 
-  /** Without `length` none yet; else takes as many as it needs, and throws as `resize` does. */
+  /** Without `length`, takes none yet; otherwise takes the number that is needed, and throws as `resize` does. */
   constructor(kind: Kind, owner: PermitOwner, length?: number) {
     this.#owner = owner;
     this.#holder = memory.holder(owner.tenant, this, kind);
@@ -149,24 +150,24 @@ export class Permits implements Disposable {
   }
 }
 
-/** How much work of each kind is under way. */
+/** The amount of work in progress, by kind. */
 export function workUnderWay(): ReadonlyMap<Kind, number> {
   const counts = new Map<Kind, number>(KINDS.map((kind) => [kind, 0]));
   for (const kind of memory.labels()) counts.set(kind, (counts.get(kind) ?? 0) + 1);
   return counts;
 }
 
-/** How many turns run beside their clients. */
+/** The number of foreground turns. */
 export function turnsBesideClients(): number {
   return workUnderWay().get("turn") ?? 0;
 }
 
-/** How many permits are taken, of all `MAX_OPEN_TURNS`. */
+/** The number of taken permits, out of `MAX_OPEN_TURNS`. */
 export function permitsTaken(): number {
   return memory.taken;
 }
 
-/** The error that refuses the owner so many more permits, if anything does. */
+/** The error that refuses the owner more permits; undefined if they may be taken. */
 function refusalOf({ tenant, config }: PermitOwner, more: number): ApiError | undefined {
   const free = config.maxOpenTurns - memory.taken - more;
   if (free < 0) return overloaded();
@@ -179,29 +180,30 @@ function refusalOf({ tenant, config }: PermitOwner, more: number): ApiError | un
   );
 }
 
-/** OpenAI's code and status of a server that has too much to do; its clients try again after `retry-after`. */
+/** OpenAI's code and status of an overloaded server. Clients try again after `retry-after`. */
 function overloaded(): ApiError {
   return new ApiError({
     status: 503,
     message: "The server is overloaded: it has as many responses in progress as it may. Please retry in a few seconds.",
     code: "server_is_overloaded",
-    // Seconds: by then other turns have ended, or another isolate takes the request.
+    // Seconds. By then other turns have ended, or another isolate takes the request.
     headers: { "retry-after": "2" },
   });
 }
 
 /**
- * Counts in this process what a tenant's objects have in progress, so that no tenant fills it. Another process counts its own.
+ * Counts in this process the work in progress of each tenant's objects, so that no tenant fills the process. Another
+ * process counts its own.
  *
- * An object that dies (its storage fails, the platform moves it) gives nothing back. Its next life therefore begins with nothing, and what
- * the dead one had in progress does not count any more.
+ * An object that dies (its storage fails, the platform moves it) gives nothing back. So its next instance begins at
+ * zero, and the work of the dead one no longer counts.
  */
 export class TenantLoad {
   readonly #semaphore = new Semaphore();
-  /** The lives of objects that have something in progress, by tenant and name. */
+  /** The instances of objects that have work in progress, by tenant and name. */
   readonly #lives = new Map<string, Holder>();
 
-  /** The load of an object of a tenant; `owner` is this life of it. */
+  /** The load of an object of a tenant; `owner` is this instance of it. */
   of(tenant: string, object: string, owner: object): ObjectLoad {
     const name = `${tenant}:${object}`;
     const dead = this.#lives.get(name);
@@ -228,7 +230,7 @@ export class TenantLoad {
     };
   }
 
-  /** How much of a tenant's is in progress. */
+  /** The tenant's work in progress. */
   takenBy(tenant: string): number {
     return this.#semaphore.takenBy(tenant);
   }
@@ -236,13 +238,13 @@ export class TenantLoad {
 
 export interface ObjectLoad {
   /**
-   * Counts one more, and gives a function that ends that, and may be called more than once. Undefined when the tenant has
-   * `limit` already; with `Infinity` it is only counted.
+   * Counts one more, and gives the function that ends it, which may be called repeatedly. Undefined if the tenant has
+   * `limit` already; `Infinity` only counts.
    */
   take(limit: number): (() => void) | undefined;
 }
 
-/** Runs that live in homes. */
+/** Live runs of homes. */
 export const tenantRuns = new TenantLoad();
 
 /** Turns that hold a conversation or wait for one. */

@@ -31,9 +31,9 @@ import type { StoreObjects } from "./vector-stores/store-env.ts";
 import { storeSearch } from "./vector-stores/store-searcher.ts";
 import type { WebhookBinding } from "./webhooks/announcing.ts";
 
-/** A run that is ready to go: its turn can be made, and what it puts out goes to its home. */
+/** A run that is ready to start: its turn can be made, and its output goes to its home. */
 
-/** The environment of its home that a run gets. */
+/** The parts of the home's environment that a run gets. */
 export type RunEnv = Variables &
   QuotaBinding &
   BoardBinding &
@@ -45,28 +45,28 @@ export type RunEnv = Variables &
 /** The parts of its home that a run needs. */
 export interface RunHome {
   env: RunEnv;
-  /** Keeps an object alive and its errors out of nowhere. */
+  /** Keeps an object alive, and catches the promise's errors. */
   waitUntil(promise: Promise<unknown>): void;
   runs: RunStore;
   log: EventLogStore;
   /** Counts the runs of this home among those of its tenant. */
   load: ObjectLoad;
-  /** The key of this home, which ids carry. */
+  /** The key of this home, as ids contain it. */
   address: string;
-  /** The earlier items that a run continues. Throws the 400 when they have been deleted. */
+  /** The history that a run continues. Throws the 400 of deleted items. */
   history(spec: RunSpec): { history: History; base: number | null };
-  /** Waits for the conversation's lock, as long as it takes. */
+  /** Waits for the conversation's lock, without a limit. */
   acquireConversation(): Promise<Lease | undefined>;
-  /** Runs `body` in a transaction: all that it writes, or nothing. */
+  /** Runs `body` in a transaction: all its writes take effect, or none. */
   transaction<T>(body: () => T): T;
   /**
-   * Ends the log and settles the turn in one transaction. `endLog` gives the end of the log that the turn's row keeps. Gives the
-   * rows that the turn took.
+   * Ends the log and settles the turn in one transaction. `endLog` gives the end of the log that the turn's row stores.
+   * Gives the rows that the turn took.
    */
   settle(spec: RunSpec, base: number | null, result: TurnResult, endLog: () => Cell | null): number;
 }
 
-/** The past of a run. */
+/** The history of a run. */
 export interface RunPast extends ReadPast {
   /** The last position of its conversation that it has seen. */
   base: number | null;
@@ -74,26 +74,29 @@ export interface RunPast extends ReadPast {
 
 export interface PreparedRun {
   spec: RunSpec;
-  /** The length of its spec, and of what it continues where that is known, as JSON, in UTF-16 units. */
+  /** The JSON length of its spec and, once known, of its history, in UTF-16 units. */
   length: number;
   abort: AbortController;
   log: EventLogWriter;
-  /** Its reservation in its caller's limits. */
+  /** Its reservation of its caller's limits. */
   quota: HeldQuota;
-  /** Events that its log had before. */
+  /** Events in its log from before. */
   logged: number;
-  /** The run's turn; without a past one that can only end. Throws as `assembleTurn` does. */
+  /** Makes the run's turn. Without a history it can only end. Throws as `assembleTurn` does. */
   makeTurn: (past: RunPast | undefined) => Turn;
-  /** Starts the turn of a run that has not begun, and runs it to its end. A model that fails at once is replaced where its route names another. */
+  /**
+   * Starts the turn of a run that has not begun, and runs it to its end. A model that fails at once is replaced if its
+   * route names another.
+   */
   run: (turn: Turn, past: RunPast) => Promise<TurnResult>;
   settle: Settle;
-  /** The run as telemetry sees it, where there is any. */
+  /** The run's observation by telemetry, if there is any. */
   observation: Observation | undefined;
-  /** The model server that has answered last, by its name; undefined where none has. */
+  /** The name of the model server that has answered last; undefined if none has. */
   server: () => string | undefined;
 }
 
-/** `logged` is what the run's log tells of it, when it has one. `access` is to the MCP servers of its request. */
+/** `logged` is the state that the run's log gives, if it has one. `access` is to the MCP servers of its request. */
 export function prepareRun(
   home: RunHome,
   spec: RunSpec,
@@ -104,7 +107,7 @@ export function prepareRun(
   const config = spec.policy ? restrictedConfig(whole, spec.policy) : whole;
   const abort = new AbortController();
   const log = new EventLogWriter(home.log, spec.turn, logged?.sequence ?? 0, config.eventLog);
-  // The spec has the request and the input, which are kept beside what the turn puts out.
+  // The spec has the request and the input, which are kept beside the output.
   const { length } = JSON.stringify(spec);
   const outputLength = Math.max(0, MAX_CALL_LENGTH - length);
   const observation = observe(home, spec, config);
@@ -153,7 +156,7 @@ export function prepareRun(
   };
   const quota = new HeldQuota(spec.reservation, home.env);
   const settle: Settle = async (result, terminate) => {
-    // Before the turn is kept: a process that dies in between counts it twice, rather than not at all.
+    // Before the turn is stored: if the process dies in between, the use counts twice rather than not at all.
     if (spec.reservation) await quota.end(result, { spec, prices: config.keys.prices });
     terminate();
     try {
@@ -164,7 +167,7 @@ export function prepareRun(
       const turn = { id: responseId(spec), tenant, keyId, request, input, createdAt, result };
       tellContent(config, spec.policy, turn, hostOf(home));
     } catch (error) {
-      // It stays noted, and the alarm resumes it.
+      // The run stays in its table, and the alarm resumes it.
       log.stop();
       throw error;
     }
@@ -184,7 +187,7 @@ export function prepareRun(
   };
 }
 
-/** The files and vector stores of a run, in the limits of the caller that has begun it. */
+/** The files and vector stores of a run, within the limits of the caller that has begun it. */
 function fileAccessOf(home: RunHome, spec: RunSpec, config: Config): Pick<TurnHost, "searchStores" | "containerFiles"> {
   const { env } = home;
   const { tenant = "", policy, reservation } = spec;
@@ -208,7 +211,7 @@ function fileAccessOf(home: RunHome, spec: RunSpec, config: Config): Pick<TurnHo
   };
 }
 
-/** A run is a request of its own to telemetry: the one that has begun it may have ended long before. */
+/** Telemetry treats a run as a request of its own, because the request that has begun it may have ended long before. */
 function observe(home: RunHome, spec: RunSpec, { telemetry }: Config): Observation | undefined {
   if (!telemetry) return undefined;
   const request = {
@@ -221,16 +224,16 @@ function observe(home: RunHome, spec: RunSpec, { telemetry }: Config): Observati
   return telemetryOf(telemetry).observeRun(request, spec.trace, hostOf(home));
 }
 
-/** A home as it sends telemetry. An object that is awake is paid for: one export must do. */
+/** A home as the sender of telemetry. One export only, because an object's time awake is billed. */
 function hostOf(home: RunHome): ExportHost {
   return { waitUntil: (promise) => home.waitUntil(promise), isBrief: true };
 }
 
-/** The past of a run as it is now. Throws the 400s of a history that was deleted, or is too long. */
+/** The present history of a run. Throws the 400s of a history that was deleted, or is too long. */
 export function readRunPast(home: RunHome, spec: RunSpec): RunPast {
   const { history, base } = home.history(spec);
   const read = readHistory(history);
-  // The run settles its spec's input.
+  // The run settles the input of its spec.
   spec.input = [...matchOutputs(read.history, spec.input)];
   return { ...read, input: spec.input, base };
 }

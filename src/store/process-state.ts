@@ -1,53 +1,56 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 
 /**
- * The state of a process of one's own, as its launcher tells the Worker (`src/http/launcher.ts`): that the process ends, and whether its
- * disk has room. Cloudflare has no launcher, and nothing is told there. workerd has one isolate for each process, with the Worker and all
- * objects in it.
+ * The state of a self-hosted process, as its launcher reports it to the Worker (`src/http/launcher.ts`): whether the
+ * process is ending, and whether its disk has free space. Cloudflare has no launcher, and reports nothing. workerd has
+ * one isolate for each process, with the Worker and all objects in it.
  */
 export const processState = {
-  /** The process ends. Work that could last for ever, and can go on elsewhere, ends at once: idle WebSockets, and readers of runs. */
+  /**
+   * The process is ending. Work without an end of its own that can continue elsewhere ends at once: idle WebSockets,
+   * and readers of runs.
+   */
   isEnding: false,
   /** Another process takes new requests. */
   isHandedOver: false,
-  /** Somebody can tell this process to end. */
+  /** The process has a launcher, which can tell it to end. */
   hasLauncher: false,
-  /** The state of the disk, as the launcher measures it (`cli/free-disk.ts`). Undefined where nobody watches a disk. */
+  /** The state of the disk, as the launcher measures it (`cli/free-disk.ts`). Undefined without a launcher that watches it. */
   disk: undefined as DiskState | undefined,
-  /** As they were told last; none where there is no launcher. */
+  /** The latest values; empty without a launcher. */
   measures: {} as ProcessMeasures,
 };
 
 export type DiskState = "ok" | "low";
 
-/** Measures of this process that its launcher takes: nothing in a Worker can. Bytes. */
+/** Measures of this process that a Worker cannot take, and its launcher does. Bytes. */
 export interface ProcessMeasures {
   /** Free on the data folder's disk. */
   freeDisk?: number;
-  /** Resident memory; Linux tells it. */
+  /** Resident memory; only known on Linux. */
   memory?: number;
 }
 
-/** An object that has failed, as the launcher is told of it. */
+/** An object that has failed, as the launcher gets it. */
 export interface Suspect {
-  /** The binding by which its class is reached. */
+  /** The binding of its class. */
   binding: string;
   id: string;
-  /** Undefined of an object that is all tenants'. */
+  /** Undefined for an object that belongs to all tenants. */
   tenant: string | undefined;
 }
 
-/** How often what lasts looks whether the process ends. Milliseconds. */
+/** How often long-lived work checks whether the process ends. Milliseconds. */
 const LOOK_MS = 1_000;
 
-/** True once clients are to connect again: to another process, or to this one's next life. */
+/** True once clients should reconnect: to another process, or to this one after its restart. */
 export function clientsAreToLeave(): boolean {
   return processState.isEnding || processState.isHandedOver;
 }
 
 /**
- * Calls back once when the process ends, or another condition holds, until what it gives is called. Each asker looks by a timer of its own, because the runtime lets no
- * request touch the streams and sockets of another one. Where nobody can tell the process to end there is no timer.
+ * Calls back once when the process ends, or when `hasCome`, until the returned function is called. Each caller has a timer of its
+ * own, because the runtime lets no request touch the streams and sockets of another one. Without a launcher there is no timer.
  */
 export function whenProcessEnds(callBack: () => void, hasCome = () => processState.isEnding): () => void {
   if (!processState.hasLauncher) return () => {};
@@ -59,14 +62,14 @@ export function whenProcessEnds(callBack: () => void, hasCome = () => processSta
   return () => clearInterval(timer);
 }
 
-/** Throws the 507 while the disk is low. To be called before anything new is begun that would be stored. */
+/** Throws the 507 while the disk is low. To be called before anything begins that would be stored. */
 export function checkDisk(): void {
   if (processState.disk === "low") throw insufficientStorage();
 }
 
 /**
- * 507 rather than 503: the server goes on with all that stores nothing, so that no balancer is to take it for one that is down.
- * Its clients' own retries, in seconds, would not find room.
+ * 507 rather than 503: requests that store nothing are still served, so that a balancer should not take the server for
+ * down. Retries within seconds would not find space.
  */
 export function insufficientStorage(): ApiError {
   return new ApiError({

@@ -11,20 +11,20 @@ import type { RunHost } from "./run-host.ts";
 import { type RunSpec, runningBody } from "./run-store.ts";
 import type { NodeRow, StoredResponse } from "./turn-store.ts";
 
-/** A run that lives, as the operator is told of it. */
+/** A live run, as the operator sees it. */
 export interface LiveRunFacts {
   model: string;
   /** Unix milliseconds. */
   createdAt: number;
-  /** False of a turn under an `Idempotency-Key`. */
+  /** False for a turn under an `Idempotency-Key`. */
   isBackground: boolean;
-  /** The model server that has answered last, by its name; null where none has. */
+  /** The name of the model server that has answered last; null if none has. */
   server: string | null;
   /** Events so far: about one for each token. */
   events: number;
 }
 
-/** Responses as a client sees them, whether they are settled or still run. Reading one resumes the home's runs whose process died. */
+/** Responses as a client sees them, settled or running. Reading one resumes the home's runs whose process died. */
 export class ResponseReader {
   readonly #rows: HomeRows;
   readonly #runs: RunHost;
@@ -34,7 +34,7 @@ export class ResponseReader {
     this.#runs = runs;
   }
 
-  /** A response; null when there is none (any more). */
+  /** A response; null if it does not exist (any more). */
   retrieve(turn: string): StoredResponse | null {
     this.#runs.resumeRuns();
     const settled = this.#rows.turns.response(turn);
@@ -49,7 +49,7 @@ export class ResponseReader {
     return this.#rows.turns.hasResponse(turn) || this.#runs.live(turn) !== undefined;
   }
 
-  /** A page of a turn's own input; null when there is no such response. The 400 when the input has not the item `after`. */
+  /** A page of a turn's own input; null if the response does not exist. The 400 if the item `after` is not in the input. */
   inputItems(turn: string, { limit, order, after }: PageRequest): Result<ItemPage> | null {
     if (this.retrieve(turn) === null) return null;
     const stored = this.#rows.turns.items(turn, "input");
@@ -61,7 +61,7 @@ export class ResponseReader {
     return at === -1 ? refused(unknownCursor(after)) : { ok: true, value: pageOf(ordered.slice(at + 1), limit) };
   }
 
-  /** Waits until a run is settled and gives its response, with the failure as it was; null when there is none. */
+  /** Waits until a run is settled, and gives its response with its failure; null if it does not exist. */
   async finished(turn: string): Promise<{ response: StoredResponse; failure: ErrorFields | null } | null> {
     this.#runs.resumeRuns();
     await this.#runs.live(turn)?.ended;
@@ -70,8 +70,8 @@ export class ResponseReader {
   }
 
   /**
-   * Stops a run; gives the response as it then stands, also when it had ended before. Null when there is none. The 400
-   * when it was not made with `background: true`.
+   * Stops a run; gives the response in its state after that, even if it had ended before. Null if it does not exist.
+   * The 400 of a response without `background: true`.
    */
   async cancel(turn: string): Promise<Result<StoredResponse> | null> {
     const found = this.retrieve(turn);
@@ -83,7 +83,7 @@ export class ResponseReader {
     return cancelled && { ok: true, value: cancelled };
   }
 
-  /** A run that lives, without anything that was said in it; null when it does not. */
+  /** A live run, without its content; null if it is not live. */
   liveRun(turn: string): LiveRunFacts | null {
     this.#runs.resumeRuns();
     const run = this.#runs.live(turn);
@@ -93,7 +93,7 @@ export class ResponseReader {
     return { model: model.name, createdAt, isBackground, server: run.server() ?? null, events: run.log.events };
   }
 
-  /** Stops a run of whichever kind; gives the status with which it has ended. Null when it does not live. */
+  /** Stops a run of either kind; gives its final status. Null if it is not live. */
   async cancelRun(turn: string): Promise<string | null> {
     this.#runs.resumeRuns();
     if (!(await this.#runs.cancel(turn))) return null;
@@ -103,9 +103,8 @@ export class ResponseReader {
 }
 
 /**
- * All responses of a tree, as its nodes. They come in the order of their ids, which is that of the rows: a page
- * reads the rows that it shows and no others, however many there are, and what is added or removed meanwhile neither hides
- * another one nor shows it twice.
+ * All responses of a tree, as its nodes, in the order of their ids, which is that of the rows. A page reads only the rows that it
+ * shows, however many there are; additions and removals in between neither hide another node nor show it twice.
  */
 
 interface TreeHome {
@@ -116,18 +115,18 @@ interface TreeHome {
 /** The fields of a response's body that a node needs. */
 type Head = Pick<ResponseObject, "status" | "background" | "model" | "usage" | "previous_response_id">;
 
-/** Makes a node of a turn that is about to be read, and says how much text that took, in UTF-16 units. */
+/** Makes a node of a turn that is about to be read, and gives the length of the text it read, in UTF-16 units. */
 type Source = () => { node: TreeNode; read: number };
 
 /**
- * A page of nodes. It ends early where what it reads is large. `address` is that of a tree of this home; `after`: the name of a
- * turn of it, which need not be there.
+ * A page of nodes. It ends early if it reads a lot. `address` is that of a tree of this home; `after` is the name of a
+ * turn of it, which need not exist.
  */
 export function treePage(home: TreeHome, address: TreeAddress, { limit, order, after }: PageRequest): ItemPage {
   const nodes: TreeNode[] = [];
   let read = 0;
   for (const source of sourcesOf(home, address, order, after)) {
-    // One more than the page has: it tells that there is more.
+    // One more than the page has, to show that there are more.
     if (read > MAX_PAGE_LENGTH) return { ...pageOf(nodes, limit), hasMore: true };
     const found = source();
     read += found.read;
@@ -137,7 +136,7 @@ export function treePage(home: TreeHome, address: TreeAddress, { limit, order, a
   return pageOf(nodes, limit);
 }
 
-/** Settled responses and those that run, in one order. */
+/** Settled and running responses, in one order. */
 function* sourcesOf(
   { rows, runs }: TreeHome,
   { home, tree }: TreeAddress,

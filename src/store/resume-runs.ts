@@ -9,17 +9,17 @@ import { type PreparedRun, prepareRun, type RunHome, readRunPast } from "./prepa
 import type { NotedRun, RunSpec } from "./run-store.ts";
 
 /**
- * Runs whose process died: each is noted, and does not live. It is resumed where its log ends; one that cannot be resumed ends as
- * failed.
+ * Runs whose process died: each is in the table, but not live. It is resumed where its log ends; one that cannot be
+ * resumed ends as failed.
  */
 
-/** A run that has killed its process this often in a row, before it said anything more, is not resumed any more. */
+/** A run that has killed its process this often in a row, without new output in between, is not resumed any more. */
 const MAX_ATTEMPTS = 10;
 
-/** Lets a run go, which counts among those of its tenant until it has ended. */
+/** Starts a run, which counts among its tenant's runs until it has ended. */
 type Launch = (run: PreparedRun, work: () => Promise<TurnResult>) => void;
 
-/** Resumes a run. Counts that as one more attempt. */
+/** Resumes a run. Counts one more attempt. */
 export function resumeRun(home: RunHome, turn: string, launch: Launch): void {
   const noted = home.runs.readToResume(turn);
   if (!noted) return;
@@ -31,7 +31,7 @@ export function resumeRun(home: RunHome, turn: string, launch: Launch): void {
   }
   void forgiveProgress(home, run);
   launch(run, async () => {
-    // The history is read under the lock: another turn may hold it, and add to the conversation, until then.
+    // The history is read under the lock, because another turn may hold it, and add to the conversation.
     using _lease = run.spec.inConversation ? await home.acquireConversation() : undefined;
     if (attempts > MAX_ATTEMPTS) return await fail(run, gaveUp());
     const { turn, fault } = turnOf(home, run);
@@ -40,17 +40,17 @@ export function resumeRun(home: RunHome, turn: string, launch: Launch): void {
   });
 }
 
-/** Forgets how often a run's process has died once the run goes on: then it is not the run that kills it. */
+/** Resets the number of attempts once the run makes progress: then it is not the run that kills its process. */
 async function forgiveProgress(home: RunHome, { spec: { turn }, log, logged }: PreparedRun): Promise<void> {
   await log.changed();
   try {
     if (home.log.next(turn, logged - 1)) home.runs.forgive(turn);
   } catch {
-    // A home that cannot be written to: the deaths go on being counted.
+    // The home cannot be written to. The attempts stay counted.
   }
 }
 
-/** A run with what its log tells; undefined where its rows cannot be read. */
+/** A run with the state that its log gives; undefined if its rows are unreadable. */
 function readRun(home: RunHome, spec: RunSpec): PreparedRun | undefined {
   try {
     const access = Object.entries(accessOf(spec.request)).filter(([label]) => !spec.withheld?.includes(label));
@@ -62,8 +62,8 @@ function readRun(home: RunHome, spec: RunSpec): PreparedRun | undefined {
 }
 
 /**
- * The turn of a run to be resumed. It cannot be made when what the run continues was deleted or cannot be read. The turn then has
- * no past, and `fault` is the error that it ends with.
+ * The turn of a run to resume. If the history was deleted or is unreadable, the turn has none, and `fault` is the error
+ * that it ends with.
  */
 function turnOf(home: RunHome, { spec, makeTurn }: PreparedRun): { turn: Turn; fault?: ApiError } {
   try {
@@ -75,8 +75,8 @@ function turnOf(home: RunHome, { spec, makeTurn }: PreparedRun): { turn: Turn; f
 }
 
 /**
- * Ends a run of which not all rows can be read, so that its readers and its home have done with it: as failed, with
- * the log as far as it can be read.
+ * Ends a run with unreadable rows as failed, so that its readers and its home are done with it. Its log is kept as far
+ * as it is readable.
  */
 function endUnreadable(home: RunHome, noted: NotedRun, launch: Launch): void {
   home.transaction(() => home.log.cutUnreadable(noted.turn));
@@ -91,7 +91,7 @@ function remainderOf(home: RunHome, noted: NotedRun): PreparedRun {
     return prepareRun(home, spec, readLoggedTurn(log.all(noted.turn)), {});
   } catch (error) {
     if (!isUnreadable(error)) throw error;
-    // Each line can be read, and yet they are no log.
+    // Each line is readable, and yet together they are no log.
     log.delete(noted.turn);
     return prepareRun(home, noted.spec ?? specOfLog(home.address, noted, undefined), undefined, {});
   }
@@ -100,12 +100,12 @@ function remainderOf(home: RunHome, noted: NotedRun): PreparedRun {
 /** Ends a run as failed that never got to generate. */
 function fail({ makeTurn, settle, log }: PreparedRun, error: ApiError): Promise<TurnResult> {
   const turn = makeTurn(undefined);
-  // A log that nothing is left of begins as every log does.
+  // An empty log begins as every log does.
   if (log.isNew) turn.queue();
   return turn.abandon({ status: "failed", error }, settle);
 }
 
-/** A run whose own rows cannot be read, as far as the first event of its log (`response.created`) tells what it was. */
+/** The spec of a run whose own rows are unreadable, as far as the first event of its log (`response.created`) shows it. */
 function specOfLog(home: string, { turn, createdAt }: NotedRun, first: string | undefined): RunSpec {
   const { response } = (first === undefined ? {} : JSON.parse(first)) as { response?: ResponseObject };
   const { model = "unknown", previous_response_id: previous, ...echo } = response ?? { background: true };
@@ -122,7 +122,7 @@ function specOfLog(home: string, { turn, createdAt }: NotedRun, first: string | 
   };
 }
 
-/** Tells whether an error is one of reading a row that holds something else than was written. */
+/** Tells whether an error comes from reading a row whose content has changed since it was written. */
 function isUnreadable(error: unknown): boolean {
   return error instanceof SyntaxError || error instanceof TypeError || error instanceof RangeError;
 }

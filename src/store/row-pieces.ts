@@ -2,9 +2,9 @@ import { Buffer } from "node:buffer";
 import { constants, zstdCompressSync, zstdDecompressSync } from "node:zlib";
 
 /**
- * How a text is kept in rows. It is cut into pieces, because a row must stay below 2 MB, and a piece is a cell: text as it
- * is, or a blob, which is the text's UTF-8 compressed by zstd. A cell tells by its type which of the two it is, so that rows
- * of before there were blobs are read as ever.
+ * Stores texts in rows. A text is cut into pieces, because a row must stay below 2 MB, and a piece is a cell: plain
+ * text, or a blob of the text's UTF-8 compressed by zstd. The type of a cell says which of the two it is, so that rows
+ * from before the blobs stay readable.
  */
 
 /** A value that is written into a column. */
@@ -14,21 +14,21 @@ export type Cell = string | Uint8Array;
 export type StoredCell = string | ArrayBuffer;
 
 /**
- * UTF-16 units of each of a row's texts. One unit is at most three bytes of UTF-8, and a blob is shorter than its text, so a
- * row of four texts stays below 4 × 3 × 150,000 = 1.8 MB, under Cloudflare's 2 MB (which the local runtime does not enforce).
+ * UTF-16 units of each of a row's texts. One unit is at most three bytes of UTF-8, and a blob is shorter than its text, so a row
+ * of four texts stays below 4 × 3 × 150,000 = 1.8 MB, under Cloudflare's 2 MB (which the local runtime does not enforce).
  */
 const PIECE_LENGTH = 150_000;
 
-/** Most that a blob may become when it is read: a text that would fit into its row as it is. */
+/** Most bytes of a decompressed blob: a text that would fit into its row uncompressed. */
 const MAX_PIECE_BYTES = 1_800_000;
 
 /** A shorter piece is not compressed: that costs 15 µs or more, and saves less than a page of the database. UTF-16 units. */
 const MIN_COMPRESSED_LENGTH = 4_096;
 
-/** A blob must be so much smaller than its text: else the text is kept, which is cheaper to read. */
+/** A blob must be this much smaller than its text. Otherwise the text is stored, which is cheaper to read. */
 const WORTHWHILE_RATIO = 0.9;
 
-/** Level 1 takes 4 µs per kB of English, level 3 6 µs for a fortieth less. */
+/** Level 1 takes 4 µs per kB of English; level 3 takes 6 µs for a fortieth less. */
 const COMPRESSION = { params: { [constants.ZSTD_c_compressionLevel]: 1 } };
 
 /** `text` as cells that fit into rows. The empty text is one empty cell. */
@@ -44,7 +44,7 @@ export function toCells(text: string, pieceLength = PIECE_LENGTH): Cell[] {
   return cells;
 }
 
-/** Undefined where the runtime fails at it: workerd 1.20261102 throws "Unexpected end of file" where much is left, 1.20261117 does not. */
+/** Undefined if the runtime fails: workerd 1.20261102 throws "Unexpected end of file" if much is left, 1.20261117 does not. */
 function compressed(bytes: Uint8Array): Uint8Array | undefined {
   try {
     return zstdCompressSync(bytes, COMPRESSION);
@@ -53,7 +53,7 @@ function compressed(bytes: Uint8Array): Uint8Array | undefined {
   }
 }
 
-/** The piece that a cell has. Throws a SyntaxError where a blob cannot be read, or would become more than a piece may have. */
+/** The piece of a cell. Throws a SyntaxError if a blob is unreadable, or longer than a piece may be. */
 export function fromCell(cell: StoredCell): string {
   const piece = typeof cell === "string" ? cell : decompressed(cell);
   notePassed(piece.length);
@@ -90,27 +90,27 @@ export function toPieces(text: string, pieceLength = PIECE_LENGTH): string[] {
   return pieces;
 }
 
-/** Tells whether a row's piece is so long that the next part may go on with it. */
+/** Tells whether a row's piece is so long that the next part may continue it. */
 export function mayContinue(piece: string): boolean {
   return piece.length >= PIECE_LENGTH - 1;
 }
 
 /**
- * The memory of long texts that nobody needs any more. On a machine of one's own V8 may take gigabytes, and it lets what died in its
- * old generation lie until nearly all of that is full: forty requests of 10 MB, one after another, left 1.2 GB. So it is told to
- * collect when so much has passed. The launcher's flags (`cli/workerd.ts`) let it be told; elsewhere there is no `gc`, and the
- * limits of an isolate are the platform's.
+ * Frees the memory of long texts that are no longer needed. On a self-hosted machine V8 may take gigabytes, and keeps
+ * garbage in its old generation until nearly all of that is full: forty requests of 10 MB, one after another, left 1.2
+ * GB. So the collector is called after a certain amount. The launcher's flags (`cli/workerd.ts`) allow it; elsewhere
+ * there is no `gc`, and the platform limits isolates.
  */
 
 /** A shorter text dies in the young generation. UTF-16 units. */
 const MIN_LENGTH = 64 * 1024;
 
-/** So much is left to lie. A request of 10 MB leaves three times its length; a collection takes tens of milliseconds. */
+/** The garbage that may accumulate. A request of 10 MB leaves three times its length; a collection takes tens of milliseconds. */
 const MAX_GARBAGE_LENGTH = 64 * 1024 * 1024;
 
 let passed = 0;
 
-/** A text of so many UTF-16 units was read or written. */
+/** Notes that a text of this many UTF-16 units was read or written. */
 export function notePassed(length: number): void {
   if (length < MIN_LENGTH) return;
   passed += length;

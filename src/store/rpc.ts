@@ -2,18 +2,21 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-request
 import { ApiError, contextLengthExceeded, type ErrorFields } from "@responses-edge/responses-api/errors";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 
-/** How objects are called: what a home is asked by `fetch`, what their methods give, when to call them again, and how much one call may carry. */
+/**
+ * How objects are called: the questions that a home gets by `fetch`, the results of methods, when to repeat a call, and
+ * how long a call may be.
+ */
 
-/** A question that a home is asked by `fetch`, because it answers with a stream or a socket that the Worker hands on as it is. */
+/** A question that a home gets by `fetch`, because it answers with a stream or a socket that the Worker passes on. */
 export type HomeRequest =
-  /** The log of a run as SSE: the events after `after`, and then those that come while the run lives. */
+  /** The log of a run as SSE: the events after `after`, and then new ones as long as the run lives. */
   | { kind: "events"; turn: string; after: number; obfuscation: boolean }
-  /** All that the home keeps, as JSON lines (`home-lines.ts`). */
+  /** Everything that the home stores, as JSON lines (`home-lines.ts`). */
   | { kind: "export" }
-  /** To enter the conversation: waits for it, at most `waitMs`. */
+  /** Enters the conversation: waits for it, at most `waitMs`. */
   | { kind: "conversation"; id: string; ticket: string; waitMs: number };
 
-/** The URL by which a home is asked. Instances of other versions read it, too. */
+/** The URL of a question to a home. Instances of other versions read it, too. */
 export function homeUrl(request: HomeRequest): string {
   const url = new URL(request.kind, "http://home/");
   for (const [name, value] of Object.entries(parametersOf(request))) url.searchParams.set(name, value);
@@ -31,7 +34,7 @@ function parametersOf(request: HomeRequest): Record<string, string> {
   }
 }
 
-/** The request of such a URL; undefined where it is none. */
+/** The question of such a URL; undefined for other URLs. */
 export function readHomeUrl(url: string): HomeRequest | undefined {
   const { pathname, searchParams } = new URL(url);
   const text = (name: string) => searchParams.get(name) ?? "";
@@ -49,22 +52,22 @@ export function readHomeUrl(url: string): HomeRequest | undefined {
   }
 }
 
-/** The result of an RPC that may be refused. Cloudflare's RPC does not carry classes of errors, so an error is a value. */
+/** The result of an RPC that may be refused. Cloudflare's RPC does not transfer the classes of errors, so an error is a value. */
 export type Result<T> = { ok: true; value: T } | { ok: false; error: ErrorFields };
 
 export function refused(error: ApiError): Result<never> {
   return { ok: false, error: error.toFields() };
 }
 
-/** An error of the API as a result. Throws every other error again. */
+/** An error of the API as a result. Rethrows every other error. */
 export function refusalOf(error: unknown): Result<never> {
   if (error instanceof ApiError) return refused(error);
   throw error;
 }
 
 /**
- * Tells whether, by the platform's word, trying again may help after an error of a call to an object: the object has moved or been
- * restarted, or the machine that has it is not reached (`retryable`, of Durable Objects' exceptions).
+ * Tells whether a repeated call may help after an error, as the platform says: the object has moved or was restarted,
+ * or its machine is unreachable (`retryable`, of Durable Objects' exceptions).
  */
 export function isRetryable(error: unknown): boolean {
   return typeof error === "object" && error !== null && "retryable" in error && error.retryable === true;
@@ -77,38 +80,38 @@ export function unwrap<T>(result: Result<T>): T {
 }
 
 /**
- * The lengths that may cross between the Worker and a home in one call. Cloudflare's limit
- * is 32 MiB; the local runtime has none. All lengths are UTF-16 units of JSON text: a unit takes one byte or two.
+ * Most lengths that one call may transfer between the Worker and a home. Cloudflare's limit is 32 MiB; the local
+ * runtime has none. All lengths are UTF-16 units of JSON text: a unit takes one byte or two.
  */
 
-/** The most that all texts of a call have together; the rest of the 32 MiB is for what frames them. */
+/** The longest total of a call's texts. The rest of the 32 MiB is for their frame. */
 export const MAX_CALL_LENGTH = 15 * 1024 * 1024;
 
 /** The longest history of one turn. */
 export const MAX_HISTORY_LENGTH = 12 * 1024 * 1024;
 
-/** Most that is read to make one up: items that were taken out, and those beside the ones that are referred to, are read with the others. */
+/** Most text that is read for it: removed items, and the neighbours of referenced items, are read with the others. */
 export const MAX_READ_LENGTH = 4 * MAX_HISTORY_LENGTH;
 
-/** The longest page of items: it ends early, and says that there is more. */
+/** The longest page of items. A longer one ends early, and says that there are more. */
 export const MAX_PAGE_LENGTH = 4 * 1024 * 1024;
 
-/** The longest line of an export: a turn, or what one call carries of it, and what frames it. */
+/** The longest line of an export: the part of a turn that one call transfers, and its frame. */
 export const MAX_LINE_LENGTH = MAX_CALL_LENGTH + 64 * 1024;
 
-/** A request must leave so much to its answer. */
+/** The least length that a request must leave to its answer. */
 const MIN_OUTPUT_LENGTH = 1024 * 1024;
 
 /**
- * The most that a turn may put out so that all of it, with its request, can be kept and given again in one call.
- * Throws the 400 of a request that leaves too little.
+ * The longest output of a turn, such that it and its request can be stored and returned in one call. Throws the 400 of
+ * a request that leaves too little.
  */
 export function maxOutputLength(request: CreateRequest, input: readonly Item[]): number {
   const { input: _input, ...rest } = request;
   return lengthBeside(JSON.stringify(input).length + JSON.stringify(rest).length);
 }
 
-/** The same for a request of which the length is known. */
+/** The same for a request of a known length. */
 export function lengthBeside(length: number): number {
   const left = MAX_CALL_LENGTH - length;
   if (left >= MIN_OUTPUT_LENGTH) return left;

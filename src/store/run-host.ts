@@ -26,9 +26,8 @@ import type { StoredResponse } from "./turn-store.ts";
 import { learnEndpoints } from "./webhooks/announcing.ts";
 
 /**
- * Runs that outlive every client: they live in the home, their events go to its log, and their creator is only the
- * first of their readers. A run whose process died is found again (`resumeRuns`) and goes on where its log ends
- * (`resume-runs.ts`).
+ * Runs that outlive every client: they live in the home, their events go to its log, and their creator is only the first of their
+ * readers. A run whose process died is found again (`resumeRuns`) and continues where its log ends (`resume-runs.ts`).
  */
 
 interface LiveRun {
@@ -38,14 +37,11 @@ interface LiveRun {
   ended: Promise<void>;
   /** The model server that has answered last. */
   server: () => string | undefined;
-  /** The length of its request and what it continues, as JSON, in UTF-16 units. */
+  /** The JSON length of its request and history, in UTF-16 units. */
   length: number;
 }
 
-/**
- * Runs that may live in one object at the same time, and how long they may be together, in UTF-16 units, where there are several:
- * its 128 MB are shared by all of them.
- */
+/** Most live runs of one object, and their longest total, in UTF-16 units, if there are several: they share its 128 MB. */
 const MAX_LIVE_RUNS = 64;
 const MAX_LIVE_LENGTH = 16 * 1024 * 1024;
 
@@ -65,12 +61,15 @@ export class RunHost {
     return this.#live.get(turn);
   }
 
-  /** The runs that live. */
+  /** The live runs. */
   specs(): RunSpec[] {
     return [...this.#live.values()].map(({ spec }) => spec);
   }
 
-  /** Counts one more run of the tenant; gives what ends that. Throws the 429s of an object or a tenant that has as many as it may. */
+  /**
+   * Counts one more run of the tenant; gives the function that ends it. Throws the 429s of an object or a tenant with
+   * as many as it may have.
+   */
   #countRun(): () => void {
     if (this.#live.size >= MAX_LIVE_RUNS) {
       throw tooManyInProgress(`${MAX_LIVE_RUNS} background responses are in progress where this one belongs.`);
@@ -94,10 +93,10 @@ export class RunHost {
   }
 
   /**
-   * Begins a run: notes it, so that no crash can lose it, and lets it go. Throws the 400s of an input that does not
-   * fit its history, and the 429s and the 503 where there is no room. `scope` holds the conversation's lease, for a turn in one: the
-   * run takes it over and frees it when it ends, and a run that is refused leaves it to the caller. `access` is to the
-   * MCP servers of the request, and kept only as long as this process lives.
+   * Starts a run: stores it first, so that no crash can lose it. Throws the 400s of an input that does not fit its
+   * history, and the 429s and the 503 of limits. `scope` holds the lease of the turn's conversation, if it is in one:
+   * the run takes it over and releases it at its end; a refused run leaves it to the caller. `access` is to the MCP
+   * servers of the request, and kept only as long as this process lives.
    */
   start(spec: RunSpec, scope: DisposableStack, access: Readonly<Record<string, McpAccess>>): void {
     scope.defer(this.#countRun());
@@ -116,14 +115,14 @@ export class RunHost {
     this.#launch(run, scope, () => run.run(turn, past));
   }
 
-  /** Resumes every run that is noted and does not live. */
+  /** Resumes every run that is stored but not live. */
   resumeRuns(): void {
     for (const turn of this.#home.runs.turns()) {
       if (!this.#live.has(turn)) resumeRun(this.#home, turn, (run, work) => this.#launchResumed(run, work));
     }
   }
 
-  /** A run that was accepted before its process died counts among those of its tenant, and is never refused. */
+  /** A run that was accepted before its process died counts among its tenant's, and is never refused. */
   #launchResumed(run: PreparedRun, work: () => Promise<TurnResult>): void {
     using scope = new DisposableStack();
     const giveBack = this.#home.load.take(Number.POSITIVE_INFINITY);
@@ -132,7 +131,7 @@ export class RunHost {
     this.#launch(run, scope, work, true);
   }
 
-  /** Lets a run go. Anything that `scope` holds is the run's from now on, and is freed when it has ended. */
+  /** Starts a run. It takes over everything in `scope`, which is released at its end. */
   #launch(run: PreparedRun, scope: DisposableStack, work: () => Promise<TurnResult>, isResumed = false): void {
     const { spec, abort, log, quota, server, length } = run;
     scope.defer(quota.renew(isResumed));
@@ -140,7 +139,7 @@ export class RunHost {
     const ended = this.#runToEnd(run, work(), scope.move());
     this.#live.set(spec.turn, { spec, abort, log, ended, server, length });
     this.#home.waitUntil(ended);
-    // Beside the run, whose end is noted where somebody may want to be told of it.
+    // Beside the run: its end is announced if somebody may want to know of it.
     const { env } = this.#home;
     if (spec.request.background)
       this.#home.waitUntil(learnEndpoints(env, loadConfig(env), spec.tenant ?? "").catch(() => {}));
@@ -156,7 +155,7 @@ export class RunHost {
       await result;
       observation?.answered(200);
     } catch (error) {
-      // Nobody foresaw it: the run stays noted, and the alarm resumes it.
+      // An unexpected error: the run stays stored, and the alarm resumes it.
       abort.abort(error);
       const name = error instanceof Error ? error.name : typeof error;
       console.error(logLine({ level: "error", run: spec.turn, error: name }));
@@ -171,7 +170,7 @@ export class RunHost {
     await Promise.all([...this.#live.keys()].map((turn) => this.cancel(turn)));
   }
 
-  /** Stops a live run and waits until it is settled. False when it does not live. */
+  /** Stops a live run and waits until it is settled. False if it is not live. */
   async cancel(turn: string): Promise<boolean> {
     const run = this.#live.get(turn);
     if (!run) return false;
@@ -188,11 +187,11 @@ interface Admission {
   conversation: ConversationTurns;
   housekeeping: Housekeeping;
   waitUntil: (promise: Promise<unknown>) => void;
-  /** A response, settled or still running; null when there is none. */
+  /** A response, settled or still running; null if it does not exist. */
   find: (turn: string) => StoredResponse | null;
 }
 
-/** The caller that begins a run: its place in the queue of the conversation, and its access to MCP servers. */
+/** The caller that begins a run: its ticket in the queue of the conversation, and its access to MCP servers. */
 interface Caller {
   ticket: string;
   waitMs: number;
@@ -200,8 +199,8 @@ interface Caller {
 }
 
 /**
- * Begins a run, under the lock of its conversation where it is in one, and gives its response as it is now; that of the turn, when
- * the turn has a response already.
+ * Begins a run, under the lock of its conversation if it is in one, and gives its response in its current state; if the
+ * turn already has a response, gives that one.
  */
 export async function admitRun(home: Admission, spec: RunSpec, caller: Caller): Promise<Result<StoredResponse>> {
   const known = home.find(spec.turn);
@@ -222,7 +221,7 @@ async function begin(home: Admission, spec: RunSpec, { ticket, waitMs, access }:
   using scope = new DisposableStack();
   const lease = spec.inConversation ? scope.use(await home.conversation.acquire(ticket, waitMs)) : undefined;
   await home.housekeeping.watchRuns();
-  // From here to the start nothing waits: of two requests with one turn, one starts it and the other finds it.
+  // Nothing awaits from here to the start: of two requests with one turn, one starts it and the other finds it.
   const meanwhile = home.find(spec.turn);
   if (meanwhile) return meanwhile;
   if (spec.inConversation && !lease) throw conversationLocked();
@@ -230,12 +229,12 @@ async function begin(home: Admission, spec: RunSpec, { ticket, waitMs, access }:
   checkConversation(home, spec);
   home.runs.start(spec, scope, access);
   home.waitUntil(home.rows.index.tellRun(spec));
-  // An object that was empty until now may have released its alarm while this call waited.
+  // An object that was empty until now may have deleted its alarm during the wait.
   await home.housekeeping.watchRuns();
   return runningBody(spec, spec.request.background ? "queued" : "in_progress");
 }
 
-/** Throws the 404 when the run is to be in a conversation that is not here. */
+/** Throws the 404 of a run whose conversation is not here. */
 function checkConversation({ rows }: Admission, { request }: RunSpec): void {
   const id = conversationOf(request);
   if (id !== undefined && !rows.conversations.get(id)) throw conversationNotFound(id);

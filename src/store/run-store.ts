@@ -13,7 +13,7 @@ import { fromCells, type StoredCell, toCells } from "./row-pieces.ts";
 import type { Tables } from "./tables.ts";
 import type { StoredResponse } from "./turn-store.ts";
 
-/** Background runs that are not settled yet: all that is needed to resume one. */
+/** Background runs that are not settled yet, with everything that is needed to resume one. */
 
 /** A run as it was accepted. */
 export interface RunSpec {
@@ -23,7 +23,7 @@ export interface RunSpec {
   /** Unix milliseconds. */
   createdAt: number;
   request: CreateRequest;
-  /** This turn's input, references resolved and with ids. */
+  /** This turn's input, with references resolved and ids. */
   input: Item[];
   model: Model;
   cacheSalt: string;
@@ -31,21 +31,24 @@ export interface RunSpec {
   /** The files that the request gives to its container. */
   givenFiles?: readonly GivenFile[];
   tenant?: string;
-  /** Labels of MCP servers that cannot be reached again after a restart: their credentials are not kept. */
+  /** Labels of MCP servers that cannot be reached after a restart, because their credentials are not stored. */
   withheld?: string[];
   inConversation: boolean;
-  /** The policy of its caller's key, and its reservation in the caller's limits; runs of before, and of others, have neither. */
+  /**
+   * The policy of its caller's key, and its reservation in the caller's limits. Runs of earlier versions, and those
+   * without limits, have neither.
+   */
   policy?: Policy;
   reservation?: RunReservation;
-  /** The key that has asked, where contents are logged. */
+  /** The key that has asked, if contents are logged. */
   keyId?: string;
-  /** The key that stores it, where what is stored is counted. */
+  /** The key that its bytes are counted for, if they are counted. */
   owner?: string;
-  /** The trace that the run belongs to, and its own span, where there are traces. */
+  /** The trace of the run, and its own span, if there are traces. */
   trace?: KeptTrace;
 }
 
-/** A run as its rows tell it; `spec` is undefined where they cannot be read. */
+/** A run from its rows; `spec` is undefined if they are unreadable. */
 export interface NotedRun {
   turn: string;
   spec: RunSpec | undefined;
@@ -78,19 +81,19 @@ export class RunStore {
     }
   }
 
-  /** Notes a run anew, whose model is another one. */
+  /** Stores a run again, with another model. */
   replace(spec: RunSpec): void {
     this.delete(spec.turn);
     this.insert(spec);
   }
 
-  /** The turns of all runs that are not settled, oldest first. */
+  /** The turns of all unsettled runs, oldest first. */
   turns(): string[] {
     const oldestFirst = "SELECT turn FROM runs WHERE part = 0 ORDER BY created_at";
     return this.#tables.rows<{ turn: string }>("runs", oldestFirst).map(({ turn }) => turn);
   }
 
-  /** Reads a run and counts one more attempt at resuming it. Undefined when it is settled. */
+  /** Reads a run and counts one more attempt to resume it. Undefined if it is settled. */
   readToResume(turn: string): NotedRun | undefined {
     const rows = this.#tables.rows<{ created_at: number; attempts: number; body: StoredCell }>(
       "runs",
@@ -104,7 +107,7 @@ export class RunStore {
     return { turn, spec, createdAt: first.created_at, attempts: first.attempts + 1 };
   }
 
-  /** Counts the attempts at resuming a run anew. */
+  /** Resets the number of attempts to resume a run. */
   forgive(turn: string): void {
     this.#tables.rows("runs", "UPDATE runs SET attempts = 0 WHERE turn = ? AND part = 0", turn);
   }
@@ -114,7 +117,7 @@ export class RunStore {
   }
 }
 
-/** The response of a run that is not settled: no output yet, because none of it is final. */
+/** The response of an unsettled run. It has no output yet, because none of it is final. */
 export function runningBody(spec: RunSpec, status: "queued" | "in_progress"): StoredResponse {
   const identity = { id: responseId(spec), model: spec.model.name, createdAt: Math.floor(spec.createdAt / 1000) };
   const { output, ...head } = initialResponse(spec.request, identity);

@@ -1,6 +1,6 @@
 /**
- * The version of the tables that the objects of each class write today, by the class's name; what `Board` keeps heals itself. Programs
- * beside the Worker read it too: they must not lay hands on what a newer version has written.
+ * The present version of the tables of each class, by the class's name; the content of `Board` renews itself. Programs
+ * beside the Worker read it, too: they must not touch data of a newer version.
  */
 export const SCHEMA_VERSIONS = {
   Home: 8,

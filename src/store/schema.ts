@@ -1,6 +1,6 @@
 /**
- * The schema of an object that is not one of very many: its version stands in a table of its own. (A home tells its version
- * by its columns, because a row in each of millions is dear: `tables.ts`.)
+ * The schema of a class with few objects: its version stands in a table of its own. (A home shows its version by its
+ * columns, because a row in each of millions would be expensive: `tables.ts`.)
  */
 
 /** The statements that bring an object from each version to the next; the first ones make version 1. */
@@ -16,7 +16,7 @@ export class Schema {
     this.#versions = versions;
   }
 
-  /** The version of what is there; 0 where nothing is. Writes nothing. */
+  /** The version of the present tables; 0 without any. Writes nothing. */
   get version(): number {
     const { sql } = this.#storage;
     const has = sql.exec("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'schema_version'").toArray();
@@ -24,7 +24,7 @@ export class Schema {
     return sql.exec<{ version: number }>("SELECT version FROM schema_version").one().version;
   }
 
-  /** Brings the tables to today's version, all of them or none; to be called before anything is written. */
+  /** Brings the tables to the present version, all of them or none. To be called before anything is written. */
   open(): void {
     if (this.#isOpen) return;
     const { sql, transactionSync } = this.#storage;
@@ -40,14 +40,14 @@ export class Schema {
     this.#isOpen = true;
   }
 
-  /** Runs a statement, and gives its rows; none where there are no tables. */
+  /** Runs a statement, and gives its rows; none if there are no tables. */
   rows<Row extends Record<string, SqlStorageValue>>(statement: string, ...bindings: SqlStorageValue[]): Row[] {
     if (!this.#isOpen && this.version === 0) return [];
     this.open();
     return this.#storage.sql.exec<Row>(statement, ...bindings).toArray();
   }
 
-  /** Runs a statement that needs the tables, which are made where there are none. Gives how many rows it has written. */
+  /** Runs a statement on the tables, which are made if they do not exist. Gives the number of rows it has written. */
   write(statement: string, ...bindings: SqlStorageValue[]): number {
     this.open();
     return this.#storage.sql.exec(statement, ...bindings).rowsWritten;

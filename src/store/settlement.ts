@@ -12,9 +12,9 @@ import type { RunSpec } from "./run-store.ts";
 import type { SettledTurn } from "./turn-store.ts";
 import { isAnnounced } from "./webhooks/announcing.ts";
 
-/** Keeping a turn for good: in one transaction, one row where it fits. */
+/** Stores a turn: in one transaction, in one row if it fits. */
 
-/** A foreground turn to keep; with the token of its lease when it belongs to the conversation. */
+/** A foreground turn to store; with the token of its lease if it is in the conversation. */
 export interface TurnToSettle extends Omit<SettledTurn, "base" | "position" | "log"> {
   /** `joins`: its items become part of the conversation. */
   lease: { token: string; joins: boolean } | null;
@@ -31,14 +31,14 @@ interface Settling {
 }
 
 /**
- * Keeps a foreground turn, and gives its conversation back. Keeping a turn again is harmless. Gives the rows that it
- * took, or the 409 when the turn does not hold its conversation any more.
+ * Stores a foreground turn, and releases its conversation. A repeated call is harmless. Gives the rows that it took, or
+ * the 409 if the turn no longer holds its conversation.
  */
 export async function settle(home: Settling, { lease, ...settled }: TurnToSettle): Promise<Result<number>> {
   const { rows, conversation, housekeeping } = home;
-  // A caller that has lost the answer asks again.
+  // The caller has lost the answer of its first call.
   if (rows.turns.has(settled.turn)) return { ok: true, value: 0 };
-  // From here on nothing waits: the turn and its alarm are one write.
+  // Nothing awaits from here on: the turn and its alarm are one write.
   await housekeeping.open();
   const entered = lease ? conversation.entered(lease.token) : null;
   if (entered === undefined) return refused(conversationLocked());
@@ -55,8 +55,8 @@ export async function settle(home: Settling, { lease, ...settled }: TurnToSettle
 }
 
 /**
- * Keeps a run's turn, in one transaction with what `endLog` writes, and with the end of the log that it gives. `base`: the last
- * position that the run saw. Gives the rows that the turn took.
+ * Stores a run's turn, in one transaction with the writes of `endLog`, and with the end of the log that it gives.
+ * `base`: the last position that the run saw. Gives the rows that the turn took.
  */
 export function settleRun(
   home: Settling,
@@ -69,7 +69,7 @@ export function settleRun(
   const input = JSON.stringify(spec.input.filter(isKept));
   const taken = rows.transaction(() => {
     const log = endLog();
-    // Before the turn is written: it takes the place that the run's rows give back.
+    // Removed before the turn is written, which reuses the space of the run's rows.
     rows.runs.delete(spec.turn);
     const inserted = rows.turns.insert({
       turn: spec.turn,
@@ -94,13 +94,13 @@ export function settleRun(
   return taken;
 }
 
-/** Has the quota told of a turn that was kept: what is stored is counted. */
+/** Reports a stored turn to the quota, if storage is counted. */
 function tell({ rows, waitUntil }: Settling, turn: string): void {
   rows.stored.added(turn);
   waitUntil(rows.stored.tellSoon());
 }
 
-/** Has the tenant's index told of a turn that was kept, where there is one. */
+/** Reports a stored turn to the tenant's index, if there is one. */
 function list({ rows, waitUntil }: Settling, turn: Pick<SettledTurn, keyof KeptResponse>): void {
   const { response } = turn;
   if (response !== null && rows.index.isOn) waitUntil(rows.index.tell({ ...turn, response }));

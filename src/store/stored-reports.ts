@@ -4,8 +4,9 @@ import { isRetryable } from "./rpc.ts";
 import { CALL_WITHIN_MS, ToldTogether } from "./told-together.ts";
 
 /**
- * How homes tell their tenant's quota what they store. Each report says all that a home stores, so only its latest counts. Those
- * of a tenant's homes in this isolate are told by one call at a time, with all that has come meanwhile.
+ * Reports how much homes store to their tenant's quota. Each report has the whole amount of a home, so that only the
+ * latest counts. The homes of a tenant in this isolate share one call at a time, which carries all reports that have
+ * come in the meantime.
  */
 
 type QuotaNamespace = DurableObjectNamespace<Quota>;
@@ -19,7 +20,7 @@ interface Told {
 
 interface Untold {
   report: Dated;
-  /** When the earliest report was made that this one has taken the place of: its own, where there is none. */
+  /** The time of the earliest report that this one has replaced; its own time if it has replaced none. */
   from: number;
 }
 
@@ -28,10 +29,10 @@ const together = new ToldTogether<Untold>();
 /** Orders the reports of this isolate. */
 let lastAt = 0;
 
-/** By tenant, the times of the reports that are not told yet. */
+/** The times of reports that are not sent yet, by tenant. */
 const untold = new Map<string, Set<number>>();
 
-/** Dates a report, which takes the place of one that waits. */
+/** Dates a report, which replaces a waiting one. */
 function dated(tenant: string, report: StoredReport, replaced: Untold | undefined): Untold {
   lastAt = Math.max(Date.now(), lastAt + 1);
   const from = replaced?.from ?? lastAt;
@@ -40,14 +41,14 @@ function dated(tenant: string, report: StoredReport, replaced: Untold | undefine
   return { report: { ...report, at: lastAt }, from };
 }
 
-/** Names the latest report of this isolate's homes. */
+/** The latest report of this isolate's homes. */
 export function latestReport(): number {
   return lastAt;
 }
 
 /**
- * Tells whether a tenant's reports up to `latest` were told, as far as they are this isolate's: those of homes elsewhere nobody knows here.
- * A report that could not be told counts as told: the home's alarm tells it.
+ * Tells whether this isolate's reports of a tenant up to `latest` were sent. Homes elsewhere are unknown here. A report
+ * that could not be sent counts as sent: the home's alarm repeats it.
  */
 export function isTold(tenant: string, latest: number): boolean {
   const since = Date.now() - CALL_WITHIN_MS;
@@ -55,13 +56,13 @@ export function isTold(tenant: string, latest: number): boolean {
   return true;
 }
 
-/** Tells it with the next call. Never rejects: what cannot be told the home's alarm tells again. */
+/** Sends it with the next call. Never rejects: the home's alarm repeats a failed report. */
 export function tellStoredSoon(quotas: QuotaNamespace, tenant: string, { report, onTold }: Told): Promise<void> {
   const value = dated(tenant, report, together.waiting(tenant, report.home));
   return together.tell(tenant, report.home, { value, onTold }, (batch) => take(quotas, tenant, batch));
 }
 
-/** Tells it now; whether the quota has heard it. Never rejects. */
+/** Sends it now. True if the quota has got it. Never rejects. */
 export function tellStored(quotas: QuotaNamespace, tenant: string, report: StoredReport): Promise<boolean> {
   const now = dated(tenant, report, together.waiting(tenant, report.home));
   together.withdraw(tenant, report.home);

@@ -1,11 +1,10 @@
 import { SCHEMA_VERSIONS } from "./schema-versions.ts";
 
 /**
- * The tables of a home as they are made today (docs/storage.md). `migrate` brings tables of earlier versions up to
- * these.
+ * The tables of a home in their present form (docs/storage.md). `migrate` brings tables of earlier versions to it.
  *
- * Columns of texts that may be long (`input`, `output`, `response`, `messages`, `log`, `body`) have cells of `row-pieces.ts`: text,
- * or a blob.
+ * Columns whose texts may be long (`input`, `output`, `response`, `messages`, `log`, `body`) have cells of
+ * `row-pieces.ts`: text, or a blob.
  *
  * All are `WITHOUT ROWID` with the key that they are read by, so that a row costs one row written. Each is made by the
  * first write that needs it; reading never makes one.
@@ -13,10 +12,10 @@ import { SCHEMA_VERSIONS } from "./schema-versions.ts";
 
 const CREATE = {
   /**
-   * Settled turns. `position`: the turn's number in its conversation. `base`: the last position that the turn saw.
-   * `messages`: the raw messages behind the items, if there are any. `response` is null when only the items are kept.
-   * `log`: the event log of a run, or the end of one whose beginning is in `events` (`event-log.ts`); null where there is none, or all is there.
-   * `owner`: the key that has stored it, where what is stored is counted; the empty one is nobody's.
+   * Settled turns. `position`: the turn's number in its conversation. `base`: the last position that the turn saw. `messages`:
+   * the raw messages behind the items, if there are any. `response` is null if only the items are stored. `log`: the event log of
+   * a run, or the end of one whose beginning is in `events` (`event-log.ts`); null if there is none, or all of it is there.
+   * `owner`: the key that its bytes are counted for, if they are counted; the empty key is nobody's.
    */
   turns: `CREATE TABLE IF NOT EXISTS turns (
     turn TEXT NOT NULL, part INTEGER NOT NULL, parent TEXT, created_at INTEGER NOT NULL,
@@ -28,16 +27,19 @@ const CREATE = {
     turn TEXT NOT NULL, part INTEGER NOT NULL, created_at INTEGER NOT NULL, attempts INTEGER NOT NULL,
     body TEXT NOT NULL,
     PRIMARY KEY (turn, part)) WITHOUT ROWID`,
-  /** Event logs, packed: events `seq_from` to `seq_to` as JSON lines; a larger block goes on in the next `part`. Sealed ones begin at part 1,000,000. */
+  /**
+   * Event logs, packed: events `seq_from` to `seq_to` as JSON lines; a larger block continues in the next `part`.
+   * Sealed ones begin at part 1,000,000.
+   */
   events: `CREATE TABLE IF NOT EXISTS events (
     turn TEXT NOT NULL, seq_from INTEGER NOT NULL, part INTEGER NOT NULL, seq_to INTEGER NOT NULL, body TEXT NOT NULL,
     PRIMARY KEY (turn, seq_from, part)) WITHOUT ROWID`,
-  /** The conversation that lives here, if one does. */
+  /** The conversation of this home, if there is one. */
   conversation: `CREATE TABLE IF NOT EXISTS conversation (
     id TEXT NOT NULL PRIMARY KEY, created_at INTEGER NOT NULL, metadata TEXT NOT NULL, owner TEXT) WITHOUT ROWID`,
-  /** Items taken out of the conversation. */
+  /** Items removed from the conversation. */
   deleted_items: "CREATE TABLE IF NOT EXISTS deleted_items (id TEXT NOT NULL PRIMARY KEY) WITHOUT ROWID",
-  /** Idempotency keys seen in the last day, in the object that the key names; `begun`: their turn is or was there. */
+  /** Idempotency keys of the last day, in the object that the key names; `begun`: their turn exists or existed here. */
   idempotency: `CREATE TABLE IF NOT EXISTS idempotency (
     fingerprint TEXT NOT NULL PRIMARY KEY, home TEXT NOT NULL, turn TEXT NOT NULL,
     created_at INTEGER NOT NULL, begun INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID`,
@@ -51,7 +53,7 @@ export type TableName = keyof typeof CREATE;
 
 type Row = Record<string, SqlStorageValue>;
 
-/** Which tables are there, asked once, and what is done with them. */
+/** The existing tables, read once, and the statements on them. */
 export class Tables {
   readonly #sql: SqlStorage;
   #present: Set<string> | undefined;
@@ -65,39 +67,39 @@ export class Tables {
     return this.#present.has(table);
   }
 
-  /** Tells whether there may be no table at all, as far as is known without looking. */
+  /** Tells whether there may be no table, as far as is known without reading. */
   get mayBeNone(): boolean {
     return this.#present === undefined || this.#present.size === 0;
   }
 
-  /** Tells whether there is no table at all, also none that is not of these. */
+  /** Tells whether there is no table at all, not even one that is not listed here. */
   isNone(): boolean {
     return this.#look().size === 0;
   }
 
   #look(): Set<string> {
     const tables = this.#sql.exec<{ name: string }>("SELECT name FROM sqlite_schema WHERE type = 'table'").toArray();
-    // The runtime's own: its alarm.
+    // Tables of the runtime: its alarm.
     return new Set(tables.map(({ name }) => name).filter((name) => !name.startsWith("_cf_")));
   }
 
-  /** Runs a statement on a table, and gives its rows; none where the table is not there. */
+  /** Runs a statement on a table, and gives its rows; none if the table does not exist. */
   rows<R extends Row = Row>(table: TableName, statement: string, ...bindings: SqlStorageValue[]): R[] {
     return this.has(table) ? this.#sql.exec<R>(statement, ...bindings).toArray() : [];
   }
 
-  /** The same, whose rows are read as they are taken. */
+  /** The same, reading the rows as they are taken. */
   each<R extends Row>(table: TableName, statement: string, ...bindings: SqlStorageValue[]): Iterable<R> {
     return this.has(table) ? this.#sql.exec<R>(statement, ...bindings) : [];
   }
 
-  /** Runs a statement that needs its table, which is made where it is not there. */
+  /** Runs a statement on a table, which is made if it does not exist. */
   write(table: TableName, statement: string, ...bindings: (SqlStorageValue | Uint8Array)[]): void {
     if (!this.has(table)) this.make(table);
     this.#sql.exec(statement, ...bindings);
   }
 
-  /** Makes a table if it is not there. */
+  /** Makes a table if it does not exist. */
   make(table: TableName): void {
     if (this.has(table)) return;
     this.#sql.exec(CREATE[table]);
@@ -111,12 +113,13 @@ export class Tables {
 }
 
 /**
- * The versions of the schema. An object whose tables an earlier version made gets what they lack when it opens.
+ * The versions of the schema. An object whose tables are of an earlier version is migrated when it opens.
  *
- * The version of an object is told by its columns. Durable Objects refuse `PRAGMA user_version` (SQLITE_AUTH), and a
- * table for the version would cost every new object three rows more. So a version that changes tables must bring a column that
- * tells it. One that does not has nothing to migrate: version 5 has the tables of version 4, and a cell tells by its type how to
- * read it (`row-pieces.ts`); version 8 has those of version 7, and a kept log tells by its beginning (`event-log.ts`). docs/storage.md lists the versions.
+ * An object's columns show its version. Durable Objects refuse `PRAGMA user_version` (SQLITE_AUTH), and a table for the
+ * version would cost every new object three more rows. So a version that changes tables must add a column by which it
+ * is recognised. A version that adds none has nothing to migrate: version 5 has the tables of version 4, and the type
+ * of a cell says how to read it (`row-pieces.ts`); version 8 has those of version 7, and the beginning of a stored log
+ * says its form (`event-log.ts`). docs/storage.md lists the versions.
  */
 
 interface Migration {
@@ -127,7 +130,7 @@ interface Migration {
   type: string;
 }
 
-/** Oldest first. New tables are made with all of it. */
+/** Oldest first. New tables have all of it. */
 const MIGRATIONS: readonly Migration[] = [
   { version: 2, table: "turns", column: "messages", type: "TEXT" },
   { version: 3, table: "idempotency", column: "begun", type: "INTEGER NOT NULL DEFAULT 0" },
@@ -136,12 +139,12 @@ const MIGRATIONS: readonly Migration[] = [
   { version: 7, table: "conversation", column: "owner", type: "TEXT" },
 ];
 
-/** The version of the tables that are made today. */
+/** The version of the present tables. */
 export const SCHEMA_VERSION = SCHEMA_VERSIONS.Home;
 
 /**
- * Brings an object's tables to today's version, all of them or none. To be called once, before anything is read. Makes
- * no table, and writes nothing where nothing is to be done. `tables` tells which tables there are: a new object, which
+ * Brings an object's tables to the present version, all of them or none. To be called once, before anything is read.
+ * Makes no table, and writes nothing if there is nothing to do. `tables` tells which tables exist: a new object, which
  * has none, is asked nothing more.
  */
 export function migrate(
@@ -157,13 +160,13 @@ export function migrate(
   });
 }
 
-/** The version of an object's tables; today's for an object without tables. */
+/** The version of an object's tables; the present one for an object without tables. */
 export function schemaVersion(sql: SqlStorage): number {
   const [first] = missingIn(sql);
   return first ? first.version - 1 : SCHEMA_VERSION;
 }
 
-/** The migrations that an object needs, oldest first. A table that is not there needs none: it is made as it is today. */
+/** The migrations that an object needs, oldest first. A missing table needs none: it is made in its present form. */
 function missingIn(sql: SqlStorage): Migration[] {
   const rows = sql.exec<{ table: string; column: string }>(
     `SELECT tables.name AS "table", columns.name AS "column"

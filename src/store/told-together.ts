@@ -1,24 +1,24 @@
 /**
- * Reports of this isolate's homes to an object of their tenant's: one call at a time, with all that has come meanwhile. Only the latest of
- * several reports under one name counts.
+ * Reports of this isolate's homes to an object of their tenant: one call at a time, with all reports that have come in
+ * the meantime. Only the latest of several reports under one name counts.
  */
 
-/** How long reports are gathered before a call: a call and its commit cost as much as the storing of a short turn. Milliseconds. */
+/** Milliseconds for which reports are gathered before a call. A call and its commit cost as much as storing a short turn. */
 const GATHER_MS = 50;
 
-/** A call that lasts longer is taken for one of an object that has ended. */
+/** After this time, the object that made a call is assumed to have ended. */
 export const CALL_WITHIN_MS = 10_000;
 
 interface Told<Value> {
   value: Value;
-  /** Called when it was heard. */
+  /** Called when it was received. */
   onTold: () => void;
 }
 
-/** The values of one tenant that wait to be told. */
+/** The waiting values of one tenant. */
 interface Queue<Value> {
   waiting: Map<string, Told<Value>>;
-  /** Since when a call is under way, or gathered for, Unix milliseconds. The object that makes it may have been ended since. */
+  /** When a call, or gathering for one, has begun, Unix milliseconds. The object that makes it may have ended since. */
   askingSince: number | undefined;
 }
 
@@ -26,7 +26,7 @@ export class ToldTogether<Value> {
   readonly #queues = new Map<string, Queue<Value>>();
   readonly #most: number;
 
-  /** `most`: values of a tenant that may wait. Values beyond them are not told. */
+  /** `most`: most waiting values of a tenant. Further ones are dropped. */
   constructor(most = Number.POSITIVE_INFINITY) {
     this.#most = most;
   }
@@ -36,12 +36,12 @@ export class ToldTogether<Value> {
     return this.#queues.get(tenant)?.waiting.get(name)?.value;
   }
 
-  /** Takes back what waits under a name. */
+  /** Withdraws the value that waits under a name. */
   withdraw(tenant: string, name: string): void {
     this.#queues.get(tenant)?.waiting.delete(name);
   }
 
-  /** Tells a value with the next call. `send` says whether it was heard, and never rejects. */
+  /** Sends a value with the next call. `send` tells whether it was received, and never rejects. */
   async tell(
     tenant: string,
     name: string,

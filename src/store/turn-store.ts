@@ -4,30 +4,32 @@ import { MAX_READ_LENGTH } from "./rpc.ts";
 import type { Tables } from "./tables.ts";
 
 /**
- * The settled turns of a home: immutable rows, and the histories that they make up.
+ * The settled turns of a home: immutable rows, and the histories that they make.
  *
- * This file alone decides whether a response is there for those who ask. It is not when it was deleted (its rows
- * are removed, or have no `response`) or has expired (it was created at `oldest` or before). Two things outlive it: a
- * younger response goes on to have it in its history until it is deleted, and a conversation keeps its items.
+ * Only this file decides whether a response exists for a caller. It does not if it was deleted (its rows are removed,
+ * or have no `response`) or has expired (it was created at `oldest` or earlier). Two things outlive it: a younger
+ * response keeps it in its history until it is deleted, and a conversation keeps its items.
  */
 
 /** A settled turn. */
 export interface SettledTurn extends ChainedTurn {
-  /** Its own position in the conversation; null when it is no part of one. */
+  /** Its own position in the conversation; null if it is in none. */
   position: number | null;
-  /** The end of a run's event log, as `event-log.ts` gives it; null or absent where it has none, or its blocks have all of it. */
+  /**
+   * The end of a run's event log, as `event-log.ts` gives it; null or absent if there is none, or if its blocks have all of it.
+   */
   log?: Cell | null;
-  /** The key that stores it, where what is stored is counted (`home-stored.ts`). */
+  /** The key that its bytes are counted for, if they are counted (`home-stored.ts`). */
   owner?: string | null | undefined;
 }
 
-/** A response as two JSON texts: all of it but `output`, and `output`. */
+/** A response as two JSON texts: everything but `output`, and `output`. */
 export interface StoredResponse {
   head: string;
   output: string;
 }
 
-/** The first row of a turn with a response: each text is whole, or its beginning. */
+/** The first row of a turn with a response. Each text is complete, or its beginning. */
 export interface NodeRow {
   turn: string;
   /** Unix milliseconds. */
@@ -41,14 +43,14 @@ export interface NodeRow {
 
 type PartRow = { turn: string; input: StoredCell; output: StoredCell; messages: StoredCell | null };
 
-/** The history of a response: its own items and those of all turns before it. */
+/** The history of a response: its own items and those of all earlier turns. */
 export interface ResponseHistory {
-  /** The position up to which its conversation came before all of that, when it began in one. */
+  /** The position in its conversation at which the history begins, if it began in one. */
   base: number | null;
   history: History;
 }
 
-/** SQL: the bytes that the texts of a row of `turns` take, as they are written. */
+/** SQL: the bytes of the texts of a row of `turns`, as they are written. */
 export const TEXT_BYTES = ["input", "output", "response", "messages", "log"]
   .map((column) => `ifnull(octet_length(${column}), 0)`)
   .join(" + ");
@@ -58,14 +60,14 @@ export class TurnStore {
   readonly #oldest: () => number;
   readonly #chains: Chains;
 
-  /** `oldest` gives a creation time, Unix milliseconds: what was created then or before has expired. */
+  /** `oldest` gives a creation time, Unix milliseconds: turns that were created then or earlier have expired. */
   constructor(tables: Tables, oldest: () => number) {
     this.#tables = tables;
     this.#oldest = oldest;
     this.#chains = new Chains(tables);
   }
 
-  /** Writes a turn: one row where it fits. Gives how many there are. To be called within a transaction. */
+  /** Writes a turn, in one row if it fits. Gives the number of rows. To be called within a transaction. */
   insert(turn: SettledTurn): number {
     const input = toCells(turn.input);
     const output = toCells(turn.output);
@@ -97,7 +99,7 @@ export class TurnStore {
     return parts;
   }
 
-  /** A response, or null when there is none, or none any more. */
+  /** A response; null if it does not exist (any more). */
   response(turn: string): StoredResponse | null {
     const rows = this.#tables.rows<{ output: StoredCell; response: StoredCell }>(
       "turns",
@@ -109,11 +111,11 @@ export class TurnStore {
   }
 
   /**
-   * The responses that are there and whose turns' names begin with `tree`, in the order of these: those past `after`, read as they
-   * are taken.
+   * The existing responses whose turns' names begin with `tree`, ordered by these names: those after `after`, read as
+   * they are taken.
    */
   *nodes(tree: string, order: "asc" | "desc", after: string | undefined): Generator<NodeRow> {
-    // No letter of a turn's name comes after "~".
+    // No letter of a turn's name sorts after "~".
     const [from, to] = order === "asc" ? [after ?? tree, `${tree}~`] : [tree, after ?? `${tree}~`];
     type Row = Omit<NodeRow, "input" | "output" | "response"> & Record<"input" | "output" | "response", StoredCell>;
     const rows = this.#tables.each<Row>(
@@ -128,27 +130,27 @@ export class TurnStore {
     }
   }
 
-  /** The whole response of a first row, but its output. */
+  /** The complete response of a first row, without its output. */
   head({ turn, response }: NodeRow): string {
     return mayContinue(response) ? (readText(this.#tables, turn, "response") ?? response) : response;
   }
 
-  /** Tells whether a turn keeps an event log, or the end of one. */
+  /** Tells whether a turn has an event log, or the end of one. */
   hasLog(turn: string): boolean {
     return this.#any("turn = ? AND part = 0 AND log IS NOT NULL", turn);
   }
 
-  /** The event log, or the end of one, that a turn keeps, if it does. */
+  /** The event log, or the end of one, in a turn's row. */
   log(turn: string): string | undefined {
     return this.hasLog(turn) ? readText(this.#tables, turn, "log") : undefined;
   }
 
-  /** Response and output of a turn, one after the other, expired or not. */
+  /** The response and the output of a turn, concatenated, expired or not. */
   texts(turn: string): string {
     return (readText(this.#tables, turn, "response") ?? "") + (readText(this.#tables, turn, "output") ?? "");
   }
 
-  /** A turn as it was written, expired or not, but for its log; undefined when there is none. */
+  /** A turn as it was written, expired or not, without its log; undefined if it does not exist. */
   settled(turn: string): SettledTurn | undefined {
     type Texts = { input: StoredCell; output: StoredCell; response: StoredCell | null; messages: StoredCell | null };
     type Row = Pick<SettledTurn, "turn" | "parent" | "createdAt" | "position" | "base"> & Texts;
@@ -170,18 +172,18 @@ export class TurnStore {
     };
   }
 
-  /** Tells whether a response is there. */
+  /** Tells whether a response exists. */
   hasResponse(turn: string): boolean {
     return this.#any("turn = ? AND part = 0 AND created_at > ? AND response IS NOT NULL", turn, this.#oldest());
   }
 
-  /** The turns of all responses that are there. */
+  /** The turns of all existing responses. */
   responses(): string[] {
     const there = "SELECT turn FROM turns WHERE part = 0 AND created_at > ? AND response IS NOT NULL";
     return this.#tables.rows<{ turn: string }>("turns", there, this.#oldest()).map(({ turn }) => turn);
   }
 
-  /** Tells whether a turn is kept, with its response or without, expired or not. */
+  /** Tells whether a turn is stored, with its response or without, expired or not. */
   has(turn: string): boolean {
     return this.#tables.rows("turns", "SELECT 1 FROM turns WHERE turn = ? AND part = 0", turn).length > 0;
   }
@@ -191,7 +193,7 @@ export class TurnStore {
     return this.#any("turn = ? AND part = 0 AND position IS NOT NULL", turn);
   }
 
-  /** Tells whether there is a turn that has not expired, but perhaps `except`. */
+  /** Tells whether there is an unexpired turn other than `except`. */
   hasLiving(except = ""): boolean {
     return this.#any("created_at > ? AND turn <> ?", this.#oldest(), except);
   }
@@ -200,22 +202,22 @@ export class TurnStore {
     return !this.#any("true");
   }
 
-  /** Tells whether there is such a row. Reads the first one that it finds. */
+  /** Tells whether there is such a row. Reads only the first. */
   #any(condition: string, ...bindings: (string | number)[]): boolean {
     return this.#tables.rows("turns", `SELECT 1 FROM turns WHERE ${condition} LIMIT 1`, ...bindings).length > 0;
   }
 
-  /** One side of a turn as the JSON text of an array, or undefined when there is no such turn, or it has expired. */
+  /** The input or output of a turn as the JSON text of an array; undefined if the turn does not exist, or has expired. */
   items(turn: string, side: "input" | "output"): string | undefined {
     return readText(this.#tables, turn, side, this.#oldest());
   }
 
-  /** The same for a turn of the conversation, which keeps the items of its turns also when these have expired. */
+  /** The same for a turn of the conversation, which keeps the items of expired turns, too. */
   conversationItems(turn: string, side: "input" | "output"): string | undefined {
     return readText(this.#tables, turn, side);
   }
 
-  /** The history of a response. Undefined when the response is not there (any more), or one before it was deleted. */
+  /** The history of a response. Undefined if the response does not exist (any more), or an earlier one was deleted. */
   history(previous: string): ResponseHistory | undefined {
     const chain = this.#chains.of(previous);
     if (!chain || chain.createdAt <= this.#oldest()) return undefined;
@@ -228,8 +230,8 @@ export class TurnStore {
   }
 
   /**
-   * The items that the conversation's turns up to a position brought, oldest first, with the items that were taken out of it since.
-   * Throws the 400 of a conversation that is too long to be read.
+   * The items of the conversation's turns up to a position, oldest first, including items that were removed since.
+   * Throws the 400 of a conversation that is too long.
    */
   conversationHistory(upTo: number): History {
     const rows = this.#tables.each<PartRow>(
@@ -241,7 +243,7 @@ export class TurnStore {
     return joinParts(rows);
   }
 
-  /** The turns of the conversation in the order asked for: all of them, or those from the turn `first` on. */
+  /** The turns of the conversation in the given order: all of them, or those from the turn `first` on. */
   conversationTurns(order: "asc" | "desc", first?: string): string[] {
     const [sorting, atOrPast] = order === "asc" ? ["ASC", ">="] : ["DESC", "<="];
     const from = `position ${atOrPast} (SELECT position FROM turns WHERE turn = ? AND part = 0)`;
@@ -254,13 +256,13 @@ export class TurnStore {
     return rows.map(({ turn }) => turn);
   }
 
-  /** The last position taken in the conversation; 0 when it is empty. */
+  /** The last position of the conversation; 0 if it is empty. */
   lastPosition(): number {
     const last = "SELECT MAX(position) AS last FROM turns";
     return this.#tables.rows<{ last: number | null }>("turns", last)[0]?.last ?? 0;
   }
 
-  /** Removes a response. Its conversation keeps the items; outside of a conversation nothing is kept. False when there was none. */
+  /** Removes a response. Its conversation keeps the items; outside a conversation nothing is kept. False if it does not exist. */
   delete(turn: string): boolean {
     if (!this.hasResponse(turn)) return false;
     this.forget();
@@ -270,9 +272,7 @@ export class TurnStore {
     return true;
   }
 
-  /**
-   * Removes the items that a conversation kept which is gone, unless a response is kept that began in it: then they are its history.
-   */
+  /** Removes the items of a deleted conversation, unless a stored response began in it: they are its history. */
   sweepItems(): void {
     if (this.#any("base IS NOT NULL AND response IS NOT NULL")) return;
     this.forget();
@@ -280,8 +280,8 @@ export class TurnStore {
   }
 
   /**
-   * Removes what has expired. An expired turn stays as long as a living one continues it, being that one's history, and
-   * as long as its conversation, or a living turn that began in it, does.
+   * Removes expired turns. An expired turn stays as long as an unexpired one continues it and so has it as its history,
+   * and as long as its conversation exists, or an unexpired turn that began in it.
    */
   sweep(conversationLives: boolean): void {
     this.forget();
@@ -300,7 +300,7 @@ export class TurnStore {
     );
   }
 
-  /** When the oldest turn that has not expired was created (Unix milliseconds), or null when there is none. */
+  /** When the oldest unexpired turn was created (Unix milliseconds); null if there is none. */
   oldestLiving(): number | null {
     const oldest = "SELECT MIN(created_at) AS next FROM turns WHERE created_at > ?";
     return this.#tables.rows<{ next: number | null }>("turns", oldest, this.#oldest())[0]?.next ?? null;
@@ -313,7 +313,7 @@ export class TurnStore {
   }
 }
 
-/** The input and output of each turn, and the messages behind them, of rows in order. Throws the 400 when they are too long to be read. */
+/** The input and output of each turn, and the messages behind them, from rows in order. Throws the 400 if they are too long. */
 function joinParts(rows: Iterable<PartRow>): History {
   const arrays: string[] = [];
   const messages: string[] = [];

@@ -4,9 +4,9 @@ import { isRetryable } from "./rpc.ts";
 import { workerOf } from "./shares.ts";
 
 /**
- * The other workers of this machine (docs/self-hosting.md), and the way to an object in another one's share. The launcher (`cli/workers.ts`)
- * gives each worker two bindings to each other one, its sides, because a connection between two processes lasts as long as both: a worker that
- * another process takes the place of changes its side, and calls go to the new process.
+ * The other workers of this machine (docs/self-hosting.md), and the way to an object in another one's share. A connection between
+ * two processes lasts as long as both. So the launcher (`cli/workers.ts`) gives each worker two bindings to each other worker,
+ * its sides: when another process replaces a worker, it takes the other side, and calls go there.
  */
 
 /** A call of an object. */
@@ -17,7 +17,7 @@ interface Call {
   args: unknown[];
 }
 
-/** The answer to one: errors of the API cross as values. */
+/** The answer to a call. Errors of the API are transferred as values. */
 export type ShareAnswer = { value: unknown } | { error: ErrorFields };
 
 /** Another worker, as this one asks it (`src/http/share.ts`). */
@@ -26,11 +26,11 @@ export interface OtherWorker extends Fetcher {
   here(): Promise<void>;
 }
 
-/** The bindings that several workers have. No other deployment has them. */
+/** The bindings of a deployment with several workers. */
 interface WorkerBindings {
   /** `2/4`: this is worker 2, counted from 0, of 4. */
   WORKER_SHARE?: string;
-  /** The sides on which the others are reached at first: `0,1,0,0`. */
+  /** The sides on which the others are reached first: `0,1,0,0`. */
   WORKER_SIDES?: string;
 }
 
@@ -38,35 +38,35 @@ const { WORKER_SHARE = "0/1", WORKER_SIDES = "" } = env as WorkerBindings;
 const [own = 0, workers = 1] = WORKER_SHARE.split("/").map(Number);
 const sides = WORKER_SIDES.split(",").map(Number);
 
-/** How long a call waits for a worker that is away, and how often it looks. Milliseconds. */
+/** How long a call waits for an unreachable worker, and how often it checks. Milliseconds. */
 const MAX_WAIT_MS = 20_000;
 const LOOK_MS = 50;
 
-/** The workers that did not answer last. */
+/** The workers that did not answer their last call. */
 const away = new Set<number>();
 
-/** Methods that only read, or do the same when they are called again. They are called again where a worker died over them. */
+/** Methods that only read, or are idempotent. They are called again if a worker died during the call. */
 const REPEATABLE =
   /^(?:fetch|snapshot|awaitTurn|retrieve|inputItems|tree|finished|liveRun|read|lookUp|lookUpTenant|overrides|get|list|stored|facts)$|^conversation/;
 
-/** This worker's number, where there are several. */
+/** This worker's number, if there are several. */
 export const workerName = workers > 1 ? String(own) : undefined;
 
-/** The launcher tells the side on which a worker is reached from now on. */
+/** Sets the side on which a worker is reached from now on. */
 export function setSide(worker: number, side: number): void {
   sides[worker] = side;
 }
 
 type Namespace = Pick<DurableObjectNamespace, "idFromName">;
 
-/** The worker whose share an object is in; undefined where that is this one. */
+/** The worker whose share has an object; undefined for this one. */
 export function elsewhere(namespace: Namespace, name: string): number | undefined {
   if (workers === 1) return undefined;
   const worker = workerOf(String(namespace.idFromName(name)), workers);
   return worker === own ? undefined : worker;
 }
 
-/** Draws the key of an object until its name is one of this worker's share. */
+/** Draws keys until one names an object of this worker's share. */
 export function drawnHere(namespace: Namespace, draw: () => string, nameOf: (key: string) => string): string {
   for (;;) {
     const key = draw();
@@ -79,14 +79,14 @@ export function homeFilesOf(worker: number | undefined, own: Fetcher): Fetcher {
   return worker === undefined ? own : (bindingOf(`HOME_FILES_${worker}`) ?? own);
 }
 
-/** Asks all other workers something at once. Leaves out those that do not answer. */
+/** Asks all other workers concurrently. Leaves out those that do not answer. */
 export async function askOthers<Other extends OtherWorker, T>(ask: (worker: Other) => Promise<T>): Promise<T[]> {
   const others = Array.from({ length: workers }, (_, worker) => worker).filter((worker) => worker !== own);
   const answers = await Promise.allSettled(others.map((worker) => ask(reached(worker) as Other)));
   return answers.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
 }
 
-/** Asks an object in another worker's share. Waits for a worker that is away. Throws the error of the API that it gives. */
+/** Asks an object in another worker's share. Waits for an unreachable worker. Throws the API's error that it answers. */
 export async function askWorker(worker: number, call: Call, header: readonly [string, string]): Promise<unknown> {
   const request = call.method === "fetch" ? new Request(...(call.args as [Request])) : undefined;
   for (let isAgain = false; ; isAgain = true) {
@@ -108,7 +108,7 @@ export async function askWorker(worker: number, call: Call, header: readonly [st
   }
 }
 
-/** Waits until a worker answers again, or for so long that the call may fail. */
+/** Waits until a worker answers again, or until the call may fail. */
 async function untilThere(worker: number): Promise<void> {
   for (const deadline = Date.now() + MAX_WAIT_MS; Date.now() < deadline; await scheduler.wait(LOOK_MS)) {
     try {
@@ -116,7 +116,7 @@ async function untilThere(worker: number): Promise<void> {
       away.delete(worker);
       return;
     } catch {
-      // Not yet.
+      // Still unreachable.
     }
   }
 }

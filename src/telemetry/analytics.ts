@@ -2,14 +2,14 @@ import type { AnalyticsDataset } from "../config/index.ts";
 import type { WideEvent } from "./wide-event.ts";
 
 /**
- * Wide events as points of Analytics Engine. docs/telemetry.md has the columns: a point's `index1` is the tenant, and what
- * is in `double1` … `double17` adds up, so that a point may stand for several requests.
+ * Wide events as data points of Analytics Engine. docs/telemetry.md has the columns: `index1` of a point is the tenant,
+ * and `double1` … `double17` are sums, so that a point may stand for several requests.
  */
 
-/** Cloudflare takes 25 points of one invocation, and a whole WebSocket connection is one. */
+/** Cloudflare takes 25 points per invocation. A whole WebSocket connection is one invocation. */
 const MAX_POINTS = 25;
 
-/** 16 KB are what a point's texts may take together. */
+/** The texts of a point may take 16 KB together. */
 const MAX_TEXT_LENGTH = 256;
 
 interface Point {
@@ -18,11 +18,11 @@ interface Point {
   doubles: number[];
 }
 
-/** Writes the points of one invocation. Those that would be too many are written as one, at its end. */
+/** Writes the points of one invocation. Those beyond the limit are written as one, at its end. */
 export class AnalyticsWriter {
   readonly #dataset: AnalyticsDataset;
   #written = 0;
-  /** Requests that have begun and not been told of. */
+  /** Requests that have begun and are not reported yet. */
   #expected = 0;
   #hasEnded = false;
   #rest: Point | undefined;
@@ -31,7 +31,7 @@ export class AnalyticsWriter {
     this.#dataset = dataset;
   }
 
-  /** A request has begun that will be told of. */
+  /** Announces a request that will be reported. */
   expect(): void {
     this.#expected += 1;
   }
@@ -39,14 +39,14 @@ export class AnalyticsWriter {
   add(event: WideEvent): void {
     this.#expected -= 1;
     const point = toPoint(event);
-    // The last one is for all that come after it.
+    // The last point is for all later requests.
     if (this.#written < MAX_POINTS - 1) this.#write(point);
     else if (this.#rest) this.#rest = { ...point, doubles: sumOf(this.#rest.doubles, point.doubles) };
     else this.#rest = point;
     this.#writeRest();
   }
 
-  /** No request begins any more: once the last one is told of, what is left is written. */
+  /** No further request begins: after the last report, the remaining points are written. */
   end(): void {
     this.#hasEnded = true;
     this.#writeRest();

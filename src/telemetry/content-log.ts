@@ -8,8 +8,8 @@ import { SCOPE } from "./instruments.ts";
 import { QUEUED } from "./telemetry.ts";
 
 /**
- * The log of contents (docs/telemetry.md): what is said in the turns of keys and tenants that have `log_content`, told to the operator's own
- * sink when a turn has ended. Nothing else in the project tells anybody a content.
+ * The content log (docs/telemetry.md): the texts of turns of keys and tenants that have `log_content`, sent to the
+ * operator's own sink when a turn has ended. Nothing else in the project sends content to anybody.
  */
 
 /** A turn that has ended. */
@@ -19,7 +19,7 @@ export interface SaidTurn {
   tenant: string;
   keyId: string | undefined;
   request: Omit<CreateRequest, "input">;
-  /** Its own input: not what it continues. */
+  /** Its own input, without the history. */
   input: readonly unknown[];
   /** Unix milliseconds. */
   createdAt: number;
@@ -28,7 +28,7 @@ export interface SaidTurn {
 
 const REDACTED = "[redacted]";
 
-/** Data URLs: their media type stays. */
+/** A data URL, of which only the media type is logged. */
 const DATA_URL = /^(data:[\w.+/;=-]{0,255},).+$/s;
 
 class ContentLog {
@@ -116,8 +116,8 @@ function recordOf(
 const logs = new WeakMap<ContentLogConfig, ContentLog>();
 
 /**
- * Tells what was said in a turn, beside its answer, where its caller has agreed to that and the deployment has a sink. Never throws: no request
- * fails of it.
+ * Logs the texts of a turn, beside its answer, if its caller has agreed and the deployment has a sink. Never throws: no
+ * request fails because of it.
  */
 export function tellContent(
   { contentLog: config }: Pick<Config, "contentLog">,

@@ -1,6 +1,6 @@
 import type { Gauge } from "@responses-edge/otlp";
 
-/** The gauges, each once: what is so at this moment, in this process. */
+/** The gauges, each once: values of this moment, in this process. */
 
 export const WORK: Gauge = {
   name: "responses_edge.work.active",

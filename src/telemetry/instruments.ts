@@ -1,15 +1,15 @@
 import type { Instrument } from "@responses-edge/otlp";
 
 /**
- * The metrics, each once: OTLP and Prometheus tell the same. Names, units and bounds of `gen_ai.*` are those of the conventions
- * (docs/telemetry.md says at which commit), `http.server.request.duration` is that of OpenTelemetry's stable ones for HTTP. A metric that
- * no convention names is `responses_edge.*`.
+ * The metrics, each once, for OTLP and Prometheus alike. Names, units and bounds of `gen_ai.*` are those of the
+ * conventions (docs/telemetry.md names the commit); `http.server.request.duration` is one of OpenTelemetry's stable
+ * ones for HTTP. A metric that no convention names is `responses_edge.*`.
  */
 
 /** The instrumentation scope: this server. */
 export const SCOPE = { name: "responses-edge", version: "0.1.0" };
 
-/** Seconds, of most `gen_ai.*` durations. */
+/** Bounds of most `gen_ai.*` durations, in seconds. */
 const DURATIONS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 
 export const CLIENT_TOKEN_USAGE: Instrument = {

@@ -20,20 +20,20 @@ import { operationOf, PROVIDER } from "./spans.ts";
 import type { WideEvent } from "./wide-event.ts";
 
 /**
- * A request adds this to the metrics. How many series there are is bounded by what the server is, and not by what clients
- * invent: the operator's models count by their names, all others together, and tools by their kind.
+ * The metrics of a request. The number of series depends on the server, never on names that clients invent: the
+ * operator's models count by name, all others together, and tools by their kind.
  */
 
-/** Takes one value. */
+/** Records one value. */
 export type Record = (instrument: Instrument, attributes: Attributes, value: number) => void;
 
-/** The operator's models that are told apart, at most. */
+/** Most operator's models that have series of their own. */
 const MAX_MODELS = 200;
 
 /** The name of all other models. */
 const OTHER = "_OTHER";
 
-/** The operator's models that were told of in this process. */
+/** The operator's models that have been recorded in this process. */
 const knownModels = new Set<string>();
 
 function modelLabel({ model: { upstream }, isOperatorsModel }: MeasuredTurn): string {
@@ -78,7 +78,7 @@ function recordHttp({ endpoint, transport, status, error, total_ms, client_left 
 function recordModelCalls({ modelCalls }: Measurements, common: Attributes, record: Record): void {
   for (const { begunAt, firstChunkAt, endedAt, error, tokens, replica } of modelCalls) {
     if (endedAt === undefined) continue;
-    // The operator's servers have names, and there are as many series as servers.
+    // The operator names the servers, so that there are as many series as servers.
     const called = { ...common, ...(replica !== undefined && { "responses_edge.server": replica }) };
     const failure: Attributes = error === undefined ? {} : { "error.type": error };
     record(CLIENT_OPERATION_DURATION, { ...called, ...failure }, (endedAt - begunAt) / 1000);
@@ -94,7 +94,7 @@ function recordModelCalls({ modelCalls }: Measurements, common: Attributes, reco
 function recordToolCalls({ toolCalls }: Measurements, record: Record): void {
   for (const { kind, item, begunAt, endedAt, error } of toolCalls) {
     if (item === undefined || endedAt === undefined) continue;
-    // A tool's own name, and the code of its error, are whatever a server of the client's says.
+    // A tool's name, and the code of its error, come from the client's server: any text is possible.
     const failure: Attributes = error === undefined ? {} : { "error.type": error === TOOL_ERROR ? error : OTHER };
     const attributes = { "gen_ai.tool.name": kind, "gen_ai.tool.type": "extension", ...failure };
     record(EXECUTE_TOOL_DURATION, attributes, (endedAt - begunAt) / 1000);

@@ -3,9 +3,9 @@ import type { Measurements, ModelCall, ToolCall } from "@responses-edge/turn/mea
 import type { WideEvent } from "./wide-event.ts";
 
 /**
- * A request's spans: of the request itself, below it one for each call of the model server and of a tool. Names and
- * attributes are those of the GenAI and MCP conventions (docs/telemetry.md says at which commit); `responses_edge.*` is what
- * they have no name for. None of the attributes that carry content is there.
+ * A request's spans: one of the request itself, and below it one for each call of the model server and of a tool. Names
+ * and attributes are those of the GenAI and MCP conventions (docs/telemetry.md names the commit); `responses_edge.*`
+ * are those that the conventions lack. Attributes with content are left out.
  */
 
 export interface SpanSource {
@@ -17,10 +17,10 @@ export interface SpanSource {
   endedAt: number;
 }
 
-/** The conventions' word for a provider that they have no name for. */
+/** The conventions' value for a provider that they do not name. */
 export const PROVIDER = "vllm";
 
-/** The conventions' name for a model call: the chat engine asks chat completions, Harmony's asks completions. */
+/** The conventions' name for a model call: the chat engine calls chat completions, Harmony's calls completions. */
 export function operationOf(engine: string | undefined): "chat" | "text_completion" {
   return engine === "harmony" ? "text_completion" : "chat";
 }
@@ -43,7 +43,7 @@ function requestSpan({ event, trace, begunAt, endedAt }: SpanSource): OtlpSpan {
   return {
     ...spanHead(trace, trace.span, trace.parent),
     name: event.endpoint,
-    // A run goes on without the request that has begun it.
+    // A run continues without the request that has begun it.
     kind: isRun ? KIND.consumer : KIND.server,
     startTimeUnixNano: nanos(begunAt),
     endTimeUnixNano: nanos(endedAt),
@@ -107,14 +107,16 @@ function modelSpan(call: ModelCall, { event, measured, trace, endedAt }: SpanSou
   };
 }
 
-/** One span for a call, also over MCP: what traces the call of a tool adds MCP's attributes to it, and makes no second one. */
+/**
+ * One span for a call, even over MCP: the conventions add MCP's attributes to the span of the tool call, and make no second one.
+ */
 function toolSpan(call: ToolCall, { trace, endedAt }: SpanSource): OtlpSpan {
   const isList = call.item === undefined;
   const isMcp = call.kind === "mcp";
   return {
     ...spanHead(trace, call.span, trace.span),
     name: isList ? "tools/list" : `execute_tool ${call.name}`,
-    // A call to a server that somebody else runs is a client's; the rest is done here, or by this server's own.
+    // A call to a server that somebody else runs is a client's; other tools run here, or on the operator's own server.
     kind: isMcp ? KIND.client : KIND.internal,
     startTimeUnixNano: nanos(call.begunAt),
     endTimeUnixNano: nanos(call.endedAt ?? endedAt),
@@ -139,7 +141,7 @@ function spanHead(trace: Trace, spanId: string, parent: string | undefined) {
     spanId,
     ...(parent !== undefined && { parentSpanId: parent }),
     ...(trace.state !== undefined && { traceState: trace.state }),
-    // The lowest bit is W3C's own: the trace is kept.
+    // The lowest bit is W3C's `sampled` flag.
     flags: 1,
   };
 }

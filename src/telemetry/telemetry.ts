@@ -23,11 +23,11 @@ import { spansOf } from "./spans.ts";
 import { isLogged, type RequestFacts, type Transport, toWideEvent, type WideEvent } from "./wide-event.ts";
 
 /**
- * Telemetry of requests (docs/telemetry.md). A request is observed from its beginning; when it has ended, one wide event
- * is made of it, and that becomes a line of the log, a point of Analytics Engine, spans, and values of metrics.
+ * Telemetry of requests (docs/telemetry.md). A request is observed from its beginning. At its end it becomes one wide
+ * event, which becomes a line of the log, a data point of Analytics Engine, spans, and values of metrics.
  */
 
-/** The most that one export carries of spans or contents, and that may wait for it, in UTF-16 units. */
+/** Most spans or contents that one export carries, and that may wait for it, in UTF-16 units. */
 export const QUEUED = { batch: 512 * 1024, waiting: 2 * 1024 * 1024 };
 
 export class Telemetry {
@@ -35,7 +35,7 @@ export class Telemetry {
   readonly #resource: Attributes;
   /** The values that `/metrics` shows. */
   readonly totals: Meter | undefined;
-  /** The values that the collector has not been told yet. */
+  /** The values that the collector has not got yet. */
   readonly #deltas: Meter | undefined;
   readonly #spans = new TextQueue(QUEUED);
   readonly #exporters: Exporter[] = [];
@@ -43,7 +43,7 @@ export class Telemetry {
   constructor(config: TelemetryConfig) {
     this.config = config;
     const { traces, metrics, prometheus, exportTimeoutMs: timeoutMs, resource } = config;
-    // Isolates know nothing of each other: what each has counted is told apart by its name.
+    // Isolates know nothing of each other: the name tells their counts apart.
     this.#resource = { "service.instance.id": randomHex(8), ...resource };
     this.totals = prometheus && new Meter(Date.now());
     this.#deltas = metrics && new Meter(Date.now());
@@ -60,7 +60,7 @@ export class Telemetry {
     }
   }
 
-  /** Begins to observe a request. `headers` are its own, which may say to which trace it belongs. */
+  /** Begins to observe a request. `headers` are its own, which may name its trace. */
   observe(request: ObservedRequest & { headers?: Headers | undefined }, host: ObservationHost): Observation {
     const { handsTracesOn } = this.config;
     const { headers } = request;
@@ -69,7 +69,7 @@ export class Telemetry {
     return new Observation(this, request, newTrace(this.config, remote), host);
   }
 
-  /** Begins to observe a run, which may have been begun before, in another process: `kept` is what `runTrace` gave. */
+  /** Begins to observe a run, which another process may have begun: `kept` comes from `runTrace`. */
   observeRun(request: ObservedRequest, kept: KeptTrace | undefined, host: ObservationHost): Observation {
     const { traces, handsTracesOn } = this.config;
     const isKept = traces !== undefined && kept?.isKept === true;
@@ -77,7 +77,7 @@ export class Telemetry {
     return new Observation(this, request, trace ?? newTrace(this.config, undefined), host);
   }
 
-  /** Tells what is to be told of a request that has ended. */
+  /** Reports a request that has ended. */
   tell({ event, measured, begunAt, endedAt }: EndedRequest, analytics: AnalyticsWriter | undefined): void {
     if (isLogged(event, this.config.log)) console.log(logLine(event));
     analytics?.add(event);
@@ -91,12 +91,12 @@ export class Telemetry {
     }
   }
 
-  /** Adds to a counter what is no request's. */
+  /** Adds to a counter that belongs to no request. */
   count(instrument: Instrument, value: number, attributes: Attributes): void {
     this.#record(instrument, attributes, value);
   }
 
-  /** Sends what is to be sent. */
+  /** Exports what is due. */
   flush(host: ExportHost): void {
     for (const exporter of this.#exporters) exporter.flush(host);
   }
@@ -123,11 +123,11 @@ export class Telemetry {
   }
 }
 
-/** A request as it is known when it begins. */
+/** The facts of a request that are known at its beginning. */
 export interface ObservedRequest {
   requestId: string;
   transport: Transport;
-  /** Method and route, as far as they are known. */
+  /** Method and route, if they are known. */
   endpoint?: string;
   tenant?: string | undefined;
   keyId?: string | undefined;
@@ -135,9 +135,9 @@ export interface ObservedRequest {
   begunAt?: number;
 }
 
-/** Where a request is observed. */
+/** The host of an observation. */
 export interface ObservationHost extends ExportHost {
-  /** The points of the invocation, where it is more than one request's. */
+  /** The points of the invocation, if it serves more than one request. */
   analytics?: AnalyticsWriter | undefined;
 }
 
@@ -148,7 +148,7 @@ interface EndedRequest {
   endedAt: number;
 }
 
-/** The parts of its trace that a run keeps, so that it goes on under the same one after its process has died. */
+/** The parts of its trace that a run stores, so that it continues under the same trace after its process has died. */
 export type KeptTrace = Pick<Trace, "traceId" | "parent" | "span" | "isSampled" | "isKept" | "state">;
 
 /** One request, from its beginning to its end. */
@@ -157,7 +157,7 @@ export class Observation {
   readonly #telemetry: Telemetry;
   readonly #host: ObservationHost;
   readonly #facts: Omit<RequestFacts, "endedAt">;
-  /** The answer goes on after its headers: what it comes to is not known before. */
+  /** The answer continues after its headers: its outcome is not known yet. */
   #isOpen = false;
   #isTold = false;
 
@@ -173,7 +173,7 @@ export class Observation {
     };
   }
 
-  /** The trace that a run keeps which the request begins. Its own span lies below this request's. */
+  /** The trace that is stored with a run which this request begins. The run's own span lies below this request's. */
   runTrace(newSpan: () => string): KeptTrace | undefined {
     const { trace } = this.measured;
     if (!trace) return undefined;
@@ -181,12 +181,12 @@ export class Observation {
     return { traceId, parent: span, span: isKept ? newSpan() : span, isSampled, isKept, state };
   }
 
-  /** Notes facts that only its way through the server has shown. */
+  /** Notes facts that became known on the request's way through the server. */
   know(facts: Partial<Pick<RequestFacts, "endpoint" | "transport" | "tenant" | "keyId" | "hasClientLeft">>): void {
     Object.assign(this.#facts, facts);
   }
 
-  /** The answer is a stream that ends with `ended`, which never rejects; then the request has ended. */
+  /** The answer is a stream. The request ends with `ended`, which never rejects. */
   streamsUntil(ended: Promise<unknown>): Promise<void> {
     this.#isOpen = true;
     return ended.then(() => {
@@ -195,14 +195,14 @@ export class Observation {
     });
   }
 
-  /** The request was answered; unless the answer is a stream that goes on, it has ended. */
+  /** The request was answered. It has ended, unless the answer is a stream that continues. */
   answered(status: number, error?: string): void {
     this.#facts.status = status;
     this.#facts.error = error;
     if (!this.#isOpen) this.#tell();
   }
 
-  /** Told once, whatever happens. Never throws: no request fails of what is told of it. */
+  /** Reports the request, once in any case. Never throws: no request fails because of its telemetry. */
   #tell(): void {
     if (this.#isTold) return;
     this.#isTold = true;
@@ -217,7 +217,7 @@ export class Observation {
   #tellNow(): void {
     const endedAt = Date.now();
     const facts = { ...this.#facts, endedAt };
-    // A turn that nobody waits for any more was cancelled by its client's leaving.
+    // A turn that nobody waits for any more was cancelled because its client left.
     facts.hasClientLeft ||= facts.transport !== "background" && this.measured.end?.status === "cancelled";
     const event = toWideEvent(facts, this.measured);
     const { analytics: dataset } = this.#telemetry.config;
@@ -227,10 +227,10 @@ export class Observation {
   }
 }
 
-/** One for each configuration, whoever has loaded it: the Worker and its objects share an isolate, and so what it counts. */
+/** One for each configuration, whatever has loaded it: the Worker and its objects share an isolate, and so its counts. */
 const instances = new Map<string, Telemetry>();
 
-/** By the configuration itself, so that a request need not ask twice. */
+/** By the configuration object itself, so that a request need not compute its key again. */
 const known = new WeakMap<TelemetryConfig, Telemetry>();
 
 /** The telemetry of requests under a configuration. */

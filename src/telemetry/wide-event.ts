@@ -1,6 +1,6 @@
 import type { Measurements, ModelCall } from "@responses-edge/turn/measurements";
 
-/** The wide event of a request: all that is told of it, on one line. docs/telemetry.md says what each field means. */
+/** The wide event of a request: everything that is reported of it, on one line. docs/telemetry.md explains each field. */
 export interface WideEvent {
   level: "info" | "error";
   event: "request";
@@ -37,13 +37,13 @@ export interface WideEvent {
   client_left: boolean;
 }
 
-/** `background` is a run in its home: also one under an `Idempotency-Key`, which does not end with its client, either. */
+/** `background` is a run in its home. A run under an `Idempotency-Key` is one, too, because it does not end with its client. */
 export type Transport = "http" | "sse" | "websocket" | "background";
 
-/** The status of a request whose client has left before it was answered (nginx's). No fault of anybody's. */
+/** The status of a request whose client has left before it was answered (nginx's). It is not an error. */
 const CLIENT_CLOSED_REQUEST = 499;
 
-/** A client may name a model as it likes; no server has one of a longer name. */
+/** Clients may send any model name; longer ones are cut. */
 const MAX_NAME_LENGTH = 256;
 
 /** The facts of a request that its transport knows. */
@@ -54,9 +54,9 @@ export interface RequestFacts {
   transport: Transport;
   tenant: string | undefined;
   keyId: string | undefined;
-  /** HTTP status, or what it would be. */
+  /** The HTTP status, or its equivalent on other transports. */
   status: number;
-  /** The code of the error that was answered. */
+  /** The code of the error in the answer. */
   error: string | undefined;
   hasClientLeft: boolean;
   /** Unix milliseconds. */
@@ -83,7 +83,7 @@ export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEv
     model: turn?.model.name.slice(0, MAX_NAME_LENGTH),
     upstream_model: turn?.model.upstream.slice(0, MAX_NAME_LENGTH),
     engine: turn?.model.engine,
-    // The last one, where a call went on elsewhere.
+    // The last server, if a call continued elsewhere.
     replica: modelCalls.at(-1)?.replica,
     status: facts.status,
     outcome: end?.status,
@@ -111,7 +111,7 @@ export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEv
   };
 }
 
-/** A call that begins anew what the one before did not get to. */
+/** Tells whether a call repeats one that did not get an answer. */
 export function isRetry({ purpose }: ModelCall, index: number, calls: readonly ModelCall[]): boolean {
   const before = calls[index - 1];
   const isSame = (before?.purpose === "summary") === (purpose === "summary");
@@ -122,7 +122,7 @@ function since(from: number, to: number | undefined): number | undefined {
   return to === undefined ? undefined : Math.max(0, to - from);
 }
 
-/** Tells whether an event is logged: an error always, of the others a share, where all are wanted. */
+/** Tells whether an event is logged: always with an error, otherwise by the configured share. */
 export function isLogged(
   { level }: WideEvent,
   { events, ratio }: { events: "all" | "errors" | "none"; ratio: number },

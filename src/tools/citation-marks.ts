@@ -1,31 +1,31 @@
 import type { Citation, CitationFilter, CitedText } from "@responses-edge/turn/tool-session";
 
 /**
- * The marks with which models cite what tools have shown them, such as gpt-oss's `【3†L10-L12】`: each becomes an annotation while the text
- * streams, and a text that the tool chooses.
+ * The marks by which models cite the results of tools, such as gpt-oss's `【3†L10-L12】`. While the text streams, each
+ * mark becomes an annotation, and a text that the tool chooses.
  */
 
-/** A place in a text: in Unicode code points, and in UTF-16 units. */
+/** A position in a text: in Unicode code points, and in UTF-16 units. */
 export interface TextPlace {
   points: number;
   units: number;
 }
 
-/** A citation: the text that stands for its mark, and the annotation of that, from its `start` to its `end`. */
+/** A citation: the text that replaces its mark, and its annotation, from its `start` to its `end`. */
 export interface Cited {
   text: string;
   annotation(start: TextPlace, end: TextPlace): Citation;
 }
 
 /**
- * The citation that a mark makes; undefined for a mark that cites nothing, which stays in the text. `source` is what stands before the first dagger: a number, or
- * two with a colon. `part` is what stands behind it, such as `L10-L12`.
+ * The citation of a mark; undefined for a mark that cites nothing, which stays in the text. `source` is the part before
+ * the first dagger: a number, or two with a colon. `part` is the part after it, such as `L10-L12`.
  */
 export type Cite = (source: string, part: string) => Cited | undefined;
 
 /**
- * A longer one is none, in whichever pieces it comes: text is held back no further than this. It also bounds what a
- * model that never closes its bracket can delay.
+ * The longest mark: no more text than this is held back, however it is split. It also bounds the delay by a model that
+ * never closes its bracket.
  */
 const MAX_MARK_CHARS = 200;
 
@@ -39,7 +39,7 @@ const NONE: readonly Citation[] = [];
 export class CitationMarks implements CitationFilter {
   readonly #cite: Cite;
   #pending = "";
-  /** The place before `#uncounted`, which has come out since the last citation: counted when one comes. */
+  /** The position before `#uncounted`, the text since the last citation. It is counted at the next citation. */
   #counted: TextPlace = { points: 0, units: 0 };
   #uncounted = "";
 
@@ -80,7 +80,7 @@ export class CitationMarks implements CitationFilter {
       }
       show(text.slice(at, bracket));
       at = bracket;
-      // Only so much may belong to a mark, so that each bracket costs the same.
+      // Looks only at the length of a mark, so that each bracket costs the same.
       const candidate = text.slice(bracket, bracket + MAX_MARK_CHARS);
       MARK.lastIndex = 0;
       const mark = MARK.exec(candidate);
@@ -105,7 +105,7 @@ export class CitationMarks implements CitationFilter {
     return { text: shown, annotations: annotations ?? NONE };
   }
 
-  /** How much has come out so far. */
+  /** The position after all text so far. */
   #place(): TextPlace {
     const { length } = this.#uncounted;
     let points = length;

@@ -2,8 +2,8 @@ import { canonicalHost, dohResolver, type GuardOptions } from "@responses-edge/g
 import type { ToolConfig } from "../config/index.ts";
 
 /**
- * Lets a request have called public https addresses, looked up where that is set up, and those that are listed; never the
- * operator's tool servers, not by a redirect either. `mayCall`: not all may be allowed to a caller.
+ * Lets a request call public https addresses (looked up if DNS is configured) and listed ones, but never the operator's
+ * tool servers, not by a redirect either. `mayCall`: a caller's own restriction.
  */
 export function guardOf(
   config: ToolConfig,
@@ -20,8 +20,8 @@ export function guardOf(
 }
 
 /**
- * True if a URL is on a tool server of the operator's, where each session is somebody's by a header that callers set. The default ports
- * of http and https count as one: a server often answers on both.
+ * True if a URL is on one of the operator's tool servers, where a header that callers set identifies each session. The
+ * default ports of http and https count as one: a server often answers on both.
  */
 export function isToolServer(url: URL, { servers }: ToolConfig): boolean {
   for (const text of Object.values(servers)) {

@@ -27,7 +27,7 @@ import {
 import { PLUGIN_LIST } from "./plugins.ts";
 
 /**
- * The sessions of a turn's plugins as one: which there are, what the model gets to see of them, which of them it means by a
+ * The sessions of a turn's plugins as one: which tools there are, how the model sees them, and which tool it means by a
  * name. A tool's failure is an outcome that the model sees; only an abort rejects.
  */
 export class JoinedSession implements ToolSession {
@@ -45,10 +45,10 @@ export class JoinedSession implements ToolSession {
   readonly #clientFunctions: SessionOptions["clientFunctions"];
   /** `kind`s of those tools that the request's choice leaves out. */
   readonly #unchosen = new Set<string>();
-  /** Bytes that the outputs of this turn may still have. */
+  /** Bytes left for the outputs of this turn. */
   #outputLeft: number;
 
-  /** `plugins` are those that the request asks for, and whether its choice leaves a tool of theirs. */
+  /** `plugins` are those that the request asks for, each with whether its choice includes one of their tools. */
   private constructor(options: SessionRequest, plugins: ReadonlyMap<RunnablePlugin, boolean>) {
     const { config, request } = options;
     this.#config = config;
@@ -70,8 +70,8 @@ export class JoinedSession implements ToolSession {
   }
 
   /**
-   * The session of a request, or undefined where it names no tool of this server's. Throws the 400 of a tool that cannot
-   * be served (`RunnablePlugin.check`), and of input that speaks of calls which there are not (`RunnablePlugin.takeInput`).
+   * The session of a request; undefined if it names no hosted tool. Throws the 400 of a tool that cannot be served
+   * (`RunnablePlugin.check`), and of input that refers to missing calls (`RunnablePlugin.takeInput`).
    */
   static of(options: SessionRequest): JoinedSession | undefined {
     const { request, config } = options;
@@ -171,7 +171,7 @@ export class JoinedSession implements ToolSession {
     await Promise.all(closing);
   }
 
-  /** The output within the bounds of one call, and of all calls of the turn together. */
+  /** The output, cut to the limit of one call and to the limit of all calls of the turn. */
   #withinBounds(output: string): string {
     const bytes = Math.min(this.#config.outputBytes, this.#outputLeft);
     const text = bytes <= 0 ? "[The output of tools in this turn has reached its limit.]" : truncate(output, bytes);
@@ -180,7 +180,7 @@ export class JoinedSession implements ToolSession {
   }
 }
 
-/** The citation of the first tool that knows a mark. */
+/** Tries each tool: the first that knows a mark makes its citation. */
 function firstOf(cites: readonly Cite[]): Cite {
   return (source, part) => {
     for (const cite of cites) {
@@ -191,7 +191,7 @@ function firstOf(cites: readonly Cite[]): Cite {
   };
 }
 
-/** The hosted tool that a tool of a request asks for; none for a client's function. */
+/** The hosted tool that a request's tool asks for; undefined for a client's function. */
 function pluginOf(tool: Tool, { builtinLabels }: ToolConfig): RunnablePlugin | undefined {
   if (hostedKey(tool) === undefined) return undefined;
   const builtin = tool.type === "mcp" ? builtinLabels.get(tool.server_label) : undefined;
@@ -201,8 +201,8 @@ function pluginOf(tool: Tool, { builtinLabels }: ToolConfig): RunnablePlugin | u
 }
 
 /**
- * Throws the 400 of a custom tool that has the name of a hosted one: its calls would be taken for that one's, or the other
- * way round. A function of such a name comes first (docs/tools.md).
+ * Throws the 400 of a custom tool that has the name of a hosted one, because calls of the two could not be told apart.
+ * A function with such a name takes precedence (docs/tools.md).
  */
 function refuseSameNames({ tools }: SessionRequest["request"], plugins: Iterable<RunnablePlugin>): void {
   const offered = [...plugins];
@@ -213,7 +213,7 @@ function refuseSameNames({ tools }: SessionRequest["request"], plugins: Iterable
   }
 }
 
-/** True if a choice leaves nothing but a call of a hosted tool. */
+/** True if the choice allows only a call of a hosted tool. */
 function isForced(tool: Tool, { tool_choice: choice }: SessionRequest["request"]): boolean {
   const key = hostedKey(tool);
   return mustCall(choice) && chosenTools(choice)?.every((chosen) => hostedKey(chosen) === key) === true;

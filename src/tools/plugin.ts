@@ -19,18 +19,18 @@ import type { ContainerFiles, GivenFile } from "../contract/container-files.ts";
 import type { StoreSearch } from "../contract/store-search.ts";
 import type { Cite } from "./citation-marks.ts";
 
-/** A plugin with all that it takes to run its tools. */
+/** A plugin with everything that runs its tools. */
 export interface RunnablePlugin<Tool extends CalledTool = CalledTool, Call extends ServerCall = ServerCall>
   extends Plugin<Tool, Call> {
   /**
-   * Throws the 400 of a tool of the request, `tools[index]`, that cannot be served: not set up, or not to be called.
+   * Throws the 400 of a tool of the request, `tools[index]`, that cannot be served: it is not configured, or may not be called.
    */
   check?(tool: RequestTool, index: number, options: SessionRequest): void;
   /** Begins its session in a turn whose request asks for it. */
   session(options: SessionOptions): PluginSession;
   /**
-   * Takes what the input says of calls, such as approvals. `session` is absent where the request does not ask for the
-   * tool. Throws the 400 of what cannot be.
+   * Takes the input's items about calls, such as approvals. `session` is absent if the request does not ask for the
+   * tool. Throws the 400 of invalid ones.
    */
   takeInput?(options: SessionRequest, session: PluginSession | undefined): void;
 }
@@ -39,26 +39,26 @@ export interface RunnablePlugin<Tool extends CalledTool = CalledTool, Call exten
 export interface SessionRequest {
   request: CreateRequest;
   config: ToolConfig;
-  /** By server label. One that is missing was not kept over a restart. */
+  /** By server label. A label may be missing after a restart. */
   access: Readonly<Record<string, McpAccess>>;
   /** History and input, and the raw messages behind them. */
   items: readonly Item[];
-  /** This turn's own part of them. */
+  /** The turn's own input among them. */
   input: readonly Item[];
   replays: readonly Replay[];
-  /** Items that the turn has put out before a crash. */
+  /** The turn's output from before a crash. */
   output: readonly { type: string }[];
-  /** Names the tenant and the conversation to the operator's tool servers, without telling who they are. */
+  /** Gives a name of the tenant and the conversation for the operator's tool servers, which does not reveal them. */
   sessionOf: (container: string) => string;
   /** `container_id` of a turn that names none. */
   ownContainer: string;
-  /** Searches the tenant's vector stores; undefined where the turn's host has none. */
+  /** Searches the tenant's vector stores; undefined if the turn's host cannot. */
   searchStores: StoreSearch | undefined;
-  /** Draws images; undefined where the deployment has no server for them. */
+  /** Draws images; undefined if the deployment has no image server. */
   images: ImageMaker | undefined;
-  /** Reads and keeps files for containers; undefined where the turn's host has none. */
+  /** Reads and stores files for containers; undefined if the turn's host cannot. */
   containerFiles: (() => ContainerFiles) | undefined;
-  /** The files that the request gives to its container, as far as their names are known. */
+  /** The files that the request gives to its container, with their names if known. */
   givenFiles: readonly GivenFile[];
 }
 
@@ -72,18 +72,18 @@ export interface SessionOptions extends SessionRequest {
 
 /** The state of a plugin in one turn. */
 export interface PluginSession {
-  /** The tools that the model gets to see. With a namespace, the functions are for models that know none. */
+  /** The tools that the model sees. With a namespace, the functions are for models without namespaces. */
   readonly offered: { namespace?: ToolNamespace; functions: readonly (FunctionTool | ToolDescription)[] };
-  /** The tool that a model means by a name, if it is one of these. */
+  /** The tool that a model means by a name, if it is one of this plugin's. */
   resolve(name: string): CalledTool | undefined;
-  /** True if one of a tool that is chosen is left to the model; without this word all are. */
+  /** True if a tool remains available under the request's choice. Without this function all do. */
   offers?(name: string): boolean;
   /**
-   * Runs a call. `traceparent` is for the server that it goes to. Throws ToolFault for one that cannot be run, and
-   * whatever else prevents it; once `signal` is aborted, anything.
+   * Runs a call. `traceparent` is for the server that it calls. Throws ToolFault, or any other error that prevents the
+   * call; once `signal` is aborted, anything.
    */
   run(call: PendingCall, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome>;
-  /** Ends what it has begun. Never rejects. */
+  /** Ends everything that the session has begun. Never rejects. */
   close?(): Promise<void>;
 
   /** As in `ToolSession`. */
@@ -91,13 +91,13 @@ export interface PluginSession {
   list?(server: UnlistedServer, signal: AbortSignal, traceparent?: string): Promise<ListedTools>;
   readonly approved?: readonly ApprovedCall[];
   readonly container?: string;
-  /** Makes citations of marks in what the model says. */
+  /** Makes citations of the marks in the model's text. */
   readonly cite?: Cite;
   /** As in `ToolSession`. */
   citationsIn?(text: string): readonly Citation[];
 }
 
-/** The tools of a Harmony namespace as functions, for models that know no namespaces: `browser_search`. */
+/** The tools of a Harmony namespace as functions, for models without namespaces: `browser_search`. */
 export function asFunctions({ name, tools }: ToolNamespace): ToolDescription[] {
   return tools.map((tool) => ({ ...tool, name: `${name}_${tool.name}` }));
 }
@@ -112,7 +112,7 @@ export function timeLeft(deadline: number, ms: number): number {
   return Math.max(1, Math.min(ms, deadline - Date.now()));
 }
 
-/** Runs what it is given one after another, in the order in which it is given: for tools that have a state. */
+/** Runs functions one after another, in the order of the calls: for tools that have a state. */
 export function inOrder(deadline: number): <T>(work: () => Promise<T>) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve();
   return (work) => {

@@ -19,7 +19,7 @@ const OWN: { readonly [Kind in Exclude<HostedKind, "mcp">]: RunnablePlugin & { k
   tool_search: TOOL_SEARCH,
 };
 
-/** MCP is the last: an `mcp_call` that no other tool says is its own is a call of an MCP server's tool. */
+/** MCP is the last: an `mcp_call` that no other tool claims is a call of an MCP server's tool. */
 export const PLUGIN_LIST: readonly RunnablePlugin[] = [...Object.values(OWN), MCP];
 
 /** As engines and turns know them. */

@@ -4,12 +4,12 @@ import type { BuiltinKind } from "@responses-edge/responses-api/hosted-tools";
 import { newConnection } from "./mcp/connection.ts";
 import type { RunnablePlugin, SessionOptions } from "./plugin.ts";
 
-/** The tool of a tool server that ends a session's container, too. */
+/** The tool of a tool server that ends a session and its container. */
 export const CLEAN_UP_TOOL = "cleanup_session";
 
 /**
- * The connection of one turn to a tool on an MCP server of the operator's (`TOOL_SERVERS`; gpt-oss's own tool servers are such). Its
- * container there is told by a header, without telling whose it is.
+ * The connection of one turn to a tool on one of the operator's MCP servers (`TOOL_SERVERS`; gpt-oss's own tool servers
+ * are such servers). A header names its container there, without revealing whose it is.
  */
 export function toolServer(builtin: BuiltinKind, turn: SessionOptions, container = turn.ownContainer): McpConnection {
   const { servers, apiKey: authorization, fetch: fetchListed } = turn.config;
@@ -21,7 +21,7 @@ export function toolServer(builtin: BuiltinKind, turn: SessionOptions, container
   return newConnection(builtin, turn, { url, headers, authorization, guard });
 }
 
-/** Throws the 400 of a tool that needs a server of the operator's where there is none. */
+/** Throws the 400 of a tool that needs an operator's server if there is none. */
 export function checkToolServer(builtin: BuiltinKind): NonNullable<RunnablePlugin["check"]> {
   return (_tool, index, { config }) => {
     if (config.servers[builtin]) return;

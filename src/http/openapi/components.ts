@@ -5,9 +5,9 @@ import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/jso
 import { z } from "zod";
 import { answerSchemas, bodySchemas, sharedSchemas } from "./schemas.ts";
 
-/** The description's components: every schema that has a name, each once. */
+/** The description's components: every schema with a name, each once. */
 
-/** Unions whose members have names of their own, by what makes a member's `type` its name. */
+/** Unions whose members have names of their own, which derive from a member's `type`. */
 const MEMBER_NAMES: Record<string, (type: string) => string> = {
   InputItem: (type) => `${type}Input`,
   InputPart: (type) => `${type}Part`,
@@ -19,7 +19,7 @@ const MEMBER_NAMES: Record<string, (type: string) => string> = {
   ResponseStreamEvent: (type) => `${type}Event`,
 };
 
-/** Unions whose members have a type, and no other's. */
+/** Unions whose members are told apart by `type`. */
 const TOLD_APART = [
   ...["InputPart", "Tool", "NamedToolChoice", "NestedToolChoice", "TextFormat"],
   ...["OutputItem", "ResponseStreamEvent"],
@@ -41,11 +41,11 @@ export function componentSchemas(): Record<string, JsonObject> {
     for (const { types, member } of membersOf(schema)) {
       const name = nameOf(pascal(firstOf(types)));
       registry.add(member, { id: name });
-      // A message is another one for each role.
+      // The schema of a message differs by role.
       for (const [role, ofRole] of rolesOf(member)) registry.add(ofRole, { id: `${pascal(role)}${name}` });
     }
   }
-  // Answers are such that what they give is what they take.
+  // Schemas of answers have the same input and output.
   const { schemas } = z.toJSONSchema(registry, { uri: reference, io: "input", override: corrected });
   const components = Object.entries(schemas).map(([id, { $schema: _schema, $id: _id, ...schema }]) => [id, schema]);
   const found = plain(Object.fromEntries(components)) as Record<string, JsonObject>;
@@ -53,7 +53,7 @@ export function componentSchemas(): Record<string, JsonObject> {
   return withUntyped(found);
 }
 
-/** The items that a turn puts out, and the parts that they are made of. */
+/** The items that a turn outputs, and their parts. */
 function outputComponents(): Record<string, z.ZodType> {
   const items = [...outputSchemas()].map(([type, schema]) => [OUTPUT_NAMES[type] ?? pascal(type), schema]);
   return {
@@ -70,7 +70,7 @@ function outputComponents(): Record<string, z.ZodType> {
   };
 }
 
-/** Names that are not made of an item's type alone. */
+/** Names that do not derive from the item's type alone. */
 const OUTPUT_NAMES: Record<string, string> = { message: "OutputMessage", reasoning: "ReasoningItem" };
 
 function discriminator(union: z.ZodType | undefined, registry: z.core.$ZodRegistry<{ id: string }>) {
@@ -81,7 +81,7 @@ function discriminator(union: z.ZodType | undefined, registry: z.core.$ZodRegist
   return { propertyName: "type", mapping: Object.fromEntries(mapping) as Record<string, string> };
 }
 
-/** The type by which a member is named. Items that are OpenAI's alone have one schema. */
+/** The type that names a member. All items that only OpenAI has share one schema. */
 function firstOf([type = ""]: readonly string[]): string {
   return type === FOREIGN[0] ? "foreign_item" : type;
 }
@@ -122,19 +122,19 @@ function rolesOf(member: z.ZodType): [role: string, member: z.ZodType][] {
 
 type Override = NonNullable<z.core.ToJSONSchemaParams["override"]>;
 
-/** Mends what zod cannot know, and leaves out what says nothing. */
+/** Corrects JSON Schema that zod generates wrong, and leaves out keywords without effect. */
 const corrected: Override = ({ zodSchema, jsonSchema }) => {
   const { maximum, minimum, propertyNames } = jsonSchema;
   if (maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
   if (minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
   if (isJsonObject(propertyNames) && Object.keys(propertyNames).join() === "type") delete jsonSchema.propertyNames;
-  // Generators take a field with a default for one that is always there, and ask for it in bodies.
+  // Generators treat a field with a default as always present, and would require it in bodies.
   if (jsonSchema.default !== undefined) {
     const { default: given, description = "" } = jsonSchema;
     jsonSchema.description = `${description} Default: \`${JSON.stringify(given)}\`.`.trimStart();
     delete jsonSchema.default;
   }
-  // Where an element is at fault is found by code (`collections.ts`), for which zod takes such a field to be optional.
+  // `collections.ts` checks the elements by code, so that zod takes the field for optional.
   if (zodSchema instanceof z.ZodObject) {
     const required = Object.keys(zodSchema.shape).filter((key) => !isOptional(zodSchema.shape[key]));
     if (required.length > 0) jsonSchema.required = required;
@@ -146,19 +146,19 @@ function isOptional(field: z.ZodType): boolean {
 }
 
 /**
- * A schema in the words that generators know best. A union has no unions in it, values of different types are `oneOf` them, what may
- * be null has `null` among its types, and no body has a property that may only be null: those are fields which are not served.
+ * A schema in the form that generators support best. Nested unions are flattened, values of different types are `oneOf`, nullable
+ * values have `null` among their types, and properties of bodies that may only be null are left out: those fields are not served.
  */
 function plain(node: unknown): unknown {
   if (Array.isArray(node)) return node.map(plain);
   if (!isJsonObject(node)) return node;
   const { anyOf, properties, ...rest } = node;
-  // Some generators make a text of a constant that is true.
+  // Some generators turn the constant `true` into a text.
   if (rest.type === "boolean") delete rest.const;
   const others = Object.fromEntries(Object.entries(rest).map(([key, value]) => [key, plain(value)]));
   if (isJsonObject(properties)) {
     const kept = Object.entries(properties).filter(([, value]) => !(isJsonObject(value) && isNotServed(value)));
-    // Names of properties are no keywords.
+    // Names of properties are not keywords.
     const plainly = Object.fromEntries(kept.map(([key, value]) => [key, plain(value)]));
     return { ...others, properties: plainly };
   }
@@ -186,7 +186,7 @@ function isNotServed({ type, description }: JsonObject): boolean {
   return type === "null" && description !== undefined;
 }
 
-/** The members of a union, those of unions in it among them. */
+/** The members of a union, including those of nested unions. */
 function alternatives(anyOf: readonly unknown[]): unknown[] {
   return anyOf.flatMap((branch) => {
     const isBare = isJsonObject(branch) && Array.isArray(branch.anyOf) && Object.keys(branch).length === 1;
@@ -194,14 +194,14 @@ function alternatives(anyOf: readonly unknown[]): unknown[] {
   });
 }
 
-/** These items may leave out their type, as in OpenAI's API: a message is known by its role, a reference by its id alone. */
+/** Items that may leave out their type, as in OpenAI's API: a message is recognised by its role, a reference by its id alone. */
 const UNTYPED = /MessageInput$|^ItemReferenceInput$/;
 
 function withUntyped({ InputItem, ...schemas }: Record<string, JsonObject>): Record<string, JsonObject> {
   const easy = Object.entries(schemas)
     .filter(([name, { required }]) => UNTYPED.test(name) && Array.isArray(required))
     .map(([name, schema]) => [name, withoutType(schema)] as const);
-  // An item with an id and a role would be both of them.
+  // `anyOf`, because an item with an id and a role matches both.
   return { InputItem: { anyOf: InputItem?.oneOf }, ...schemas, ...Object.fromEntries(easy) };
 }
 

@@ -5,9 +5,8 @@ import { componentSchemas } from "./components.ts";
 import { type Access, GROUPS, type MediaType, type Operation, type OperationAnswer } from "./operation.ts";
 
 /**
- * The API's description: an OpenAPI 3.1 document of all endpoints. Paths, parameters, bodies and answers come from the endpoints' own
- * declarations, and their schemas from the zod schemas that requests are parsed with, and answers are held to in tests
- * (`schemas.ts`).
+ * The API's description: an OpenAPI 3.1 document of all endpoints. Paths, parameters, bodies and answers come from the endpoints'
+ * own declarations, and their schemas from the zod schemas that parse requests and that tests check answers with (`schemas.ts`).
  */
 export function describeApi(endpoints: readonly Endpoint[]): JsonObject {
   const byPath = Map.groupBy(endpoints, ({ path }) => pathTemplate(path));
@@ -52,7 +51,7 @@ const SECURITY_SCHEMES = {
   metricsToken: { type: "http", scheme: "bearer", description: "`PROMETHEUS_TOKEN`." },
 };
 
-/** Each entry is one way in. `{}` is that of deployments without keys (`ALLOW_ANONYMOUS`). */
+/** Each entry is an alternative. `{}` stands for deployments without keys (`ALLOW_ANONYMOUS`). */
 const SECURITY: Record<Access, object[]> = {
   everyone: [],
   tenant: [{ apiKey: [] }, {}],
@@ -63,7 +62,7 @@ const SECURITY: Record<Access, object[]> = {
 
 const REQUEST_ID = { "x-request-id": { $ref: "#/components/headers/RequestId" } };
 
-/** OpenAPI's path of one of Hono's. */
+/** The OpenAPI form of a Hono path. */
 function pathTemplate(path: string): string {
   return path.replaceAll(/:(\w+)(\{[^}]*\})?/g, "{$1}");
 }
@@ -108,7 +107,7 @@ function openedByOf({ access, openedBy }: Operation): Operation["openedBy"] {
 
 const ERROR = { $ref: "#/components/responses/Error" };
 
-/** Errors that follow from how an endpoint is declared, and those that it names. */
+/** Errors that follow from an endpoint's declaration, and those that it lists. */
 function errorStatuses(
   method: Endpoint["method"],
   path: string,
@@ -116,7 +115,7 @@ function errorStatuses(
   query: Endpoint["query"],
 ): number[] {
   const { access, counted, body, answers, errors = [] } = operation;
-  // Every endpoint refuses web pages of other hosts where there are no keys.
+  // Every endpoint refuses other hosts' web pages where there are no keys.
   const statuses = new Set<number>([403, ...errors, ...SERVER_ERRORS]);
   if (access !== "everyone") statuses.add(401);
   if (counted) statuses.add(429);
@@ -128,13 +127,13 @@ function errorStatuses(
   return [...statuses].toSorted((one, other) => one - other);
 }
 
-/** Every endpoint may answer these. One by one: some generators make no code of `5XX`. */
+/** Every endpoint may answer these. They are listed one by one, because some generators make no code of `5XX`. */
 const SERVER_ERRORS = [500, 502, 503, 504, 507];
 
 /**
- * How bodies that are streams of values are told. OpenAPI 3.1 has no word for them, 3.2 has `itemSchema`. A stream that a request asks
- * for in place of one JSON value is in `x-streams`, not in `content`: generators take an answer for any of what is in there, so that
- * no client could read a field of the value without looking which it is.
+ * Describes bodies that are streams of values. OpenAPI 3.1 cannot express them; 3.2 has `itemSchema`. A stream that a
+ * request asks for instead of one JSON value is in `x-streams`, not in `content`: generators would make a union of
+ * both, and no client could read a field of the value without a check.
  */
 const STREAMS: Partial<Record<MediaType, string>> = {
   "text/event-stream":
@@ -158,7 +157,7 @@ function answerOf(answer: OperationAnswer): JsonObject {
   };
 }
 
-/** The parameters of a query's schema: its fields as what they are read as, numbers and lists. */
+/** The parameters of a query's schema, with the types they are parsed to: numbers and lists. */
 function queryParameters(query: z.ZodType): JsonObject[] {
   return Object.entries(queryFields(query)).map(([name, field]) => {
     const { $schema: _, ...schema } = z.toJSONSchema(field, { io: "output" });
@@ -169,7 +168,7 @@ function queryParameters(query: z.ZodType): JsonObject[] {
   }) as JsonObject[];
 }
 
-/** A summary without Markdown's links and escapes, which lead to this project's own files. */
+/** A summary without Markdown's links, which lead to this project's own files, and without escapes. */
 function plainText(summary: string): string {
   return summary.replaceAll(/ ?\(\[[^\]]*\]\([^)]*\)\)/g, "").replaceAll("\\|", "|");
 }

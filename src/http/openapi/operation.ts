@@ -1,24 +1,27 @@
 import type { Role, Variables } from "../../config/index.ts";
 import type { AnswerName, BodyName } from "./schemas.ts";
 
-/** An endpoint as it is admitted and counted, and as the API's description (`GET /openapi.json`) tells it. */
+/** An endpoint's access and counting, and its entry in the API's description (`GET /openapi.json`). */
 export type Operation = Admittance & Description;
 
-/** An endpoint in the description, beside its route, its query and its summary. */
+/** An endpoint's entry in the description, beside its route, query and summary. */
 interface Description {
-  /** Its `operationId`, of which generators make a function's name: it stays. */
+  /** Its `operationId`. Generators name functions after it, so it never changes. */
   id: string;
   group: Group;
-  /** The variable without which a deployment does not have it: its path is then an unknown one. Root keys' operations need `ADMIN_KEY`. */
+  /**
+   * The variable without which a deployment does not have the endpoint: its path is then unknown. Root keys' operations
+   * need `ADMIN_KEY`.
+   */
   openedBy?: keyof Variables;
   body?: OperationBody;
-  /** Headers of a request that change what is done. */
+  /** Request headers that change the effect. */
   headers?: readonly OperationHeader[];
-  /** The answers, by status: the names of `schemas.ts` by media type. Nothing but errors is answered with another status. */
+  /** The answers by status: the names of `schemas.ts` by media type. All other statuses are errors. */
   answers: Readonly<Record<number, OperationAnswer>>;
-  /** Statuses of errors beside those that follow from all else: 4xx. Every endpoint may answer 5xx. */
+  /** 4xx statuses beside those that follow from the declaration. Every endpoint may answer 5xx. */
   errors?: readonly number[];
-  /** The rest, which only fits into sentences. */
+  /** Everything that only sentences can express. */
   description?: string;
 }
 
@@ -42,9 +45,9 @@ export const GROUPS = {
 export type Group = keyof typeof GROUPS;
 
 /**
- * Lets in everyone, a tenant with its key or token, an administrator who has one of the roles, a tenant or any administrator, or the holder
- * of `PROMETHEUS_TOKEN`. A tenant's requests are counted in its limits; all else is free (docs/keys.md lists it). `src/http/endpoint.ts`
- * does both.
+ * Admits everyone; a tenant with its key or token; an administrator who has one of the roles; a tenant or any
+ * administrator; or the holder of `PROMETHEUS_TOKEN`. A tenant's requests are counted in its limits; the others are not
+ * (docs/keys.md lists them). `src/http/endpoint.ts` enforces both.
  */
 export type Admittance =
   | { access: "tenant" | "tenant or root"; counted: Counted; roles?: undefined }
@@ -53,15 +56,15 @@ export type Admittance =
 export type Access = Admittance["access"];
 
 /**
- * As what a request counts: a `request` in `requests_per_minute`, a `read` in `reads_per_minute`. A `turn` is a request which its
- * admission counts, together with the tokens that it reserves.
+ * The limit that a request counts in: a `request` in `requests_per_minute`, a `read` in `reads_per_minute`. The
+ * admission counts a `turn`, together with the tokens that it reserves.
  */
 export type Counted = "turn" | "request" | "read";
 
 export interface OperationBody {
   name: BodyName;
   type: "application/json" | "application/jsonl" | "multipart/form-data";
-  /** True if it may be left out. */
+  /** True if the body may be absent. */
   isOptional?: boolean;
 }
 
@@ -91,12 +94,12 @@ export function json(name: BodyName): OperationBody {
 
 type Details = Omit<Description, "id" | "group">;
 
-/** Gives what declares operations that a tenant asks for, all of one group. */
+/** Makes a function that declares tenants' operations of one group. */
 export function byTenantIn(group: Group): (id: string, counted: Counted, details: Details) => Operation {
   return (id, counted, details) => ({ id, group, access: "tenant", counted, ...details });
 }
 
-/** Declares an operation that administrators with one of these roles ask for. */
+/** Declares an operation of administrators with one of these roles. */
 export function byRoot(roles: readonly Role[], id: string, details: Details): Operation {
   return { id, group: "Administration", access: "root", roles, ...details };
 }

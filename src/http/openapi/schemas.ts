@@ -57,15 +57,15 @@ import { upstreamHealth } from "./upstream-health.ts";
 import { usageSchemas } from "./usage-schemas.ts";
 
 /**
- * The answers of endpoints, as zod schemas by the names of the description's components. They only describe: nothing is
- * checked with them but in tests, which hold them to every answer that they see, and to the types of the openai package.
+ * The answers of endpoints, as zod schemas by the names of the description's components. They only describe: tests
+ * check every answer that they see with them, and check them with the types of the openai package.
  */
 export type Answers = ReturnType<typeof answerSchemas>;
 
 /** The name of an answer. */
 export type AnswerName = keyof Answers;
 
-/** Makes the schemas. A function, so that an isolate which nobody asks for its description does not make them. */
+/** Makes the schemas. A function, so that an isolate makes them only when its description is asked for. */
 export function answerSchemas() {
   const items = answeredItems();
   const text = z.string();
@@ -286,7 +286,7 @@ export function answerSchemas() {
   };
 }
 
-/** The bodies that endpoints take, by the names of the description's components: the very schemas that requests are parsed with. */
+/** The bodies of endpoints, by the names of the description's components: the same schemas that parse requests. */
 export function bodySchemas() {
   return {
     CreateResponse: createRequest,

@@ -1,7 +1,7 @@
 import { USAGE_REPORTS, type UsageKind } from "@responses-edge/usage-limits";
 import { z } from "zod";
 
-/** The pages of usage and costs, in OpenAI's shapes. */
+/** The pages of usage and costs, in OpenAI's form. */
 
 /** The page of each kind of usage. */
 export const USAGE_PAGES = {

@@ -4,15 +4,15 @@ import type { FileBytes } from "./file-bytes.ts";
 import type { FileDirectory } from "./file-directory.ts";
 
 /**
- * The objects that keep files: the directory of a tenant is named as the tenant, the bytes of a file tenant + key. The variables say whether a
- * bucket has the bytes.
+ * The objects that store files: a tenant's directory has the name of the tenant, a file's bytes have tenant + key. The
+ * variables say whether a bucket has the bytes.
  */
 export interface FileObjects extends Variables {
   FILE_DIRECTORIES: DurableObjectNamespace<FileDirectory>;
   FILE_BYTES: DurableObjectNamespace<FileBytes>;
 }
 
-/** A directory as its callers see it. (The type of a stub gives an answer that is a union as a union of promises.) */
+/** A directory as its callers see it. (A stub's own type turns an answer that is a union into a union of promises.) */
 export type DirectoryStub = {
   [Name in Exclude<keyof FileDirectory, keyof DurableObject>]: (
     ...args: Parameters<FileDirectory[Name]>

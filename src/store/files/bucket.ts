@@ -24,8 +24,8 @@ export function r2Bucket(bucket: R2Binding): Bucket {
 }
 
 /**
- * The bytes of a tenant's files in a bucket: an object for each piece, named `tenant/file/part/piece`. So an upload holds one piece, and a
- * piece that is sent again changes nothing. Throws the 503 of a bucket that does not answer.
+ * The bytes of a tenant's files in a bucket: an object for each piece, named `tenant/file/part/piece`. So an upload
+ * holds one piece in memory, and a repeated piece changes nothing. Throws the 503 of a bucket that does not answer.
  */
 export class BytesInBucket implements BytesAtRest {
   readonly at: FileRecord["at"];
@@ -47,7 +47,7 @@ export class BytesInBucket implements BytesAtRest {
 
   async read(record: FileRecord): Promise<ReadableStream<Uint8Array> | null> {
     const pieces = this.pieces(record);
-    // The first one before the answer: a bucket that is down is a 503 yet.
+    // The first piece is read before the answer begins, so that an unreachable bucket is still a 503.
     let next = await pieces.next();
     if (next.done && record.bytes > 0) return null;
     return new ReadableStream<Uint8Array>(
@@ -62,7 +62,7 @@ export class BytesInBucket implements BytesAtRest {
     );
   }
 
-  /** The pieces of a file, one after another. They end early where some are missing: the length of the file tells. */
+  /** The pieces of a file, in order. They end early if some are missing, which the file's length shows. */
   async *pieces({ key, parts, bytes }: Pick<FileRecord, "key" | "parts" | "bytes">): AsyncGenerator<Uint8Array, void> {
     let left = bytes;
     for (const part of parts) {
@@ -76,7 +76,7 @@ export class BytesInBucket implements BytesAtRest {
     }
   }
 
-  /** Removes the pieces of a file, but those of the parts that are kept. */
+  /** Removes the pieces of a file, except those of the parts that are kept. */
   async remove(key: string, kept: readonly number[] | null): Promise<void> {
     const prefix = `${this.#root}${key}/`;
     const keeps = new Set(kept?.map((part) => String(part)));
@@ -103,13 +103,16 @@ export class BytesInBucket implements BytesAtRest {
   }
 }
 
-/** The 503 of a bucket that does not answer, or that older files are in and nobody has configured any more. */
+/** The 503 of a bucket that does not answer, or that has older files and is no longer configured. */
 export function bucketFault(): ApiError {
   const message = "The storage of files does not answer. Please try again.";
   return new ApiError({ status: 503, message, code: "file_storage_unavailable" });
 }
 
-/** A tenant in a name: letters, digits and `-._~%`, which mean the same in URLs and in XML. A name of dots alone would be a path. */
+/**
+ * A tenant's name in an object's name: letters, digits and `-._~%`, which need no escape in URLs or XML. A name of only
+ * dots would be a path.
+ */
 function inName(tenant: string): string {
   const escaped = (char: string) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`;
   return encodeURIComponent(tenant)

@@ -2,7 +2,7 @@ import type { FileObjects } from "./bindings.ts";
 import type { BytesAtRest } from "./bytes-at-rest.ts";
 import { fileRequest } from "./file-bytes.ts";
 
-/** Bytes in the rows of the object that each file has. */
+/** Stores bytes in the rows of the object that each file has. */
 export function bytesInRows({ FILE_BYTES }: Pick<FileObjects, "FILE_BYTES">, tenant: string): BytesAtRest {
   const objectOf = (key: string) => FILE_BYTES.getByName(`${tenant}:${key}`);
   return {

@@ -8,7 +8,7 @@ import { checkMayStore } from "../may-store.ts";
 import type { FileClient } from "./file-client.ts";
 import { fileLimitsOf } from "./file-limits.ts";
 
-/** How long a file is kept of which nobody says it: one that a program has written. */
+/** How long a file is kept if nothing else is said: one that a program has written. */
 const KEPT_SECONDS = 86_400;
 
 /** The owner of a container. */

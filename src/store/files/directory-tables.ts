@@ -12,33 +12,34 @@ export const FILE_DIRECTORY_VERSIONS: Versions = [
     // Files that are being received, until version 3.
     `CREATE TABLE unfinished (
       key TEXT NOT NULL PRIMARY KEY, owner TEXT NOT NULL, bytes INTEGER NOT NULL, touched_at INTEGER NOT NULL) WITHOUT ROWID`,
-    // Files that are gone, or have come, and what of their bytes is still to be removed.
+    // Files that were removed, or completed, and whose bytes are partly still to be removed.
     "CREATE TABLE removed (key TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL, tries INTEGER NOT NULL) WITHOUT ROWID",
     // The vector stores that a file is in.
     "CREATE TABLE used_by (key TEXT NOT NULL, store TEXT NOT NULL, PRIMARY KEY (key, store)) WITHOUT ROWID",
   ],
   STORE_LIST_TABLES,
   [
-    // Parts that are being received, and those of uploads: whole (1), or given up (2). Nobody sees them. Part 0 is a file that comes as one.
+    // Parts that are being received, and those of uploads: complete (1), or given up (2). Nobody sees them. Part 0 is a
+    // file that comes as a whole.
     `CREATE TABLE part (
       key TEXT NOT NULL, part INTEGER NOT NULL, owner TEXT NOT NULL, bytes INTEGER NOT NULL, touched_at INTEGER NOT NULL,
       is_whole INTEGER NOT NULL, PRIMARY KEY (key, part)) WITHOUT ROWID`,
     "INSERT INTO part (key, part, owner, bytes, touched_at, is_whole) SELECT key, 0, owner, bytes, touched_at, 0 FROM unfinished",
     "DROP TABLE unfinished",
-    // The parts that are kept of a file that has come.
+    // The parts of a completed file that are kept.
     "ALTER TABLE removed ADD COLUMN kept TEXT",
     "CREATE TABLE total (owner TEXT NOT NULL PRIMARY KEY, files INTEGER NOT NULL, bytes INTEGER NOT NULL) WITHOUT ROWID",
     `INSERT INTO total (owner, files, bytes) SELECT owner, COUNT(*), SUM(bytes)
       FROM (SELECT owner, bytes FROM file UNION ALL SELECT owner, bytes FROM part) GROUP BY owner`,
     ...totalsOf("file", "1"),
     ...totalsOf("part", "part = 0"),
-    // Files that come in parts. One that has ended is known for a day.
+    // Files that come in parts. An ended upload is remembered for a day.
     `CREATE TABLE upload (
       key TEXT NOT NULL PRIMARY KEY, owner TEXT NOT NULL, expires_at INTEGER NOT NULL, status TEXT NOT NULL, body TEXT NOT NULL) WITHOUT ROWID`,
   ],
 ];
 
-/** Triggers that keep the totals of a table's rows; `files`: how many files a row is. */
+/** Triggers that maintain the totals of a table's rows; `files`: the number of files that a row counts as. */
 function totalsOf(table: string, files: string): string[] {
   const filesOf = (row: string) => files.replace("part", `${row}.part`);
   const add = `INSERT INTO total (owner, files, bytes) VALUES (NEW.owner, ${filesOf("NEW")}, NEW.bytes)

@@ -18,7 +18,7 @@ export const FILE_BYTES_VERSIONS: Versions = [
   ],
 ];
 
-/** The addresses of a file's object that `fetch` asks, because it answers with a stream. The body is the file's record, as JSON. */
+/** The URLs at which `fetch` of a file's object answers with a stream. The body is the file's record, as JSON. */
 const CONTENT = "http://file/content";
 const TEXT = "http://file/text";
 
@@ -28,9 +28,9 @@ export function fileRequest(kind: "content" | "text", record: FileRecord): Reque
 }
 
 /**
- * The bytes of a file, in rows of at most 1 MiB or, where a bucket has them, elsewhere, and the text that was read of it: one Durable Object,
- * named tenant + key. A file that was
- * uploaded in parts has several, which follow each other as the directory says. Nobody is led here but by the directory.
+ * The bytes of a file, in rows of at most 1 MiB or, if a bucket stores them, elsewhere, and the text that was read from
+ * it: one Durable Object, named tenant + key. A file that was uploaded has several parts, whose order the directory
+ * knows. Only the directory leads here.
  */
 export class FileBytes extends OwnedObject<Variables> {
   readonly #schema: Schema;
@@ -44,7 +44,10 @@ export class FileBytes extends OwnedObject<Variables> {
     this.#text = new KeptText(this.#schema, this.#tenant);
   }
 
-  /** Keeps a piece of a part. Again is harmless. Throws where the piece before it is not there: the file was removed meanwhile. */
+  /**
+   * Stores a piece of a part. A repeated call is harmless. Throws if the piece before it is missing: the file was
+   * removed in the meantime.
+   */
   append(part: number, seq: number, bytes: Uint8Array): void {
     if (bytes.byteLength > PIECE_BYTES) throw new RangeError(`A piece has ${PIECE_BYTES} bytes at most.`);
     if (seq > 0 && this.#schema.rows("SELECT 1 FROM piece WHERE part = ? AND seq = ?", part, seq - 1).length === 0) {
@@ -55,7 +58,7 @@ export class FileBytes extends OwnedObject<Variables> {
     this.#schema.write(insert, part, seq, bytes.slice().buffer);
   }
 
-  /** The bytes, or the text as JSON lines: 404 where bytes are missing, 422 with the reason where the file has no text. */
+  /** The bytes, or the text as JSON lines: 404 if bytes are missing, 422 with the reason if the file has no text. */
   override async fetch(request: Request): Promise<Response> {
     const record = await request.json<FileRecord>();
     if (request.url === TEXT) return this.#textOf(record);
@@ -69,7 +72,7 @@ export class FileBytes extends OwnedObject<Variables> {
     this.#schema.rows("DELETE FROM piece WHERE part NOT IN (SELECT value FROM json_each(?))", JSON.stringify(parts));
   }
 
-  /** Removes all that is kept here. */
+  /** Removes everything that is stored here. */
   async erase(): Promise<void> {
     this.#text.forget();
     const deleted = this.ctx.storage.deleteAll();
@@ -81,7 +84,10 @@ export class FileBytes extends OwnedObject<Variables> {
     return parts.every((part) => this.#schema.rows("SELECT 1 FROM piece WHERE part = ? LIMIT 1", part).length > 0);
   }
 
-  /** The rows of parts, each read when the one before it has gone. They end early where the file is removed meanwhile: its length tells. */
+  /**
+   * The rows of parts, each read when the one before it was sent. They end early if the file is removed in the
+   * meantime, which its length shows.
+   */
   *#pieces(parts: readonly number[]): Generator<Uint8Array> {
     const select = "SELECT bytes FROM piece WHERE part = ? AND seq = ?";
     for (const part of parts) {
@@ -108,7 +114,7 @@ export class FileBytes extends OwnedObject<Variables> {
     );
   }
 
-  /** Undefined where bytes are missing. Throws the 503 and the 429 of an isolate that has no memory for it. */
+  /** Undefined if bytes are missing. Throws the 503 and the 429 of an isolate without memory for it. */
   async #makeText(record: FileRecord): Promise<TextOutcome | undefined> {
     if (record.at === "rows" && !this.#has(record)) return undefined;
     if (record.bytes > DEFAULT_LIMITS.maxBytes) return TOO_LARGE;
@@ -127,20 +133,20 @@ export class FileBytes extends OwnedObject<Variables> {
       if (at < record.bytes) throw new Error("The file was removed meanwhile.");
       return all;
     });
-    // The caller may leave: the work goes on for the next one.
+    // The caller may leave. The work continues for the next one.
     this.ctx.waitUntil(made.catch(() => {}));
     return await made;
   }
 }
 
-/** Nobody reads such a file to say so. */
+/** Such a file is refused without being read. */
 const TOO_LARGE: TextOutcome = {
   ok: false,
   code: "too_large",
   message: `The file has more than ${DEFAULT_LIMITS.maxBytes} bytes: its text is not read.`,
 };
 
-/** A stream that takes the next value when the one before it has gone. */
+/** A stream that takes the next value when the one before it was sent. */
 function streamOf<Value>(
   values: Iterator<Value>,
   toBytes: (value: Value) => Uint8Array = (value) => value as Uint8Array,

@@ -16,10 +16,13 @@ import { givenUp, ReceivedPart, type Receiver } from "./received-part.ts";
 import { uploadNotFound, uploadOver, uploadsFull } from "./upload-faults.ts";
 import type { UploadRecord } from "./upload-table.ts";
 
-/** The attributes of a file that is received, beside its bytes. */
+/** The attributes of a received file, beside its bytes. */
 export type FileAbout = Pick<FileRecord, "filename" | "mimeType" | "purpose" | "createdAt" | "expiresAt" | "container">;
 
-/** A tenant's files, as the Worker and objects see them. An id is looked up in the tenant's own directory: another tenant's is in none. */
+/**
+ * A tenant's files, as the Worker and objects see them. An id is looked up in the tenant's own directory, which has no
+ * other tenant's files.
+ */
 export class FileClient {
   readonly #tenant: string;
   readonly #objects: FileObjects;
@@ -37,15 +40,15 @@ export class FileClient {
     return record;
   }
 
-  /** A file and its bytes, as they are read. Throws as `record` does. A body that ends too early was removed meanwhile. */
+  /** A file and its bytes as a stream. Throws as `record` does. The body ends early if the file was removed in the meantime. */
   async content(id: string): Promise<{ record: FileRecord; body: ReadableStream<Uint8Array> }> {
     const record = await this.record(id);
     return { record, body: await this.#read(record, id) };
   }
 
   /**
-   * The text of a file, page by page, as it was read when somebody first asked for it. Throws as `record` does, an UnreadableFile where it
-   * has none, and the 503 and the 429 of a server that has no memory for reading it now.
+   * The text of a file, page by page. The first request for it reads the file. Throws as `record` does, an
+   * UnreadableFile if it has no text, and the 503 and the 429 of a server without memory to read it now.
    */
   async *text(id: string): AsyncGenerator<TextPage, void> {
     const record = await this.record(id);
@@ -78,18 +81,18 @@ export class FileClient {
     if (key === undefined || !unwrap(await this.#directory.remove(key))) throw fileNotFound(id);
   }
 
-  /** Removes files and uploads, at most `limit` and as many parts. Gives how many. */
+  /** Removes files and uploads: at most `limit`, and as many parts. Gives the number. */
   async removeSome(limit: number): Promise<number> {
     return unwrap(await this.#directory.removeSome(limit));
   }
 
-  /** Notes that a file is in a vector store, which is then told when the file is removed. Throws as `record` does. */
+  /** Notes that a file is in a vector store, which is told when the file is removed. Throws as `record` does. */
   async usedBy(id: string, store: string): Promise<void> {
     const key = parseFileId(id);
     if (key === undefined || !(await this.#directory.use(key, store))) throw fileNotFound(id);
   }
 
-  /** Notes that a file is in a vector store no more. */
+  /** Notes that a file is no longer in a vector store. */
   async notUsedBy(id: string, store: string): Promise<void> {
     const key = parseFileId(id);
     if (key !== undefined) await this.#directory.disuse(key, store);
@@ -104,8 +107,8 @@ export class FileClient {
   }
 
   /**
-   * Begins to receive a file that has its key from elsewhere; null where it is here. Throws as `receive` does, and the 409 of a file that is
-   * received or removed at this moment.
+   * Begins to receive a file with a given key; null if it exists already. Throws as `receive` does, and the 409 of a
+   * file that is being received or removed.
    */
   async receiveAs(key: string, owner: string, receiver: Receiver): Promise<ReceivedPart | null> {
     checkDisk();
@@ -114,7 +117,7 @@ export class FileClient {
     return state === "file" ? null : this.#receive(key, 0, receiver);
   }
 
-  /** Makes a file of what was received. Throws the 429 and the 413 of a limit, and the 409 of what was given up. */
+  /** Makes a file of the received bytes. Throws the 429 and the 413 of a limit, and the 409 if they were given up. */
   async commit(received: ReceivedPart, about: FileAbout, limits: FileLimits): Promise<FileRecord> {
     await received.end();
     const { key, length: bytes } = received;
@@ -123,14 +126,15 @@ export class FileClient {
     return record;
   }
 
-  /** Removes what was received of a file. */
+  /** Removes the received bytes of a file. */
   async discard({ key }: ReceivedPart): Promise<void> {
     await this.#directory.discard(key);
   }
 
-  // Uploads. All that take an id throw the 404 of one that is unknown or another tenant's, and the 400 of one that has ended.
+  // Uploads. Every function that takes an id throws the 404 of one that is unknown or another tenant's, and the 400 of
+  // one that has ended.
 
-  /** Throws the 429 of a tenant with as many uploads under way as it may have. */
+  /** Throws the 429 of a tenant with as many pending uploads as it may have. */
   async createUpload(upload: Omit<UploadRecord, "key" | "status">, owner: string): Promise<UploadRecord> {
     checkDisk();
     const record: UploadRecord = { ...upload, key: newFileKey(), status: "pending" };
@@ -138,7 +142,7 @@ export class FileClient {
     return record;
   }
 
-  /** An upload, and the lengths of its parts by their numbers. */
+  /** An upload, and the length of each part by its number. */
   async upload(
     key: string | undefined,
     id: string,
@@ -163,12 +167,12 @@ export class FileClient {
     if (!unwrap(await this.#directory.finishPart({ key, part, bytes }))) throw givenUp();
   }
 
-  /** Removes what was received of a part that was not finished. */
+  /** Removes the received bytes of an unfinished part. */
   async discardPart({ key }: ReceivedPart): Promise<void> {
     await this.#directory.discardPart(key);
   }
 
-  /** Makes a file of parts of a pending upload, in this order. `check` is given their bytes, and throws where they are not what they should be. */
+  /** Makes a file of the parts of a pending upload, in this order. `check` gets their bytes, and throws if they are wrong. */
   async completeUpload(
     { key, bytes, filename, mimeType, about }: UploadRecord,
     parts: readonly number[],
@@ -204,7 +208,7 @@ export class FileClient {
     return new ReceivedPart({ key, part }, this.#directory, this.#placeOfNew.sink(key, part), receiver);
   }
 
-  /** Where bytes may be: those of new files go to the first. */
+  /** All stores of bytes. Those of new files go to the first. */
   get #places(): BytesAtRest[] {
     const buckets = configuredBuckets(loadConfig(this.#objects), this.#tenant);
     return [...buckets, bytesInRows(this.#objects, this.#tenant)];

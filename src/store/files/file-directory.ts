@@ -15,7 +15,7 @@ import type { FileBytes } from "./file-bytes.ts";
 import { type FilePage, type FileQuery, type FileRecord, FileTable, type Removed } from "./file-table.ts";
 import { type UploadRecord, UploadTable } from "./upload-table.ts";
 
-/** Files that one ring of the alarm removes: each is an object to be asked. */
+/** Files that one alarm removes: each is an object that is asked. */
 const REMOVED_AT_ONCE = 32;
 
 type DirectoryEnv = Variables & {
@@ -24,9 +24,9 @@ type DirectoryEnv = Variables & {
 };
 
 /**
- * The directory of a tenant's files: one Durable Object, named as the tenant. It alone says which files there are. Their bytes are kept
- * elsewhere and have no rows here until all of them are there, and no longer than they are to be seen; its alarm removes bytes that
- * nobody can see.
+ * The directory of a tenant's files: one Durable Object, named as the tenant. It alone decides which files exist. A
+ * file has a row here from when all its bytes are stored until it is no longer visible; the directory's alarm removes
+ * bytes that nobody can see.
  */
 export class FileDirectory extends OwnedObject<DirectoryEnv> {
   readonly #schema: Schema;
@@ -42,7 +42,7 @@ export class FileDirectory extends OwnedObject<DirectoryEnv> {
     this.#stores = new StoreList(this.#schema);
   }
 
-  /** Begins a file of the key `owner`: from now on its bytes may be kept. */
+  /** Begins a file of the key `owner`. Its bytes may be stored from now on. */
   begin(key: string, owner: string, limits: FileLimits): Promise<Result<null>> {
     return this.#change(() => {
       this.#files.begin({ key, part: 0, owner }, limits, Date.now());
@@ -50,7 +50,7 @@ export class FileDirectory extends OwnedObject<DirectoryEnv> {
     });
   }
 
-  /** Begins a file whose key is from elsewhere, unless there is one: gives what the key was before. */
+  /** Begins a file with a given key, unless it exists. Gives the earlier state of the key. */
   beginAs(key: string, owner: string, limits: FileLimits): Promise<Result<"file" | "busy" | "free">> {
     return this.#change(() => {
       const state = this.#files.state(key);
@@ -59,12 +59,12 @@ export class FileDirectory extends OwnedObject<DirectoryEnv> {
     });
   }
 
-  /** Notes that so many bytes of a part have come. False where it was given up meanwhile. */
+  /** Notes how many bytes of a part have come. False if it was given up in the meantime. */
   touch(part: { key: string; part: number; bytes: number }, limits: FileLimits): Promise<Result<boolean>> {
     return this.#change(() => this.#files.touch(part, limits, Date.now()));
   }
 
-  /** Makes a file of what was received. False where it was given up meanwhile. */
+  /** Makes a file of the received bytes. False if they were given up in the meantime. */
   commit(record: FileRecord, limits: FileLimits): Promise<Result<boolean>> {
     return this.#counted(record, () => this.#files.commit(record, limits));
   }
@@ -79,22 +79,22 @@ export class FileDirectory extends OwnedObject<DirectoryEnv> {
     return refused(invalidRequest("after", `File with id '${fileId(query.after ?? "")}' not found.`, "file_not_found"));
   }
 
-  /** Removes a file: it is not to be seen any more, and its bytes go soon. False where there is none. */
+  /** Removes a file: it becomes invisible, and its bytes are removed soon. False if it does not exist. */
   remove(key: string): Promise<Result<boolean>> {
     return this.#change(() => this.#files.remove(key, Date.now()));
   }
 
-  /** Removes what was received of a file. */
+  /** Removes the received bytes of a file. */
   async discard(key: string): Promise<void> {
     await this.#change(() => this.#files.discard(key, Date.now()));
   }
 
-  /** Removes files and uploads, as `remove` does, at most `limit` and as many parts. Gives how many. */
+  /** Removes files and uploads, as `remove` does: at most `limit`, and as many parts. Gives the number. */
   removeSome(limit: number): Promise<Result<number>> {
     return this.#change(() => this.#uploads.removeSome(limit) + this.#files.removeSome(limit, Date.now()));
   }
 
-  /** Notes that a file is in a vector store, which is told when the file is removed. False where there is no such file. */
+  /** Notes that a file is in a vector store, which is told when the file is removed. False if the file does not exist. */
   use(key: string, store: string): boolean {
     return this.#files.use(key, store, Date.now());
   }
@@ -103,9 +103,9 @@ export class FileDirectory extends OwnedObject<DirectoryEnv> {
     this.#files.disuse(key, store);
   }
 
-  // Uploads. Their callers look at the status first: what has ended meanwhile is null, or false.
+  // Uploads. Callers check the status first. An upload that has ended in the meantime gives null, or false.
 
-  /** False where as many uploads are under way as may be. */
+  /** False if the tenant has as many pending uploads as it may. */
   createUpload(upload: UploadRecord, owner: string): Promise<Result<boolean>> {
     return this.#change(() => this.#uploads.create(upload, owner));
   }
@@ -126,7 +126,7 @@ export class FileDirectory extends OwnedObject<DirectoryEnv> {
     return this.#change(() => this.#isPending(part.key) && this.#files.finish(part));
   }
 
-  /** Removes what was received of a part that was not finished. While its upload is pending it stays until that ends. */
+  /** Removes the received bytes of an unfinished part. The part stays until its pending upload ends. */
   async discardPart(key: string): Promise<void> {
     await this.#change(() => {
       const now = Date.now();
@@ -168,7 +168,7 @@ export class FileDirectory extends OwnedObject<DirectoryEnv> {
     await this.#wake();
   }
 
-  /** Notes that the tenant has a vector store. False where it has as many as it may have. */
+  /** Notes that the tenant has a vector store. False if it has as many as it may. */
   addStore(id: string, max: number): boolean {
     return this.#stores.add(id, max);
   }
@@ -177,12 +177,12 @@ export class FileDirectory extends OwnedObject<DirectoryEnv> {
     return this.#stores.has(id);
   }
 
-  /** Notes that the tenant has a vector store no more. */
+  /** Notes that the tenant no longer has a vector store. */
   removeStore(id: string): void {
     this.#stores.remove(id);
   }
 
-  /** Null where a cursor is no store. */
+  /** Null if a cursor is no store. */
   stores(query: StoreQuery): StoreIdPage | null {
     return this.#stores.list(query);
   }
@@ -190,7 +190,7 @@ export class FileDirectory extends OwnedObject<DirectoryEnv> {
   async #removeFromStores(key: string): Promise<void> {
     for (const id of this.#files.users(key)) {
       const stub = this.env.VECTOR_STORES.getByName(`${this.ctx.id.name}:${parseStoreId(id)}`);
-      // The type of its class imports this one's.
+      // Typed here, because the module of its class imports this one.
       await (stub as unknown as { removeFile(id: string): Promise<boolean> }).removeFile(fileId(key));
     }
   }
@@ -210,7 +210,7 @@ export class FileDirectory extends OwnedObject<DirectoryEnv> {
     return this.#uploads.find(key, Date.now())?.status === "pending";
   }
 
-  /** Sets the alarm for what is due next, unless it rings before. */
+  /** Sets the alarm for the next due work, unless it rings earlier. */
   async #wake(): Promise<void> {
     const due = [this.#files.nextDue(), this.#uploads.nextDue()].filter((at) => at !== undefined);
     if (due.length === 0) return;
@@ -219,7 +219,7 @@ export class FileDirectory extends OwnedObject<DirectoryEnv> {
     if (set === null || next < set) await this.ctx.storage.setAlarm(next);
   }
 
-  /** Changes rows so that there is a file more, unless `body` gives false, and counts it. */
+  /** Changes rows so that a file is added, unless `body` gives false, and counts the file. */
   async #counted({ bytes }: FileRecord, body: () => boolean): Promise<Result<boolean>> {
     const result = await this.#change(body);
     if (!result.ok || !result.value) return result;
@@ -229,7 +229,7 @@ export class FileDirectory extends OwnedObject<DirectoryEnv> {
     return result;
   }
 
-  /** Changes rows, all or none of them, and sees to it that what follows is done in time. Gives errors of the API as results. */
+  /** Changes rows in one transaction, and sets the alarm for the work that follows. Gives the API's errors as results. */
   async #change<T>(body: () => T): Promise<Result<T>> {
     this.#schema.open();
     let value: T;

@@ -2,7 +2,7 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import type { Config } from "../../config/index.ts";
 import type { FileLimit, FileLimits, Identity } from "../../contract/grants.ts";
 
-/** An amount of files, kept or to be kept. */
+/** An amount of files, stored or to be stored. */
 interface Amount {
   files: number;
   bytes: number;
@@ -12,8 +12,8 @@ interface Amount {
 const GRANTS = { files: "stored_files", bytes: "stored_file_bytes" } as const;
 
 /**
- * Holds what a key and its tenant keep to their limits. To be called in the transaction that has added `wanted`, which its throwing takes
- * back: the 429 of a limit that is reached, and the 413 of a file that is longer than all that may be kept.
+ * Applies the limits of a key and its tenant. To be called in the transaction that has added `wanted`, so that an error
+ * rolls it back: the 429 of a limit that is reached, and the 413 of a file longer than the whole limit.
  */
 export function checkFileLimits(
   { tenant, key }: FileLimits,
@@ -43,7 +43,7 @@ function check(limit: FileLimit, total: () => Amount, wanted: Amount, whose: str
 
 const NO_LIMIT = { files: null, bytes: null };
 
-/** The limits of a caller's files: those of its key and its tenant, else the deployment's. */
+/** The limits of a caller's files: those of its key and its tenant, or else the deployment's. */
 export function fileLimitsOf({ policy }: Identity, { files }: Config): FileLimits {
   const { tenant, key } = policy?.files ?? { tenant: NO_LIMIT, key: NO_LIMIT };
   const { filesPerTenant, bytesPerTenant } = files;

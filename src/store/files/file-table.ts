@@ -8,17 +8,17 @@ export interface FileRecord {
   /** Its id without the prefix. */
   key: string;
   filename: string;
-  /** As its sender says it. */
+  /** As the sender states it. */
   mimeType: string | null;
   purpose: FileObject["purpose"];
   bytes: number;
   createdAt: number;
   expiresAt: number | null;
-  /** The parts of it, in their order. */
+  /** Its parts, in order. */
   parts: readonly number[];
-  /** Where its bytes are: in rows of its object, or in a bucket. */
+  /** Where its bytes are stored: in rows of its object, or in a bucket. */
   at: "rows" | "r2" | "s3";
-  /** The container in which a program has written it, and its place there. */
+  /** The container in which a program has written it, and its path there. */
   container?: { id: string; path: string };
 }
 
@@ -44,14 +44,14 @@ type Row = Pick<FileRecord, "key" | "purpose" | "bytes"> & {
 
 const COLUMNS = "key, purpose, bytes, created_at, expires_at, body";
 
-/** Nobody has touched a part for so long whose sender, or whose Worker, has died. Milliseconds. */
+/** Milliseconds without a byte after which a part is given up, because its sender or Worker has died. */
 const ABANDONED_MS = 900_000;
 
-/** The pauses between tries to remove what cannot be removed. Milliseconds. */
+/** The pauses between attempts to remove bytes. Milliseconds. */
 const FIRST_PAUSE_MS = 5_000;
 const LONGEST_PAUSE_MS = 3_600_000;
 
-/** Bytes that are to be removed: all of a file, or those of parts that are not kept. */
+/** Bytes to remove: a whole file, or the parts that are not kept. */
 export interface Removed {
   key: string;
   tries: number;
@@ -59,8 +59,9 @@ export interface Removed {
 }
 
 /**
- * The files of a directory. A file is in one of three tables: its parts are received, it is there, or it is being removed. It goes from
- * one to the next in one transaction, so that nobody ever sees half a file, and no bytes are without a row that leads to them.
+ * The files of a directory. A file is in one of three tables: it is being received, it exists, or it is being removed.
+ * It moves from one to the next in one transaction, so that nobody ever sees half a file, and all stored bytes have a
+ * row that leads to them.
  */
 export class FileTable {
   readonly #schema: Schema;
@@ -69,21 +70,21 @@ export class FileTable {
     this.#schema = schema;
   }
 
-  /** Begins a part, before any of its bytes are kept. Throws as `checkFileLimits` does. */
+  /** Begins a part, before any of its bytes are stored. Throws as `checkFileLimits` does. */
   begin({ key, part, owner }: { key: string; part: number; owner: string }, limits: FileLimits, now: number): void {
     const insert = "INSERT INTO part (key, part, owner, bytes, touched_at, is_whole) VALUES (?, ?, ?, 0, ?, 0)";
     this.#schema.write(insert, key, part, owner, now);
     this.check(limits, owner, { files: part === 0 ? 1 : 0, bytes: 0 });
   }
 
-  /** Tells whether a key is that of a file, of one that is received or removed, or of none. */
+  /** Tells whether a key is that of a file, of one that is being received or removed, or of none. */
   state(key: string): "file" | "busy" | "free" {
     const isIn = (table: string) => this.#schema.rows(`SELECT 1 FROM ${table} WHERE key = ? LIMIT 1`, key).length > 0;
     if (isIn("file")) return "file";
     return isIn("part") || isIn("removed") ? "busy" : "free";
   }
 
-  /** Notes that so many bytes of a part have come. False where it was given up meanwhile. Throws as `checkFileLimits` does. */
+  /** Notes how many bytes of a part have come. False if it was given up in the meantime. Throws as `checkFileLimits` does. */
   touch({ key, part, bytes }: { key: string; part: number; bytes: number }, limits: FileLimits, now: number): boolean {
     const update =
       "UPDATE part SET bytes = ?, touched_at = ? WHERE key = ? AND part = ? AND is_whole = 0 RETURNING owner";
@@ -92,13 +93,13 @@ export class FileTable {
     return row !== undefined;
   }
 
-  /** Notes that all of a part has come. False where it was given up meanwhile. */
+  /** Notes that a part has come completely. False if it was given up in the meantime. */
   finish({ key, part, bytes }: { key: string; part: number; bytes: number }): boolean {
     const update = "UPDATE part SET bytes = ?, is_whole = 1 WHERE key = ? AND part = ? AND is_whole = 0 RETURNING key";
     return this.#schema.rows(update, bytes, key, part).length > 0;
   }
 
-  /** Makes a file of what was received as one. False where it was given up meanwhile. Throws as `checkFileLimits` does. */
+  /** Makes a file that was received as a whole. False if it was given up in the meantime. Throws as `checkFileLimits` does. */
   commit(record: FileRecord, limits: FileLimits): boolean {
     const { key, bytes } = record;
     const [begun] = this.#schema.rows<{ owner: string }>("DELETE FROM part WHERE key = ? RETURNING owner", key);
@@ -108,7 +109,7 @@ export class FileTable {
     return true;
   }
 
-  /** Adds a file, of which all bytes are there. */
+  /** Adds a file whose bytes are all stored. */
   add({ key, purpose, bytes, createdAt, expiresAt, ...body }: FileRecord, owner: string): void {
     const insert =
       "INSERT INTO file (key, owner, purpose, bytes, created_at, expires_at, body) VALUES (?, ?, ?, ?, ?, ?, ?)";
@@ -128,7 +129,7 @@ export class FileTable {
     return row ? recordOf(row) : null;
   }
 
-  /** Null where `after` is no file. */
+  /** Null if `after` is no file. */
   list({ purpose, limit, order, after }: FileQuery, now: number): FilePage | null {
     const isForward = order === "asc";
     let from = isForward ? 0 : Number.MAX_SAFE_INTEGER;
@@ -145,21 +146,21 @@ export class FileTable {
     return { data: rows.slice(0, limit).map(recordOf), hasMore: rows.length > limit };
   }
 
-  /** Removes a file. False where there is none. */
+  /** Removes a file. False if it does not exist. */
   remove(key: string, now: number): boolean {
     const gone = this.#schema.rows(`DELETE FROM file WHERE key = ? AND ${VISIBLE} RETURNING key`, key, toSeconds(now));
     if (gone.length > 0) this.noteRemoved(key, null, now);
     return gone.length > 0;
   }
 
-  /** Removes what was received of a file or an upload. */
+  /** Removes the received bytes of a file or an upload. */
   discard(key: string, now: number): void {
     this.#schema.rows("DELETE FROM part WHERE key = ?", key);
-    // A sender that was given up may have sent bytes to a bucket since.
+    // A sender that was given up may have sent further bytes to a bucket.
     if (this.state(key) !== "file") this.noteRemoved(key, null, now);
   }
 
-  /** Removes at most `limit` files, and at most as many parts of others. Gives how many of both. */
+  /** Removes at most `limit` files, and at most as many parts of others. Gives the number of both. */
   removeSome(limit: number, now: number): number {
     const gone = [
       "file WHERE key IN (SELECT key FROM file",
@@ -169,7 +170,7 @@ export class FileTable {
     return gone.length;
   }
 
-  /** Has what has expired, and what was given up, be removed. */
+  /** Marks expired files and abandoned parts for removal. */
   sweep(now: number): void {
     const expired = "DELETE FROM file WHERE expires_at <= ? RETURNING key";
     for (const { key } of this.#schema.rows<{ key: string }>(expired, toSeconds(now))) this.noteRemoved(key, null, now);
@@ -177,39 +178,42 @@ export class FileTable {
     for (const { key } of this.#schema.rows<{ key: string }>(abandoned, now - ABANDONED_MS)) {
       this.noteRemoved(key, null, now);
     }
-    // The bytes of an upload's part go when the upload ends. Until then no other part has its number.
+    // The bytes of an upload's part are removed when the upload ends. Until then its number is not used again.
     const given = "UPDATE part SET bytes = 0, is_whole = 2 WHERE touched_at <= ? AND is_whole = 0";
     this.#schema.rows(given, now - ABANDONED_MS);
   }
 
-  /** Has bytes be removed: those of all parts that are not kept. */
+  /** Marks bytes for removal: those of all parts that are not kept. */
   noteRemoved(key: string, kept: readonly number[] | null, now: number): void {
     const insert = `INSERT INTO removed (key, at, tries, kept) VALUES (?, ?, 0, ?)
       ON CONFLICT (key) DO UPDATE SET at = excluded.at, tries = 0, kept = excluded.kept`;
     this.#schema.write(insert, key, now, kept && JSON.stringify(kept));
   }
 
-  /** At most `limit` files of which bytes are to be removed now. */
+  /** At most `limit` files with bytes to remove now. */
   toRemove(limit: number, now: number): Removed[] {
     const select = "SELECT key, tries, kept FROM removed WHERE at <= ? ORDER BY at LIMIT ?";
     const rows = this.#schema.rows<{ key: string; tries: number; kept: string | null }>(select, now, limit);
     return rows.map((row) => ({ ...row, kept: row.kept === null ? null : (JSON.parse(row.kept) as number[]) }));
   }
 
-  /** The bytes are removed, and who used the file knows. The entry may name more bytes by now: it then stays. */
+  /**
+   * Removes the entry of bytes that are removed, once the vector stores with the file were told. An entry that has got
+   * more bytes since stays.
+   */
   forget({ key, kept }: Removed): void {
     const text = kept && JSON.stringify(kept);
     this.#schema.write("DELETE FROM removed WHERE key = ? AND kept IS ?", key, text);
     if (kept === null) this.#schema.write("DELETE FROM used_by WHERE key = ?", key);
   }
 
-  /** Bytes could not be removed: it is tried again, the later the oftener it has failed. */
+  /** Schedules another attempt to remove bytes; the pause grows with the number of failures. */
   postpone({ key, tries }: Removed, now: number): void {
     const pause = Math.min(FIRST_PAUSE_MS * 2 ** Math.min(tries, 20), LONGEST_PAUSE_MS);
     this.#schema.write("UPDATE removed SET at = ?, tries = ? WHERE key = ?", now + pause, tries + 1, key);
   }
 
-  /** When there is something to do next, Unix milliseconds; undefined where nothing is. */
+  /** When the next work is due, Unix milliseconds; undefined if there is none. */
   nextDue(): number | undefined {
     const [row] = this.#schema.rows<{ at: number | null }>(
       `SELECT MIN(at) AS at FROM (
@@ -221,14 +225,14 @@ export class FileTable {
     return row?.at ?? undefined;
   }
 
-  /** Notes that a file is in a vector store. False where there is no such file. */
+  /** Notes that a file is in a vector store. False if the file does not exist. */
   use(key: string, store: string, now: number): boolean {
     if (!this.find(key, now)) return false;
     this.#schema.write("INSERT INTO used_by (key, store) VALUES (?, ?) ON CONFLICT DO NOTHING", key, store);
     return true;
   }
 
-  /** Notes that a file is in a vector store no more. */
+  /** Notes that a file is no longer in a vector store. */
   disuse(key: string, store: string): void {
     this.#schema.rows("DELETE FROM used_by WHERE key = ? AND store = ?", key, store);
   }
@@ -239,12 +243,12 @@ export class FileTable {
     return rows.map(({ store }) => store);
   }
 
-  /** Holds what is kept to limits, as `checkFileLimits` does. */
+  /** Applies limits, as `checkFileLimits` does. */
   check(limits: FileLimits, owner: string, wanted: { files: number; bytes: number }): void {
     checkFileLimits(limits, (of) => this.#total(of), owner, wanted);
   }
 
-  /** The total of the files under a key, or of all: kept ones and those that are being received. */
+  /** The total of the files under a key, or of all: stored ones and those that are being received. */
   #total(owner: string | undefined): { files: number; bytes: number } {
     const where = owner === undefined ? "" : "WHERE owner = ?";
     const [row] = this.#schema.rows<{ files: number | null; bytes: number | null }>(

@@ -3,21 +3,21 @@ import { LongWork } from "@responses-edge/long-work";
 import { fromCell, type StoredCell, toCells } from "../row-pieces.ts";
 import type { Schema } from "../schema.ts";
 
-/** How reading a file's text has ended: it is kept, or it cannot be read. */
+/** The result of reading a file's text: it is stored, or the file is unreadable. */
 export type TextOutcome = { ok: true } | { ok: false; code: UnreadableFile["code"]; message: string };
 
-/** A page is rows that follow each other, of which the first one begins it. The outcome is there when all pages are. */
+/** A page is a sequence of rows, of which the first begins it. The outcome is written when all pages are. */
 export const TEXT_TABLES = [
   "CREATE TABLE page (seq INTEGER PRIMARY KEY, number INTEGER, begins INTEGER NOT NULL, cell BLOB NOT NULL)",
   "CREATE TABLE outcome (body TEXT NOT NULL)",
 ];
 
-/** The text of a file: made once, when somebody first asks for it, and kept in rows beside the bytes. */
+/** The text of a file: read once, at the first request for it, and stored in rows beside the bytes. */
 export class KeptText {
   readonly #schema: Schema;
   readonly #tenant: string;
   #making: Promise<TextOutcome> | undefined;
-  /** Counts what was erased: text that is made of what is gone must not be kept. */
+  /** Counts erasures, so that text of an erased file is not stored. */
   #life = 0;
 
   constructor(schema: Schema, tenant: string) {
@@ -25,14 +25,15 @@ export class KeptText {
     this.#tenant = tenant;
   }
 
-  /** How reading the text has ended; undefined where nobody has asked for it. */
+  /** The result of reading the text; undefined before the first request for it. */
   get outcome(): TextOutcome | undefined {
     const [row] = this.#schema.rows<{ body: string }>("SELECT body FROM outcome");
     return row && (JSON.parse(row.body) as TextOutcome);
   }
 
   /**
-   * Makes the text of the bytes that `read` gives, in slices that give way to others. A second caller meanwhile waits for the same text.
+   * Makes the text from the bytes that `read` gives, in slices between which other work runs. A second caller waits for
+   * the same text.
    */
   make(about: { filename: string; mimeType: string | null }, read: () => Promise<Uint8Array>): Promise<TextOutcome> {
     this.#making ??= this.#make(about, read).finally(() => {
@@ -57,7 +58,7 @@ export class KeptText {
     }
   }
 
-  /** To be called when everything was deleted. */
+  /** To be called after everything was deleted. */
   forget(): void {
     this.#life += 1;
   }
@@ -72,7 +73,7 @@ export class KeptText {
       this.#schema.write(statement, ...bindings);
     };
     const bytes = await read();
-    // An earlier life may have died over it.
+    // An earlier process may have died while writing.
     write("DELETE FROM page");
     let outcome: TextOutcome = { ok: true };
     let seq = 0;

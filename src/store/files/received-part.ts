@@ -9,18 +9,21 @@ export interface Receiver extends PermitOwner {
   limits: FileLimits;
   /** The most bytes of this part. */
   maxBytes: number;
-  /** The field of the form that has it. */
+  /** The form field of the part. */
   field: string;
 }
 
-/** How often the directory hears that a part still comes: after so many bytes, or so much time. */
+/** The directory is told of progress after this many bytes, or this much time. */
 const TOUCH_BYTES = 16 * PIECE_BYTES;
 const TOUCH_MS = 60_000;
 
-/** The buffer of a part begins so small: most files are. */
+/** The first size of a part's buffer: most files are small. */
 const FIRST_BUFFER_BYTES = 64 * 1024;
 
-/** A file, or a part of an upload, that is being received. No more than one piece of it is in memory. Nobody sees it before it is committed. */
+/**
+ * A file, or a part of an upload, that is being received. At most one piece of it is in memory. Nobody sees it before
+ * it is committed.
+ */
 export class ReceivedPart implements Disposable {
   readonly key: string;
   readonly part: number;
@@ -54,7 +57,10 @@ export class ReceivedPart implements Disposable {
     return this.#length;
   }
 
-  /** Takes bytes, which may be overwritten when it has ended. Throws the 413 of a part that is too large, and as the directory's `touch` does. */
+  /**
+   * Takes bytes, which the caller may overwrite afterwards. Throws the 413 of a part that is too large, and as the
+   * directory's `touch` does.
+   */
   async write(bytes: Uint8Array): Promise<void> {
     this.#length += bytes.length;
     const { maxBytes, field } = this.#receiver;
@@ -70,7 +76,7 @@ export class ReceivedPart implements Disposable {
     if (this.#length - this.#noted >= TOUCH_BYTES || Date.now() - this.#touchedAt > TOUCH_MS) await this.#touch();
   }
 
-  /** Keeps what is left: all of it has come. */
+  /** Stores the rest: all bytes have come. */
   async end(): Promise<void> {
     // An empty part is one empty piece.
     if (this.#buffered > 0 || this.#pieces === 0) await this.#flush();
@@ -81,7 +87,7 @@ export class ReceivedPart implements Disposable {
     this.#permits[Symbol.dispose]();
   }
 
-  /** Makes the buffer larger where so many more bytes would not fit, up to a piece. */
+  /** Grows the buffer to take `more` bytes, up to the length of a piece. */
   #grow(more: number): void {
     const wanted = Math.min(PIECE_BYTES, this.#buffered + more);
     if (wanted <= this.#buffer.length) return;
@@ -93,7 +99,7 @@ export class ReceivedPart implements Disposable {
   }
 
   async #flush(): Promise<void> {
-    // A view is sent with all of its buffer.
+    // Copied, because a view is sent with its whole buffer.
     await this.#sink.append(this.#pieces, this.#buffer.slice(0, this.#buffered));
     this.#pieces += 1;
     this.#buffered = 0;
@@ -118,7 +124,7 @@ function tooLarge(field: string, maxBytes: number): ApiError {
   return new ApiError({ status: 413, message, param: field, code: "file_too_large" });
 }
 
-/** The 409 of a file whose sender was not heard of for so long that what has come of it is removed. */
+/** The 409 of a file whose sender was silent for so long that its bytes were removed. */
 export function givenUp(): ApiError {
   const message = "The upload was given up, because nothing of it has come for too long. Please send it again.";
   return new ApiError({ status: 409, message, param: "file", code: "upload_abandoned" });

@@ -5,23 +5,23 @@ import { type Bucket, LISTED } from "./object-bucket.ts";
 
 /** A bucket that speaks S3's HTTP API: AWS, MinIO, Ceph, Garage, SeaweedFS. Its URLs have the bucket in their path. */
 
-/** A request that takes longer has failed: none has more than a piece. Milliseconds. */
+/** Milliseconds until a request counts as failed. No request carries more than a piece. */
 const TIMEOUT_MS = 30_000;
 
-/** Objects that are removed at a time. */
+/** Objects that are removed concurrently. */
 const REMOVED_AT_ONCE = 16;
 
-/** Characters of an answer that an error is told of. */
+/** Characters of an answer that an error quotes. */
 const MAX_SHOWN = 200;
 
 export function s3Bucket(config: S3Config): Bucket {
-  // The keys of a day, made of the secret one.
+  // The signing keys of a day, derived from the secret key.
   const cache = new Map<string, ArrayBuffer>();
   const ask = async (method: string, name: string, query: Record<string, string> = {}, body = new Uint8Array()) => {
     const path = name.split("/").map(encoded).join("/");
     const url = new URL(`${config.endpoint.replace(/\/+$/, "")}/${encoded(config.bucket)}${path && `/${path}`}`);
     url.search = queryOf(query);
-    // Buckets that heed it find a body that was damaged on its way.
+    // Buckets that check the hash find a body that was damaged on its way.
     const headers = { "x-amz-content-sha256": await sha256(body) };
     const signed = await new AwsV4Signer({ method, url: url.href, headers, service: "s3", cache, ...config }).sign();
     const signal = AbortSignal.timeout(TIMEOUT_MS);
@@ -62,7 +62,7 @@ async function faultOf(answer: Response): Promise<Error> {
   return new Error(`S3 answers ${answer.status}: ${(await answer.text()).slice(0, MAX_SHOWN)}`);
 }
 
-/** A query with nothing left as it is that might mean something. */
+/** A query string in which every special character is escaped. */
 function queryOf(parameters: Record<string, string>): string {
   const pairs = Object.entries(parameters).map(([name, value]) => `${encoded(name)}=${encoded(value)}`);
   return pairs.join("&");

@@ -11,7 +11,7 @@ export function uploadNotFound(id: string): ApiError {
   });
 }
 
-/** The 400 of an upload that takes nothing more. */
+/** The 400 of an upload that has ended. */
 export function uploadOver(id: string, status: Exclude<UploadRecord["status"], "pending">): ApiError {
   const message = `Upload '${id}' is ${status}: it takes no more parts and cannot be completed or cancelled.`;
   return new ApiError({ status: 400, message, param: "upload_id", code: `upload_${status}` });

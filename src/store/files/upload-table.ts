@@ -5,9 +5,9 @@ import { type FileRecord, type FileTable, toSeconds } from "./file-table.ts";
 
 /** An upload: a file that comes in parts. Times are Unix seconds. */
 export interface UploadRecord {
-  /** The key of the file that it becomes, too. */
+  /** Also the key of the file that it becomes. */
   key: string;
-  /** As many as its parts must have together. */
+  /** The total that its parts must have. */
   bytes: number;
   filename: string;
   mimeType: string;
@@ -17,13 +17,13 @@ export interface UploadRecord {
   status: "pending" | "completed" | "cancelled" | "expired";
 }
 
-/** An upload that has ended is known for so long: whoever asks for it again learns why. Seconds. */
+/** Seconds for which an ended upload is remembered, so that a client that asks again learns its end. */
 const KNOWN_SECONDS = 86_400;
 
-/** Parts of one upload: OpenAI's 8 GB in parts of 64 MB are 128. */
+/** Most parts of one upload: OpenAI's 8 GB in parts of 64 MB are 128. */
 const MAX_PARTS = 10_000;
 
-/** Uploads of a tenant that wait for their parts. Each expires in an hour. */
+/** Most pending uploads of a tenant. Each expires in an hour. */
 const MAX_PENDING = 1_000;
 
 /** The uploads of a directory. */
@@ -36,7 +36,7 @@ export class UploadTable {
     this.#files = files;
   }
 
-  /** Begins an upload. False where as many are under way as may be. */
+  /** Begins an upload. False if the tenant has as many pending ones as it may. */
   create({ key, expiresAt, status, ...body }: UploadRecord, owner: string): boolean {
     const [pending] = this.#schema.rows<{ count: number }>(
       "SELECT COUNT(*) AS count FROM upload WHERE status = 'pending'",
@@ -57,7 +57,9 @@ export class UploadTable {
     return { ...body, key, expiresAt, status: hasExpired ? "expired" : status };
   }
 
-  /** Begins a part of a pending upload, and gives its number; null where it has as many as it may have. Throws as `FileTable.begin` does. */
+  /**
+   * Begins a part of a pending upload, and gives its number; null if it has as many as it may. Throws as `FileTable.begin` does.
+   */
   beginPart(key: string, owner: string, limits: FileLimits, now: number): number | null {
     const [last] = this.#schema.rows<{ part: number | null }>("SELECT MAX(part) AS part FROM part WHERE key = ?", key);
     const part = (last?.part ?? 0) + 1;
@@ -95,13 +97,13 @@ export class UploadTable {
     );
   }
 
-  /** Removes at most `limit` uploads. The table of files removes their bytes. Gives how many. */
+  /** Removes at most `limit` uploads. The table of files removes their bytes. Gives the number. */
   removeSome(limit: number): number {
     const select = "SELECT key FROM upload LIMIT ?";
     return this.#schema.rows(`DELETE FROM upload WHERE key IN (${select}) RETURNING key`, limit).length;
   }
 
-  /** When there is something to do next, Unix milliseconds; undefined where nothing is. */
+  /** When the next work is due, Unix milliseconds; undefined if there is none. */
   nextDue(): number | undefined {
     const [row] = this.#schema.rows<{ at: number | null }>(
       "SELECT MIN(expires_at + CASE status WHEN 'pending' THEN 0 ELSE ? END) * 1000 AS at FROM upload",

@@ -4,17 +4,17 @@ import { createHash, createHmac, randomBytes, timingSafeEqual } from "node:crypt
 /**
  * The text of a key that this server makes:
  *
- *     sk-re- RRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRR CCCCCCCC     random (43), check (8), both base64url
+ * sk-re- RRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRRR CCCCCCCC random (43), check (8), both base64url
  *
- * The check is an HMAC of the random part under the mint's secret, so that a text which somebody has invented is refused
- * where it comes in: it costs no look-up, and no memory of it. It proves nothing else: a key is found by its SHA-256.
+ * The check is an HMAC of the random part under the mint's secret, so that an invented text is refused without a
+ * look-up and without being remembered. It proves nothing else: a key is found by its SHA-256.
  */
 const KEY = /^sk-re-[A-Za-z0-9_-]{51}$/;
 const PREFIX = "sk-re-";
 const RANDOM_BYTES = 32;
 const CHECK_LENGTH = 8;
 
-/** Tells whether a text may be a key of this server's making, by its looks. */
+/** Tells whether a text has the form of a key that this server makes. */
 export function isMintedForm(text: string): boolean {
   return KEY.test(text);
 }
@@ -36,12 +36,12 @@ export function newMint(): string {
   return randomBytes(32).toString("base64url");
 }
 
-/** How a key is kept, and found: its SHA-256 in hex. */
+/** The SHA-256 (hex) by which a key is stored and found. */
 export function keyHash(text: string): string {
   return createHash("sha256").update(text).digest("hex");
 }
 
-/** A key as its lists show it: enough to recognise it by. */
+/** A key as lists show it: enough to recognise it. */
 export function redactedKey(text: string): string {
   return `${PREFIX}…${text.slice(-4)}`;
 }

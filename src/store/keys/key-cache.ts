@@ -15,26 +15,26 @@ import type { KeyRecord } from "./key-store.ts";
 import { noteOverridesVersion } from "./live-config.ts";
 
 /**
- * This isolate remembers keys for a while: no request of a known key asks the directory, and what is revoked there is
- * refused here as soon as that while is over. A key in use is looked up again before that, beside a request.
+ * Remembers keys in this isolate for a limited time: requests with a known key do not ask the directory, and a revoked
+ * key is refused once that time is over. A key in use is looked up again before that, beside a request.
  */
 
-/** Entries. The oldest are forgotten: of keys that are in use, each is younger than the time for which it is believed. */
+/** Most entries. The oldest are forgotten first; each entry of a key in use is younger than the time for which it is valid. */
 const MAX_KNOWN = 20_000;
 
 interface Entry<Value> {
   value: Value;
   /** Unix milliseconds. */
   at: number;
-  /** Since when somebody looks again. */
+  /** When a refresh began. */
   lookingSince: number | undefined;
 }
 
-/** Values that are believed for `maxAgeMs`, looked up again in the second half of that, and forgotten oldest first. */
+/** Values that are valid for `maxAgeMs`, refreshed in the second half of it, and forgotten oldest first. */
 export class AgeingCache<Value> {
   readonly #entries = new Map<string, Entry<Value>>();
   readonly #size: number;
-  /** How often it was cleared. */
+  /** Number of calls of `clear`. */
   #cleared = 0;
 
   constructor(size = MAX_KNOWN) {
@@ -42,8 +42,8 @@ export class AgeingCache<Value> {
   }
 
   /**
-   * The value of a name: the one that is known, or what `look` gives. A rejection of `look` is passed on where no value is known that is
-   * young enough. `beside` takes what need not be waited for.
+   * The value of a name: the known one, or the one that `look` gives. Passes on a rejection of `look` if no valid value
+   * is known. `beside` takes work that the caller need not wait for.
    */
   get(
     name: string,
@@ -54,7 +54,7 @@ export class AgeingCache<Value> {
     const now = Date.now();
     const entry = this.#entries.get(name);
     const age = entry ? now - entry.at : Number.POSITIVE_INFINITY;
-    // A clock that has gone back tells no age.
+    // If the clock has gone back, the age is unknown.
     if (!entry || age >= maxAgeMs || age < 0) return this.#look(name, look);
     if (age >= maxAgeMs / 2 && !(now - (entry.lookingSince ?? 0) < maxAgeMs / 2)) {
       entry.lookingSince = now;
@@ -63,7 +63,7 @@ export class AgeingCache<Value> {
     return entry.value;
   }
 
-  /** Tells whether a value is known that is young enough. */
+  /** Tells whether a valid value is known. */
   has(name: string, maxAgeMs: number): boolean {
     const entry = this.#entries.get(name);
     const age = entry ? Date.now() - entry.at : -1;
@@ -82,14 +82,14 @@ export class AgeingCache<Value> {
     if (oldest !== undefined) this.#entries.delete(oldest);
   }
 
-  /** Forgets all values, and those that are being looked up. */
+  /** Forgets all values, including those that are being looked up. */
   clear(): void {
     this.#entries.clear();
     this.#cleared += 1;
   }
 
   async #look(name: string, look: () => Promise<Value>): Promise<Value> {
-    // Its age counts from before the question: what has changed while it was answered is not in it, perhaps.
+    // Its age counts from before the question: a change during the answer may not be in it.
     const at = Date.now();
     const cleared = this.#cleared;
     const value = await look();
@@ -98,7 +98,7 @@ export class AgeingCache<Value> {
   }
 }
 
-/** A key as requests use it: who asks with it, as long as it is good. */
+/** A key as requests use it: its identity, and how long it is valid. */
 interface KnownKey {
   record: KeyRecord;
   identity: Identity;
@@ -106,18 +106,18 @@ interface KnownKey {
 
 export class KeyCache {
   readonly #directories: DurableObjectNamespace<KeyDirectory>;
-  /** Is told, with each look-up, which version of the configuration's changes the directory has. */
+  /** Called with each look-up, with the directory's version of the configuration changes. */
   readonly #noteVersion: (version: number) => Promise<void> | undefined;
   readonly #known = new AgeingCache<KnownKey>();
-  /** Keys that there were once, or that another mint has made. Apart, so that they do not push out those in use. */
+  /** Keys that do not exist any more, or that another mint has made. Kept apart, so that they do not displace those in use. */
   readonly #unknown = new AgeingCache<true>();
   readonly #tenants = new AgeingCache<Identity>();
-  /** As of when it was told, Unix milliseconds. */
+  /** The mint's secret, and when it was read, Unix milliseconds. */
   #mint: { secret: string; at: number } | undefined;
-  /** The bytes that tenants may store whose own limits do not say it; 0 is any amount. */
+  /** Bytes that tenants may store if their own limits do not say it; 0 is no limit. */
   readonly storedBytes: number;
 
-  /** `storedBytes`: what tenants may store whose own limits do not say it; 0 is any amount. */
+  /** `storedBytes`: bytes that tenants may store if their own limits do not say it; 0 is no limit. */
   constructor(
     directories: DurableObjectNamespace<KeyDirectory>,
     storedBytes: number,
@@ -129,8 +129,8 @@ export class KeyCache {
   }
 
   /**
-   * The identity of a key of the directory; undefined where the text is none. At once where the key is known. Throws, or
-   * rejects with, the 401 of a key that is disabled or over, and the 503 where the directory cannot be asked.
+   * The identity of a key of the directory; undefined if there is none with that text. Synchronous if the key is known.
+   * Throws, or rejects with, the 401 of a disabled or expired key, and the 503 if the directory cannot be asked.
    */
   identityOf(
     text: string,
@@ -138,7 +138,7 @@ export class KeyCache {
     beside: (promise: Promise<unknown>) => void,
   ): Identity | undefined | Promise<Identity | undefined> {
     if (!isMintedForm(text)) return undefined;
-    // An invention: nothing is kept of it, and nobody is asked, unless the mint's secret may have become another one.
+    // An invented text: nothing is stored and nobody is asked, unless the mint's secret may have changed.
     const mint = this.#mint;
     if (mint && !isMinted(text, mint.secret) && Math.abs(Date.now() - mint.at) < maxAgeMs) return undefined;
     const hash = keyHash(text);
@@ -151,7 +151,7 @@ export class KeyCache {
     });
   }
 
-  /** Rejects with `NoSuchKey` where there is none (any more), which is known from then on. */
+  /** Rejects with `NoSuchKey` if the key does not exist (any more), which is remembered. */
   async #look(hash: string): Promise<KnownKey> {
     const at = Date.now();
     const { mint, key, overridesVersion } = await this.#ask((directory) => directory.lookUp(hash));
@@ -166,7 +166,9 @@ export class KeyCache {
     throw new NoSuchKey();
   }
 
-  /** The identity of a tenant whose key or token the directory does not know: the tenant's own limits bind it. Rejects with the 503. */
+  /**
+   * The identity of a tenant whose key or token the directory does not know: the tenant's own limits apply. Rejects with the 503.
+   */
   identityOfTenant(
     who: Pick<Identity, "tenant" | "keyId">,
     maxAgeMs: number,
@@ -180,7 +182,7 @@ export class KeyCache {
     return this.#tenants.get(`${who.keyId}:${who.tenant}`, maxAgeMs, look, beside);
   }
 
-  /** Forgets all that is known: to be called when a key or a tenant's limits were changed, which this isolate then heeds at once. */
+  /** Forgets everything, after a change of keys or limits, so that it takes effect in this isolate at once. */
   forget(): void {
     for (const cache of [this.#known, this.#unknown, this.#tenants]) cache.clear();
   }
@@ -202,7 +204,10 @@ export class KeyCache {
 
 class NoSuchKey extends Error {}
 
-/** The identity that the grants of a tenant and a key make. `storedBytes`: what the tenant may store where its own do not say it; 0 is any amount. */
+/**
+ * The identity that results from the grants of a tenant and a key. `storedBytes`: bytes that the tenant may store if
+ * its own limits do not say it; 0 is no limit.
+ */
 export function newIdentity(
   who: Pick<Identity, "tenant" | "keyId">,
   ofTenant: Grants | null,
@@ -221,7 +226,7 @@ export function newIdentity(
   };
 }
 
-/** The identity of a key that is good now. Throws the 401 of one that is not. */
+/** The identity of a valid key. Throws the 401 of an invalid one. */
 function usable({ record, identity }: KnownKey): Identity {
   if (record.disabled) throw refused("This API key is disabled.", "disabled_api_key");
   if (record.expiresAt !== null && Date.now() >= record.expiresAt) {
@@ -234,7 +239,7 @@ function refused(message: string, code: string): ApiError {
   return new ApiError({ status: 401, message, code, headers: { "www-authenticate": "Bearer" } });
 }
 
-/** Another worker, which knows keys, too. */
+/** Another worker, which caches keys, too. */
 export interface OtherKeys extends OtherWorker {
   forgetKeys(): Promise<void>;
 }

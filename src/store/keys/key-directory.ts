@@ -4,7 +4,9 @@ import { OwnedObject } from "../owned-object.ts";
 import { Schema, type Versions } from "../schema.ts";
 import { KEY_TABLES, type KeyChange, type KeyRecord, KeyStore, type StoredKey } from "./key-store.ts";
 
-/** The audit log of what administrators did, and what tenants have deleted: rows that are only ever added, until they are old. */
+/**
+ * The audit log of the actions of administrators, and of tenants' deletions. Rows are only added, and removed when they are old.
+ */
 
 const AUDIT_TABLES = [
   `CREATE TABLE audit (
@@ -12,16 +14,16 @@ const AUDIT_TABLES = [
     tenant TEXT NOT NULL, body TEXT NOT NULL)`,
 ];
 
-/** Something that was done. Never a secret: no key, no text of anybody's. */
+/** An action. Never contains a secret: no key, and no text of a tenant's. */
 export interface AuditEvent {
-  /** In OpenAI's words where they have one: `api_key.created`. */
+  /** OpenAI's name of the action, if it has one: `api_key.created`. */
   type: string;
   /** The actor: the name of a root key, or the id of a tenant's key. */
   actor: string;
   tenant: string;
-  /** The id of the object that it was done to. */
+  /** The id of the affected object. */
   target: string;
-  /** The changes that were asked for, by field; plain values. */
+  /** The requested changes, by field; plain values. */
   changes?: Readonly<Record<string, unknown>> | undefined;
 }
 
@@ -43,16 +45,16 @@ interface AuditQuery {
   until?: number | undefined;
 }
 
-/** The kind of actor: rows of tenants do not push out those of administrators. */
+/** The kind of actor: tenants' rows do not displace those of administrators. */
 type AuditKind = "admin" | "tenant";
 
-/** Rows of each kind that are kept. */
+/** Most rows of each kind. */
 const MAX_ROWS = 100_000;
 
-/** Rows that are added between two looks at what is old. */
+/** Rows that are added between two removals of old ones. */
 const SWEEP_EVERY = 128;
 
-/** The most that one row may say of changes, in UTF-16 units. */
+/** The longest changes of one row, in UTF-16 units. */
 const MAX_CHANGES_LENGTH = 16_384;
 
 type Row = { seq: number; at: number; type: string; tenant: string; body: string };
@@ -62,13 +64,13 @@ export class AuditLog {
   readonly #maxRows: number;
   #added = 0;
 
-  /** `maxRows`: of each kind. */
+  /** `maxRows`: most rows of each kind. */
   constructor(schema: Schema, maxRows = MAX_ROWS) {
     this.#schema = schema;
     this.#maxRows = maxRows;
   }
 
-  /** Adds a row, and now and then removes those that are older than `retentionMs`, or too many. */
+  /** Adds a row. Regularly removes rows that are older than `retentionMs`, or too many. */
   add({ type, tenant, actor, target, changes }: AuditEvent, kind: AuditKind, now: number, retentionMs: number): void {
     const json = changes ? JSON.stringify(changes) : null;
     const told = json !== null && json.length <= MAX_CHANGES_LENGTH ? json : null;
@@ -105,14 +107,17 @@ export class AuditLog {
 /** The tables of the directory, by version. A released version never changes: a new version adds to it. */
 export const DIRECTORY_VERSIONS: Versions = [
   [...KEY_TABLES, ...AUDIT_TABLES],
-  // One row at most: what administrators have changed of the configuration, as JSON. The version grows with each change.
+  // At most one row: the administrators' changes of the configuration, as JSON. The version grows with each change.
   ["CREATE TABLE overrides (version INTEGER NOT NULL, body TEXT NOT NULL)"],
 ];
 
-/** The name of the object: there is one. */
+/** The name of the object, of which there is one. */
 export const DIRECTORY = "directory";
 
-/** The result of a look-up: the key, if it is one, and the mint's secret, by which whoever asks knows inventions from now on. */
+/**
+ * The result of a look-up: the key, if it exists, and the mint's secret, by which the caller recognises invented keys
+ * from now on.
+ */
 interface LookUp {
   mint: string;
   key: KeyRecord | null;
@@ -127,8 +132,8 @@ interface StoredOverrides {
 }
 
 /**
- * The keys that were made without redeploying, the limits of tenants, and the audit log: one Durable Object. Each change
- * and its row in the audit log are one transaction. `actor` names the root key that acts.
+ * The keys that were made without a redeployment, the limits of tenants, and the audit log: one Durable Object. Each
+ * change and its row in the audit log are one transaction. `actor` names the administrator's root key.
  */
 export class KeyDirectory extends OwnedObject<Variables> {
   readonly #schema: Schema;
@@ -163,8 +168,8 @@ export class KeyDirectory extends OwnedObject<Variables> {
   }
 
   /**
-   * Keeps what administrators have changed, as a whole, as JSON; `changes`, too, is what the audit log tells. Gives the version; null, and changes nothing,
-   * where there is another one than `expected` by now.
+   * Stores the administrators' changes as a whole, as JSON; `changes` goes to the audit log. Gives the version; null,
+   * without a change, if the version is no longer `expected`.
    */
   setOverrides(actor: string, expected: number, body: string, changes: string): number | null {
     return this.#change(() => {
@@ -183,7 +188,7 @@ export class KeyDirectory extends OwnedObject<Variables> {
     return this.#knownVersion;
   }
 
-  /** The limits of a tenant; null where it has none. */
+  /** The limits of a tenant; null if it has none. */
   tenantLimits(tenant: string): Grants | null {
     return this.#keys.tenantLimits(tenant);
   }
@@ -192,7 +197,7 @@ export class KeyDirectory extends OwnedObject<Variables> {
     return this.#keys.tenants(after, limit);
   }
 
-  /** Makes a key, and gives its text, which is kept nowhere. */
+  /** Makes a key, and gives its text, which is not stored. */
   create(
     actor: string,
     tenant: string,
@@ -214,7 +219,7 @@ export class KeyDirectory extends OwnedObject<Variables> {
     return this.#keys.list(tenant, after, limit);
   }
 
-  /** Changes a key; null where there is none. */
+  /** Changes a key; null if it does not exist. */
   change(actor: string, id: string, change: KeyChange): StoredKey | null {
     return this.#change(() => {
       const key = this.#keys.change(id, change);
@@ -225,7 +230,7 @@ export class KeyDirectory extends OwnedObject<Variables> {
     });
   }
 
-  /** Gives a key another text. Those of before are good for `graceMs` more. Null where there is no such key. */
+  /** Gives a key another text. Its earlier texts are valid for `graceMs` more. Null if the key does not exist. */
   rotate(actor: string, id: string, graceMs: number): { key: StoredKey; value: string } | null {
     return this.#change(() => {
       const now = Date.now();
@@ -238,7 +243,7 @@ export class KeyDirectory extends OwnedObject<Variables> {
     });
   }
 
-  /** Removes a key. False where there is none. */
+  /** Removes a key. False if it does not exist. */
   delete(actor: string, id: string): boolean {
     return this.#change(() => {
       const key = this.#keys.delete(id);
@@ -247,7 +252,7 @@ export class KeyDirectory extends OwnedObject<Variables> {
     });
   }
 
-  /** Sets the limits of a tenant; null takes them away. */
+  /** Replaces the limits of a tenant; null removes them. */
   setTenantLimits(actor: string, tenant: string, limits: Grants | null): void {
     this.#change(() => {
       this.#keys.setTenantLimits(tenant, limits);
@@ -264,7 +269,7 @@ export class KeyDirectory extends OwnedObject<Variables> {
     });
   }
 
-  /** Notes what was done elsewhere: a deletion of a tenant's, or of an administrator's for it. */
+  /** Notes an action elsewhere: a deletion by a tenant, or by an administrator for it. */
   note(event: AuditEvent, kind: "admin" | "tenant"): void {
     this.#change(() => this.#note(event, kind));
   }
@@ -283,7 +288,7 @@ export class KeyDirectory extends OwnedObject<Variables> {
   }
 }
 
-/** A change as the audit log tells it. */
+/** A change as the audit log shows it. */
 function shownChanges({ name, expiresAt, disabled, limits }: KeyChange): Record<string, unknown> {
   return {
     ...(name !== undefined && { name }),

@@ -9,7 +9,7 @@ export const KEY_TABLES = [
   // The body is a key as JSON: `StoredKey` without its id and its tenant.
   `CREATE TABLE keys (id TEXT NOT NULL PRIMARY KEY, tenant TEXT NOT NULL, body TEXT NOT NULL) WITHOUT ROWID`,
   "CREATE INDEX keys_of_tenant ON keys (tenant, id)",
-  // The SHA-256 of each text that stands for a key. One that was rotated out has an end.
+  // The SHA-256 of each text of a key. A text that was replaced by rotation has an end.
   `CREATE TABLE secrets (
     sha256 TEXT NOT NULL PRIMARY KEY, key TEXT NOT NULL, expires_at INTEGER) WITHOUT ROWID`,
   "CREATE INDEX secrets_of_key ON secrets (key)",
@@ -18,24 +18,24 @@ export const KEY_TABLES = [
   "CREATE TABLE mint (secret TEXT NOT NULL)",
 ];
 
-/** A key as it is kept and shown. Its text is shown once and kept nowhere. */
+/** A key as it is stored and shown. Its text is shown once and not stored. */
 export interface StoredKey {
   id: string;
   tenant: string;
   name: string;
   createdAt: number;
-  /** The end of the key; null of one that has none. */
+  /** When the key expires; null: never. */
   expiresAt: number | null;
   disabled: boolean;
   limits: Grants | null;
   redacted: string;
 }
 
-/** A key as a request needs to know it. */
+/** A key as a request needs it. */
 export interface KeyRecord {
   id: string;
   tenant: string;
-  /** The sooner end of the key and of the text that it was found by. */
+  /** The earlier end: that of the key, or of the text that it was found by. */
   expiresAt: number | null;
   disabled: boolean;
   limits: Grants | null;
@@ -55,7 +55,7 @@ export class KeyStore {
     this.#schema = schema;
   }
 
-  /** The secret of the mint; made when it is first asked for. */
+  /** The secret of the mint; made at its first use. */
   get mint(): string {
     this.#mint ??= this.#schema.rows<{ secret: string }>("SELECT secret FROM mint")[0]?.secret;
     if (this.#mint === undefined) {
@@ -65,7 +65,7 @@ export class KeyStore {
     return this.#mint;
   }
 
-  /** The key that a text's SHA-256 stands for. */
+  /** The key whose text has this SHA-256. */
   find(sha256: string): KeyRecord | null {
     const [row] = this.#schema.rows<KeyRow & { expires_at: number | null; limits: string | null }>(
       `SELECT keys.id, keys.tenant, keys.body, secrets.expires_at, tenants.limits
@@ -86,7 +86,7 @@ export class KeyStore {
     };
   }
 
-  /** Makes a key. Its text is in the answer, and nowhere else. */
+  /** Makes a key. Only the answer has its text. */
   create(tenant: string, fields: Pick<StoredKey, "name" | "expiresAt" | "limits">, now: number) {
     const value = mintKey(this.mint);
     const key: StoredKey = {
@@ -107,7 +107,7 @@ export class KeyStore {
     return row ? toKey(row) : null;
   }
 
-  /** Keys in the order in which they were made, after the key `after`, of one tenant or of all. */
+  /** Keys by their creation, after the key `after`, of one tenant or of all. */
   list(tenant: string | undefined, after: string, limit: number): StoredKey[] {
     const rows = this.#schema.rows<KeyRow>(
       `SELECT id, tenant, body FROM keys WHERE id > ? ${tenant === undefined ? "" : "AND tenant = ?"} ORDER BY id LIMIT ?`,
@@ -124,7 +124,7 @@ export class KeyStore {
     return changed;
   }
 
-  /** Another text for a key. Those that it had are good until `until`. */
+  /** Another text for a key. Its earlier ones are valid until `until`. */
   rotate(id: string, until: number, now: number): { key: StoredKey; value: string } | null {
     const key = this.get(id);
     if (!key) return null;
@@ -159,7 +159,7 @@ export class KeyStore {
     return row ? (JSON.parse(row.limits) as Grants) : null;
   }
 
-  /** Null takes them away. */
+  /** Null removes them. */
   setTenantLimits(tenant: string, limits: Grants | null): void {
     if (limits === null) this.#schema.write("DELETE FROM tenants WHERE tenant = ?", tenant);
     else {
@@ -170,7 +170,7 @@ export class KeyStore {
     }
   }
 
-  /** The tenants that have keys or limits, in the order of their names; at most `limit`, after the name `after`. */
+  /** The tenants that have keys or limits, by name; at most `limit`, after the name `after`. */
   tenants(after: string, limit: number): string[] {
     const rows = this.#schema.rows<{ tenant: string }>(
       `SELECT tenant FROM (SELECT DISTINCT tenant FROM keys WHERE tenant > ?1 UNION SELECT tenant FROM tenants WHERE tenant > ?1)
@@ -196,7 +196,7 @@ function toKey({ id, tenant, body }: KeyRow): StoredKey {
   return { id, tenant, ...(JSON.parse(body) as Body) };
 }
 
-/** Ids in the order in which keys were made: the time, and enough that nobody guesses it. */
+/** An id that sorts by time of creation, and cannot be guessed. */
 function newKeyId(now: number): string {
   return `key_${now.toString(36).padStart(9, "0")}${randomBytes(9).toString("hex")}`;
 }

@@ -4,8 +4,8 @@ import type { Overrides } from "../../config/layers.ts";
 import { DIRECTORY, type KeyDirectory } from "./key-directory.ts";
 
 /**
- * The administrators' changes of the configuration, as this isolate knows them. Each look-up of a key tells which version there is, so that
- * nothing more is asked before there is another. A change holds at once in the isolate that has made it.
+ * The administrators' configuration changes, as this isolate knows them. Each look-up of a key gives the directory's version, so
+ * that the changes are read only when there is a new one. A change takes effect at once in the isolate that has made it.
  */
 
 type DirectoryEnv = Variables & { KEYS?: DurableObjectNamespace<KeyDirectory> };
@@ -19,21 +19,23 @@ interface Known {
 
 const known = new WeakMap<object, Known>();
 
-/** Notes which version the directory has. A promise where that is another one than here: it resolves when the changes are in force. */
+/**
+ * Notes the directory's version. Gives a promise if it differs from this isolate's; it resolves when the changes are in force.
+ */
 export function noteOverridesVersion(env: DirectoryEnv, version: number): Promise<void> | undefined {
   const state = known.get(env) ?? { version: 0, askedAt: 0 };
   known.set(env, { ...state, askedAt: Date.now() });
   return version === state.version ? undefined : refreshOverrides(env);
 }
 
-/** The same for who looks no keys up: asks, unless somebody in this isolate has asked of late. Does not reject. */
+/** The same without a look-up of keys: asks the directory, unless this isolate has asked it lately. Does not reject. */
 export async function currentOverrides(env: DirectoryEnv): Promise<void> {
   const config = loadConfig(env);
   const age = Date.now() - (known.get(env)?.askedAt ?? Number.NEGATIVE_INFINITY);
   if (config.hasAdminApi && (age >= config.keys.cacheMs || age < 0)) await refreshOverrides(env);
 }
 
-/** Puts the changes that the directory has in force, where they are others than those known here. Does not throw. */
+/** Puts the directory's changes in force, if they differ from this isolate's. Does not throw. */
 async function refreshOverrides(env: DirectoryEnv): Promise<void> {
   const { version = 0 } = known.get(env) ?? {};
   known.set(env, { version, askedAt: Date.now() });
@@ -45,7 +47,7 @@ async function refreshOverrides(env: DirectoryEnv): Promise<void> {
   }
 }
 
-/** Puts changes in force here, as of a version. Older ones than those in force are no news. */
+/** Puts changes of a version in force here. Ignores versions older than the current one. */
 export function putInForce(env: DirectoryEnv, version: number, overrides: Overrides): void {
   const state = known.get(env);
   if (state && state.version > version) return;

@@ -6,18 +6,18 @@ import { isRetryable } from "../rpc.ts";
 import { isTold, latestReport } from "../stored-reports.ts";
 import type { Quota } from "./quota.ts";
 
-/** Allowances of one isolate. Those that are idle are forgotten first; one that is in use is never. */
+/** Most allowances of one isolate. Idle ones are forgotten first; one in use never is. */
 const MAX_ALLOWANCES = 10_000;
 
 const allowances = new Map<string, Allowance>();
 
-/** The allowance of a caller whose use is counted; undefined of one whose is not. */
+/** The allowance of a caller whose use is counted; undefined for others. */
 export function allowanceOf(identity: Identity, quotas: DurableObjectNamespace<Quota>): Allowance | undefined {
   const { tenant, keyId, counted } = identity;
   return counted && known({ tenant, keyId }, counted, quotas);
 }
 
-/** An end user of a caller: an id for counting, and the name that its requests have. */
+/** An end user of a caller: an id for counting, and the name from its requests. */
 export type EndUser = NonNullable<Who["endUser"]>;
 
 /** The allowance of an end user, under the limits that its caller has for each of them. */
@@ -36,7 +36,10 @@ export interface EndUserFields {
   user?: string | null | undefined;
 }
 
-/** The end user that a request names; undefined where its caller has no limits for them. Names may be long: their hashes are counted. */
+/**
+ * The end user that a request names; undefined if its caller has no limits for end users. Names may be long, so their
+ * hashes are counted.
+ */
 export function endUserOf({ endUser: limits }: Identity, fields: EndUserFields): EndUser | undefined {
   const name = limits && (fields.safety_identifier || fields.user);
   if (!name) return undefined;
@@ -58,7 +61,7 @@ function known(who: Who, limits: CountedLimits, quotas: DurableObjectNamespace<Q
   return allowance;
 }
 
-/** The quota of a tenant. A call that the platform lost is made again. */
+/** The quota of a tenant. Repeats a call that the platform lost. */
 function quotaOf(tenant: string, quotas: DurableObjectNamespace<Quota>): QuotaStub {
   return {
     async exchange(report, usage) {

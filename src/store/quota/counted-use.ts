@@ -3,23 +3,26 @@ import type { Identity } from "../../contract/grants.ts";
 import { allowanceOf } from "./allowances.ts";
 import type { Quota } from "./quota.ts";
 
-/** The use of a model in the course of a request (embeddings for a search, an image, a moderation): what it is asked is no request of the key's own. */
+/**
+ * The use of a model within a request (embeddings for a search, an image, a moderation). It does not count as a request
+ * of the key.
+ */
 export interface CountedUse {
   kind: UsageKind;
   model: string;
   /** Tokens that the model reads, as estimated. */
   tokens?: number;
-  /** As in `UsageEntry`: images, for one. */
+  /** As in `UsageEntry`, for example images. */
   units?: number;
   prices: Prices;
 }
 
-/** The amounts that were used in the end. */
+/** The amounts that were really used. */
 export type Used = Pick<CountedUse, "tokens" | "units">;
 
 /**
- * Reserves a use in the limits of a key. Rejects with the 429 of a limit. Gives what ends that, with what was used, or without where nothing
- * was; undefined where nothing is counted.
+ * Reserves a use in the limits of a key. Rejects with the 429 of a limit. Gives the function that ends the reservation,
+ * with the used amounts, or without any; undefined if nothing is counted.
  */
 export async function reserveUse(
   identity: Identity,

@@ -24,28 +24,31 @@ import { Schema, type Versions } from "../schema.ts";
 import { announce, isAnnounced, type WebhookBinding } from "../webhooks/announcing.ts";
 import { USAGE_OF_KINDS, USAGE_TABLE, type UsageQuery, UsageStore } from "./usage.ts";
 
-/** The homes of a tenant that are noted, where it wants them noted. */
+/** The noted homes of a tenant that wants them noted. */
 const HOMES_TABLE = "CREATE TABLE homes (home TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID";
 
 /**
- * The amounts that are stored of a tenant: a row for each home and key, as the home itself has told last. Figures are absolute: one that is
- * told twice, or not at all and later again, makes no difference in the end. The alarm of a home repeats its report.
+ * The stored amounts of a tenant: a row for each home and key, from the home's last report. Figures are absolute, so
+ * that a repeated or delayed report makes no difference in the end. The alarm of a home repeats its report.
  */
 
-/** The amounts that a home stores, by the key that has stored them; under the empty key those that nobody is known to have stored. */
+/** The amounts that a home stores, by the key that stored them; unattributed ones under the empty key. */
 export type StoredByKey = Readonly<Record<string, Stored>>;
 
 export interface StoredReport {
   home: string;
   stored: StoredByKey;
-  /** When it was so, Unix milliseconds; later reports of an isolate have greater numbers. */
+  /** When the amounts were read, Unix milliseconds; later reports of an isolate have greater numbers. */
   at?: number;
 }
 
-/** A report that comes so long after a later one was overtaken by it. One that is older still comes of a clock that went back. */
+/**
+ * A report that is older than the last one by at most this time was overtaken by it. An older one comes from a clock
+ * that went back.
+ */
 const OVERTAKEN_MS = 60_000;
 
-/** Homes whose latest report is remembered. */
+/** Most homes whose latest report is remembered. */
 const MAX_LATEST = 10_000;
 
 const STORED_TABLE = `CREATE TABLE stored (
@@ -58,18 +61,16 @@ const FIGURES = "bytes AS stored_bytes, responses AS stored_responses, conversat
 
 class StoredTotals {
   readonly #schema: Schema;
-  /** The sums by key; read once, and kept up with the rows. */
+  /** The sums by key; read once, and then updated with the rows. */
   #sums: Map<string, Stored> | undefined;
-  /**
-   * When the latest report of a home was made, oldest first. The map dies with the object, and so do earlier reports that are under way.
-   */
+  /** The time of each home's latest report, oldest first. The map dies with the object, and so do the reports in progress. */
   readonly #latest = new Map<string, number>();
 
   constructor(schema: Schema) {
     this.#schema = schema;
   }
 
-  /** The amounts that a key has stored; of the tenant (`TENANT`), all of them. */
+  /** The amounts that a key has stored; all of the tenant's for `TENANT`. */
   of(key: string): Stored {
     const sums = this.byKey();
     if (key !== TENANT) return sums.get(key) ?? NOTHING_STORED;
@@ -82,7 +83,7 @@ class StoredTotals {
     return this.#sums;
   }
 
-  /** Takes what homes store now. Within a transaction. */
+  /** Takes the present amounts of homes. Within a transaction. */
   take(reports: readonly StoredReport[]): void {
     const sums = new Map(this.byKey());
     for (const { home, stored, at = Date.now() } of reports) {
@@ -146,7 +147,8 @@ function sumOf(a: Stored, b: Stored, sign: 1 | -1 = 1): Stored {
 /** The tables of a quota, by version. A released version never changes: a new version adds to it. */
 export const QUOTA_VERSIONS: Versions = [
   [
-    // The body is what a key has used and is promised, as JSON; the tenant's own row has an empty key. End users have accounts of their own (`EndUsers`).
+    // The body is the use and the holds of a key, as JSON; the tenant's own row has an empty key. End users have their
+    // own accounts (`EndUsers`).
     "CREATE TABLE accounts (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
     USAGE_TABLE,
     HOMES_TABLE,
@@ -156,8 +158,8 @@ export const QUOTA_VERSIONS: Versions = [
 ];
 
 /**
- * The quota of a tenant: one Durable Object that counts what its keys use. Its name is the tenant's. Its answers are durable: an object
- * that dies forgets nothing of what it has promised.
+ * The quota of a tenant: one Durable Object that counts the use of its keys. It has the tenant's name. Its answers are
+ * durable: an object that dies forgets no hold that it has granted.
  */
 export class Quota extends OwnedObject<WebhookBinding> {
   readonly #schema: Schema;
@@ -173,7 +175,7 @@ export class Quota extends OwnedObject<WebhookBinding> {
     this.#stored = new StoredTotals(this.#schema);
   }
 
-  /** Takes what a holder reports, with what was used of which model, and grants what it wants. */
+  /** Takes a holder's report, with the used amounts of each model, and grants what it asks for. */
   exchange(report: Report, usage: readonly UsageEntry[] = []): Answer {
     const now = Date.now();
     this.#counted ??= this.#read();
@@ -191,7 +193,7 @@ export class Quota extends OwnedObject<WebhookBinding> {
         if (isNew) this.#usage.add(report.key, usage, now, loadConfig(this.env).keys.usageRetentionMs);
       });
     } catch (error) {
-      // The ledger in memory is not the one that is kept.
+      // The ledger in memory differs from the stored one.
       this.#counted = undefined;
       throw error;
     }
@@ -215,7 +217,7 @@ export class Quota extends OwnedObject<WebhookBinding> {
     return answer;
   }
 
-  /** Takes what homes store now, each as a whole. */
+  /** Takes the present amounts of homes, each as a whole. */
   takeStored(reports: readonly StoredReport[]): void {
     try {
       this.ctx.storage.transactionSync(() => this.#stored.take(reports));
@@ -225,7 +227,7 @@ export class Quota extends OwnedObject<WebhookBinding> {
     }
   }
 
-  /** The amounts that are stored now, by the key that has stored them; under the empty key those that nobody is known to have stored. */
+  /** The amounts that are stored now, by the key that stored them; unattributed ones under the empty key. */
   stored(): Record<string, Stored> {
     return Object.fromEntries(this.#stored.byKey());
   }
@@ -235,15 +237,15 @@ export class Quota extends OwnedObject<WebhookBinding> {
     return this.#usage.read(query);
   }
 
-  /** Notes a home in which something is about to be kept; one that is noted keeps its place. */
+  /** Notes a home in which something is about to be stored. A noted home keeps its place. */
   noteHome(home: string): void {
     const add = "INSERT INTO homes (home, at) VALUES (?, ?) ON CONFLICT (home) DO UPDATE SET at = excluded.at";
     this.#schema.write(add, home, Date.now());
   }
 
   /**
-   * At most `limit` homes after `after`, in the order of their keys: those that were noted, and those that have told what they store.
-   * Nothing else tells which there are.
+   * At most `limit` homes after `after`, by key: noted ones, and those that have reported stored amounts. No other
+   * homes are known.
    */
   homes(after: string, limit: number): string[] {
     const rows = this.#schema.rows<{ home: string }>(
@@ -253,14 +255,14 @@ export class Quota extends OwnedObject<WebhookBinding> {
     return rows.map(({ home }) => home);
   }
 
-  /** Forgets homes, but for those that were used within `keepMs`; whether none is left. */
+  /** Forgets homes, except those that were used within `keepMs`. True if none is left. */
   forgetHomes(homes: readonly string[], keepMs: number): boolean {
     const unused = "DELETE FROM homes WHERE at < ? AND home IN (SELECT value FROM json_each(?))";
     this.#schema.rows(unused, Date.now() - keepMs, JSON.stringify(homes));
     return this.#schema.rows("SELECT 1 FROM homes UNION ALL SELECT 1 FROM stored LIMIT 1").length === 0;
   }
 
-  /** Forgets all that was counted. */
+  /** Forgets everything counted. */
   async erase(): Promise<void> {
     this.#counted = undefined;
     this.#stored.forget();
@@ -277,7 +279,7 @@ export class Quota extends OwnedObject<WebhookBinding> {
     const { name: tenant = "" } = this.ctx.id;
     if (!isAnnounced(loadConfig(this.env), tenant)) return;
     const about = of === "key" ? key : tenant;
-    // The same, should this object forget that it has told it.
+    // The same id, should this object forget that it has sent the notice.
     const hash = createHash("sha256").update(`${tenant} ${about} ${obstacle} ${limit} ${resetsAt}`).digest("hex");
     const createdAt = unixSeconds();
     const notice = { id: `evt_${hash.slice(0, 32)}`, type: "limit.nearly_used", createdAt, about };

@@ -25,27 +25,27 @@ import type { Quota } from "./quota.ts";
 import { usageOfTurn } from "./usage.ts";
 
 /**
- * The reservation of a run in its caller's limits. The Worker makes it, because it refuses before the run begins; the
- * home that the run lives in says that it goes on, and in the end what it has used. A home that dies is not heard of for a
- * while, and what was reserved is free again; the run that is resumed reserves it anew, and is never refused.
+ * The reservation of a run in its caller's limits. The Worker makes it, so that a refusal comes before the run begins.
+ * The run's home renews it, and at the end reports the use. If the home dies, the reservation is free again after a
+ * while; the resumed run reserves it anew, and is never refused.
  */
 
-/** As it stands in the run's row. */
+/** The form in the run's row. */
 export interface RunReservation {
-  /** Names the reservation. */
+  /** Identifies the reservation. */
   holder: string;
   tenant: string;
   keyId: string;
   limits: CountedLimits;
   tokens: number;
   cost: number;
-  /** The amounts that it may store; absent of runs that an earlier version has accepted. */
+  /** The amounts that it may store; absent in runs that an earlier version has accepted. */
   stored?: Stored;
   /** The estimated length of the prompt, in tokens. */
   estimatedInput: number;
-  /** As the request names it; absent where it names none. */
+  /** As the request names it; absent if it names none. */
   model?: string;
-  /** The end user that it counts for as well, and the limits of each. */
+  /** The end user for whom it counts as well, and the limits of each end user. */
   endUser?: EndUser & { limits: CountedLimits };
 }
 
@@ -54,10 +54,10 @@ export interface QuotaBinding {
   QUOTAS?: DurableObjectNamespace<Quota>;
 }
 
-/** A home is heard of this often. */
+/** How often a home renews. */
 const RUN_RENEW_MS = 30_000;
 
-/** Reserves what a run needs. Throws the 429 of a limit, and the 503 where the quota cannot be asked. */
+/** Reserves what a run needs. Throws the 429 of a limit, and the 503 if the quota cannot be asked. */
 export async function reserveRun(reservation: RunReservation, stub: QuotaStub): Promise<Status> {
   const need: Amounts = { ...NOTHING, ...amountsOf(reservation), requests: 1 };
   const want = { least: need, needed: need, soon: NOTHING };
@@ -69,18 +69,18 @@ export async function reserveRun(reservation: RunReservation, stub: QuotaStub): 
   const refused = answers.findIndex(({ obstacle }) => obstacle !== undefined);
   const { obstacle, status = {} } = answers[refused] ?? {};
   if (!obstacle) return answers.map((answer) => answer.status).reduce(tighter, {});
-  // A part that was let in is free again.
+  // Gives back a part that was admitted.
   await Promise.all(parts.map((part) => stub.exchange(reportOf(part, 1), []))).catch(() => {});
   throw limitExceeded(obstacle, status, parts[refused] ?? reservation);
 }
 
-/** A reservation in the limits of its key, and the one in those of its end user, if it has one: no end user is limited in what is stored. */
+/** The reservation in the key's limits, and the one in the end user's, if there is one. Storage is not limited by end user. */
 function partsOf(reservation: RunReservation): RunReservation[] {
   const { endUser, ...own } = reservation;
   return endUser ? [own, { ...reservation, limits: endUser.limits, stored: NOTHING_STORED }] : [own];
 }
 
-/** Says what the run has used, and that it is over; without usage, that it never began. */
+/** Ends the reservation with the run's use. Without usage, the run never began. */
 export async function endRun(
   reservation: RunReservation,
   stub: QuotaStub,
@@ -95,7 +95,7 @@ export async function endRun(
   await Promise.all(partsOf(reservation).map((part) => stub.exchange({ ...reportOf(part, 2), used }, usage)));
 }
 
-/** The reservation of a run, in the home that it lives in; of a run without one, nothing. */
+/** The reservation of a run, in its home. Does nothing for a run without one. */
 export class HeldQuota {
   #reservation: RunReservation | undefined;
   readonly #env: QuotaBinding;
@@ -108,8 +108,8 @@ export class HeldQuota {
   }
 
   /**
-   * Says from now on that the run goes on; gives what ends that. `atOnce`: its process has died, and what it had reserved
-   * may be free by now.
+   * Renews the reservation from now on. Gives the function that ends this. `atOnce`: the process has died before, and
+   * the reservation may be free by now.
    */
   renew(atOnce: boolean): () => void {
     const reservation = this.#reservation;
@@ -119,7 +119,7 @@ export class HeldQuota {
     const held = (part: RunReservation) => ({ ...NOTHING, ...amountsOf(part) });
     const renew = () => {
       this.#hasRenewed = true;
-      // Where it fails, it is said again before the reservation is over.
+      // A failed renewal is repeated before the reservation is over.
       void this.#tell(async (stub) => {
         const used = { ...NO_USE, requests: 1 };
         const renewed = (part: RunReservation) => ({ ...reportOf(part, 1), held: held(part), used });
@@ -132,12 +132,12 @@ export class HeldQuota {
   }
 
   /**
-   * Reserves what the run's prompt has more than its request told, in tokens: what it continues. It has been let in, and is
-   * not refused for it. To be called before `renew`.
+   * Reserves the tokens of the history that the run continues, which its request did not show. The run was admitted,
+   * and is not refused for it. To be called before `renew`.
    */
   raise(tokens: number, prices: Prices): void {
     const reservation = this.#reservation;
-    // Where tokens are not limited, none are reserved.
+    // If tokens are not limited, none are reserved.
     if (!reservation || reservation.tokens === 0 || tokens === 0) return;
     const cost = costOf(reservation.model ?? "", { input: tokens, cached: 0, output: 0 }, prices);
     this.#reservation = {
@@ -149,12 +149,12 @@ export class HeldQuota {
     this.#isRaised = true;
   }
 
-  /** Says what the turn has used. Never rejects: a run does not fail because it cannot be counted. */
+  /** Reports the turn's use. Never rejects: a run does not fail because it cannot be counted. */
   async end(result: TurnResult, { spec, prices }: { spec: { model: Model }; prices: Prices }): Promise<void> {
     const reservation = this.#reservation;
     if (!reservation) return;
     const { estimatedInput, model = spec.model.name } = reservation;
-    // A run that an earlier version has accepted always tells its usage.
+    // A run that an earlier version has accepted always reports its usage.
     const tells = reservation.limits.tellsUsage ?? true;
     const usage = tells ? usageOfTurn(result, { model, estimatedInput: () => estimatedInput }, prices) : [];
     await this.#tell((stub) => endRun(reservation, stub, usage, this.#hasRenewed));

@@ -19,15 +19,15 @@ export interface UsageQuery {
 export const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
-/** Names of models that one hour has rows of; a client may invent as many as it likes. */
+/** Most models with rows in one hour. Clients may invent any number of names. */
 const MAX_MODELS = 1_000;
 const OTHER_MODELS = "other";
 const MAX_NAME_LENGTH = 256;
 
-/** Rows that one answer carries. */
+/** Most rows of one answer. */
 export const MAX_USAGE_ROWS = 50_000;
 
-/** Until version 2: all of it was of completions. */
+/** Until version 2. All rows are completions. */
 export const USAGE_TABLE = `CREATE TABLE usage (
   start INTEGER NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL,
   requests INTEGER NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL, cost REAL NOT NULL,
@@ -53,7 +53,7 @@ export class UsageStore {
     this.#schema = schema;
   }
 
-  /** Adds to the hour of `now`; of what is older than `retentionMs`, removes it once a day. Within a transaction. */
+  /** Adds to the hour of `now`. Once a day, removes rows older than `retentionMs`. Within a transaction. */
   add(key: string, entries: readonly UsageEntry[], now: number, retentionMs: number): void {
     if (entries.length === 0) return;
     const start = Math.floor(now / HOUR_MS) * HOUR_MS;
@@ -102,7 +102,7 @@ export class UsageStore {
   }
 }
 
-/** A turn that has ended, or what was asked like one, as far as its usage shows. */
+/** A turn that has ended, or a passed request, with the parts that show its usage. */
 export interface UsedTurn {
   outcome: Pick<Outcome, "status">;
   closed: Pick<ClosedResponse, "spent" | "head">;
@@ -119,8 +119,8 @@ const TOOLS: Readonly<Record<CountedTool, UsageKind>> = {
 };
 
 /**
- * The usage of a turn: as the model server says; and of rounds that broke off before it did (a client that left), what
- * they have put out, and the prompt as it was estimated; and of its tools. None of a turn of which nothing was used.
+ * The usage of a turn and its tools: as the model server reports it. Rounds that were cut off before their report
+ * (because the client left) count their output and the estimated prompt. Empty for a turn that used nothing.
  */
 export function usageOfTurn(
   { outcome, closed: { spent }, kind }: UsedTurn,
@@ -130,7 +130,7 @@ export function usageOfTurn(
   const { usage, deltas, rounds, toolCalls } = spent;
   const isCut = outcome.status === "failed" || outcome.status === "cancelled";
   const reported = usage?.input_tokens_per_turn?.length ?? (usage ? 1 : 0);
-  // A round that nobody has asked the model for uses nothing; that of a fault which came before its first word neither.
+  // A round that never reached the model uses nothing, and neither does one that failed before its first word.
   const isAsked = deltas > (usage?.output_tokens ?? 0) || outcome.status === "cancelled";
   const unreported = isCut && isAsked && rounds >= reported;
   const lastInput = usage?.input_tokens_per_turn?.at(-1) ?? usage?.input_tokens;

@@ -4,9 +4,9 @@ import type { ListedResponse } from "@responses-edge/responses-api/listed-respon
 import { inputPreview, messageTexts, outputPreview, readPrefix } from "@responses-edge/responses-api/previews";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
 
-/** A response as the index of its tenant is told of it. */
+/** A response as its tenant's index gets it. */
 
-/** Text of the input and of the output that is looked at, and that a search finds a response by: UTF-16 units. */
+/** UTF-16 units of input and output that are indexed, by which a search finds a response. */
 const READ_LENGTH = 131_072;
 const SEARCHED_LENGTH = 4_096;
 
@@ -15,7 +15,7 @@ export interface IndexEntry {
   /** Unix milliseconds. */
   createdAt: number;
   status: ResponseObject["status"];
-  /** The response as it is listed, as JSON, but for its cost. */
+  /** The response as it is listed, as JSON, without its cost. */
   body: string;
   /** The tags that a filter compares: `tagOf`. */
   tags: string[];
@@ -24,7 +24,7 @@ export interface IndexEntry {
   at: number;
 }
 
-/** A response as its home has it. */
+/** A response as its home stores it. */
 export interface KeptResponse {
   turn: string;
   /** Unix milliseconds. */
@@ -37,7 +37,10 @@ export interface KeptResponse {
 
 type Head = Omit<ResponseObject, "output" | "object">;
 
-/** A word that no text has: of a model, a status, a conversation, or a pair of metadata. Two may be the same once in 10¹⁹ times. */
+/**
+ * A word that no text contains, for a model, a status, a conversation, or a pair of metadata. Two of them collide once
+ * in 10¹⁹ times.
+ */
 export function tagOf(kind: "model" | "status" | "conversation" | "metadata", ...names: string[]): string {
   const { high, low } = hashOf(JSON.stringify([kind, ...names]));
   return `${(BigInt(high >>> 0) << 32n) | BigInt(low >>> 0)}`;
@@ -45,13 +48,13 @@ export function tagOf(kind: "model" | "status" | "conversation" | "metadata", ..
 
 let lastAt = 0;
 
-/** Now, in Unix milliseconds, and later than before. */
+/** The time, in Unix milliseconds, and greater than the last result. */
 export function nextAt(): number {
   lastAt = Math.max(Date.now(), lastAt + 1);
   return lastAt;
 }
 
-/** `endedAt` in Unix milliseconds; null while it runs, undefined where nobody has seen it. */
+/** `endedAt` in Unix milliseconds; null while it runs, undefined if it is unknown. */
 export function entryOf(
   home: string,
   { turn, createdAt, input, output, response }: KeptResponse,

@@ -10,15 +10,15 @@ import { entryOf, type IndexEntry, type KeptResponse, nextAt } from "./entry.ts"
 import { MAX_MISSING, type ResponseIndex } from "./response-index.ts";
 
 /**
- * Tells the index of its tenant which responses a home keeps, where the deployment has one (`RESPONSE_INDEX`). A response is told of beside
- * its answer. The process that was to tell may have died: the home's alarm compares what is listed with what is kept.
+ * Reports the responses of a home to the index of its tenant, if the deployment has one (`RESPONSE_INDEX`). A response is
+ * reported beside its answer. The reporting process may die, so the home's alarm compares the list with the stored responses.
  */
 
 export interface IndexBinding extends Variables {
   RESPONSE_INDEXES: DurableObjectNamespace<ResponseIndex>;
 }
 
-/** Entries of a tenant's that may wait to be told, in one isolate. An alarm tells those beyond them. */
+/** Most entries of a tenant that wait in one isolate. An alarm reports the others. */
 const MAX_WAITING = 200;
 
 const together = new ToldTogether<IndexEntry>(MAX_WAITING);
@@ -34,11 +34,11 @@ export class HomeIndex {
   readonly #kept: Kept;
   readonly #who: { tenant: string; home: string };
   readonly #env: IndexBinding;
-  /** The turns of which the index is not known to have heard. */
+  /** Turns whose report is not known to have arrived. */
   readonly #untold = new Map<string, number>();
-  /** The turns that were taken off the list. */
+  /** Turns that were removed from the list. */
   readonly #removed = new Set<string>();
-  /** True once it was compared in this life of the object. */
+  /** True once this instance of the object has compared. */
   #isCompared = false;
 
   constructor(kept: Kept, who: { tenant: string; home: string }, env: IndexBinding) {
@@ -52,12 +52,12 @@ export class HomeIndex {
     return loadConfig(this.#env).listsResponses;
   }
 
-  /** True while the index is not known to have taken something off the list: an object without storage has no alarm that could tell it later. */
+  /** True while a removal is not known to have arrived. An object without storage has no alarm to repeat it. */
   get isBehind(): boolean {
     return this.#removed.values().some((turn) => this.#untold.has(turn));
   }
 
-  /** Tells soon of a response that was kept just now, together with other homes of the tenant. Never rejects. */
+  /** Reports a response soon that was stored just now, together with other homes of the tenant. Never rejects. */
   async tell(kept: KeptResponse): Promise<void> {
     const endedAt = Date.now();
     this.#untold.set(kept.turn, endedAt);
@@ -67,7 +67,7 @@ export class HomeIndex {
     else this.#untold.delete(kept.turn);
   }
 
-  /** The same of a run that has begun. */
+  /** The same for a run that has begun. */
   async tellRun({ turn, createdAt, input, request, ...spec }: RunSpec): Promise<void> {
     if (!this.isOn) return;
     const status = request.background ? "queued" : "in_progress";
@@ -75,7 +75,7 @@ export class HomeIndex {
     await this.#tell({ turn, createdAt, input: JSON.stringify(input), output, response: head }, null);
   }
 
-  /** The same of a response that was changed: an item was taken out. */
+  /** The same for a response that has changed: an item was removed. */
   async tellAgain(turn: string): Promise<void> {
     this.#removed.delete(turn);
     const kept = this.isOn ? this.#read(turn) : undefined;
@@ -93,7 +93,7 @@ export class HomeIndex {
     );
   }
 
-  /** Takes a response off the list; whether it is off. Never rejects. */
+  /** Removes a response from the list. True if it is removed. Never rejects. */
   remove(turn: string): Promise<boolean> {
     const id = responseId({ home: this.#who.home, turn });
     const at = nextAt();
@@ -106,12 +106,12 @@ export class HomeIndex {
     });
   }
 
-  /** To be called when rows have come in another way. */
+  /** To be called when rows have changed otherwise. */
   forget(): void {
     this.#isCompared = false;
   }
 
-  /** Sees to it that what is kept here is listed, and nothing else; whether it is so. Never rejects. */
+  /** Makes the list agree with what is stored here. True if it does. Never rejects. */
   async compare(): Promise<boolean> {
     if (!this.isOn || (this.#isCompared && this.#untold.size === 0)) return true;
     return this.#isHeard(async (index) => {

@@ -7,35 +7,35 @@ import type { IndexEntry } from "./entry.ts";
 /** The tables of the object, by version. A released version never changes: a new version adds to it. */
 export const RESPONSE_INDEX_VERSIONS: Versions = [
   [
-    // `no` begins with when the response was created: the order of the rows is that of the list.
+    // `no` begins with the time of creation, so that the rows have the order of the list.
     "CREATE TABLE response (no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, status TEXT NOT NULL, body TEXT NOT NULL)",
     `CREATE VIRTUAL TABLE words USING fts5 (tags, text, content = '', contentless_delete = 1, tokenize = "${TOKENIZER}")`,
   ],
 ];
 
-/** Numbers of one millisecond. */
+/** Most numbers of one millisecond. */
 const PER_MS = 1_000;
 
-/** Responses that one home has told that it lacks, in one answer. */
+/** Most missing responses of a home in one answer. */
 export const MAX_MISSING = 100;
 
-/** Rows that are removed at a time, and how soon the next ones are. */
+/** Rows that are removed at once, and the pause before the next ones. */
 const SWEPT_AT_ONCE = 1_000;
 const SWEEP_AGAIN_MS = 1_000;
 const MIN_SWEEP_INTERVAL_MS = 3_600_000;
 
-/** How long a removal is remembered, and how many are: what an isolate has told before may come after it. */
+/** How long removals are remembered, and how many: an isolate's earlier report may arrive after one. */
 const REMEMBERED_MS = 60_000;
 const MAX_REMEMBERED = 10_000;
 
 export interface IndexQuery {
   order: "asc" | "desc";
   limit: number;
-  /** The id of a response that is listed. */
+  /** The id of a listed response. */
   after?: string | undefined;
-  /** Tags (`tagOf`): all of them. */
+  /** Tags (`tagOf`). A response must have all of them. */
   tags: readonly string[];
-  /** Words of a user: all that are told apart. */
+  /** A user's words. A response must have all of them. */
   text?: string | undefined;
   /** Unix milliseconds: created at or after `from`, and before `until`. */
   from: number;
@@ -43,12 +43,12 @@ export interface IndexQuery {
 }
 
 /**
- * The list of a tenant's stored responses: one Durable Object, named as the tenant. Homes tell it of what they keep, beside the answer, and
- * once more by their alarms where somebody has died before (`home-index.ts`). An expired response is not listed any more.
+ * The list of a tenant's stored responses: one Durable Object, named as the tenant. Homes report what they store, beside the
+ * answer, and again by their alarms in case a process died first (`home-index.ts`). Expired responses are not listed.
  */
 export class ResponseIndex extends OwnedObject<Variables> {
   readonly #schema: Schema;
-  /** When responses were removed, oldest first. */
+  /** The times of removals, oldest first. */
   readonly #removed = new Map<string, number>();
   #erasedAt = 0;
   #hasAlarm = false;
@@ -58,7 +58,7 @@ export class ResponseIndex extends OwnedObject<Variables> {
     this.#schema = new Schema(state.storage, RESPONSE_INDEX_VERSIONS);
   }
 
-  /** Takes responses as they are now. */
+  /** Takes the present state of responses. */
   async take(entries: readonly IndexEntry[]): Promise<void> {
     const { retentionMs } = loadConfig(this.env);
     this.#change(() => {
@@ -69,7 +69,7 @@ export class ResponseIndex extends OwnedObject<Variables> {
     if ((await this.ctx.storage.getAlarm()) === null) await this.#sweepAt(Date.now() + retentionMs);
   }
 
-  /** Removes responses. Reports from before `at` are not taken any more. */
+  /** Removes responses. Reports from before `at` are ignored from now on. */
   remove(ids: readonly string[], at: number): void {
     this.#change(() => {
       for (const id of ids) {
@@ -83,10 +83,13 @@ export class ResponseIndex extends OwnedObject<Variables> {
     }
   }
 
-  /** Compares what is listed of a home with what it keeps: gives ids that are missing (some of them, where there are many), and those that are too much. */
+  /**
+   * Compares the listed responses of a home with the stored ones: gives ids that are missing (some of them, if there
+   * are many), and those that must go.
+   */
   compare(prefix: string, ended: readonly string[]): { missing: string[]; extra: string[] } {
     const select = "SELECT id, status FROM response WHERE id > ? AND id < ?";
-    // No letter of an id comes after "~".
+    // No letter of an id sorts after "~".
     const rows = this.#schema.rows<{ id: string; status: string }>(select, prefix, `${prefix}~`);
     const listed = new Map(rows.map(({ id, status }) => [id, status]));
     const kept = new Set(ended);
@@ -97,7 +100,7 @@ export class ResponseIndex extends OwnedObject<Variables> {
     };
   }
 
-  /** The bodies of a page, at most `limit`; null where nothing is listed under `after`. */
+  /** The bodies of a page, at most `limit`; null if `after` is not listed. */
   list({ order, limit, after, tags, text, from, until }: IndexQuery): string[] | null {
     const cursor = after === undefined ? undefined : this.#rowOf(after);
     if (after !== undefined && !cursor) return null;
@@ -121,7 +124,7 @@ export class ResponseIndex extends OwnedObject<Variables> {
     return rows.map(({ body }) => body);
   }
 
-  /** Removes what has expired. */
+  /** Removes expired responses. */
   override async alarm(): Promise<void> {
     const { retentionMs } = loadConfig(this.env);
     if (retentionMs === 0) return;
@@ -140,7 +143,7 @@ export class ResponseIndex extends OwnedObject<Variables> {
     await this.#sweepAt(isBehind ? Date.now() + SWEEP_AGAIN_MS : Math.max(due, Date.now() + MIN_SWEEP_INTERVAL_MS));
   }
 
-  /** Removes everything. Earlier reports are not taken any more. */
+  /** Removes everything. Earlier reports are ignored from now on. */
   async erase(): Promise<void> {
     this.#erasedAt = Date.now();
     this.#hasAlarm = false;
@@ -148,7 +151,7 @@ export class ResponseIndex extends OwnedObject<Variables> {
     this.#schema.forget();
   }
 
-  /** When the oldest response may have been created that has not expired, Unix milliseconds. */
+  /** The earliest creation time of an unexpired response, Unix milliseconds. */
   #oldest(): number {
     const { retentionMs } = loadConfig(this.env);
     return retentionMs === 0 ? 0 : Date.now() - retentionMs + 1;
@@ -157,7 +160,7 @@ export class ResponseIndex extends OwnedObject<Variables> {
   #put({ id, createdAt, status, body, tags, text, at }: IndexEntry): void {
     if (at <= Math.max(this.#erasedAt, this.#removed.get(id) ?? 0)) return;
     const known = this.#rowOf(id);
-    // A run that was told of late has ended since.
+    // A late report of a run that has ended since.
     if (known && isRunning(status) && !isRunning(known.status)) return;
     this.#delete(known?.no);
     const no = known?.no ?? this.#newNumber(createdAt);
@@ -176,7 +179,7 @@ export class ResponseIndex extends OwnedObject<Variables> {
     return this.#schema.rows<{ no: number; status: string }>("SELECT no, status FROM response WHERE id = ?", id)[0];
   }
 
-  /** The next number of a millisecond; of a later one, where it has none left. */
+  /** The next number of a millisecond, or of a later one if it has none left. */
   #newNumber(createdAt: number): number {
     for (let first = createdAt * PER_MS; ; first += PER_MS) {
       const last = "SELECT MAX(no) AS last FROM response WHERE no >= ? AND no < ?";

@@ -14,7 +14,7 @@ import type { Schema } from "../schema.ts";
 
 /// <reference path="../../../packages/vector-search/src/wasm.d.ts" />
 
-/** The chunks of a store, and what they are found by: words, embeddings, and the codes of embeddings in memory. */
+/** The chunks of a store, and their indices: words, embeddings, and the codes of embeddings in memory. */
 
 /** A chunk that is to be indexed. */
 export interface PendingChunk {
@@ -23,7 +23,7 @@ export interface PendingChunk {
   text: string;
 }
 
-/** The codes of a store take no more memory than this: half of an isolate's on Cloudflare. Bytes. */
+/** Most memory for the codes of a store: half of an isolate's on Cloudflare. Bytes. */
 const MAX_CODE_BYTES = 64 * 1024 ** 2;
 
 /** Chunks that are removed in one transaction. */
@@ -34,7 +34,10 @@ const ROWS_AT_ONCE = 1_000;
 
 let makeKernel: (() => Kernel) | undefined;
 
-/** Makes a kernel: with SIMD where the runtime has it. (Objects share no promise: what follows one would run as the object that made it.) */
+/**
+ * Makes a kernel: with SIMD if the runtime has it. (Objects may not share a promise: its continuations would run as the
+ * object that made it.)
+ */
 export async function createKernel(): Promise<Kernel> {
   const { default: module } = await import("@responses-edge/vector-search/kernel.wasm");
   makeKernel ??= kernelOf(module);
@@ -57,7 +60,7 @@ export class ChunkIndex {
   /** The published codes that are read into memory. */
   #codes: Codes | undefined;
   #reading: Promise<Codes> | undefined;
-  /** Rows of codes up to this one are read. */
+  /** Number of the last row of codes that was read. */
   #readUntil = 0;
 
   constructor(schema: Schema) {
@@ -72,19 +75,19 @@ export class ChunkIndex {
     this.#readUntil = 0;
   }
 
-  /** How many chunks there are, also of files that are not published. */
+  /** The number of chunks, including those of unpublished files. */
   get size(): number {
     this.#count ??= this.#schema.rows<{ chunks: number }>("SELECT COUNT(*) AS chunks FROM chunk")[0]?.chunks ?? 0;
     return this.#count;
   }
 
-  /** How many chunks of a file are kept. They are the first ones. */
+  /** The number of stored chunks of a file, which are its first ones. */
   kept(file: number): number {
     const [row] = this.#schema.rows<{ seq: number | null }>("SELECT MAX(seq) AS seq FROM chunk WHERE file = ?", file);
     return row?.seq == null ? 0 : row.seq + 1;
   }
 
-  /** Keeps chunks of a file, from the one of number `seq` on, to be indexed later. Gives the bytes that they take. */
+  /** Stores chunks of a file, from number `seq` on, to be indexed later. Gives the bytes that they take. */
   keep(file: number, seq: number, chunks: readonly Chunk[]): number {
     let bytes = 0;
     for (const [index, { text, page, lastPage }] of chunks.entries()) {
@@ -98,13 +101,13 @@ export class ChunkIndex {
     return bytes;
   }
 
-  /** Tells whether a store may have so many more chunks, with their embeddings. */
+  /** Tells whether a store may have this many more chunks, with their embeddings. */
   hasRoomFor(chunks: number, maxChunks: number, dimensions: number | undefined): boolean {
     const size = this.size + chunks;
     return size <= maxChunks && (dimensions === undefined || memoryOf(size, dimensions) <= MAX_CODE_BYTES);
   }
 
-  /** The next chunks that are to be indexed, of files that are in progress. */
+  /** The next chunks to index, of files that are in progress. */
   pending(limit: number): PendingChunk[] {
     return this.#schema.rows<{ id: number; file: number; text: string }>(
       `SELECT chunk.id, chunk.file, chunk.text FROM chunk JOIN file ON file.no = chunk.file AND file.status = 'in_progress'
@@ -113,7 +116,10 @@ export class ChunkIndex {
     );
   }
 
-  /** Indexes chunks, with their embeddings where there are any. Gives those which were there still to be indexed, and the bytes of their embeddings. */
+  /**
+   * Indexes chunks, with their embeddings if there are any. Gives those that were still to be indexed, and the bytes of
+   * their embeddings.
+   */
   index(
     chunks: readonly PendingChunk[],
     embeddings: readonly Float32Array[] | undefined,
@@ -155,7 +161,7 @@ export class ChunkIndex {
     this.#schema.write("INSERT INTO code (file, first, bytes) VALUES (?, ?, ?)", file, first, bytes.buffer);
   }
 
-  /** Has a file that was published be found. Codes that are not read into memory yet are found when they are. */
+  /** Makes a file findable. Its codes are found once they are read into memory. */
   publish(file: number): void {
     const codes = this.#codes;
     if (!codes) return;
@@ -165,12 +171,12 @@ export class ChunkIndex {
     }
   }
 
-  /** Has a file be found no more. */
+  /** Makes a file no longer findable. */
   withdraw(file: number): void {
     this.#codes?.remove(file);
   }
 
-  /** The texts of a file's chunks in their order, as far as they have so many UTF-16 units. */
+  /** The texts of a file's chunks in their order, up to a total of `maxLength` UTF-16 units. */
   texts(file: number, maxLength: number): { texts: string[]; hasMore: boolean } {
     const texts: string[] = [];
     let length = 0;
@@ -183,12 +189,12 @@ export class ChunkIndex {
     }
   }
 
-  /** Tells whether chunks of removed files are still there. */
+  /** Tells whether there are still chunks of removed files. */
   get hasRemoved(): boolean {
     return this.#schema.rows("SELECT 1 FROM removed LIMIT 1").length > 0;
   }
 
-  /** Removes some chunks of files that are gone. False where there is nothing more to remove. */
+  /** Removes some chunks of removed files. False if none is left. */
   sweep(): boolean {
     const [row] = this.#schema.rows<{ file: number }>("SELECT file FROM removed LIMIT 1");
     if (!row) return false;
@@ -209,8 +215,8 @@ export class ChunkIndex {
   }
 
   /**
-   * The codes of all published chunks, which the first search reads. Those of files up to `reindexUntil` are of another model. `step`
-   * gives way to others.
+   * The codes of all published chunks, which the first search reads. Files up to `reindexUntil` are left out, because
+   * their codes are of another model. `step` lets other work run.
    */
   codes(dimensions: number, reindexUntil: number, step: () => Promise<void>): Promise<Codes> {
     this.#reading ??= this.#read(dimensions, reindexUntil, step).catch((error: unknown) => {

@@ -17,39 +17,39 @@ import type { StoreEnv } from "./store-env.ts";
 import type { FileOwner, StoreFile, StoreFiles } from "./store-files.ts";
 import type { StoreRow } from "./store-record.ts";
 
-/** Chunks that are embedded by one request. */
+/** Chunks that one request embeds. */
 const BATCH = 64;
 
-/** Chunks that are kept, or indexed, in one transaction: as many as a slice of work. */
+/** Chunks that are stored, or indexed, in one transaction: as many as a slice of work. */
 const KEPT_AT_ONCE = 32;
 const INDEXED_AT_ONCE = 8;
 
 /**
- * Units of work that cutting or indexing a UTF-16 unit of text counts as. It takes a fifth of that: slices are short, because a search
- * waits for one at each of its steps.
+ * Units of work for cutting or indexing a UTF-16 unit of text. That is five times its real cost: slices are short,
+ * because a search waits for one at each of its steps.
  */
 const UNITS_PER_CHARACTER = 2.5;
 
-/** Files that are read at once, so that small ones fill a batch. */
+/** Files that are read concurrently, so that small ones fill a batch. */
 const READERS = 6;
 
-/** The first wait for a server that cannot be reached. It doubles, up to the longest. Milliseconds. */
+/** The first wait for an unreachable server, in milliseconds. It doubles, up to the longest. */
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 30_000;
 
-/** A server that was away for so long is not waited for any more: files fail. Milliseconds. */
+/** Files fail after an outage of this length. Milliseconds. */
 const GIVE_UP_MS = 15 * 60_000;
 
-/** Files that one transaction has be read anew. */
+/** Files that one transaction resets, to be read again. */
 const RESTARTED_AT_ONCE = 50;
 
-/** Statuses by which an embedding server says that a text is at fault, and not itself. */
+/** Statuses by which an embedding server says that a text, not the server, is at fault. */
 const ABOUT_TEXTS = new Set([400, 413, 422]);
 
-/** The stores that this process works for, or that wait, by their ids. */
+/** The stores that this process works on, or that wait, by id. */
 const states = new Map<string, "working" | "waiting">();
 
-/** How many stores' files are indexed at this moment, and how many wait for a server or a limit. */
+/** The number of stores whose files are being indexed, and of those that wait for a server or a limit. */
 export function ingestingStores(): ReadonlyMap<string, number> {
   const counts = new Map<string, number>([
     ["working", 0],
@@ -59,12 +59,12 @@ export function ingestingStores(): ReadonlyMap<string, number> {
   return counts;
 }
 
-/** Counts a file that is not in progress any more. */
+/** Counts a file that is no longer in progress. */
 export function countFile(host: IngestionHost, outcome: FileStatus): void {
   count(host, INGESTED_FILES, 1, { "responses_edge.outcome": outcome });
 }
 
-/** Forgets a store that is gone. */
+/** Forgets a deleted store. */
 export function forgetIngestion(id: string): void {
   states.delete(id);
 }
@@ -76,15 +76,15 @@ export interface IngestionHost {
   row: StoreRow;
   files: StoreFiles;
   index: ChunkIndex;
-  /** Runs a transaction. Throws StoreGone where the store was deleted meanwhile. */
+  /** Runs a transaction. Throws StoreGone if the store was deleted in the meantime. */
   change<T>(body: () => T): T;
   waitUntil(promise: Promise<unknown>): void;
 }
 
-/** The store was deleted while something was done for it. */
+/** The store was deleted while work on it was in progress. */
 export class StoreGone extends Error {}
 
-/** Something has to be waited for. */
+/** Ingestion must pause. */
 class Wait extends Error {
   readonly until: number;
 
@@ -95,15 +95,16 @@ class Wait extends Error {
 }
 
 /**
- * Makes files searchable: their text is cut into chunks, which are embedded and indexed in batches, and a file whose chunks are all
- * indexed is published in one row. All steps are in rows, so that whoever goes on after a crash loses nothing and does nothing twice.
+ * Makes files searchable: their text is cut into chunks, which are embedded and indexed in batches, and a file whose
+ * chunks are all indexed is published in one row. Every step is stored in rows, so that after a crash nothing is lost
+ * and nothing is done twice.
  */
 export class Ingestion {
   readonly #host: IngestionHost;
   readonly #config: Config;
   readonly #work: LongWork;
   readonly #reading = new Map<number, Promise<void>>();
-  /** Chunks that were indexed. */
+  /** Number of indexed chunks. */
   #indexed = 0;
   #fault: unknown;
   #progress = Promise.withResolvers<void>();
@@ -114,7 +115,7 @@ export class Ingestion {
     this.#work = new LongWork(host.tenant);
   }
 
-  /** Works until there is nothing more to do, or until `end` (Unix milliseconds). Gives when to go on; undefined where all is done. */
+  /** Works until nothing is left, or until `end` (Unix milliseconds). Gives the time to continue; undefined if all is done. */
   async run(end: number): Promise<number | undefined> {
     const id = this.#host.row.record?.id ?? "";
     states.set(id, "working");
@@ -155,7 +156,7 @@ export class Ingestion {
     }
   }
 
-  /** Has files that are to be indexed anew be read again. False where there are no more. */
+  /** Resets files that are to be indexed again, so that they are read. False if none is left. */
   #restart(): boolean {
     const { row, files } = this.#host;
     const until = row.record?.reindexUntil;
@@ -177,13 +178,13 @@ export class Ingestion {
     this.#reading.set(file.no, reading);
   }
 
-  /** Cuts a file into chunks, from where that was broken off. */
+  /** Cuts a file into chunks, continuing after an interruption. */
   async #readFile(file: StoreFile): Promise<void> {
     const { index, change, files } = this.#host;
     const { no } = file;
     const { max_chunk_size_tokens: max, chunk_overlap_tokens: overlap } = file.chunking.static;
     const chunker = new Chunker(await loadTokenizer(), { max, overlap });
-    // The text and its chunks are the same again.
+    // The text and its chunks are the same as before.
     const kept = index.kept(no);
     let seq = 0;
     let chunks: Chunk[] = [];
@@ -230,7 +231,7 @@ export class Ingestion {
     yield* client.text(id);
   }
 
-  /** Keeps chunks of a file, unless it is gone, was cancelled, or is too much for the store. */
+  /** Stores chunks of a file, unless it was removed or cancelled, or is too much for the store. */
   #keep(no: number, seq: number, chunks: readonly Chunk[]): boolean {
     const { files, index, row } = this.#host;
     if (files.at(no)?.status !== "in_progress") return false;
@@ -277,7 +278,7 @@ export class Ingestion {
     }
   }
 
-  /** Embeddings of chunks; undefined where a text among them was found at fault, whose file has failed. Throws Wait. */
+  /** Embeddings of chunks; undefined if a text was at fault, whose file has then failed. Throws Wait. */
   async #embedded(chunks: readonly PendingChunk[]): Promise<readonly Float32Array[] | undefined> {
     const { change, files } = this.#host;
     try {
@@ -295,7 +296,7 @@ export class Ingestion {
         change(() => files.end(first.file, "failed", { code: "invalid_file", message }));
         return undefined;
       }
-      // One of them is at fault: the others are embedded without it.
+      // One of them is at fault. The others are embedded without it.
       const half = Math.ceil(chunks.length / 2);
       await this.#ingest(chunks.slice(0, half));
       await this.#ingest(chunks.slice(half).filter(({ file }) => files.at(file)?.status === "in_progress"));
@@ -326,12 +327,15 @@ export class Ingestion {
     }
   }
 
-  /** Notes that a server could not be reached, or a limit is used up; gives what waits for it. Fails all files where that has lasted. */
+  /**
+   * Notes that a server could not be reached, or a limit is used up. Gives the error that pauses ingestion. Fails all
+   * files after a long outage.
+   */
   #outage(error: unknown): Wait {
     const now = Date.now();
     const { row } = this.#host;
     const retryAfter = error instanceof ApiError ? Number(error.headers["retry-after-ms"]) : Number.NaN;
-    // A tenant's limit is available again later.
+    // A tenant's limit becomes available again.
     if (error instanceof ApiError && error.status === 429 && retryAfter >= 0) return new Wait(now + retryAfter + 100);
     const { since, failures } = row.outage ?? { since: now, failures: 0 };
     row.outage = { since, failures: failures + 1 };
@@ -348,7 +352,7 @@ export class Ingestion {
     );
   }
 
-  /** Ends all files that are in progress. */
+  /** Ends all files in progress. */
   #failAll(error: LastError): void {
     const { change, files } = this.#host;
     change(() => {
@@ -366,7 +370,7 @@ export class Ingestion {
   }
 }
 
-/** The first chunks whose files one key has added. */
+/** The first chunks, as long as their files were added by one key. */
 function sameOwner(chunks: readonly PendingChunk[], files: StoreFiles): PendingChunk[] {
   const owners = new Map<number, FileOwner["keyId"] | undefined>();
   const ownerOf = (no: number) => {
@@ -378,7 +382,7 @@ function sameOwner(chunks: readonly PendingChunk[], files: StoreFiles): PendingC
   return end === -1 ? [...chunks] : chunks.slice(0, end);
 }
 
-/** How a file fails by an error; undefined where it may be read later. */
+/** The error with which a file fails; undefined if it may be read later. */
 function lastErrorOf(error: unknown): LastError | undefined {
   if (error instanceof UnreadableFile) {
     return { code: error.code === "unsupported_file" ? "unsupported_file" : "invalid_file", message: error.message };

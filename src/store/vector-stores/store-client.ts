@@ -6,7 +6,7 @@ import type { StoreObjects } from "./store-env.ts";
 import type { StoreIdPage, StoreQuery } from "./store-list.ts";
 import type { VectorStore } from "./vector-store.ts";
 
-/** A store as its callers see it. (The type of a stub gives an answer that is a union as a union of promises.) */
+/** A store as its callers see it. (A stub's own type turns an answer that is a union into a union of promises.) */
 export type StoreStub = {
   [Name in Method]: (...args: Parameters<VectorStore[Name]>) => Promise<Awaited<ReturnType<VectorStore[Name]>>>;
 };
@@ -14,18 +14,18 @@ type Method =
   | ("create" | "object" | "facts" | "update" | "delete" | "reindex" | "search")
   | ("addFiles" | "file" | "files" | "updateFile" | "removeFile" | "content" | "addBatch" | "batch" | "cancelBatch");
 
-/** A directory as it is asked for stores. */
+/** The methods of a directory that are about stores. */
 type DirectoryStub = {
   [Name in "addStore" | "hasStore" | "removeStore" | "stores"]: (
     ...args: Parameters<FileDirectory[Name]>
   ) => Promise<Awaited<ReturnType<FileDirectory[Name]>>>;
 };
 
-/** Stores that an isolate knows to have been there, which their own objects know better. */
+/** Most stores that an isolate remembers to exist. Their own objects are authoritative. */
 const MAX_KNOWN = 10_000;
 const known = new Set<string>();
 
-/** A tenant's vector stores. An id is looked up in the tenant's own directory: an invented one opens no object. */
+/** A tenant's vector stores. An id is looked up in the tenant's own directory: an invented id opens no object. */
 export class StoreClient {
   readonly #tenant: string;
   readonly #objects: FileObjects & StoreObjects;
@@ -35,14 +35,14 @@ export class StoreClient {
     this.#objects = { FILE_DIRECTORIES, FILE_BYTES, VECTOR_STORES };
   }
 
-  /** A new store's id, and its object, in which nothing is yet. Throws the 400 of a tenant that has `max` of them. */
+  /** A new store's id, and its empty object. Throws the 400 of a tenant that has `max` stores. */
   async begin(max: number): Promise<{ id: string; store: StoreStub }> {
     const id = storeId(newStoreKey());
     await this.add(id, max);
     return { id, store: this.stub(id) };
   }
 
-  /** Takes a store on the list. Throws the 400 of a tenant that has `max` of them. */
+  /** Adds a store to the list. Throws the 400 of a tenant that has `max` stores. */
   async add(id: string, max: number): Promise<void> {
     if (await this.#directory.addStore(id, max)) return;
     const message = `There are ${max} vector stores, and no more (VECTOR_STORES_PER_TENANT).`;
@@ -54,7 +54,7 @@ export class StoreClient {
     return this.#directory.hasStore(id);
   }
 
-  /** A page of ids. Throws the 400 of a cursor that is none. */
+  /** A page of ids. Throws the 400 of an invalid cursor. */
   async list(query: StoreQuery): Promise<StoreIdPage> {
     const page = await this.#directory.stores(query);
     if (page) return page;
@@ -63,8 +63,8 @@ export class StoreClient {
   }
 
   /**
-   * Asks a store. Throws the 404 where it is unknown, deleted or another tenant's; `missing` is the one where it has not what the question is
-   * about.
+   * Asks a store. Throws the 404 of one that is unknown, deleted or another tenant's; `missing` is the error if it
+   * lacks the thing that the question is about.
    */
   async ask<T>(
     id: string,
@@ -84,20 +84,20 @@ export class StoreClient {
     throw missing();
   }
 
-  /** Removes a store and all that is in it. Throws as `ask` does. */
+  /** Removes a store and its content. Throws as `ask` does. */
   async remove(id: string): Promise<void> {
     await this.ask(id, async (store) => (await store.delete()) || null);
     known.delete(`${this.#tenant}:${id}`);
     await this.#directory.removeStore(id);
   }
 
-  /** Takes a store that is gone off the list. Throws the error of one that could not be removed. */
+  /** Removes a deleted store from the list. Throws the error of one that could not be removed. */
   async forget(id: string, error: unknown): Promise<void> {
     if (!(error instanceof ApiError) || error.status !== 404) throw error;
     await this.#directory.removeStore(id);
   }
 
-  /** The object of a store whose id this server has made. */
+  /** The object of a store; this server has made its id. */
   stub(id: string): StoreStub {
     const key = parseStoreId(id) ?? "";
     return this.#objects.VECTOR_STORES.getByName(`${this.#tenant}:${key}`) as unknown as StoreStub;

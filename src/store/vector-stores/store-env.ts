@@ -2,7 +2,7 @@ import type { Variables } from "../../config/index.ts";
 import type { FileObjects } from "../files/bindings.ts";
 import type { QuotaBinding } from "../quota/run-quota.ts";
 
-/** The objects that keep vector stores (`VectorStore`), each named tenant + key. */
+/** The objects of vector stores (`VectorStore`), each named tenant + key. */
 export interface StoreObjects {
   VECTOR_STORES: DurableObjectNamespace;
 }

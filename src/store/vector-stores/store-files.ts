@@ -11,7 +11,7 @@ import type { Schema } from "../schema.ts";
 
 /** The files of a store, and the batches that they came in. */
 
-/** The key that has added a file, whose limits its embeddings are counted in. */
+/** The key that has added a file. Its embeddings count in that key's limits. */
 export interface FileOwner {
   keyId: string;
   counted: CountedLimits | undefined;
@@ -20,7 +20,7 @@ export interface FileOwner {
 /** A file that is to be added. */
 export interface NewStoreFile {
   id: string;
-  /** Null where nobody has looked yet. */
+  /** Null if nobody has looked yet. */
   filename: string | null;
   attributes: Attributes | null;
   chunking: Chunking;
@@ -70,7 +70,7 @@ type Row = {
   is_read: number;
 };
 
-/** A question's answer stays true until a file changes. */
+/** Remembered until a file changes. */
 interface Known {
   counts: FileCounts;
   bytes: number;
@@ -79,7 +79,7 @@ interface Known {
 /** Filters whose files are remembered. */
 const MAX_FILTERS = 8;
 
-/** Rows that a filter looks at between two slices. */
+/** Rows that a filter reads between two slices. */
 const ROWS_AT_ONCE = 2_000;
 
 /** A page of the files of a store. */
@@ -95,20 +95,20 @@ export class StoreFiles {
   readonly #passing = new Map<string, ReadonlySet<number>>();
   #changes = 0;
 
-  /** `onEnd` is told of each file that is not in progress any more. */
+  /** `onEnd` is called for each file that is no longer in progress. */
   constructor(schema: Schema, onEnd: (status: FileStatus) => void) {
     this.#schema = schema;
     this.#onEnd = onEnd;
   }
 
-  /** Forgets everything known about all files together. */
+  /** Forgets everything remembered about all files. */
   forget(): void {
     this.#known = undefined;
     this.#passing.clear();
     this.#changes += 1;
   }
 
-  /** Adds a file, which replaces the one of its id. A file that is there already as it is wanted gets its attributes only. */
+  /** Adds a file, which replaces one with the same id. If the same file is already there, only its attributes change. */
   add(file: NewStoreFile, owner: FileOwner, now: number): StoreFile {
     this.forget();
     const chunking = JSON.stringify(file.chunking);
@@ -140,7 +140,7 @@ export class StoreFiles {
     return row ? toFile(row) : null;
   }
 
-  /** Null where a cursor is no file of the list. */
+  /** Null if a cursor is no file of the list. */
   list({ status, batch, limit, order, after, before }: StoreFileQuery): StoreFilePage | null {
     const conditions: string[] = [];
     const values: (string | number)[] = [];
@@ -159,7 +159,7 @@ export class StoreFiles {
       conditions.push("no IN (SELECT file FROM batch_file WHERE batch = ?)");
       values.push(batch);
     }
-    // A page before a file is the one next to it.
+    // With `before`, the page is the one next to that file.
     const isBackward = before !== undefined && after === undefined;
     const isAscending = (order === "asc") !== isBackward;
     const rows = this.#schema.rows<Row>(
@@ -171,7 +171,7 @@ export class StoreFiles {
     return { data: isBackward ? data.reverse() : data, hasMore: rows.length > limit };
   }
 
-  /** The next files that are to be read, in the order in which they came. */
+  /** The next files to read, in the order in which they came. */
   toRead(limit: number): StoreFile[] {
     const unread = "SELECT * FROM file WHERE status = 'in_progress' AND is_read = 0 ORDER BY no LIMIT ?";
     return this.#schema.rows<Row>(unread, limit).map(toFile);
@@ -186,7 +186,7 @@ export class StoreFiles {
     this.#schema.write("UPDATE file SET attributes = ? WHERE no = ?", attributes && JSON.stringify(attributes), no);
   }
 
-  /** Notes chunks that were kept, or that were indexed (a negative number of them), and what they take. */
+  /** Adds chunks that were stored, or subtracts indexed ones (a negative number), and their bytes. */
   addPending(no: number, chunks: number, bytes: number): void {
     this.#known = undefined;
     this.#schema.write("UPDATE file SET pending = pending + ?, bytes = bytes + ? WHERE no = ?", chunks, bytes, no);
@@ -196,7 +196,7 @@ export class StoreFiles {
     this.#schema.write("UPDATE file SET is_read = 1 WHERE no = ?", no);
   }
 
-  /** Publishes a file all of whose chunks are indexed. False of any other one. */
+  /** Publishes a file if all its chunks are indexed. False otherwise. */
   publish(no: number): boolean {
     const publish = `UPDATE file SET status = 'completed'
       WHERE no = ? AND status = 'in_progress' AND is_read = 1 AND pending = 0 RETURNING no`;
@@ -207,7 +207,7 @@ export class StoreFiles {
     return true;
   }
 
-  /** Ends a file that is in progress without success. Its chunks are removed later. */
+  /** Ends a file in progress without success. Its chunks are removed later. */
   end(no: number, status: "cancelled" | "failed", error: LastError | null): void {
     this.forget();
     const end = "UPDATE file SET status = ?, error = ?, bytes = 0 WHERE no = ? AND status = 'in_progress' RETURNING no";
@@ -217,7 +217,7 @@ export class StoreFiles {
     this.#onEnd(status);
   }
 
-  /** Has some of the files up to a number be read and indexed anew: each has another number then. False where there are none left. */
+  /** Resets some of the files up to a number, to be read and indexed again under new numbers. False if none is left. */
   restart(until: number, limit: number, now: number): boolean {
     const rows = this.#schema.rows<Row>("SELECT * FROM file WHERE no <= ? ORDER BY no LIMIT ?", until, limit);
     for (const file of rows.map(toFile)) {
@@ -230,7 +230,7 @@ export class StoreFiles {
     return rows.length > 0;
   }
 
-  /** The number of the last file; 0 where there are none. */
+  /** The number of the last file; 0 if there are none. */
   get last(): number {
     return this.#schema.rows<{ no: number | null }>("SELECT MAX(no) AS no FROM file")[0]?.no ?? 0;
   }
@@ -249,7 +249,7 @@ export class StoreFiles {
     this.#schema.write("INSERT OR IGNORE INTO removed (file) VALUES (?)", no);
   }
 
-  /** How many files there are of each status, and what all take. */
+  /** The number of files of each status, and their total size. */
   totals(): Known {
     this.#known ??= this.#count("");
     return this.#known;
@@ -261,7 +261,7 @@ export class StoreFiles {
     this.#schema.write("INSERT OR IGNORE INTO batch_file (batch, file) SELECT ?, value FROM json_each(?)", id, numbers);
   }
 
-  /** Null where there is no such batch. */
+  /** Null if the batch does not exist. */
   batch(id: string): { createdAt: number; counts: FileCounts } | null {
     const [row] = this.#schema.rows<{ created_at: number }>("SELECT created_at FROM batch WHERE id = ?", id);
     if (!row) return null;
@@ -275,7 +275,7 @@ export class StoreFiles {
     for (const { no } of this.#schema.rows<{ no: number }>(open, id)) this.end(no, "cancelled", null);
   }
 
-  /** The published files that pass a filter, by their numbers. `step` gives way to others. */
+  /** The numbers of the published files that pass a filter. `step` lets other work run. */
   async passing(filter: AttributeFilter, step: () => Promise<void>): Promise<ReadonlySet<number>> {
     const name = JSON.stringify(filter);
     const known = this.#passing.get(name);
@@ -291,7 +291,7 @@ export class StoreFiles {
       }
       if (read.length < ROWS_AT_ONCE) break;
     }
-    // The next search looks at later changes.
+    // Kept only if nothing has changed. The next search sees later changes.
     if (changes === this.#changes) {
       const [oldest] = this.#passing.keys();
       if (this.#passing.size >= MAX_FILTERS && oldest !== undefined) this.#passing.delete(oldest);

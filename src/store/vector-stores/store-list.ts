@@ -27,7 +27,7 @@ export class StoreList {
     this.#schema = schema;
   }
 
-  /** Adds a store. False where there are as many as there may be. */
+  /** Adds a store. False if there are as many as allowed. */
   add(id: string, max: number): boolean {
     const [row] = this.#schema.rows<{ stores: number }>("SELECT COUNT(*) AS stores FROM vector_store");
     if ((row?.stores ?? 0) >= max) return false;
@@ -39,13 +39,13 @@ export class StoreList {
     return this.#schema.rows("SELECT 1 FROM vector_store WHERE id = ?", id).length > 0;
   }
 
-  /** Removes a store, and what files are noted to be in it. */
+  /** Removes a store, and the notes of its files. */
   remove(id: string): void {
     this.#schema.rows("DELETE FROM vector_store WHERE id = ?", id);
     this.#schema.rows("DELETE FROM used_by WHERE store = ?", id);
   }
 
-  /** Null where a cursor is no store. */
+  /** Null if a cursor is no store. */
   list({ limit, order, after, before }: StoreQuery): StoreIdPage | null {
     const conditions = ["1"];
     const values: number[] = [];
@@ -56,7 +56,7 @@ export class StoreList {
       conditions.push(`seq ${isAfter === (order === "asc") ? ">" : "<"} ?`);
       values.push(row.seq);
     }
-    // A page before a store is the one next to it.
+    // With `before`, the page is the one next to that store.
     const isBackward = before !== undefined && after === undefined;
     const isAscending = (order === "asc") !== isBackward;
     const rows = this.#schema.rows<{ id: string }>(

@@ -25,17 +25,17 @@ export interface StoreRecord {
   lastActiveAt: number;
   expiresAfter: ExpiresAfter | null;
   isExpired: boolean;
-  /** The embedding of its first file: all others use the same. */
+  /** The embedding of its first file, which all others share. */
   embedding: { model: string; dimensions: number } | null;
-  /** Files up to this number are to be indexed anew. */
+  /** Files up to this number are to be indexed again. */
   reindexUntil?: number | undefined;
-  /** Since when what it needs cannot be reached, Unix milliseconds, and how often that was tried. */
+  /** Since when a server that it needs has been unreachable, Unix milliseconds, and the number of attempts. */
   outage?: { since: number; failures: number } | undefined;
 }
 
 export const DAY_SECONDS = 86_400;
 
-/** When a store expires, Unix seconds; null where it does not. */
+/** When a store expires, Unix seconds; null: never. */
 export function expiryOf({ expiresAfter, lastActiveAt }: StoreRecord): number | null {
   return expiresAfter ? lastActiveAt + expiresAfter.days * DAY_SECONDS : null;
 }
@@ -49,7 +49,7 @@ export class StoreRow {
     this.#schema = schema;
   }
 
-  /** Null where there is no store: it was deleted, never made, or is another tenant's. */
+  /** Null if there is no store: it was deleted, never made, or is another tenant's. */
   get record(): StoreRecord | null {
     if (this.#record === undefined) {
       const [row] = this.#schema.rows<{ body: string }>("SELECT body FROM store");

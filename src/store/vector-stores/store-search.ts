@@ -17,11 +17,11 @@ import { chunksByWords } from "./word-search.ts";
 /** The query of a search in a store. */
 export interface StoreQuery {
   text: string;
-  /** Its embedding; absent: by words alone. */
+  /** Its embedding. If it is absent, only words are searched. */
   embedding?: Float32Array | undefined;
 }
 
-/** How much embeddings and words count. */
+/** The weights of embeddings and words. */
 export interface Weights {
   embedding: number;
   text: number;
@@ -35,21 +35,21 @@ export interface StoreSearchRequest {
   filters: AttributeFilter | null | undefined;
   weights: Weights;
   limit: number;
-  /** True if chunks are to say why they were found. */
+  /** True if the results should say why chunks were found. */
   isExplained: boolean | undefined;
 }
 
-/** One way to search by one query, and what it found. */
+/** One way to search for one query, and its results. */
 interface QueryList extends RankedList {
   /** The query's index. */
   query: number;
   by: "embedding" | "text";
 }
 
-/** So many of the nearest codes are compared by their embeddings. */
+/** Number of nearest codes that are compared by their embeddings. */
 const RESCORED = 200;
 
-/** Results of one way to search that count: those below are no matter (RRF). */
+/** Results of one way to search that count. Lower ranks make no difference (RRF). */
 const DEPTH = 100;
 
 export class StoreSearch {
@@ -63,8 +63,8 @@ export class StoreSearch {
   }
 
   /**
-   * The best chunks for queries together, best first. `isWanted` takes published files; all of them without it. `step` gives way to
-   * others between queries.
+   * The best chunks for all queries together, best first. `isWanted` selects published files; all of them without it.
+   * `step` lets other work run between queries.
    */
   async search(
     queries: readonly StoreQuery[],
@@ -78,7 +78,7 @@ export class StoreSearch {
         const ids = await this.#nearest(embedding, options, step);
         lists.push({ query, by: "embedding", ids, weight: weights.embedding });
       }
-      // Where there is no embedding, words are all there is.
+      // Without an embedding, only words count.
       const weight = embedding ? weights.text : 1;
       if (weight > 0) {
         const within = { files: options.files, depth: DEPTH };
@@ -115,9 +115,9 @@ export class StoreSearch {
     };
   }
 
-  /** The words of a query that a chunk has. */
+  /** The words of a query that a chunk contains. */
   #wordsIn(chunk: number, query: string): string[] {
-    // FTS5 takes no notice of a row's number that is not an integer, and those that are bound are not.
+    // FTS5 ignores a row number that is not an integer, and bound numbers are not.
     const has = "SELECT 1 FROM words WHERE words MATCH ? AND rowid = CAST(? AS INTEGER)";
     const terms = termsOf(query).filter((term) => this.#schema.rows(has, term, chunk).length > 0);
     return terms.map((term) => term.replaceAll(/["* ]/g, ""));
@@ -177,10 +177,10 @@ interface SearchOptions {
   weights: Weights;
   limit: number;
   isExplained: boolean | undefined;
-  /** The published files that are searched; undefined: all. */
+  /** The published files to search; undefined: all. */
   files: ReadonlySet<number> | undefined;
   /** The dimensions of the store's embeddings; 0 if it has none. */
   dimensions: number;
-  /** Files up to this number have none of them. */
+  /** Files up to this number have no embeddings of this model. */
   reindexUntil: number;
 }

@@ -25,13 +25,13 @@ export interface Searcher {
   signal: AbortSignal;
 }
 
-/** Results where nobody says how many. */
+/** Number of results by default. */
 const RESULTS = 10;
 
 /**
- * The best chunks of stores for a request's queries, best first. Embeds the queries once for all stores of the model, and has what was found ordered
- * anew where there is a reranker. Throws ApiError: the 404 of a store, the 409 of one of another embedding model, the 429 of a limit,
- * and as the model servers do.
+ * The best chunks of stores for a request's queries, best first. Embeds the queries once for all stores of the model,
+ * and reorders the results if there is a reranker. Throws ApiError: the 404 of a store, the 409 of one with another
+ * embedding model, the 429 of a limit, and as the model servers do.
  */
 export async function searchStores(
   searcher: Searcher,
@@ -44,7 +44,7 @@ export async function searchStores(
   const { embedding_weight: embedding = 1, text_weight: text = 1 } = ranking?.hybrid_search ?? {};
   const facts = await Promise.all(ids.map((id) => stores.ask(id, (store) => store.facts())));
   const areEmbedded = facts.map((each) => each.embedding !== null);
-  // A store without embeddings is searched by words, also while the embedding server is away.
+  // A store without embeddings is searched by words, even while the embedding server is down.
   const isEmbedding = model !== undefined && embedding > 0 && areEmbedded.includes(true);
   const embedded = isEmbedding ? await embedQueries(searcher, model, queries) : undefined;
   const isReranked = reranker !== undefined && ranking?.ranker !== "none";
@@ -71,7 +71,7 @@ export async function searchStores(
     .slice(0, limit);
 }
 
-/** The search of a turn's tools. */
+/** The search for a turn's tools. */
 export function storeSearch(searcher: Omit<Searcher, "signal">): StoreSearch {
   return (ids, request, signal) => searchStores({ ...searcher, signal }, ids, request);
 }
@@ -84,8 +84,8 @@ async function embedQueries(searcher: Searcher, model: OwnModel, queries: readon
 }
 
 /**
- * Chunks with the scores that a reranker gives them, from 0 to 1. While it fails they keep those that they were found with: the order is
- * worse, and the search is answered. Throws the 429 of a limit, and the signal's reason when it is aborted.
+ * Chunks with a reranker's scores, from 0 to 1. If it fails, they keep their first scores: the order is worse, but the
+ * search is answered. Throws the 429 of a limit, and the signal's reason when it is aborted.
  */
 async function reranked(
   searcher: Searcher,
@@ -116,7 +116,7 @@ async function reranked(
   return chunks.map((chunk, index) => ({ ...chunk, score: Math.min(1, Math.max(0, scores[index] ?? 0)) }));
 }
 
-/** Asks a model, within the limits of the key that asks. */
+/** Asks a model, within the limits of the caller's key. */
 async function counted<T>(
   { config, identity, quotas, waitUntil, signal }: Searcher,
   { kind, model: { name: model } }: { kind: UsageKind; model: OwnModel },

@@ -6,7 +6,8 @@ export const VECTOR_STORE_VERSIONS: Versions = [
   [
     // The store itself, as JSON (`StoreRecord`).
     "CREATE TABLE store (body TEXT NOT NULL)",
-    // Files in it. One that is added anew is another row. `pending`: chunks that are not indexed yet. `is_read`: there will be no others.
+    // Its files. A file that is added again is another row. `pending`: chunks that are not indexed yet. `is_read`: no
+    // further chunks will come.
     `CREATE TABLE file (
       no INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, filename TEXT, status TEXT NOT NULL, error TEXT,
       bytes INTEGER NOT NULL, created_at INTEGER NOT NULL, attributes TEXT, chunking TEXT NOT NULL, owner TEXT NOT NULL,
@@ -19,7 +20,7 @@ export const VECTOR_STORE_VERSIONS: Versions = [
       id INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER NOT NULL, seq INTEGER NOT NULL, page INTEGER, last_page INTEGER,
       is_indexed INTEGER NOT NULL, text TEXT NOT NULL, UNIQUE (file, seq))`,
     "CREATE INDEX chunk_pending ON chunk (id) WHERE is_indexed = 0",
-    // Embeddings, eight bits a dimension, and their codes: of chunks of one file with one number after another.
+    // Embeddings with eight bits a dimension, and their codes: of consecutively numbered chunks of one file.
     "CREATE TABLE vector (chunk INTEGER PRIMARY KEY, bytes BLOB NOT NULL)",
     "CREATE TABLE code (seq INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER NOT NULL, first INTEGER NOT NULL, bytes BLOB NOT NULL)",
     "CREATE INDEX code_of_file ON code (file, seq)",

@@ -26,24 +26,24 @@ import { expiryOf, type NewStore, type StoreChange, type StoreRecord, StoreRow }
 import { StoreSearch, type StoreSearchRequest } from "./store-search.ts";
 import { VECTOR_STORE_VERSIONS } from "./tables.ts";
 
-/** One ring of the alarm works so long at most: the platform ends one that lasts. Milliseconds. */
+/** The longest work of one alarm. The platform ends an alarm that runs too long. Milliseconds. */
 const WORK_MS = 60_000;
 
-/** How long after it began the work of a process that has died is gone on with. Milliseconds. */
+/** Milliseconds after its beginning at which the work of a dead process is resumed. */
 const RESUMED_AFTER_MS = 30_000;
 
-/** A search is noted as activity of its store when the last one is so long ago. Seconds. */
+/** A search is noted as activity of its store at most this often. Seconds. */
 const ACTIVE_SECONDS = 60;
 
-/** Files that one store has at most. */
+/** Most files of one store. */
 const MAX_FILES = 100_000;
 
-/** UTF-16 units that one answer has of a file's content. */
+/** Most UTF-16 units of a file's content in one answer. */
 const MAX_CONTENT_LENGTH = 8 * 1024 * 1024;
 
 /**
- * A vector store: one Durable Object, named tenant + key, with its files, their chunks and what these are found by. Its alarm makes files
- * searchable, and removes what is gone. A method that gives null, or false, has found no such store, file or batch.
+ * A vector store: one Durable Object, named tenant + key, with its files, their chunks and the indices. Its alarm makes files
+ * searchable, and removes deleted ones. A method that gives null, or false, has found no such store, file or batch.
  */
 export class VectorStore extends OwnedObject<StoreEnv> {
   readonly #schema: Schema;
@@ -72,7 +72,7 @@ export class VectorStore extends OwnedObject<StoreEnv> {
     };
   }
 
-  /** Makes the store, with files to begin with. Again is harmless. */
+  /** Creates the store, with first files. A repeated call is harmless. */
   async create(store: NewStore, files: readonly NewStoreFile[], owner: FileOwner): Promise<VectorStoreObject> {
     this.#schema.open();
     const now = Date.now();
@@ -114,7 +114,7 @@ export class VectorStore extends OwnedObject<StoreEnv> {
     return this.#shown(changed);
   }
 
-  /** Removes the store and all that is in it. */
+  /** Removes the store and its content. */
   async delete(): Promise<boolean> {
     const record = this.#current();
     if (!record) return false;
@@ -129,14 +129,14 @@ export class VectorStore extends OwnedObject<StoreEnv> {
     return true;
   }
 
-  /** Adds files, which are searchable when their status says so. */
+  /** Adds files. Their status says when they are searchable. */
   async addFiles(files: readonly NewStoreFile[], owner: FileOwner): Promise<Result<StoreFileObject[]> | null> {
     const added = this.#add(files, owner);
     await this.#wake();
     return added && (added.ok ? { ok: true, value: added.value.map((file) => this.#shownFile(file)) } : added);
   }
 
-  /** The same, as a batch of this id. */
+  /** The same, as a batch with this id. */
   async addBatch(id: string, files: readonly NewStoreFile[], owner: FileOwner): Promise<Result<BatchObject> | null> {
     const added = this.#add(files, owner, id);
     await this.#wake();
@@ -168,7 +168,7 @@ export class VectorStore extends OwnedObject<StoreEnv> {
     return this.#shownFile({ ...file, attributes });
   }
 
-  /** Takes a file out of the store; one that is being indexed, too. */
+  /** Removes a file from the store, even while it is being indexed. */
   async removeFile(id: string): Promise<boolean> {
     const file = this.#current() && this.#files.find(id);
     if (!file) return false;
@@ -209,7 +209,7 @@ export class VectorStore extends OwnedObject<StoreEnv> {
     return this.batch(id);
   }
 
-  /** Has all files be read, cut and embedded anew, by the model of now. They are searchable again one by one. */
+  /** Reads, cuts and embeds all files again, with the present model. They become searchable one by one. */
   async reindex(): Promise<VectorStoreObject | null> {
     const record = this.#current();
     if (!record) return null;
@@ -247,7 +247,7 @@ export class VectorStore extends OwnedObject<StoreEnv> {
     this.#isWorking = true;
     let next: number | undefined;
     try {
-      // Should this process die, another one goes on.
+      // Should this process die, another one resumes.
       await this.ctx.storage.setAlarm(Date.now() + RESUMED_AFTER_MS);
       next = await new Ingestion(this.#host).run(Date.now() + WORK_MS);
     } finally {
@@ -259,7 +259,7 @@ export class VectorStore extends OwnedObject<StoreEnv> {
     else await this.ctx.storage.setAlarm(due);
   }
 
-  /** Adds files, and notes them as a batch. Null where there is no such store. */
+  /** Adds files, and notes them as a batch. Null if the store does not exist. */
   #add(files: readonly NewStoreFile[], owner: FileOwner, batch?: string): Result<StoreFile[]> | null {
     const record = this.#current();
     if (!record) return null;
@@ -281,7 +281,7 @@ export class VectorStore extends OwnedObject<StoreEnv> {
     });
   }
 
-  /** The store as it is now. One whose time has come expires with this. */
+  /** The present store. Removes a store whose time is over. */
   #current(): StoreRecord | null {
     const { record } = this.#row;
     const expiry = record && !record.isExpired ? expiryOf(record) : null;
@@ -300,7 +300,7 @@ export class VectorStore extends OwnedObject<StoreEnv> {
     if (now - record.lastActiveAt >= ACTIVE_SECONDS) this.#row.write({ ...record, lastActiveAt: now });
   }
 
-  /** When the alarm is to ring, Unix milliseconds; undefined where there is nothing to do. */
+  /** When the alarm is to ring, Unix milliseconds; undefined if there is nothing to do. */
   #due(): number | undefined {
     const { record } = this.#row;
     if (!record) return undefined;
@@ -314,9 +314,9 @@ export class VectorStore extends OwnedObject<StoreEnv> {
     return expiry === null ? undefined : expiry * 1000;
   }
 
-  /** Sets the alarm for what is due, unless it rings before. */
+  /** Sets the alarm for the next due work, unless it rings earlier. */
   async #wake(): Promise<void> {
-    // The work under way finds everything that is due.
+    // The work in progress finds everything that is due.
     const due = this.#isWorking ? undefined : this.#due();
     if (due === undefined) return;
     const set = await this.ctx.storage.getAlarm();
@@ -372,7 +372,7 @@ export class VectorStore extends OwnedObject<StoreEnv> {
   }
 }
 
-/** The tenant in the name of an object: no tenant's has a colon. */
+/** The tenant in the name of an object. No tenant's name has a colon. */
 function tenantOf(name: string | undefined): string {
   return name?.slice(0, name.indexOf(":")) ?? "";
 }
@@ -392,7 +392,7 @@ function expired(id: string): ApiError {
   });
 }
 
-/** The 409 of a store whose embeddings are of another model than those that this server makes. */
+/** The 409 of a store whose embeddings are of another model than this server's. */
 function otherEmbedding({ id, embedding }: StoreRecord, now: string): ApiError {
   const known = embedding ? `'${embedding.model}' (${embedding.dimensions} dimensions)` : "none";
   const message = `The embeddings of vector store '${id}' are of ${known}, and this server embeds with ${now}. Index it anew: POST /v1/vector_stores/${id}/reindex.`;

@@ -1,21 +1,27 @@
 import { termsOf } from "@responses-edge/vector-search";
 import type { Schema } from "../schema.ts";
 
-/** The search by words. Ranking a match takes some microseconds, so that the chunks that are ranked have a bound, however large a store is. */
+/**
+ * The search by words. Ranking a match takes some microseconds, so the number of ranked chunks is limited, however
+ * large a store is.
+ */
 
-/** A word of more chunks than this is common. */
+/** A word in more chunks than this is common. */
 const COMMON = 2_000;
 
-/** Matches that one query has ranked. */
+/** Most matches that one query ranks. */
 const MAX_RANKED = 4_000;
 
-/** Matches that are looked at of the best, where a filter leaves too few. */
+/** Multiples of the wanted matches that are looked at, if a filter leaves too few. */
 const LOOKS = [1, 10, Number.POSITIVE_INFINITY];
 
 /** Matches that are counted between two slices. */
 const COUNTED_AT_ONCE = 20_000;
 
-/** Chunks of published files that a query's words find, best first (BM25), at most `depth`; of some files alone where they are given. */
+/**
+ * Chunks of published files that match a query's words, best first (BM25), at most `depth`; only of the given files, if
+ * there are any.
+ */
 export async function chunksByWords(
   schema: Schema,
   text: string,
@@ -32,15 +38,16 @@ export async function chunksByWords(
 
 /** An expression that finds a query's words. */
 interface Expression {
-  /** The expression in FTS5's language. */
+  /** The expression in FTS5's syntax. */
   expression: string;
-  /** So many of its matches are ranked; all where it is undefined. */
+  /** Most matches to rank; all if undefined. */
   ranked?: number;
 }
 
 /**
- * The words that few chunks have, as many as have not too many together: those that many have are worth little beside them, and
- * BM25 has a word of half the chunks count nothing. Where all are common, chunks with all of them go before those with the rarest.
+ * Searches by the rare words of the query, as many as do not have too many matches together. Common words add little
+ * beside them: BM25 gives a word in half of the chunks no weight. If all words are common, chunks with all of them rank
+ * before those with the rarest.
  */
 async function expressionsOf(
   schema: Schema,
@@ -72,7 +79,7 @@ async function expressionsOf(
   ];
 }
 
-/** How many chunks have a word, counted as far as it takes to know it a common one. */
+/** The number of chunks that have a word. Stops counting once the word is known to be common. */
 function countOf(schema: Schema, term: string): number {
   const count = "SELECT COUNT(*) AS chunks FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)";
   return schema.rows<{ chunks: number }>(count, term, COMMON + 1)[0]?.chunks ?? 0;
@@ -84,7 +91,7 @@ function matches(
   { files, depth, ranked }: { files: ReadonlySet<number> | undefined; depth: number; ranked: number | undefined },
 ): number[] {
   const all = "SELECT rowid AS id, rank AS score FROM words WHERE words MATCH ?";
-  // FTS5 sorts faster than SQLite does, but ranks all.
+  // FTS5 sorts faster than SQLite, but ranks all matches.
   const best =
     ranked === undefined ? `${all} ORDER BY rank` : `SELECT id, score FROM (${all} LIMIT ${ranked}) ORDER BY score`;
   for (const look of LOOKS) {

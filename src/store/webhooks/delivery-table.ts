@@ -1,7 +1,7 @@
 import type { Schema } from "../schema.ts";
 import type { WebhookNotice } from "./sending.ts";
 
-/** The deliveries of a tenant's events: those that wait, and those that have ended, which are the log. Times are Unix milliseconds. */
+/** The deliveries of a tenant's events: pending ones, and ended ones, which are the log. Times are Unix milliseconds. */
 
 export const DELIVERY_TABLES = [
   "CREATE TABLE event (id TEXT NOT NULL PRIMARY KEY, type TEXT NOT NULL, created_at INTEGER NOT NULL, about TEXT NOT NULL) WITHOUT ROWID",
@@ -16,14 +16,14 @@ export const DELIVERY_TABLES = [
 const RETRY_BASE_MS = 5_000;
 const RETRY_MAX_MS = 4 * 3_600_000;
 
-/** About three days of trying, as OpenAI does. */
+/** About three days of attempts, as OpenAI makes. */
 const MAX_ATTEMPTS = 30;
 
-/** How long an ended delivery is told of, and how many of a tenant's are. */
+/** How long ended deliveries are kept, and how many of a tenant's. */
 const KEPT_MS = 30 * 24 * 3_600_000;
 const MAX_DELIVERIES = 10_000;
 
-/** Deliveries that are added between two looks at what is old. */
+/** Deliveries that are added between two removals of old ones. */
 const SWEEP_EVERY = 64;
 
 export interface Delivery {
@@ -31,9 +31,9 @@ export interface Delivery {
   endpoint: string;
   notice: WebhookNotice;
   attempts: number;
-  /** When it is tried next; null once it has ended. */
+  /** When the next attempt is due; null once it has ended. */
   due: number | null;
-  /** The status of the last answer; null where there was none. */
+  /** The status of the last answer; null if there was none. */
   status: number | null;
   triedAt: number | null;
 }
@@ -62,7 +62,7 @@ export class DeliveryTable {
     this.#schema = schema;
   }
 
-  /** Adds a delivery of an event to each endpoint. Again is harmless. */
+  /** Adds a delivery of an event to each endpoint. A repeated call is harmless. */
   add({ id, type, createdAt, about }: WebhookNotice, endpoints: readonly string[], now: number): void {
     const event = "INSERT OR IGNORE INTO event (id, type, created_at, about) VALUES (?, ?, ?, ?)";
     this.#schema.write(event, id, type, createdAt, about);
@@ -72,19 +72,19 @@ export class DeliveryTable {
     if (this.#added % SWEEP_EVERY < endpoints.length) this.#sweep(now);
   }
 
-  /** The endpoints to which something is due. */
+  /** The endpoints that have due deliveries. */
   endpointsDue(now: number): string[] {
     const select = "SELECT DISTINCT endpoint FROM delivery WHERE due <= ?";
     return this.#schema.rows<{ endpoint: string }>(select, now).map(({ endpoint }) => endpoint);
   }
 
-  /** Those that are due to an endpoint, at most `limit`. */
+  /** The due deliveries to an endpoint, at most `limit`. */
   due(endpoint: string, now: number, limit: number): Delivery[] {
     const select = `${SELECT} WHERE endpoint = ? AND due <= ? ORDER BY due LIMIT ?`;
     return this.#schema.rows<Row>(select, endpoint, now, limit).map(toDelivery);
   }
 
-  /** How many wait. */
+  /** The number of pending deliveries. */
   waiting(): number {
     const count = "SELECT COUNT(*) AS count FROM delivery WHERE due IS NOT NULL";
     return this.#schema.rows<{ count: number }>(count)[0]?.count ?? 0;
@@ -97,7 +97,7 @@ export class DeliveryTable {
     );
   }
 
-  /** Notes how a delivery was tried: it has ended where the endpoint has taken it, or has refused it often enough. */
+  /** Notes an attempt. The delivery has ended if the endpoint has accepted it, or the attempts are used up. */
   tried({ seq, attempts }: Delivery, status: number | null, now: number): void {
     const isOver = isTaken(status) || attempts + 1 >= MAX_ATTEMPTS;
     const due = isOver ? null : now + Math.min(RETRY_BASE_MS * 2 ** attempts, RETRY_MAX_MS);
@@ -114,7 +114,7 @@ export class DeliveryTable {
     return rows.map(toDelivery);
   }
 
-  /** Forgets what is about an endpoint. */
+  /** Forgets the deliveries to an endpoint. */
   forget(endpoint: string): void {
     this.#schema.write("DELETE FROM delivery WHERE endpoint = ?", endpoint);
     this.#forgetEvents();
@@ -133,7 +133,7 @@ export class DeliveryTable {
   }
 }
 
-/** True if an answer says that the endpoint has taken an event. */
+/** True if the status says that the endpoint has accepted an event. */
 export function isTaken(status: number | null): boolean {
   return status !== null && status >= 200 && status < 300;
 }

@@ -6,7 +6,7 @@ import type { Schema } from "../schema.ts";
 export const ENDPOINT_TABLE =
   "CREATE TABLE endpoint (seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, body TEXT NOT NULL)";
 
-/** An endpoint as it is kept. Times are Unix seconds. */
+/** An endpoint as it is stored. Times are Unix seconds. */
 export interface Endpoint {
   id: string;
   name: string;
@@ -16,7 +16,7 @@ export interface Endpoint {
   updatedAt: number;
   /** Base64. */
   secret: string;
-  /** The secret before, and until when events are signed with it, too. */
+  /** The earlier secret, and until when events are also signed with it. */
   previous: { secret: string; until: number } | null;
 }
 
@@ -25,7 +25,7 @@ export type EndpointFields = Pick<Endpoint, "name" | "url" | "eventTypes">;
 /** Endpoints that one tenant may have. */
 export const MAX_ENDPOINTS = 50;
 
-/** How long the secret before is good for where it is kept, in seconds. */
+/** How long the earlier secret stays valid, if it is kept, in seconds. */
 const GRACE_SECONDS = 86_400;
 
 const SECRET_BYTES = 32;
@@ -42,7 +42,7 @@ export class EndpointTable {
     return rows.map(toEndpoint);
   }
 
-  /** Newest first, after the endpoint `after`. Null where that is none. */
+  /** Newest first, after the endpoint `after`. Null if that does not exist. */
   page(after: string | undefined, limit: number): Endpoint[] | null {
     const [cursor] = this.#schema.rows<{ seq: number }>("SELECT seq FROM endpoint WHERE id = ?", after ?? "");
     if (after !== undefined && !cursor) return null;
@@ -56,7 +56,7 @@ export class EndpointTable {
     return row ? toEndpoint(row) : null;
   }
 
-  /** Null where the tenant has as many as it may. */
+  /** Null if the tenant has as many as it may. */
   create(fields: EndpointFields, now: number): Endpoint | null {
     if (this.all().length >= MAX_ENDPOINTS) return null;
     const id = `whe_${randomBytes(16).toString("hex")}`;

@@ -6,8 +6,8 @@ import type { Tables } from "../tables.ts";
 import { announce, type WebhookBinding } from "./announcing.ts";
 
 /**
- * The ends of background runs that the tenant's webhooks are still to be told of. An end is noted in the transaction that settles its run, so
- * none is forgotten; `Webhooks` may hear of it twice, under the same id.
+ * The ends of background runs that are still to be sent to the tenant's webhooks. An end is noted in the transaction
+ * that settles its run, so that none is lost; `Webhooks` may get it twice, under the same id.
  */
 
 /** First wait after a failure; it doubles, up to the longest. */
@@ -35,13 +35,13 @@ export class WebhookOutbox {
     this.#tables.write("webhooks", insert, spec.turn, responseId(spec), `response.${status}`, createdAt);
   }
 
-  /** When something is to be told next (Unix milliseconds), or null when nothing is. */
+  /** When the next one is due (Unix milliseconds); null if there is none. */
   nextDue(): number | null {
     const next = "SELECT MIN(due) AS due FROM webhooks";
     return this.#tables.rows<{ due: number | null }>("webhooks", next)[0]?.due ?? null;
   }
 
-  /** Tells what is due. A failed event is noted for another time. */
+  /** Sends the due ones. A failed one is scheduled again. */
   handOver(): Promise<void> {
     this.#handing ??= this.#handOverAll().finally(() => {
       this.#handing = undefined;

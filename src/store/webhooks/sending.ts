@@ -11,23 +11,26 @@ const DELIVERY_TIMEOUT_MS = 15_000;
 
 /** Something that has happened to an object of a tenant's. */
 export interface WebhookNotice {
-  /** The same however often it is told. */
+  /** The same for every delivery of the event. */
   id: string;
   type: string;
   /** Unix seconds. */
   createdAt: number;
-  /** The id of the object. */
+  /** The id of the object that the event is about. */
   about: string;
 }
 
-/** The receiver of events: where it is, how it is reached, and the secrets that it may check them by, as bytes. */
+/** The receiver of events: its URL, the way to reach it, and the signing secrets, as bytes. */
 export interface Receiver {
   url: string;
   fetch: Fetch;
   secrets: readonly Uint8Array[];
 }
 
-/** Sends an event. Gives the status of the answer; null where there was none. Redirects are not followed: nobody has named their target. */
+/**
+ * Sends an event. Gives the status of the answer; null if there was none. Redirects are not followed, because nobody
+ * has approved their target.
+ */
 export async function send({ id, type, createdAt, about }: WebhookNotice, to: Receiver): Promise<number | null> {
   const body = JSON.stringify({ id, object: "event", created_at: createdAt, type, data: { id: about } });
   const timestamp = String(unixSeconds());

@@ -1,10 +1,10 @@
 /**
- * How many deliveries wait, by the tenants whose webhooks this process has had open. One whose object sleeps has as many as it had last: its
- * alarm is set.
+ * The number of pending deliveries of the tenants whose webhooks have run in this process. A sleeping object keeps its
+ * last number: its alarm is set.
  */
 const waiting = new Map<string, number>();
 
-/** Tenants that are remembered; the one that has told nothing for longest is forgotten. */
+/** Most tenants that are remembered. The one without a report for longest is forgotten. */
 const MAX_TENANTS = 10_000;
 
 export function noteWaitingDeliveries(tenant: string, count: number): void {

@@ -13,21 +13,21 @@ import { noteWaitingDeliveries } from "./waiting.ts";
 /** The tables of the object, by version. A released version never changes: a new version adds to it. */
 export const WEBHOOK_VERSIONS: Versions = [[ENDPOINT_TABLE, ...DELIVERY_TABLES]];
 
-/** The operator's endpoint (`WEBHOOK_URL`), which is told of everything. */
+/** The operator's endpoint (`WEBHOOK_URL`), which gets every event. */
 const OPERATOR = "";
 
-/** Deliveries to one endpoint that are made side by side. */
+/** Concurrent deliveries to one endpoint. */
 const AT_ONCE = 4;
 
 /**
- * The webhook endpoints of a tenant, and the deliveries to them: one Durable Object, named as the tenant. An event is noted before it is taken
- * for told, and tried for about three days; it may come twice, under the same `webhook-id`.
+ * The webhook endpoints of a tenant, and the deliveries to them: one Durable Object, named as the tenant. `announce` resolves
+ * once an event is stored; deliveries are attempted for about three days. An event may come twice, under the same `webhook-id`.
  */
 export class Webhooks extends OwnedObject<Variables> {
   readonly #schema: Schema;
   readonly #endpoints: EndpointTable;
   readonly #deliveries: DeliveryTable;
-  /** The deliveries that are under way, by their endpoint. */
+  /** The deliveries in progress, by endpoint. */
   readonly #delivering = new Map<string, Promise<void>>();
 
   constructor(state: DurableObjectState, env: Variables) {
@@ -41,7 +41,7 @@ export class Webhooks extends OwnedObject<Variables> {
     return this.#endpoints.all().length > 0;
   }
 
-  /** Newest first; null where `after` is no endpoint. */
+  /** Newest first; null if `after` is no endpoint. */
   list(after: string | undefined, limit: number): Endpoint[] | null {
     return this.#endpoints.page(after, limit);
   }
@@ -50,7 +50,7 @@ export class Webhooks extends OwnedObject<Variables> {
     return this.#endpoints.find(id);
   }
 
-  /** Null where the tenant has as many as it may. */
+  /** Null if the tenant has as many as it may. */
   create(fields: EndpointFields): Endpoint | null {
     return this.#change(() => this.#endpoints.create(fields, unixSeconds()));
   }
@@ -63,7 +63,7 @@ export class Webhooks extends OwnedObject<Variables> {
     return this.#change(() => this.#endpoints.rotate(id, keepsOld, unixSeconds()));
   }
 
-  /** Removes an endpoint, with what waits for it. False where there is none. */
+  /** Removes an endpoint, with its pending deliveries. False if it does not exist. */
   delete(id: string): boolean {
     return this.#change(() => {
       this.#deliveries.forget(id);
@@ -71,7 +71,7 @@ export class Webhooks extends OwnedObject<Variables> {
     });
   }
 
-  /** Sends a sample. Gives the status of the answer, null where there was none; undefined where there is no such endpoint. */
+  /** Sends a sample. Gives the status of the answer, null if there was none; undefined if the endpoint does not exist. */
   async test(id: string, type: string): Promise<number | null | undefined> {
     const endpoint = this.#endpoints.find(id);
     if (!endpoint) return undefined;
@@ -81,12 +81,12 @@ export class Webhooks extends OwnedObject<Variables> {
     return send({ id: `evt_${sample}`, type, createdAt: unixSeconds(), about }, this.#receiver(endpoint));
   }
 
-  /** Newest first; null where there is no such endpoint. */
+  /** Newest first; null if the endpoint does not exist. */
   deliveries(id: string, before: number | undefined, limit: number): Delivery[] | null {
     return this.#endpoints.find(id) && this.#deliveries.page(id, before, limit);
   }
 
-  /** Has all told that want to be: noted when this resolves, and sent soon. False where nobody wants to be told of anything. */
+  /** Announces an event to all its endpoints: it is stored when this resolves, and sent soon. False if no endpoint wants it. */
   async announce(notice: WebhookNotice): Promise<boolean> {
     const endpoints = this.#endpoints.all();
     const hasOperator = loadConfig(this.env).webhook !== undefined;
@@ -94,7 +94,7 @@ export class Webhooks extends OwnedObject<Variables> {
     if (hasOperator) wanting.push(OPERATOR);
     if (wanting.length > 0) {
       this.#change(() => this.#deliveries.add(notice, wanting, Date.now()));
-      // Makes sure of it, should this object die.
+      // In case this object dies.
       await this.#wake(Date.now() + 1_000);
       noteWaitingDeliveries(this.ctx.id.name ?? "", this.#deliveries.waiting());
       this.ctx.waitUntil(this.during(() => this.#deliverDue()));
@@ -112,7 +112,7 @@ export class Webhooks extends OwnedObject<Variables> {
     this.#schema.forget();
   }
 
-  /** Delivers what is due until nothing is. */
+  /** Delivers until nothing is due. */
   async #deliverDue(): Promise<void> {
     this.#beginDue();
     while (this.#delivering.size > 0) await Promise.all(this.#delivering.values());
@@ -121,7 +121,7 @@ export class Webhooks extends OwnedObject<Variables> {
     if (next !== null) await this.#wake(next);
   }
 
-  /** Begins what is due, each endpoint beside the others: one that is slow holds up its own alone. */
+  /** Begins the due deliveries of every endpoint, each independently: a slow endpoint delays only its own. */
   #beginDue(): void {
     for (const endpoint of this.#deliveries.endpointsDue(Date.now())) {
       if (this.#delivering.has(endpoint)) continue;
@@ -134,7 +134,7 @@ export class Webhooks extends OwnedObject<Variables> {
     const due = () => this.#deliveries.due(endpoint, Date.now(), AT_ONCE);
     for (let some = due(); some.length > 0; some = due()) {
       await Promise.all(some.map((each) => this.#try(each)));
-      // What has become due for others meanwhile: the alarm does not ring while it delivers.
+      // Deliveries to other endpoints may have become due: the alarm does not ring while it runs.
       this.#beginDue();
     }
   }
@@ -142,7 +142,7 @@ export class Webhooks extends OwnedObject<Variables> {
   async #try(delivery: Delivery): Promise<void> {
     const receiver = this.#receiverOf(delivery.endpoint);
     if (!receiver) {
-      // The endpoint, or the operator's, was taken away: nobody wants the event any more.
+      // The endpoint, or the operator's, was removed: the event has no receiver any more.
       this.#change(() => this.#deliveries.forget(delivery.endpoint));
       return;
     }
@@ -167,7 +167,7 @@ export class Webhooks extends OwnedObject<Variables> {
     return { url, fetch, secrets: secrets.map((each) => Buffer.from(each, "base64")) };
   }
 
-  /** Makes sure that the alarm rings at `at` (Unix milliseconds) or before. */
+  /** Sets the alarm to `at` (Unix milliseconds), unless it rings earlier. */
   async #wake(at: number): Promise<void> {
     const set = await this.ctx.storage.getAlarm();
     if (set === null || at < set) await this.ctx.storage.setAlarm(at);

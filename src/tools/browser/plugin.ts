@@ -24,12 +24,12 @@ interface BrowserTool extends CalledTool {
 
 /** The built-in browser's outcome of a call. */
 interface BrowserOutcome extends ToolOutcome {
-  /** The action that was really done; `sources` are what it has found. */
+  /** The action that was really done; `sources` are the URLs that it has found. */
   action?: BrowserAction;
   sources?: { url: string }[];
 }
 
-/** Bytes of the browser's memory from turn to turn. */
+/** Most bytes of the browser's memory between turns. */
 const MAX_MEMORY_BYTES = 32_000;
 
 export const BROWSER: RunnablePlugin<BrowserTool, ResponseFunctionWebSearch> = {
@@ -41,7 +41,7 @@ export const BROWSER: RunnablePlugin<BrowserTool, ResponseFunctionWebSearch> = {
   toFunctionCall: ({ name, arguments: json }) => ({ name: name.replace(".", "_"), arguments: json }),
   item: {
     type: "web_search_call",
-    // The item says what is searched for, which the arguments tell.
+    // The item shows the query, which is in the arguments.
     canShow: (_tool, _text, isComplete) => isComplete,
     create: ({ action }, { id, text }) => ({
       id,
@@ -71,7 +71,7 @@ export const BROWSER: RunnablePlugin<BrowserTool, ResponseFunctionWebSearch> = {
   },
 };
 
-/** Without a search provider, and without the web, there is nothing that a browser could show. */
+/** Without a search provider and without the web, a browser is of no use. */
 const NOTHING: PluginSession = {
   offered: { functions: [] },
   resolve: toolNamed,
@@ -84,7 +84,7 @@ function toolNamed(name: string): BrowserTool | undefined {
   return action && { kind: "browser", action };
 }
 
-/** The action of a call, as far as its arguments tell before it is run. */
+/** The action of a call, as far as its arguments show before it runs. */
 function plannedAction(action: BrowserTool["action"], json: string): ResponseFunctionWebSearch["action"] {
   const { query, id, pattern } = parseArguments(json) ?? {};
   switch (action) {
@@ -108,7 +108,7 @@ function withToolServer(turn: SessionOptions, isOffline: boolean): PluginSession
     resolve: toolNamed,
     run: ({ tool, arguments: json }, signal, traceparent) => {
       const { action } = tool as BrowserTool;
-      // Nobody here knows what an operator's server has fetched before.
+      // Nobody here knows which pages an operator's server has fetched before.
       if (isOffline && action !== "search") {
         const message = "This request allows no access to live pages, only what a search shows.";
         throw new ToolFault("refused_address", message);
@@ -154,7 +154,7 @@ export function asLink({ url, title }: { url: string; title: string }): Cited {
 const NO_SEARCH = "There is no search engine: `open` a page by its URL.";
 const NO_WEB = "There is no access to live pages: what a search shows is all there is.";
 
-/** The browser as models get to see it; undefined where it could do nothing. */
+/** The browser as models see it; undefined if it could do nothing. */
 function offeredOf(has: { hasSearch: boolean; isOffline: boolean }): PluginSession["offered"] | undefined {
   if (has.hasSearch && !has.isOffline) return { namespace: BROWSER_NAMESPACE, functions: BROWSER_FUNCTIONS };
   if (!has.hasSearch && has.isOffline) return undefined;
@@ -190,7 +190,7 @@ async function browse(
   }
 }
 
-/** A page is fetched again when its text is asked for and not there. */
+/** A page whose text is missing is fetched again when it is needed. */
 function withoutLongTexts(state: BrowserState): BrowserState {
   const pages = state.pages.map((page) => {
     if ((page.text?.length ?? 0) <= MAX_MEMORY_BYTES) return page;

@@ -13,9 +13,9 @@ import type { ToolConfig } from "../../config/index.ts";
 import type { Fetch } from "../../config/network.ts";
 import { guardOf } from "../guard.ts";
 
-/** The built-in browser on the real web: what it may fetch, and where it searches. */
+/** The built-in browser on the real web: the addresses that it may fetch, and its search provider. */
 
-/** A web page, and how long it may take. */
+/** Bounds of a web page: its length and its time. */
 const MAX_PAGE_BYTES = 5_000_000;
 const PAGE_TIMEOUT_MS = 20_000;
 
@@ -31,7 +31,7 @@ export function hasSearch({ searxngUrl, braveApiKey }: ToolConfig): boolean {
   return searxngUrl !== undefined || braveApiKey !== undefined;
 }
 
-/** A browser that goes on from `state`. `tool` is the request's, which tells what it may visit and find. */
+/** A browser that continues from `state`. `tool` is the request's, with the filters of pages that it may visit and find. */
 export function newBrowser(
   state: BrowserState | undefined,
   tool: Pick<WebSearchTool, "filters" | "external_web_access"> | undefined,
@@ -77,7 +77,7 @@ function searchAt(origin: string, fetchListed: Fetch): SearchFetch {
   return (url, init) => guardedFetch(url, init, { ...guard, timeoutMs: PAGE_TIMEOUT_MS, maxBytes: MAX_ANSWER_BYTES });
 }
 
-/** A domain of a filter, which `domains` in `hosted-tools.ts` has checked. */
+/** A domain of a filter. The schema `domains` in `hosted-tools.ts` has checked it. */
 type Domain = ReturnType<typeof parseDomain>;
 
 /** True if a host is a domain or below it; `*.` before a domain means below it only. */
@@ -89,7 +89,7 @@ function isWithin(host: string, domains: readonly Domain[]): boolean {
 
 type IsWanted = (url: string) => boolean;
 
-/** Tells the pages that a request's filters let be visited, or be found. */
+/** Tells which pages a request's filters allow to visit, or to find. */
 function wantedBy(filters: WebSearchTool["filters"]): IsWanted {
   const allowed = filters?.allowed_domains?.map(parseDomain);
   const blocked = filters?.blocked_domains?.map(parseDomain);

@@ -18,7 +18,7 @@ const TOOL: ContainerTool = { kind: "container" };
 
 const SHOWN_AS = { server_label: "container", name: "exec" };
 
-/** openai/harmony has no text for it. The arguments are those that vLLM documents for its container tool. */
+/** openai/harmony has no text for it. The arguments are those in vLLM's documentation of its container tool. */
 const NAMESPACE: ToolNamespace = {
   name: "container",
   description: "Utilities for interacting with a container, for example, a Docker container.",

@@ -12,7 +12,7 @@ import type { ResponseFileSearchToolCall } from "openai/resources/responses/resp
 import { type PluginSession, type RunnablePlugin, type SessionOptions, timeLeft } from "../plugin.ts";
 import { type Source, shownResults, sourcesIn } from "./results.ts";
 
-/** `file_search`: the model searches vector stores of the tenant's, and cites what it has found. */
+/** `file_search`: the model searches the tenant's vector stores, and cites the results. */
 
 interface FileSearch extends CalledTool {
   readonly kind: "file_search";
@@ -21,7 +21,7 @@ interface FileSearch extends CalledTool {
 const TOOL: FileSearch = { kind: "file_search" };
 const NAME = "file_search";
 
-/** Queries of one call, and how long each may be in UTF-16 units. Queries beyond both are cut off. */
+/** Most queries of one call, and most UTF-16 units of each. Further ones are cut off. */
 const MAX_QUERIES = 8;
 const MAX_QUERY_LENGTH = 2_000;
 
@@ -62,7 +62,7 @@ export const FILE_SEARCH: RunnablePlugin<FileSearch, ResponseFileSearchToolCall>
   fullName: () => NAME,
   item: {
     type: "file_search_call",
-    // The item says what is searched for, which the arguments tell.
+    // The item shows the queries, which are in the arguments.
     canShow: (_tool, _text, isComplete) => isComplete,
     create: (_tool, { id, text }) => ({
       id,
@@ -96,7 +96,7 @@ class FileSearchSession implements PluginSession {
   readonly offered = { functions: [FUNCTION] };
   readonly #turn: SessionOptions;
   readonly #tool: FileSearchTool | undefined;
-  /** The number of the next call, by which its results are cited. It is the same however often the turn is begun. */
+  /** The number of the next call, by which its results are cited. It stays the same if the turn begins again. */
   #next: number;
   /** The citable sources, by their marks. */
   #sources: Map<string, Source> | undefined;
@@ -140,7 +140,7 @@ class FileSearchSession implements PluginSession {
     };
   };
 
-  /** The sources found by this turn and those before it. */
+  /** The sources found by this turn and the earlier ones. */
   get #known(): Map<string, Source> {
     this.#sources ??= new Map(
       exchangesIn(this.#turn.items, this.#turn.replays).flatMap(({ output }) => [...sourcesIn(output)]),
@@ -170,7 +170,7 @@ function isFileSearch(tool: Tool): tool is FileSearchTool {
   return tool.type === "file_search";
 }
 
-/** The queries of a call; a model may write one alone. */
+/** The queries of a call. A model may write a single one without a list. */
 function queriesOf(json: string): string[] {
   const { queries, query } = parseArguments(json) ?? {};
   const said: unknown[] = Array.isArray(queries) ? queries : [queries ?? query];

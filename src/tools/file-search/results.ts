@@ -1,6 +1,6 @@
 import type { FoundChunk } from "@responses-edge/responses-api/vector-stores";
 
-/** Results as a model gets to see them, and what their marks cite. */
+/** Results as a model sees them, and the sources of their marks. */
 
 export interface Source {
   file_id: string;
@@ -8,8 +8,8 @@ export interface Source {
 }
 
 /**
- * The results of the search of this number. Each has a mark (`【0:1†source】`: the second result of the first search), its file's id and
- * name, perhaps its pages, and its text. Texts of files cannot imitate a mark: their brackets are replaced.
+ * The results of a search with this number. Each has a mark (`【0:1†source】`: the second result of the first search), its file's
+ * id and name, perhaps its pages, and its text. Texts of files cannot imitate a mark: their brackets are replaced.
  */
 export function shownResults(
   number: number,

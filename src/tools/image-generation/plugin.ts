@@ -16,7 +16,7 @@ import { stepOf } from "@responses-edge/turn/plugin";
 import type { CalledTool, ToolOutcome } from "@responses-edge/turn/tool-session";
 import { type PluginSession, type RunnablePlugin, type SessionOptions, timeLeft } from "../plugin.ts";
 
-/** `image_generation`: the model has images drawn, and changed, by the operator's image servers. */
+/** `image_generation`: the operator's image servers draw and change images for the model. */
 
 interface ImageGeneration extends CalledTool {
   readonly kind: "image_generation";
@@ -47,7 +47,7 @@ export const IMAGE_GENERATION: RunnablePlugin<ImageGeneration, ImageItem> = {
       if (shown) Object.assign(item, shown);
       if (!failed) return "response.image_generation_call.completed";
       const message = output.replace(/^Error: /, "");
-      // The AI SDK reads no item without a text as its result.
+      // The AI SDK rejects an item without a text as its result.
       Object.assign(item, { result: "", error: { type: "image_generation_error", code: null, message, param: null } });
       return undefined;
     },

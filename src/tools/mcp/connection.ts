@@ -1,7 +1,7 @@
 import { McpConnection, type McpTarget } from "@responses-edge/mcp-client";
 import type { SessionOptions } from "../plugin.ts";
 
-/** Tools that one server may list. */
+/** Most tools that one server may list. */
 const MAX_TOOLS = 1_000;
 
 /** The most bytes of one answer of an MCP server. */

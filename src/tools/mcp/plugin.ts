@@ -9,7 +9,7 @@ import { isToolServer } from "../guard.ts";
 import type { PluginSession, RunnablePlugin, SessionRequest } from "../plugin.ts";
 import { functionName, McpServers, type McpTool } from "./servers.ts";
 
-/** All `mcp_call` items have this in common, whatever tool's calls they show. */
+/** The fields that all `mcp_call` items share, whatever tool they show. */
 export const MCP_CALL = {
   type: "mcp_call",
   written: {
@@ -100,7 +100,7 @@ export const MCP: RunnablePlugin<McpTool, ResponseOutputItem.McpCall> = {
   takeInput: takeApprovals,
 };
 
-/** The words of a tool itself about its failure (`mcp_tool_execution_error`): the model has read it as any other output. */
+/** The tool's own text about its failure (`mcp_tool_execution_error`), which the model has read as the output. */
 function toolText(error: unknown): string | undefined {
   if (typeof error !== "object" || error === null || !("content" in error)) return undefined;
   if (!Array.isArray(error.content)) return undefined;
@@ -116,17 +116,17 @@ function errorText(error: unknown): string {
   return JSON.stringify(error);
 }
 
-/** Calls that clients are asked to approve, and what they have answered. */
+/** Calls that clients are asked to approve, and their answers. */
 
 type ApprovalRequest = Extract<Item, { type: "mcp_approval_request" }>;
 type ApprovalResponse = Extract<Item, { type: "mcp_approval_response" }>;
 
-/** Calls that one request may approve: all of them are made before the model is asked. */
+/** Most calls that one request may approve: all of them are made before the model is asked. */
 const MAX_APPROVED_CALLS = 128;
 
 const requestsOf = new WeakMap<readonly Item[], ReadonlyMap<string, ApprovalRequest>>();
 
-/** The calls that clients were asked to approve, by id; of several with one id the first. Each array is read once. */
+/** The calls that clients were asked to approve, by id; the first of several with one id. Each array is read once. */
 function approvalRequests(items: readonly Item[]): ReadonlyMap<string, ApprovalRequest> {
   const known = requestsOf.get(items);
   if (known) return known;
@@ -139,7 +139,7 @@ function approvalRequests(items: readonly Item[]): ReadonlyMap<string, ApprovalR
   return requests;
 }
 
-/** An approval that was asked for and refused, as an exchange: the model is told, and goes on without. */
+/** A refused approval, as an exchange: the model is told, and continues without the call. */
 function refusedCall(response: ApprovalResponse, items: readonly Item[]): ToolExchange | undefined {
   const request = approvalRequests(items).get(response.approval_request_id);
   if (!request || response.approve) return undefined;
@@ -153,8 +153,8 @@ function refusedCall(response: ApprovalResponse, items: readonly Item[]): ToolEx
 }
 
 /**
- * Has the servers make the calls that the client has approved. Throws the 400 of an approval that nobody asked for, that
- * contradicts another one, or that no tool of the request meets.
+ * Makes the servers run the calls that the client has approved. Throws the 400 of an approval that nobody asked for,
+ * that contradicts another one, or that no tool of the request matches.
  */
 function takeApprovals({ items, input }: SessionRequest, session: PluginSession | undefined): void {
   const servers = session as McpServers | undefined;
@@ -169,7 +169,7 @@ function takeApprovals({ items, input }: SessionRequest, session: PluginSession 
   for (const approval of approvals) {
     const id = approval.approval_request_id;
     const request = requests.get(id);
-    // The request of an approval of an earlier turn, or its server, may be gone by now.
+    // The request for an earlier turn's approval, or its server, may be gone by now.
     const isNew = indices.has(approval);
     const path = `input[${indices.get(approval)}].approval_request_id`;
     if (isNew) {

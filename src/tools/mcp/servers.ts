@@ -15,13 +15,13 @@ import { guardOf } from "../guard.ts";
 import type { PluginSession, SessionOptions } from "../plugin.ts";
 import { newConnection } from "./connection.ts";
 
-/** A tool of an MCP server, as a call of it is kept. */
+/** A tool of an MCP server, as its calls refer to it. */
 export interface McpTool extends CalledTool {
   readonly kind: "mcp";
   /** The server's label. */
   readonly label: string;
   readonly name: string;
-  /** A call of it needs the client's approval. */
+  /** True if its calls need the client's approval. */
   readonly approval: boolean;
 }
 
@@ -29,7 +29,7 @@ interface UnlistedMcpServer extends UnlistedServer {
   server: McpServerTool;
 }
 
-/** The MCP servers that one turn's request names: their tools, and their connections. */
+/** The MCP servers of a turn's request: their tools, and their connections. */
 export class McpServers implements PluginSession {
   readonly #turn: SessionOptions;
   readonly #servers: McpServerTool[] = [];
@@ -74,7 +74,7 @@ export class McpServers implements PluginSession {
     return this.#functions.get(name);
   }
 
-  /** Lists the tools of a server. The item has the reason of a failure, and the turn goes on without the tools. */
+  /** Lists the tools of a server. If it fails, the item has the reason, and the turn continues without the tools. */
   async list({ server }: UnlistedMcpServer, signal: AbortSignal, traceparent?: string): Promise<ListedTools> {
     try {
       const tools = await this.#connection(server.server_label).listTools({ signal, traceparent });
@@ -89,7 +89,7 @@ export class McpServers implements PluginSession {
   approve(asked: Extract<Item, { type: "mcp_approval_request" }>, request: string): boolean {
     const { server_label: label, name } = asked;
     const server = this.#servers.find((each) => each.server_label === label);
-    // A filter by `read_only` is heeded when tools are listed.
+    // A filter by `read_only` is applied when tools are listed.
     const names = server && namesOf(server.allowed_tools);
     if (!server || (names && !includes(names, name))) return false;
     const tool: McpTool = { kind: "mcp", label, name, approval: false };
@@ -133,7 +133,7 @@ export class McpServers implements PluginSession {
     for (const tool of listed) {
       if (allowed !== undefined && !isAllowed(allowed, tool)) continue;
       tools.push(tool);
-      // The name itself, or the first of `name_2`, `name_3`, … that no other tool has.
+      // The name itself, or the first of `name_2`, `name_3`, … that is not taken.
       const wanted = functionName(label, tool.name);
       const stem = wanted.slice(0, MAX_STEM_LENGTH);
       let count = this.#numbered.get(stem) ?? 2;
@@ -173,22 +173,22 @@ export class McpServers implements PluginSession {
   }
 }
 
-/** A name that gets a number keeps so many characters: 64 characters hold it with one of three digits. */
+/** Characters that a name with a number keeps: 64 characters then hold a number of three digits. */
 const MAX_STEM_LENGTH = 60;
 
-/** The name under which a model sees a tool of an MCP server: `label__tool`, in the letters that functions may have. */
+/** The name by which a model sees a tool of an MCP server: `label__tool`, in the characters that names of functions may have. */
 export function functionName(label: string, tool: string): string {
   return `${label}__${tool}`.replaceAll(/[^A-Za-z0-9_-]/g, "_").slice(0, 64);
 }
 
-/** The names that are allowed, where they are given as such. */
+/** The allowed names, if they are given as names. */
 function namesOf(allowed: McpServerTool["allowed_tools"]): string[] | undefined {
   return Array.isArray(allowed) ? allowed : allowed?.tool_names;
 }
 
 const nameSets = new WeakMap<readonly string[], ReadonlySet<string>>();
 
-/** True if a list has a name. A request may list as many as a server has tools: each list is made a set once. */
+/** True if a list has a name. A request may list as many names as a server has tools, so each list is made a set once. */
 function includes(names: readonly string[], name: string): boolean {
   const set = nameSets.get(names) ?? new Set(names);
   nameSets.set(names, set);
@@ -199,7 +199,7 @@ function isAllowed(allowed: string[] | ToolFilter, tool: ListedTool): boolean {
   return Array.isArray(allowed) ? includes(allowed, tool.name) : isMatched(allowed, tool);
 }
 
-/** A filter without any condition matches all; one with several, what meets each. */
+/** A filter without conditions matches everything; one with several matches tools that meet all of them. */
 function isMatched(filter: ToolFilter, tool: ListedTool): boolean {
   if (filter.tool_names && !includes(filter.tool_names, tool.name)) return false;
   return filter.read_only === undefined || (tool.annotations?.readOnlyHint === true) === filter.read_only;
@@ -211,13 +211,13 @@ function needsApproval(approval: Exclude<McpServerTool["require_approval"], stri
   return !(approval.never && isMatched(approval.never, tool));
 }
 
-/** Tells what a list of a server's tools depends on: a list of another origin may lack some. */
+/** The inputs that a list of a server's tools depends on: a list with other inputs may lack some. */
 function listOrigin({ server_url: url, allowed_tools: allowed }: McpServerTool): string {
   const { origin, pathname } = url !== undefined && URL.canParse(url) ? new URL(url) : { origin: "", pathname: "" };
   return JSON.stringify([origin + pathname, allowed ?? null]);
 }
 
-/** True if a list that an earlier turn has made has all that this one allows. One of unknown origin is taken at its word. */
+/** True if an earlier turn's list has everything that this request allows. A list of unknown origin is trusted. */
 function isUsable(listed: readonly ListedTool[], origin: string | undefined, server: McpServerTool): boolean {
   const now = listOrigin(server);
   if (origin === now) return true;

@@ -12,15 +12,15 @@ import {
 } from "../../contract/container-files.ts";
 
 /**
- * The files of a container: those that the request gives to it, and those that its programs write. The tool server takes and gives them
- * by two tools, `write_file` and `read_file`, and the result of `python` names those that a call has written
- * (docs/tools.md, "Files").
+ * The files of a container: those that the request gives to it, and those that its programs write. The tool server
+ * takes and gives them by two tools, `write_file` and `read_file`, and the result of `python` names the files that a
+ * call has written (docs/tools.md, "Files").
  */
 
-/** A file goes to and from the tool server in pieces of so many bytes: as base64 they fit into a message. */
+/** Bytes of a piece of a file between here and the tool server: as base64 it fits into a message. */
 const PIECE_BYTES = 512 * 1024;
 
-/** Files that a turn's programs may have kept. */
+/** Most files of a turn's programs that are kept. */
 const MAX_KEPT_FILES = 50;
 
 const MAX_PATH_LENGTH = 255;
@@ -30,7 +30,7 @@ const writtenFiles = z.object({
 });
 const piece = z.object({ data: z.base64() });
 
-/** The memory of a call for the turn's later rounds, and for a run that goes on after a crash: JSON. */
+/** The memory of a call for the turn's later rounds, and for a run that is resumed after a crash: JSON. */
 interface CallMemory {
   kept: KeptFile[];
 }
@@ -39,14 +39,14 @@ interface Options {
   server: McpConnection;
   container: string;
   files: ContainerFiles | undefined;
-  /** Their ids. */
+  /** The ids of the request's files. */
   given: readonly string[];
 }
 
 export class ContainerSession {
   readonly #options: Options;
   readonly #kept = new Map<string, KeptFile>();
-  /** Ids of those that have been cited. */
+  /** Ids of the files that have been cited. */
   readonly #cited = new Set<string>();
   #keptFiles = 0;
   #keptBytes = 0;
@@ -56,7 +56,7 @@ export class ContainerSession {
     this.#options = options;
   }
 
-  /** Learns of what the turn had written and said before a crash: `output` are its items. */
+  /** Restores what the turn had written and cited before a crash: `output` are its items. */
   remember(replays: readonly Replay[], output: readonly { type: string; id?: string }[]): void {
     const items = new Set(output.map(({ id }) => id));
     for (const { item, exchange } of replays) {
@@ -89,8 +89,8 @@ export class ContainerSession {
   }
 
   /**
-   * Keeps the files that a call has written, by what the tool server says of it. Gives what later rounds are to know, and a line for the model
-   * about each that is not kept. Rejects with the signal's reason when it is aborted, and with nothing else.
+   * Keeps the files that a call has written, as the tool server lists them. Gives the memory for later rounds, and a
+   * line for the model about each file that is not kept. Rejects only with the signal's reason when it is aborted.
    */
   async keep(structured: unknown, signal: AbortSignal): Promise<{ memory?: CallMemory; notes: string[] }> {
     const { files, container } = this.#options;
@@ -119,8 +119,8 @@ export class ContainerSession {
   }
 
   /**
-   * The citations of a text: each file at the first place where the text links or names it, and at the end those that no text of the turn
-   * has named.
+   * The citations of a text: each file at the first position where the text links or names it; at the end, the files
+   * that no text of the turn has named.
    */
   citationsIn(text: string): ContainerFileCitation[] {
     const { container: container_id } = this.#options;
@@ -141,7 +141,7 @@ export class ContainerSession {
       });
   }
 
-  /** The newest of a path is the one that a text means. */
+  /** A text means the newest file of a path. */
   #note(file: KeptFile): void {
     this.#kept.delete(file.path);
     this.#kept.set(file.path, file);
@@ -172,14 +172,14 @@ export class ContainerSession {
   }
 }
 
-/** The lines by which a model learns of its files. */
+/** The lines that tell a model of its files. */
 export function noteOnFiles(given: readonly GivenFile[]): string {
   const names = given.map(({ filename }) => JSON.stringify(filename)).join(", ");
   const own = given.length > 0 ? `The user's files are in '${FILES_DIRECTORY}': ${names}.\n` : "";
   return `${own}Files that are written to '${FILES_DIRECTORY}' are given to the user: link them as [name](sandbox:${FILES_DIRECTORY}/name).`;
 }
 
-/** Pieces of at most `PIECE_BYTES`; one that is empty for no bytes at all. */
+/** Pieces of at most `PIECE_BYTES`; one empty piece for an empty body. */
 async function* inPieces(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   const buffer = new Uint8Array(PIECE_BYTES);
   let length = 0;
@@ -199,12 +199,12 @@ async function* inPieces(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8A
   if (length > 0 || isEmpty) yield buffer.subarray(0, length);
 }
 
-/** The first place where a text links a file, or else names it. UTF-16 units. */
+/** The first position where a text links a file, or else names it. UTF-16 units. */
 function placeOf({ path, filename }: KeptFile, text: string): { start: number; end: number } | undefined {
   for (const name of [`sandbox:${FILES_DIRECTORY}/${path}`, `${FILES_DIRECTORY}/${path}`, path, filename]) {
     for (let start = text.indexOf(name); start >= 0; start = text.indexOf(name, start + 1)) {
       const end = start + name.length;
-      // A part of a longer name is another file's.
+      // Within a longer name, it is another file's.
       if (!/[\w/-]/.test(text.charAt(start - 1)) && !/^(?:[\w/-]|\.\w)/.test(text.slice(end, end + 2)))
         return { start, end };
     }
@@ -212,7 +212,7 @@ function placeOf({ path, filename }: KeptFile, text: string): { start: number; e
   return undefined;
 }
 
-/** Counts the code points before places of a text. To be asked for places in their order. */
+/** Counts the code points before positions of a text, which must come in ascending order. */
 function codePointsOf(text: string): (place: number) => number {
   let at = 0;
   let points = 0;

@@ -18,8 +18,8 @@ interface PythonTool extends CalledTool {
 const TOOL: PythonTool = { kind: "python" };
 
 /**
- * openai/harmony's to the letter (`ToolNamespaceConfig::python`, `src/chat.rs`): gpt-oss was trained with it. Its message
- * is the program itself, no JSON; so there is no tool in the namespace.
+ * openai/harmony's to the letter (`ToolNamespaceConfig::python`, `src/chat.rs`): gpt-oss was trained with it. Its
+ * message is the program itself, not JSON; so the namespace has no tool.
  */
 const NAMESPACE: ToolNamespace = {
   name: "python",
@@ -29,7 +29,7 @@ When you send a message containing Python code to python, it will be executed in
   tools: [],
 };
 
-/** `python`, with the program as `code`: the argument that vLLM gives to its Python tool. */
+/** `python`, with the program as `code`: the argument of vLLM's Python tool. */
 const FUNCTIONS: ToolDescription[] = [
   {
     name: "python",
@@ -40,7 +40,7 @@ const FUNCTIONS: ToolDescription[] = [
 
 const ITEM: CallItem<PythonTool, ResponseCodeInterpreterToolCall> = {
   type: "code_interpreter_call",
-  // A script is shown as it is written; one in JSON or between fences when it can be taken out of them.
+  // A plain script is shown while it is written; one in JSON or between fences when it is complete.
   canShow: (_tool, text, isComplete) => isComplete || /^\s*[^\s{`]/.test(text),
   create: (_tool, { id, container }) => ({
     id,
@@ -87,7 +87,7 @@ export const PYTHON: RunnablePlugin<PythonTool, ResponseCodeInterpreterToolCall>
   session(turn) {
     const tool = turn.request.tools?.find((each) => each.type === "code_interpreter");
     const asked = tool?.type === "code_interpreter" ? tool.container : undefined;
-    // A container that the client has named, or the turn's own.
+    // The container that the client has named, or the turn's own.
     const container = typeof asked === "string" ? asked : turn.ownContainer;
     const given = (typeof asked === "object" && asked.file_ids) || [];
     const server = toolServer("python", turn, container);
@@ -109,7 +109,7 @@ export const PYTHON: RunnablePlugin<PythonTool, ResponseCodeInterpreterToolCall>
         });
       },
       citationsIn: (text) => files.citationsIn(text),
-      // A container that the client has named lives on, for the next turn.
+      // A container that the client has named is kept for the next turn.
       close: () => server.close(container === turn.ownContainer ? CLEAN_UP_TOOL : undefined),
     };
   },
@@ -119,7 +119,7 @@ function toolNamed(name: string): PythonTool | undefined {
   return name === "python" ? TOOL : undefined;
 }
 
-/** The tool as a model gets to see it that is to read the user's files. */
+/** The tool as a model sees it that is to read the user's files. */
 function withFiles(given: readonly GivenFile[]): PluginSession["offered"] {
   const note = noteOnFiles(given);
   return {
@@ -131,8 +131,8 @@ function withFiles(given: readonly GivenFile[]): PluginSession["offered"] {
 const FENCED = /^\s*```[\w+-]*\r?\n([\s\S]*?)\r?\n?```\s*$/;
 
 /**
- * The script of a message to `python`, which should be the whole body: the model also wraps it, as `{"code": …}` or
- * between fences. Any other body is the script itself.
+ * The script of a message to `python`, which should be the whole body. The model sometimes wraps it, as `{"code": …}`
+ * or between fences. Any other body is the script itself.
  */
 export function unwrapScript(body: string): string {
   const script = fromJson(body);
@@ -140,7 +140,7 @@ export function unwrapScript(body: string): string {
 }
 
 function fromJson(body: string): string {
-  // A text that begins with a brace may be a script all the same.
+  // A text that begins with a brace may still be a script.
   const code = body.trimStart().startsWith("{") ? parseArguments(body)?.code : undefined;
   return typeof code === "string" ? code : body;
 }

@@ -9,8 +9,8 @@ import type { ResponseToolSearchCall, Tool as WireTool } from "openai/resources/
 import type { PluginSession, RunnablePlugin } from "../plugin.ts";
 
 /**
- * `tool_search` that this server executes: it finds tools of the request that are deferred (`defer_loading`), and from
- * the next round on the model can call them.
+ * `tool_search` that this server executes: it finds deferred tools of the request (`defer_loading`), which the model
+ * can call from the next round on.
  */
 
 interface ToolSearch extends CalledTool {
@@ -20,7 +20,7 @@ interface ToolSearch extends CalledTool {
 const TOOL: ToolSearch = { kind: "tool_search" };
 const NAME = "tool_search";
 
-/** Tools that one search finds, as at OpenAI. */
+/** Most tools that one search finds, as at OpenAI. */
 const MAX_FOUND = 8;
 
 const MAX_QUERY_LENGTH = 1_000;
@@ -38,7 +38,7 @@ export const TOOL_SEARCH: RunnablePlugin<ToolSearch, ResponseToolSearchCall> = {
   fullName: () => NAME,
   item: {
     type: "tool_search_call",
-    // The arguments tell what is searched for.
+    // The arguments show the query.
     canShow: (_tool, _text, isComplete) => isComplete,
     create: (_tool, { id, text }) => ({
       id,
@@ -100,7 +100,7 @@ function toolNamed(name: string): ToolSearch | undefined {
   return name === NAME ? TOOL : undefined;
 }
 
-/** Tells a model of the tools that it does not see. */
+/** Tells a model which tools it does not see. */
 function whatThereIs(deferred: readonly ClientTool[]): string {
   const namespaces = new Map<string, string>();
   for (const { namespace, namespaceDescription } of deferred) {
@@ -111,7 +111,7 @@ function whatThereIs(deferred: readonly ClientTool[]): string {
   return `There are ${deferred.length} of them, some of these kinds:\n${lines.join("\n")}`;
 }
 
-/** A tool is found by this: its names, what it is for, and what it takes. */
+/** The text by which a tool is found: its names, its description, and its parameters. */
 function textOf({ name, namespace, namespaceDescription, tool }: ClientTool): string {
   const about = "description" in tool ? (tool.description ?? "") : "";
   const properties = "parameters" in tool && isJsonObject(tool.parameters) ? tool.parameters.properties : undefined;
@@ -124,7 +124,7 @@ function textOf({ name, namespace, namespaceDescription, tool }: ClientTool): st
   return [name, namespace, about, ...parameters, namespaceDescription].filter(Boolean).join("\n");
 }
 
-/** Tools that were found, those of a namespace together. */
+/** The found tools, grouped by namespace. */
 function inNamespaces(found: readonly ClientTool[]): Tool[] {
   const tools: Tool[] = [];
   const places = new Map<string, NamespaceTool>();
@@ -146,7 +146,7 @@ function inNamespaces(found: readonly ClientTool[]): Tool[] {
 
 const outputs = new WeakMap<readonly Item[], Map<SearchCall, SearchOutput>>();
 
-/** The results of each search of this server's, read from its items: the next output is that of the oldest search. */
+/** The results of each search of this server, read from its items: the next output belongs to the oldest search. */
 function outputsIn(items: readonly Item[]): Map<SearchCall, SearchOutput> {
   let known = outputs.get(items);
   if (known) return known;
@@ -167,11 +167,11 @@ function outputsIn(items: readonly Item[]): Map<SearchCall, SearchOutput> {
 
 /** Finds texts by words: Okapi BM25, as OpenAI's own search for tools. */
 
-/** How soon more of a word counts no more, and how much the length of a text counts. */
+/** BM25's parameters: how soon repetitions of a word stop counting, and how much the length of a text counts. */
 const SATURATION = 1.2;
 const LENGTH_WEIGHT = 0.75;
 
-/** The beginning of a text is what it is about. */
+/** UTF-16 units of a text that are searched: its beginning says what it is about. */
 const MAX_TEXT_LENGTH = 4_000;
 
 interface Entry<Value> {
@@ -183,7 +183,7 @@ interface Entry<Value> {
 export class Ranking<Value> {
   readonly #entries: Entry<Value>[];
   readonly #meanLength: number;
-  /** In how many texts a word is. */
+  /** The number of texts that contain a word. */
   readonly #spread = new Map<string, number>();
 
   constructor(entries: readonly { value: Value; text: string }[]) {
@@ -223,7 +223,7 @@ export class Ranking<Value> {
   }
 }
 
-/** The words of a text, those that names are put together from (`listEvents`, `list_events`) one by one. */
+/** The words of a text. Compound names (`listEvents`, `list_events`) are split. */
 function wordsOf(text: string): string[] {
   const apart = text.slice(0, MAX_TEXT_LENGTH).replaceAll(/(\p{Ll})(\p{Lu})/gu, "$1 $2");
   return apart.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
