@@ -18,10 +18,7 @@ import type { Caller } from "./transport.ts";
 
 export type { PassedAnswer } from "../assembly/model-access.ts";
 
-/**
- * vLLM's own endpoints, with the keys, tenants and servers of responses. vLLM interprets the request; this module only
- * checks the fields that reach beyond the request.
- */
+/** vLLM's own endpoints. vLLM interprets a request; only the fields that reach beyond it are checked here. */
 
 /** Endpoints for which vLLM keeps a prefix cache and takes a salt. Forms have no field for one. */
 const SALTED = new Set<PassthroughEndpoint>([
@@ -39,10 +36,7 @@ const ASKED_FOR_USAGE = new Set<PassthroughEndpoint>(["chat/completions", "compl
 /** Endpoints that put each document to the model together with the query. */
 const PAIRING = new Set<PassthroughEndpoint>(["rerank", "score"]);
 
-/**
- * Endpoints whose answers are made token by token, and the fields that limit them. The first field is the one that this
- * server sets.
- */
+/** Endpoints that generate token by token, and the fields that limit them. This server sets the first one. */
 const OUTPUT_LIMITS: Partial<Record<PassthroughEndpoint, readonly string[]>> = {
   "chat/completions": ["max_completion_tokens", "max_tokens"],
   completions: ["max_tokens", "max_completion_tokens"],
@@ -63,10 +57,7 @@ const KINDS: Partial<Record<PassthroughEndpoint, UsageKind>> = {
 /** Endpoints that vLLM has at its root. They use no tokens. */
 export const AT_ROOT: ReadonlySet<PassthroughEndpoint> = new Set(["tokenize", "detokenize"]);
 
-/**
- * Fields that reach beyond their request, as those of `VLLM_EXTRAS` do: to other requests, other hosts, or the
- * internals of the server.
- */
+/** Fields that reach beyond their request: to other requests, other hosts, or the internals of the server. */
 const OPERATORS_FIELDS = [
   ...["chat_template", "ec_transfer_params", "media_io_kwargs", "prompt_embeds", "request_id", "session_id"],
 ];
@@ -89,10 +80,7 @@ const ANSWERS = ["n", "best_of"] as const;
 /** How many messages there are before the model's first answer. */
 const FIRST_MESSAGES = 2;
 
-/**
- * Passes a JSON request on. `body` is the parsed JSON. Throws the 4xx of fields that the operator has not opened, and
- * as vLLM does.
- */
+/** Passes on a parsed JSON request. Throws the 4xx of fields that are not opened, and as vLLM does. */
 export async function passJson(caller: Caller, name: PassthroughEndpoint, body: unknown): Promise<PassedAnswer> {
   if (!isJsonObject(body)) throw invalidRequest(null, "The body must be a JSON object.", "invalid_type");
   const { config, tenant, signal } = caller;
@@ -182,10 +170,7 @@ function mostInput(name: PassthroughEndpoint, body: JsonObject): number {
   return all + (documents.length - 1) * Math.max(0, all - estimateTokens(documents));
 }
 
-/**
- * The most tokens of all answers: of each answer to each prompt (completions take several). The server decides which of
- * two limits holds, so the larger is reserved.
- */
+/** The most tokens of all answers to all prompts. The server decides between two limits: the larger is reserved. */
 function mostOutput({ config }: Caller, name: PassthroughEndpoint, body: JsonObject): number {
   const fields = OUTPUT_LIMITS[name];
   if (!fields) return 0;
@@ -202,10 +187,7 @@ function numberOf(value: unknown): number | undefined {
   return typeof value === "number" ? value : undefined;
 }
 
-/**
- * Passes a form on. `type` names the boundary of its parts. Throws the 400 of an invalid form, the 4xx of fields that
- * the operator has not opened, and as vLLM does.
- */
+/** Passes a form on. `type` has its boundary. Throws the 4xx of an invalid form or unopened fields, and as vLLM does. */
 export async function passForm(
   caller: Caller,
   name: PassthroughEndpoint,
@@ -304,10 +286,7 @@ interface Passed {
   endUser?: EndUserFields;
 }
 
-/**
- * Sends the request, within the caller's limits, and gives the answer. The answer takes over what `scope` owns until
- * its bytes have ended.
- */
+/** Asks within the caller's limits. The answer takes over what `scope` owns until its bytes have ended. */
 async function pass(
   caller: Caller,
   name: PassthroughEndpoint,

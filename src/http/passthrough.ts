@@ -8,7 +8,7 @@ import { endpoint } from "./endpoint.ts";
 
 /** vLLM's own endpoints, where the operator opens them (`PASSTHROUGH_ENDPOINTS`). */
 
-/** The answer's bytes as they come in. Of the model server's headers, the client gets only the content type. */
+/** The answer's bytes as they come in. The client gets no header of the model server except the content type. */
 function answerOf(context: Context<AppEnv>, { type, body, server }: PassedAnswer): Response {
   if (context.get("config").showsUpstream) context.header("x-upstream", server);
   const isStream = type.startsWith("text/event-stream");
