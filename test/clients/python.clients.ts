@@ -1,7 +1,12 @@
 import { execFile } from "node:child_process";
+import { once } from "node:events";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { text as textIn } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { IMAGE_SERVER_MODEL, type ImageServer, serveImages } from "../../dev/image-server/server.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { saying } from "../e2e/harmony-support.ts";
 import { REPEATER, scripts, written } from "../e2e/tool-support.ts";
@@ -19,6 +24,8 @@ const LLAMA_INDEX = ["llama-index-llms-openai==0.8.3"];
 let python: string;
 let llamaIndex: string;
 let vllm: SimulatorServer;
+let painter: ImageServer;
+let guard: Server;
 let worker: WorkerdProcess;
 /** Where a script listens for webhooks. */
 let port: number;
@@ -27,9 +34,19 @@ beforeAll(async () => {
   llamaIndex = await installedPython("llama-index", ...LLAMA_INDEX);
   vllm = await serveSimulator();
   port = await freePort();
+  painter = await serveImages();
+  guard = createServer(async (request, response) => {
+    const { text } = JSON.parse(await textIn(request)) as { text: string };
+    response.end(JSON.stringify({ flagged: text.includes("arson"), categories: { illicit: text.includes("arson") } }));
+  }).listen(0, "127.0.0.1");
+  await once(guard, "listening");
   worker = await startWorkerd({
     VLLM_BASE_URL: `${vllm.url}/v1`,
     ALLOW_ANONYMOUS: "true",
+    IMAGE_MODEL: IMAGE_SERVER_MODEL,
+    IMAGE_BASE_URL: `${painter.url}/v1`,
+    PASSTHROUGH_ENDPOINTS: "images/generations,images/edits",
+    GUARD_URL: `http://127.0.0.1:${(guard.address() as AddressInfo).port}/`,
     WEBHOOK_URLS: `http://127.0.0.1:${port}/`,
     MODEL_ALIASES: JSON.stringify({ "gpt-oss-compact": "simulator-gpt-oss" }),
     ENCRYPTION_KEYS: `k1:${Buffer.alloc(32, 7).toString("base64")}`,
@@ -38,6 +55,8 @@ beforeAll(async () => {
 afterAll(async () => {
   await worker.close();
   await vllm.close();
+  await painter.close();
+  guard.close();
 });
 
 /** What a script prints, which is given the model and other words. */
@@ -95,6 +114,27 @@ describe.each(["simulator", "simulator-gpt-oss"])("%s", (model) => {
 });
 
 const SAID = "<|channel|>final<|message|>";
+
+it("openai-python and the Agents SDK have images drawn and changed, and texts moderated", async () => {
+  const calls = (args: object) =>
+    scripts(written("image_generation", JSON.stringify(args)), `${SAID}Here it is.<|return|>`);
+  const drawing = calls({ prompt: "a red circle" });
+  const editing = calls({ prompt: "a blue circle", action: "edit" });
+  expect(await run("images.py", [REPEATER, drawing, editing])).toEqual({
+    generated: true,
+    edited: true,
+    events: ["in_progress", "generating", "completed"],
+    drawn: ["completed", "64x64", "generate", true],
+    file: true,
+    changed: ["completed", "edit", true],
+    agents: [true, "Here it is."],
+    moderations: [
+      [true, true, false],
+      [false, false, false],
+    ],
+    blocked: ["incomplete", "content_filter", true],
+  });
+});
 
 /** The model, a request for which it searches for owls and says what it has found, and one that it answers without. */
 const SEARCHING: Record<string, string[]> = {

@@ -5,7 +5,7 @@ import type OpenAI from "openai";
 import { toFile } from "openai";
 import type { ResponseCreateParamsNonStreaming, ResponseInputItem, Tool } from "openai/resources/responses/responses";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { decodePng } from "../../dev/image-server/png.ts";
+import { decodePng, encodePng } from "../../dev/image-server/png.ts";
 import { type AskedImage, type ImageServer, type OtherAnswer, serveImages } from "../../dev/image-server/server.ts";
 import { lastTurns } from "./harmony-support.ts";
 import { ask as admin, makeKey, startWithKeys } from "./key-support.ts";
@@ -161,6 +161,27 @@ describe("a later turn", () => {
       previous_response_id: first.id,
     });
     expect(counted.input_tokens).toBeLessThan(1_000);
+  });
+
+  it("goes on after images that are together larger than any history may be", async () => {
+    // Checking so much JSON takes longer than making it.
+    const unchecked = gateway.client({ apiKey: openai.apiKey, fetch: globalThis.fetch });
+    const pixels = new Uint8Array(1050 * 1050 * 4);
+    for (let at = 0; at < pixels.length; at += 65_536) crypto.getRandomValues(pixels.subarray(at, at + 65_536));
+    const noise = encodePng({ width: 1050, height: 1050, pixels }).toString("base64");
+    other = () => ({ body: { data: [{ b64_json: noise }] } });
+    const many = Array.from({ length: 3 }, (_, at) => ({ prompt: `noise ${at}` }));
+    const first = await unchecked.responses.create({ ...calls(...many), tools: [tool({ action: "generate" })] });
+    expect(first.output.filter((item) => item.type === "image_generation_call" && item.result === noise)).toHaveLength(
+      3,
+    );
+    const next = await unchecked.responses.create({
+      ...calls({ prompt: "the last", action: "edit" }),
+      tools: [tool()],
+      previous_response_id: first.id,
+    });
+    expect(imageOf(next).status).toBe("completed");
+    expect(painter.asked.at(-1)?.images[0]?.toString("base64")).toBe(noise);
   });
 
   it("names an earlier image by its call's id, alone or in an item", async () => {
@@ -374,6 +395,12 @@ describe("the image servers' own routes", () => {
       const images = Object.fromEntries(results.map(({ model, images }) => [model, images]));
       return images.painter === 2 && images.image_generation === 2;
     });
+  });
+
+  it("may be chosen: the tool is then called", async () => {
+    const choice = { type: "image_generation" as const };
+    const body = { model: "simulator", input: "Hello.", tools: [tool({ action: "generate" })], tool_choice: choice };
+    expect(imageOf(await openai.responses.create(body)).status).toBe("completed");
   });
 
   it("are closed to keys of other models", async () => {
