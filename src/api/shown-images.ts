@@ -5,7 +5,7 @@ import type { FileClient } from "../store/files/file-client.ts";
 import type { Caller } from "./transport.ts";
 
 /** Most bytes of all images in one answer. Further images have only their `file_id`. */
-const MAX_SHOWN_BYTES = 48 * 1024 * 1024;
+const MAX_SHOWN_BYTES = 24 * 1024 * 1024;
 
 /**
  * Stored items as JSON text, one or a list, with the images of their files. An item whose file has expired or was

@@ -32,7 +32,7 @@ export const MAX_IMAGE_BYTES = 16 * 1024 * 1024;
 const MAX_CHANGED = 16;
 
 /** Bytes of all images that a turn draws, or that a call changes; and of those drawn ones that no file keeps, though the turn is kept. */
-const MAX_TURN_BYTES = 48 * 1024 * 1024;
+const MAX_TURN_BYTES = 24 * 1024 * 1024;
 const MAX_UNFILED_BYTES = 6 * 1024 * 1024;
 
 /** The item of a call, with the file that keeps the image. */
