@@ -17,9 +17,9 @@ import { responseIdIn, responsesRequest, type Upstream } from "./targets.ts";
 
 export const CORES_MODEL = "simulator?words=20";
 
-const CLIENTS = 64;
-const NUMBERS = [1, 2, 3] as const;
-const WARM_UP_MS = 1_500;
+const CLIENTS = 128;
+const NUMBERS = [1, 2, 4] as const;
+const WARM_UP_MS = 1_000;
 
 /** One request after another on a connection of its own. */
 type Client = (connection: Connection) => Promise<void>;
@@ -63,7 +63,10 @@ interface Spent {
   busiest: number;
 }
 
-/** The table: CPU of a request, and how many times as many requests as one worker so many carry with a core each. */
+/**
+ * The table: CPU of a request, and how many times as many requests as one worker so many carry with a core each. The servers run side by
+ * side and are asked in turn, so that what others do on the machine meets all of them.
+ */
 export async function measureCores(
   upstream: Upstream,
   { windowMs, rounds }: { windowMs: number; rounds: number },
@@ -71,28 +74,27 @@ export async function measureCores(
 ): Promise<string> {
   const directory = mkdtempSync(join(tmpdir(), "responses-edge-bench-"));
   bundleInto(directory);
-  const spent = new Map<number, Spent[]>();
-  try {
-    for (const workers of NUMBERS) {
-      progress(`${workers} workers`);
-      await using served = await serve(workers, upstream, directory);
+  const rows: string[][] = [];
+  await using servers = new AsyncDisposableStack();
+  servers.defer(() => rmSync(directory, { recursive: true, force: true }));
+  const served: Served[] = [];
+  for (const workers of NUMBERS) served.push(servers.use(await serve(workers, upstream, directory)));
+  for (const work of WORKS) {
+    progress(work.name);
+    const spent: Spent[][] = [];
+    for (let round = 0; round < rounds; round += 1) {
       const each: Spent[] = [];
-      for (const work of WORKS) each.push(await measure(served, work, windowMs, rounds));
-      spent.set(workers, each);
+      for (const server of served) each.push(await measure(server, work, windowMs));
+      spent.push(each);
     }
-  } finally {
-    rmSync(directory, { recursive: true, force: true });
-  }
-  const head = ["CPU µs of a request", ...NUMBERS.map((workers) => `WORKERS=${workers}`)];
-  const rows = WORKS.map(({ name }, index) => {
-    const alone = spent.get(1)?.[index]?.busiest ?? 0;
-    const cells = NUMBERS.map((workers) => {
-      const { all, busiest } = spent.get(workers)?.[index] ?? { all: 0, busiest: 0 };
-      return workers === 1 ? number(all, 0) : `${number(all, 0)}; × ${number(alone / busiest, 2)}`;
+    const cells = NUMBERS.map((workers, index) => {
+      const cpu = number(median(spent.map((each) => each[index]?.all ?? 0)), 0);
+      const carried = median(spent.map((each) => (each[0]?.busiest ?? 0) / (each[index]?.busiest ?? 1)));
+      return workers === 1 ? cpu : `${cpu}; × ${number(carried, 2)}`;
     });
-    return [name, ...cells];
-  });
-  return table(head, rows);
+    rows.push([work.name, ...cells]);
+  }
+  return table(["CPU µs of a request", ...NUMBERS.map((workers) => `WORKERS=${workers}`)], rows);
 }
 
 interface Served extends AsyncDisposable {
@@ -132,27 +134,23 @@ async function serve(workers: number, upstream: Upstream, bundle: string): Promi
   };
 }
 
-async function measure({ port, pids }: Served, work: Work, windowMs: number, rounds: number): Promise<Spent> {
-  const taken: Spent[] = [];
-  for (let round = 0; round < rounds; round += 1) {
-    const connections = await Promise.all(Array.from({ length: CLIENTS }, () => Connection.open(port)));
-    const clients = await Promise.all(connections.map((connection) => work.client(connection)));
-    const run = async (ms: number) => {
-      const end = performance.now() + ms;
-      let requests = 0;
-      await Promise.all(
-        connections.map(async (connection, index) => {
-          for (; performance.now() < end; requests += 1) await clients[index]?.(connection);
-        }),
-      );
-      return requests;
-    };
-    await run(WARM_UP_MS);
-    const before = pids.map(cpuSeconds);
-    const requests = await run(windowMs);
-    const used = pids.map((pid, index) => ((cpuSeconds(pid) - (before[index] ?? 0)) * 1e6) / requests);
-    for (const connection of connections) connection.close();
-    taken.push({ all: used.reduce((sum, each) => sum + each, 0), busiest: Math.max(...used) });
-  }
-  return { all: median(taken.map(({ all }) => all)), busiest: median(taken.map(({ busiest }) => busiest)) };
+async function measure({ port, pids }: Served, work: Work, windowMs: number): Promise<Spent> {
+  const connections = await Promise.all(Array.from({ length: CLIENTS }, () => Connection.open(port)));
+  const clients = await Promise.all(connections.map((connection) => work.client(connection)));
+  const run = async (ms: number) => {
+    const end = performance.now() + ms;
+    let requests = 0;
+    await Promise.all(
+      connections.map(async (connection, index) => {
+        for (; performance.now() < end; requests += 1) await clients[index]?.(connection);
+      }),
+    );
+    return requests;
+  };
+  await run(WARM_UP_MS);
+  const before = pids.map(cpuSeconds);
+  const requests = await run(windowMs);
+  const used = pids.map((pid, index) => ((cpuSeconds(pid) - (before[index] ?? 0)) * 1e6) / requests);
+  for (const connection of connections) connection.close();
+  return { all: used.reduce((sum, each) => sum + each, 0), busiest: Math.max(...used) };
 }

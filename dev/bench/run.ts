@@ -127,7 +127,7 @@ if (options.ways) {
 }
 if (options.workers) {
   const upstream = await startUpstream(OTHER_CORE, [CORES_MODEL]);
-  console.log(await measureCores(upstream, { windowMs: 4 * scale.windowMs, rounds: scale.rounds }, progress));
+  console.log(await measureCores(upstream, { windowMs: 3 * scale.windowMs, rounds: 2 * scale.rounds + 1 }, progress));
   await upstream.stop();
   process.exit(0);
 }
