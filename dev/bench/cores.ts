@@ -1,13 +1,10 @@
-import { spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { BUNDLE_VARIABLE, bundleInto, root } from "../../test/workerd/tools.ts";
 import { Connection, get, type Request } from "./load.ts";
 import { cpuSeconds } from "./processes.ts";
+import { type Served, startServe } from "./serve.ts";
 import { median } from "./statistics.ts";
 import { number, table } from "./tables.ts";
 import { responseIdIn, responsesRequest, type Upstream } from "./targets.ts";
+import { bundleFolder } from "./workers.ts";
 
 /**
  * `npm run bench -- --workers`: `serve` with several workers beside one. Client and model server share the machine's cores with them, so
@@ -72,13 +69,12 @@ export async function measureCores(
   { windowMs, rounds }: { windowMs: number; rounds: number },
   progress: (text: string) => void,
 ): Promise<string> {
-  const directory = mkdtempSync(join(tmpdir(), "responses-edge-bench-"));
-  bundleInto(directory);
   const rows: string[][] = [];
-  await using servers = new AsyncDisposableStack();
-  servers.defer(() => rmSync(directory, { recursive: true, force: true }));
   const served: Served[] = [];
-  for (const workers of NUMBERS) served.push(servers.use(await serve(workers, upstream, directory)));
+  for (const workers of NUMBERS) {
+    const variables = { WORKERS: String(workers) };
+    served.push(await startServe({ bundle: bundleFolder, upstreamPort: upstream.port, variables, usesAllCores: true }));
+  }
   for (const work of WORKS) {
     progress(work.name);
     const spent: Spent[][] = [];
@@ -94,44 +90,8 @@ export async function measureCores(
     });
     rows.push([work.name, ...cells]);
   }
+  for (const server of served) await server.stop();
   return table(["CPU µs of a request", ...NUMBERS.map((workers) => `WORKERS=${workers}`)], rows);
-}
-
-interface Served extends AsyncDisposable {
-  port: number;
-  pids: number[];
-}
-
-async function serve(workers: number, upstream: Upstream, bundle: string): Promise<Served> {
-  const folder = mkdtempSync(join(tmpdir(), "responses-edge-bench-"));
-  const child = spawn(process.execPath, [join(root, "cli/main.ts"), "serve"], {
-    stdio: ["ignore", "pipe", "inherit"],
-    env: {
-      ...{ PATH: process.env.PATH, [BUNDLE_VARIABLE]: bundle, WORKERS: String(workers), PORT: "0", LOG_FORMAT: "json" },
-      ...{ STATE_DIRECTORY: folder, VLLM_BASE_URL: `http://127.0.0.1:${upstream.port}/v1`, ALLOW_ANONYMOUS: "true" },
-    },
-  });
-  const ended = new Promise((resolve) => child.once("exit", resolve));
-  let said = "";
-  const port = await new Promise<number>((resolve, reject) => {
-    child.once("exit", () => reject(new Error(said)));
-    child.stdout.on("data", (data: Buffer) => {
-      said += data;
-      const found = /"url":"http:\/\/127\.0\.0\.1:(\d+)/.exec(said)?.[1];
-      if (found) resolve(Number(found));
-    });
-  });
-  const children = readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, "utf8").trim().split(" ").map(Number);
-  const pids = children.filter((pid) => readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("workerd.capnp"));
-  return {
-    port,
-    pids,
-    [Symbol.asyncDispose]: async () => {
-      child.kill("SIGTERM");
-      await ended;
-      rmSync(folder, { recursive: true, force: true });
-    },
-  };
 }
 
 async function measure({ port, pids }: Served, work: Work, windowMs: number): Promise<Spent> {

@@ -20,13 +20,14 @@ process.on("exit", () => {
   for (const child of running) child.kill("SIGKILL");
 });
 
+/** Starts a program on a core, or wherever the system likes. */
 export function start(
   command: string,
   args: readonly string[],
-  core: number,
+  core: number | undefined,
   options: SpawnOptions = {},
 ): ChildProcess {
-  const whole = canPin ? ["taskset", "-c", String(core), command, ...args] : [command, ...args];
+  const whole = canPin && core !== undefined ? ["taskset", "-c", String(core), command, ...args] : [command, ...args];
   const [program = "", ...rest] = whole;
   const child = spawn(program, rest, { stdio: ["ignore", "pipe", "inherit"], ...options });
   running.add(child);

@@ -125,14 +125,14 @@ if (options.ways) {
   publish(results, waysReport(`${machineLine()}, ${load}`, results), "--ways --docs", "self-hosting.md");
   process.exit(0);
 }
+progress("bundling");
+bundle();
 if (options.workers) {
   const upstream = await startUpstream(OTHER_CORE, [CORES_MODEL]);
   console.log(await measureCores(upstream, { windowMs: 3 * scale.windowMs, rounds: 2 * scale.rounds + 1 }, progress));
   await upstream.stop();
   process.exit(0);
 }
-progress("bundling");
-bundle();
 const pinned = pinSelf();
 const versions = `workerd ${workerdVersion}${pinned ? ", gateway pinned to one core, model server and client to the other" : ""}`;
 const upstream = await startUpstream(OTHER_CORE, [

@@ -15,11 +15,24 @@ export interface ServeOptions {
   bundle: string;
   upstreamPort: number;
   variables?: Record<string, string>;
+  /** It may use all cores, in place of the gateway's alone. */
+  usesAllCores?: boolean;
 }
 
-export async function startServe({ bundle, upstreamPort, variables = {} }: ServeOptions): Promise<Running> {
+export interface Served extends Running {
+  /** The workerd processes that it has started. */
+  pids: readonly number[];
+}
+
+export async function startServe({
+  bundle,
+  upstreamPort,
+  variables = {},
+  usesAllCores = false,
+}: ServeOptions): Promise<Served> {
   const port = await freePort();
-  const child = start(process.execPath, [join(root, "cli/main.ts"), "serve"], GATEWAY_CORE, {
+  const core = usesAllCores ? undefined : GATEWAY_CORE;
+  const child = start(process.execPath, [join(root, "cli/main.ts"), "serve"], core, {
     stdio: ["ignore", "ignore", "inherit"],
     env: {
       ...process.env,
@@ -32,10 +45,12 @@ export async function startServe({ bundle, upstreamPort, variables = {} }: Serve
     },
   });
   await untilReady(child, `http://127.0.0.1:${port}/health`);
-  const pid = workerOf(child.pid ?? 0);
+  const pids = workersOf(child.pid ?? 0);
+  const [pid = 0] = pids;
   return {
     port,
     pid,
+    pids,
     async stop() {
       process.kill(pid, "SIGKILL");
       await stop(child);
@@ -43,14 +58,14 @@ export async function startServe({ bundle, upstreamPort, variables = {} }: Serve
   };
 }
 
-/** The workerd process that a launcher has started. */
-function workerOf(launcher: number): number {
+/** The workerd processes that a launcher has started. */
+function workersOf(launcher: number): number[] {
   const children = readdirSync(`/proc/${launcher}/task`).flatMap((task) =>
     readFileSync(`/proc/${launcher}/task/${task}/children`, "latin1").trim().split(" "),
   );
-  const worker = children.find(
+  const workers = children.filter(
     (pid) => pid !== "" && readFileSync(`/proc/${pid}/comm`, "latin1").startsWith("workerd"),
   );
-  if (worker === undefined) throw new Error("serve has started no workerd");
-  return Number(worker);
+  if (workers.length === 0) throw new Error("serve has started no workerd");
+  return workers.map(Number);
 }
