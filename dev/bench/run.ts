@@ -10,6 +10,7 @@
  *     npm run bench -- --durable          instead: background runs, resume, recovery, locks; under four minutes
  *     npm run bench -- --sockets          instead: the same turns over a WebSocket and as SSE; half a minute
  *     npm run bench -- --fleet            instead: a pool of model servers of which some are in trouble; a minute
+ *     npm run bench -- --growth           instead: what a turn costs as its conversation grows; a minute
  *     npm run bench -- --workers          instead: `serve` with several workers; two minutes
  *     npm run bench -- --ways             instead: `npm start`, `npm run serve` and `npm run dev` as they are; a minute
  *     npm run bench -- --shipped          instead: a request's own cost with `serve` as it ships; five minutes without peers
@@ -34,6 +35,7 @@ import {
 } from "./durable.ts";
 import { durableReport } from "./durable-report.ts";
 import { measureFleetTroubles } from "./fleet.ts";
+import { GROWTH_MODEL, measureGrowth } from "./growth.ts";
 import {
   HARMONY_MODELS,
   harmonyProfiles,
@@ -89,6 +91,7 @@ const { values: options } = parseArgs({
     fleet: { type: "boolean", default: false },
     ways: { type: "boolean", default: false },
     workers: { type: "boolean", default: false },
+    growth: { type: "boolean", default: false },
     shipped: { type: "boolean", default: false },
     before: { type: "string" },
     only: { type: "string" },
@@ -127,6 +130,12 @@ if (options.ways) {
 }
 progress("bundling");
 bundle();
+if (options.growth) {
+  const upstream = await startUpstream(OTHER_CORE, [GROWTH_MODEL]);
+  console.log(await measureGrowth(upstream, progress));
+  await upstream.stop();
+  process.exit(0);
+}
 if (options.workers) {
   const upstream = await startUpstream(OTHER_CORE, [CORES_MODEL]);
   console.log(await measureCores(upstream, { windowMs: 3 * scale.windowMs, rounds: 2 * scale.rounds + 1 }, progress));

@@ -1,4 +1,5 @@
 import { type ChainedTurn, Chains, concatArrays, type History, historyTooLong, readText } from "./history.ts";
+import { KnownConversation } from "./known-conversation.ts";
 import { type Cell, fromCell, fromCells, mayContinue, type StoredCell, toCells } from "./row-pieces.ts";
 import { MAX_READ_LENGTH } from "./rpc.ts";
 import type { Tables } from "./tables.ts";
@@ -59,6 +60,7 @@ export class TurnStore {
   readonly #tables: Tables;
   readonly #oldest: () => number;
   readonly #chains: Chains;
+  readonly #conversation = new KnownConversation();
 
   /** `oldest` gives a creation time, Unix milliseconds: turns that were created then or earlier have expired. */
   constructor(tables: Tables, oldest: () => number) {
@@ -96,6 +98,7 @@ export class TurnStore {
       );
     }
     this.#chains.add(turn);
+    this.#conversation.add(turn);
     return parts;
   }
 
@@ -227,6 +230,7 @@ export class TurnStore {
   /** To be called when a transaction was rolled back. */
   forget(): void {
     this.#chains.clear();
+    this.#conversation.forget();
   }
 
   /**
@@ -234,13 +238,15 @@ export class TurnStore {
    * Throws the 400 of a conversation that is too long.
    */
   conversationHistory(upTo: number): History {
-    const rows = this.#tables.each<PartRow>(
-      "turns",
-      `SELECT turn, input, output, messages FROM turns
-       WHERE position IS NOT NULL AND position <= ? ORDER BY position, part`,
-      upTo,
-    );
-    return joinParts(rows);
+    return this.#conversation.history(upTo, () => {
+      const rows = this.#tables.each<PartRow>(
+        "turns",
+        `SELECT turn, input, output, messages FROM turns
+         WHERE position IS NOT NULL AND position <= ? ORDER BY position, part`,
+        upTo,
+      );
+      return joinParts(rows);
+    });
   }
 
   /** The turns of the conversation in the given order: all of them, or those from the turn `first` on. */
@@ -258,8 +264,10 @@ export class TurnStore {
 
   /** The last position of the conversation; 0 if it is empty. */
   lastPosition(): number {
-    const last = "SELECT MAX(position) AS last FROM turns";
-    return this.#tables.rows<{ last: number | null }>("turns", last)[0]?.last ?? 0;
+    return this.#conversation.lastPosition(() => {
+      const last = "SELECT MAX(position) AS last FROM turns";
+      return this.#tables.rows<{ last: number | null }>("turns", last)[0]?.last ?? 0;
+    });
   }
 
   /** Removes a response. Its conversation keeps the items; outside a conversation nothing is kept. False if it does not exist. */

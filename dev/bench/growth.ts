@@ -1,0 +1,88 @@
+import { Connection, hammer, post, type Request } from "./load.ts";
+import { exactCpuSeconds } from "./processes.ts";
+import { type Served, startServe } from "./serve.ts";
+import { number, table } from "./tables.ts";
+import { responseIdIn, type Upstream } from "./targets.ts";
+import { bundleFolder } from "./workers.ts";
+
+/** `npm run bench -- --growth`: what a turn costs as its conversation grows. */
+
+export const GROWTH_MODEL = "simulator?words=20";
+
+/** The turns that are looked at, by those before them. */
+const LENGTHS = [10, 100, 1_000] as const;
+
+/** A look is the mean of so many turns, which lengthen the conversation, too. */
+const TURNS = 20;
+
+const create = (body: object): Request =>
+  post("/v1/responses", { model: GROWTH_MODEL, input: "Please say something more about it.", ...body }, "resp_");
+
+/** A way to continue. */
+interface Way {
+  name: string;
+  /** Gives what the next turn is asked with. */
+  begin(connection: Connection): Promise<(before: string) => object>;
+}
+
+const WAYS: readonly Way[] = [
+  {
+    name: "in a conversation",
+    begin: async (connection) => {
+      const { text } = await connection.read(post("/v1/conversations", {}, "conv_"));
+      const { id } = JSON.parse(text) as { id: string };
+      return () => ({ conversation: id });
+    },
+  },
+  {
+    name: "by `previous_response_id`",
+    begin: async () => (before) => (before === "" ? {} : { previous_response_id: before }),
+  },
+  {
+    name: "one message of as many bytes, `store: false`",
+    begin: async () => {
+      let length = 0;
+      return () => {
+        // A turn's text, both sides, and what is around it in the prompt.
+        length += 220;
+        return { store: false, input: "word ".repeat(Math.ceil(length / 5)) };
+      };
+    },
+  },
+];
+
+/** CPU of a turn, by how many are before it. */
+export async function measureGrowth(upstream: Upstream, progress: (text: string) => void): Promise<string> {
+  const served = await startServe({ bundle: bundleFolder, upstreamPort: upstream.port });
+  const rows: string[][] = [];
+  // A process that has done nothing yet has code to compile.
+  for (const store of [true, false]) await hammer(served.port, create({ store }), { clients: 8, durationMs: 2_000 });
+  for (const way of WAYS) {
+    progress(way.name);
+    const micros = await measureWay(served, way);
+    const [first = 1, , last = 0] = micros;
+    rows.push([way.name, ...micros.map((each) => number(each, 0)), `× ${number(last / first, 2)}`]);
+  }
+  await served.stop();
+  return table(["CPU µs of a turn", ...LENGTHS.map((length) => `turn ${number(length, 0)}`), "last : first"], rows);
+}
+
+async function measureWay({ port, pid }: Served, way: Way): Promise<number[]> {
+  const connection = await Connection.open(port);
+  const next = await way.begin(connection);
+  const micros: number[] = [];
+  let id = "";
+  let turns = 0;
+  const take = async () => {
+    id = responseIdIn((await connection.read(create(next(id)))).text);
+    turns += 1;
+  };
+  for (const length of LENGTHS) {
+    while (turns < length - TURNS / 2) await take();
+    const before = exactCpuSeconds(pid);
+    for (let count = 0; count < TURNS; count += 1) await take();
+    micros.push(((exactCpuSeconds(pid) - before) * 1e6) / TURNS);
+  }
+  connection.close();
+  return micros;
+}
