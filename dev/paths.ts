@@ -31,6 +31,9 @@ interface SyntaxNode {
 }
 
 const WARM_UPS = 3;
+
+/** A busy machine takes other ways at times: it reads in smaller pieces, and looks after what is late. The shortest of so many counts. */
+const SAMPLES = 5;
 const wanted = new Set(process.argv.slice(2));
 
 const folder = mkdtempSync(join(tmpdir(), "responses-edge-paths-"));
@@ -55,14 +58,18 @@ const lists: string[] = [];
 for (const [name, body] of Object.entries(REQUESTS)) {
   for (let times = 0; times < WARM_UPS; times += 1) await ask(body);
   await calls();
-  const earlierToolCalls = tools.calls.length;
-  const text = await ask(body);
-  const called = await calls();
-  // The simulator calls the tools that the input names, and says what they have returned.
-  const toolCalls = tools.calls.length - earlierToolCalls;
-  const isAnswered = text.includes("The tool test__echo returned: ");
-  if ("tools" in body && !(toolCalls === 1 && isAnswered))
-    throw new Error(`${toolCalls} tool calls: ${text.slice(-2_000)}`);
+  let called: OwnFunction[] = [];
+  for (let times = 0; times < SAMPLES; times += 1) {
+    const earlierToolCalls = tools.calls.length;
+    const text = await ask(body);
+    const sample = await calls();
+    // The simulator calls the tools that the input names, and says what they have returned.
+    const toolCalls = tools.calls.length - earlierToolCalls;
+    const isAnswered = text.includes("The tool test__echo returned: ");
+    if ("tools" in body && !(toolCalls === 1 && isAnswered))
+      throw new Error(`${toolCalls} tool calls: ${text.slice(-2_000)}`);
+    if (times === 0 || new Set(sample).size < new Set(called).size) called = sample;
+  }
   const files = Map.groupBy(new Set(called), ({ file }) => file);
   const hops = called.filter(({ file }, index) => index > 0 && file !== called[index - 1]?.file).length;
   console.log(`| ${name} | ${new Set(called).size} | ${files.size} | ${called.length} | ${hops} |`);

@@ -25,9 +25,8 @@ export { Webhooks } from "./store/webhooks/webhooks.ts";
 export default {
   fetch(request, env, context) {
     // After a succession, requests on connections of this process go to the successor, too.
-    return isSucceeded() && env.OTHER_REQUESTS
-      ? passOn(request, env.OTHER_REQUESTS)
-      : app.fetch(request, routed(env), context);
+    if (env.OTHER_REQUESTS && isSucceeded()) return passOn(request, env.OTHER_REQUESTS);
+    return app.fetch(request, env.OTHER ? routed(env) : env, context);
   },
 } satisfies ExportedHandler<Env>;
 

@@ -14,7 +14,7 @@ import { MAX_CALL_LENGTH, maxOutputLength } from "../store/rpc.ts";
 import { searchStores } from "../store/vector-stores/store-searcher.ts";
 import { type SaidTurn, tellContent } from "../telemetry/content-log.ts";
 import { type Creation, checkCreation, inQueue, type PreparedTurn, prepareTurn, type ReadHistory } from "./creation.ts";
-import { isEndedByOperator, noteTurn } from "./live-turns.ts";
+import { foregroundTurns, isEndedByOperator } from "./live-turns.ts";
 import { noteHome } from "./policy.ts";
 import { RequestScope } from "./request-scope.ts";
 import { answerRun, createOnce, startRun } from "./runs.ts";
@@ -82,8 +82,9 @@ async function runForeground<Sink extends ClientSink>(
   const prepared = await prepareTurn(creation, entered);
   const keeping = await keepTurn(creation, prepared, entered?.token, slowAnswer);
   const onLeft = () => abort.abort(clientLeft());
+  const id = responseId(address);
   using unread = new DisposableStack();
-  const sink = request.stream ? openSink(onLeft, responseId(address)) : undefined;
+  const sink = request.stream ? openSink(onLeft, id) : undefined;
   if (sink) unread.defer(() => waitUntil(sink.abandon()));
   keeping.sink = sink;
   const assemble = (spec: TurnSpec) =>
@@ -137,14 +138,15 @@ async function runForeground<Sink extends ClientSink>(
   unread.move();
   // The turn outlives this function.
   const owned = scope.move();
+  const server = () => modelAccess.upstream.server.config.name;
+  foregroundTurns.set(id, { tenant: spec.tenant ?? "", model: spec.model.name, createdAt, server, abort });
   const ended = running.then((result) => {
     owned.end(result);
-    tellContent(config, caller.identity.policy, saidTurn(creation, result), { waitUntil, isBrief: false });
+    foregroundTurns.delete(id);
+    const { policy } = caller.identity;
+    if (policy?.logsContent) tellContent(config, policy, saidTurn(creation, result), { waitUntil, isBrief: false });
     return result;
   });
-  const { model } = spec;
-  const server = () => modelAccess.upstream.server.config.name;
-  noteTurn(responseId(address), { tenant: spec.tenant ?? "", model: model.name, createdAt, server, abort }, ended);
   if (sink) {
     const hasLeft = () => !isEndedByOperator(abort.signal);
     const said = ended.then(({ outcome }) =>
@@ -222,7 +224,11 @@ async function keepTurn(
   const inConversation = token !== undefined;
   const isStored = request.store !== false || inConversation;
   const named = isStored || caller.keep ? await work.run(addItemIds(past.input, address, inConversation)) : [];
-  const outputLength = isStored ? maxOutputLength(spec.request, named) : MAX_CALL_LENGTH;
+  let outputLength = MAX_CALL_LENGTH;
+  if (isStored) {
+    const { input: _input, ...fields } = spec.request;
+    outputLength = maxOutputLength(JSON.stringify(named).length + JSON.stringify(fields).length);
+  }
   // Pays for making the turn and its prompt, which follows.
   await work.spend((past.history.length + past.input.length) * UNITS_PER_ITEM);
   // The home is noted before anything is stored there, while the model generates.

@@ -93,7 +93,7 @@ export async function checkCreation(
   const { input, dropped } = body;
   if (makesTurn && dropped.length > 0) tellDroppedTools(caller, dropped);
   const request = underPolicy(body.request, identity, config);
-  checkModeration(request, config);
+  if (request.moderation != null) checkModeration(request, config);
   const conversation =
     body.conversation === undefined
       ? undefined

@@ -13,15 +13,8 @@ interface LiveTurn {
   abort: AbortController;
 }
 
-/** By the id of the response. */
-const turns = new Map<string, LiveTurn>();
-
-/** Notes a turn until the promise has settled. */
-export function noteTurn(id: string, turn: LiveTurn, ended: Promise<unknown>): void {
-  turns.set(id, turn);
-  const forget = () => turns.delete(id);
-  ended.then(forget, forget);
-}
+/** By the id of the response. The code that begins a turn adds it, and removes it at its end. */
+export const foregroundTurns = new Map<string, LiveTurn>();
 
 /** Selects turns: all, those of a tenant, those with ids after `after`, or the one with this id. */
 export interface TurnQuery {
@@ -38,7 +31,7 @@ export interface TurnFacts extends Pick<LiveTurn, "tenant" | "model" | "createdA
 
 /** The turns of this process. */
 export function liveTurns({ tenant, after = "", id: only }: TurnQuery): TurnFacts[] {
-  return [...turns]
+  return [...foregroundTurns]
     .filter(([id, turn]) => id > after && id === (only ?? id) && turn.tenant === (tenant ?? turn.tenant))
     .map(([id, { tenant, model, createdAt, server }]) => ({ id, tenant, model, createdAt, server: server() }));
 }
@@ -60,7 +53,7 @@ const CODE = "cancelled_by_operator";
 /** Ends a turn of this process. Its client gets the output so far. */
 export function endTurn(id: string): void {
   const message = "The operator has ended the response.";
-  turns.get(id)?.abort.abort(new ApiError({ status: 499, message, code: CODE }));
+  foregroundTurns.get(id)?.abort.abort(new ApiError({ status: 499, message, code: CODE }));
 }
 
 /** Ends a turn of any worker. */

@@ -17,7 +17,7 @@ import type { ResponseObject } from "@responses-edge/responses-api/response";
 import { accessOf, echoTool, type McpAccess, type Tool } from "@responses-edge/responses-api/tools";
 import { addItemIds } from "@responses-edge/turn/prompt";
 import type { HomeStub } from "../store/home-calls.ts";
-import { homeUrl, lengthBeside, refused, unwrap } from "../store/rpc.ts";
+import { homeUrl, maxOutputLength, refused, unwrap } from "../store/rpc.ts";
 import type { RunSpec } from "../store/run-store.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
 import { type Creation, inQueue } from "./creation.ts";
@@ -73,7 +73,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
   const { reservation } = scope;
   const specJson = JSON.stringify({ ...spec, ...(reservation && { reservation }) } satisfies RunSpec);
   await noteHome(caller, address.home);
-  lengthBeside(specJson.length + JSON.stringify(access).length);
+  maxOutputLength(specJson.length + JSON.stringify(access).length);
   const ticket = randomUUID();
   const missing = missingPast(creation);
   const begin = async (home: HomeStub) => await home.startRun(specJson, ticket, config.conversationLockWaitMs, access);

@@ -92,7 +92,8 @@ export function assembleTurn(spec: TurnSpec, kept: Past | undefined, host: TurnH
   const { upstream } = modelAccess;
   const mayHaveTools = request.tools != null || !past.isTextOnly;
   const output = logged?.output ?? [];
-  const moderated = moderationOf({ request, tenant: spec.tenant ?? "", input: past.input, output }, config);
+  const moderated =
+    config.guard && moderationOf({ request, tenant: spec.tenant ?? "", input: past.input, output }, config);
   const engine = modelAccess.engineFor(spec, model, host);
   return new Turn({
     asked: { request, address: spec, model, cacheSalt, createdAt },
@@ -136,7 +137,8 @@ export async function assemblePrompt(
   const { modelAccess = new ModelAccess(config, spec.tenant ?? "") } = host;
   const engine = modelAccess.engineFor(spec, model, host);
   const source = { asked: { ...spec, request }, past };
-  const firstPrompt = () => makePrompt(source, engine.noteRole, tools?.mayCall(0) ? tools.pluginTools : undefined);
+  const firstPrompt = () =>
+    makePrompt(source, engine.noteRole, tools && tools.maxRounds > 0 ? tools.pluginTools : undefined);
   checkCallPairs(firstPrompt().items);
   if (tools) await listTools(tools, signal);
   const prompt = firstPrompt();
@@ -246,7 +248,7 @@ function toolsOf(
     replays: logged ? [...replays, ...logged.replays] : replays,
     output: logged?.output.filter((_, index) => !logged.openLists.includes(index)) ?? [],
     searchStores,
-    images: imageMaker(config),
+    images: config.tools.images && imageMaker(config),
     containerFiles,
     givenFiles,
     ownContainer: `cntr_${home}${turn}`,

@@ -25,7 +25,7 @@ import { type History, readHistory } from "./history.ts";
 import { emptySnapshot, type ItemKey, type Snapshot } from "./history-reader.ts";
 import { HomeCalls, type HomeStub, type HomesBinding } from "./home-calls.ts";
 import { insufficientStorage, processState } from "./process-state.ts";
-import { homeUrl, isRetryable, MAX_HISTORY_LENGTH, unwrap } from "./rpc.ts";
+import { homeUrl, isRetryable, MAX_HISTORY_LENGTH } from "./rpc.ts";
 import type { TurnToSettle } from "./settlement.ts";
 import { drawnHere } from "./workers.ts";
 
@@ -112,7 +112,8 @@ export class HomeClient extends HomeCalls implements PastSource {
         const enterAgain = kept.ok ? undefined : this.#entered.get(ticket);
         this.#entered.delete(ticket);
         if (enterAgain && (await enterAgain())) continue;
-        return unwrap(kept);
+        if (!kept.ok) throw new ApiError(kept.error);
+        return kept.value;
       } catch (error) {
         if (isAgain || !isRetryable(error)) throw this.notTaken(home, error);
       }

@@ -166,7 +166,7 @@ export class Chains {
 
   /** Keeps a chain as the most recent one, if memory allows. */
   #keep(chain: Chain): void {
-    this.#forget(chain.turn);
+    if (this.#recent.has(chain.turn)) this.#forget(chain.turn);
     const length = chain.items.length + chain.messages.length;
     if (length > MAX_LENGTH) return;
     this.#recent.set(chain.turn, chain);

@@ -11,7 +11,7 @@ import {
   type OpenHome,
   openHomes,
 } from "./open-homes.ts";
-import { elsewhere, homeFilesOf } from "./workers.ts";
+import { elsewhere, homeFilesOf, workerName } from "./workers.ts";
 
 /** How long a call waits for another home to close, and how often it checks. */
 const MAX_WAIT_MS = 2_000;
@@ -66,7 +66,8 @@ export class HomeCalls {
   async open<T>(key: string, work: (home: HomeStub) => Promise<T>): Promise<T> {
     const name = `${this.tenant}:${key}`;
     // A home in the share of another worker is counted there.
-    if (this.isElsewhere(key) || this.#bindings.OPEN_FILES === undefined) return work(this.#homes.getByName(name));
+    const isElsewhere = workerName !== undefined && this.isElsewhere(key);
+    if (isElsewhere || this.#bindings.OPEN_FILES === undefined) return work(this.#homes.getByName(name));
     const answered = this.#answer(name, beginCall(name, 0) ?? (await this.#enter(name)), work);
     // The platform drops the promises of a request when its client leaves: the call would never end.
     waitUntil(answered.catch(() => {}));

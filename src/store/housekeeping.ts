@@ -93,9 +93,9 @@ export class Housekeeping {
    * the stored amount must be reported, too.
    */
   async retain(createdAt: number, isCounted = false): Promise<void> {
-    const { retentionMs } = this.#config();
+    const { retentionMs, listsResponses } = this.#config();
     const expires = retentionMs > 0 ? createdAt + retentionMs : Number.POSITIVE_INFINITY;
-    const tells = isCounted || this.#rows.index.isOn ? Date.now() + TELL_AGAIN_MS : Number.POSITIVE_INFINITY;
+    const tells = isCounted || listsResponses ? Date.now() + TELL_AGAIN_MS : Number.POSITIVE_INFINITY;
     const at = Math.min(expires, tells);
     if (Number.isFinite(at)) await this.#setAlarm(at);
   }

@@ -19,19 +19,10 @@ interface Holder<Label = undefined> {
  */
 export class Semaphore<Label = undefined> {
   readonly #holders = new Map<WeakRef<object>, Holder<Label>>();
-  readonly #takenBy = new Map<string, number>();
+  /** Permits that each tenant holds. */
+  readonly takenBy = new Map<string, number>();
   /** Permits that all tenants hold together. */
   taken = 0;
-
-  /** Permits that a tenant holds. */
-  takenBy(tenant: string): number {
-    return this.#takenBy.get(tenant) ?? 0;
-  }
-
-  /** A holder without permits. It lives as long as `owner`. */
-  holder(tenant: string, owner: object, label: Label): Holder<Label> {
-    return { tenant, owner: new WeakRef(owner), label, permits: 0, hasEnded: false };
-  }
 
   /** Sets a holder's number of permits. Does nothing after its end. */
   set(holder: Holder<Label>, permits: number): void {
@@ -40,9 +31,9 @@ export class Semaphore<Label = undefined> {
     if (change === 0 || holder.hasEnded) return;
     holder.permits = permits;
     this.taken += change;
-    const left = this.takenBy(tenant) + change;
-    if (left === 0) this.#takenBy.delete(tenant);
-    else this.#takenBy.set(tenant, left);
+    const left = (this.takenBy.get(tenant) ?? 0) + change;
+    if (left === 0) this.takenBy.delete(tenant);
+    else this.takenBy.set(tenant, left);
     if (permits === 0) this.#holders.delete(owner);
     else this.#holders.set(owner, holder);
   }
@@ -121,7 +112,7 @@ export class Permits implements Disposable {
   /** Without `length`, takes none yet; otherwise takes the number that is needed, and throws as `resize` does. */
   constructor(kind: Kind, owner: PermitOwner, length?: number) {
     this.#owner = owner;
-    this.#holder = memory.holder(owner.tenant, this, kind);
+    this.#holder = { tenant: owner.tenant, owner: new WeakRef(this), label: kind, permits: 0, hasEnded: false };
     if (length !== undefined) this.resize(length);
   }
 
@@ -146,7 +137,8 @@ export class Permits implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    memory.end(this.#holder);
+    memory.set(this.#holder, 0);
+    this.#holder.hasEnded = true;
   }
 }
 
@@ -171,7 +163,7 @@ export function permitsTaken(): number {
 function refusalOf({ tenant, config }: PermitOwner, more: number): ApiError | undefined {
   const free = config.maxOpenTurns - memory.taken - more;
   if (free < 0) return overloaded();
-  const held = memory.takenBy(tenant);
+  const held = memory.takenBy.get(tenant) ?? 0;
   // The last free permit goes to a tenant that has none.
   if (held + more <= Math.max(1, SHARE_FACTOR * free)) return undefined;
   if (held === 0) return overloaded();
@@ -209,14 +201,14 @@ export class TenantLoad {
     const dead = this.#lives.get(name);
     if (dead) this.#semaphore.end(dead);
     this.#lives.delete(name);
-    const life = this.#semaphore.holder(tenant, owner, undefined);
+    const life: Holder = { tenant, owner: new WeakRef(owner), label: undefined, permits: 0, hasEnded: false };
     return {
       take: (limit) => {
-        if (this.#semaphore.takenBy(tenant) >= limit) {
+        if (this.takenBy(tenant) >= limit) {
           this.#semaphore.forgetLost();
           for (const [other, { hasEnded }] of this.#lives) if (hasEnded) this.#lives.delete(other);
         }
-        if (this.#semaphore.takenBy(tenant) >= limit) return undefined;
+        if (this.takenBy(tenant) >= limit) return undefined;
         this.#semaphore.set(life, life.permits + 1);
         this.#lives.set(name, life);
         let isTaken = true;
@@ -232,7 +224,7 @@ export class TenantLoad {
 
   /** The tenant's work in progress. */
   takenBy(tenant: string): number {
-    return this.#semaphore.takenBy(tenant);
+    return this.#semaphore.takenBy.get(tenant) ?? 0;
   }
 }
 

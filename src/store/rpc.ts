@@ -1,6 +1,4 @@
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import { ApiError, contextLengthExceeded, type ErrorFields } from "@responses-edge/responses-api/errors";
-import type { Item } from "@responses-edge/responses-api/items/registry";
 
 /**
  * How objects are called: the questions that a home gets by `fetch`, the results of methods, when to repeat a call, and
@@ -103,16 +101,10 @@ export const MAX_LINE_LENGTH = MAX_CALL_LENGTH + 64 * 1024;
 const MIN_OUTPUT_LENGTH = 1024 * 1024;
 
 /**
- * The longest output of a turn, such that it and its request can be stored and returned in one call. Throws the 400 of
- * a request that leaves too little.
+ * The longest output of a turn, such that it and its request of this length can be stored and returned in one call.
+ * Throws the 400 of a request that leaves too little.
  */
-export function maxOutputLength(request: CreateRequest, input: readonly Item[]): number {
-  const { input: _input, ...rest } = request;
-  return lengthBeside(JSON.stringify(input).length + JSON.stringify(rest).length);
-}
-
-/** The same for a request of a known length. */
-export function lengthBeside(length: number): number {
+export function maxOutputLength(length: number): number {
   const left = MAX_CALL_LENGTH - length;
   if (left >= MIN_OUTPUT_LENGTH) return left;
   throw contextLengthExceeded("The request is too large to be stored with its response.");

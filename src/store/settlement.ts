@@ -5,7 +5,6 @@ import type { Config } from "../config/index.ts";
 import type { ConversationTurns } from "./conversation-turns.ts";
 import type { HomeRows } from "./home-rows.ts";
 import type { Housekeeping } from "./housekeeping.ts";
-import type { KeptResponse } from "./response-index/entry.ts";
 import type { Cell } from "./row-pieces.ts";
 import { type Result, refused } from "./rpc.ts";
 import type { RunSpec } from "./run-store.ts";
@@ -35,7 +34,7 @@ interface Settling {
  * the 409 if the turn no longer holds its conversation.
  */
 export async function settle(home: Settling, { lease, ...settled }: TurnToSettle): Promise<Result<number>> {
-  const { rows, conversation, housekeeping } = home;
+  const { config, rows, conversation, housekeeping, waitUntil } = home;
   // The caller has lost the answer of its first call.
   if (rows.turns.has(settled.turn)) return { ok: true, value: 0 };
   // Nothing awaits from here on: the turn and its alarm are one write.
@@ -48,7 +47,8 @@ export async function settle(home: Settling, { lease, ...settled }: TurnToSettle
   });
   const retained = housekeeping.retain(settled.createdAt, settled.owner != null);
   if (settled.owner != null) tell(home, settled.turn);
-  list(home, settled);
+  const { response } = settled;
+  if (response !== null && config().listsResponses) waitUntil(rows.index.tell({ ...settled, response }));
   if (lease) conversation.release(lease.token);
   await retained;
   return { ok: true, value: taken };
@@ -90,7 +90,10 @@ export function settleRun(
   if (hasWebhook) waitUntil(housekeeping.tellWebhooks());
   waitUntil(housekeeping.retain(spec.createdAt, spec.owner !== undefined));
   if (spec.owner !== undefined) tell(home, spec.turn);
-  list(home, { turn: spec.turn, createdAt: spec.createdAt, input, output: closed.kept, response: closed.head });
+  if (config().listsResponses) {
+    const { turn, createdAt } = spec;
+    waitUntil(rows.index.tell({ turn, createdAt, input, output: closed.kept, response: closed.head }));
+  }
   return taken;
 }
 
@@ -98,10 +101,4 @@ export function settleRun(
 function tell({ rows, waitUntil }: Settling, turn: string): void {
   rows.stored.added(turn);
   waitUntil(rows.stored.tellSoon());
-}
-
-/** Reports a stored turn to the tenant's index, if there is one. */
-function list({ rows, waitUntil }: Settling, turn: Pick<SettledTurn, keyof KeptResponse>): void {
-  const { response } = turn;
-  if (response !== null && rows.index.isOn) waitUntil(rows.index.tell({ ...turn, response }));
 }

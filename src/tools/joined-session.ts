@@ -24,7 +24,7 @@ import {
   type SessionOptions,
   type SessionRequest,
 } from "./plugin.ts";
-import { PLUGIN_LIST } from "./plugins.ts";
+import { PLUGIN_LIST, PLUGINS_BY_KIND } from "./plugins.ts";
 
 /**
  * The sessions of a turn's plugins as one: which tools there are, how the model sees them, and which tool it means by a
@@ -39,7 +39,8 @@ export class JoinedSession implements ToolSession {
   readonly approved: ApprovedCall[] = [];
   readonly #config: ToolConfig;
   /** When all tools of the turn must have ended, Unix milliseconds. */
-  readonly #deadline: number;
+  readonly deadline: number;
+  readonly maxRounds: number;
   readonly #sessions = new Map<string, PluginSession>();
   /** Names of the client's tools: each comes before a tool of ours that has the same name. */
   readonly #clientFunctions: SessionOptions["clientFunctions"];
@@ -52,13 +53,14 @@ export class JoinedSession implements ToolSession {
   private constructor(options: SessionRequest, plugins: ReadonlyMap<RunnablePlugin, boolean>) {
     const { config, request } = options;
     this.#config = config;
-    this.#deadline = Date.now() + config.turnTimeMs;
+    this.maxRounds = config.maxRounds;
+    this.deadline = Date.now() + config.turnTimeMs;
     this.#outputLeft = config.outputBytes * 10;
     this.#clientFunctions = ClientTools.of(request.tools).byName;
     const cites: Cite[] = [];
     const citing: NonNullable<PluginSession["citationsIn"]>[] = [];
     for (const [plugin, isChosen] of plugins) {
-      const session = plugin.session({ ...options, clientFunctions: this.#clientFunctions, deadline: this.#deadline });
+      const session = plugin.session({ ...options, clientFunctions: this.#clientFunctions, deadline: this.deadline });
       this.#sessions.set(plugin.kind, session);
       if (!isChosen) this.#unchosen.add(plugin.kind);
       this.container ||= session.container ?? "";
@@ -76,11 +78,15 @@ export class JoinedSession implements ToolSession {
   static of(options: SessionRequest): JoinedSession | undefined {
     const { request, config } = options;
     const plugins = new Map<RunnablePlugin, boolean>();
-    const choice = request.tool_choice === "none" ? [] : chosenTools(request.tool_choice);
-    const chosen = choice && new Set(choice.map(hostedKey));
+    const { tool_choice: choice } = request;
+    const chosenOnes = choice == null ? undefined : choice === "none" ? [] : chosenTools(choice);
+    const chosen = chosenOnes && new Set(chosenOnes.map(hostedKey));
     let hasClientTools = false;
     for (const [index, tool] of (request.tools ?? []).entries()) {
-      const plugin = pluginOf(tool, config);
+      const builtin = tool.type === "mcp" ? config.builtinLabels.get(tool.server_label) : undefined;
+      const kind = builtin ?? hostedOf(tool.type)?.kind ?? "tool_search";
+      // None for a tool that the client runs.
+      const plugin = hostedKey(tool) === undefined ? undefined : PLUGINS_BY_KIND.get(kind);
       hasClientTools ||= !plugin;
       if (!plugin) continue;
       if (!config.offeredKinds.has(plugin.kind)) {
@@ -126,10 +132,6 @@ export class JoinedSession implements ToolSession {
     return { functions, namespaces, builtinFunctions, withheld };
   }
 
-  mayCall(rounds: number): boolean {
-    return rounds < this.#config.maxRounds && Date.now() < this.#deadline;
-  }
-
   offers(name: string): boolean {
     const kind = this.resolve(name)?.kind;
     if (kind !== undefined && this.#unchosen.has(kind)) return false;
@@ -153,7 +155,7 @@ export class JoinedSession implements ToolSession {
 
   async run(call: PendingCall, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome> {
     try {
-      if (Date.now() >= this.#deadline) throw outOfTime();
+      if (Date.now() >= this.deadline) throw outOfTime();
       const tool = this.#sessions.get(call.tool.kind);
       if (!tool) throw new ToolFault("unreachable", "The tool could not be run.");
       const outcome = await tool.run(call, signal, traceparent);
@@ -189,15 +191,6 @@ function firstOf(cites: readonly Cite[]): Cite {
     }
     return undefined;
   };
-}
-
-/** The hosted tool that a request's tool asks for; undefined for a client's function. */
-function pluginOf(tool: Tool, { builtinLabels }: ToolConfig): RunnablePlugin | undefined {
-  if (hostedKey(tool) === undefined) return undefined;
-  const builtin = tool.type === "mcp" ? builtinLabels.get(tool.server_label) : undefined;
-  const wanted = builtin ?? hostedOf(tool.type)?.kind ?? "tool_search";
-  for (const plugin of PLUGIN_LIST) if (plugin.kind === wanted) return plugin;
-  return undefined;
 }
 
 /**

@@ -22,5 +22,7 @@ const OWN: { readonly [Kind in Exclude<HostedKind, "mcp">]: RunnablePlugin & { k
 /** MCP is the last: an `mcp_call` that no other tool claims is a call of an MCP server's tool. */
 export const PLUGIN_LIST: readonly RunnablePlugin[] = [...Object.values(OWN), MCP];
 
+export const PLUGINS_BY_KIND = new Map(PLUGIN_LIST.map((plugin) => [plugin.kind, plugin]));
+
 /** As engines and turns know them. */
 export const PLUGINS = new Plugins(PLUGIN_LIST);

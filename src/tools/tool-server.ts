@@ -1,7 +1,7 @@
 import type { McpConnection } from "@responses-edge/mcp-client";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import type { BuiltinKind } from "@responses-edge/responses-api/hosted-tools";
-import { newConnection } from "./mcp/connection.ts";
+import { newConnection } from "./mcp/servers.ts";
 import type { RunnablePlugin, SessionOptions } from "./plugin.ts";
 
 /** The tool of a tool server that ends a session and its container. */

@@ -24,34 +24,36 @@ afterEach(() => {
   lost.clear();
 });
 
+/** A holder without permits, which lives as long as `owner`. */
+const holderOf = <Label>(tenant: string, owner: object, label: Label) => ({
+  ...{ tenant, owner: new WeakRef(owner), label },
+  ...{ permits: 0, hasEnded: false },
+});
+
 describe("a semaphore", () => {
   it("counts what each tenant's holders have, until they end", () => {
     const semaphore = new Semaphore<string>();
-    const [one, two, other] = [
-      semaphore.holder("a", {}, "one"),
-      semaphore.holder("a", {}, "two"),
-      semaphore.holder("b", {}, "other"),
-    ];
+    const [one, two, other] = [holderOf("a", {}, "one"), holderOf("a", {}, "two"), holderOf("b", {}, "other")];
     semaphore.set(one, 2);
     semaphore.set(two, 0.5);
     semaphore.set(other, 1);
-    expect([semaphore.taken, semaphore.takenBy("a"), semaphore.takenBy("b")]).toEqual([3.5, 2.5, 1]);
+    expect([semaphore.taken, semaphore.takenBy.get("a"), semaphore.takenBy.get("b")]).toEqual([3.5, 2.5, 1]);
     semaphore.set(one, 1);
     semaphore.end(two);
     semaphore.end(two);
     semaphore.set(two, 5);
-    expect([semaphore.taken, semaphore.takenBy("a"), [...semaphore.labels()]]).toEqual([2, 1, ["one", "other"]]);
+    expect([semaphore.taken, semaphore.takenBy.get("a"), [...semaphore.labels()]]).toEqual([2, 1, ["one", "other"]]);
   });
 
   it("takes back what lost holders have", () => {
     const semaphore = new Semaphore();
     const owner = {};
-    semaphore.set(semaphore.holder("a", owner, undefined), 3);
+    semaphore.set(holderOf("a", owner, undefined), 3);
     semaphore.forgetLost();
     expect(semaphore.taken).toBe(3);
     lost.add(owner);
     semaphore.forgetLost();
-    expect([semaphore.taken, semaphore.takenBy("a")]).toEqual([0, 0]);
+    expect([semaphore.taken, semaphore.takenBy.get("a")]).toEqual([0, undefined]);
   });
 });
 

@@ -115,24 +115,27 @@ describe("a request", () => {
     content: [{ type: "input_text" as const, text }],
   });
 
+  const lengthLeft = (request: object, input: readonly object[]) =>
+    maxOutputLength(JSON.stringify(request).length + JSON.stringify(input).length);
+
   it("leaves to its answer what it does not take itself", () => {
-    const length = maxOutputLength({ model: "m" }, [item("x".repeat(1_000_000), "msg_1")]);
+    const length = lengthLeft({ model: "m" }, [item("x".repeat(1_000_000), "msg_1")]);
     expect(length).toBeGreaterThan(MAX_CALL_LENGTH - 1_001_000);
     expect(length).toBeLessThan(MAX_CALL_LENGTH - 1_000_000);
   });
 
   it.each([
-    ["one large item", () => maxOutputLength({}, [item("x".repeat(15_000_000), "msg_1")])],
+    ["one large item", () => lengthLeft({}, [item("x".repeat(15_000_000), "msg_1")])],
     [
       "many small items",
       () =>
-        maxOutputLength(
+        lengthLeft(
           {},
           Array.from({ length: 380_000 }, (_, index) => item("", `msg_${index}`)),
         ),
     ],
-    ["its instructions", () => maxOutputLength({ instructions: "x".repeat(15_000_000) }, [])],
-    ["what escapes make of it", () => maxOutputLength({}, [item("\u0001".repeat(3_000_000), "msg_1")])],
+    ["its instructions", () => lengthLeft({ instructions: "x".repeat(15_000_000) }, [])],
+    ["what escapes make of it", () => lengthLeft({}, [item("\u0001".repeat(3_000_000), "msg_1")])],
   ])("that leaves nothing is refused before anything is generated: %s", (_, ask) => {
     expect(ask).toThrow(expect.objectContaining({ status: 400, param: "input", code: "context_length_exceeded" }));
   });

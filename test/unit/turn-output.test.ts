@@ -251,7 +251,7 @@ describe("raw messages", () => {
     const { id } = rig.state.output[0] ?? {};
     expect(messagesOf(rig)).toMatchObject({
       replays: [{ item: id, messages: [{ index: 0 }, { index: 1 }] }],
-      trailing: [{ index: 2 }],
+      left: { trailing: [{ index: 2 }] },
     });
   });
 
@@ -269,7 +269,7 @@ describe("raw messages", () => {
     expect(messagesOf(rig).replays).toHaveLength(1);
     expect(rig.state.replays).toHaveLength(1);
     rig.output.nextRound();
-    expect(messagesOf(rig).trailing).toEqual([{ index: 1 }, { again: true }]);
+    expect(messagesOf(rig).left.trailing).toEqual([{ index: 1 }, { again: true }]);
     expect(rig.state.askedAgain).toBe(1);
   });
 

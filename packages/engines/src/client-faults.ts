@@ -15,6 +15,12 @@ import { boundRules } from "./offered-tools.ts";
  * with another grammar compiler) is asked without: the model still has it in the tool's description.
  */
 
+/** Tells whether a grammar that was made of the request binds the answer, so that it may be refused late. */
+export function isBoundByClient({ asksForText, freeInputs, request }: Prompt): boolean {
+  if (asksForText) return false;
+  return grammarFields(request).length > 0 || (request.tools != null && !freeInputs && boundRules(request).size > 0);
+}
+
 /** Has an engine generate. The faults that it throws name the client's fields; those of the answer are the engine's to name (`clientFault`). */
 export async function generateWithClientFaults(
   prompt: Prompt,

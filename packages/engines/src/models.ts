@@ -89,11 +89,6 @@ export async function modelOf(
   return { ...to, route: name, engine: await engineOf(to.upstream, config, upstream, signal) };
 }
 
-/** An entry of a table that the operator has written, whose keys clients say. */
-function entryOf<Entry>(table: Readonly<Record<string, Entry>>, key: string): Entry | undefined {
-  return Object.hasOwn(table, key) ? table[key] : undefined;
-}
-
 /** The first name whose model has a server that is there; the first of all where none has. */
 async function firstServed(
   names: readonly [string, ...string[]],
@@ -138,7 +133,8 @@ async function engineOf(
   signal: AbortSignal,
 ): Promise<EngineName> {
   const { modelEngines } = config;
-  const own = entryOf(modelEngines, model);
+  // An entry of a table that the operator has written, whose keys clients say.
+  const own = Object.hasOwn(modelEngines, model) ? modelEngines[model] : undefined;
   if (own) return own;
   let namesEngines = false;
   for (const { engine } of config.modelServers) namesEngines ||= engine !== undefined;
@@ -146,7 +142,7 @@ async function engineOf(
   if (said) return said;
   if (GPT_OSS.test(model)) return harmonyIfServed(model, upstream, signal);
   for (const { id, root } of await lineage(model, upstream, signal)) {
-    const engine = entryOf(modelEngines, id);
+    const engine = Object.hasOwn(modelEngines, id) ? modelEngines[id] : undefined;
     if (engine) return engine;
     if (GPT_OSS.test(id) || (typeof root === "string" && GPT_OSS.test(root)))
       return harmonyIfServed(model, upstream, signal);

@@ -27,8 +27,8 @@ function chunk(delta: object, entries: object[]): string {
 function textsOf(payloads: readonly string[], stop?: string) {
   const reader = new ChunkReader({ stop: stop === undefined ? undefined : new StopStrings([stop], false) });
   const deltas: ModelDelta[] = [];
-  for (const payload of payloads) reader.read(payload, deltas);
-  reader.read(JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] }), deltas);
+  for (const payload of payloads) reader.read(JSON.parse(payload), deltas);
+  reader.read({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] }, deltas);
   return deltas.filter((delta) => delta.kind === "text");
 }
 

@@ -111,6 +111,7 @@ export class McpConnection {
   #nextOperation = 0;
   /** The deadline is for what is asked before. */
   #isClosing = false;
+  #isClosed = false;
 
   constructor(options: McpConnectionOptions) {
     this.#options = options;
@@ -122,6 +123,7 @@ export class McpConnection {
    * reason once that is aborted. Whatever needs a connection makes one.
    */
   connect(signal = this.#end.signal): Promise<Client> {
+    if (this.#isClosed) return Promise.reject(this.#closed());
     this.#connected ??= this.#attemptToConnect();
     return unlessAborted(this.#connected, signal);
   }
@@ -179,14 +181,18 @@ export class McpConnection {
     if (client && cleanUpTool !== undefined) {
       await this.callTool(cleanUpTool, {}, { timeoutMs: CLOSE_TIMEOUT_MS }).catch(() => {});
     }
-    const fault = new ToolFault("unreachable", `The session with ${this.#name} was closed.`);
-    for (const operation of this.#operations.values()) operation.abort.abort(fault);
+    for (const { abort } of this.#operations.values()) abort.abort(this.#closed());
     const { transport } = this.#attempt?.made ?? {};
     if (client && transport?.terminateSession && !this.#end.signal.aborted) {
       await this.#ended(this.#begin(CLOSE_TIMEOUT_MS), transport.terminateSession()).catch(() => {});
     }
-    this.#end.abort(fault);
+    this.#isClosed = true;
+    this.#end.abort();
     await this.#hangUp();
+  }
+
+  #closed(): ToolFault {
+    return new ToolFault("unreachable", `The session with ${this.#name} was closed.`);
   }
 
   /**
@@ -291,7 +297,8 @@ export class McpConnection {
     const id = String(this.#nextOperation++);
     const abort = new AbortController();
     const reasons = signal ? [this.#end.signal, signal] : [this.#end.signal];
-    const onAbort = () => abort.abort(reasons.find((reason) => reason.aborted)?.reason);
+    const onAbort = () =>
+      abort.abort(this.#isClosed ? this.#closed() : reasons.find((reason) => reason.aborted)?.reason);
     for (const reason of reasons) {
       if (reason.aborted) onAbort();
       reason.addEventListener("abort", onAbort, { once: true, signal: abort.signal });

@@ -149,18 +149,15 @@ export type CountedTool = "code_interpreter" | "file_search" | "image_generation
 
 /** How often they were used in a turn: searches by their calls; programs of a turn have one container, and are one session. */
 export function toolCallsOf(output: readonly OutputItem[]): Record<CountedTool, number> {
-  const ended = (is: (item: OutputItem) => boolean) => output.filter(is).length;
-  return {
-    code_interpreter: Math.min(
-      1,
-      ended(({ type }) => type === "code_interpreter_call"),
-    ),
-    file_search: ended((item) => item.type === "file_search_call" && item.status === "completed"),
-    image_generation: ended((item) => item.type === "image_generation_call" && item.status === "completed"),
-    web_search: ended(
-      (item) => item.type === "web_search_call" && item.status === "completed" && item.action.type === "search",
-    ),
-  };
+  const calls = { code_interpreter: 0, file_search: 0, image_generation: 0, web_search: 0 };
+  for (const item of output) {
+    if (item.type === "code_interpreter_call") calls.code_interpreter = 1;
+    if (!("status" in item) || item.status !== "completed") continue;
+    if (item.type === "file_search_call") calls.file_search += 1;
+    else if (item.type === "image_generation_call") calls.image_generation += 1;
+    else if (item.type === "web_search_call" && item.action.type === "search") calls.web_search += 1;
+  }
+  return calls;
 }
 
 /** The use of a response's hosted tools; undefined of one without a web search or images. */

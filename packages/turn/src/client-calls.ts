@@ -100,7 +100,7 @@ export class ClientCalls {
 
   /** Begins a call of a tool, by the name that the model writes; without a tool it is a function that nobody offered. */
   begin(index: number, tool: ClientTool | undefined, name: string, offeredId: string | undefined): void {
-    this.#output.size.addJson(FRAME_LENGTH);
+    this.#output.size.length += FRAME_LENGTH;
     const callId = this.#claimCallId(offeredId);
     if (tool && isShownWhole(tool)) {
       this.#open.set(index, { kind: "whole", tool, callId, text: "" });

@@ -12,7 +12,7 @@ import {
 import { mustCall } from "@responses-edge/responses-api/tools";
 import { answerFormat } from "./answer-format.ts";
 import type { FinishReason, ModelDelta, Prompt, PromptChange, RawMessage } from "./engine.ts";
-import { roundItems, spentTokens, type TurnState, withoutSuperseded } from "./state.ts";
+import { roundItems, spentTokens, type TurnState } from "./state.ts";
 
 /**
  * Decides what a turn does next, and how it ends. Nothing here waits for anything or changes anything: a turn does a step, tells what has
@@ -122,7 +122,8 @@ function nextStep(state: TurnState, done: Done, facts: TurnFacts): Step {
       return afterGeneration(state, done, facts);
     case "answer":
       if (done.waitsForClient) return complete(done);
-      return done.isFull || spentTokens(state) >= facts.maxOutputTokens ? outOfTokens() : newRound(state, facts);
+      if (done.isFull || spentTokens(state) >= facts.maxOutputTokens) return outOfTokens();
+      return { kind: facts.compaction && !state.round.compacted ? "compact" : "generate" };
   }
 }
 
@@ -132,11 +133,8 @@ function firstStep(state: TurnState, facts: TurnFacts): Step {
   if (facts.compaction === "asked") return { kind: "compact" };
   if (answering) return { kind: "answer", again: [] };
   const hasSpoken = output.slice(round.firstItem).some(isWord) || round.sampled !== undefined;
-  return hasSpoken ? { kind: "resume" } : newRound(state, facts);
-}
-
-function newRound({ round }: TurnState, { compaction }: TurnFacts): Step {
-  return compaction && !round.compacted ? { kind: "compact" } : { kind: "generate" };
+  if (hasSpoken) return { kind: "resume" };
+  return { kind: facts.compaction && !round.compacted ? "compact" : "generate" };
 }
 
 /** The end of a generation, compared with what was asked for: no answer is called completed that is none. */
@@ -216,11 +214,11 @@ function disregardedTools(
   state: TurnState,
   text: string | undefined,
 ): string | undefined {
-  const items = withoutSuperseded(state, state.output);
   const tools = ClientTools.of(request.tools);
   let called = false;
-  const named = tools.named(choice);
-  for (const item of items) {
+  const named = choice == null ? undefined : tools.named(choice);
+  for (const item of state.output) {
+    if (state.superseded.has(item.id)) continue;
     if (isClientCall(item)) {
       if (item.status === "incomplete") continue;
       const name = clientCallOf(item as Item)?.flatName ?? item.type;
@@ -232,7 +230,7 @@ function disregardedTools(
   const plugins = pluginTools?.functions ?? [];
   const { builtinFunctions = [], namespaces = {} } = pluginTools ?? {};
   const hasPlugins = plugins.length + builtinFunctions.length + Object.keys(namespaces).length > 0;
-  if (mustCall(choice) && !called && (hasPlugins || tools.offered(choice).length > 0)) {
+  if (choice != null && mustCall(choice) && !called && (hasPlugins || tools.offered(choice).length > 0)) {
     return `'tool_choice': it does not call ${named ? `the tool '${named.name}'` : "a tool"}`;
   }
   // Where nothing may be called, such a text is what the model has to say.

@@ -56,8 +56,10 @@ export class Generations {
     this.#prompt = prompt;
     this.#unusable = options.asked.request.enable_response_messages ? new AbortController() : undefined;
     const { signal, steering } = options.host;
-    const others = [this.#unusable?.signal, steering?.signal].filter((other) => other !== undefined);
-    this.#ends = others.length === 0 ? signal : AbortSignal.any([signal, ...others]);
+    const ends = [signal];
+    if (this.#unusable) ends.push(this.#unusable.signal);
+    if (steering) ends.push(steering.signal);
+    this.#ends = ends.length === 1 ? signal : AbortSignal.any(ends);
   }
 
   /** Ends what has been begun: the turn has a fault that the generation knows nothing of. */

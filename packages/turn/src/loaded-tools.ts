@@ -35,7 +35,7 @@ export function withLoadedTools(request: CreateRequest, items: readonly Item[]):
   const tools = isAsSent ? own : joined(kept, loads);
   const clash = isAsSent ? undefined : clashingTools(tools);
   if (clash) throw invalidRequest("input", clash.message);
-  const wrong = wrongChoice(request.tool_choice, tools);
+  const wrong = request.tool_choice == null ? undefined : wrongChoice(request.tool_choice, tools);
   if (wrong !== undefined) throw invalidRequest("tool_choice", wrong);
   return isAsSent ? request : { ...request, tools };
 }

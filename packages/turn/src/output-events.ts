@@ -148,32 +148,28 @@ export class OutputSize {
   readonly #withMessages: boolean;
   /** The model's samples are kept beside the items: their texts are kept twice. */
   keepsSampled: boolean;
-  #length: number;
+  /** The length so far. Whoever adds to the output, other than the model's words, adds to it. */
+  length: number;
 
   constructor({ replays, round, output, openPart, thoughts }: TurnState, { limit, withMessages }: OutputSizeOptions) {
     this.#limit = limit;
     this.#withMessages = withMessages;
     this.keepsSampled = round.sampled !== undefined || replays.length > 0;
-    this.#length = JSON.stringify([output.map(withoutImage), replays, openPart?.logprobs, ...thoughts.values()]).length;
+    this.length = JSON.stringify([output.map(withoutImage), replays, openPart?.logprobs, ...thoughts.values()]).length;
     this.addText(openPart?.text ?? "");
   }
 
   /** Nothing more can be kept of what the model says. */
   get isFull(): boolean {
-    return this.#length + SPARE_LENGTH > this.#limit;
+    return this.length + SPARE_LENGTH > this.#limit;
   }
 
   /** Tells whether this can be kept, too. */
   fits(value: unknown): boolean {
-    return this.#length + SPARE_LENGTH + JSON.stringify(value).length <= this.#limit;
+    return this.length + SPARE_LENGTH + JSON.stringify(value).length <= this.#limit;
   }
 
   addText(text: string): void {
-    this.#length += jsonLength(text) * (1 + Number(this.keepsSampled) + Number(this.#withMessages));
-  }
-
-  /** Adds JSON of this length. Below zero takes away. */
-  addJson(length: number): void {
-    this.#length += length;
+    this.length += jsonLength(text) * (1 + Number(this.keepsSampled) + Number(this.#withMessages));
   }
 }

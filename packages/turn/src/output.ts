@@ -70,7 +70,7 @@ export class TurnOutput {
   nextRound(): void {
     const { trailing, answering } = this.state;
     const again = answering?.again ?? [];
-    this.messages.addAnswer(again);
+    if (again.length > 0) this.messages.addAnswer(again);
     this.writer.record({ round: { trailing: [...trailing, ...again] } });
     this.messages.beginRound();
     this.round.begin();
@@ -108,7 +108,7 @@ export class TurnOutput {
     const kept = size.fits(listed) ? listed : { error: "The tools are too many to be kept with the response." };
     if ("tools" in kept) item.tools = kept.tools;
     else item.error = kept.error;
-    size.addJson(FRAME_LENGTH + JSON.stringify(kept).length + origin.length);
+    size.length += FRAME_LENGTH + JSON.stringify(kept).length + origin.length;
     writer.record({ listed: { item: item.id, messages: [], origin } });
     const type = `response.mcp_list_tools.${"tools" in kept ? "completed" : "failed"}` as const;
     writer.emit({ type, item_id: item.id, output_index: index });
@@ -131,7 +131,7 @@ export class TurnOutput {
     const output_index = openCompaction(this.state);
     const item = output_index === undefined ? undefined : this.state.output[output_index];
     if (output_index !== undefined && item?.type === "compaction") {
-      this.size.addJson(FRAME_LENGTH + content.length);
+      this.size.length += FRAME_LENGTH + content.length;
       const whole = { ...item, encrypted_content: content };
       this.writer.emit({ type: "response.output_item.done", output_index, item: whole });
     }

@@ -1,3 +1,4 @@
+import type { ItemEvent, Unnumbered } from "@responses-edge/responses-api/items/events";
 import { isServerCall, type ServerCall } from "@responses-edge/responses-api/items/registry";
 import { isJson } from "@responses-edge/responses-api/json";
 import type { TurnOptions } from "./options.ts";
@@ -29,6 +30,9 @@ interface OpenPluginCall {
   /** Made with the first delta. */
   deltaHead: string;
 }
+
+/** The fields in which items show what the model writes. */
+type ShownWords = Partial<Record<"arguments" | "code", string | null>>;
 
 /** The parts of a turn's output that calls change. */
 export interface CallParts extends OutputParts {
@@ -86,7 +90,7 @@ export class PluginCalls {
    */
   begin(index: number, written: string, tool: CalledTool, text = "", approvalRequest: string | null = null): void {
     this.left -= 1;
-    this.#output.size.addJson(FRAME_LENGTH);
+    this.#output.size.length += FRAME_LENGTH;
     const plugin = this.#plugins.of(tool);
     const { item: shape } = plugin;
     // A built-in tool's call has its full name, by whichever engine it was made.
@@ -117,7 +121,7 @@ export class PluginCalls {
       tool,
       name: "",
       shape,
-      text: shape.written?.of(item) ?? "",
+      text: (shape.written && (item as ShownWords)[shape.written.field]) ?? "",
       approvalRequest: null,
       item,
       outputIndex,
@@ -188,8 +192,8 @@ export class PluginCalls {
   finish({ item: id, tool }: PendingCall, outcome: ToolOutcome, answer: CallAnswer): void {
     const { writer, size, messages } = this.#output;
     writer.record({ answered: answer });
-    size.addJson(FRAME_LENGTH + 3 * JSON.stringify(answer).length);
-    messages.addAnswer(answer.messages);
+    size.length += FRAME_LENGTH + 3 * JSON.stringify(answer).length;
+    if (answer.messages.length > 0) messages.addAnswer(answer.messages);
     const found = this.#find(id);
     if (!found) return;
     const { item, outputIndex } = found;
@@ -198,7 +202,7 @@ export class PluginCalls {
     setStatus(item, outcome.failed && item.type !== "tool_search_call" ? "failed" : "completed");
     const shape = this.#plugins.of(tool).item;
     const type = shape.finish(item, outcome, this.#include);
-    size.addJson(shape.resultLength?.(item) ?? 0);
+    size.length += shape.resultLength?.(item) ?? 0;
     if (type) this.#output.writer.emit({ type, item_id: id, output_index: outputIndex });
     this.#output.writer.emit({ type: "response.output_item.done", output_index: outputIndex, item });
     const result = shape.result?.(outcome, (type) => this.#output.writer.newItemId(type));
@@ -255,14 +259,17 @@ export class PluginCalls {
   #write(call: OpenPluginCall, item: ServerCall, text: string): void {
     const { written } = call.shape;
     if (!written) return;
-    written.append(item, text);
+    const shown = item as ShownWords;
+    shown[written.field] = (shown[written.field] ?? "") + text;
     call.deltaHead ||= deltaHead(written.deltaEvent, { item_id: item.id, output_index: call.outputIndex });
     this.#output.writer.delta(written.deltaEvent, call.deltaHead, text);
   }
 
   #endWriting({ shape: { written }, outputIndex }: OpenPluginCall, item: ServerCall): void {
     if (!written) return;
-    this.#output.writer.emit(written.done(item, { item_id: item.id, output_index: outputIndex }));
+    const { field, doneEvent: type } = written;
+    const words = { [field]: (item as ShownWords)[field] ?? "" };
+    this.#output.writer.emit({ type, item_id: item.id, output_index: outputIndex, ...words } as Unnumbered<ItemEvent>);
   }
 
   #find(id: string): { item: ServerCall; outputIndex: number } | undefined {

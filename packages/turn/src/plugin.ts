@@ -1,4 +1,4 @@
-import type { DeltaType, ItemEvent, Unnumbered } from "@responses-edge/responses-api/items/events";
+import type { DeltaType, ItemEvent } from "@responses-edge/responses-api/items/events";
 import type { Item, OutputItem, ServerCall } from "@responses-edge/responses-api/items/registry";
 import type { Replay, ToolDescription, ToolExchange, ToolNamespace } from "./engine.ts";
 import type { CalledTool, ToolOutcome } from "./tool-session.ts";
@@ -43,7 +43,7 @@ export interface CallItem<Tool extends CalledTool = CalledTool, Call extends Ser
   /** The item as it is added, with nothing yet of what `written` shows. */
   create(tool: Tool, begun: BegunCall): Call;
   /** The model's own words, where the item shows them while they are written. */
-  readonly written?: WrittenText<Call>;
+  readonly written?: WrittenText;
   /** The item that asks the client to approve a call, for one that needs it: it is then not made. */
   approvalRequest?(tool: Tool, text: string, newId: (type: OutputItem["type"]) => string): OutputItem | undefined;
   /** The call is about to be run. Gives the event that says so, where OpenAI has one. */
@@ -72,16 +72,15 @@ export interface BegunCall {
 }
 
 /** The field of an item in which the model's own words stand. */
-interface WrittenText<Call extends ServerCall = ServerCall> {
+interface WrittenText {
+  readonly field: "arguments" | "code";
   readonly deltaEvent: DeltaType;
-  of(item: Call): string;
-  append(item: Call, text: string): void;
+  /** Says that the model writes no more. */
+  readonly doneEvent: "response.mcp_call_arguments.done" | "response.code_interpreter_call_code.done";
   /** The words of a call that was not shown from its beginning, as its first delta. */
   whenShown?(text: string): string;
   /** The words of a call that has come without any. */
   readonly whenEmpty?: string;
-  /** The event that says that the model writes no more. */
-  done(item: Call, at: ItemPlace): Unnumbered<ItemEvent>;
 }
 
 /** The fields that every event of an item has. */

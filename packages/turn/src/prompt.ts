@@ -122,7 +122,8 @@ export class RoundPrompt {
   next({ items, replays, trailing, spentTokens }: PromptOutput, hasCalled: boolean): void {
     this.#again = undefined;
     const { request: before } = this.current;
-    const request = withLoadedTools(hasCalled ? afterFirstRound(before) : before, items);
+    const hasFirst = before.tool_choice != null || before.kv_transfer_params != null;
+    const request = withLoadedTools(hasCalled && hasFirst ? afterFirstRound(before) : before, items);
     this.change({ items: [...this.current.items, ...items], replays, trailing, spentTokens, request });
   }
 
@@ -138,7 +139,7 @@ export function promptOutput(past: TurnPast, { messages, state }: TurnOutput, it
   return {
     items,
     replays: [...past.replays, ...messages.replays],
-    trailing: [...messages.trailing],
+    trailing: messages.left.trailing,
     spentTokens: spentTokens(state),
   };
 }

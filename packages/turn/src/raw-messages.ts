@@ -68,11 +68,6 @@ export class RawMessages {
     return [...this.#previous, ...this.#state.replays, ...this.#round.replays];
   }
 
-  /** Those after the last item. */
-  get trailing(): readonly RawMessage[] {
-    return this.#round.trailing;
-  }
-
   /** The model's messages that have come since this was called last, by their items, oldest first. */
   takeUnsealed(): Replay[] {
     const taken: Replay[] = [];
@@ -101,7 +96,7 @@ export class RawMessages {
     const round = this.#round;
     if (index < round.count) return;
     round.count = index + 1;
-    this.#size.addJson(2 * FRAME_LENGTH);
+    this.#size.length += 2 * FRAME_LENGTH;
     const { output } = this.#state;
     while (isNoWord(output[round.nextItem])) round.nextItem += 1;
     const item = output[round.nextItem];
@@ -141,7 +136,7 @@ export class RawMessages {
   /** Gives the messages that the prompt is made of with the response (`input_messages`). */
   setInput(messages: RawMessage[]): void {
     const before = this.#response.input_messages;
-    this.#size.addJson(JSON.stringify(messages).length - (before ? JSON.stringify(before).length : 0));
+    this.#size.length += JSON.stringify(messages).length - (before ? JSON.stringify(before).length : 0);
     this.#response.input_messages = messages;
     const own = [...this.#state.replays, ...this.#round.replays].flatMap((replay) => replay.messages);
     this.#response.output_messages = this.hasEarlierRounds ? [...own, ...this.#round.trailing] : [];

@@ -79,7 +79,8 @@ export class TurnResponse {
     if (delta.kind === "usage") {
       const { lost } = this.#state.round;
       const usage = lost.all === 0 ? delta.usage : withLost(delta.usage, lost);
-      this.object.usage = addUsage(this.object.usage, usage);
+      const { usage: before } = this.object;
+      this.object.usage = before ? addUsage(before, usage) : usage;
     } else this.object.kv_transfer_params = delta.value;
   }
 
@@ -136,7 +137,8 @@ export class TurnResponse {
     const { output, ...head } = response;
     const { thoughts, deltas, rounds } = this.#state;
     const shown = JSON.stringify(output);
-    const isKeptAsShown = thoughts.size === 0 && !output.some(isImageInFile);
+    let isKeptAsShown = thoughts.size === 0;
+    for (const item of output) if (item.type === "image_generation_call" && isImageInFile(item)) isKeptAsShown = false;
     const kept = isKeptAsShown ? shown : JSON.stringify(withThoughts(this.#state, output).map(withoutImage));
     const messages = replays.length === 0 ? null : JSON.stringify(replays);
     // Items are what counts: without the messages behind them they are rendered anew.

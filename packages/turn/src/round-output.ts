@@ -11,7 +11,7 @@ import type { DeltaCount } from "./records.ts";
 import type { TurnResponse } from "./response.ts";
 import { sealReasoning } from "./sealed-reasoning.ts";
 import { minus, type OpenPart, roundItems, withThoughts } from "./state.ts";
-import { itemType, TextParts } from "./text-parts.ts";
+import { ITEM_TYPES, TextParts } from "./text-parts.ts";
 
 /** The output of a round: which item a delta is for, and what ends when something else begins. */
 
@@ -187,7 +187,7 @@ export class RoundOutput {
     const open = this.#output.state.openPart?.kind;
     if (open !== kind) {
       // A refusal may follow text within its item.
-      if (!open || itemType(open) !== itemType(kind)) this.#makeWay();
+      if (!open || ITEM_TYPES[open] !== ITEM_TYPES[kind]) this.#makeWay();
       this.#texts.begin(kind, phase);
     }
     this.progress += 1;

@@ -350,5 +350,6 @@ export function withoutSuperseded<T extends { id?: string }>(state: TurnState, i
 
 /** The round's items, without those that the model says anew. */
 export function roundItems(state: TurnState): OutputItem[] {
-  return withoutSuperseded(state, state.output.slice(state.round.firstItem));
+  const items = state.output.slice(state.round.firstItem);
+  return state.superseded.size === 0 ? items : withoutSuperseded(state, items);
 }

@@ -89,7 +89,7 @@ export class TextParts {
     if (open) this.#endPart(open, false);
     let item = open?.item;
     if (!item) {
-      const type = itemType(kind);
+      const type = ITEM_TYPES[kind];
       const id = this.#output.writer.newItemId(type);
       item =
         type === "message"
@@ -97,7 +97,7 @@ export class TextParts {
           : { id, type, status: "in_progress", summary: [], ...(kind === "reasoning_text" && { content: [] }) };
     }
     const outputIndex = open?.part.outputIndex ?? this.#output.writer.addItem(item);
-    this.#output.size.addJson(FRAME_LENGTH);
+    this.#output.size.length += FRAME_LENGTH;
     const at = { item_id: item.id, output_index: outputIndex };
     if (kind === "hidden_text") this.#output.writer.record({ thought: "" });
     else if (kind === "summary_text") {
@@ -132,7 +132,7 @@ export class TextParts {
     if (logprobs) {
       part.logprobs.push(...logprobs);
       json = JSON.stringify(logprobs);
-      size.addJson(json.length);
+      size.length += json.length;
     }
     writer.delta(DELTA_TYPES[part.kind], deltaHead, text, part.kind === "output_text" ? `,"logprobs":${json}` : "");
   }
@@ -162,7 +162,7 @@ export class TextParts {
       const [whole = item] = withThoughts(this.#output.state, [item]);
       const sealed = this.#options.seal?.(item, textOf(whole));
       if (sealed !== undefined && this.#output.size.fits(sealed)) {
-        this.#output.size.addJson(sealed.length);
+        this.#output.size.length += sealed.length;
         item.encrypted_content = sealed;
       }
     }
@@ -200,7 +200,7 @@ export class TextParts {
 
   #cite(open: OpenText, annotations: readonly Citation[]): void {
     for (const annotation of annotations) {
-      this.#output.size.addJson(JSON.stringify(annotation).length);
+      this.#output.size.length += JSON.stringify(annotation).length;
       this.#output.writer.emit({
         type: "response.output_text.annotation.added",
         ...open.at,
@@ -262,10 +262,14 @@ function textOf({ content, summary }: ThoughtItem): string {
   return (content?.length ? content : summary).map(({ text }) => text).join("\n");
 }
 
-/** The type of the items that have parts of a kind. */
-export function itemType(kind: OpenPart["kind"]): TextItem["type"] {
-  return kind === "output_text" || kind === "refusal" ? "message" : "reasoning";
-}
+/** The types of the items that have parts of each kind. */
+export const ITEM_TYPES = {
+  output_text: "message",
+  refusal: "message",
+  reasoning_text: "reasoning",
+  summary_text: "reasoning",
+  hidden_text: "reasoning",
+} as const satisfies Record<OpenPart["kind"], TextItem["type"]>;
 
 /** The part as the API gives it, with the text so far. */
 function partContent(part: OpenPart) {

@@ -43,8 +43,9 @@ export interface ToolSession {
   readonly citationsIn: ((text: string) => readonly Citation[]) | undefined;
   /** The tools that the model gets to see. To be asked again once tools have been listed. */
   readonly pluginTools: PluginTools;
-  /** Tells whether the model may call anything in its next round, after so many. */
-  mayCall(rounds: number): boolean;
+  /** The model may call something in so many rounds, and until then, in Unix milliseconds. */
+  readonly maxRounds: number;
+  readonly deadline: number;
   /** Tells whether this turn's choice of tools leaves one to the model, by the name that the model writes. */
   offers(name: string): boolean;
   /** The tool that a model means, by a function's name or by a built-in tool's full one. */

@@ -224,11 +224,12 @@ export class Turn {
 
   /** The model is offered its tools as soon as all of them are known, unless the turn has had all calls it may make. */
   #enter(step: Step): Step {
-    const { session } = this.#options.tools;
+    const { tools, host } = this.#options;
+    const { session } = tools;
     const isSameRound = step.kind === "generate" && step.again;
     if (!session || isSameRound || step.kind === "prepare" || step.kind === "end") return step;
     const { calls, state } = this.#output;
-    calls.isOffered = calls.left > 0 && session.mayCall(state.rounds);
+    calls.isOffered = calls.left > 0 && state.rounds < session.maxRounds && host.clock() < session.deadline;
     this.#prompt.change({ pluginTools: calls.isOffered ? session.pluginTools : undefined });
     return step;
   }

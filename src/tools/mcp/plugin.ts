@@ -13,13 +13,10 @@ import { functionName, McpServers, type McpTool } from "./servers.ts";
 export const MCP_CALL = {
   type: "mcp_call",
   written: {
+    field: "arguments",
     deltaEvent: "response.mcp_call_arguments.delta",
-    of: (item) => item.arguments,
-    append(item, text) {
-      item.arguments += text;
-    },
+    doneEvent: "response.mcp_call_arguments.done",
     whenEmpty: "{}",
-    done: (item, at) => ({ type: "response.mcp_call_arguments.done", ...at, arguments: item.arguments }),
   },
   finish(item, { failed, output, error }) {
     item.output = failed ? null : output;

@@ -1,4 +1,4 @@
-import { type McpConnection, ToolFault, toToolFault } from "@responses-edge/mcp-client";
+import { McpConnection, type McpTarget, ToolFault, toToolFault } from "@responses-edge/mcp-client";
 import type { McpServerTool, ToolFilter } from "@responses-edge/responses-api/hosted-tools";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import { chosenTools, type FunctionTool } from "@responses-edge/responses-api/tools";
@@ -13,7 +13,6 @@ import type {
 } from "@responses-edge/turn/tool-session";
 import { guardOf } from "../guard.ts";
 import type { PluginSession, SessionOptions } from "../plugin.ts";
-import { newConnection } from "./connection.ts";
 
 /** A tool of an MCP server, as its calls refer to it. */
 export interface McpTool extends CalledTool {
@@ -46,7 +45,8 @@ export class McpServers implements PluginSession {
   constructor(turn: SessionOptions) {
     const { request, config } = turn;
     this.#turn = turn;
-    const names = chosenTools(request.tool_choice)?.flatMap((each) => {
+    const { tool_choice: choice } = request;
+    const names = (choice == null ? undefined : chosenTools(choice))?.flatMap((each) => {
       if (each.type !== "mcp") return [];
       return "name" in each ? `${each.server_label}:${each.name}` : each.server_label;
     });
@@ -226,4 +226,29 @@ function isUsable(listed: readonly ListedTool[], origin: string | undefined, ser
   if (!names) return origin === undefined;
   const has = new Set(listed.map((tool) => tool.name));
   return isSameServer && names.every((name) => has.has(name));
+}
+
+/** Tools that one server may list. */
+const MAX_TOOLS = 1_000;
+
+/** The most bytes of one answer of an MCP server. */
+const MAX_ANSWER_BYTES = 8 * 1024 * 1024;
+
+const CONNECT_TIMEOUT_MS = 15_000;
+
+/** The connection of one turn to an MCP server, within the turn's bounds. */
+export function newConnection(
+  label: string,
+  { config, deadline }: Pick<SessionOptions, "config" | "deadline">,
+  target: McpTarget,
+): McpConnection {
+  return new McpConnection({
+    label,
+    target,
+    timeouts: { connectMs: CONNECT_TIMEOUT_MS, listMs: CONNECT_TIMEOUT_MS, callMs: config.callTimeoutMs },
+    deadline,
+    maxBytes: MAX_ANSWER_BYTES,
+    maxOutputBytes: config.outputBytes,
+    maxTools: MAX_TOOLS,
+  });
 }

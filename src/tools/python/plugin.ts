@@ -51,13 +51,10 @@ const ITEM: CallItem<PythonTool, ResponseCodeInterpreterToolCall> = {
     outputs: null,
   }),
   written: {
+    field: "code",
     deltaEvent: "response.code_interpreter_call_code.delta",
-    of: ({ code }) => code ?? "",
-    append(item, text) {
-      item.code = (item.code ?? "") + text;
-    },
+    doneEvent: "response.code_interpreter_call_code.done",
     whenShown: unwrapScript,
-    done: ({ code }, at) => ({ type: "response.code_interpreter_call_code.done", ...at, code: code ?? "" }),
   },
   start(item) {
     item.status = "interpreting";

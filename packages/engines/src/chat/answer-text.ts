@@ -57,7 +57,8 @@ export class AnswerText {
     const found = isBound ? stop?.push(text.slice(from)) : undefined;
     if (found !== undefined) {
       this.#deliver(before + from + found, out);
-      this.#forget();
+      this.#held = "";
+      this.#tokens = [];
       this.stopped = true;
       return;
     }
@@ -72,14 +73,16 @@ export class AnswerText {
       this.#begun = false;
       this.#stop?.reset();
     }
-    this.#forget();
+    this.#held = "";
+    this.#tokens = [];
   }
 
   /** The model has ended for this reason: adds what is still held back. */
   end(reason: FinishReason, out: ModelDelta[]): void {
     const isAnswer = this.#begun || (reason === "stop" && !this.#saysMore);
     if (isAnswer) this.#deliver(this.#held.length, out);
-    this.#forget();
+    this.#held = "";
+    this.#tokens = [];
   }
 
   /** Delivers so many characters, and the tokens that begin in them. */
@@ -92,11 +95,5 @@ export class AnswerText {
     for (const token of this.#tokens) token.start -= length;
     const logprobs = taken.map(({ entry }) => entry);
     out.push(logprobs.length > 0 ? { kind: "text", text, logprobs } : { kind: "text", text });
-  }
-
-  #forget(): void {
-    if (this.#held === "") return;
-    this.#held = "";
-    this.#tokens = [];
   }
 }

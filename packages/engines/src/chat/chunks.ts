@@ -96,19 +96,8 @@ export class ChunkReader {
     this.#request = options.request;
   }
 
-  /** Adds the deltas of one `data:` payload to `deltas`. Throws ApiError for an error in the stream and for non-JSON. */
-  read(payload: string, deltas: ModelDelta[]): void {
-    let chunk: unknown;
-    try {
-      chunk = JSON.parse(payload);
-    } catch {
-      throw malformedStream();
-    }
-    this.readCompletion(chunk, deltas);
-  }
-
-  /** Adds the deltas of a chunk, or of a completion that came whole, to `deltas`. Throws ApiError as `read`. */
-  readCompletion(body: unknown, deltas: ModelDelta[]): void {
+  /** Adds the deltas of a chunk, or of a completion that came whole, to `deltas`. Throws ApiError for an error, and for what is neither. */
+  read(body: unknown, deltas: ModelDelta[]): void {
     const chunk = object<ChatChunk>(body);
     if (chunk.error != null || chunk.object === "error") {
       const fault = readFault(chunk);

@@ -8,7 +8,7 @@ import { mustCall } from "@responses-edge/responses-api/tools";
 import { answerFormat } from "@responses-edge/turn/answer-format";
 import type { Engine, ModelDelta, Prompt, PromptSize, RawMessage, Resumption } from "@responses-edge/turn/engine";
 import type { Plugins } from "@responses-edge/turn/plugin";
-import { clientFault, generateWithClientFaults } from "../client-faults.ts";
+import { clientFault, generateWithClientFaults, isBoundByClient } from "../client-faults.ts";
 import type { Dialect } from "../dialects/dialect.ts";
 import { notGoneOnWith } from "../dialects/spell.ts";
 import { aboveWindow } from "../harmony/output-limit.ts";
@@ -17,7 +17,7 @@ import { statusOf } from "../model-server.ts";
 import { contextWindow } from "../models.ts";
 import { boundRules, refuseBadFormats } from "../offered-tools.ts";
 import type { ChatConfig } from "../settings.ts";
-import { SseDecoder } from "../sse-decoder.ts";
+import { malformedStream, SseDecoder } from "../sse-decoder.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import type { BodyFor, Upstream } from "../upstream.ts";
 import { connectionLost, malformedAnswer, parsedAnswer, UNREADABLE_ANSWER, windowNotTold } from "../upstream-faults.ts";
@@ -75,11 +75,12 @@ export class ChatEngine implements Engine {
 
   async generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
     const { text, structured_outputs: outputs, tools } = prompt.request;
-    if (text?.format != null || outputs != null || tools != null) {
+    if ((text?.format != null || outputs != null || tools != null) && isBoundByClient(prompt)) {
       return generateWithClientFaults(prompt, signal, (given) => this.#generate(given, signal));
     }
     try {
-      return await this.#generate(prompt, signal);
+      const isPlain = !dialectOf(this.#upstream.server)?.cutsPrompts && !prompt.request.enable_response_messages;
+      return await (isPlain ? this.#begin(prompt, signal) : this.#generate(prompt, signal));
     } catch (error) {
       throw error instanceof ApiError && !signal.aborted ? clientFault(error, prompt.request) : error;
     }
@@ -113,7 +114,7 @@ export class ChatEngine implements Engine {
       const asking = { bindsFormat: false, inputGrammar: input.grammar };
       return asInput(input, await this.#answer(prompt, asking, signal));
     }
-    const isJoint = isJoined(prompt, this.#config.formatWithTools, dialect);
+    const isJoint = format !== undefined && isJoined(prompt, this.#config.formatWithTools, dialect);
     const answer = await this.#answer(prompt, { bindsFormat: !format || isJoint }, signal);
     return this.#judged(prompt, { format: isJoint && dialect.bindsFormat ? undefined : format }, dialect, answer);
   }
@@ -328,7 +329,7 @@ export class ChatEngine implements Engine {
   /** An answer that came whole: asked for (KV transfer), or from a proxy before vLLM that ignores `stream: true`. */
   async *#wholeAnswer(response: Response, reader: ChunkReader, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
     const deltas: ModelDelta[] = [];
-    reader.readCompletion(parsedAnswer(await this.#upstream.text(response, signal)), deltas);
+    reader.read(parsedAnswer(await this.#upstream.text(response, signal)), deltas);
     if (!reader.isFinished) throw malformedAnswer();
     yield deltas;
   }
@@ -368,7 +369,7 @@ type Asked = Omit<Asking, "laterSystemMessages" | "thinkingBudget">;
 function callsOf(prompt: Prompt, { bindsFormat, choice }: Dialect): Omit<DraftOptions, "format" | "wasTold"> {
   const { request } = prompt;
   const clients = ClientTools.of(request.tools);
-  const named = clients.named(request.tool_choice);
+  const named = request.tool_choice == null ? undefined : clients.named(request.tool_choice);
   const rules = boundRules(request);
   const bindsStrict = bindsFormat && choice !== "none";
   const callable = new Set<string>();
@@ -385,7 +386,7 @@ function callsOf(prompt: Prompt, { bindsFormat, choice }: Dialect): Omit<DraftOp
     answered.set(flatName, client);
     if ((tool.type === "custom" && !rules.has(flatName)) || strict.has(flatName)) live.add(flatName);
   }
-  const must = mustCall(request.tool_choice) && callable.size > 0;
+  const must = request.tool_choice != null && mustCall(request.tool_choice) && callable.size > 0;
   return { offered: callable, mustCall: must, clients: answered, live, rules };
 }
 
@@ -393,9 +394,9 @@ function callsOf(prompt: Prompt, { bindsFormat, choice }: Dialect): Omit<DraftOp
 function readPayloads(reader: ChunkReader, payloads: readonly string[]): { deltas: ModelDelta[]; fault?: ApiError } {
   const deltas: ModelDelta[] = [];
   try {
-    for (const payload of payloads) if (payload !== "[DONE]") reader.read(payload, deltas);
+    for (const payload of payloads) if (payload !== "[DONE]") reader.read(JSON.parse(payload), deltas);
   } catch (fault) {
-    return { deltas, fault: toApiError(fault) };
+    return { deltas, fault: fault instanceof SyntaxError ? malformedStream() : toApiError(fault) };
   }
   return { deltas };
 }
