@@ -221,7 +221,7 @@ export class McpConnection {
       return client;
     } catch (error) {
       const end = this.#end;
-      // Whoever hears of the fault may try again at once.
+      // The next call may come before the old connection is closed.
       this.#end = new AbortController();
       this.#connecting = undefined;
       this.#connected = undefined;

@@ -148,7 +148,7 @@ export class OutputSize {
   readonly #withMessages: boolean;
   /** The model's samples are kept beside the items: their texts are kept twice. */
   keepsSampled: boolean;
-  /** The length so far. Whoever adds to the output, other than the model's words, adds to it. */
+  /** The length so far. Code that adds anything but the model's words adds to it. */
   length: number;
 
   constructor({ replays, round, output, openPart, thoughts }: TurnState, { limit, withMessages }: OutputSizeOptions) {
