@@ -223,7 +223,15 @@ describe("/v1/moderations", () => {
     await expect(openai.moderations.create({ input: "x" })).rejects.toMatchObject({ code: "moderation_unavailable" });
   });
 
-  it("is counted, by tenants", async () => {
+  it("is counted, by tenants, and so is the moderation of creates", async () => {
+    const { value, id } = await makeKey(guarded, "counted", { track_usage: true });
+    const counted = guarded.client({ apiKey: value });
+    await counted.responses.create({ model: "simulator", input: "Hello!", moderation: { model: "llama-guard-4" } });
+    const own = `/v1/organization/usage/moderations?start_time=${Math.floor(Date.now() / 1000) - 86_400}&api_key_ids=${id}`;
+    await eventually(async () => {
+      const page = await admin<{ data: { results: { input_tokens: number }[] }[] }>(guarded, "GET", own);
+      return page.data.flatMap(({ results }) => results).reduce((sum, each) => sum + each.input_tokens, 0) === 20;
+    });
     const path = `/v1/organization/usage/moderations?start_time=${Math.floor(Date.now() / 1000) - 86_400}`;
     await eventually(async () => {
       const page = await admin<{ data: { results: { input_tokens: number }[] }[] }>(guarded, "GET", path);

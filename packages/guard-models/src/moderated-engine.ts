@@ -75,6 +75,12 @@ export class ModeratedTurn {
     return { input: this.#resultOf("input"), output: this.#resultOf("output") };
   }
 
+  /** The tokens that the guard has read for the turn, as far as it tells them. */
+  get used(): { model: string; tokens: number } {
+    const { input, output } = this.#judgements;
+    return { model: this.#moderation.model, tokens: joined([...input, ...output]).tokens ?? 0 };
+  }
+
   #resultOf(side: Side): ModerationResult {
     const fault = this.#faults[side];
     if (fault !== undefined) return { type: "error", code: "moderation_unavailable", message: fault };

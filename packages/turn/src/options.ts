@@ -22,7 +22,7 @@ export interface TurnOptions {
   tools: TurnPlugins;
   secrets: TurnSecrets;
   /** Tells the judgements of the turn's texts, where they are judged. */
-  moderation?: { readonly result: ResponseObject["moderation"] } | undefined;
+  moderation?: ModerationRecord | undefined;
   host: TurnHost;
   /** The state of the turn at the end of its log: it goes on from there. */
   logged?: TurnState | undefined;
@@ -38,6 +38,12 @@ export interface Asked {
   cacheSalt: string;
   /** Unix milliseconds. */
   createdAt: number;
+}
+
+/** The judgements of a turn's texts, and the tokens that the guard has read for them. */
+interface ModerationRecord {
+  readonly result: ResponseObject["moderation"];
+  readonly used: { model: string; tokens: number };
 }
 
 export interface TurnPast {

@@ -34,7 +34,13 @@ export interface ClosedResponse {
   kept: string;
   messages: string | null;
   /** The turn's usage, as far as is known: rounds that broke off have put out deltas, and told no usage. */
-  spent: { usage: Usage | null; deltas: number; rounds: number; toolCalls?: Record<CountedTool, number> };
+  spent: {
+    usage: Usage | null;
+    deltas: number;
+    rounds: number;
+    toolCalls?: Record<CountedTool, number>;
+    guarded?: { model: string; tokens: number };
+  };
 }
 
 /** Joins the two halves of a closed response to its JSON body. */
@@ -131,7 +137,8 @@ export class TurnResponse {
     response.completed_at = outcome.status === "completed" ? unixSeconds(this.#options.host.clock()) : null;
     response.incomplete_details = outcome.status === "incomplete" ? { reason: outcome.reason } : null;
     response.error = outcome.status === "failed" ? toResponseError(outcome.error) : null;
-    response.moderation = this.#options.moderation?.result ?? null;
+    const { moderation } = this.#options;
+    response.moderation = moderation?.result ?? null;
     const toolUsage = response.tools.length > 0 ? toolUsageOf(response) : undefined;
     if (toolUsage) response.tool_usage = toolUsage;
     const { output, ...head } = response;
@@ -144,7 +151,13 @@ export class TurnResponse {
     // Items are what counts: without the messages behind them they are rendered anew.
     const fits = kept.length + (messages?.length ?? 0) <= this.#options.bounds.outputLength;
     const toolCalls = response.tools.length > 0 ? toolCallsOf(output) : undefined;
-    const spent = { usage: response.usage, deltas: deltas.all, rounds, ...(toolCalls && { toolCalls }) };
+    const spent = {
+      usage: response.usage,
+      deltas: deltas.all,
+      rounds,
+      ...(toolCalls && { toolCalls }),
+      ...(moderation && { guarded: moderation.used }),
+    };
     return { head: JSON.stringify(head), output: shown, kept, messages: fits ? messages : null, spent };
   }
 

@@ -127,7 +127,7 @@ export function usageOfTurn(
   { model, estimatedInput }: { model: string; estimatedInput: () => number },
   prices: Prices,
 ): UsageEntry[] {
-  const { usage, deltas, rounds, toolCalls } = spent;
+  const { usage, deltas, rounds, toolCalls, guarded } = spent;
   const isCut = outcome.status === "failed" || outcome.status === "cancelled";
   const reported = usage?.input_tokens_per_turn?.length ?? (usage ? 1 : 0);
   // A round that never reached the model uses nothing, and neither does one that failed before its first word.
@@ -145,6 +145,11 @@ export function usageOfTurn(
     const used = { ...NO_TOKENS, units: toolCalls?.[tool] ?? 0 };
     if (used.units === 0) continue;
     entries.push({ kind: TOOLS[tool], model: tool, requests: 1, ...used, cost: costOf(tool, used, prices) });
+  }
+  if (guarded && guarded.tokens > 0) {
+    const used = { ...NO_TOKENS, input: guarded.tokens };
+    const { model: guard } = guarded;
+    entries.push({ kind: "moderations", model: guard, requests: 1, ...used, cost: costOf(guard, used, prices) });
   }
   return entries;
 }
