@@ -1,6 +1,7 @@
 import OpenAI from "openai";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { type EmbeddingServer, serveEmbeddings } from "../../dev/bench/embedding-server.ts";
+import { IMAGE_SERVER_MODEL, type ImageServer, serveImages } from "../../dev/image-server/server.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { eventually } from "../e2e/support.ts";
 import { newSeed, randomFrom } from "../random.ts";
@@ -8,7 +9,7 @@ import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { fetchAnew } from "../workerd/tools.ts";
 import { create as createAt, hasEnded, type Reader, resume as resumeAt, streamOf } from "./reader.ts";
 
-/** A server that really dies in the middle of searches: each is in its response once, and so is what it has found. */
+/** A server that really dies in the middle of searches and drawings: each is in its response once, and so is what came of it. */
 
 /** `KILLS=100 npx vitest run test/crash/search-kill.test.ts` shows more of them. */
 const KILLS = Number(process.env.KILLS ?? 3);
@@ -19,12 +20,17 @@ const EMBEDDING_MS = 300;
 
 let simulator: SimulatorServer;
 let embeddings: EmbeddingServer;
+let painter: ImageServer;
+/** Holds what is drawn. */
+let drawing: Promise<void> | undefined;
 let worker: WorkerdProcess;
 let store: string;
 beforeAll(async () => {
   simulator = await serveSimulator();
   embeddings = await serveEmbeddings(64);
+  painter = await serveImages({ answer: () => drawing?.then(() => undefined) });
   const variables = {
+    ...{ IMAGE_MODEL: IMAGE_SERVER_MODEL, IMAGE_BASE_URL: `${painter.url}/v1` },
     ...{ VLLM_BASE_URL: `${simulator.url}/v1`, ALLOW_ANONYMOUS: "true" },
     ...{ EMBEDDINGS_BASE_URL: embeddings.url, EMBEDDINGS_MODEL: "embedder" },
   };
@@ -38,6 +44,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await worker.close();
   await embeddings.stop();
+  await painter.close();
   await simulator.close();
 });
 
@@ -105,3 +112,26 @@ it(`kill -9 in the middle of searches, ${KILLS} times, leaves each response with
   // Some were cut off in a search, or this shows nothing.
   expect(repeated).toBeGreaterThan(0);
 }, 1_800_000);
+
+it("kill -9 while an image is drawn has it drawn again, and it is in its response once", async () => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  drawing = promise;
+  const reader: Reader = { id: "", text: "" };
+  const tools = [{ type: "image_generation", action: "generate", size: "64x64" }];
+  const reading = createAt(worker.url, reader, { model: "simulator", input: "Use image_generation, please.", tools });
+  await eventually(() => painter.asked.length > 0);
+  await worker.kill();
+  await reading;
+  await worker.restart();
+  resolve();
+  await resume(reader);
+  expect(hasEnded(reader)).toBe(true);
+  expect(painter.asked).toHaveLength(2);
+  const { response, events } = streamOf(reader);
+  expect(response).toMatchObject({ status: "completed" });
+  const images = response?.output.filter(({ type }) => type === "image_generation_call");
+  expect(images).toMatchObject([{ status: "completed", size: "64x64", file_id: expect.stringMatching(/^file-/) }]);
+  for (const name of ["in_progress", "generating", "completed"]) {
+    expect(events.filter(({ type }) => type === `response.image_generation_call.${name}`)).toHaveLength(1);
+  }
+});
