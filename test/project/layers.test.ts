@@ -119,4 +119,21 @@ describe("a package", () => {
   it.each(packages)("%s says what it is for", (name) => {
     expect(readFileSync(join(root, "packages", name, "README.md"), "utf8")).toContain(`# @responses-edge/${name}\n`);
   });
+
+  it.each(packages)("%s can be published by itself: it has exports, what it ships, and tests of its own", (name) => {
+    const folder = join(root, "packages", name);
+    const described = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as {
+      private?: boolean;
+      exports?: string | Record<string, string>;
+      files?: string[];
+    };
+    // The console is a page, and its tests need a browser.
+    if (described.private) return;
+    const { exports = {}, files } = described;
+    const targets = typeof exports === "string" ? [exports] : Object.values(exports);
+    expect(targets).not.toEqual([]);
+    expect(targets.filter((target) => !existsSync(join(folder, target.replace(/\*.*$/, ""))))).toEqual([]);
+    expect(files).toContain("src");
+    expect(filesIn(join("packages", name, "test")).some((file) => file.endsWith(".test.ts"))).toBe(true);
+  });
 });
