@@ -8,6 +8,7 @@ export {
   OPENAI_MODELS,
   readHookAnswer,
 } from "./formats.ts";
+export { type Guard, judge } from "./guard.ts";
 export {
   CATEGORIES,
   GuardFault,
@@ -20,3 +21,4 @@ export {
 } from "./judgement.ts";
 export { ModeratedTurn, type Moderation, type ModerationMode, type ModerationResult } from "./moderated-engine.ts";
 export { moderatedText } from "./moderated-text.ts";
+export { type Modes, modesOf } from "./modes.ts";

@@ -6,10 +6,12 @@ import {
   type Judged,
   type Judgement,
   joined,
+  judge,
   ModeratedTurn,
   type Moderation,
   moderatedText,
   moderationFields,
+  modesOf,
   piecesOf,
   readHookAnswer,
 } from "@responses-edge/guard-models";
@@ -279,4 +281,52 @@ describe("a moderated engine", () => {
     expect(textIn(await off.run())).toBe("bad");
     expect([...summary.judged, ...off.judged]).toEqual([]);
   });
+});
+
+describe("a guard", () => {
+  const { signal } = new AbortController();
+  const hook = (fetch: (url: string, init: RequestInit) => Promise<Response>) => ({
+    timeoutMs: 1_000,
+    hook: { url: "http://hook.internal/", apiKey: "key", fetch, tenant: "acme" },
+  });
+
+  it("is a model, asked in its format, about each piece of a long text", async () => {
+    const questions: object[] = [];
+    const ask = async (question: object) => {
+      questions.push(question);
+      return said("safe");
+    };
+    const guard = { timeoutMs: 1_000, model: { format: "llama-guard" as const, policy: undefined, ask } };
+    expect(await judge({ side: "input", text: "x".repeat(20_000) }, guard, signal)).toMatchObject({ flagged: false });
+    expect(questions).toHaveLength(2);
+    await expect(judge({ side: "input", text: "x".repeat(1_000_000) }, guard, signal)).rejects.toThrow(/too long/);
+  });
+
+  it("is a hook, whose words about itself nobody hears", async () => {
+    const asked: unknown[] = [];
+    const answer = (body: string, status = 200) =>
+      hook(async (_url, { body: sent }) => {
+        asked.push(JSON.parse(String(sent)));
+        return new Response(body, { status });
+      });
+    expect(await judge(input, answer('{"flagged":true}'), signal)).toEqual({ flagged: true, scores: {} });
+    expect(asked).toEqual([{ type: "input", text: input.text, tenant: "acme" }]);
+    await expect(judge(input, answer("secret", 500), signal)).rejects.toThrow("The hook answered with status 500.");
+    await expect(judge(input, answer("secret"), signal)).rejects.toThrow("The guard could not be asked.");
+    await expect(judge(input, answer(" ".repeat(100_000)), signal)).rejects.toThrow("The guard could not be asked.");
+    const left = AbortSignal.abort(new Error("left"));
+    await expect(judge(input, answer('{"flagged":true}'), left)).rejects.toThrow("left");
+  });
+});
+
+it("of two modes the stricter is in force, and a request that says no more is scored", () => {
+  const off = { input: undefined, output: undefined };
+  expect(modesOf(off, undefined)).toBeUndefined();
+  expect(modesOf(off, {})).toEqual({ input: "score", output: "score" });
+  expect(modesOf(off, { policy: { input: { mode: "block" } } })).toEqual({ input: "block", output: "score" });
+  expect(modesOf({ input: "block", output: "score" }, { policy: { input: { mode: "score" } } })).toEqual({
+    input: "block",
+    output: "score",
+  });
+  expect(modesOf({ input: "block", output: undefined }, undefined)).toEqual({ input: "block", output: undefined });
 });
