@@ -5,9 +5,9 @@ import { homeLeft } from "./open-homes.ts";
 import { livingObjects, type OwnedObject } from "./owned-object.ts";
 import {
   beginGiving,
+  callingOurs,
   endGiving,
   forgetPredecessor,
-  isOurs,
   keptObjects,
   keyOf,
   noteReleased,
@@ -29,15 +29,16 @@ const ASKED_TOGETHER = 64;
 /** The objects as the other process reaches them, on a socket of its own. */
 export class Objects extends WorkerEntrypoint<Env> {
   async call({ binding, name, method, args }: ObjectCall): Promise<Answer> {
-    if (!(await isOurs(keyOf(binding, name)))) return {};
-    return { value: await askObject(this.env, binding, name, (stub) => (stub[method] as Method)(...args)) };
+    const call = () => askObject(this.env, binding, name, (stub) => (stub[method] as Method)(...args));
+    return (await callingOurs(keyOf(binding, name), call)) ?? {};
   }
 
   override async fetch(request: Request): Promise<Response> {
     const [binding, name] = objectOf(request);
     if (!binding) return new Response(null, { status: 404 });
-    if (!(await isOurs(keyOf(binding, name)))) return new Response(null, { status: MOVED });
-    return askObject(this.env, binding, name, (stub) => (stub as unknown as Fetcher).fetch(request));
+    const call = () => askObject(this.env, binding, name, (stub) => (stub as unknown as Fetcher).fetch(request));
+    const answer = await callingOurs(keyOf(binding, name), call);
+    return answer?.value ?? new Response(null, { status: MOVED });
   }
 }
 

@@ -1,5 +1,5 @@
 import { faultOf } from "./damage.ts";
-import { isAlone, keyOf, noteReleased, ownerOf } from "./ownership.ts";
+import { calling, isAlone, keyOf, noteReleased, ownerOf } from "./ownership.ts";
 import { askWorker, elsewhere } from "./workers.ts";
 
 /**
@@ -118,7 +118,9 @@ async function find(call: ObjectCall, stub: () => Stub, other: OtherObjects): Pr
   const key = keyOf(binding, name);
   const request = method === "fetch" ? new Request(...(args as [Request])) : undefined;
   for (;;) {
-    if ((await ownerOf(key)) === "here") return stub()[method]?.(...(request ? [request] : args));
+    if ((await ownerOf(key)) === "here") {
+      return calling(key, () => stub()[method]?.(...(request ? [request] : args)));
+    }
     if (request) {
       const asked = new Request(request.clone() as Request);
       asked.headers.set(OBJECT_HEADER, encodeURIComponent(key));

@@ -116,8 +116,24 @@ export function keptObjects(): readonly string[] {
   return [...kept];
 }
 
-/** Gives an object up by `giveUp`, which tells whether it has left. Calls of the object wait until then. */
+/** How many calls are on their way to an object, or under way in it. */
+const calls = new Map<string, number>();
+
+/** Makes a call of an object, which is not given up meanwhile. */
+export async function calling<T>(key: string, call: () => T): Promise<Awaited<T>> {
+  calls.set(key, (calls.get(key) ?? 0) + 1);
+  try {
+    return await call();
+  } finally {
+    const left = (calls.get(key) ?? 0) - 1;
+    if (left > 0) calls.set(key, left);
+    else calls.delete(key);
+  }
+}
+
+/** Gives an object up by `giveUp`, which tells whether it has left. Calls of the object wait until then. Does nothing while it is called. */
 export async function release(key: string, giveUp: () => Promise<boolean>): Promise<void> {
+  if (calls.has(key)) return;
   leaving.add(key);
   try {
     if (await giveUp()) noteReleased(key);
@@ -151,17 +167,17 @@ export function rungObjects(): readonly string[] {
 }
 
 /**
- * Tells the other process whether an object is this process's. A predecessor asks its successor about objects that it
- * has given up, even before the successor was told of them.
+ * Makes a call of the other process's if the object is this process's, and gives its answer; undefined if it is not. A predecessor asks its
+ * successor about objects that it has given up, even before the successor was told of them.
  */
-export async function isOurs(key: string): Promise<boolean> {
+export async function callingOurs<T>(key: string, call: () => Promise<T>): Promise<{ value: T } | undefined> {
   if (!hasGiven()) {
     await ownerOf(key);
     kept.delete(key);
-    return true;
+    return { value: await call() };
   }
   while (leaving.has(key)) await scheduler.wait(LOOK_MS);
-  return kept.has(key);
+  return kept.has(key) ? { value: (await calling(key, call)) as T } : undefined;
 }
 
 /**
