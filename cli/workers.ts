@@ -46,6 +46,8 @@ export class Workers {
   }
 
   async #start(): Promise<void> {
+    // Each process of a worker is ended when this one ends, and two of a worker live at a time.
+    process.setMaxListeners(process.getMaxListeners() * (this.#sides.length + 1));
     if (this.#isOne) this.#services.push(await Service.start(this.#options, this.#configuration));
     else {
       this.#links = mkdtempSync(join(tmpdir(), `${FOLDER_PREFIX}${process.pid}-`));

@@ -79,7 +79,9 @@ export class Launcher extends WorkerEntrypoint<Env> {
         await adoptRest(this.env, body as string[]);
     }
     if (hasGiven()) await releaseObjects(this.env);
-    const predecessor = hasGiven() && { kept: keptObjects().length, released: takeReleased(), rung: rungObjects() };
+    // Only the question of how it is gets the names: whoever tells something else does not look at them.
+    const released = request.method === "GET" ? takeReleased() : [];
+    const predecessor = hasGiven() && { kept: keptObjects().length, released, rung: rungObjects() };
     return Response.json({
       turns: turnsBesideClients(),
       ...(mistakes && { mistakes }),
