@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { list } from "./collections.ts";
+import { describedAs } from "./described-as.ts";
 
 /** Filters of searches: comparisons of files' attributes, joined by `and` and `or`. */
 
@@ -24,17 +25,23 @@ type Comparison = z.output<(typeof comparison)[number]>;
 
 export type AttributeFilter = Comparison | { type: "and" | "or"; filters: AttributeFilter[] };
 
-/** A filter with so many levels of `and` and `or` in it. */
-function filterOf(depth: number): z.ZodType<AttributeFilter> {
-  if (depth === 0) return z.discriminatedUnion("type", comparison);
-  const filters = list(filterOf(depth - 1), { min: 1, max: MAX_FILTERS });
-  return z.discriminatedUnion("type", [...comparison, z.object({ type: z.enum(["and", "or"]), filters })]);
+type Compound = z.ZodObject<{ type: z.ZodEnum<{ and: "and"; or: "or" }>; filters: z.ZodType<AttributeFilter[]> }>;
+
+/** Filters that are joined, with so many levels of `and` and `or`. They are described as of any depth: generators then make one type. */
+function compoundOf(depth: number): Compound {
+  const inner: z.ZodType<AttributeFilter> =
+    depth === 1
+      ? z.discriminatedUnion("type", comparison)
+      : z.discriminatedUnion("type", [...comparison, compoundOf(depth - 1)]);
+  const described = describedAs(inner, () => z.union([...comparison, compound]));
+  return z.object({ type: z.enum(["and", "or"]), filters: list(described, { min: 1, max: MAX_FILTERS }) });
 }
 
-export const attributeFilter = filterOf(MAX_DEPTH).refine(
-  (filter) => comparisonsIn(filter) <= MAX_COMPARISONS,
-  `Expected at most ${MAX_COMPARISONS} comparisons.`,
-);
+const compound = compoundOf(MAX_DEPTH);
+
+export const attributeFilter = z
+  .discriminatedUnion("type", [...comparison, compound])
+  .refine((filter) => comparisonsIn(filter) <= MAX_COMPARISONS, `Expected at most ${MAX_COMPARISONS} comparisons.`);
 
 function comparisonsIn(filter: AttributeFilter): number {
   if (!("filters" in filter)) return 1;

@@ -15,6 +15,7 @@ const MEMBER_NAMES: Record<string, (type: string) => string> = {
   NamedToolChoice: (type) => `${type}Choice`,
   NestedToolChoice: (type) => `Nested${type}Choice`,
   TextFormat: (type) => `${type}OutputFormat`,
+  AttributeFilter: (type) => ({ Eq: "ComparisonFilter", In: "MembershipFilter" })[type] ?? "CompoundFilter",
   StoredInput: (type) => `Stored${type}`,
   ResponseStreamEvent: (type) => `${type}Event`,
 };
@@ -152,6 +153,10 @@ function isOptional(field: z.ZodType): boolean {
 function plain(node: unknown): unknown {
   if (Array.isArray(node)) return node.map(plain);
   if (!isJsonObject(node)) return node;
+  if (Array.isArray(node.type)) {
+    const { type, ...rest } = node;
+    return plain({ ...rest, anyOf: type.map((each) => ({ type: each })) });
+  }
   const { anyOf, properties, ...rest } = node;
   // Some generators turn the constant `true` into a text.
   if (rest.type === "boolean") delete rest.const;
