@@ -201,7 +201,7 @@ public class Call {
     ApiClient client = new ApiClient();
     client.setBasePath(args[0]);
     RequestFields body = new RequestFields().model("simulator").input(new RequestFieldsInput("Hello!"));
-    ResponseObject response = new ResponsesApi(client).createResponse(body, null);
+    ResponseObject response = new ResponsesApi(client).createResponse(body, null, null);
     OutputMessage message = (OutputMessage) response.getOutput().get(0).getActualInstance();
     System.out.println(((OutputText) message.getContent().get(0).getActualInstance()).getText());
   }

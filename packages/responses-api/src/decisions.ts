@@ -97,7 +97,7 @@ export const decisionRequest = z.preprocess(
 export const createDecision = describedAs(z.unknown(), () => {
   const json = z.object({
     type: z.literal("input_json"),
-    data: z.union([z.looseObject({}), z.array(z.looseObject({}))]),
+    data: z.unknown().describe("An object, or an array of objects."),
   });
   const message = z.object({
     type: z.literal("message").optional(),
