@@ -26,8 +26,8 @@ beforeAll(() => {
     KEY_CACHE_MS: "600000",
     PROMETHEUS_METRICS: "true",
     PROMETHEUS_TOKEN: "root",
-    PASSTHROUGH_ENDPOINTS:
-      "chat/completions,completions,embeddings,rerank,score,audio/transcriptions,audio/translations,messages,tokenize,detokenize",
+    PASSTHROUGH_ENDPOINTS: "all",
+    GUARD_URL: "https://guard.invalid/",
   };
 });
 
