@@ -169,9 +169,8 @@ function saidTurn({ caller, request, input, address, createdAt }: Creation, resu
 }
 
 /**
- * Waits for the conversation, which no other turn enters until the scope ends. Gives its history, and the token of the
- * lease under which the turn is settled. Throws the 404 of a conversation that does not exist, and the 409 and 429 of
- * one that is in use.
+ * Waits for the conversation, which no other turn enters until the scope ends. Gives its history, and the token of the lease under
+ * which the turn is settled. Throws the 404 of a conversation that does not exist, and the 409 and 429 of one that is in use.
  */
 async function enterConversation(creation: Creation, id: string): Promise<ReadHistory & { token: string }> {
   const { caller, address, scope } = creation;

@@ -22,9 +22,7 @@ import type { Caller } from "./transport.ts";
 
 /** A response that is to be created: the steps that all ways of creating one share. */
 
-/**
- * The longest body of a tree that shares its home with other trees. A longer one would leave them little. Bytes, or UTF-16 units.
- */
+/** The longest body of a tree that shares its home with other trees. A longer one would leave them little. Bytes, or UTF-16 units. */
 const MAX_SHARED_LENGTH = 256 * 1024;
 
 /** A checked request, with all that is known before a home or a model server is asked. */

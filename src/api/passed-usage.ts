@@ -5,10 +5,7 @@ import type { TokenCount } from "./admission.ts";
 
 /** Counts the tokens of an answer of vLLM's own endpoints, from the usage that the model server reports, while the bytes pass. */
 
-/**
- * An event that may have to be left out is held until its end. A longer one is passed, because it has more than usage
- * in it. Bytes.
- */
+/** An event that may have to be left out is held until its end. A longer one is passed, because it has more than usage in it. Bytes. */
 const MAX_HELD_BYTES = 16 * 1024;
 
 /** Approximate bytes around the text in an event. */

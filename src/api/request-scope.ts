@@ -30,10 +30,7 @@ export class RequestScope<Used = UsedTurn> implements Disposable {
     return scope;
   }
 
-  /**
-   * Takes the memory permits of `length` UTF-16 units instead, for body and history. Throws the 503 and the 429 of
-   * `Permits.resize`.
-   */
+  /** Takes the memory permits of `length` UTF-16 units instead, for body and history. Throws the 503 and the 429 of `Permits.resize`. */
   resize(length: number): void {
     this.#held?.permits.resize(length);
   }
@@ -55,9 +52,7 @@ export class RequestScope<Used = UsedTurn> implements Disposable {
     return this.#held?.admission?.reservation;
   }
 
-  /**
-   * Reserves the tokens that these items of the prompt add to the estimate. Rejects with the 429 of a limit that has fewer left.
-   */
+  /** Reserves the tokens that these items of the prompt add to the estimate. Rejects with the 429 of a limit that has fewer left. */
   async expect(items: () => readonly Item[]): Promise<void> {
     const expect = this.#held?.admission?.expect;
     if (expect) await expect(items());

@@ -91,10 +91,7 @@ export async function startRun(creation: Creation): Promise<StoredResponse> {
   }
 }
 
-/**
- * The error of a run whose home does not exist, so that the history it continues does not either. Undefined if it
- * continues nothing.
- */
+/** The error of a run whose home does not exist, so that the history it continues does not either. Undefined if it continues nothing. */
 function missingPast({ conversation, previous }: Creation): ApiError | undefined {
   if (conversation) return conversationNotFound(conversation.id);
   return previous ? previousResponseNotFound(responseId(previous)) : undefined;

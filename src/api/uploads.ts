@@ -69,9 +69,7 @@ export async function addUploadPart(
   }
 }
 
-/**
- * Makes a file of parts, in their order. Throws the 400 of parts that do not make the whole file, and of bytes with another MD5.
- */
+/** Makes a file of parts, in their order. Throws the 400 of parts that do not make the whole file, and of bytes with another MD5. */
 export async function completeUpload(caller: Caller, id: string, body: unknown): Promise<UploadObject> {
   const { part_ids: ids, md5 } = parse(completeUploadBody, body);
   const { files } = caller;

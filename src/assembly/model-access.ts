@@ -26,10 +26,7 @@ export class ModelAccess {
   readonly #tenant: string;
   #model: Promise<RoutedModel> | undefined;
   #engine: Engine | undefined;
-  /**
-   * The key of the conversation, by which a route with several models chooses one. All turns of the conversation have
-   * the same key.
-   */
+  /** The key of the conversation, by which a route with several models chooses one. All turns of the conversation have the same key. */
   #conversation = "";
   /** The model names that have failed. */
   readonly #failed: string[] = [];
@@ -216,9 +213,7 @@ export interface PassedRequest {
   model: string | undefined;
   tenant: string;
   affinity: Affinity;
-  /**
-   * True if the answer is a stream, whose headers come at once. The headers of other answers come when the answer is complete.
-   */
+  /** True if the answer is a stream, whose headers come at once. The headers of other answers come when the answer is complete. */
   isStream: boolean;
 }
 

@@ -124,9 +124,7 @@ export const upstreamsText = describedAs(z.string(), () =>
 /** The JSON text of `UPSTREAM_SECRETS`, as the file has it. */
 export const upstreamSecretsText = describedAs(z.string(), () => z.record(serverName, z.strictObject(secretFields)));
 
-/**
- * The entries of the parsed `UPSTREAMS`, in their order; undefined if it is neither a list nor entries by name, or has too many.
- */
+/** The entries of the parsed `UPSTREAMS`, in their order; undefined if it is neither a list nor entries by name, or has too many. */
 export function entriesOf(json: unknown): unknown[] | undefined {
   if (typeof json !== "object" || json === null) return undefined;
   const entries = Array.isArray(json)

@@ -128,10 +128,7 @@ export interface OwnModel {
   server: ModelServerConfig | undefined;
 }
 
-/**
- * The model of a name, if there is one. Its own server is not in the pool, and gets no prompt whose timing could tell
- * tenants apart.
- */
+/** The model of a name, if there is one. Its own server is not in the pool, and gets no prompt whose timing could tell tenants apart. */
 export function ownModel(
   name: string | undefined,
   { url, apiKey }: { url: string | undefined; apiKey: string | undefined },

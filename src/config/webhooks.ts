@@ -68,9 +68,7 @@ export function webhookConfig({ url, secret, mayBePrivate }: WebhookValues, netw
 const TIMEOUT_MS = 15_000;
 const MAX_ANSWER_BYTES = 65_536;
 
-/**
- * Guards calls of the endpoints that tenants name: public https addresses, looked up where DNS is configured, and listed URLs.
- */
+/** Guards calls of the endpoints that tenants name: public https addresses, looked up where DNS is configured, and listed URLs. */
 export function webhookGuard(
   { isListed }: WebhookValues,
   network: OperatorNetwork,

@@ -33,9 +33,7 @@ const IMPORT_BYTES = 1024 * 1024 * 1024;
 /** A unit of UTF-16 takes at most three bytes of UTF-8. */
 const IMPORT_LINE_BYTES = 3 * MAX_LINE_LENGTH;
 
-/**
- * Roles beside `ROLES`, which all may read. A tenant admin may do for its tenant what an owner may, within the tenant's limits.
- */
+/** Roles beside `ROLES`, which all may read. A tenant admin may do for its tenant what an owner may, within the tenant's limits. */
 const OWNERS = ["owner"] as const;
 const READERS = ["owner", "operator", "auditor"] as const;
 const OPERATORS = ["owner", "operator"] as const;

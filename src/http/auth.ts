@@ -58,9 +58,7 @@ function missing(): ApiError {
   );
 }
 
-/**
- * The user who is signed in to the console. Rejects with the 401 of a request without a key that no page of this server has sent.
- */
+/** The user who is signed in to the console. Rejects with the 401 of a request without a key that no page of this server has sent. */
 async function fromSession(request: Request, sources: KeySources): Promise<Authenticated> {
   const holder = await signedIn(request, sources.config);
   if (!holder) throw missing();

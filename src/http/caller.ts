@@ -154,9 +154,7 @@ export async function formBody(context: Context<AppEnv>): Promise<{ bytes: Uint8
 /** The Codex CLI (0.169) sends the value of this answer header with all further requests of its turn. */
 export const CODEX_TURN_STATE = "x-codex-turn-state";
 
-/**
- * The session id that a request of Codex repeats, or a new one that it is to send from now on. Undefined for all other clients.
- */
+/** The session id that a request of Codex repeats, or a new one that it is to send from now on. Undefined for all other clients. */
 export function codexTurnState(headers: Headers): string | undefined {
   const state = headers.get(CODEX_TURN_STATE);
   if (state !== null && state.length <= MAX_LENGTH) return state;

@@ -67,10 +67,7 @@ function theConsole(): Console {
   return built;
 }
 
-/**
- * Headers with which the runtime compresses a text for clients that accept it. Plain workerd has no proxy in front of
- * it that would.
- */
+/** Headers with which the runtime compresses a text for clients that accept it. Plain workerd has no proxy in front of it that would. */
 function compressed(context: Context): Record<string, string> {
   const vary = "Accept, Accept-Encoding";
   return context.req.header("accept-encoding")?.includes("gzip") ? { vary, "content-encoding": "gzip" } : { vary };

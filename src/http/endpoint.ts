@@ -30,16 +30,12 @@ interface Declaration<Path extends string, Query> {
   operation: Operation;
   /** The schema of its query, if it takes one. The 400s of an invalid query are thrown first. */
   query?: z.ZodType<Query>;
-  /**
-   * False if the deployment does not have the endpoint: its path is then unknown. Without this function every deployment has it.
-   */
+  /** False if the deployment does not have the endpoint: its path is then unknown. Without this function every deployment has it. */
   isOpen?(config: Config): boolean;
   handle(context: Context<AppEnv, Path>, query: Query): Response | Promise<Response>;
 }
 
-/**
- * Declares an endpoint, such as `GET /v1/responses/:id`. The types of its handler's arguments follow from its path and its query.
- */
+/** Declares an endpoint, such as `GET /v1/responses/:id`. The types of its handler's arguments follow from its path and its query. */
 export function endpoint<const Path extends string, Query = undefined>(
   route: `${Method} ${Path}`,
   declaration: Declaration<Path, Query>,

@@ -7,9 +7,7 @@ export function wantsSocket({ headers }: Request): boolean {
   return headers.get("upgrade")?.toLowerCase() === "websocket";
 }
 
-/**
- * The subprotocol of browsers. A browser closes a connection if the answer names none of the subprotocols that it has offered.
- */
+/** The subprotocol of browsers. A browser closes a connection if the answer names none of the subprotocols that it has offered. */
 const SUBPROTOCOL = "responses";
 
 /** OpenAI's way to send a key where no header can be set, in clients of its Realtime API. */

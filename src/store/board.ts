@@ -5,9 +5,8 @@ import { OwnedObject } from "./owned-object.ts";
 import { Schema } from "./schema.ts";
 
 /**
- * The board: one Durable Object that asks all model servers how they are, so that isolates need not each find out. It
- * stops asking while no isolate reads it. If there is an operator, it also knows which runs are live. It stores only
- * this and its alarm.
+ * The board: one Durable Object that asks all model servers how they are, so that isolates need not each find out. It stops asking
+ * while no isolate reads it. If there is an operator, it also knows which runs are live. It stores only this and its alarm.
  */
 
 /** The name of the only board. */

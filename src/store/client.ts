@@ -201,9 +201,7 @@ function digestOf({ items, messages }: History): string {
   return createHash("sha256").update(items).update(messages).digest("base64");
 }
 
-/**
- * The tree of a new turn: its conversation's, else its predecessor's, else that of the newest item it refers to, else undefined.
- */
+/** The tree of a new turn: its conversation's, else its predecessor's, else that of the newest item it refers to, else undefined. */
 export function knownTree(
   input: readonly InputItem[],
   previous: TurnAddress | null,

@@ -247,10 +247,7 @@ function eventsAfter(after: number, first: number, lines: readonly string[]): Ev
   return events.length === 0 ? undefined : { from, to: from + events.length - 1, events };
 }
 
-/**
- * The number of events among a block's lines, numbered from `first`; undefined if a line is neither event nor record,
- * or unreadable.
- */
+/** The number of events among a block's lines, numbered from `first`; undefined if a line is neither event nor record, or unreadable. */
 function countEvents(block: readonly BlockRow[], first: number): number | undefined {
   let next = first;
   try {

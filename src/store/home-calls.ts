@@ -96,9 +96,7 @@ export class HomeCalls {
     if (mayLeave && home.life?.deref()?.mayBeVacant) await this.#leave(name, home, true);
   }
 
-  /**
-   * Begins a call of a home that is not open, or is closing: waits for its end and, if necessary, until another home has closed.
-   */
+  /** Begins a call of a home that is not open, or is closing: waits for its end and, if necessary, until another home has closed. */
   async #enter(name: string): Promise<OpenHome> {
     for (const deadline = Date.now() + MAX_WAIT_MS; ; ) {
       const home = beginCall(

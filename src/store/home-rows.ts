@@ -83,9 +83,7 @@ export class HomeRows {
     return this.turns.isEmpty() && this.runs.turns().length === 0 && !this.conversations.exists();
   }
 
-  /**
-   * Removes a response with its event log, and items of a deleted conversation that only it needed. False if it does not exist.
-   */
+  /** Removes a response with its event log, and items of a deleted conversation that only it needed. False if it does not exist. */
   deleteResponse(turn: string): boolean {
     return this.#removing(() => {
       if (!this.turns.delete(turn)) return false;
@@ -151,9 +149,7 @@ class ConversationStore {
     this.#tables = tables;
   }
 
-  /**
-   * `createdAt` in Unix milliseconds. `owner`: the key that its bytes are counted for, if they are counted (`home-stored.ts`).
-   */
+  /** `createdAt` in Unix milliseconds. `owner`: the key that its bytes are counted for, if they are counted (`home-stored.ts`). */
   create(id: string, createdAt: number, metadata: Record<string, string>, owner?: string | null): void {
     const insert = "INSERT INTO conversation (id, created_at, metadata, owner) VALUES (?, ?, ?, ?)";
     this.#tables.write("conversation", insert, id, createdAt, JSON.stringify(metadata), owner ?? null);

@@ -45,9 +45,7 @@ export class HomeStored {
     this.#env = env;
   }
 
-  /**
-   * Tells whether the home is counted, or was until its last counted row was removed. Reads its rows up to the first counted one.
-   */
+  /** Tells whether the home is counted, or was until its last counted row was removed. Reads its rows up to the first counted one. */
   isCounted(): boolean {
     return this.#hasOwned() || this.#isMarked();
   }

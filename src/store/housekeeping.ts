@@ -9,10 +9,7 @@ import { type HomeRows, KEY_LIFETIME_MS } from "./home-rows.ts";
 /** The sweep runs at most this often. */
 const MIN_SWEEP_INTERVAL_MS = 3_600_000;
 
-/**
- * Interval of the alarm while there are live runs: a run whose process died is found within this time after its object
- * starts again.
- */
+/** Interval of the alarm while there are live runs: a run whose process died is found within this time after its object starts again. */
 const WATCHDOG_MS = 30_000;
 
 /**
@@ -109,10 +106,7 @@ export class Housekeeping {
     return removed;
   }
 
-  /**
-   * Removes a response from its tenant's list, before it is deleted or changed. If the list cannot be reached, the
-   * alarm tries again.
-   */
+  /** Removes a response from its tenant's list, before it is deleted or changed. If the list cannot be reached, the alarm tries again. */
   async unlist(turn: string): Promise<void> {
     if (!this.#rows.index.isOn) return;
     await this.retain(Number.POSITIVE_INFINITY);

@@ -180,9 +180,7 @@ export async function callingOurs<T>(key: string, call: () => Promise<T>): Promi
   return kept.has(key) ? { value: (await calling(key, call)) as T } : undefined;
 }
 
-/**
- * Waits for the decision and gives the owner of an object. Throws the 503 of an unreachable object if it is not decided in time.
- */
+/** Waits for the decision and gives the owner of an object. Throws the 503 of an unreachable object if it is not decided in time. */
 export async function ownerOf(key: string): Promise<"here" | "there"> {
   for (const deadline = Date.now() + MAX_WAIT_MS; ; await scheduler.wait(LOOK_MS)) {
     if (!leaving.has(key)) {

@@ -4,9 +4,8 @@ import { isRetryable } from "./rpc.ts";
 import { CALL_WITHIN_MS, ToldTogether } from "./told-together.ts";
 
 /**
- * Reports how much homes store to their tenant's quota. Each report has the whole amount of a home, so that only the
- * latest counts. The homes of a tenant in this isolate share one call at a time, which carries all reports that have
- * come in the meantime.
+ * Reports how much homes store to their tenant's quota. Each report has the whole amount of a home, so that only the latest counts.
+ * The homes of a tenant in this isolate share one call at a time, which carries all reports that have come in the meantime.
  */
 
 type QuotaNamespace = DurableObjectNamespace<Quota>;

@@ -16,9 +16,7 @@ import type { Tables } from "./tables.ts";
 export interface SettledTurn extends ChainedTurn {
   /** Its own position in the conversation; null if it is in none. */
   position: number | null;
-  /**
-   * The end of a run's event log, as `event-log.ts` gives it; null or absent if there is none, or if its blocks have all of it.
-   */
+  /** The end of a run's event log, as `event-log.ts` gives it; null or absent if there is none, or if its blocks have all of it. */
   log?: Cell | null;
   /** The key that its bytes are counted for, if they are counted (`home-stored.ts`). */
   owner?: string | null | undefined;
@@ -113,10 +111,7 @@ export class TurnStore {
     return { head: fromCells(rows.map((row) => row.response)), output: fromCells(rows.map((row) => row.output)) };
   }
 
-  /**
-   * The existing responses whose turns' names begin with `tree`, ordered by these names: those after `after`, read as
-   * they are taken.
-   */
+  /** The existing responses whose turns' names begin with `tree`, ordered by these names: those after `after`, read as they are taken. */
   *nodes(tree: string, order: "asc" | "desc", after: string | undefined): Generator<NodeRow> {
     // No letter of a turn's name sorts after "~".
     const [from, to] = order === "asc" ? [after ?? tree, `${tree}~`] : [tree, after ?? `${tree}~`];

@@ -107,9 +107,7 @@ function modelSpan(call: ModelCall, { event, measured, trace, endedAt }: SpanSou
   };
 }
 
-/**
- * One span for a call, even over MCP: the conventions add MCP's attributes to the span of the tool call, and make no second one.
- */
+/** One span for a call, even over MCP: the conventions add MCP's attributes to the span of the tool call, and make no second one. */
 function toolSpan(call: ToolCall, { trace, endedAt }: SpanSource): OtlpSpan {
   const isList = call.item === undefined;
   const isMcp = call.kind === "mcp";

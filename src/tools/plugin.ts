@@ -22,9 +22,7 @@ import type { Cite } from "./citation-marks.ts";
 /** A plugin with everything that runs its tools. */
 export interface RunnablePlugin<Tool extends CalledTool = CalledTool, Call extends ServerCall = ServerCall>
   extends Plugin<Tool, Call> {
-  /**
-   * Throws the 400 of a tool of the request, `tools[index]`, that cannot be served: it is not configured, or may not be called.
-   */
+  /** Throws the 400 of a tool of the request, `tools[index]`, that cannot be served: it is not configured, or may not be called. */
   check?(tool: RequestTool, index: number, options: SessionRequest): void;
   /** Begins its session in a turn whose request asks for it. */
   session(options: SessionOptions): PluginSession;

@@ -4,7 +4,7 @@ import { answeredStatus, type Body } from "./model-server.ts";
 
 /** One request to one of the model servers. */
 
-/** Makes a request, and tells of it. Rejects as it does. */
+/** Makes a request, and reports it. Rejects as the request does. */
 export async function told(
   onAttempt: ((call: ServerAttempt) => void) | undefined,
   of: Pick<ServerAttempt, "server" | "path" | "attempt">,
@@ -23,7 +23,7 @@ export async function told(
   }
 }
 
-/** A body whose model a server knows by another name. A form keeps its name. */
+/** A body with the server's own name of the model. A form keeps its name. */
 export function renamed(body: Body, model: string | undefined, there: string): Body {
   if (typeof body !== "string") return body;
   const beginning = `{"model":${JSON.stringify(model)}`;

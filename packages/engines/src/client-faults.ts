@@ -5,14 +5,15 @@ import type { ModelDelta, Prompt } from "@responses-edge/turn/engine";
 import { boundRules } from "./offered-tools.ts";
 
 /**
- * Faults that name what the client sent, and come before an answer begins where vLLM lets them.
+ * Faults that name a field of the client's, and come before an answer begins if vLLM allows it.
  *
- * vLLM makes a grammar after it has accepted a request: a streamed answer is a 200 first, and the refusal is its first
- * event. Where a request has a grammar of the client's, the first word is therefore waited for. Some schemas break vLLM
- * (500) rather than being refused: the prompt is then tried without them, for one token, to know whose fault it was.
+ * vLLM compiles a grammar after it has accepted a request: a streamed answer is a 200 first, and the refusal is its
+ * first event. So if a request has a client's grammar, the first word is waited for. Some schemas break vLLM (500)
+ * instead of being refused: the prompt is then tried without them, for one token, to find out whether they are at
+ * fault.
  *
- * The grammar of a custom tool is one that this server has translated. A model server that cannot take it (an older one, or
- * with another grammar compiler) is asked without: the model still has it in the tool's description.
+ * This server has translated the grammar of a custom tool. A model server that cannot take it (an older one, or with
+ * another grammar compiler) is asked without: the model still has it in the tool's description.
  */
 
 /** Tells whether a grammar that was made of the request binds the answer, so that it may be refused late. */
@@ -47,7 +48,7 @@ export async function generateWithClientFaults(
   }
 }
 
-/** Tells whether the model server answers the same prompt where nothing binds it. */
+/** Tells whether the model server answers the same prompt without a grammar. */
 async function servesWithoutGrammar(
   prompt: Prompt,
   signal: AbortSignal,
@@ -74,7 +75,7 @@ export function clientFault(error: ApiError, request: CreateRequest): ApiError {
   return invalidRequest(param, error.message, error.code);
 }
 
-/** Waits for the first deltas of an answer, or its fault, which it throws. */
+/** Waits for the first deltas of an answer, or for its fault, which it throws. */
 async function begin(answer: AsyncIterable<ModelDelta[]>): Promise<AsyncIterable<ModelDelta[]>> {
   const iterator = answer[Symbol.asyncIterator]();
   const first = await iterator.next();
@@ -87,9 +88,9 @@ async function begin(answer: AsyncIterable<ModelDelta[]>): Promise<AsyncIterable
   })();
 }
 
-/** Names of fields: vLLM's 400s have others than the client. */
+/** Names of fields: vLLM's 400s use other names than the client. */
 
-/** Fields of vLLM's routes that a client of this API never sent, and those that they were made from. */
+/** Fields of vLLM's routes that clients of this API do not send, and the fields they come from. */
 const CLIENT_NAMES: Record<string, string> = {
   input_tokens: "input",
   logprobs: "top_logprobs",
@@ -112,7 +113,7 @@ export function clientParam(param: string | null | undefined): string | null {
   return path.replace(/\.(\d+)(?=\.|$)/g, "[$1]");
 }
 
-/** A message of vLLM's in the client's words, without its own parameters. */
+/** A message of vLLM in the client's terms, without its own parameters. */
 export function clientMessage(message: string): string {
   return message
     .replace(/ \(parameter=[^()]*\)$/, "")
@@ -120,7 +121,7 @@ export function clientMessage(message: string): string {
     .replace(/\bresponse_format\b/g, "text.format");
 }
 
-/** The words of vLLM, or the library behind it, on a grammar that it cannot make. */
+/** The error texts of vLLM, or the library behind it, for a grammar that it cannot compile. */
 const GRAMMAR =
   /^grammar error|invalid grammar|grammar (specification|compil)|structural_tag|structured.?outputs?|guided.?(json|regex|grammar|decoding)|json.?schema|xgrammar|outlines|llguidance|unsupported by|invalid regex|regex parse/i;
 
@@ -131,7 +132,7 @@ export function refusesGrammar({ status, message, param }: ApiError): boolean {
   );
 }
 
-/** A field that vLLM makes a grammar from: its path, and what it holds. */
+/** A field from which vLLM makes a grammar: its path, and its value. */
 interface GrammarField {
   path: string;
   value: unknown;
@@ -155,8 +156,8 @@ export function grammarFields(request: CreateRequest): GrammarField[] {
 }
 
 /**
- * The 400 of a grammar, naming the field that it was made from: the only one, or the one that has what the message quotes. If several tools
- * may be meant, it names their list.
+ * The 400 of a grammar, which names the field that it was made from: the only one, or the one that contains the
+ * message's quote. If several tools fit, it names their list.
  */
 export function grammarError(message: string, request: CreateRequest): ApiError {
   return invalidRequest(blame(message, grammarFields(request)), clientMessage(message), "invalid_request");
@@ -175,13 +176,13 @@ function blame(message: string, fields: readonly GrammarField[]): string | null 
   return fields.find(({ path }) => !path.startsWith("tools["))?.path ?? null;
 }
 
-/** Characters of a message that are looked at for words of a schema. */
+/** Characters of a message that are searched for words of a schema. */
 const MAX_READ = 500;
 
-/** vLLM's words on a picture or a sound that the model, or the server, cannot take. */
+/** vLLM's error texts for an image or a sound that the model, or the server, cannot take. */
 const MEDIA = /multimodal|multi-modal|\bimages?\b|\baudios?\b|\bvideos?\b|media|\bPIL\b/i;
 
-/** The first part of the input that is no text, for a fault that names none; `input` else. */
+/** The first part of the input that is not text, for a fault that names none; otherwise `input`. */
 export function mediaParam(message: string, { input }: CreateRequest): string | null {
   if (!MEDIA.test(message) || !Array.isArray(input)) return null;
   for (const [index, item] of input.entries()) {

@@ -1,7 +1,8 @@
 import type { InputPart } from "@responses-edge/responses-api/items/parts";
 
 /**
- * Gives the text of a file for the model, under the file's name: the text that was read when its request was accepted, or its data as text.
+ * The text of a file for the model, under the file's name: the text that was read when its request was accepted, or its
+ * data as text.
  */
 export function fileText({ file_content: read, file_data: data = "", filename }: InputFile): string {
   if (read !== undefined) return read;

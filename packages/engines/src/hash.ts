@@ -1,4 +1,4 @@
-/** Hashes that tell texts apart, and keep no secret. */
+/** Hashes that distinguish texts, but protect no secrets. */
 
 /** 64 bits of a text. */
 export interface Hash {
@@ -6,7 +6,7 @@ export interface Hash {
   readonly low: number;
 }
 
-/** The hash of a text, by its UTF-16 units: fast, well mixed, and none for secrets (cyrb53, public domain). */
+/** The hash of a text, by its UTF-16 units: fast, well mixed, and not for secrets (cyrb53, public domain). */
 export function hashOf(text: string): Hash {
   let high = 0xdeadbeef;
   let low = 0x41c6ce57;
@@ -18,7 +18,7 @@ export function hashOf(text: string): Hash {
   return mixed(high, low);
 }
 
-/** The same as 16 hexadecimal digits. It costs a request less than a tenth of what SHA-256 does. */
+/** The same as 16 hexadecimal digits. It costs a request less than a tenth of SHA-256. */
 export function hashText(text: string): string {
   const { high, low } = hashOf(text);
   return (high >>> 0).toString(16).padStart(8, "0") + (low >>> 0).toString(16).padStart(8, "0");

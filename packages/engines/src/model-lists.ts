@@ -3,7 +3,7 @@ import type { Dialect } from "./dialects/dialect.ts";
 import type { ModelServer } from "./model-server.ts";
 import { malformedAnswer } from "./upstream-faults.ts";
 
-/** The models that each server says it serves, as this isolate has heard it. */
+/** The models that each server lists, as this isolate knows them. */
 
 /** A model card of vLLM's `/v1/models`, as this server shows it: with aliases beside the models they name. */
 export interface ModelCard {
@@ -17,16 +17,16 @@ export interface ModelCard {
   [key: string]: unknown;
 }
 
-/** How long a list may be reused, in milliseconds, and how long a server that has failed to give one is not asked. */
+/** How long a list is reused, and how long a server that has failed to give one is not asked, in milliseconds. */
 const CACHE_MS = 30_000;
 
-/** How long looking for a card may delay a turn that can do without, in milliseconds. */
+/** The longest wait for a card that a turn can do without, in milliseconds. */
 const CARD_WAIT_MS = 2_000;
 
-/** How much longer than for the first list the others' are waited for, in milliseconds. */
+/** How much longer to wait for the other lists after the first, in milliseconds. */
 const GRACE_MS = 500;
 
-/** A request may have few connections open at a time, and needs one of them for itself. */
+/** A request may have only a few open connections, and needs one of them itself. */
 const MAX_RENEWED = 2;
 
 interface Listed {
@@ -41,18 +41,18 @@ const lists = new Map<string, Listed>();
 const failedAt = new Map<string, number>();
 const renewedAt = new Map<string, number>();
 
-/** The dialects that servers were recognised by, and whose models they say they serve (`owned_by`). */
+/** The recognised dialects of servers, and the owners on their cards (`owned_by`). */
 const recognised = new Map<string, { dialect: Dialect; owners: string }>();
 
-/** Models that a server has refused to know, though it should: by its URL and the model's name. */
+/** Models that a server has refused although it should have them: by its URL and the model's name. */
 const refused = new Map<string, number>();
 
 function isRecent(at: number | undefined, now = Date.now()): boolean {
-  // A time of the future was noted before a clock was set back.
+  // A time in the future was noted before the clock was set back.
   return at !== undefined && now - at < CACHE_MS && now >= at;
 }
 
-/** The cards of a server, however old; undefined where it never gave any. */
+/** The cards of a server, however old; undefined if it never gave any. */
 export function knownCards({ baseUrl }: Pick<ModelServer, "baseUrl">): readonly ModelCard[] | undefined {
   return lists.get(baseUrl)?.cards;
 }
@@ -74,24 +74,24 @@ export async function fetchModels(server: ModelServer, signal: AbortSignal): Pro
     .map((card) => (window ? { max_model_len: windowOf(card, window), ...card } : card));
 }
 
-/** The names by which clients say the model of a card. */
+/** The client's names for the model of a card. */
 function namesOf({ id }: ModelCard, models: ReadonlyMap<string, string>): string[] {
   return [...models].flatMap(([name, there]) => (there === id ? [name] : []));
 }
 
-/** The window that a card tells by another name than vLLM's. */
+/** The window of a card that has it under another name than vLLM's. */
 function windowOf(card: ModelCard, path: readonly string[]): number | null {
   const told = path.reduce<unknown>((value, field) => (value as Record<string, unknown> | null)?.[field], card);
   return typeof told === "number" && told > 0 ? told : null;
 }
 
-/** How long a server may take to say what kind it is, in milliseconds. */
+/** The longest wait for a server's kind, in milliseconds. */
 const PROBE_MS = 2_000;
 
-/** Finds out what kind of server it is: by what its cards say, else by the one path that no other kind has. */
+/** Finds out the kind of a server: by its cards, or else by the one path that no other kind has. */
 async function recognise(server: ModelServer, cards: readonly ModelCard[], signal: AbortSignal): Promise<void> {
   const owners = [...new Set(cards.flatMap((card) => card.owned_by ?? []))].join("\n");
-  // Cards without an owner tell nothing.
+  // Cards without an owner do not show the kind.
   if (owners === "" || server.config.dialect !== undefined || recognised.get(server.baseUrl)?.owners === owners) return;
   const told = dialectOfOwner(owners) ?? (await probed(server, signal));
   recognised.set(server.baseUrl, { dialect: told ?? DIALECTS.openai, owners });
@@ -109,17 +109,20 @@ async function probed(server: ModelServer, signal: AbortSignal): Promise<Dialect
   return found.find((dialect) => dialect !== undefined);
 }
 
-/** The kind of server, as the operator or the server itself says; undefined where it has told nothing yet. */
+/** The kind of server, as the operator or the server itself says; undefined if neither has yet. */
 export function dialectOf({ baseUrl, config }: Pick<ModelServer, "baseUrl" | "config">): Dialect | undefined {
   return config.dialect === undefined ? recognised.get(baseUrl)?.dialect : DIALECTS[config.dialect];
 }
 
-/** The same, of one that has told nothing: vLLM. */
+/** The same, with vLLM as the default. */
 export function assumedDialect(server: Pick<ModelServer, "baseUrl" | "config">): Dialect {
   return dialectOf(server) ?? DIALECTS.vllm;
 }
 
-/** The same, after asking one that has told nothing. One that does not tell soon is taken for vLLM. Rejects with the signal's reason. */
+/**
+ * The same, after asking a server of unknown kind. If it does not answer soon, vLLM is assumed. Rejects with the
+ * signal's reason.
+ */
 export async function learnDialect(server: ModelServer, signal: AbortSignal): Promise<Dialect> {
   if (!dialectOf(server)) await cardsSoon(server, signal);
   return assumedDialect(server);
@@ -134,7 +137,7 @@ export async function listModelsOf(server: ModelServer, signal: AbortSignal): Pr
   return cards;
 }
 
-/** The cards of at most `CACHE_MS` ago; older ones, or none, where the server does not list them soon. */
+/** The cards of at most `CACHE_MS` ago; older ones, or none, if the server does not list them soon. */
 export async function cardsSoon(server: ModelServer, signal: AbortSignal): Promise<readonly ModelCard[]> {
   const cached = lists.get(server.baseUrl);
   const old = cached?.cards ?? [];
@@ -150,9 +153,9 @@ export async function cardsSoon(server: ModelServer, signal: AbortSignal): Promi
 }
 
 /**
- * Asks several servers for their models, side by side, for as long as `listModelsOf` would not know them. One that is down
- * or slow is waited for little longer than the first one that answers. Gives the cards of each, however old, and the
- * fault of each that did not answer. Rejects with the signal's reason when it is aborted.
+ * Asks several servers for their models concurrently, if `listModelsOf` has no recent list. After the first answer, the
+ * others are waited for only a little longer. Gives the cards of each, however old, and the fault of each that did not
+ * answer. Rejects with the signal's reason when it is aborted.
  */
 export async function listModelsOfAll(
   servers: readonly ModelServer[],
@@ -180,7 +183,7 @@ export async function listModelsOfAll(
   }
 }
 
-/** Tells whether a server has a model; undefined where it has not told its models. */
+/** Tells whether a server has a model; undefined if it has not listed its models. */
 export function serves(server: ModelServer, model: string): boolean | undefined {
   if (isRecent(refused.get(`${server.baseUrl}\n${model}`))) return false;
   const { models } = server.config;
@@ -190,15 +193,15 @@ export function serves(server: ModelServer, model: string): boolean | undefined 
   );
 }
 
-/** Notes that a server does not know a model which it should have. */
+/** Notes that a server refused a model which it should have. */
 export function noteRefused(server: ModelServer, model: string): void {
-  // Names that nobody lists are the clients', and as many as they like.
+  // Unlisted names come from clients, in any number.
   if (serves(server, model) === true) refused.set(`${server.baseUrl}\n${model}`, Date.now());
 }
 
 /**
- * Makes the servers of a model known: waits for the lists of those that were never heard of, and for all where none has it,
- * and else renews what is old beside the request. Rejects only with the reason of an aborted `signal`.
+ * Makes the servers of a model known: waits for the lists of servers without any, and for all lists if none has the
+ * model; otherwise renews old lists beside the request. Rejects only with the reason of an aborted `signal`.
  */
 export async function learnModels(servers: readonly ModelServer[], model: string, signal: AbortSignal): Promise<void> {
   const now = Date.now();
@@ -207,7 +210,7 @@ export async function learnModels(servers: readonly ModelServer[], model: string
   );
   if (stale.length === 0) return;
   const isKnown = servers.some((server) => knownCards(server)?.some(({ id }) => id === model));
-  // Another request may be just now hearing of the servers, one after another.
+  // Another request may be receiving the servers' lists at this moment, one after another.
   const hasUnheard = stale.some((server) => knownCards(server) === undefined && !failedAt.has(server.baseUrl));
   if (!isKnown || hasUnheard) {
     const waiting = AbortSignal.timeout(isKnown ? GRACE_MS : CARD_WAIT_MS);

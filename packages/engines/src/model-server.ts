@@ -15,65 +15,68 @@ import {
   unreachable,
 } from "./upstream-faults.ts";
 
-/** An error is told in a few words: more than this of one is nothing to read, or to pass on. */
+/** Most bytes of an error. A longer one is not read or passed on. */
 const MAX_ERROR_BYTES = 64 * 1024;
 
-/** The longest answer that comes whole; the tokens of a million-token prompt are 8 MB. */
+/** The longest whole answer; the tokens of a million-token prompt are 8 MB. */
 const MAX_ANSWER_BYTES = 32 * 1024 * 1024;
 
-/** How long the server may take to say how it is, and what is wrong with a request, in milliseconds. */
+/** The longest wait for the server's health, and for the body of an error, in milliseconds. */
 const HEALTH_TIMEOUT_MS = 2_000;
 const ERROR_TIMEOUT_MS = 5_000;
 
-/** When a stream's timer rings first: many streams that begin at once show soon that the thread is behind. In milliseconds. */
+/**
+ * When a stream's timer rings first, in milliseconds. Early, because many streams that begin at once soon show that the
+ * thread is behind.
+ */
 const FIRST_LOOK_MS = 50;
 
-/** The statuses of `/health` where no engine lives behind it: by vLLM itself, or by a proxy before it. */
+/** The statuses of `/health` if the engine behind it is gone: from vLLM itself, or from a proxy before it. */
 const GONE_STATUSES = new Set([502, 503, 504]);
 
-/** The parts of a request that are not the same for all. */
+/** The parts in which requests differ. */
 export interface RequestOptions {
-  /** How long the headers may take, in milliseconds, if not `VLLM_CONNECT_TIMEOUT_MS`. */
+  /** The longest wait for headers, in milliseconds, if not `VLLM_CONNECT_TIMEOUT_MS`. */
   withinMs?: number | undefined;
-  /** The answer comes when all of it is there: its headers say nothing before. */
+  /** The headers come only when the whole answer is ready. */
   isWhole?: boolean | undefined;
   /** The answer comes in many small pieces. */
   isTokenStream?: boolean | undefined;
-  /** The type of a body that is no JSON. */
+  /** The content type of a body other than JSON. */
   contentType?: string | undefined;
-  /** The client has spoken to the server in its own words, and hears of its faults in these. */
+  /** The client uses the server's own API, and gets its errors in that form. */
   isPassedOn?: boolean | undefined;
 }
 
 export type Body = string | Uint8Array<ArrayBuffer>;
 
-/** The statuses that model servers have given errors with: what a client sees of them says less. */
+/** The model servers' statuses behind errors. Clients see less. */
 const statuses = new WeakMap<ApiError, number>();
 
-/** The status of the answer that an error was made of; undefined for one without an answer. */
+/** The status of the answer behind an error; undefined without an answer. */
 export function answeredStatus(error: ApiError): number | undefined {
   return statuses.get(error);
 }
 
-/** Marks tell a server which other requests a request belongs with. */
+/** Headers that tell a server which requests belong together. */
 export interface RequestMarks {
-  /** Names the requests that a router before the server is to keep together. */
+  /** Identifies the requests that a router before the server should keep together. */
   session?: { id: string | undefined } | undefined;
-  /** Gives the headers that name the request's trace, if the server is to be told. */
+  /** Gives the headers of the request's trace, if the server should get them. */
   trace?: (() => Record<string, string> | undefined) | undefined;
 }
 
 /**
- * One model server: a URL, or a binding (a service binding, or a Workers VPC service for a private GPU).
- * Everything that can go wrong on the way comes out as an ApiError with the right 4xx or 5xx.
+ * One model server: a URL, or a binding (a service binding, or a Workers VPC service for a private GPU). Every failure
+ * on the way becomes an ApiError with the right 4xx or 5xx.
  */
 export class ModelServer {
   readonly config: ModelServerConfig;
-  /** Names the server, for caches; never shown to anybody. */
+  /** The cache key of the server; never shown to anybody. */
   readonly baseUrl: string;
   readonly #bounds: ServerBounds;
   readonly #marks: RequestMarks;
-  /** These close the request behind a response: cancelling the body alone leaves the connection to the runtime. */
+  /** Abort the request behind a response: cancelling only the body leaves the connection to the runtime. */
   readonly #requests = new WeakMap<Response, AbortController>();
 
   /** `marks` may change between two requests. */
@@ -84,15 +87,15 @@ export class ModelServer {
     this.#marks = marks;
   }
 
-  /** Since when the server is down, as far as this isolate has seen. Unix milliseconds. */
+  /** Since when the server has been down, as far as this isolate knows. Unix milliseconds. */
   get downSince(): number | undefined {
     return statusOf(this.baseUrl).downSince;
   }
 
   /**
    * Sends a request and waits for its headers, at most `VLLM_CONNECT_TIMEOUT_MS`. `path` is below `/v1`, or from the
-   * server's root when it begins with `//`. Throws ApiError 502/504 when vLLM cannot be reached, and that of its own
-   * error answer otherwise; aborting `signal` closes the request and throws the signal's reason.
+   * server's root if it begins with `//`. Throws ApiError 502/504 if vLLM cannot be reached, and otherwise that of its
+   * error answer; aborting `signal` closes the request and throws the signal's reason.
    */
   async request(
     path: string,
@@ -117,7 +120,7 @@ export class ModelServer {
       void ask();
       timer = setTimeout(look, Math.min(silenceMs, leftMs));
     };
-    // One timer, which most requests never see: that of their time, or of the next question before it.
+    // One timer, which rarely rings: at the end of the request's time, or at the next health question before it.
     let timer = setTimeout(look, Math.min(silenceMs, withinMs));
     let response: Response;
     try {
@@ -155,7 +158,7 @@ export class ModelServer {
     return fetch(url, request);
   }
 
-  /** The fault that a response tells of. A body that is too long, or takes too long, is dropped. */
+  /** The fault of a response. A body that is too long, or takes too long, is dropped. */
   async #errorOf(response: Response, signal: AbortSignal, toError: typeof toFaultError): Promise<ApiError> {
     let fault: UpstreamFault | undefined;
     const bounds = { maxBytes: MAX_ERROR_BYTES, timeoutMs: ERROR_TIMEOUT_MS, signal };
@@ -178,8 +181,8 @@ export class ModelServer {
   }
 
   /**
-   * A body that comes whole, read within `VLLM_FIRST_BYTE_TIMEOUT_MS`, or `timeoutMs`. Throws ApiError 502 when it is
-   * longer than any answer or breaks off, 504 when it takes too long, and the signal's reason when that is aborted.
+   * A whole body, read within `VLLM_FIRST_BYTE_TIMEOUT_MS`, or `timeoutMs`. Throws ApiError 502 if it is too long or
+   * breaks off, 504 if it takes too long, and the signal's reason when that is aborted.
    */
   async text(response: Response, signal: AbortSignal, timeoutMs = this.#bounds.firstByteTimeoutMs): Promise<string> {
     const bounds: ReadBounds = { maxBytes: MAX_ANSWER_BYTES, timeoutMs, signal };
@@ -193,15 +196,15 @@ export class ModelServer {
     }
   }
 
-  /** Closes the request behind an answer of which nothing is wanted any more. */
+  /** Closes the request behind an answer that is no longer wanted. */
   close(response: Response): void {
     this.#requests.get(response)?.abort();
   }
 
   /**
-   * Tells whether the server says itself, or its silence does, that no engine is there: `/health` refuses the
-   * connection or answers 502, 503 or 504. A server that does not answer in time may only be busy.
-   * Throws the signal's reason when it is aborted.
+   * Tells whether the engine is gone, by the server's answer or its silence: `/health` refuses the connection or
+   * answers 502, 503 or 504. A server that only takes too long may be busy. Throws the signal's reason when it is
+   * aborted.
    */
   async isGone(signal: AbortSignal): Promise<boolean> {
     const status = statusOf(this.baseUrl);
@@ -230,8 +233,8 @@ export class ModelServer {
   }
 
   /**
-   * The same of a server as it was `since` a stream has fallen silent: one that was away meanwhile has forgotten the
-   * stream, though it may be back. Many may fall silent at once, and one of them asks for all.
+   * The same, at any time since a stream fell silent: a server that was away in between has forgotten the stream, even
+   * if it is back. Many streams may fall silent at once; one of them asks for all.
    */
   async #hasBeenGone(since: number, signal: AbortSignal): Promise<boolean> {
     const { health, askedAt, downAt } = statusOf(this.baseUrl);
@@ -246,26 +249,27 @@ export class ModelServer {
   /**
    * The reads of a streamed body. The server may be silent for `VLLM_FIRST_BYTE_TIMEOUT_MS` before its first word and
    * for `VLLM_IDLE_TIMEOUT_MS` between two; after `VLLM_SILENCE_MS` it is asked whether it is still there. Only time in
-   * which a read is waited for counts: a slow reader is no silence. Neither is a comment a word: a server keeps sending
-   * these when its engine is gone (`--sse-keep-alive-interval`).
+   * which a read is pending counts, so that a slow reader does not count as silence. Comments do not end a silence: a
+   * server keeps sending them when its engine is gone (`--sse-keep-alive-interval`).
    *
    * The bytes of a read are valid until the next one.
    *
    * Ends cleanly at the end of the body; throws ApiError 502/504 when the connection breaks or falls silent, and the
-   * signal's reason when it is aborted. Leaving the iteration closes the upstream request. `onEnd` is called however it ends.
+   * signal's reason when it is aborted. Leaving the iteration closes the upstream request. `onEnd` is called however it
+   * ends.
    */
   async *reads(response: Response, signal: AbortSignal, onEnd?: () => void): AsyncGenerator<Uint8Array> {
     if (!response.body) return onEnd?.();
     const { firstByteTimeoutMs, idleTimeoutMs, silenceMs } = this.#bounds;
     const reader = readerOf(response.body);
-    /** Ends the question whether the server is still there, where one was asked. */
+    /** Aborts the health question, if one is pending. */
     let asking: AbortController | undefined;
     const close = () => {
       reader.cancel();
       this.close(response);
     };
     let limit = firstByteTimeoutMs;
-    /** When the wait for the server's next word began; undefined while the reader is busy with the last one. */
+    /** When the wait for the next read began; undefined while the reader is busy. */
     let waitingSince: number | undefined;
     let fault: ApiError | undefined;
     let ended = false;
@@ -278,7 +282,7 @@ export class ModelServer {
       const isGone = await this.#hasBeenGone(since, asking.signal).catch(() => false);
       if (isGone && waitingSince === since) giveUp(connectionLost());
     };
-    // One timer per stream that looks now and then, rather than one per read.
+    // One timer per stream that checks periodically, rather than one per read.
     const everyMs = Math.max(10, Math.min(firstByteTimeoutMs, idleTimeoutMs, silenceMs, 4000) / 4);
     let watchdog: ReturnType<typeof setTimeout> | undefined;
     const watch = () => {
@@ -318,9 +322,9 @@ export class ModelServer {
   }
 }
 
-/** Tells reads of a stream that hold nothing but whole SSE comments and blank lines. */
+/** Recognises reads of a stream that hold only SSE comments and blank lines. */
 class CommentFilter {
-  /** The last read ended with a line. */
+  /** The last read ended with a complete line. */
   #atLineStart = true;
 
   isOnlyComments(bytes: Uint8Array): boolean {
@@ -340,20 +344,20 @@ const CARRIAGE_RETURN = 13;
 const COLON = 58;
 
 /**
- * The state of model servers as this isolate has seen it, by their URL. Plain data that all its requests may read and write:
- * a promise that one request has made, no other may wait for.
+ * The state of model servers as this isolate knows it, by URL. Plain data that all its requests may read and write: no
+ * request may wait for a promise of another.
  */
 
 interface Status {
   /** Unix milliseconds; absent while the server answers. */
   downSince?: number;
-  /** When it was last seen to be down. */
+  /** When it was last seen down. */
   downAt?: number;
   /** The last answer of its `/health`, and when it came. */
   health?: { isGone: boolean; at: number };
-  /** When somebody last began to ask. */
+  /** When a request last began to ask. */
   askedAt?: number;
-  /** When it last refused `tool_choice: "auto"`: it was started without a parser of calls. */
+  /** When it last refused `tool_choice: "auto"`, because it runs without a parser of calls. */
   refusedAutoAt?: number;
 }
 
@@ -367,7 +371,7 @@ export function statusOf(baseUrl: string): Status {
   return status;
 }
 
-/** The server cannot be reached, or says itself that it is gone. */
+/** Notes that the server is unreachable, or says that it is gone. */
 export function sawDown(baseUrl: string): void {
   const status = statusOf(baseUrl);
   status.downAt = Date.now();

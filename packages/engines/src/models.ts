@@ -21,8 +21,8 @@ import type { Upstream } from "./upstream.ts";
 export type { ModelCard } from "./model-lists.ts";
 
 /**
- * The models of all servers, each server's list cached per isolate; a model that several have is shown as the first of them
- * does. Throws ApiError as the first server does, where none lists any.
+ * The models of all servers, each server's list cached per isolate. A model of several servers is shown as the first of
+ * them does. Throws ApiError as the first server does, if none lists any.
  */
 async function listUpstreamModels({ servers }: Upstream, signal: AbortSignal): Promise<readonly ModelCard[]> {
   const [only] = servers;
@@ -35,7 +35,7 @@ async function listUpstreamModels({ servers }: Upstream, signal: AbortSignal): P
   return [...cards.values()];
 }
 
-/** The models that clients may name: vLLM's own and the aliases of those that are there. */
+/** The models that clients may name: vLLM's own, and the aliases of those. */
 export async function listModels(config: ModelSettings, upstream: Upstream, signal: AbortSignal): Promise<ModelCard[]> {
   const cards = await listUpstreamModels(upstream, signal);
   const byId = new Map(cards.map((card) => [card.id, card]));
@@ -47,15 +47,17 @@ export async function listModels(config: ModelSettings, upstream: Upstream, sign
   return [...cards, ...routes];
 }
 
-/** A request's model, as its route has led it. */
+/** A request's model, after its route was applied. */
 export interface RoutedModel extends Model {
-  /** The route's name: what the client has asked for, or a fallback of that. Undefined for a request that names no model. */
+  /**
+   * The route's name: the one that the client has asked for, or its fallback. Undefined for a request without a model.
+   */
   route: string | undefined;
 }
 
 /**
- * The model a request is for; without a name it is vLLM's first. An unknown name is vLLM's to refuse. `key` is the same for all turns of a
- * conversation. Throws ApiError 503 when there is no model, and as the upstream does when no name was given.
+ * The model of a request; without a name, vLLM's first. vLLM refuses unknown names itself. `key` is the same for all
+ * turns of a conversation. Throws ApiError 503 if there is no model, and, without a name, as the upstream does.
  */
 export async function resolveModel(
   name: string | null | undefined,
@@ -107,10 +109,10 @@ async function firstServed(
   return names[0];
 }
 
-/** How long a server that was well is taken to be so, in milliseconds. */
+/** How long a healthy server is assumed to stay so, in milliseconds. */
 const WELL_MS = 250;
 
-/** Tells whether a server is there, as it has said of late, or says now. */
+/** Tells whether a server is reachable, by its last answer or a new one. */
 async function mayAnswer(server: ModelServer, signal: AbortSignal): Promise<boolean> {
   const { health, downSince } = statusOf(server.baseUrl);
   const now = Date.now();
@@ -119,12 +121,12 @@ async function mayAnswer(server: ModelServer, signal: AbortSignal): Promise<bool
   return !(await server.isGone(signal));
 }
 
-/** gpt-oss in the name that vLLM serves a model by, or in the path or repository that it was loaded from. */
+/** Matches gpt-oss in the name of a model at vLLM, or in the path or repository that it was loaded from. */
 const GPT_OSS = /gpt-?oss/i;
 
 /**
- * How a model is spoken to: as configured, for the model or its server; else Harmony for gpt-oss, by its name or by the root
- * in its model card; else chat. A LoRA adapter, whose card names neither, is what its `parent` is.
+ * The engine of a model: as configured, for the model or its server; else Harmony for gpt-oss, recognised by its name
+ * or by the root in its model card; else chat. A LoRA adapter, whose card has neither, gets the engine of its `parent`.
  */
 async function engineOf(
   model: string,
@@ -150,7 +152,7 @@ async function engineOf(
   return "chat";
 }
 
-/** Harmony needs token ids of its server: any other renders and parses gpt-oss itself. */
+/** Harmony needs a server with token ids. Any other server renders and parses gpt-oss itself. */
 async function harmonyIfServed(model: string, upstream: Upstream, signal: AbortSignal): Promise<EngineName> {
   const unknown = upstream.servers.filter((server) => !dialectOf(server));
   if (unknown.length > 0) await Promise.all(unknown.map((server) => learnDialect(server, signal)));
@@ -159,7 +161,7 @@ async function harmonyIfServed(model: string, upstream: Upstream, signal: AbortS
   return servers.some((server) => assumedDialect(server).hasTokenIds) ? "harmony" : "chat";
 }
 
-/** The engine that the operator names for the server that has the model. */
+/** The engine that the operator has configured for the model's server. */
 async function engineOfServer(
   model: string,
   { servers }: Upstream,
@@ -171,9 +173,9 @@ async function engineOfServer(
 }
 
 /**
- * A model's card and those of what it was made from: an adapter's base. A parent without a card is its name alone, and so is a model
- * whose card cannot be had soon: the turn itself will show what is wrong. Old cards do unless `isFresh`: the parts of a model do not
- * change while it is served.
+ * A model's card and those of its bases: an adapter's parents. A parent without a card is only its name, and so is a
+ * model whose card does not come soon: the turn itself will show what is wrong. Old cards are good enough unless
+ * `isFresh`: a model's bases do not change while it is served.
  */
 async function lineage(
   model: string,
@@ -196,7 +198,7 @@ async function lineage(
   return [...found.values()];
 }
 
-/** The cards of the servers that have the model, or may have it: those of the one that the turn goes to come first. */
+/** The cards of the servers that have the model, or may have it: those of the turn's server come first. */
 async function upstreamCardsSoon(
   model: string,
   upstream: Upstream,
@@ -208,13 +210,13 @@ async function upstreamCardsSoon(
   await learnModels(servers, model, signal);
   const { server: first } = upstream;
   const lists = [first, ...servers.filter((server) => server !== first)].map((server) => knownCards(server) ?? []);
-  // A model of one name may be another model elsewhere: a list is read as a whole.
+  // Models of one name may differ between servers, so that a list is read as a whole.
   return lists.find((cards) => cards.some(({ id }) => id === model)) ?? lists.flat();
 }
 
 /**
- * A model's context window in tokens, an adapter's being its base's. Undefined where no card tells, or none can be had
- * soon. Rejects only with the reason of an aborted `signal`.
+ * A model's context window in tokens; an adapter has its base's. Undefined if no card has it, or none comes soon.
+ * Rejects only with the reason of an aborted `signal`.
  */
 export async function contextWindow(
   model: string,

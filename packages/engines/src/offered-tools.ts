@@ -21,9 +21,9 @@ import { customInputOf } from "@responses-edge/turn/custom-input";
 import type { PluginTools, Prompt } from "@responses-edge/turn/engine";
 
 /**
- * The tools that stand in a prompt, and those of them that the model may call. All of them stand in it, whatever
- * `tool_choice` leaves: the tools come first in a prompt, and a prompt without some of them shares no prefix with the others
- * of its conversation. Where the model server can hold the model only to what the prompt has, the others are left out
+ * The tools in a prompt, and those of them that the model may call. All are in it, whatever `tool_choice` excludes: the
+ * tools come first in a prompt, and a prompt without some of them shares no prefix with the others of its conversation.
+ * If the model server can only enforce the choice by the tools in the prompt, the others are left out
  * (`Prompt.onlyOffered`).
  */
 
@@ -31,7 +31,7 @@ type ToolPrompt = Pick<Prompt, "request"> & Partial<Pick<Prompt, "pluginTools" |
 
 const NO_PLUGIN_TOOLS: PluginTools = { functions: [], namespaces: {}, builtinFunctions: [] };
 
-/** Functions of the client, of MCP servers too; and all tools of this server. */
+/** Functions of the client and of MCP servers, and the built-in tools. */
 interface PromptTools {
   functions: FunctionTool[];
   plugins: PluginTools;
@@ -58,7 +58,7 @@ export function shownTools(prompt: ToolPrompt): PromptTools {
   return { functions: [...ClientTools.of(request.tools).all.map(functionOf), ...plugins.functions], plugins };
 }
 
-/** Tells whether tools stand in the prompt that the model may not call. */
+/** Tells whether the prompt has tools that the model may not call. */
 export function withholdsTools(prompt: ToolPrompt): boolean {
   if (prompt.onlyOffered) return false;
   const clients = ClientTools.of(prompt.request.tools);
@@ -66,15 +66,15 @@ export function withholdsTools(prompt: ToolPrompt): boolean {
   return (withheld && withheld.size > 0) || clients.offered(prompt.request.tool_choice).length < clients.all.length;
 }
 
-/** The grammars of a request's custom tools, and which of them bind what a model writes. */
+/** The grammars of a request's custom tools, and which of them constrain the model's output. */
 
-/** Characters of all grammars of a request, at most: reading them takes a good second per megabyte. */
+/** Most characters of all grammars of a request: parsing takes more than a second per megabyte. */
 const MAX_TOTAL_LENGTH = 131_072;
 
 /**
- * Throws the 400 of a format or a grammar that expands to too much; of a grammar that is none, which names its field, line and column;
- * and of those in `tools` that are too long together. Items may bring tools again and again: what is too long of theirs is not bound,
- * and not looked at.
+ * Throws the 400 of a format or a grammar that expands too far; of an invalid grammar, naming its field, line and
+ * column; and of grammars in `tools` that are too long together. Items may load tools repeatedly: their excess grammars
+ * are not enforced, and not parsed.
  */
 export function refuseBadFormats({ tools, input, text, structured_outputs: outputs }: CreateRequest): void {
   if (text?.format) refuseLargeFormats(text.format, ["text", "format"]);
@@ -102,7 +102,7 @@ export function refuseBadFormats({ tools, input, text, structured_outputs: outpu
   }
 }
 
-/** The grammars of a list of tools, by the fields that they stand in. */
+/** The grammars of a list of tools, by their fields. */
 function* grammarsIn(
   tools: readonly Tool[],
   path: (string | number)[],
@@ -132,8 +132,8 @@ function refuseBroken(field: string, format: GrammarFormat): void {
 }
 
 /**
- * The rules to which the inputs of a request's custom tools can be bound, by the tools' flat names; made once for each
- * list. The list may have tools of earlier turns: of those that are too long together the last ones are not bound.
+ * The rules that the inputs of a request's custom tools must match, by the tools' flat names; made once for each list.
+ * The list may have tools of earlier turns: if they are too long together, the last ones are not enforced.
  */
 export function boundRules({ tools }: CreateRequest): ReadonlyMap<string, Rules> {
   if (tools == null) return NONE;
@@ -156,7 +156,10 @@ export function boundRules({ tools }: CreateRequest): ReadonlyMap<string, Rules>
 const NONE: ReadonlyMap<string, Rules> = new Map();
 const made = new WeakMap<readonly Tool[], ReadonlyMap<string, Rules>>();
 
-/** A grammar, but for one that is none: a tool of an earlier turn's, whose request was not checked by this version. */
+/**
+ * A parsed grammar; undefined for an invalid one, of a tool from an earlier turn whose request this version did not
+ * check.
+ */
 function understood(format: GrammarFormat): Reading | undefined {
   try {
     return readGrammar(format);
@@ -167,9 +170,9 @@ function understood(format: GrammarFormat): Reading | undefined {
 }
 
 /**
- * Why a call of a client's tool cannot be made, in words for the model that has made it; undefined where it can. `text` is
- * all that the model has written as its arguments. `rules` are those of the grammars of custom tools, by flat names: an
- * input is held to them, because few model servers bind every grammar, and some ignore all of them.
+ * Why a call of a client's tool is invalid, in words for the model that made it; undefined if it is valid. `text` is
+ * the whole text of its arguments. `rules` are those of the grammars of custom tools, by flat name: inputs are checked,
+ * because few model servers enforce every grammar, and some ignore all of them.
  */
 export function callFaultOf(
   tool: ClientTool | undefined,
@@ -184,7 +187,7 @@ export function callFaultOf(
   return recogniser.push(input) && recogniser.accepts ? undefined : grammarFaultOf(recogniser, input);
 }
 
-/** The fault of an input, which a recogniser has read as far as it keeps to the grammar. */
+/** The fault of an input, which a recogniser has read as far as it matches the grammar. */
 export function grammarFaultOf({ read }: Recogniser, input: string): string {
   const rest = input.slice(read, read + 40).toWellFormed();
   const where =

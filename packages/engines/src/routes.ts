@@ -2,17 +2,20 @@ import { hashOf } from "./hash.ts";
 import { firstOf } from "./pool/choice.ts";
 import type { ModelSettings, Route } from "./settings.ts";
 
-/** Which model answers for a name that clients say. */
+/** Finds the model for a name that clients use. */
 
-/** The model of a route for a conversation, whose `key` is the same in all of its turns: each has its share of them. */
+/**
+ * The model of a route for a conversation, whose `key` is the same in all of its turns. Each model gets its share of
+ * conversations.
+ */
 export function targetOf({ targets: [first, ...others] }: Route, key: string): string {
   if (others.length === 0) return first.model;
-  // A weight that changes moves no more conversations than it has to (weighted rendezvous hashing).
+  // A changed weight moves no more conversations than necessary (weighted rendezvous hashing).
   const weighed = [first, ...others].map(({ model, weight }) => ({ model, weight, hash: hashOf(model) }));
   return firstOf(weighed, hashOf(key))?.model ?? first.model;
 }
 
-/** A name as its route leads it: what the response calls the model, and what the servers do. */
+/** A name after its route was applied: the model's name in the response, and at the servers. */
 export function routed(
   name: string,
   { routes }: Pick<ModelSettings, "routes">,

@@ -5,17 +5,17 @@ import type { DialectName } from "./dialects/dialect.ts";
 
 /** The operator's settings of model servers and models. Durations are in milliseconds. */
 
-/** The ways to a model server: by `fetch`, over sockets, or over sockets for streams of tokens alone. */
+/** The ways to a model server: by `fetch`, over sockets, or over sockets only for streams of tokens. */
 export const TRANSPORTS = ["fetch", "socket", "mixed"] as const;
 export type Transport = (typeof TRANSPORTS)[number];
 
 /** A model server. */
 export interface ModelServerConfig {
-  /** Tells nothing of where the server is: health, logs and answers may have it. */
+  /** Reveals nothing of the server's address: health, logs and answers may show it. */
   name: string;
-  /** With `/v1`, without a slash at its end. No two servers have the same. Behind a binding its host means nothing. */
+  /** With `/v1`, without a slash at its end. Unique. Behind a binding its host is arbitrary. */
   baseUrl: string;
-  /** Follows no redirect. */
+  /** Does not follow redirects. */
   fetch: Fetch;
   transport: Transport;
   /** Opens a socket; undefined: the global `connect`. */
@@ -23,17 +23,22 @@ export interface ModelServerConfig {
   apiKey: string | undefined;
   /** Further headers for an access proxy before the server, by lower-case names. */
   headers: Readonly<Record<string, string>>;
-  /** The server's share of the conversations, compared with the others'. Above 0: a server of weight 0 keeps as many of its old ones as any other. */
+  /**
+   * The server's share of the conversations, compared with the others'. Above 0: a server of weight 0 keeps its old
+   * conversations with the default weight.
+   */
   weight: number;
   /** True if the server gets no new conversations. */
   drains: boolean;
   /** True if its conversations stay at a server that drains: it has weight 0. */
   keepsConversations: boolean;
-  /** The only models that the server is asked for, with their names there by the names that clients say; undefined: those that it lists. */
+  /**
+   * The only models that the server is asked for, with its names by the clients' names; undefined: those that it lists.
+   */
   models: ReadonlyMap<string, string> | undefined;
-  /** How all of its models are spoken to; undefined: as each one's name and card tell. */
+  /** The engine for all of its models; undefined: chosen by each one's name and card. */
   engine: EngineName | undefined;
-  /** True if the server heeds `cache_salt`, where the operator says so; undefined: as its model cards tell. */
+  /** Tells whether the server uses `cache_salt`, as the operator says; undefined: by its model cards. */
   salted: boolean | undefined;
   /** The kind of server; undefined: as it says itself. */
   dialect: DialectName | undefined;
@@ -41,7 +46,7 @@ export interface ModelServerConfig {
   sharesCache: boolean;
 }
 
-/** How long a model server may take, and how it is asked whether it is gone. */
+/** Timeouts of a model server, and the interval of health questions. */
 export interface ServerBounds {
   /** The longest wait for headers. */
   connectTimeoutMs: number;
@@ -49,43 +54,43 @@ export interface ServerBounds {
   firstByteTimeoutMs: number;
   /** The longest pause between two reads of a stream. */
   idleTimeoutMs: number;
-  /** After a pause this long, `/health` is asked. */
+  /** The pause after which `/health` is asked. */
   silenceMs: number;
 }
 
-/** The treatment of a server that does not keep tenants apart; undefined where there are no two tenants. */
+/** How to treat a server that does not keep tenants apart; undefined if there cannot be two tenants. */
 export type UnsaltedServers = "auto" | "warn" | "refuse" | undefined;
 
 /** A pool of model servers. */
 export interface UpstreamConfig extends ServerBounds {
   /** At least one. */
   modelServers: readonly ModelServerConfig[];
-  /** The greatest multiple of the mean load that one of several servers gets. */
+  /** The highest multiple of the mean load that one of several servers gets. */
   loadFactor: number;
-  /** While another server is free, a request waits this long for response headers before it goes there. */
+  /** While another server is free, a request waits this long for headers before it goes there. */
   failoverMs: number;
-  /** The interval of a board that asks the servers for all isolates; 0: there is none. */
+  /** The interval at which a board asks the servers for all isolates; 0: there is no board. */
   boardMs: number;
   unsaltedServers: UnsaltedServers;
 }
 
-/** Says when a model server's grammar lets a model choose between a call and the final text's format. */
+/** When a model server's grammar lets a model choose between a call and the final text's format. */
 export type FormatWithTools = "never" | "strict" | "always";
 
-/** How models with chat templates are asked. */
+/** Settings of models with chat templates. */
 export interface ChatConfig {
   formatWithTools: FormatWithTools;
-  /** `thinking_token_budget` by the model's name at the server, then by the request's `reasoning.effort`. */
+  /** `thinking_token_budget` by the server's name of the model, then by the request's `reasoning.effort`. */
   thinkingBudgets: Readonly<Record<string, Readonly<Partial<Record<string, number>>>>>;
 }
 
-/** How prompts for gpt-oss are written. */
+/** Settings of prompts for gpt-oss. */
 export interface HarmonyConfig {
-  /** `YYYY-MM-DD`; undefined: the turn's own date. */
+  /** `YYYY-MM-DD`; undefined: the date of the turn. */
   startDate?: string | undefined;
-  /** Instructions stand in the system message, behind the model's identity. */
+  /** Instructions are in the system message, after the model's identity. */
   systemInstructions: boolean;
-  /** Where the header of a tool's answer names its recipient: behind the channel or before it. */
+  /** The position of the recipient in the header of a tool's answer: after the channel or before it. */
   toolHeader: "channel-first" | "recipient-first";
 }
 
@@ -95,20 +100,20 @@ export interface RouteTarget {
   weight: number;
 }
 
-/** Which models answer for a name that clients say. */
+/** The models that answer for a name that clients use. */
 export interface Route {
   /** At least one. */
   targets: readonly [RouteTarget, ...RouteTarget[]];
-  /** Names, as clients say them. */
+  /** Names, as clients use them. */
   fallbacks: readonly string[];
   contextFallbacks: readonly string[];
 }
 
-/** How names of models are read. */
+/** Settings that interpret names of models. */
 export interface ModelSettings {
   modelServers: readonly ModelServerConfig[];
-  /** By the names that clients say. */
+  /** By the clients' names. */
   routes: ReadonlyMap<string, Route>;
-  /** By the name that a server knows: how the model is spoken to. */
+  /** The engine, by a server's name of the model. */
   modelEngines: Readonly<Record<string, EngineName>>;
 }

@@ -1,31 +1,31 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { isJson } from "@responses-edge/responses-api/json";
 
-/** A line longer than this is no token stream: the ids of a million-token prompt are 8 million. In characters. */
+/** The longest line: the ids of a million-token prompt are 8 million. In characters. */
 const MAX_LINE_LENGTH = 16 * 1024 * 1024;
 
-/** Pieces that are joined to one: a line that comes byte by byte must not cost a string per byte. */
+/** Pieces that are joined into one, so that a line that comes byte by byte does not cost a string per byte. */
 const JOINED_PIECES = 1024;
 
 /**
- * Cuts an SSE byte stream into the payloads of its `data:` lines, whatever the read boundaries: inside a UTF-8
- * character, a CRLF or a line. Other lines (comments, `event:`, blank) carry nothing that vLLM's streams need, and
- * vLLM writes one `data:` line per event, so a payload is a line.
+ * Cuts an SSE byte stream into the payloads of its `data:` lines, at any read boundaries: inside a UTF-8 character, a
+ * CRLF or a line. Other lines (comments, `event:`, blank) are not needed for vLLM's streams, and vLLM writes one
+ * `data:` line per event, so a payload is a line.
  */
 export class SseDecoder {
   readonly #decoder = new TextDecoder();
-  /** The unfinished last line, in the pieces it came in: joined once, however many reads it takes. */
+  /** The pieces of the unfinished last line, which are joined once, however many reads it takes. */
   #pieces: string[] = [];
   /** Its last pieces, fewer than `JOINED_PIECES`. */
   #latest: string[] = [];
   #length = 0;
 
-  /** The payloads completed by `bytes`. Throws ApiError 502 when a line grows beyond all reason. */
+  /** The payloads completed by `bytes`. Throws ApiError 502 for a line that is too long. */
   push(bytes: Uint8Array): string[] {
     return this.#cut(this.#decoder.decode(bytes, { stream: true }));
   }
 
-  /** The payload of a last line that no newline ended, unless it broke off in the middle. */
+  /** The payload of a last line without a newline, unless it was cut off. */
   end(): string[] {
     return this.#cut(`${this.#decoder.decode()}\n`).filter((payload) => payload === "[DONE]" || isJson(payload));
   }

@@ -1,6 +1,9 @@
 import type { Prompt } from "@responses-edge/turn/engine";
 
-/** The strings that end the answer to a prompt (`stop`), if some do. Other text that a model is asked for is not cut. */
+/**
+ * The strings that end the answer to a prompt (`stop`), if there are any. They do not apply to other text, such as
+ * summaries.
+ */
 export function stopStringsOf({ request, asksForText }: Prompt): StopStrings | undefined {
   const { stop, include_stop_str_in_output: included } = request;
   if (stop == null || asksForText) return undefined;
@@ -10,29 +13,30 @@ export function stopStringsOf({ request, asksForText }: Prompt): StopStrings | u
 
 /**
  * Finds the first of some strings in a text that comes in parts. Work per character does not depend on their length
- * (Knuth, Morris and Pratt), and what is found not on how the text was cut.
+ * (Knuth, Morris and Pratt), and the result does not depend on how the text is cut.
  */
 export class StopStrings {
   readonly #strings: readonly { text: string; fallback: Int32Array }[];
   readonly #included: boolean;
-  /** How much of each string the text ends with. */
+  /** The length of each string's prefix at the end of the text. */
   readonly #matched: number[];
 
-  /** `included`: a string that is found belongs to the text before it (vLLM's `include_stop_str_in_output`). */
+  /** `included`: a found string belongs to the text before it (vLLM's `include_stop_str_in_output`). */
   constructor(strings: readonly string[], included: boolean) {
     this.#strings = strings.map((text) => ({ text, fallback: fallbacks(text) }));
     this.#included = included;
     this.#matched = strings.map(() => 0);
   }
 
-  /** How many characters at the end of the text may be the beginning of a string. */
+  /** The number of characters at the end of the text that may begin a string. */
   get buffered(): number {
     return Math.max(...this.#matched);
   }
 
   /**
-   * Where in `part` the text ends for a reader, as soon as one of the strings is complete: before it, which may be before the part begins
-   * (less than 0), or behind it. The longest counts among several that end with the same character.
+   * The position in `part` where the reader's text ends, once one of the strings is complete: before the string,
+   * possibly before the part (less than 0), or after it. The longest counts among several that end with the same
+   * character.
    */
   push(part: string): number | undefined {
     for (let at = 0; at < part.length; at++) {
@@ -50,13 +54,13 @@ export class StopStrings {
     return undefined;
   }
 
-  /** Forgets the text: another begins. */
+  /** Forgets the text, because another one begins. */
   reset(): void {
     this.#matched.fill(0);
   }
 }
 
-/** For each length of a string's beginning, the longest shorter one that it ends with. */
+/** For each prefix of a string, the length of its longest proper suffix that is also a prefix. */
 function fallbacks(text: string): Int32Array {
   const lengths = new Int32Array(text.length);
   let length = 0;

@@ -4,21 +4,24 @@ import type { ModelServer } from "./model-server.ts";
 import type { UnsaltedServers } from "./settings.ts";
 import { tenantsNotSeparated } from "./upstream-faults.ts";
 
-/** Which model servers may get the prompts of several tenants: whoever shares a prefix cache can find out by timing what others ask. */
+/**
+ * Decides which model servers may get the prompts of several tenants: clients that share a prefix cache can find out
+ * each other's prompts by timing.
+ */
 
-/** Servers of which the log has been told that they do not keep tenants apart. By URL. */
+/** URLs of servers whose warning was logged. */
 const warned = new Set<string>();
 
 /**
- * Tells whether a server keeps the prompts of different tenants apart in its prefix cache, as one that heeds `cache_salt` does: by its
- * dialect, or because the operator says it. Undefined where the server has not told who it is.
+ * Tells whether a server keeps the prompts of different tenants apart in its prefix cache (`cache_salt`): by its
+ * dialect, or because the operator says so. Undefined if the server's kind is unknown.
  */
 export function separatesTenants(server: Pick<ModelServer, "baseUrl" | "config">): boolean | undefined {
   const dialect = dialectOf(server);
   return server.config.salted ?? (dialect && dialect.separatesTenants === true);
 }
 
-/** Tells whether a server may get prompts of several tenants, as far as it is known. */
+/** Tells whether a server may get prompts of several tenants, as far as is known. */
 export function mayServeTenants(server: Pick<ModelServer, "baseUrl" | "config">, setting: UnsaltedServers): boolean {
   const { salted, sharesCache } = server.config;
   if (setting === "refuse") return sharesCache || separatesTenants(server) !== false;
@@ -27,8 +30,8 @@ export function mayServeTenants(server: Pick<ModelServer, "baseUrl" | "config">,
 }
 
 /**
- * Throws the 503 of a server that may have no prompt because it does not keep tenants apart, and as the server does where it must say who
- * it is and does not. The log is told once of one that may have prompts all the same.
+ * Throws the 503 of a server that may not get prompts because it does not keep tenants apart, and as the server does if
+ * its kind must be known and is not. Logs once for each server that gets prompts all the same.
  */
 export async function checkSeparation(
   server: ModelServer,

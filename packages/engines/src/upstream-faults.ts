@@ -3,19 +3,19 @@ import { clientMessage, clientParam } from "./client-faults.ts";
 
 /** The faults of model servers, as errors of this API. */
 
-/** The code of an engine that has died while its server still answers. */
+/** The code of a dead engine whose server still answers. */
 export const ENGINE_DEAD = "upstream_engine_dead";
 
-/** vLLM's words for it (`EngineDeadError`), since 0.6; its other failures leave the engine alive. */
+/** vLLM's error texts for it (`EngineDeadError`), since 0.6; after other failures the engine lives. */
 const ENGINE_DEAD_WORDS = /EngineCore encountered an issue|engine core .*died|engine loop .*(not running|has died)/i;
 
-/** The code of an answer of the model's that its server could not read. */
+/** The code of a model's answer that its server could not parse. */
 export const UNREADABLE_ANSWER = "upstream_unreadable_answer";
 
-/** llama.cpp's words for it: calls that are cut or written wrong (`common/chat.cpp`). */
+/** llama.cpp's error texts for it: calls that are truncated or malformed (`common/chat.cpp`). */
 const UNREADABLE_WORDS = /output that does not match the expected .*format|Failed to parse input at pos/i;
 
-/** 502: nobody is there. */
+/** 502: the server cannot be reached. */
 export function unreachable(): ApiError {
   return new ApiError({
     status: 502,
@@ -24,7 +24,7 @@ export function unreachable(): ApiError {
   });
 }
 
-/** 504. `what` it did not do in time. */
+/** 504. `what` names the step that took too long. */
 export function timedOut(what: string, afterMs: number): ApiError {
   return new ApiError({
     status: 504,
@@ -42,12 +42,12 @@ export function connectionLost(): ApiError {
   });
 }
 
-/** 502: vLLM has given up what it was saying. */
+/** 502: vLLM has aborted its answer. */
 export function answerAborted(): ApiError {
   return new ApiError({ status: 502, message: "The model server aborted the request.", code: "upstream_aborted" });
 }
 
-/** 502: vLLM's answer is not what its API gives. */
+/** 502: vLLM's answer does not match its API. */
 export function malformedAnswer(): ApiError {
   return new ApiError({
     status: 502,
@@ -56,7 +56,7 @@ export function malformedAnswer(): ApiError {
   });
 }
 
-/** An answer as JSON. Throws ApiError 502 where it is none. */
+/** An answer as JSON. Throws ApiError 502 if it is invalid. */
 export function parsedAnswer(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -65,13 +65,13 @@ export function parsedAnswer(text: string): unknown {
   }
 }
 
-/** 502: a prompt is to fit a window that nobody knows. */
+/** 502: a prompt is to fit an unknown window. */
 export function windowNotTold(): ApiError {
   const message = "The model server does not tell the context window of this model.";
   return new ApiError({ status: 502, message, code: "unknown_context_window" });
 }
 
-/** 503: the server is not known to keep the prompts of different tenants apart, and the operator wants that of all. */
+/** 503: the server is not known to keep the prompts of different tenants apart, which the operator requires. */
 export function tenantsNotSeparated(): ApiError {
   return new ApiError({
     status: 503,
@@ -81,8 +81,8 @@ export function tenantsNotSeparated(): ApiError {
 }
 
 /**
- * A model server's words on a fault: nested (`{error:{…}}`, vLLM since 0.10 and most others), flat (`{object:"error",…}`, vLLM before), or
- * as FastAPI does (`{detail:…}`).
+ * A model server's description of a fault: nested (`{error:{…}}`, vLLM since 0.10 and most others), flat
+ * (`{object:"error",…}`, vLLM before), or FastAPI's (`{detail:…}`).
  */
 export interface UpstreamFault {
   message: string;
@@ -91,10 +91,10 @@ export interface UpstreamFault {
   status?: number;
 }
 
-/** vLLM's longest words quote the field at fault; the rest of such a message tells nothing. In characters. */
+/** vLLM's longest texts quote the field at fault; the rest of such a message is not useful. In characters. */
 const MAX_FAULT_MESSAGE = 4_000;
 
-/** Reads a fault out of a body or a stream payload, or gives undefined when there is none. */
+/** Reads a fault from a body or a stream payload; undefined if there is none. */
 export function readFault(body: unknown): UpstreamFault | undefined {
   if (typeof body !== "object" || body === null) return undefined;
   if ("detail" in body) return readDetail(body.detail);
@@ -110,7 +110,7 @@ export function readFault(body: unknown): UpstreamFault | undefined {
   };
 }
 
-/** FastAPI's `detail`: a text, or what its validation finds wrong, with the field that it is about. */
+/** FastAPI's `detail`: a text, or the findings of its validation, with their fields. */
 function readDetail(detail: unknown): UpstreamFault | undefined {
   if (typeof detail === "string") return { message: detail.slice(0, MAX_FAULT_MESSAGE) };
   const first: unknown = Array.isArray(detail) ? detail[0] : undefined;
@@ -122,27 +122,29 @@ function readDetail(detail: unknown): UpstreamFault | undefined {
   return { message: message.slice(0, MAX_FAULT_MESSAGE), param: field === "" ? null : field };
 }
 
-/** `max_output_tokens` alone is too large: these words also speak of the window, which the prompt need not fill. */
+/**
+ * `max_output_tokens` alone is too large: these texts also mention the window, although the prompt need not fill it.
+ */
 const OUTPUT_LIMIT =
   /max_(completion_)?tokens=\d+ cannot be greater than max_model_len|'max_tokens'.* is too large: \d+\. This model's maximum context length is (\d+) tokens(?: and your request has (\d+) input tokens)?/i;
 
-/** The prompt leaves nothing of the window: vLLM ≥ 0.20 then makes the limit itself, and refuses it. */
+/** The prompt fills the window: vLLM ≥ 0.20 then sets the limit itself, and refuses it. */
 const FULL_WINDOW = /^max_(completion_)?tokens must be at least 1, got/i;
 
-/** vLLM before 0.12, and SGLang, add the two up: the prompt is at fault only where it fills the window by itself. */
+/** vLLM before 0.12, and SGLang, add the two up: the prompt is at fault only if it fills the window by itself. */
 const BOTH =
   /maximum context length (?:is|of) (\d+) tokens.*?[(:] ?(\d+) (?:in the (?:messages|prompt),|tokens from the input messages and) \d+ (?:in the|tokens for the) completion/i;
 
-/** In the words of vLLM, llama.cpp (`exceed_context_size_error`), SGLang and Ollama. */
+/** In the texts of vLLM, llama.cpp (`exceed_context_size_error`), SGLang and Ollama. */
 const CONTEXT_LENGTH =
   /maximum context length|max_model_len|longer than the maximum model length|context length of|exceeds? the available context size|longer than the model's context length|exceeds? (the )?(maximum|model's|available) (allowed |context )?(length|size|window)|input length .*exceeds|prompt is too long/i;
 
-/** llama.cpp says with a 500 that a model has no eyes or ears, and vLLM with a 400. */
+/** llama.cpp reports with a 500 that a model takes no media, vLLM with a 400. */
 const NO_MEDIA = /(image|audio|video) input is not supported/i;
 
 /**
- * A fault of vLLM as this API's error. Its words are passed on where they are about the request (4xx); a fault of the
- * server (5xx) or of our credentials there (401, 403) says only that.
+ * A fault of vLLM as this API's error. Its text is passed on if it is about the request (4xx); for a fault of the
+ * server (5xx) or of this server's credentials there (401, 403), only the kind is.
  */
 export function toFaultError(status: number, fault: UpstreamFault | undefined, retryAfter?: string | null): ApiError {
   const message = messageOf(status, fault);
@@ -166,7 +168,7 @@ export function toFaultError(status: number, fault: UpstreamFault | undefined, r
       headers,
     });
   }
-  // A proxy that reaches nobody.
+  // A proxy that cannot reach its server.
   if (status === 502) return unreachable();
   if (status === 503) {
     return new ApiError({ status, message: "The model server is overloaded.", code: "server_is_overloaded", headers });
@@ -186,12 +188,12 @@ export function toFaultError(status: number, fault: UpstreamFault | undefined, r
   return new ApiError({ status: 502, message: why, code: "upstream_error" });
 }
 
-/** The SDKs heed no longer time than a minute. `retryAfter` in seconds; a date stays as it is. */
+/** The SDKs ignore times longer than a minute. `retryAfter` in seconds; a date stays as it is. */
 function atMostAMinute(retryAfter: string): string {
   return Number(retryAfter) > 60 ? "60" : retryAfter;
 }
 
-/** The 400 of what vLLM refuses, in the words of this API. */
+/** The 400 of a request that vLLM refuses, in the terms of this API. */
 function toRefusal(message: string, param: string | null | undefined): ApiError {
   const said = clientMessage(message);
   const limit = OUTPUT_LIMIT.exec(message);
@@ -209,8 +211,8 @@ function toRefusal(message: string, param: string | null | undefined): ApiError 
 const REFUSALS = new Set([400, 404, 405, 413, 415, 422, 501]);
 
 /**
- * The same for a client that has spoken to vLLM in vLLM's own words: what it says of a request is passed on as it is said,
- * with its status. A route that the server does not have is a 404, too.
+ * The same for a client that uses vLLM's own API: an error about the request is passed on unchanged, with its status.
+ * So is the 404 of a route that the server lacks.
  */
 export function toPassedError(status: number, fault: UpstreamFault | undefined, retryAfter?: string | null): ApiError {
   if (!REFUSALS.has(status)) return toFaultError(status, fault, retryAfter);
@@ -228,7 +230,7 @@ function messageOf(status: number, fault: UpstreamFault | undefined): string {
   return fault?.message ?? `The model server answered with status ${status}.`;
 }
 
-/** Tells whether a 404 is about the model, by the server's own words. Without words it is about the route. */
+/** Tells whether a 404 is about the model, by the server's text. Without a text it is about the route. */
 function isOfModel(status: number, fault: UpstreamFault | undefined): boolean {
   return status === 404 && fault !== undefined && (fault.param === "model" || /model/i.test(fault.message));
 }

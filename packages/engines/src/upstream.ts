@@ -25,63 +25,65 @@ import { checkSeparation, mayServeTenants } from "./tenant-separation.ts";
 import { malformedAnswer, parsedAnswer, tenantsNotSeparated } from "./upstream-faults.ts";
 
 /**
- * The model servers as an engine sees them: one that answers. Which of several it is, is chosen for each turn, and kept for all
- * of its rounds; what fails before anything was said is asked of another one.
+ * The model servers as an engine sees them: as one that answers. One of them is chosen for each turn, and kept for all
+ * of its rounds. A request that fails before any output is repeated at another one.
  */
 
-/** The session that a turn has in common with others that do well at the same server. */
+/** The session that a turn shares with others that should go to the same server. */
 export interface Session {
-  /** Sent to the server as `X-Session-ID`, for a router behind it. Tells nothing of what it was made of; undefined: nothing. */
+  /**
+   * Sent to the server as `X-Session-ID`, for a router behind it. Reveals nothing of its origin; undefined: not sent.
+   */
   id: string | undefined;
-  /** The key that the server is chosen by; undefined: by load. */
+  /** The key that chooses the server; undefined: the load does. */
   key: string | undefined;
-  /** The key is that of a conversation, whose earlier turns went the same way. */
+  /** The key is that of a conversation, whose earlier turns went to the same server. */
   isRoot: boolean;
 }
 
 export interface UpstreamOptions {
   session?: Session | undefined;
-  /** The model that is asked for, by its name at vLLM: only servers that have it are asked. */
+  /** vLLM's name of the requested model: only servers that have it are asked. */
   model?: string | undefined;
-  /** Is told of every request for an answer of the model's, and of each try of it. */
+  /** Called for every request for an answer of the model, and for each attempt at it. */
   onAttempt?: ((call: ServerAttempt) => void) | undefined;
-  /** Gives the headers that tell a server which trace a request belongs to, where it is to be told. */
+  /** Gives the headers of a request's trace, if the server should get them. */
   trace?: (() => Record<string, string> | undefined) | undefined;
 }
 
-/** A body, or what makes it for a kind of server. */
+/** A body, or a function that makes it for a kind of server. */
 export type BodyFor = Body | ((dialect: Dialect) => Body | Promise<Body>);
 
-/** How many servers are asked the same, at most. */
+/** Most servers that get the same request. */
 const MAX_TRIES = 3;
 
-/** The same for a server that fails without a reason that could be its own: the prompt may be the reason. */
+/** The same for a fault that may not be the server's own: the prompt may be the cause. */
 const MAX_TRIES_AT_FAILURE = 2;
 
-/** Waits before another server is asked: up to so long, and twice as long the next time. In milliseconds. */
+/** The longest wait before another server is asked, which doubles each time. In milliseconds. */
 const BACK_OFF_MS = 25;
 
-/** How long a server is spared that has too much to do and does not say when it has less. In milliseconds. */
+/** How long an overloaded server that names no time is spared. In milliseconds. */
 const BUSY_MS = 1_000;
 
-/** Keys that are tried for a server that is the first of one in so many; and at most, for one that is the first of few. */
+/** Keys to try for each server in the pool, and at most, until one leads to the wanted server. */
 const [DRAWS_PER_SHARE, MAX_DRAWS] = [16, 1_000];
 
-/** Which of several servers has made an answer, and what ends its being counted. */
+/** The server of each answer, and the function that ends its count. */
 const answers = new WeakMap<Response, { server: ModelServer; leave: Leave }>();
 
 export class Upstream {
-  /** Those of the deployment. */
+  /** The servers of the deployment. */
   readonly servers: readonly ModelServer[];
   readonly #config: UpstreamConfig;
   readonly #options: UpstreamOptions;
-  /** The only server there is: nothing is chosen, counted or tried elsewhere. */
+  /** Set if there is only one server: nothing is chosen, counted or tried elsewhere. */
   readonly #only: ModelServer | undefined;
-  /** The turn's server, once one was needed. */
+  /** The turn's server, once it was needed. */
   #chosen: ModelServer | undefined;
-  /** Servers that have failed this turn, the last one at the end. */
+  /** Servers that have failed in this turn, the latest last. */
   #failed: readonly ModelServer[] = [];
-  /** The turn's needs of its server. */
+  /** The requirements of the turn on its server. */
   #needs: ((dialect: Dialect) => boolean) | undefined;
 
   constructor(config: UpstreamConfig, options: UpstreamOptions = {}) {
@@ -94,9 +96,9 @@ export class Upstream {
     this.#only = this.servers.length === 1 && !first?.config.models ? first : undefined;
   }
 
-  /** Has all that follows asked for with these options too, of a server that is chosen by them. */
+  /** Sets options for all further requests, including the choice of the server. */
   setOptions(options: UpstreamOptions): void {
-    // Another model has other servers, and asks something else of them.
+    // Another model has other servers, and other requirements.
     if (options.model !== this.#options.model) {
       this.#failed = [];
       this.#needs = undefined;
@@ -105,20 +107,23 @@ export class Upstream {
     this.#chosen = undefined;
   }
 
-  /** The server that the turn's requests go to, chosen now where it was not before. */
+  /** The server of the turn's requests, which is chosen at the first use. */
   get server(): ModelServer {
     if (this.#only) return this.#only;
     this.#chosen ??= this.#choose();
     return this.#chosen;
   }
 
-  /** The kind of the turn's server, after asking it where it has told nothing yet. Rejects with the reason of an aborted `signal`. */
+  /** The kind of the turn's server, after asking it if unknown. Rejects with the reason of an aborted `signal`. */
   async learnDialect(signal: AbortSignal): Promise<Dialect> {
     const { server } = this;
     return dialectOf(server) ?? learnDialect(server, signal);
   }
 
-  /** Has all that follows asked of servers alone that suit. False, and without effect, where none that has the model does. */
+  /**
+   * Sends all further requests only to suitable servers. False, and without effect, if none of the model's servers is
+   * suitable.
+   */
   require(suits: (dialect: Dialect) => boolean): boolean {
     if (this.#only) return suits(assumedDialect(this.#only));
     if (!this.#able().some((server) => suits(assumedDialect(server)))) return false;
@@ -128,9 +133,9 @@ export class Upstream {
   }
 
   /**
-   * Sends a request and waits for its headers. `path` is below `/v1`, or from the server's root when it begins with `//`. Where
-   * one server cannot answer and another can, that one is asked. Throws as `ModelServer.request` does, the 400 of a model that
-   * no server may be asked for, and the 503 of a prompt for which no server keeps tenants apart (`UNSALTED_SERVERS`).
+   * Sends a request and waits for its headers. `path` is below `/v1`, or from the server's root if it begins with `//`.
+   * If a server cannot answer, another one is asked. Throws as `ModelServer.request` does, the 400 of a model that no
+   * server may be asked for, and the 503 of a prompt for which no server keeps tenants apart (`UNSALTED_SERVERS`).
    */
   async request(path: string, signal: AbortSignal, body?: BodyFor, options?: RequestOptions): Promise<Response> {
     const only = this.#only;
@@ -142,7 +147,7 @@ export class Upstream {
     return told(onAttempt, call, () => only.request(path, signal, sent, options));
   }
 
-  /** The body that a server gets. Throws the 400 of a model that it does not have, and the 503 where it may have no prompt. */
+  /** The body for a server. Throws the 400 of a model that it lacks, and the 503 if it may not get prompts. */
   async #bodyFor(server: ModelServer, body: BodyFor, signal: AbortSignal): Promise<Body> {
     const { unsaltedServers } = this.#config;
     if (unsaltedServers !== undefined) await checkSeparation(server, unsaltedServers, signal);
@@ -155,7 +160,7 @@ export class Upstream {
     return model === undefined || there === undefined || there === model ? made : renamed(made, model, there);
   }
 
-  /** Throws the 400 of a model that a server does not have, which would answer for any. */
+  /** Throws the 400 of a model that the server lacks, if it would answer with another one. */
   async #checkModel(server: ModelServer, signal: AbortSignal): Promise<void> {
     const { model } = this.#options;
     if (model === undefined) return;
@@ -169,7 +174,7 @@ export class Upstream {
     return parsedAnswer(await this.text(response, signal, this.#config.connectTimeoutMs));
   }
 
-  /** A body that comes whole: `ModelServer.text`. */
+  /** A whole body: `ModelServer.text`. */
   async text(response: Response, signal: AbortSignal, timeoutMs?: number): Promise<string> {
     if (this.#only) return this.#only.text(response, signal, timeoutMs);
     const { server, leave } = this.#answerOf(response);
@@ -188,8 +193,8 @@ export class Upstream {
   }
 
   /**
-   * The bytes of a body as they come, for nobody to look at, and what resolves when they have ended, which is never a fault of
-   * who takes them. Aborting the request's signal, or leaving the bytes, closes the request.
+   * The bytes of a body, unread, and a promise that resolves when they have ended, which never rejects. Aborting the
+   * request's signal, or cancelling the stream, closes the request.
    */
   bytes(response: Response): { readable: ReadableStream<Uint8Array> | null; ended: Promise<void> } {
     const { server, leave } = this.#answerOf(response);
@@ -199,7 +204,7 @@ export class Upstream {
     return { readable, ended: ended.finally(leave) };
   }
 
-  /** The turn's server has broken off what it was saying: what comes next is asked of another one, where there is one. */
+  /** Sends the next requests to another server, if there is one, because the turn's server has failed. */
   leaveServer(): void {
     if (this.#only || !this.#chosen) return;
     this.#noteFailure(this.#chosen);
@@ -289,7 +294,7 @@ export class Upstream {
     const candidates = servers.map((server) => ({ ...candidateOf(server.config, now), server }));
     if (boardMs === 0) return candidates;
     const reports = servers.map(({ config }) => reportOf(config.name, now, boardMs));
-    // Loads of some servers alone compare with nothing.
+    // Loads are comparable only if all are known.
     const areLoadsKnown = reports.every((report) => report?.load !== undefined);
     return candidates.map((candidate, index) => ({
       ...candidate,
@@ -298,7 +303,7 @@ export class Upstream {
     }));
   }
 
-  /** Those that have not failed this turn. When all have, only the last one is avoided. */
+  /** The servers that have not failed in this turn. If all have, only the last one is avoided. */
   #untried(): readonly ModelServer[] {
     const able = this.#able();
     const untried = able.filter((server) => !this.#failed.includes(server));
@@ -308,7 +313,9 @@ export class Upstream {
     return others.length > 0 ? others : able;
   }
 
-  /** The servers that may be asked. Throws the 503 where none of those that have the model keeps tenants apart, and all are to. */
+  /**
+   * The servers that may be asked. Throws the 503 if none of the model's servers keeps tenants apart, and they must.
+   */
   #able(): readonly ModelServer[] {
     const having = this.#having();
     const able = having.filter((server) => mayServeTenants(server, this.#config.unsaltedServers));
@@ -317,7 +324,7 @@ export class Upstream {
     return suited.length > 0 ? suited : able;
   }
 
-  /** The servers that have the model; where none is known to, those that may. */
+  /** The servers that have the model, or, if none is known to, those that may have it. */
   #having(): readonly ModelServer[] {
     const { model } = this.#options;
     if (model === undefined) return this.servers;
@@ -328,16 +335,16 @@ export class Upstream {
     return this.servers.filter((server) => !server.config.models && !dialectOf(server)?.answersAnyModel);
   }
 
-  /** The servers that could be asked instead of one. */
+  /** The alternatives to a server. */
   #others(server: ModelServer): readonly ModelServer[] {
     return inGoodHealth(this.#candidates(this.#able()))
       .filter(({ isBusy, server: other }) => !isBusy && other !== server && !this.#failed.includes(other))
       .map(({ server: other }) => other);
   }
 
-  /** How many servers may be asked, in all, what one has answered with a fault. */
+  /** The total number of servers that may get a request which has failed with this fault. */
   #triesAfter(fault: ApiError, blame: Blame): number {
-    // Where all have listed their models without this one, none has it.
+    // If all lists lack the model, no server has it.
     if (blame === "model") {
       return this.servers.some((each) => serves(each, this.#options.model ?? "") !== false) ? MAX_TRIES : 1;
     }
@@ -345,8 +352,8 @@ export class Upstream {
   }
 
   /**
-   * The fault that the client is told, of those that the servers gave. A name that all have listed their models without is
-   * unknown, whichever of them was asked for it, and whether that one could be reached: the answer must not depend on the choice.
+   * The fault that the client gets, among those of the servers. A name that all lists lack is unknown, whichever server
+   * was asked and whether it was reachable: the answer must not depend on the choice.
    */
   #verdict(fault: ApiError): ApiError {
     const { model } = this.#options;
@@ -356,7 +363,7 @@ export class Upstream {
     return isUnlisted && blame === "server" ? unknownModel(model) : fault;
   }
 
-  /** Remembers what a fault tells of its server. */
+  /** Remembers what a fault says about its server. */
   #learn(fault: ApiError, blame: Blame, server: ModelServer): void {
     // Each of the next requests would wait as long.
     if (fault.code === "upstream_timeout" && answeredStatus(fault) === undefined)
@@ -380,7 +387,7 @@ export class Upstream {
     this.#chosen = undefined;
   }
 
-  /** A key, as `make` makes them by chance, whose conversations go to the turn's server as long as all is well. */
+  /** Draws random keys with `make` until one leads to the turn's server, as long as all servers are healthy. */
   keyOfServer<Made>(make: () => { made: Made; key: string }): Made {
     const { server } = this;
     const candidates = this.#candidates(this.#able());

@@ -3,7 +3,7 @@ import type { FinishReason, Prompt } from "@responses-edge/turn/engine";
 import type { RequestOptions } from "./model-server.ts";
 import { answerAborted } from "./upstream-faults.ts";
 
-/** The words that both of vLLM's completion routes share. Read leniently: its versions differ. */
+/** Fields that both of vLLM's completion routes share. Read leniently, because versions differ. */
 
 export interface VllmUsage {
   prompt_tokens?: number;
@@ -12,13 +12,13 @@ export interface VllmUsage {
   prompt_tokens_details?: {
     cached_tokens?: number | null;
     cache_write_tokens?: number | null;
-    /** The name that vLLM ≥ 0.32 has for them. */
+    /** Its name in vLLM ≥ 0.32. */
     created_cache_tokens?: number | null;
   } | null;
   completion_tokens_details?: { reasoning_tokens?: number | null } | null;
 }
 
-/** Token counts as the API has them; what vLLM does not tell is 0. */
+/** Token counts in the API's form; counts that vLLM does not report are 0. */
 export function toUsage(usage: VllmUsage): Usage {
   const input = count(usage.prompt_tokens);
   const output = count(usage.completion_tokens);
@@ -41,8 +41,8 @@ function count(value: number | null | undefined): number {
 }
 
 /**
- * Throws ApiError 502 for an answer that the server has given up: one that is shut down, paused or put to sleep aborts what it is
- * generating (vLLM, `EngineCore.shutdown`, `PauseMode`), and some of its streams hear of it.
+ * Throws ApiError 502 for an answer that the server has aborted: a server that is shut down, paused or put to sleep
+ * aborts its generations (vLLM, `EngineCore.shutdown`, `PauseMode`), and some of its streams say so.
  */
 export function toFinishReason(reason: string): FinishReason {
   switch (reason) {

@@ -2,22 +2,22 @@ import { conforms, mayConform } from "@responses-edge/json-text";
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 
 /**
- * The format that a request asks of the final text of its answer. OpenAI's rule is that a format binds the text and never the calls
- * before it. Where vLLM's `structured_outputs` and `text.format` are both there, the format counts.
+ * The format that a request asks of the final text of its answer. By OpenAI's rule a format applies to the text, never
+ * to the calls before it. If both vLLM's `structured_outputs` and `text.format` are given, the format counts.
  */
 export interface AnswerFormat {
-  /** Tells which field a text outside of the format does not keep to, in words for the client. */
+  /** Names the field that a text in another format violates, in words for the client. */
   fault: string;
-  /** Tells whether a text keeps to it for sure. */
+  /** Tells whether a text certainly has the format. */
   accepts(text: string): boolean;
-  /** Tells whether a text may keep to it: false only where it surely does not. */
+  /** Tells whether a text may have the format: false only if it certainly has not. */
   mayAccept(text: string): boolean;
 }
 
 /**
- * The format of a request's final text; undefined for free text and for structural tags, which say where they bind. Regular
- * expressions and grammars of the client's are for the model server to run: their texts are never known to keep to them,
- * and never known not to.
+ * The format of a request's final text; undefined for free text, and for structural tags, which say where they apply.
+ * Only the model server runs the client's regular expressions and grammars: here a text is never known to match them or
+ * not to.
  */
 export function answerFormat({ text, structured_outputs: outputs }: CreateRequest): AnswerFormat | undefined {
   const format = text?.format;

@@ -7,12 +7,13 @@ import type { ToolOutcome } from "./tool-session.ts";
 
 /** Runs the calls of a round that this server answers. */
 
-/** Calls of one round, and servers asked for their tools, side by side. */
+/** Most concurrent calls of one round, and concurrent listings of tools. */
 export const MAX_CONCURRENT_CALLS = 8;
 
 /**
- * Runs the calls that wait for an answer. One that was dispatched before a crash is run again only where that changes
- * nothing: nobody knows how far it came. Rejects with the signal's reason when it is aborted; a tool's own failure is an answer.
+ * Runs the calls that wait for an answer. A call that was dispatched before a crash is run again only if that changes
+ * nothing, because its progress is unknown. Rejects with the signal's reason when it is aborted; a tool's own failure
+ * is an answer.
  */
 export async function answerCalls(
   output: TurnOutput,
@@ -20,7 +21,7 @@ export async function answerCalls(
 ): Promise<void> {
   const { signal, sink, measured, clock } = host;
   const { state, calls, messages } = output;
-  // Names the round: its calls were made side by side.
+  // Identifies the round, whose calls were made in parallel.
   const step = `${asked.address.turn}.${state.rounds}`;
   const dispatchedBefore = new Set(state.answering?.dispatched);
 
@@ -34,7 +35,7 @@ export async function answerCalls(
       else sink?.flush();
     }
     if (isFirst || calls.isRepeatable(call)) {
-      // A restart has lost the access to them.
+      // Access to them was lost in a restart.
       if (session && !measured) outcome = await session.run(call, signal);
       else if (session && measured) {
         const noted = beginToolCall(measured, call, clock());
@@ -59,15 +60,15 @@ export async function answerCalls(
   });
 }
 
-/** The answer to a call of whose running nothing more is known. */
+/** The answer to a call whose outcome is unknown. */
 function interrupted(): ToolOutcome {
   const output = "The server was restarted while this tool was running. Whether it did its work is not known.";
   return { output, failed: true, error: { type: "mcp_protocol_error", code: -32000, message: output } };
 }
 
 /**
- * Does `work` for each item, for at most `limit` of them at the same time, begun in order. Rejects as the first of them
- * does; those under way are not waited for then.
+ * Runs `work` for each item, at most `limit` of them concurrently, begun in order. Rejects as the first failure does,
+ * without waiting for the others.
  */
 export async function forEachAtOnce<T>(
   items: Iterable<T>,

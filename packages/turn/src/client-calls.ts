@@ -8,11 +8,11 @@ import type { ModelDelta } from "./engine.ts";
 import { deltaHead, FRAME_LENGTH, type OutputParts } from "./output-events.ts";
 
 /**
- * Calls that the client answers. Several may be open, because an upstream may interleave their arguments: a call is done when something
- * else begins and its arguments are complete, or at the end of the round.
+ * Calls that the client answers. Several may be open, because an upstream may interleave their arguments: a call is
+ * done when something else begins and its arguments are complete, or at the end of the round.
  *
- * Calls of functions and custom tools are shown while they are written. The type of any other call cannot be told before it is complete:
- * its item is added late, and whole.
+ * Calls of functions and custom tools are shown while they are written. The type of any other call is unknown until it
+ * is complete: its item is added late, and complete.
  */
 
 type WrittenItem = Extract<ClientCallItem, { type: "function_call" | "custom_tool_call" }>;
@@ -30,7 +30,7 @@ interface PlacedCall {
 type OpenCall =
   | (PlacedCall & { kind: "function"; item: FunctionCall })
   | (PlacedCall & { kind: "custom"; item: CustomCall; input: CustomInput })
-  /** One that is not shown yet, with all that the model has written of it. */
+  /** A call that is not shown yet, with everything that the model has written of it. */
   | { kind: "whole"; tool: ClientTool; callId: string; text: string };
 
 const ARGUMENTS_DELTA = "response.function_call_arguments.delta";
@@ -38,19 +38,19 @@ const INPUT_DELTA = "response.custom_tool_call_input.delta";
 
 export class ClientCalls {
   readonly #output: OutputParts;
-  /** Call ids that the prompt or this turn has. */
+  /** Call ids of the prompt and of this turn. */
   readonly #usedCallIds: Set<string>;
-  /** Indices of calls for which the round takes nothing more: what an upstream still sends for one belongs to no other. */
+  /** Indices of calls that are closed for this round: later arguments with such an index are dropped. */
   readonly #closed: Set<number>;
-  /** By the index that the engine gives them. */
+  /** By the engine's index. */
   readonly #open = new Map<number, OpenCall>();
   /**
-   * The call that was open when the turn was cut off. The index that the engine gave it is not known any more: the next
-   * arguments that belong to no other call are its own.
+   * The call that was open when the turn was cut off. Its engine index is lost: the next arguments that belong to no
+   * other call are its own.
    */
   #resumed: PlacedCall | undefined;
 
-  /** A call that is open in the state goes on. */
+  /** A call that is open in the state continues. */
   constructor(output: OutputParts, usedCallIds: Set<string>, closed: Set<number>) {
     this.#output = output;
     this.#usedCallIds = usedCallIds;
@@ -72,7 +72,9 @@ export class ClientCalls {
     return this.#open.size > 0;
   }
 
-  /** Gives the call that was open when the turn was cut off this delta's index. False where the delta is not its own. */
+  /**
+   * Gives this delta's index to the call that was open when the turn was cut off. False if the delta is not its own.
+   */
   resume({ index, name }: Pick<CallDelta, "index" | "name">): boolean {
     const resumed = this.#resumed;
     const call = resumed && this.#open.get(resumedIndex(resumed));
@@ -84,8 +86,8 @@ export class ClientCalls {
   }
 
   /**
-   * A call in whose middle the generation goes on, with all of it so far. One that was shown is known by its item; what
-   * its input is made of is read again. One that was not begins. False where there is none of that.
+   * Continues a call in whose middle the generation was cut off, with all of its text so far. A shown call is found by
+   * its item, and its input is read again; an unshown one begins. False if there is neither.
    */
   resumeWith(index: number, tool: ClientTool | undefined, text: string): boolean {
     if (tool && isShownWhole(tool)) {
@@ -98,7 +100,9 @@ export class ClientCalls {
     return call !== undefined;
   }
 
-  /** Begins a call of a tool, by the name that the model writes; without a tool it is a function that nobody offered. */
+  /**
+   * Begins a call of a tool, by the name that the model writes; without a tool it is a function that was not offered.
+   */
   begin(index: number, tool: ClientTool | undefined, name: string, offeredId: string | undefined): void {
     this.#output.size.length += FRAME_LENGTH;
     const callId = this.#claimCallId(offeredId);
@@ -143,15 +147,15 @@ export class ClientCalls {
     this.#output.writer.delta(INPUT_DELTA, head, text);
   }
 
-  /** Ends a call before its arguments were whole. */
+  /** Ends a call with incomplete arguments. */
   cut(index: number): void {
     const call = this.#open.get(index);
     if (call) this.#close(index, call, "incomplete", false);
   }
 
   /**
-   * Ends the calls whose arguments are complete, because something else begins, or `all`, because the model has finished
-   * them. `beforeDone` is called before one is done.
+   * Ends the calls whose arguments are complete, because something else begins, or all calls, because the model has
+   * finished them. `beforeDone` is called before one is done.
    */
   close(all: boolean, beforeDone?: () => void): void {
     for (const [index, call] of this.#open) {
@@ -160,8 +164,8 @@ export class ClientCalls {
   }
 
   /**
-   * Ends what is open when the turn ends. In one that is `truncated` a call is complete if its arguments are and
-   * something came after it. `isSilent`: no event says so.
+   * Ends open calls at the end of the turn. In a `truncated` turn a call is complete if its arguments are, and
+   * something came after it. `isSilent`: without events.
    */
   closeTurn(truncated: boolean, last: number, isSilent: boolean): void {
     for (const [index, call] of this.#open) {
@@ -171,20 +175,20 @@ export class ClientCalls {
     }
   }
 
-  /** The model is to say anew what broke off: what follows belongs to no call from before. */
+  /** Forgets the call that was cut off, because the model is to generate it anew. */
   forgetResumed(): void {
     this.#resumed = undefined;
     this.forgetUnshown();
   }
 
-  /** Forgets the calls of which nothing was shown yet. Gives their number. */
+  /** Forgets the calls that were not shown yet. Gives their number. */
   forgetUnshown(): number {
     const unshown = [...this.#open].filter(([, call]) => call.kind === "whole");
     for (const [index] of unshown) this.#open.delete(index);
     return unshown.length;
   }
 
-  /** Forgets all calls: their items are taken back. */
+  /** Forgets all calls, because their items are withdrawn. */
   withdraw(): void {
     this.#open.clear();
     this.#resumed = undefined;
@@ -199,10 +203,10 @@ export class ClientCalls {
   ): void {
     this.#open.delete(index);
     this.#closed.add(index);
-    // Anything after its end belongs to no call.
+    // Later arguments belong to no call.
     if (call === this.#resumed) this.#resumed = undefined;
     if (call.kind === "whole") {
-      // One that broke off shows nothing.
+      // An incomplete call shows nothing.
       if (status === "completed") this.#show(call, isSilent, beforeDone);
       return;
     }
@@ -233,17 +237,17 @@ export class ClientCalls {
     this.#output.writer.emit({ type: "response.output_item.done", output_index: outputIndex, item }, isSilent);
   }
 
-  /** Adds the item of a call that is complete. One that does not say what its tool needs is none. */
+  /** Adds the item of a complete call. A call without the arguments that its tool needs gets none. */
   #show(
     { tool, callId, text }: Extract<OpenCall, { kind: "whole" }>,
     isSilent: boolean,
     beforeDone?: () => void,
   ): void {
     const whole = this.#read(tool, callId, text);
-    // A turn that has failed, or was given up, shows nothing more.
+    // A turn that has failed or was abandoned shows nothing more.
     if (!whole || isSilent) return;
     const { writer } = this.#output;
-    // The commands of a shell are told one by one.
+    // A shell's commands have events of their own.
     const unwritten = whole.type === "shell_call" && { action: { ...whole.action, commands: [] } };
     const output_index = writer.addItem({ ...whole, status: "in_progress", ...unwritten } as WholeItem);
     if (whole.type === "shell_call") {
@@ -289,7 +293,7 @@ export class ClientCalls {
     }
   }
 
-  /** The model's own call id where it is usable (some templates insist on their form), else a new one. */
+  /** The model's own call id if it is usable (some templates require their format), otherwise a new one. */
   #claimCallId(offered: string | undefined): string {
     const used = this.#usedCallIds;
     const id = offered && offered.length <= 64 && !used.has(offered) ? offered : newCallId();
@@ -298,7 +302,7 @@ export class ClientCalls {
   }
 }
 
-/** Tells whether a call of a tool is shown only when it is complete. */
+/** Tells whether a call of a tool is shown only once it is complete. */
 function isShownWhole({ tool }: ClientTool): boolean {
   return tool.type !== "function" && tool.type !== "custom";
 }
@@ -319,7 +323,7 @@ function resumedIndex({ outputIndex }: PlacedCall): number {
   return -1 - outputIndex;
 }
 
-/** Tells whether all of a call is there. */
+/** Tells whether a call is complete. */
 function isWhole(call: OpenCall): boolean {
   switch (call.kind) {
     case "function":

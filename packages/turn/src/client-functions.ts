@@ -5,9 +5,9 @@ import type { CustomTool, FunctionTool, Tool } from "@responses-edge/responses-a
 import { z } from "zod";
 import { customInputOf } from "./custom-input.ts";
 
-/** The client's tools as functions, for models: they know nothing else. And what a call of one of them says. */
+/** The client's tools as functions, the only form that models know; and the content of their calls. */
 
-/** A tool as a model gets to see it. The name is the flat one. */
+/** A tool as a model sees it, under its flat name. */
 export function functionOf({ flatName: name, tool }: ClientTool): FunctionTool {
   switch (tool.type) {
     case "function":
@@ -29,7 +29,7 @@ function toFunction(name: string, description: string, parameters: JsonObject): 
   return { type: "function", name, description, parameters, strict: null };
 }
 
-/** The arguments of a custom tool, as a function of one text; with a pattern that its text keeps to. */
+/** The parameters of a custom tool, as a function of one text; with the pattern that the text must match. */
 export function customParameters(pattern?: string): JsonObject {
   const input = { type: "string", description: "The whole input of the tool, as plain text." };
   return {
@@ -40,7 +40,9 @@ export function customParameters(pattern?: string): JsonObject {
   };
 }
 
-/** Tells a model of a custom tool, and of its format: a model that is bound to the schema is bound to that, too. */
+/**
+ * Describes a custom tool and its format to a model. A model that is bound to the schema is bound to the format, too.
+ */
 function customDescription({ description, format }: CustomTool): string {
   if (format.type === "text") return description ?? "";
   const kind = format.syntax === "lark" ? "this Lark grammar" : "this regular expression";
@@ -108,7 +110,7 @@ const PATCH_PARAMETERS = {
   required: ["type", "path"],
 };
 
-/** Why a call cannot be made, in words for the model that has made it; undefined where it can. */
+/** Why a call cannot be made, in words for the model that made it; undefined if it can. */
 export function faultOf(tool: ClientTool | undefined, text: string): string | undefined {
   switch (tool?.tool.type) {
     case "custom":

@@ -3,14 +3,14 @@ import type { CompactionItem, Item } from "@responses-edge/responses-api/items/r
 import type { CompactionCodec, CompactionContent } from "./sealing.ts";
 
 /**
- * The items that are left where a compaction stands for what came before it. Nothing that is stored is changed: a turn
- * that continues an earlier response still has all of it.
+ * The items that remain where a compaction replaces earlier ones. Stored items do not change: a turn that continues an
+ * earlier response still has all of them.
  */
 
-/** The role of this server's notes to the model, which the engine decides (`Engine.noteRole`). */
+/** The role of this server's notes to the model; the engine decides it (`Engine.noteRole`). */
 export type NoteRole = "user" | "developer";
 
-/** The id of the summary among the items of a prompt, and of nothing that is stored. */
+/** The id of the summary among the items of a prompt. No stored item has it. */
 export const SUMMARY_ID = "compaction_summary";
 
 const FRAME =
@@ -18,15 +18,15 @@ const FRAME =
   "by the assistant, for itself. Go on from it, as if the whole conversation were still there: what the user said before " +
   "is in the user's own messages, work that is done need not be done again, and the summary itself need not be mentioned.";
 
-/** The newest compaction of a past, opened. Items before it are out of sight. */
+/** The newest compaction of a history, opened. Items before it are not in the prompt. */
 export interface OpenedCompaction {
   side: "history" | "input";
-  /** Its place there. */
+  /** Its index in the history. */
   index: number;
   content: CompactionContent;
 }
 
-/** The place of the newest compaction among items; -1 where there is none. One that was cut off stands for nothing. */
+/** The index of the newest compaction among items; -1 without one. A compaction that was cut off replaces nothing. */
 export function newestCompaction(items: readonly { type: string }[]): number {
   for (let index = items.length - 1; index >= 0; index -= 1) {
     const item = items[index] as Item;
@@ -36,8 +36,8 @@ export function newestCompaction(items: readonly { type: string }[]): number {
 }
 
 /**
- * Opens the newest compaction of a past, if there is one. Throws the 400 of one that cannot be read, which names the
- * field that has brought it in.
+ * Opens the newest compaction of a history, if there is one. Throws the 400 of an unreadable one, which names its field
+ * in the request.
  */
 export function openNewest(
   { history, input }: { history: readonly Item[]; input: readonly Item[] },
@@ -57,7 +57,7 @@ export function openNewest(
   return undefined;
 }
 
-/** The field that has brought a compaction in. */
+/** The request's field that has a compaction. */
 export function paramOf(
   { side, index }: Pick<OpenedCompaction, "side" | "index">,
   request: { conversation?: unknown },
@@ -68,7 +68,7 @@ export function paramOf(
 
 const openedItems = new WeakMap<CompactionItem, CompactionContent>();
 
-/** The content of a compaction item; each item is read once. Throws the 400 that names `param` for one that cannot be read. */
+/** The content of a compaction item; each item is read once. Throws the 400 that names `param` if it is unreadable. */
 export function openCompaction(
   item: CompactionItem,
   codec: CompactionCodec,
@@ -77,20 +77,20 @@ export function openCompaction(
   const known = openedItems.get(item);
   if (known) return known;
   const content = codec.read(item.encrypted_content, isStored);
-  // Left out of the prompt it would take the whole conversation with it.
+  // Without it the prompt would lose the whole conversation.
   if ("fault" in content) throw invalidRequest(param, content.fault, "invalid_encrypted_content");
   openedItems.set(item, content);
   return content;
 }
 
-/** The items that a compaction has left for a prompt. */
+/** The items that a compaction has kept for a prompt. */
 export function standingItems({ before, summary, after }: CompactionContent, role: NoteRole): Item[] {
   return [...before, ...(summary === "" ? [] : [noteOf(`${FRAME}\n\n${summary}`, role, SUMMARY_ID)]), ...after];
 }
 
 /**
- * The items of a past from its newest compaction on. Instructions of this turn's input that the compaction does not know
- * stand before it, wherever they stood.
+ * The items of a history from its newest compaction on. Instructions in this turn's input that the compaction does not
+ * include come before it, wherever they were.
  */
 export function standingPast(
   { history, input }: { history: readonly Item[]; input: readonly Item[] },

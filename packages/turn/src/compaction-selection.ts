@@ -11,37 +11,37 @@ import type { Replay } from "./engine.ts";
 import type { CompactionContent } from "./sealing.ts";
 
 /**
- * Selects what a compaction keeps as it is, and what its summary is to stand for. All lengths are characters of text, which tokens
- * are about proportional to.
+ * Selects the items that a compaction keeps, and those that its summary replaces. All lengths are characters of text,
+ * which are about proportional to tokens.
  */
 
 interface SelectionOptions {
-  /** The length of the user's messages, and of instructions after the first ones, together. */
+  /** The longest total of the user's messages, and of instructions after the first ones. */
   keptLength: number;
-  /** The length of the messages at the end that nobody has answered; 0 where they are no more than earlier ones. */
+  /** The longest total of unanswered messages at the end; 0 if they count as earlier ones. */
   tailLength: number;
-  /** The raw messages behind the items: what a hosted tool has answered may be there only. */
+  /** The raw messages behind the items. A hosted tool's answer may be only there. */
   replays?: readonly Replay[];
 }
 
 export interface Selection extends Omit<CompactionContent, "summary"> {
-  /** The items that are left to the summary, without earlier summaries. */
+  /** The length of the items that the summary replaces, without earlier summaries. */
   replacedLength: number;
 }
 
-/** Less of a message than this says nothing. */
+/** The shortest useful piece of a message. */
 const MIN_PIECE_LENGTH = 64;
 
-/** The length of tools and settings together, as JSON. */
+/** The longest total of tools and settings, as JSON. */
 const MAX_ASIDES_LENGTH = 1024 * 1024;
 
 /**
  * Chooses among the items of a prompt, oldest first; `lists` are lists of tools that the turn has made since.
  *
- * Instructions at the beginning stay, and so do the user's messages and later instructions, the newest first, up to `keptLength`; the one
- * that crosses it is cut in its middle. Messages that nobody has answered stand after the summary: those at the end, open calls, and
- * approvals that were asked for. Tools that were listed or brought, and settings, stay. Everything else goes, calls together with their
- * outputs.
+ * Instructions at the beginning stay, and so do the user's messages and later instructions, newest first, up to
+ * `keptLength`; the one that exceeds it is cut in its middle. Unanswered items come after the summary: messages at the
+ * end, open calls, and requested approvals. Listed or loaded tools, and settings, stay. Everything else is replaced,
+ * calls together with their outputs.
  */
 export function selectKept(items: readonly Item[], lists: readonly Item[], options: SelectionOptions): Selection {
   const tailStart =
@@ -67,12 +67,14 @@ export function selectKept(items: readonly Item[], lists: readonly Item[], optio
   };
 }
 
-/** Tells whether an item is said to the model rather than by it, and no summary. */
+/** Tells whether an item is a message to the model rather than by it, and no summary. */
 function isSaid(item: Item): boolean {
   return item.type === "message" && item.role !== "assistant" && item.id !== SUMMARY_ID;
 }
 
-/** Messages, oldest first: the newest that fit, and the next one cut in its middle. Instructions are not repeated. */
+/**
+ * Messages, oldest first: the newest that fit, and the next one cut in its middle. Repeated instructions are left out.
+ */
 function newestWithin(messages: readonly Item[], maxLength: number): Item[] {
   const kept: Item[] = [];
   const instructions = new Set<string>();
@@ -89,7 +91,7 @@ function newestWithin(messages: readonly Item[], maxLength: number): Item[] {
   return kept.reverse();
 }
 
-/** A message of at most about so many characters, with notes in the place of what is no text. */
+/** A message of at most about `maxLength` characters, with notes instead of content that is not text. */
 function asText(item: Item, maxLength: number): Item {
   if (item.type !== "message" || item.role === "assistant") return item;
   const isPlain = item.content.every((part) => part.type === "input_text" || part.type === "input_file");
@@ -113,23 +115,23 @@ function noteOfPart(part: InputPart): string {
   }
 }
 
-/** A text without its middle, where it is longer than `maxLength`. */
+/** A text without its middle, if it is longer than `maxLength`. */
 export function cutInMiddle(text: string, maxLength: number): string {
   if (text.length <= maxLength) return text;
   const half = Math.max(0, Math.floor(maxLength / 2));
   const left = text.length - 2 * half;
-  // Halves of a surrogate pair are no text.
+  // Halves of a surrogate pair are not valid text.
   return `${text.slice(0, half)}\n[… ${left} characters left out …]\n${text.slice(text.length - half)}`.toWellFormed();
 }
 
-/** Without its id nothing stands for it any more that belongs before it. */
+/** Without its id, no raw message replaces it or comes before it. */
 function withoutId(item: Item): Item {
   if (item.type !== "message") return item;
   const { id: _, ...message } = item;
   return message as MessageItem;
 }
 
-/** Calls without an output, and approvals that were asked for, or given for calls that have not been made. */
+/** Calls without an output, and approvals that were requested, or given for calls that have not been made. */
 function openItems(items: readonly Item[]): Item[] {
   const answered = answeredCalls(items);
   const closed = new Set<string | null>();
@@ -151,8 +153,8 @@ export function answeredCalls(items: readonly Item[]): Set<string> {
 }
 
 /**
- * Items that no model reads, and the turns to come are made with: the newest list of each MCP server's tools, tools that items have
- * brought, and settings. An item that is too large is left out: its tools are listed, or found, anew.
+ * Items that no model reads, but later turns need: the newest list of each MCP server's tools, loaded tools, and
+ * settings. An item that is too large is left out: its tools are listed, or found, again.
  */
 function asides(items: readonly Item[]): Item[] {
   const lists = new Map<string, Item>();
@@ -179,13 +181,13 @@ function asides(items: readonly Item[]): Item[] {
     .concat(brought.toReversed().filter(isWithin).toReversed());
 }
 
-/** Characters that items have in a prompt: theirs, or those of the raw messages behind them. */
+/** Characters of items in a prompt: their own, or those of the raw messages behind them. */
 export function promptLength(items: readonly Item[], replays: readonly Replay[]): number {
   const raw = new Map(replays.map((replay) => [replay.item, lengthOf([replay.messages, replay.exchange?.output])]));
   return items.reduce((sum, item) => sum + Math.max(lengthOf(item), raw.get(item.id ?? "") ?? 0), 0);
 }
 
-/** Fields that say what an item is, or what no model reads. */
+/** Fields that describe an item, or that no model reads. */
 const FRAME_KEYS = new Set(["type", "id", "role", "status", "call_id", "phase", "detail", "encrypted_content"]);
 
 /** Characters in all texts of items. */

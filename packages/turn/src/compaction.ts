@@ -16,11 +16,11 @@ import { openCompaction } from "./state.ts";
 import { measureOrExplain, truncateToFit } from "./truncation.ts";
 
 /**
- * The compaction of a turn's prompt (docs/compaction.md): before a round whose prompt has as many tokens as
- * `context_management` allows, or as all that a turn does whose input asks for it. At most one in a round.
+ * The compaction of a turn's prompt (docs/compaction.md): before a round whose prompt reaches the threshold of
+ * `context_management`, or as the only work of a turn whose input asks for it. At most one in a round.
  */
 
-/** The part of the window that is left free where a request names no threshold. */
+/** The share of the window at which a prompt is compacted if the request gives no threshold. */
 const DEFAULT_SHARE = 0.8;
 const MIN_THRESHOLD = 1000;
 
@@ -28,20 +28,22 @@ const MIN_THRESHOLD = 1000;
 const KEPT_SHARE = 0.25;
 const TAIL_SHARE = 0.5;
 const SUMMARY_SHARE = 0.25;
-/** Bounds in tokens, whatever the threshold is. */
+/** Bounds in tokens, at any threshold. */
 const MAX_KEPT_TOKENS = 20_000;
 const MIN_SUMMARY_TOKENS = 256;
 const MAX_SUMMARY_TOKENS = 8_192;
-/** The most that a model may think before it writes a summary, in tokens. */
+/** Most reasoning tokens before a summary. */
 const THINKING_TOKENS = 4_096;
 
-/** A prompt of which less would go is left as it is. Characters. */
+/** A prompt is left as it is if the summary would replace fewer characters. */
 const MIN_REPLACED_LENGTH = 512;
 
-/** How often a model that gives no text is asked where it must give some. */
+/** Attempts to get a required text from the model. */
 const MAX_ATTEMPTS = 2;
 
-/** No prompt has more tokens: a token has a byte at least, and templates put so many around items and prompts. */
+/**
+ * Upper bound of tokens per character: a token has at least a byte, and templates add some around items and prompts.
+ */
 const MAX_TOKENS_PER_CHARACTER = 3;
 const MAX_TOKENS_AROUND_ITEM = 64;
 const MAX_TOKENS_AROUND_PROMPT = 8_192;
@@ -52,7 +54,7 @@ function namedThreshold({ context_management: entries }: CreateRequest): number 
   return named.length > 0 ? Math.min(...named) : undefined;
 }
 
-/** The threshold of a request in tokens, for a window of so many. */
+/** The threshold of a request in tokens, for a window of this size. */
 export function thresholdOf(request: CreateRequest, window: number): number {
   const named = namedThreshold(request);
   if (named !== undefined) return named;
@@ -61,7 +63,9 @@ export function thresholdOf(request: CreateRequest, window: number): number {
   return Math.max(least, Math.floor(window * DEFAULT_SHARE) - (max_output_tokens ?? 0));
 }
 
-/** Tells whether a prompt has fewer tokens than the threshold, whatever they are. The length of content that is not text is unknown. */
+/**
+ * Tells whether a prompt certainly has fewer tokens than the threshold. Content that is not text has an unknown length.
+ */
 function isSurelyBelow({ items, replays, trailing, request, pluginTools }: Prompt, threshold: number): boolean {
   const { instructions, tools, text } = request;
   const json = JSON.stringify([items, replays, trailing, instructions, tools, text, pluginTools]);
@@ -70,19 +74,19 @@ function isSurelyBelow({ items, replays, trailing, request, pluginTools }: Promp
   return !/"type":"input_(image|audio|video)"/.test(json);
 }
 
-/** An assistant's message that the model is to go on with. */
+/** Tells whether the prompt ends with an assistant's message that the model is to continue. */
 function isOpenEnded({ items }: Prompt): boolean {
   const last = items.at(-1);
   return last?.type === "message" && last.role === "assistant" && last.status !== "completed";
 }
 
-/** A compaction that is to be made: what it is about. */
+/** A compaction that is to be made, and its inputs. */
 export interface DueCompaction {
   prompt: Prompt;
   size: PromptSize;
   threshold: number;
   selection: Selection;
-  /** Tokens of a character of the prompt, on the average. */
+  /** Tokens per character of the prompt, on average. */
   density: number;
 }
 
@@ -108,8 +112,8 @@ export class Compaction {
   }
 
   /**
-   * The compaction that this round's prompt needs, if it needs one. Throws ApiError as `engine.measure` does, and the
-   * 400 of a prompt in which there is nothing that could be compacted, where that was asked for.
+   * The compaction that this round's prompt needs; undefined if it needs none. Throws ApiError as `engine.measure`
+   * does, and the 400 of a requested compaction with nothing to compact.
    */
   async due(): Promise<DueCompaction | undefined> {
     const { request } = this.#options.asked;
@@ -151,9 +155,9 @@ export class Compaction {
   }
 
   /**
-   * Has the summary made, and the prompt begin anew with it. Never rejects. Gives the outcome that ends the turn, if
-   * something prevents it from going on. Where the model has written nothing, or its server refuses to be asked, the turn
-   * goes on with its prompt as it is, unless the compaction was asked for.
+   * Makes the summary, and begins the prompt anew with it. Never rejects: gives the outcome that ends the turn, if it
+   * cannot continue. If the model has written nothing, or its server refuses the question, the turn continues with its
+   * prompt as it is, unless the compaction was requested.
    */
   async run(due: DueCompaction): Promise<Outcome | undefined> {
     const output = this.#output;
@@ -171,7 +175,7 @@ export class Compaction {
         const content = contentOf(due, said.text);
         output.endCompaction(secrets.compactions.write(content));
         this.#prompt.change({ items: standingItems(content, model.engine.noteRole), trailing: [] });
-        // Work that has cost so much is not to be done again.
+        // Stored at once, because this work is expensive to repeat.
         if (host.sink?.commit) host.sink.commit();
         else await host.sink?.flush();
         return host.signal.aborted ? { status: "cancelled" } : undefined;
@@ -203,7 +207,7 @@ export class Compaction {
     });
   }
 
-  /** Where the window cannot hold the summary, too, the oldest turns are left out of what it is made of. */
+  /** The prompt for the summary. If the window cannot hold the summary as well, the oldest turns are left out. */
   async #summaryPrompt({ prompt, size, threshold }: DueCompaction): Promise<Prompt> {
     const { model, host } = this.#options;
     const wanted = summaryTokens(threshold);
@@ -225,14 +229,14 @@ export class Compaction {
   }
 }
 
-/** How long a summary may be, in tokens. */
+/** The longest summary, in tokens. */
 function summaryTokens(threshold: number): number {
   return Math.min(MAX_SUMMARY_TOKENS, Math.max(MIN_SUMMARY_TOKENS, Math.floor(threshold * SUMMARY_SHARE)));
 }
 
 /**
- * The content of the compaction item. A summary that is no shorter than what it stands for is of no use: the item then
- * carries all of it.
+ * The content of the compaction item. If the summary is no shorter than the items that it would replace, the content
+ * has the items instead.
  */
 function contentOf({ prompt: { items }, selection }: DueCompaction, summary: string): CompactionContent {
   const { before, after, replacedLength } = selection;
@@ -261,15 +265,15 @@ If an earlier summary stands in the conversation, take over what still holds. Do
 
 const INSTRUCTION_ID = "compaction_instruction";
 
-/** About how many characters a token has at least, on the average, in any text that a summary is made of. */
+/** Lower bound of the average characters per token, in any text that is summarized. */
 const MIN_CHARACTERS_PER_TOKEN = 2;
 
-/** Tokens that the instruction takes at most, with what a template puts around it. */
+/** Most tokens of the instruction, with the template around it. */
 const INSTRUCTION_TOKENS = Math.ceil(INSTRUCTION.length / MIN_CHARACTERS_PER_TOKEN) + 64;
 
 /**
- * The very prompt of the turn, with the instruction at its end: vLLM's prefix cache has all that comes before it. The
- * same tools are shown, and none can be called. Calls without an output are left out: nothing can follow them.
+ * The turn's own prompt with the instruction at its end, so that vLLM's prefix cache has everything before it. The same
+ * tools are shown, but none can be called. Calls without an output are left out, because nothing may follow them.
  */
 function summaryPrompt(prompt: Prompt, role: NoteRole, maxOutputTokens: number): Prompt {
   const instruction = noteOf(INSTRUCTION, role, INSTRUCTION_ID);
@@ -288,7 +292,7 @@ function summaryPrompt(prompt: Prompt, role: NoteRole, maxOutputTokens: number):
   };
 }
 
-/** The parts of a request that make the same prompt. How the answer is sampled, and what it must be, is another matter. */
+/** The parts of a request that shape the prompt. Sampling and the format of the answer are left out. */
 function requestOf(request: CreateRequest, max_output_tokens: number): CreateRequest {
   const { model, instructions, tools, tool_choice, parallel_tool_calls, reasoning, text, background } = request;
   const { cache_salt, priority, chat_template_kwargs, mm_processor_kwargs, vllm_fields } = request;
@@ -312,21 +316,21 @@ function requestOf(request: CreateRequest, max_output_tokens: number): CreateReq
   };
 }
 
-/** The answer of a model that is asked for a summary: its text; thoughts and calls are none of it. */
+/** The text of the model's answer to the request for a summary, without reasoning and calls. */
 class SummaryText {
   readonly #maxLength: number;
   #text = "";
-  /** Grows with all that the model says. */
+  /** Grows with everything that the model generates. */
   progress = 0;
-  /** Its usage, once the model server has told it. */
+  /** Its usage, once the model server has reported it. */
   usage: Usage | undefined;
 
-  /** It is cut after so many characters. */
+  /** The text is cut at this many characters. */
   constructor(maxLength: number) {
     this.#maxLength = maxLength;
   }
 
-  /** Tells whether there are words in it. */
+  /** Tells whether it has any words. */
   get hasBegun(): boolean {
     return this.#text.trim() !== "";
   }
@@ -335,7 +339,7 @@ class SummaryText {
     return this.#text.slice(0, this.#maxLength).trim().toWellFormed();
   }
 
-  /** The model begins anew. */
+  /** Clears the text, because the model begins anew. */
   clear(): void {
     this.#text = "";
     this.usage = undefined;

@@ -1,29 +1,29 @@
 /**
- * The input of a custom tool's call, out of what a model writes while it writes it. A model that knows only functions
- * writes `{"input": "…"}`, another one the bare text; either is understood from both.
+ * Extracts the input of a custom tool's call from the model's text while it is written. A model that only knows
+ * functions writes `{"input": "…"}`, another one the bare text; both are understood from both.
  */
 
-/** The beginning of the JSON form, up to the quote that opens the input. */
+/** The beginning of the JSON form, up to the quote before the input. */
 const OPENING = /^\s*\{\s*"input"\s*:\s*"/;
-/** Fits a text that may become one. */
+/** Matches a text that may become an opening. */
 const MAY_OPEN = /^\s*(?:\{\s*(?:"(?:i(?:n(?:p(?:u(?:t(?:"\s*(?::\s*)?)?)?)?)?)?)?)?)?$/;
 
-/** White space and all, no opening is longer: what is, is bare text. */
+/** The longest opening, with its white space. A longer text is bare. */
 const MAX_OPENING_LENGTH = 256;
 
-/** As much of what follows the input as tells whether the JSON object ends there. */
+/** The length after the input that shows whether the JSON object ends there. */
 const MAX_ENDING_LENGTH = 256;
 
 const ESCAPES: Readonly<Record<string, string>> = { b: "\b", f: "\f", n: "\n", r: "\r", t: "\t" };
 
 export class CustomInput {
   #form: "undecided" | "json" | "bare" = "undecided";
-  /** Read, and not given yet: an opening, half an escape, or a high surrogate without its low one. */
+  /** Text that was read and not given yet: an opening, half an escape, or a high surrogate without its low one. */
   #held = "";
   #isClosed = false;
   #ending = "";
 
-  /** Adds what the model has written. Gives what it adds to the input, which never ends in half a character. */
+  /** Adds text of the model. Gives the new part of the input, which never ends in half a character. */
   push(text: string): string {
     if (this.#form === "undecided") {
       this.#held += text;
@@ -44,20 +44,20 @@ export class CustomInput {
     return this.#form === "bare" ? this.#withoutHalf(all) : this.#decode(all);
   }
 
-  /** Ends the input. Gives what was held back of it. */
+  /** Ends the input. Gives the rest that was held back. */
   end(): string {
     const rest = this.#take();
     if (this.#form === "json") return rest === "" || rest.startsWith("\\") ? "" : "\uFFFD";
-    // An opening that never became one is bare text.
+    // An incomplete opening is bare text.
     return rest.toWellFormed();
   }
 
-  /** Tells whether the input is all there, as far as its form tells: a bare text may always go on. */
+  /** Tells whether the input is complete, as far as its form shows: a bare text may always continue. */
   get isWhole(): boolean {
     return this.#form === "json" && this.#isClosed && /^\s*\}\s*$/.test(this.#ending);
   }
 
-  /** Tells whether the input has an end that has not come. */
+  /** Tells whether the end of the input is missing. */
   get isCut(): boolean {
     return this.#form === "undecided" ? this.#held.includes('"') : this.#form === "json" && !this.isWhole;
   }
@@ -68,7 +68,7 @@ export class CustomInput {
     return held;
   }
 
-  /** A text without the half of a character at its end, which is held back before half an escape that may belong to it. */
+  /** A text without a half character at its end, which is held back with a half escape that may belong to it. */
   #withoutHalf(text: string): string {
     const last = text.charCodeAt(text.length - 1);
     const isHalf = last >= 0xd800 && last < 0xdc00;
@@ -76,7 +76,7 @@ export class CustomInput {
     return (isHalf ? text.slice(0, -1) : text).toWellFormed();
   }
 
-  /** The inside of a JSON string. Escapes and line ends that no parser would take are decoded as they are meant. */
+  /** Decodes the inside of a JSON string. Invalid escapes and line ends are decoded as they are meant. */
   #decode(text: string): string {
     let decoded = "";
     let from = 0;
@@ -101,14 +101,14 @@ export class CustomInput {
   }
 }
 
-/** The input in a call's whole text, or undefined where it has broken off. */
+/** The input in a call's whole text; undefined if it is cut off. */
 export function customInputOf(text: string): string | undefined {
   const input = new CustomInput();
   const read = input.push(text);
   return input.isCut && !isObjectWithInput(text) ? undefined : read + input.end();
 }
 
-/** Tells whether a text is JSON that has more than the input. */
+/** Tells whether a text is JSON with more than the input. */
 function isObjectWithInput(text: string): boolean {
   try {
     const value: unknown = JSON.parse(text);
@@ -127,7 +127,7 @@ function nextSpecial(text: string, from: number): number {
   return text.length;
 }
 
-/** The character that an escape stands for, and its length; zero for one that is not all there. */
+/** The character of an escape, and the escape's length; zero for an incomplete one. */
 function escapeAt(text: string, at: number): [meant: string, length: number] {
   const letter = text[at + 1];
   if (letter === undefined) return ["", 0];

@@ -15,8 +15,8 @@ import type { FinishReason, ModelDelta, Prompt, PromptChange, RawMessage } from 
 import { roundItems, spentTokens, type TurnState } from "./state.ts";
 
 /**
- * Decides what a turn does next, and how it ends. Nothing here waits for anything or changes anything: a turn does a step, tells what has
- * come of it (`Done`), and asks again. `disregarded` tells whether the output is what was asked for.
+ * Decides what a turn does next, and how it ends. Nothing here waits or changes anything: a turn does a step, reports
+ * the result (`Done`), and asks again. `disregarded` tells whether the output is what the request asked for.
  */
 
 /** How a turn ended. */
@@ -31,23 +31,26 @@ export type Step =
   | { kind: "prepare" }
   /** Compacts the prompt, if it must be. */
   | { kind: "compact" }
-  /** Asks the model; `again` where its last answer in this round cannot be used. */
+  /** Asks the model; `again` if its last answer in this round is unusable. */
   | { kind: "generate"; again?: Again }
-  /** Goes on with a generation that was cut off with its process. */
+  /** Continues a generation that was cut off with its process. */
   | { kind: "resume" }
-  /** Runs the calls that the model has made. The next round begins with `again`: they tell the model what was wrong. */
+  /**
+   * Runs the calls that the model has made. The next round begins with `again`: messages that tell the model its
+   * mistake.
+   */
   | { kind: "answer"; again: readonly RawMessage[] }
   /** Settles the turn. */
   | { kind: "end"; outcome: Outcome };
 
 /** How the model is asked again in a round. */
 export type Again =
-  /** With a change that the engine has made. `isCounted`: the model was at fault. */
+  /** With a change that the engine has made. `isCounted`: the model made the mistake. */
   | { change: PromptChange; isCounted: boolean }
-  /** Its answer is taken back, and it is told which field that does not keep to (`Compliance`). */
+  /** Its answer is withdrawn, and it is told the field that the answer violates (`Compliance`). */
   | { disregarded: string };
 
-/** Why a turn may compact: its client asks for it and for nothing else, or lets it be done when it must. */
+/** Why a turn may compact: its client asks only for that, or allows it when it is needed. */
 export type CompactionKind = "asked" | "managed";
 
 /** The facts of a turn that hold from its beginning to its end. */
@@ -55,7 +58,7 @@ export interface TurnFacts {
   compaction: CompactionKind | undefined;
   /** `max_output_tokens`. */
   maxOutputTokens: number;
-  /** Nobody sees the output before the turn has ended, so that an answer can be taken back. */
+  /** Nobody sees the output before the turn has ended, so that an answer can be withdrawn. */
   isUnseen: boolean;
 }
 
@@ -64,38 +67,38 @@ export type NoAnswer = Extract<ModelDelta, { kind: "broken" | "ask_again" }>;
 
 /** The result of a step. */
 export type Done =
-  /** The turn begins, or goes on after its process has died. */
+  /** The turn begins, or continues after its process has died. */
   | { did: "begin"; mustPrepare: boolean }
   | { did: "prepare" }
-  /** `fault` prevents the turn from going on. */
+  /** `fault` prevents the turn from continuing. */
   | { did: "compact"; fault: Outcome | undefined }
   | GenerationDone
-  /** `isFull`: nothing more can be kept. */
+  /** `isFull`: nothing more can be stored. */
   | ({ did: "answer"; waitsForClient: boolean; isFull: boolean } & Compliance);
 
 /** The comparison of the output so far with the request. */
 interface Compliance {
-  /** Says which field a turn that ended now would not keep to (`disregarded`); undefined where it keeps to all. */
+  /** The field that the turn would violate if it ended now (`disregarded`); undefined if it complies with all. */
   disregarded: string | undefined;
 }
 
 export interface GenerationDone extends Compliance {
   did: "generate";
-  /** The outcome that has ended the generation before its end. */
+  /** The outcome that ended the generation early. */
   fault: Outcome | undefined;
   finish: FinishReason | undefined;
   noAnswer: NoAnswer | undefined;
   /** Calls that this server has to answer. */
   calls: number;
-  /** Something is left that only the client can answer. */
+  /** True if only the client can answer the rest. */
   waitsForClient: boolean;
-  /** The model has called tools in vain, which stand in the prompt: asked without them, it may answer. */
+  /** The model has called tools without success; the prompt shows them. Asked without tools, it may answer. */
   mayAnswerWithoutTools: boolean;
   /** Output tokens of the turn. */
   spentTokens: number;
 }
 
-/** How often in a row a turn asks its model again whose answer cannot be used. */
+/** How often in a row a turn asks its model again after an unusable answer. */
 const MAX_ASKED_AGAIN = 3;
 
 /** `isSteered`: the turn is not to ask its model for more, because another one answers what its user has said meanwhile. */
@@ -111,7 +114,7 @@ export function decide(state: TurnState, done: Done, facts: TurnFacts, isSteered
 function nextStep(state: TurnState, done: Done, facts: TurnFacts): Step {
   switch (done.did) {
     case "begin":
-      // A compaction alone needs no tools.
+      // A turn that only compacts needs no tools.
       return done.mustPrepare && facts.compaction !== "asked" ? { kind: "prepare" } : firstStep(state, facts);
     case "prepare":
       return firstStep(state, facts);
@@ -137,7 +140,10 @@ function firstStep(state: TurnState, facts: TurnFacts): Step {
   return { kind: facts.compaction && !round.compacted ? "compact" : "generate" };
 }
 
-/** The end of a generation, compared with what was asked for: no answer is called completed that is none. */
+/**
+ * The step after a generation, which is compared with the request: an answer that does not comply is never called
+ * completed.
+ */
 function afterGeneration({ askedAgain }: TurnState, done: GenerationDone, facts: TurnFacts): Step {
   const { fault, finish, noAnswer, calls, waitsForClient } = done;
   if (fault) return { kind: "end", outcome: fault };
@@ -152,14 +158,14 @@ function afterGeneration({ askedAgain }: TurnState, done: GenerationDone, facts:
   const again = noAnswer?.kind === "broken" && mayAskAgain ? noAnswer.messages : [];
   if (calls > 0 || again.length > 0) return { kind: "answer", again };
   if (noAnswer?.why !== undefined && !waitsForClient) return { kind: "end", outcome: askedInVain(noAnswer.why) };
-  // Without the tools the model is asked once: one that calls them all the same would do so for ever.
+  // Without tools the model is asked once. One that still calls them would do so for ever.
   if (done.mayAnswerWithoutTools) return { kind: "answer", again };
   const { disregarded } = done;
   if (disregarded === undefined || !facts.isUnseen || askedAgain >= MAX_ASKED_AGAIN) return complete(done);
   return done.spentTokens >= facts.maxOutputTokens ? outOfTokens() : { kind: "generate", again: { disregarded } };
 }
 
-/** Ends a turn whose output is whole: as completed where it is what was asked for. */
+/** Ends a turn with complete output: as completed if it complies with the request. */
 function complete({ disregarded }: Compliance): Step {
   if (disregarded === undefined) return { kind: "end", outcome: { status: "completed" } };
   return {
@@ -172,7 +178,7 @@ function outOfTokens(): Step {
   return { kind: "end", outcome: { status: "incomplete", reason: "max_output_tokens" } };
 }
 
-/** `why` says what of the request the answer does not keep to. */
+/** `why` names the field of the request that the answer violates. */
 function askedInVain(why: string): Outcome {
   return failedBy(`The model was asked again in vain: its answer is none that was asked for. It ends in ${why}`);
 }
@@ -181,13 +187,13 @@ function failedBy(message: string): Outcome {
   return { status: "failed", error: new ApiError({ status: 502, message, code: "upstream_disregarded_request" }) };
 }
 
-/** The comparison of what a turn has put out with its request. A model server may ignore a field, or answer beside it. */
+/** Compares a turn's output with its request. A model server may ignore a field, or answer something else. */
 
 /**
- * Says which field of the request the output of a turn that ends now does not keep to, in words for the client; undefined
- * where it keeps to all. The turn's own request has the choice; the prompt of its last round has the tools that items have
- * brought. Text that a stop string may have cut, and the client's own regular expressions, grammars and structural tags are
- * not looked at.
+ * The field of the request that the output violates if the turn ends now, in words for the client; undefined if it
+ * complies with all. The turn's own request has the choice of tools; the prompt of its last round has the loaded tools.
+ * Text that a stop string may have cut, and the client's own regular expressions, grammars and structural tags are not
+ * checked.
  */
 export function disregarded(
   { tool_choice: choice }: CreateRequest,
@@ -207,7 +213,7 @@ export function disregarded(
   return wantsLogprobs && text !== "" && !hasLogprobs ? "'include': it has no log probabilities" : undefined;
 }
 
-/** The same of the calls of a turn, and of a final text that is one. */
+/** The same for the calls of a turn, and for a final text that is an unparsed call. */
 function disregardedTools(
   choice: CreateRequest["tool_choice"],
   { request, pluginTools }: Pick<Prompt, "request" | "pluginTools">,
@@ -233,7 +239,7 @@ function disregardedTools(
   if (choice != null && mustCall(choice) && !called && (hasPlugins || tools.offered(choice).length > 0)) {
     return `'tool_choice': it does not call ${named ? `the tool '${named.name}'` : "a tool"}`;
   }
-  // Where nothing may be called, such a text is what the model has to say.
+  // If nothing may be called, such a text is the model's answer.
   const [, unread = ""] = (choice !== "none" && UNREAD_CALL.exec(text ?? "")) || [];
   if (unread !== "" && (tools.get(unread) || plugins.some(({ name }) => name === unread))) {
     return `'tools': its call of '${unread}' is text, because the model server reads no calls`;
@@ -241,10 +247,10 @@ function disregardedTools(
   return undefined;
 }
 
-/** A call as Hermes, Qwen and the models trained like them write it; the group is the name of its tool. */
+/** A call as Hermes, Qwen and the models trained like them write it; the group is the tool's name. */
 const UNREAD_CALL = /^\s*<tool_call>\s*(?:\{\s*"name"\s*:\s*"|<function=)([\w.-]+)/;
 
-/** The text that a round ends with; undefined where it ends in a refusal, or in a call for the client to answer. */
+/** The final text of a round; undefined if the round ends in a refusal, or in a call for the client. */
 function finalText(items: readonly OutputItem[]): { text: string; hasLogprobs: boolean } | undefined {
   let message: Extract<OutputItem, { type: "message" }> | undefined;
   for (const item of items) {

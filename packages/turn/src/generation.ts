@@ -14,23 +14,23 @@ import { type BrokenOff, type Generation, isTransient, outOfTokens, ResumePolicy
 import { plus, roundDeltas } from "./state.ts";
 
 /**
- * The generations of a turn, each of one round. One whose upstream dies is resumed where it stopped, once the model server
- * is back.
+ * The generations of a turn, one for each round. One whose upstream dies is resumed where it stopped, once the model
+ * server is back.
  */
 
-/** A generation that is under way, and how it is taken. */
+/** A generation in progress, and its consumer. */
 interface RunningGeneration {
   started: Promise<Generation>;
   consume: (generation: Generation) => Promise<void>;
-  /** `progress` grows with all that it says; `usage` is what has been used, as far as the model server has said it. */
+  /** `progress` grows with all output; `usage` is the use so far, as the model server has reported it. */
   said: { readonly progress: number; readonly usage: Usage | null | undefined };
-  /** Begins one that goes on after a fault. */
+  /** Begins a generation that continues after a fault. */
   again: (fault: ApiError) => Promise<Generation>;
 }
 
 /**
- * How long a foreground turn that has not begun tries to reach its model server, in milliseconds: where the server has
- * only closed a connection that was kept open, it is had again at once, and a client that is told soon can go elsewhere.
+ * How long a foreground turn that has not begun tries to reach its model server, in milliseconds. If the server has
+ * only closed an idle connection, it is reached again at once; otherwise a client that is told soon can go elsewhere.
  */
 const START_TIME_MS = 50;
 
@@ -41,7 +41,10 @@ export class Generations {
   readonly #options: Pick<TurnOptions, "asked" | "model" | "bounds" | "tools" | "host">;
   readonly #output: TurnOutput;
   readonly #prompt: RoundPrompt;
-  /** Ends what has been begun and cannot be used: only raw messages of the prompt can show that. */
+  /**
+   * Aborts a generation that began and turned out unusable. Undefined if only the raw messages of a prompt could show
+   * that.
+   */
   readonly #unusable: AbortController | undefined;
   /** Aborted when the generation under way is to end: nobody wants it, it cannot be used, or the turn is steered. */
   readonly #ends: AbortSignal;
@@ -62,14 +65,14 @@ export class Generations {
     this.#ends = ends.length === 1 ? signal : AbortSignal.any(ends);
   }
 
-  /** Ends what has been begun: the turn has a fault that the generation knows nothing of. */
+  /** Aborts a generation that has begun, because the turn has failed otherwise. */
   giveUp(fault: ApiError): void {
     this.#unusable?.abort(fault);
   }
 
   /**
-   * Asks the model. Resolves when its server has taken the prompt. Throws ApiError as the engine does, and the signal's
-   * reason when it is aborted. A background run waits for its model server elsewhere, with events that say so.
+   * Asks the model. Resolves once its server has accepted the prompt. Throws ApiError as the engine does, and the
+   * signal's reason when it is aborted. A background run waits for its model server elsewhere, with events that say so.
    */
   async begin(): Promise<Generation> {
     const { bounds, host } = this.#options;
@@ -91,7 +94,7 @@ export class Generations {
     }
   }
 
-  /** Runs a generation whose words are the round's to its end. As `runToEnd`. */
+  /** Runs the round's generation to its end. As `runToEnd`. */
   async run(started: Promise<Generation>): Promise<Outcome | undefined> {
     const { round, size } = this.#output;
     const { measured, clock, sink } = this.#options.host;
@@ -99,14 +102,14 @@ export class Generations {
     const consume = async (generation: Generation) => {
       const reads = generation[Symbol.asyncIterator]();
       let read = await reads.next();
-      // Here rather than in the loop, which runs for each token.
+      // Outside the loop, which runs for each token.
       const call = measured?.modelCalls.at(-1);
       if (call && call.endedAt === undefined) call.firstChunkAt = clock();
       try {
         while (!read.done) {
           for (const delta of read.value) round.apply(delta);
           if (mayCite) round.recordBuffered();
-          // A promise that it returns holds the turn back until it resolves.
+          // A returned promise makes the turn wait for it.
           const full = sink?.flush();
           if (full) await full;
           if (size.isFull) {
@@ -116,7 +119,7 @@ export class Generations {
           read = await reads.next();
         }
       } finally {
-        // The rest of it is not wanted; one that has ended has none.
+        // Stops an unfinished generation.
         if (!read.done) await reads.return?.();
       }
     };
@@ -126,7 +129,7 @@ export class Generations {
     return fault;
   }
 
-  /** Tells whether a fault is told as the end of a response that has begun, and not by the answer to its request. */
+  /** Tells whether a fault ends a response that has begun, rather than being the answer to its request. */
   get #hasBegun(): boolean {
     const { round, state } = this.#output;
     return (
@@ -135,8 +138,8 @@ export class Generations {
   }
 
   /**
-   * Runs a generation to its end, begun again as often as it may where it breaks off. Never rejects: gives the outcome that
-   * prevents it from ending by itself.
+   * Runs a generation to its end, resuming it after faults as often as allowed. Never rejects: gives the outcome that
+   * prevents its normal end.
    */
   async runToEnd({ started, consume, said, again }: RunningGeneration): Promise<Outcome | undefined> {
     const { model, bounds, host } = this.#options;
@@ -185,12 +188,15 @@ export class Generations {
     }
   }
 
-  /** Begins a generation that goes on where the last one broke off. Throws the fault that broke it where that cannot be. */
+  /**
+   * Begins a generation that continues where the last one broke off. Throws the fault that broke it off if that is
+   * impossible.
+   */
   async resume(fault: ApiError): Promise<Generation> {
     const { asked, model, host } = this.#options;
     const { round, state } = this.#output;
     const { sampled } = state.round;
-    // A model that goes on after its very tokens goes on in the middle of a call, too.
+    // With its exact tokens, a model can even continue in the middle of a call.
     if (!sampled) round.forgetUnshown();
     const partial = round.partialItems;
     if (partial.length === 0 && !sampled) return this.#ask();
@@ -198,14 +204,14 @@ export class Generations {
     const resumption = model.engine.resumption(prompt, partial as Item[], sampled);
     const { anew = 0 } = resumption ?? {};
     if (!host.sink && (!resumption || anew > 0)) {
-      // Nobody has seen anything of it.
+      // Nobody has seen its output.
       this.takeBack();
       return this.#ask();
     }
     if (!resumption) throw cannotContinue(fault);
     const first = anew > 0 ? partial[partial.length - anew] : undefined;
     if (first) this.#lose(round.breakOff(first.id));
-    // Nothing is left to go on after.
+    // Nothing is left to continue.
     if (first && first === partial[0]) return this.#ask();
     const { sampledTokens } = resumption;
     const size = sampledTokens === undefined ? await this.#measure(resumption) : undefined;
@@ -215,7 +221,7 @@ export class Generations {
     const isText = resumption.prompt !== prompt && !resumption.prompt.sampled;
     const before = size && { prompt: size.prompt, added: size.added, reasoning, isText };
     const { max_output_tokens: limit } = asked.request;
-    // An engine that is told what was sampled ends it itself.
+    // An engine that gets the samples ends it by itself.
     if (limit != null && spentTokens >= limit && !resumption.prompt.sampled) {
       return outOfTokens(Math.max(0, limit - spentBefore), before ?? (await this.#brokenOff(prompt)));
     }
@@ -252,7 +258,7 @@ export class Generations {
     return outOfTokens(Math.max(0, limit - spentTokens), await this.#brokenOff(prompt));
   }
 
-  /** Has the engine generate, and notes when, where anybody wants to know. Throws as the engine does. */
+  /** Lets the engine generate, and measures it if measurements are wanted. Throws as the engine does. */
   async generate(prompt: Prompt, signal: AbortSignal, purpose: ModelCall["purpose"]): Promise<Generation> {
     const { engine, replica } = this.#options.model;
     const { clock, measured } = this.#options.host;
@@ -276,7 +282,7 @@ export class Generations {
     return isTransient(fault, () => model.isServerGone(host.signal).catch(() => false));
   }
 
-  /** Says that the model server is waited for, once it is seen to be away; the log learns since when. */
+  /** Reports that the turn waits for the model server, once it is known to be away; the log records since when. */
   #tellOutage(outage: Outage | undefined): void {
     const { response, writer } = this.#output;
     const isNew = outage !== undefined && response.outage === undefined;
@@ -287,12 +293,12 @@ export class Generations {
     this.#options.host.sink?.flush();
   }
 
-  /** Takes back what the round has put out, which nobody has seen. */
+  /** Withdraws the round's output, which nobody has seen. */
   takeBack(): void {
     this.#lose(this.#output.round.withdraw());
   }
 
-  /** Words that are said anew have counted as output all the same. */
+  /** Repeated words still count as output. */
   #lose(deltas: DeltaCount): void {
     const { writer, state } = this.#output;
     writer.record({ lost: plus(state.round.lost, deltas) });
@@ -308,7 +314,9 @@ export class Generations {
     }
   }
 
-  /** Tokens of the prompt proper, of what was generated after it, and of neither; undefined where the engine cannot tell. */
+  /**
+   * Tokens of the prompt proper, of the text generated after it, and of neither; undefined if the engine cannot tell.
+   */
   async #measure(resumption: Resumption): Promise<{ prompt: number; generated: number; added: number } | undefined> {
     const { model, host } = this.#options;
     try {
@@ -320,7 +328,7 @@ export class Generations {
       const generated = whole.isTokenPerDelta ? roundDeltas(this.#output.state).all : more;
       return { prompt: prompt.tokens, generated, added: Math.max(0, more - generated) };
     } catch (error) {
-      // A server that is away could not generate, either; one that does not count can.
+      // A server that is away could not generate, either; one that cannot count can.
       if (error instanceof ApiError && (await this.#passes(error))) throw error;
       return undefined;
     }

@@ -6,15 +6,16 @@ import { MAX_TOOLS } from "@responses-edge/responses-api/tool-fields";
 import { chosenTools, hostedKey, type NamespaceTool, type Tool } from "@responses-edge/responses-api/tools";
 
 /**
- * The tools that a model gets to see: those of the request that are not deferred, and those that items have brought
+ * The tools that a model sees: those of the request that are not deferred, and those that items have loaded
  * (`additional_tools`, `tool_search_output`).
  */
 
 /**
- * A request with the tools of its prompt; itself where nothing is deferred or brought. `items` are those of the prompt, or,
- * for a request that this function has given, those that came since. A tool of the request's own counts before one of its name
- * that an item has brought, and of those the last; beyond the limit of tools the oldest are left out.
- * Throws the 400 of tools whose names a model could not tell apart, and of a choice that names none of them.
+ * A request with the tools of its prompt; the request itself if nothing is deferred or loaded. `items` are those of the
+ * prompt or, for a request that this function has returned, the later ones. A tool of the request takes precedence over
+ * a loaded one with the same name, and a later loaded tool over an earlier one; beyond the limit of tools the oldest
+ * are left out. Throws the 400 of tools whose names a model could not tell apart, and of a choice that names none of
+ * them.
  */
 export function withLoadedTools(request: CreateRequest, items: readonly Item[]): CreateRequest {
   const loads: Tool[][] = [];
@@ -24,7 +25,7 @@ export function withLoadedTools(request: CreateRequest, items: readonly Item[]):
   }
   const own = request.tools ?? [];
   let hasDeferred = false;
-  // Without a search nothing could be found: then all tools are there from the beginning.
+  // Without a search, deferred tools could not be found: all tools are present from the beginning.
   let canSearch = false;
   for (const tool of own) {
     hasDeferred ||= isDeferred(tool) || (tool.type === "namespace" && tool.tools.some(isDeferred));
@@ -41,8 +42,8 @@ export function withLoadedTools(request: CreateRequest, items: readonly Item[]):
 }
 
 /**
- * A request with the settings of its items (`configuration_update`), each the last one of them. Those of its own input
- * hold whatever it says itself, those of earlier turns where it says nothing.
+ * A request with the settings of its items (`configuration_update`), of which the last counts. Settings of its own
+ * input override the request; those of earlier turns apply only where the request has none.
  */
 export function withConfiguration(
   request: CreateRequest,
@@ -74,7 +75,7 @@ function settingsOf(items: readonly Item[]) {
   return { effort: reasoning?.effort, format: text?.format };
 }
 
-/** A request with all tools of its prompt, the deferred ones among them: those that this server runs, or searches. */
+/** A request with all tools of its prompt, including deferred ones: those that this server runs, or searches. */
 export function withAllTools(request: CreateRequest, items: readonly Item[]): CreateRequest {
   const { tools } = withLoadedTools(request, items);
   if (tools == null || tools === request.tools) return request;
@@ -82,7 +83,7 @@ export function withAllTools(request: CreateRequest, items: readonly Item[]): Cr
   return { ...request, tools: [...own, ...tools.filter((tool) => !own.has(tool))] };
 }
 
-/** Tools as they are before any search: without what is deferred, unless the request's choice names it. */
+/** The tools before any search: without deferred ones, unless the request's choice names them. */
 function withoutDeferred(tools: readonly Tool[], { tool_choice: choice }: CreateRequest): Tool[] {
   const named = new Set(chosenTools(choice)?.flatMap((each) => ("name" in each ? [each.name] : [])));
   const isThere = (tool: Tool) => !isDeferred(tool) || ("name" in tool && named.has(tool.name));
@@ -94,7 +95,7 @@ function withoutDeferred(tools: readonly Tool[], { tool_choice: choice }: Create
   });
 }
 
-/** A deferred function that a search has found, in the namespace of its own name in which OpenAI calls it (`isOwnNamespace`). */
+/** A found deferred function, in the namespace with its own name in which OpenAI calls it (`isOwnNamespace`). */
 function inOwnNamespace(tool: Tool): Tool {
   if (tool.type !== "function" || !isDeferred(tool)) return tool;
   return { type: "namespace", name: tool.name, description: "", tools: [tool] };
@@ -102,13 +103,13 @@ function inOwnNamespace(tool: Tool): Tool {
 
 type Member = NamespaceTool["tools"][number];
 
-/** A tool that an item has brought; `namespace` is what it is in. */
+/** A tool that an item has loaded, with its namespace. */
 interface Loaded {
   tool: Tool;
   namespace: NamespaceTool | undefined;
 }
 
-/** Tools of a request with those of later lists behind them: in the order in which they came, each once. */
+/** A request's tools followed by those of later lists, in order, each once. */
 function joined(own: readonly Tool[], loads: readonly (readonly Tool[])[]): Tool[] {
   const loaded = new Map<string, Loaded>();
   for (const { tool, namespace } of loads.flat().flatMap(taken))
@@ -144,7 +145,7 @@ function joined(own: readonly Tool[], loads: readonly (readonly Tool[])[]): Tool
   return tools;
 }
 
-/** The tools of a list, those of a namespace one by one. */
+/** The tools of a list; a namespace gives its tools one by one. */
 function taken(tool: Tool): Loaded[] {
   if (tool.type !== "namespace") return [{ tool, namespace: undefined }];
   return tool.tools.map((member) => ({ tool: member, namespace: tool }));
@@ -156,7 +157,7 @@ function keyOf(tool: Tool, namespace: NamespaceTool | undefined): string {
   return `${namespace.name}.${name}`;
 }
 
-/** A tool that has been found is there. */
+/** A found tool is no longer deferred. */
 function notDeferred<T extends Tool>(tool: T): T {
   return isDeferred(tool) ? { ...tool, defer_loading: false } : tool;
 }

@@ -4,26 +4,26 @@ import type { Model } from "./engine.ts";
 import type { PendingCall, ToolOutcome } from "./tool-session.ts";
 
 /**
- * The measurements that a request takes of itself, for its wide event, its spans and the metrics (docs/telemetry.md): numbers and names,
- * never content. It is one plain object, made once per request where anybody wants to know, and filled once per model call
- * and tool call. Nothing here is done per token.
+ * Measurements of a request, for its wide event, its spans and the metrics (docs/telemetry.md): numbers and names,
+ * never content. One plain object for each request whose measurements are wanted, filled for each model call and tool
+ * call. Nothing here runs for each token.
  *
  * All times are Unix milliseconds.
  */
 export interface Measurements {
-  /** Where the request stands in its trace; undefined where traces are neither kept nor handed on. */
+  /** The request's position in its trace; undefined if traces are neither kept nor passed on. */
   readonly trace: Trace | undefined;
-  /** Calls of the model server's that make a model speak, in order; no more than `MAX_MODEL_CALLS` are kept. */
+  /** Calls of the model server that generate, in order; at most `MAX_MODEL_CALLS` are kept. */
   readonly modelCalls: ModelCall[];
-  /** Calls of hosted tools, in the order in which they began; no more than `MAX_TOOL_CALLS` are kept. */
+  /** Calls of hosted tools, in the order in which they began; at most `MAX_TOOL_CALLS` are kept. */
   readonly toolCalls: ToolCall[];
-  /** How many calls there were of each kind of tool. */
+  /** The number of calls of each kind of tool. */
   readonly toolCounts: Record<string, number>;
-  /** The facts of the turn that are known since it was put together. */
+  /** Facts that are known once the turn is assembled. */
   turn: MeasuredTurn | undefined;
-  /** How often a model call was asked of another server, because one could not answer. */
+  /** How often a model call was repeated at another server because one could not answer. */
   failovers: number;
-  /** Rows that keeping the turn took. */
+  /** Rows written to store the turn. */
   rowsWritten: number;
   /** How the turn ended. */
   end: { status: string; error: string | undefined; tokens: Tokens } | undefined;
@@ -31,12 +31,12 @@ export interface Measurements {
 
 export interface MeasuredTurn {
   model: Model;
-  /** The model is the operator's: configured by name, or loaded by a server as it began, and no adapter. */
+  /** The model is the operator's: configured by name, or loaded by a server at its start, and not an adapter. */
   isOperatorsModel: boolean;
   responseId: string;
   conversation: string | undefined;
   isStored: boolean;
-  /** The request's own settings that conventions name; none of them is content. */
+  /** The request's settings that the conventions name; none of them is content. */
   settings: { maxTokens: number | undefined; temperature: number | undefined; topP: number | undefined };
 }
 
@@ -51,10 +51,10 @@ export interface ModelCall {
   readonly span: string;
   /** The round in which the model is asked, from 0. */
   readonly round: number;
-  /** The purpose of a model call: a round's words, a round's words after those that it has said, or a summary. */
+  /** The purpose of a model call: a round, the continuation of a round, or a summary. */
   readonly purpose: "round" | "take_up" | "summary";
   readonly begunAt: number;
-  /** When the model server has taken the prompt. */
+  /** When the model server accepted the prompt. */
   acceptedAt: number | undefined;
   /** When the first chunk of its stream came. */
   firstChunkAt: number | undefined;
@@ -81,7 +81,7 @@ export interface ToolCall {
   error: string | undefined;
 }
 
-/** One request tells of so many model calls, whatever its model does. */
+/** Most model calls in one request's measurements. */
 const MAX_MODEL_CALLS = 128;
 const MAX_TOOL_CALLS = 256;
 const MAX_NAME_LENGTH = 128;
@@ -99,7 +99,7 @@ export function newMeasurements(trace?: Trace): Measurements {
   };
 }
 
-/** Notes that the model is asked now. The functions below fill the call that this gives. */
+/** Notes the beginning of a model call. The functions below fill the record that this gives. */
 export function beginModelCall(
   { trace, modelCalls }: Measurements,
   { round, purpose, now }: { round: number; purpose: ModelCall["purpose"]; now: number },
@@ -118,12 +118,12 @@ export function beginModelCall(
     error: undefined,
   };
   if (modelCalls.length < MAX_MODEL_CALLS) modelCalls.push(call);
-  // The last one is the one under way, whose span the model server is told.
+  // The last entry is the call in progress, whose span is sent to the model server.
   else modelCalls[MAX_MODEL_CALLS - 1] = call;
   return call;
 }
 
-/** Notes that the model call under way, if there is one, has ended. */
+/** Notes the end of the model call in progress, if there is one. */
 export function endModelCall(
   { modelCalls }: Measurements,
   { now, error, tokens }: { now: number; error?: string; tokens?: Tokens | undefined },
@@ -135,7 +135,7 @@ export function endModelCall(
   call.tokens = tokens;
 }
 
-/** Notes that a tool is called now, or that an MCP server is asked for its tools: that has no item, and is not counted. */
+/** Notes the beginning of a tool call, or of listing an MCP server's tools, which has no item and is not counted. */
 export function beginToolCall(
   { trace, toolCalls, toolCounts }: Measurements,
   { tool: { kind }, name, item }: Pick<PendingCall, "tool" | "name"> & { item?: string },
@@ -155,20 +155,20 @@ export function beginToolCall(
   return call;
 }
 
-/** Notes what became of a call. */
+/** Notes the outcome of a call. */
 export function endToolCall(call: ToolCall, outcome: Pick<ToolOutcome, "failed" | "error">, now: number): void {
   call.endedAt = now;
   if (!outcome.failed) return;
   const { error } = outcome;
-  // In the words of the conventions for MCP: never what the tool has said.
+  // The conventions' terms for MCP: never the tool's own text.
   const hasCode = error?.type === "mcp_protocol_error" || error?.type === "http_error";
   call.error = hasCode ? String(error.code) : TOOL_ERROR;
 }
 
-/** The class of the error of a tool that says itself that it has failed. */
+/** The error class of a tool that itself reports its failure. */
 export const TOOL_ERROR = "tool_error";
 
-/** `now` less `before`, as far as both are known. */
+/** The difference of `now` and `before`, as far as both are known. */
 export function tokensBetween(before: Usage | null | undefined, now: Usage | null | undefined): Tokens | undefined {
   if (!now) return undefined;
   const from = before ? tokensOf(before) : NO_TOKENS;
@@ -192,7 +192,7 @@ export function tokensOf(usage: Usage): Tokens {
   };
 }
 
-/** The trace context of a request to the model server: from the model call under way, if there is one. */
+/** The trace context of a request to the model server: from the model call in progress, if there is one. */
 export function modelServerTrace(measured: Measurements): { traceparent: string; tracestate?: string } | undefined {
   const { trace, modelCalls } = measured;
   const call = modelCalls.at(-1);

@@ -13,7 +13,7 @@ import type { TurnState } from "./state.ts";
 import type { Steering } from "./steering.ts";
 import type { ToolSession } from "./tool-session.ts";
 
-/** The parts that a turn is made of. Each is passed on as it is. */
+/** The parts of a turn, each passed on unchanged. */
 export interface TurnOptions {
   asked: Asked;
   past: TurnPast;
@@ -24,11 +24,11 @@ export interface TurnOptions {
   /** Tells the judgements of the turn's texts, where they are judged. */
   moderation?: ModerationRecord | undefined;
   host: TurnHost;
-  /** The state of the turn at the end of its log: it goes on from there. */
+  /** The state of the turn at the end of its log, from which it continues. */
   logged?: TurnState | undefined;
 }
 
-/** The question. */
+/** The request of the turn. */
 export interface Asked {
   /** As its engine has accepted it. */
   request: CreateRequest;
@@ -50,13 +50,13 @@ export interface TurnPast {
   /** Items of earlier turns, oldest first, and the raw messages behind them. */
   history: readonly Item[];
   replays: readonly Replay[];
-  /** This turn's input, references resolved. */
+  /** This turn's input, with references resolved. */
   input: readonly Item[];
   /** The newest compaction of history and input. */
   opened?: OpenedCompaction | undefined;
-  /** The items that were left out of the past, because they could not be opened. */
+  /** Items left out of the history because they could not be opened. */
   removed: readonly InputTransformation[];
-  /** History and input are known to be messages of text alone. */
+  /** True if history and input are known to be only text messages. */
   isTextOnly?: true;
 }
 
@@ -65,7 +65,7 @@ interface TurnModel {
   engine: Engine;
   /** Asks the model server whether it is gone. */
   isServerGone: (signal: AbortSignal) => Promise<boolean>;
-  /** Has what comes next asked of another model server, where there is one: this one has broken off. */
+  /** Sends the next requests to another model server, if there is one, because this one has failed. */
   leaveServer: () => void;
   /** The name of the model server that was asked last. */
   replica?: () => string;
@@ -74,27 +74,27 @@ interface TurnModel {
 export interface TurnBounds {
   /** How often a generation that broke off is resumed in each round; 0 lets it fail. */
   maxRetries: number;
-  /** How many may break off in a row before their first word. */
+  /** How many generations in a row may break off before their first word. */
   maxFruitless: number;
-  /** How long an outage of the model server is waited for, in milliseconds. */
+  /** How long the turn waits for an unreachable model server, in milliseconds. */
   outageMs: number;
-  /** The most that all output of the turn may take as JSON, in UTF-16 units; a turn that reaches it is `incomplete`. */
+  /** The longest JSON of the turn's whole output, in UTF-16 units; a turn that reaches it is `incomplete`. */
   outputLength: number;
 }
 
 interface TurnPlugins {
   plugins: Plugins;
-  /** Those of them that the request names, if it names any. */
+  /** The session of the hosted tools that the request names, if it names any. */
   session?: ToolSession | undefined;
 }
 
-/** The parts that are kept from clients, or given to them sealed. */
+/** Content that clients do not see, or get only sealed. */
 export interface TurnSecrets {
-  /** No client gets to see what the model thinks. */
+  /** Hides reasoning from clients. */
   hidesReasoning: boolean;
-  /** Seals the reasoning that clients get, where the operator has keys for it. */
+  /** Seals the reasoning that clients get, if the operator has keys for it. */
   seal: ReasoningSeal | undefined;
-  /** Writes and reads what compaction items carry. */
+  /** Writes and reads the content of compaction items. */
   readonly compactions: CompactionCodec;
 }
 
@@ -105,10 +105,10 @@ export interface TurnHost {
   steering?: Steering | undefined;
   /** Now, in Unix milliseconds. */
   clock: () => number;
-  /** Takes the events, where anybody wants them. */
+  /** Takes the events, if anybody reads them. */
   sink?: BatchSink | undefined;
-  /** Keeps the host alive for what is still to be done when the turn has ended. */
+  /** Keeps the host alive for work after the turn has ended. */
   waitUntil?: (promise: Promise<unknown>) => void;
-  /** The request's measurements, where anybody wants to know. */
+  /** The request's measurements, if they are wanted. */
   measured?: Measurements | undefined;
 }

@@ -16,23 +16,23 @@ import type { AsideEvent } from "./steering.ts";
 /** Takes the events of a turn, in order, each as its type and its JSON text. */
 interface EventSink {
   event(type: string, json: string): void;
-  /** Keeps what a crashed turn needs to go on; a sink that does not survive a crash has no use for it. */
+  /** Stores what a crashed turn needs to continue. A sink that does not survive a crash does not need it. */
   record?(record: TurnRecord): void;
-  /** A turn that fails says `response.failed` and no `error` before it, which would end the turn for its reader. */
+  /** A failed turn sends `response.failed` without an `error` before it, which would end the turn for its reader. */
   readonly failsAlone?: boolean;
 }
 
-/** A sink that can be written to in batches and pushes back. */
+/** A sink that takes batches and applies back-pressure. */
 export interface BatchSink extends EventSink {
-  /** Writes at once, where a crash must not forget what is about to be done. */
+  /** Writes at once, before an action that a crash must not make forgotten. */
   commit?(): void;
-  /** Called after all events of one upstream read; a returned promise holds the turn back until it resolves. */
+  /** Called after all events of one upstream read; a returned promise makes the turn wait. */
   flush(): Promise<void> | undefined;
-  /** After so long without an event, in milliseconds, `response.in_progress` is repeated. */
+  /** Milliseconds without an event after which `response.in_progress` is repeated. */
   readonly signOfLifeMs?: number;
 }
 
-/** Every part of a turn's output works on these. */
+/** Shared by all parts of a turn's output. */
 export interface OutputParts {
   readonly state: TurnState;
   readonly writer: EventWriter;
@@ -41,7 +41,7 @@ export interface OutputParts {
 
 interface EventWriterOptions {
   address: TurnAddress;
-  /** Absent when nobody streams: events then only change the state. */
+  /** Absent if nobody streams: events then only change the state. */
   sink?: EventSink | undefined;
   /** Pad delta events with random characters (`stream_options.include_obfuscation`). */
   obfuscation: boolean;
@@ -51,8 +51,8 @@ interface EventWriterOptions {
 const OBFUSCATION_BLOCK = 16;
 
 /**
- * The one place that counts events and items: `sequence_number`, `output_index`, item ids. Every event and record that goes through it is
- * applied to the state of the turn, and told to the sink.
+ * The one place that counts events and items: `sequence_number`, `output_index`, item ids. It applies every event and
+ * record to the state of the turn, and passes it to the sink.
  */
 export class EventWriter {
   readonly #state: TurnState;
@@ -72,14 +72,14 @@ export class EventWriter {
     return itemId(type, this.#address, "output", this.#state.output.length);
   }
 
-  /** Puts an item into the output and says so. Gives its `output_index`. */
+  /** Adds an item to the output, with its event. Gives its `output_index`. */
   addItem(item: OutputItem): number {
     const output_index = this.#state.output.length;
     this.emit({ type: "response.output_item.added", output_index, item });
     return output_index;
   }
 
-  /** Applies an event and says it, unless `isSilent`: an ended turn has settled items of which no event tells. */
+  /** Applies an event and sends it, unless `isSilent`: an ended turn settles some items without events. */
   emit(event: Unnumbered<ItemEvent>, isSilent = false): void {
     applyEvent(this.#state, event);
     if (!this.#sink || isSilent) return;
@@ -106,8 +106,8 @@ export class EventWriter {
   }
 
   /**
-   * The hottest lines of the server: one delta event, its JSON put together from what does not change (`deltaHead`).
-   * `extra` is JSON to stand behind the delta.
+   * The hottest lines of the server: one delta event, whose JSON begins with a prepared text (`deltaHead`). `extra` is
+   * JSON after the delta.
    */
   delta(type: DeltaType, head: string, text: string, extra = ""): void {
     applyDelta(this.#state, type, text);
@@ -129,24 +129,27 @@ export function deltaHead(
   return `${JSON.stringify({ type, ...at }).slice(0, -1)},"sequence_number":`;
 }
 
-/** The length that an item, a part or a raw message has beside its text. */
+/** The length of an item, a part or a raw message beside its text. */
 export const FRAME_LENGTH = 512;
 
-/** So much is kept free for the words of a turn that ends. */
+/** Length that is kept free for the end of a turn. */
 const SPARE_LENGTH = 64 * 1024;
 
 interface OutputSizeOptions {
-  /** The most that all output of the turn may take as JSON. */
+  /** The longest JSON of the turn's whole output. */
   limit: number;
-  /** Texts are given as raw messages, too (`enable_response_messages`). */
+  /** Texts are also given as raw messages (`enable_response_messages`). */
   withMessages: boolean;
 }
 
-/** How much of its limit a turn's output takes, at most and as JSON, in UTF-16 units: more could not be kept. */
+/**
+ * Counts how much of its limit a turn's output takes, as an upper bound of its JSON in UTF-16 units. More could not be
+ * stored.
+ */
 export class OutputSize {
   readonly #limit: number;
   readonly #withMessages: boolean;
-  /** The model's samples are kept beside the items: their texts are kept twice. */
+  /** The model's samples are stored beside the items, so that their texts are stored twice. */
   keepsSampled: boolean;
   /** The length so far. Code that adds anything but the model's words adds to it. */
   length: number;
@@ -159,12 +162,12 @@ export class OutputSize {
     this.addText(openPart?.text ?? "");
   }
 
-  /** Nothing more can be kept of what the model says. */
+  /** True if no more output of the model can be stored. */
   get isFull(): boolean {
     return this.length + SPARE_LENGTH > this.#limit;
   }
 
-  /** Tells whether this can be kept, too. */
+  /** Tells whether this can be stored, too. */
   fits(value: unknown): boolean {
     return this.length + SPARE_LENGTH + JSON.stringify(value).length <= this.#limit;
   }

@@ -10,10 +10,10 @@ import { newTurnState, openCompaction, type TurnState } from "./state.ts";
 import type { ListedTools } from "./tool-session.ts";
 
 /**
- * All that a turn puts out: OpenAI's events, and the items of the final body.
+ * The whole output of a turn: OpenAI's events, and the items of the final body.
  *
- * The model's words become items in `round`, and calls of this server's tools in `calls`; lists of tools and compactions
- * are made here. Stream, body and store have the same item objects, so their ids and texts cannot differ. The order of
+ * `round` makes items of the model's text, and `calls` of hosted tools' calls; lists of tools and compactions are made
+ * here. Stream, body and store have the same item objects, so that their ids and texts cannot differ. The order of
  * events is that of the strictest public reader, openai-node's `ResponseStream`.
  */
 
@@ -25,12 +25,12 @@ export class TurnOutput {
   readonly size: OutputSize;
   readonly response: TurnResponse;
   readonly messages: RawMessages;
-  /** Calls of this server's tools. */
+  /** Calls of hosted tools. */
   readonly calls: PluginCalls;
-  /** The model's words. */
+  /** The model's text and its calls for the client. */
   readonly round: RoundOutput;
 
-  /** A turn that was cut off goes on from its `logged` state. */
+  /** A turn that was cut off continues from its `logged` state. */
   constructor(options: OutputOptions, logged?: TurnState) {
     const { asked, past, bounds, host } = options;
     const { request, address } = asked;
@@ -52,7 +52,7 @@ export class TurnOutput {
     this.round = new RoundOutput(this, options);
   }
 
-  /** The generation is over, and its calls are to be answered; then the model is asked `again` with these messages. */
+  /** Ends the generation, whose calls are to be answered; then the model is asked `again` with these messages. */
   beginAnswering(again: RawMessage[]): void {
     this.writer.record({
       answering: {
@@ -76,7 +76,7 @@ export class TurnOutput {
     this.round.begin();
   }
 
-  /** The model is asked again in the same round. `isCounted`: it was at fault. */
+  /** Asks the model again in the same round. `isCounted`: the model made a mistake. */
   askAgain(isCounted: boolean): void {
     if (isCounted) this.writer.record({ asked_again: true });
     this.messages.askAgain();
@@ -84,8 +84,7 @@ export class TurnOutput {
   }
 
   /**
-   * Begins to list the tools of an MCP server, before the model is asked, or goes on with a list that a crash has cut off.
-   * Gives its `output_index`.
+   * Begins to list the tools of an MCP server, or continues a list that a crash has cut off. Gives its `output_index`.
    */
   beginList(label: string): number {
     const { state, writer } = this;
@@ -100,7 +99,10 @@ export class TurnOutput {
     return output_index;
   }
 
-  /** The tools are listed, or cannot be. `origin` is what the list depends on, for turns that might use it again. */
+  /**
+   * Ends a list of tools, or its failure. `origin` identifies the inputs of the list, for turns that might use it
+   * again.
+   */
   endList(index: number, listed: ListedTools, origin: string): void {
     const { state, writer, size } = this;
     const item = state.output[index];
@@ -116,8 +118,8 @@ export class TurnOutput {
   }
 
   /**
-   * Begins a compaction, or goes on with one that a crash has cut off. The first words of its summary are there: OpenAI
-   * says so ("emitted when new summary content is sampled").
+   * Begins a compaction, or continues one that a crash has cut off. Called at the first words of its summary: OpenAI's
+   * event is "emitted when new summary content is sampled".
    */
   beginCompaction(): void {
     if (openCompaction(this.state) !== undefined) return;
@@ -126,7 +128,7 @@ export class TurnOutput {
     this.writer.emit({ type: "response.compaction.compacting", item_id: id, output_index });
   }
 
-  /** The compaction is done: `content` stands for the prompt from now on. */
+  /** Ends the compaction: `content` replaces the prompt from now on. */
   endCompaction(content: string): void {
     const output_index = openCompaction(this.state);
     const item = output_index === undefined ? undefined : this.state.output[output_index];
@@ -139,8 +141,8 @@ export class TurnOutput {
   }
 
   /**
-   * Ends every open item and settles the response; no terminal event yet, because what is settled must be stored
-   * before anybody is told. May be called again with another outcome when storing failed.
+   * Ends every open item and settles the response. Sends no terminal event yet, because the turn must be stored first.
+   * May be called again with another outcome if storing failed.
    */
   close(outcome: Outcome): ClosedResponse {
     const isSilent = outcome.status === "failed" || outcome.status === "cancelled";
@@ -148,7 +150,7 @@ export class TurnOutput {
     this.calls.close(isSilent);
     for (const index of this.state.openLists) {
       const item = this.state.output[index];
-      // A list that was cut off ends as none: a later turn is to make it anew. No event says so.
+      // A list that was cut off has no tools, so that a later turn makes it anew. There is no event.
       if (item?.type === "mcp_list_tools") item.error ??= "The tools of this server were not listed to the end.";
     }
     return this.response.close(outcome, this.messages.replays);

@@ -9,22 +9,23 @@ import type { CallAnswer } from "./records.ts";
 import type { ApprovedCall, CalledTool, PendingCall, ToolOutcome } from "./tool-session.ts";
 
 /**
- * Calls that this server answers itself, in OpenAI's order: added → in progress → what the model writes → (it is run) → completed or failed
- * → done. Each hosted tool itself says what its items and their events are. The type of a call cannot always be told before it is complete:
- * a search has its query in its arguments, and a call that needs approval is no call yet. Such items are added late, and whole.
+ * Calls that this server answers itself, in OpenAI's order: added → in progress → the model's text → (it is run) →
+ * completed or failed → done. Each hosted tool defines its items and their events. Some types of calls are known only
+ * once they are complete: a search has its query in its arguments, and a call that needs approval is no call yet. Such
+ * items are added late, and complete.
  */
 
 interface OpenPluginCall {
   tool: CalledTool;
   /** As in `ToolExchange`. */
   name: string;
-  /** How its item is made. */
+  /** Makes its item. */
   shape: CallItem;
-  /** The part that the model has written. */
+  /** The text that the model has written. */
   text: string;
   /** The id of the request by which the client has approved it. */
   approvalRequest: string | null;
-  /** Absent as long as nothing can be shown. */
+  /** Absent while nothing can be shown. */
   item?: ServerCall;
   outputIndex: number;
   /** Made with the first delta. */
@@ -42,7 +43,7 @@ export interface CallParts extends OutputParts {
 export class PluginCalls {
   readonly #output: CallParts;
   readonly #plugins: Plugins;
-  /** The fields that are shown beside the usual (`include` of the request). */
+  /** The additional fields to show (`include` of the request). */
   readonly #include: readonly string[];
   /** The container in which code runs, as `container_id`. */
   readonly #container: string;
@@ -51,12 +52,12 @@ export class PluginCalls {
   readonly pending = new Map<string, PendingCall>();
   /** Calls that the turn may still make. */
   left: number;
-  /** Tells whether the round may call this server's tools. Calls of a model that was not offered any are ignored. */
+  /** True if the round may call hosted tools. If no tool was offered, the model's calls are ignored. */
   isOffered = true;
-  /** Calls that the round has made beyond what the turn may. */
+  /** Calls of the round beyond the turn's limit. */
   ignored = 0;
 
-  /** Calls that are open in the state go on. */
+  /** Calls that are open in the state continue. */
   constructor(
     output: CallParts,
     { asked: { request }, tools }: Pick<TurnOptions, "tools"> & { asked: Pick<TurnOptions["asked"], "request"> },
@@ -73,20 +74,20 @@ export class PluginCalls {
       this.left -= 1;
       if (item.status === "completed" || item.status === "failed" || item.status === "incomplete") continue;
       const pending = completed.find((call) => call.item === item.id);
-      // It has not been answered, or the model has not finished it.
+      // Unanswered, or not finished by the model.
       if (pending) this.pending.set(pending.item, pending);
       else this.#reopen(item, outputIndex);
     }
   }
 
-  /** So many calls that were counted were none. */
+  /** Takes back calls that were counted. */
   uncount(calls: number): void {
     this.left += calls;
   }
 
   /**
-   * A call begins, by the name that the model writes. It goes on after a crash where its item was not in the log: `text`
-   * is then all of it so far. `approvalRequest`: the id of the request by which the client has approved it.
+   * Begins a call, by the name that the model writes. After a crash it continues a call whose item was not in the log:
+   * `text` is then all of it so far. `approvalRequest`: the id of the request by which the client has approved it.
    */
   begin(index: number, written: string, tool: CalledTool, text = "", approvalRequest: string | null = null): void {
     this.left -= 1;
@@ -112,7 +113,7 @@ export class PluginCalls {
     return true;
   }
 
-  /** An item of before a crash, which the model has not finished. */
+  /** Reopens an item from before a crash, which the model has not finished. */
   #reopen(item: ServerCall, outputIndex: number): void {
     const tool = this.#plugins.toolOf(item);
     if (!tool) return;
@@ -129,7 +130,7 @@ export class PluginCalls {
     });
   }
 
-  /** The call that was open when the turn was cut off goes on under this index. False where there was none to be seen. */
+  /** Continues, under this index, the call that was open when the turn was cut off. False if none was shown. */
   resume(index: number, name: string, tool: CalledTool): boolean {
     if (this.#open.has(index)) return true;
     const [found] = this.#open;
@@ -140,7 +141,10 @@ export class PluginCalls {
     return true;
   }
 
-  /** Completes the calls whose arguments are complete, because something else begins, or `all`: the model has finished. */
+  /**
+   * Completes the calls whose arguments are complete, because something else begins, or all calls, because the model
+   * has finished.
+   */
   complete(all: boolean): void {
     for (const [index, call] of this.#open) if (all || isJson(call.text)) this.#complete(index, call);
   }
@@ -167,19 +171,19 @@ export class PluginCalls {
     this.pending.set(called.item, called);
   }
 
-  /** A call that has been approved: its item comes whole, with the request that it answers. */
+  /** Adds an approved call: its item comes complete, with the request that it answers. */
   addApproved({ tool, name, arguments: text, request }: ApprovedCall): void {
     const index = Number.MIN_SAFE_INTEGER + this.pending.size;
     this.begin(index, name, tool, text, request);
     this.#complete(index, this.#open.get(index));
   }
 
-  /** Tells whether a call that a crash has cut off may be made again. */
+  /** Tells whether a call that a crash has cut off may be repeated. */
   isRepeatable({ tool }: PendingCall): boolean {
     return this.#plugins.of(tool).isRepeatable === true;
   }
 
-  /** A call is about to be run. */
+  /** Notes that a call is about to be run. */
   start({ item: id, tool }: PendingCall): void {
     this.#output.writer.record({ dispatched: id });
     const found = this.#find(id);
@@ -188,7 +192,7 @@ export class PluginCalls {
     if (type) this.#output.writer.emit({ type, item_id: id, output_index: found.outputIndex });
   }
 
-  /** A call has been run. */
+  /** Notes that a call has been run. */
   finish({ item: id, tool }: PendingCall, outcome: ToolOutcome, answer: CallAnswer): void {
     const { writer, size, messages } = this.#output;
     writer.record({ answered: answer });
@@ -198,7 +202,7 @@ export class PluginCalls {
     if (!found) return;
     const { item, outputIndex } = found;
     this.pending.delete(id);
-    // A search for tools cannot fail but by finding none.
+    // A search for tools never fails: it may only find none.
     setStatus(item, outcome.failed && item.type !== "tool_search_call" ? "failed" : "completed");
     const shape = this.#plugins.of(tool).item;
     const type = shape.finish(item, outcome, this.#include);
@@ -211,7 +215,7 @@ export class PluginCalls {
     this.#output.writer.emit({ type: "response.output_item.done", output_index: resultIndex, item: result });
   }
 
-  /** Ends what is still open or unanswered as incomplete. `silent`: no event says so. */
+  /** Ends everything open or unanswered as incomplete. `silent`: without events. */
   close(silent: boolean): void {
     const open = [...this.#open.values()];
     const unanswered: { tool: CalledTool; shape?: undefined; item?: ServerCall; outputIndex?: number }[] = [];
@@ -228,7 +232,7 @@ export class PluginCalls {
     }
   }
 
-  /** Forgets the calls of which nothing was shown yet. Gives their number. */
+  /** Forgets the calls that were not shown yet. Gives their number. */
   forgetUnshown(): number {
     const unshown = [...this.#open].filter(([, call]) => !call.item);
     for (const [index] of unshown) this.#open.delete(index);
@@ -236,7 +240,7 @@ export class PluginCalls {
     return unshown.length;
   }
 
-  /** Forgets what is open or unanswered: its items are taken back. */
+  /** Forgets everything open or unanswered, because the items are withdrawn. */
   withdraw(): void {
     this.#open.clear();
     this.pending.clear();
@@ -255,7 +259,7 @@ export class PluginCalls {
     if (shape.written?.whenShown) this.#write(call, item, shape.written.whenShown(text));
   }
 
-  /** Puts what the model writes into an item that shows it. */
+  /** Adds the model's text to an item that shows it. */
   #write(call: OpenPluginCall, item: ServerCall, text: string): void {
     const { written } = call.shape;
     if (!written) return;
@@ -280,7 +284,7 @@ export class PluginCalls {
   }
 }
 
-/** Each type of item has its own statuses; whoever calls this knows that the item's are among them. */
+/** Each type of item has its own statuses. Callers know that the item's type has this one. */
 function setStatus(item: ServerCall, status: "completed" | "failed" | "incomplete"): void {
   Object.assign(item, { status });
 }

@@ -20,23 +20,23 @@ import type { TurnOutput } from "./output.ts";
 import { spentTokens, type TurnState, withoutSuperseded, withThoughts } from "./state.ts";
 import { truncateToFit } from "./truncation.ts";
 
-/** The parts that the first prompt of a turn is made of. */
+/** The parts of a turn's first prompt. */
 interface PromptSource {
   asked: Omit<Asked, "address" | "model"> & { model: { upstream: string } };
   past: Omit<TurnPast, "removed">;
 }
 
 /**
- * The prompt of a turn's first round: what a create sends, to be counted (`engine.measure`) or shortened
- * (`truncateToFit`) without a turn. Calls and outputs of its items may still be without each other
- * (`checkCallPairs`). `noteRole` is that of its engine.
+ * The prompt of a turn's first round: the prompt that a create sends, to be counted (`engine.measure`) or shortened
+ * (`truncateToFit`) without a turn. Calls and outputs in it may still be unpaired (`checkCallPairs`). `noteRole` is
+ * that of its engine.
  */
 export function makePrompt({ asked, past }: PromptSource, noteRole: NoteRole, pluginTools?: PluginTools): Prompt {
   const { request, model, cacheSalt, createdAt } = asked;
   const { replays, opened } = past;
   const { history, input } = past.isTextOnly ? past : standingPast(past, opened, noteRole);
-  // The client's own messages stand before the first item of its input, by that item's id, or after all items where the
-  // input is empty. Those that came before a compaction are out of sight with all else.
+  // The client's own messages come before the first item of its input, found by that item's id, or after all items if
+  // the input is empty. Messages from before a compaction are dropped with everything else.
   const messages = opened ? null : request.previous_input_messages;
   const item = input[0]?.id;
   const before = messages != null && item !== undefined ? ({ item, messages, before: true } as const) : undefined;
@@ -47,10 +47,10 @@ export function makePrompt({ asked, past }: PromptSource, noteRole: NoteRole, pl
     items,
     replays: before ? [...replays, before] : replays,
     trailing: before ? [] : (messages ?? []),
-    // Tools that came before a compaction are there all the same: the model may have been told of them.
+    // Tools from before a compaction remain, because the model may have been told of them.
     request: hasTools ? withLoadedTools(request, [...past.history, ...past.input]) : request,
     pluginTools,
-    // The grammar of a forced call knows no tool but those of the prompt.
+    // The grammar of a forced call has only the tools of the prompt.
     onlyOffered: request.tool_choice != null && mustCall(request.tool_choice),
     cacheSalt,
     createdAt,
@@ -58,15 +58,15 @@ export function makePrompt({ asked, past }: PromptSource, noteRole: NoteRole, pl
   };
 }
 
-/** A turn's output as it stands in the prompt of its next round. */
+/** A turn's output in the prompt of its next round. */
 interface PromptOutput {
-  /** Items of all rounds before. */
+  /** Items of all earlier rounds. */
   items: readonly Item[];
   /** Raw messages behind them. */
   replays: readonly Replay[];
   /** Raw messages after all items. */
   trailing: readonly RawMessage[];
-  /** Output tokens of all rounds before. */
+  /** Output tokens of all earlier rounds. */
   spentTokens: number;
 }
 
@@ -75,9 +75,9 @@ export class RoundPrompt {
   readonly #engine: Engine;
   readonly #signal: AbortSignal;
   current: Prompt;
-  /** The prompt, being shortened to fit; undefined where it has changed since. */
+  /** The prompt while it is shortened to fit; undefined if it has changed since. */
   #fitting: Promise<Prompt> | undefined;
-  /** With what it is asked again in this round. */
+  /** The changes with which it is asked again in this round. */
   #again: PromptChange | undefined;
 
   constructor(prompt: Prompt, engine: Engine, signal: AbortSignal) {
@@ -87,7 +87,7 @@ export class RoundPrompt {
   }
 
   /**
-   * The prompt as it is asked, with `truncation: "auto"` shortened to fit. Throws ApiError as `truncateToFit` does, and the
+   * The prompt to send; with `truncation: "auto"` shortened to fit. Throws ApiError as `truncateToFit` does, and the
    * signal's reason when it is aborted.
    */
   async fitting(): Promise<Prompt> {
@@ -101,12 +101,14 @@ export class RoundPrompt {
     return this.#again ? { ...fitted, ...this.#again } : fitted;
   }
 
-  /** It is asked again in this round, so changed. */
+  /** Changes the prompt, which is asked again in this round. */
   askAgain(change: PromptChange): void {
     this.#again = change;
   }
 
-  /** It is asked again after what the model has said, and a word that this does not keep to `field` of the request. */
+  /**
+   * Changes the prompt to be asked again after the model's answer and a note that this violates `field` of the request.
+   */
   correct(said: readonly Item[], field: string): void {
     const text = `Your answer does not keep to ${field}. Answer again.`;
     const content = [{ type: "input_text" as const, text }];
@@ -116,8 +118,8 @@ export class RoundPrompt {
   }
 
   /**
-   * The next round's: what the last one has put out follows. `replays` are those of history and output together. `hasCalled`: a
-   * choice that forces a call has been kept to.
+   * Makes the next round's prompt, with the last round's output at its end. `replays` are those of history and output
+   * together. `hasCalled`: a choice that forces a call is fulfilled.
    */
   next({ items, replays, trailing, spentTokens }: PromptOutput, hasCalled: boolean): void {
     this.#again = undefined;
@@ -127,14 +129,14 @@ export class RoundPrompt {
     this.change({ items: [...this.current.items, ...items], replays, trailing, spentTokens, request });
   }
 
-  /** The round, and those after it, have a prompt that differs in this. */
+  /** Changes the prompts of this round and the later ones. */
   change(changed: Partial<Prompt>): void {
     this.current = { ...this.current, ...changed };
     this.#fitting = undefined;
   }
 }
 
-/** A turn's output by now, of which `items` are to follow in its prompt. */
+/** The turn's output so far; `items` are those that go into its prompt. */
 export function promptOutput(past: TurnPast, { messages, state }: TurnOutput, items: readonly Item[]): PromptOutput {
   return {
     items,
@@ -144,13 +146,16 @@ export function promptOutput(past: TurnPast, { messages, state }: TurnOutput, it
   };
 }
 
-/** The items of the rounds before this one, as prompts have them. */
+/** The items of the earlier rounds, as prompts have them. */
 export function earlierOutput(state: TurnState): Item[] {
   const earlier = state.output.slice(0, state.round.firstItem);
   return withThoughts(state, withoutSuperseded(state, earlier)) as Item[];
 }
 
-/** A request without what holds for the first round only: a choice that forces a call, and the remote prefill of its prompt. */
+/**
+ * A request without the fields that apply only to the first round: a choice that forces a call, and the remote prefill
+ * of its prompt.
+ */
 export function afterFirstRound({ kv_transfer_params: _, ...request }: CreateRequest): CreateRequest {
   const { tool_choice: choice } = request;
   if (!mustCall(choice) || choice == null || ClientTools.of(request.tools).named(choice)) return request;
@@ -160,9 +165,7 @@ export function afterFirstRound({ kv_transfer_params: _, ...request }: CreateReq
   return { ...request, tool_choice: "auto" };
 }
 
-/**
- * The items of a prompt. A call that was cut off is left out (it stays in the store) unless somebody answered it.
- */
+/** The items of a prompt. A call that was cut off is left out (it stays in the store), unless it was answered. */
 export function promptItems(history: readonly Item[], input: readonly Item[]): Item[] {
   const items = [...history, ...input];
   if (!items.some(isCutOff)) return items;
@@ -175,8 +178,8 @@ function isCutOff(item: Item): boolean {
 }
 
 /**
- * The input with the call's id on outputs that have none but the call's name: an output answers the first call of that
- * name which has no output yet. One without such a call keeps no id (`checkCallPairs` refuses it).
+ * The input with call ids on outputs that have only the name of their call: an output answers the first call of that
+ * name without an output. An output without such a call gets no id (`checkCallPairs` refuses it).
  */
 export function matchOutputs<Input extends Item>(history: readonly Item[], input: readonly Input[]): readonly Input[] {
   if (!input.some(isUnmatched)) return input;
@@ -215,8 +218,8 @@ function isUnmatched<T extends Item>(item: T): item is T & Extract<Item, { type:
 }
 
 /**
- * Every call has its output and every output its call, in that order.
- * Throws the 400s with OpenAI's texts. Returns the call ids in use. `mayBeOpen`: calls may be without an output.
+ * Checks that every call has its output and every output its call, in that order. Throws the 400s with OpenAI's texts.
+ * Gives the call ids in use. `mayBeOpen`: calls may lack an output.
  */
 export function checkCallPairs(items: readonly Item[], mayBeOpen = false): Set<string> {
   const calls = new Map<string, string>();
@@ -246,10 +249,10 @@ function inWords(type: string): string {
 }
 
 /**
- * The input with an id on every item, as the store keeps it. An item that carries an id of this server (an earlier
- * output given back) keeps it, unless it came twice; every other gets one in this turn. In a conversation every item
- * gets one: what is given back there is there already, and no two of its items have the same id. An approval follows
- * the request that it answers.
+ * The input with an id on every item, as it is stored. An item that carries an id of this server (an earlier output
+ * given back) keeps it, unless it came twice; every other gets one in this turn. In a conversation every item gets a
+ * new one: items that are given back are already there, and no two items have the same id. An approval follows the
+ * request that it answers.
  */
 export function withItemIds(input: readonly Item[], address: TurnAddress, inConversation: boolean): NamedItem[] {
   return finish(addItemIds(input, address, inConversation));
@@ -257,7 +260,7 @@ export function withItemIds(input: readonly Item[], address: TurnAddress, inConv
 
 type NamedItem = Item & { id: string };
 
-/** Items between two steps, and about how many microseconds it takes to give one its id. */
+/** Items between two steps, and the microseconds that giving one its id takes, about. */
 const ITEMS_PER_STEP = 100;
 const UNITS_PER_ITEM = 3;
 
@@ -280,8 +283,8 @@ export function* addItemIds(input: readonly Item[], address: TurnAddress, inConv
 }
 
 /**
- * Tells whether a turn needs the ids of these items itself: an approved call names the request by the id under which it is kept; and sealed
- * reasoning that cannot be opened is told by it.
+ * Tells whether a turn itself needs the ids of these items: an approved call names its request by the stored id, and
+ * unreadable sealed reasoning is reported by its id.
  */
 export function needsItemIds(input: readonly Item[]): boolean {
   for (const item of input) {

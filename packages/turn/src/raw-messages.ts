@@ -6,20 +6,20 @@ import type { AnsweringRecord } from "./records.ts";
 import type { TurnState } from "./state.ts";
 
 /**
- * The messages as the model wrote them, by the items that they have become: what a prompt is made of again (`Replay`),
- * and what `enable_response_messages` gives.
+ * The messages as the model wrote them, by the items that they have become: prompts are made of them again (`Replay`),
+ * and `enable_response_messages` gives them.
  *
- * Those of ended generations are in the state. Those of the round in progress are here only: a log does not have them,
- * because an engine makes them again from what the round has sampled.
+ * Messages of ended generations are in the state. Those of the round in progress are only here: a log does not have
+ * them, because an engine makes them again from the samples of the round.
  */
 
 interface RoundMessages {
-  /** Messages of the round so far: the index of the next one. */
+  /** The number of messages of the round: the index of the next one. */
   count: number;
   /** `output_index` of the first item that has no message. */
   nextItem: number;
   replays: Replay[];
-  /** Messages since that of the last item: they stand before the next one. */
+  /** Messages after that of the last item: they come before the next one. */
   trailing: RawMessage[];
 }
 
@@ -29,19 +29,19 @@ export class RawMessages {
   readonly #state: TurnState;
   readonly #response: ResponseObject;
   readonly #size: OutputSize;
-  /** `previous_input_messages`, kept with the first item of the input. */
+  /** `previous_input_messages`, stored with the first item of the input. */
   readonly #previous: Replay[];
-  /** The turn was cut off after its first generation had ended. */
+  /** The turn was cut off after the end of its first generation. */
   readonly hasEarlierRounds: boolean;
   #round: RoundMessages;
   /** Ids of the items whose messages have been sealed. */
   readonly #sealed = new Set<string>();
-  /** Messages of the client's among those of the output. */
+  /** The client's messages among those of the output. */
   #given: readonly RawMessage[] = [];
 
   /**
-   * `previous` are the messages of `previous_input_messages`, which came before the turn's input: they are kept with its
-   * first item (`firstInput`), or, where it has none, with the first item of the output.
+   * `previous` are the messages of `previous_input_messages`, which came before the turn's input: they are stored with
+   * its first item (`firstInput`), or, without one, with the first item of the output.
    */
   constructor(
     state: TurnState,
@@ -56,7 +56,7 @@ export class RawMessages {
     this.#previous =
       previous && firstInput !== undefined ? [{ item: firstInput, messages: previous, before: true }] : [];
     this.#round = newRoundMessages(state);
-    // Later they are in what the first round has left.
+    // In later rounds they are part of the first round's result.
     if (previous && firstInput === undefined && !this.hasEarlierRounds) {
       this.#round.trailing.unshift(...previous);
       this.#given = previous;
@@ -91,7 +91,7 @@ export class RawMessages {
     return [];
   }
 
-  /** Takes a message of the model's. One that the round has had already, before its upstream died, changes nothing. */
+  /** Keeps a message of the model. One that the round already had before its upstream died changes nothing. */
   keep({ index, itemKind: kind, message }: MessageDelta): void {
     const round = this.#round;
     if (index < round.count) return;
@@ -101,11 +101,11 @@ export class RawMessages {
     while (isNoWord(output[round.nextItem])) round.nextItem += 1;
     const item = output[round.nextItem];
     const isItems = item !== undefined && kind !== undefined && kind === kindOf(item);
-    // A call that this turn does not allow: nobody will answer it, so it is not to be seen again.
+    // A call that this turn does not allow is never answered, so it must not be shown again.
     if (kind === "call" && !isItems) return;
     this.#response.output_messages?.push(message);
     if (isItems) round.nextItem += 1;
-    // A call that waits for approval is made when it is approved.
+    // A call that waits for approval is made after it.
     if (item?.type === "mcp_approval_request") return;
     round.trailing.push(message);
     if (!isItems) return;
@@ -113,27 +113,27 @@ export class RawMessages {
     round.trailing = [];
   }
 
-  /** The messages that the ended generation leaves, for `AnsweringRecord`. */
+  /** The messages of the ended generation, for `AnsweringRecord`. */
   get left(): Pick<AnsweringRecord, "replays" | "trailing"> {
     return { replays: [...this.#round.replays], trailing: [...this.#round.trailing] };
   }
 
-  /** The model is asked again in this round: it counts its messages from the beginning. */
+  /** Begins the count of messages anew, because the model is asked again in this round. */
   askAgain(): void {
     this.#round.count = 0;
   }
 
-  /** The generation has ended, or the next round begins: from here on messages are added to what the state has. */
+  /** Ends the generation, or begins the next round: later messages are added to the state's. */
   beginRound(): void {
     this.#round = newRoundMessages(this.#state);
   }
 
-  /** Adds the messages of an answer to what `enable_response_messages` gives. */
+  /** Adds the messages of an answer to those that `enable_response_messages` gives. */
   addAnswer(messages: readonly RawMessage[]): void {
     this.#response.output_messages?.push(...messages);
   }
 
-  /** Gives the messages that the prompt is made of with the response (`input_messages`). */
+  /** Sets the messages of the prompt, which the response gives (`input_messages`). */
   setInput(messages: RawMessage[]): void {
     const before = this.#response.input_messages;
     this.#size.length += JSON.stringify(messages).length - (before ? JSON.stringify(before).length : 0);
@@ -151,7 +151,7 @@ function isNoWord(item: OutputItem | undefined): boolean {
   return item !== undefined && !isWord(item);
 }
 
-/** The kind of an item to the engine whose message has become one. */
+/** The kind of an item in the terms of the engine whose message has become one. */
 function kindOf(item: OutputItem): MessageDelta["itemKind"] {
   const { type } = item;
   if (type === "reasoning" || type === "message") return type;

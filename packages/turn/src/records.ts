@@ -4,7 +4,8 @@ import type { RawMessage, Replay, Sampled, ToolExchange } from "./engine.ts";
 import type { PendingCall } from "./tool-session.ts";
 
 /**
- * Records that a run's log keeps beside its events, so that a crashed turn can go on. No reader of the stream sees it.
+ * Records that a run's log has beside its events, so that a crashed turn can continue. No reader of the stream sees
+ * them.
  *
  * A line of a log that begins with a brace is an event; one that begins with a bracket is a record.
  */
@@ -12,44 +13,46 @@ import type { PendingCall } from "./tool-session.ts";
 export type TurnRecord =
   /** The model's samples since the last of these. */
   | { sampled: Sampled }
-  /** The text at the end of the open part that may become a citation: the model has said it, no event has. */
+  /**
+   * The text at the end of the open part that may become a citation: the model has generated it, but no event has it.
+   */
   | { buffered: string }
-  /** More of a thought that no event tells; it begins with an empty one, in the item that was added last. */
+  /** More text of a thought that no event shows. It begins with an empty one, in the item that was added last. */
   | { thought: string }
-  /** That thought is over: it is the one of the item of this id. */
+  /** The end of that thought, which belongs to the item with this id. */
   | { thought_ended: string }
-  /** The model has completed a call, in the middle of its generation perhaps. */
+  /** The model has completed a call, perhaps in the middle of its generation. */
   | { called: PendingCall }
-  /** A summary has been made: the usage of all rounds and summaries by now, and this one's output tokens. */
+  /** A summary was made: the usage of all rounds and summaries so far, and this one's output tokens. */
   | { summarized: { usage: Usage | null; outputTokens: number } }
-  /** A list of tools is complete. `origin` tells what it depends on. */
+  /** A list of tools is complete. `origin` identifies its inputs. */
   | { listed: Replay }
   | { answering: AnsweringRecord }
-  /** The call of this item is about to be run. It is never run again, because nobody knows how far it came. */
+  /** The call of this item is about to be run. It is never run again, because its progress is unknown. */
   | { dispatched: string }
   | { answered: CallAnswer }
-  /** The turn has failed. The events that say so have neither status nor headers. */
+  /** The turn has failed. Its events have neither status nor headers. */
   | { failure: ErrorFields }
-  /** The model server is away since this time, in Unix milliseconds. */
+  /** The model server has been away since this time, in Unix milliseconds. */
   | { outage: number }
-  /** The model is to say the items of these ids anew: it does not go on after them. */
+  /** The model is to generate the items with these ids anew: it does not continue after them. */
   | { superseded: string[] }
-  /** Deltas that the round has said in vain by now. */
+  /** Deltas of the round that were lost so far. */
   | { lost: DeltaCount }
-  /** The model is asked again in the same round, because its answer could not be used. */
+  /** The model is asked again in the same round, because its answer was unusable. */
   | { asked_again: true }
   /** All calls are answered, and the next round begins. `trailing` are the raw messages after its prompt's items. */
   | { round: { trailing: RawMessage[] } };
 
-/** Tokens of delta events, about; and those of them that were reasoning. */
+/** Approximate tokens of delta events, and the reasoning tokens among them. */
 export interface DeltaCount {
   all: number;
   reasoning: number;
 }
 
-/** A generation has ended with calls for this server to answer: all that its round leaves. */
+/** A generation has ended with calls for this server to answer: everything that its round leaves. */
 export interface AnsweringRecord {
-  /** Items of the turn by now. */
+  /** Number of items of the turn so far. */
   items: number;
   /** Raw messages behind the round's items. */
   replays: Replay[];
@@ -57,7 +60,7 @@ export interface AnsweringRecord {
   trailing: RawMessage[];
   usage: Usage | null;
   calls: PendingCall[];
-  /** Messages with which the model is asked again, once the calls are answered. */
+  /** Messages with which the model is asked again, after the calls are answered. */
   again: RawMessage[];
 }
 
@@ -66,11 +69,11 @@ export interface CallAnswer {
   /** The id of the call's item. */
   item: string;
   exchange: ToolExchange;
-  /** The raw messages that tell the answer to the model, where its engine has such. */
+  /** The raw messages that give the answer to the model, if its engine uses such. */
   messages: RawMessage[];
 }
 
-/** Records as they are stored. Where a key is not the word that the code uses, earlier versions have stored it. */
+/** Records as they are stored. Some keys differ from the code's names, because earlier versions have stored them. */
 type StoredRecord =
   | Exclude<TurnRecord, { buffered: string } | { answering: AnsweringRecord } | { round: object }>
   | { held: string }
@@ -85,7 +88,7 @@ export function recordLine(record: TurnRecord): string {
   return JSON.stringify([toStored(record)]);
 }
 
-/** Reads the line of a record. Throws SyntaxError where it is none. */
+/** Reads the line of a record. Throws SyntaxError if it is none. */
 export function parseRecord(line: string): TurnRecord {
   const [stored] = JSON.parse(line) as [StoredRecord];
   if ("held" in stored) return { buffered: stored.held };

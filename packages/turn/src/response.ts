@@ -17,20 +17,20 @@ import type { EventWriter } from "./output-events.ts";
 import type { DeltaCount } from "./records.ts";
 import { type TurnState, withThoughts } from "./state.ts";
 
-/** The model server is away: since when, and until when it is waited for. Unix milliseconds. */
+/** An outage of the model server: its beginning, and the end of waiting for it. Unix milliseconds. */
 export interface Outage {
   since: number;
   until: number;
 }
 
 /**
- * A closed response as JSON text: `head` is all of it but `output`, so that the store can keep the two apart.
- * `messages` are the raw messages behind its items (`Replay[]`), or null where the engine has none.
+ * A closed response as JSON text: `head` is everything but `output`, so that the store can separate the two. `messages`
+ * are the raw messages behind its items (`Replay[]`), or null if the engine has none.
  */
 export interface ClosedResponse {
   head: string;
   output: string;
-  /** The output as it is kept: also with what no client gets to see. */
+  /** The output as it is stored, including parts that no client sees. */
   kept: string;
   messages: string | null;
   /** The turn's usage, as far as is known: rounds that broke off have put out deltas, and told no usage. */
@@ -54,7 +54,7 @@ export class TurnResponse {
   readonly #state: TurnState;
   readonly #writer: EventWriter;
   readonly #options: Pick<TurnOptions, "bounds" | "host" | "moderation">;
-  /** While it lasts, signs of life tell of it. */
+  /** Set while it lasts; heartbeat events then report it. */
   outage: Outage | undefined;
 
   constructor(
@@ -74,13 +74,13 @@ export class TurnResponse {
     this.#options = options;
   }
 
-  /** Output tokens of this round that count: those of answers that could not be used, and of words said in vain. */
+  /** Output tokens of this round that count: those of unusable answers, and of lost deltas. */
   get tokensInRound(): number {
     const { usage, round } = this.#state;
     return Math.max(round.lost.all, (this.object.usage?.output_tokens ?? 0) - (usage?.output_tokens ?? 0));
   }
 
-  /** Adds what a model server says of an answer. */
+  /** Adds facts that a model server reports of an answer. */
   take(delta: Extract<ModelDelta, { kind: "usage" | "kv_transfer_params" }>): void {
     if (delta.kind === "usage") {
       const { lost } = this.#state.round;
@@ -90,14 +90,16 @@ export class TurnResponse {
     } else this.object.kv_transfer_params = delta.value;
   }
 
-  /** Adds a summary of the prompt, which had so many tokens: it counts, whatever becomes of it. */
+  /** Adds a summary of a prompt with this many tokens. It counts even if it is not used. */
   addSummary(usage: Usage | undefined, promptTokens: number): void {
     if (!usage) return;
     this.object.usage = addUsage(this.object.usage, usage, promptTokens);
     this.#writer.record({ summarized: { usage: this.object.usage, outputTokens: usage.output_tokens } });
   }
 
-  /** `response.created` with the response queued, and `response.queued`: a background run that waits to begin. */
+  /**
+   * Sends `response.created` with the response queued, and `response.queued`, for a background run that waits to begin.
+   */
   queue(): void {
     if (this.#state.sequence > 0) return;
     const snapshot = JSON.stringify({ ...this.object, status: "queued" });
@@ -105,13 +107,13 @@ export class TurnResponse {
     this.#writer.lifecycle("response.queued", snapshot);
   }
 
-  /** `response.created` of a response that stays empty: it uses no token. */
+  /** Sends `response.created` of a response that stays empty and uses no token. */
   warmUp(): void {
     this.#writer.lifecycle("response.created", JSON.stringify(this.object));
     this.object.usage = NO_USAGE;
   }
 
-  /** `response.created`, unless it has been said before, and `response.in_progress`. */
+  /** Sends `response.created`, unless it was sent before, and `response.in_progress`. */
   start(): void {
     if (!this.#options.host.sink || this.#state.started) return;
     const snapshot = JSON.stringify(this.object);
@@ -120,8 +122,8 @@ export class TurnResponse {
   }
 
   /**
-   * Repeats `response.in_progress`: a sign of life for clients whose idle timeout counts only events
-   * (Codex gives up after 300 s of comments). During an outage it tells of that, in Unix seconds.
+   * Repeats `response.in_progress`: a heartbeat for clients whose idle timeout counts only events (Codex gives up after
+   * 300 s of comments). During an outage it has the time since when, in Unix seconds.
    */
   repeatInProgress(): void {
     const { outage } = this;
@@ -148,7 +150,7 @@ export class TurnResponse {
     for (const item of output) if (item.type === "image_generation_call" && isImageInFile(item)) isKeptAsShown = false;
     const kept = isKeptAsShown ? shown : JSON.stringify(withThoughts(this.#state, output).map(withoutImage));
     const messages = replays.length === 0 ? null : JSON.stringify(replays);
-    // Items are what counts: without the messages behind them they are rendered anew.
+    // Only the items are necessary: without the messages behind them they are rendered anew.
     const fits = kept.length + (messages?.length ?? 0) <= this.#options.bounds.outputLength;
     const toolCalls = response.tools.length > 0 ? toolCallsOf(output) : undefined;
     const spent = {
@@ -162,8 +164,9 @@ export class TurnResponse {
   }
 
   /**
-   * The terminal event of a closed response; a failure is preceded by `error`, nested and flat for all clients, unless
-   * the sink takes it alone. OpenAI has no event for a cancelled response: it ends as `response.incomplete` with a response that says `cancelled`.
+   * Sends the terminal event of a closed response; a failure is preceded by `error`, nested and flat for all clients,
+   * unless the sink wants it alone. OpenAI has no event for a cancelled response: it ends as `response.incomplete` with
+   * the status `cancelled`.
    */
   terminate(outcome: Outcome, closed: ClosedResponse): void {
     if (outcome.status === "failed") {
@@ -178,13 +181,13 @@ export class TurnResponse {
   }
 }
 
-/** `response.error` knows fewer codes than HTTP errors do (openai 7.57 `ResponseError.code`). */
+/** `response.error` has fewer codes than HTTP errors (openai 7.57 `ResponseError.code`). */
 function toResponseError(error: ApiError): { code: string; message: string } {
   const known = error.code === "rate_limit_exceeded" || error.code === "context_length_exceeded";
   return { code: known ? error.code : error.status < 500 ? "invalid_prompt" : "server_error", message: error.message };
 }
 
-/** The usage of a turn which has asked the model nothing. */
+/** The usage of a turn that has not asked the model. */
 export const NO_USAGE: Readonly<Usage> = {
   input_tokens: 0,
   input_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 },
@@ -193,7 +196,7 @@ export const NO_USAGE: Readonly<Usage> = {
   total_tokens: 0,
 };
 
-/** The usage of a round with what it has said in vain, which counts as output all the same. */
+/** The usage of a round including its lost deltas, which still count as output. */
 export function withLost(usage: Usage, lost: DeltaCount): Usage {
   return {
     ...usage,
@@ -207,8 +210,8 @@ export function withLost(usage: Usage, lost: DeltaCount): Usage {
 }
 
 /**
- * The usage of a turn with one more round, or with a summary. `ownTokens` are those of a prompt without what asks for the
- * summary.
+ * The usage of a turn with one more round, or with a summary. `ownTokens` are those of a prompt without its request for
+ * the summary.
  */
 export function addUsage(before: Usage | null, round: Usage, ownTokens = round.input_tokens): Usage {
   if (!before) return round;

@@ -12,13 +12,13 @@ import { isRecord, parseRecord } from "./records.ts";
 import { applyLoggedEvent, applyRecord, newTurnState, type TurnState } from "./state.ts";
 
 /**
- * Resuming: a turn whose process died goes on from its log, and a generation whose model server died goes on where it
- * stopped (`Generations.resume`).
+ * Resuming: a turn whose process died continues from its log, and a generation whose model server died continues where
+ * it stopped (`Generations.resume`).
  */
 
 /**
- * The state of a turn that was cut off, from the lines of its log, in order: events and records, as JSON texts.
- * Throws SyntaxError or TypeError where they are none, or do not follow each other.
+ * The state of a turn that was cut off, from the lines of its log, in order: events and records, as JSON texts. Throws
+ * SyntaxError or TypeError for other lines, or a wrong order.
  */
 export function readLoggedTurn(lines: Iterable<string>): TurnState {
   const state = newTurnState();
@@ -35,7 +35,7 @@ export function readLoggedTurn(lines: Iterable<string>): TurnState {
   return state;
 }
 
-/** The prompt of the round in which the turn was cut off: what the rounds before have put out follows. */
+/** The prompt of the round in which the turn was cut off, with the output of the earlier rounds. */
 export function resumedPrompt(
   first: Prompt,
   options: Pick<TurnOptions, "past" | "model" | "secrets">,
@@ -47,7 +47,7 @@ export function resumedPrompt(
   return { ...first, items: sinceCompaction(first.items, items, options), ...rest, request };
 }
 
-/** The items of a prompt, and those of the rounds before a crash: from the newest compaction on. */
+/** The items of a prompt, and of the rounds before a crash, from the newest compaction on. */
 function sinceCompaction(
   first: readonly Item[],
   output: readonly Item[],
@@ -64,16 +64,20 @@ function sinceCompaction(
 type ResumeBounds = Pick<TurnBounds, "maxRetries" | "maxFruitless" | "outageMs">;
 
 /**
- * Generations in a row that may be begun and break off before their first word: the prompt may be what the server dies of.
- * Where there are several servers, each try may cost another one.
+ * Generations in a row that may break off before their first word, because the prompt itself may kill the server. With
+ * several servers, each attempt may kill another one.
  */
 export const MAX_FRUITLESS = { alone: 4, inPool: 2 };
 
-/** The first wait; it doubles, up to the longest. Each is shortened by chance, so that not all come back at once. */
+/**
+ * The first wait; it doubles, up to the longest. Each is shortened randomly, so that not all turns come back at once.
+ */
 const BASE_WAIT_MS = 100;
 const MAX_WAIT_MS = 5_000;
 
-/** Faults of the way to the model server, and its being overloaded, restarting or dead: worth another try. */
+/**
+ * Faults of the connection to the model server, and of an overloaded, restarting or dead server: worth another attempt.
+ */
 const TRANSIENT = new Set([
   "upstream_aborted",
   "upstream_connection_lost",
@@ -84,12 +88,13 @@ const TRANSIENT = new Set([
   "rate_limit_exceeded",
 ]);
 
-/** A failure of the server that may be its end: its health tells. */
+/** Failures after which the server may be gone, which its health shows. */
 const MAY_BE_GONE = new Set(["upstream_error"]);
 
 /**
- * When a generation that broke off is resumed. A model server that is gone is waited for, because a restart takes
- * minutes; one that takes the prompt and dies of it is not asked for ever, because it serves others, too.
+ * Decides when a generation that broke off is resumed. It waits for an absent model server, because a restart takes
+ * minutes; it does not repeat a prompt endlessly that the server accepts and dies of, because the server has other
+ * clients, too.
  */
 export class ResumePolicy {
   readonly #bounds: ResumeBounds;
@@ -98,17 +103,17 @@ export class ResumePolicy {
   #fruitless = 0;
   #tries = 0;
   #since: number | undefined;
-  /** The last try, and not the first one, found nobody. */
+  /** The last attempt, but not the first one, could not connect. */
   #isAway = false;
 
-  /** `since`: when the outage began that a turn was in before a crash. Unix milliseconds, as `clock` gives. */
+  /** `since`: the beginning of an outage from before a crash. Unix milliseconds, as `clock` gives. */
   constructor(bounds: ResumeBounds, clock: () => number, since?: number) {
     this.#bounds = bounds;
     this.#clock = clock;
     this.#since = since;
   }
 
-  /** The outage that lasts: when it began, and when it is waited for no longer. Unix milliseconds. */
+  /** The present outage: its beginning, and the end of waiting for it. Unix milliseconds. */
   get outage(): { since: number; until: number } | undefined {
     return this.#since === undefined || !this.#isAway
       ? undefined
@@ -116,8 +121,8 @@ export class ResumePolicy {
   }
 
   /**
-   * How long to wait before the next try, in milliseconds; undefined where the fault is to be the end. `taken`: the
-   * server had taken the prompt; `spoke`: and had said something.
+   * How long to wait before the next attempt, in milliseconds; undefined if the fault is final. `taken`: the server had
+   * accepted the prompt; `spoke`: it had generated something.
    */
   next({ headers }: ApiError, { taken, spoke }: { taken: boolean; spoke: boolean }): number | undefined {
     const { maxRetries, maxFruitless, outageMs } = this.#bounds;
@@ -140,7 +145,7 @@ export class ResumePolicy {
   }
 }
 
-/** Tells whether a fault passes: by itself, or because the server is gone and will come back. */
+/** Tells whether a fault is temporary: by its nature, or because the server is gone and will come back. */
 export async function isTransient(fault: ApiError, isServerGone: () => Promise<boolean>): Promise<boolean> {
   if (TRANSIENT.has(fault.code)) return true;
   return MAY_BE_GONE.has(fault.code) && isServerGone();
@@ -149,17 +154,17 @@ export async function isTransient(fault: ApiError, isServerGone: () => Promise<b
 /** A model's deltas, by upstream reads. */
 export type Generation = AsyncIterable<ModelDelta[]>;
 
-/** A generation that broke off, as it is known: tokens of its prompt, and about as many as it reasoned. */
+/** The known facts of a generation that broke off: tokens of its prompt, and approximate reasoning tokens. */
 export interface BrokenOff {
   prompt: number;
-  /** Tokens that a template adds to a message that is gone on with. They count as nothing. */
+  /** Tokens that a template adds to a continued message. They do not count. */
   added?: number;
   reasoning: number;
-  /** The part that broke off, and is gone on with, is text. */
+  /** True if the continued part is text. */
   isText: boolean;
 }
 
-/** The deltas of a resumed generation without what the reader has already, and with the usage of the whole. */
+/** The deltas of a resumed generation without the text that the reader has already, and with the usage of the whole. */
 export async function* resumed(
   generation: Generation,
   repeated: string,
@@ -171,20 +176,20 @@ export async function* resumed(
     yield deltas.map((delta) => {
       if (delta.kind === "usage" && rest) {
         const usage = wholeUsage(delta.usage, rest);
-        // A prompt that is asked again is counted by itself.
+        // A repeated prompt is counted separately.
         rest = undefined;
         return { ...delta, usage };
       }
       if (delta.kind !== "text" || skip === "") return delta;
       const common = commonPrefix(skip, delta.text);
-      // New words end the repetition, whatever is left of it.
+      // New words end the repetition, even if some of it is left.
       skip = common < delta.text.length ? "" : skip.slice(common);
       return { ...delta, text: delta.text.slice(common), logprobs: withoutFirst(delta.logprobs, common) };
     });
   }
 }
 
-/** The logprobs without those of the tokens that make up the first characters. */
+/** The logprobs without those of the tokens of the first characters. */
 function withoutFirst(logprobs: TokenLogprob[] | undefined, characters: number): TokenLogprob[] | undefined {
   if (characters === 0) return logprobs;
   let rest = characters;
@@ -194,7 +199,7 @@ function withoutFirst(logprobs: TokenLogprob[] | undefined, characters: number):
   });
 }
 
-/** A generation that has nothing left of its limit: it was cut off between its last token and the word that it ends. */
+/** A generation that has used up its limit: it was cut off between its last token and the end of the item. */
 export async function* outOfTokens(outputTokens: number, before: BrokenOff | undefined): AsyncGenerator<ModelDelta[]> {
   if (before) {
     const usage: Usage = {
@@ -216,8 +221,8 @@ function commonPrefix(a: string, b: string): number {
 }
 
 /**
- * To vLLM the text generated before counts as prompt; to the client it is output. After text no reasoning comes, though
- * vLLM, which sees no `</think>`, counts all of a continued text as such.
+ * vLLM counts the earlier text as prompt; for the client it is output. No reasoning comes after text, but vLLM, which
+ * sees no `</think>`, counts all of a continued text as reasoning.
  */
 function wholeUsage(usage: Usage, { prompt, added = 0, reasoning, isText }: BrokenOff): Usage {
   const cached = Math.min(usage.input_tokens_details.cached_tokens, prompt);

@@ -13,25 +13,25 @@ import { sealReasoning } from "./sealed-reasoning.ts";
 import { minus, type OpenPart, roundItems, withThoughts } from "./state.ts";
 import { ITEM_TYPES, TextParts } from "./text-parts.ts";
 
-/** The output of a round: which item a delta is for, and what ends when something else begins. */
+/** The output of a round: decides which item a delta belongs to, and what ends when something else begins. */
 
 type CallDelta = Extract<ModelDelta, { kind: "tool_call" }>;
 type ResumedCall = Extract<ModelDelta, { kind: "resumed_call" }>;
 
 /** The calls that a request lets a model make. */
 export interface CallRules {
-  /** Names of the client's tools that may be called, or undefined for any (`tool_choice`: `none`, `allowed_tools`). */
+  /** Names of the client's tools that may be called; undefined for any (`tool_choice`: `none`, `allowed_tools`). */
   allowed: ReadonlySet<string> | undefined;
   /** More than one call per round (`parallel_tool_calls`). */
   parallel: boolean;
 }
 
 export interface RoundOptions extends Pick<TurnOptions, "asked" | "tools" | "secrets"> {
-  /** Call ids already in the prompt: a model's own call id that repeats one of them is replaced. */
+  /** Call ids in the prompt: a model's call id that repeats one of them is replaced. */
   usedCallIds: Set<string>;
-  /** The tool of the client's that the model means by a name, if it means one. */
+  /** The client's tool that the model means by a name; undefined if there is none. */
   clientTool: (name: string) => ClientTool | undefined;
-  /** The request with the tools that the prompt's items have brought. */
+  /** The request with the tools that the prompt's items have loaded. */
   prompted: CreateRequest;
 }
 
@@ -41,16 +41,16 @@ interface RoundParts extends CallParts {
   readonly calls: PluginCalls;
 }
 
-/** The kind of a call that begins: one of the client's, one of this server's, one too many of these, or nothing. */
+/** The kind of a call that begins: the client's, this server's, one beyond the limit of these, or none. */
 export type Beginning = "client" | "server" | "ignored" | "dropped";
 
 /** The facts of a call that begins. */
 export interface BegunCallFacts {
   name: string;
-  /** It calls a tool of this server's, which `mayRun` now. */
+  /** It calls a hosted tool, which may run now (`mayRun`). */
   isServers: boolean;
   mayRun: boolean;
-  /** Calls of the round before it. */
+  /** Earlier calls of the round. */
   calls: number;
 }
 
@@ -76,17 +76,17 @@ export class RoundOutput {
   #calls: number;
   /** There may be open calls. */
   #hasCalled: boolean;
-  /** Indices of calls for which nothing more is taken: they are over, or not allowed. */
+  /** Indices of calls that take nothing more: they are over, or not allowed. */
   readonly #closed = new Set<number>();
-  /** The client's call is complete, and its message is yet to come: reasoning is held for it. */
+  /** The client's call is complete, and its message has not come yet: reasoning is held for it. */
   #awaitsMessage = false;
-  /** Reasoning is sealed with the messages behind it, which come after its text, and with that of the call after it. */
+  /** Reasoning is sealed with its raw messages, which come after its text, and with that of the next call. */
   readonly #sealsMessages: boolean;
-  /** Why the model stopped, once it has said so. */
+  /** Why the model stopped, once it has. */
   finish: FinishReason | undefined;
-  /** The end of a generation that has no answer. */
+  /** The end of a generation without an answer. */
   noAnswer: NoAnswer | undefined;
-  /** Grows with all that the model says, also with what no event tells (yet). */
+  /** Grows with all output of the model, even without events (yet). */
   progress: number;
 
   constructor(output: RoundParts, options: RoundOptions) {
@@ -111,12 +111,12 @@ export class RoundOutput {
     this.progress = state.deltas.all;
   }
 
-  /** The usage, as far as the model server has told it. */
+  /** The usage that the model server has reported so far. */
   get usage(): Usage | null {
     return this.#output.response.object.usage;
   }
 
-  /** The model is asked: nothing that it has said before has anything to do with what it says now. */
+  /** Begins a generation, which has nothing to do with earlier output. */
   begin(): void {
     this.#calls = 0;
     this.#closed.clear();
@@ -206,7 +206,7 @@ export class RoundOutput {
     } else if (this.#beginCall(delta)) this.#appendCall(delta);
   }
 
-  /** Begins a call. False where nothing is taken for it. */
+  /** Begins a call. False if it is dropped. */
   #beginCall({ index, name = "", callId }: CallDelta): boolean {
     const { calls } = this.#output;
     const tool = name === "" ? undefined : this.#options.tools.session?.resolve(name);
@@ -231,7 +231,7 @@ export class RoundOutput {
     return true;
   }
 
-  /** A call in whose middle the generation goes on. Where nothing of it was to be seen yet, it begins. */
+  /** Continues a call in the middle of which the generation was cut off. If it was not shown yet, it begins. */
   #resumeCall({ index, name, arguments: text }: ResumedCall): void {
     const { calls } = this.#output;
     const tool = this.#options.tools.session?.resolve(name);
@@ -249,7 +249,7 @@ export class RoundOutput {
     if (isResumed && this.#clientCalls.has(index)) this.#calls += 1;
   }
 
-  /** Something else begins: text ends, and so do calls whose arguments are complete. `holds`: reasoning is held. */
+  /** Ends text, and calls with complete arguments, because something else begins. `holds`: reasoning is held. */
   #makeWay(holds = false): void {
     this.#texts.close("completed", false, holds);
     if (!this.#hasCalled) return;
@@ -257,7 +257,7 @@ export class RoundOutput {
     this.#output.calls.complete(false);
   }
 
-  /** All that is open is complete, as it is when a generation has ended by itself. `holds`: reasoning is held. */
+  /** Completes everything open, because the generation has ended by itself. `holds`: reasoning is held. */
   end(holds = false): void {
     this.#awaitsMessage = false;
     this.#texts.close("completed", false, holds);
@@ -266,7 +266,7 @@ export class RoundOutput {
     this.#output.calls.complete(true);
   }
 
-  /** The client's call is complete, and this is its message: reasoning is sealed with it, and done just before it. */
+  /** Takes the message of a client's complete call: reasoning is sealed with it, and done just before the call. */
   #completeCall(message: Extract<ModelDelta, { kind: "message" }>): void {
     let isKept = false;
     const seal = () => {
@@ -280,7 +280,7 @@ export class RoundOutput {
     this.end();
   }
 
-  /** The turn ends. `isTruncated`: in the middle of what is open. `isSilent`: no event says so. */
+  /** Ends the turn. `isTruncated`: in the middle of an open item. `isSilent`: without events. */
   close(isTruncated: boolean, isSilent: boolean): void {
     const last = this.#output.state.output.length - 1;
     this.#texts.close(isTruncated && this.#texts.outputIndex === last ? "incomplete" : "completed", isSilent);
@@ -290,8 +290,8 @@ export class RoundOutput {
   // A generation that broke off
 
   /**
-   * This round's output, as items that a prompt can end with: an open part is there with its text so far.
-   * An unfinished function call is there too; an engine that cannot go on with it says so.
+   * This round's output, as items that a prompt can end with: an open part has its text so far. An unfinished function
+   * call is included; an engine that cannot continue it says so.
    */
   get partialItems(): OutputItem[] {
     const { state } = this.#output;
@@ -302,8 +302,8 @@ export class RoundOutput {
   }
 
   /**
-   * Ends this round's items from the one of this id on, because the model is to say anew what broke off: those that are
-   * open are incomplete. Gives what they have cost.
+   * Ends this round's items from the one with this id on, because the model is to generate them anew; open ones are
+   * incomplete. Gives their deltas.
    */
   breakOff(id: string): DeltaCount {
     const { output, deltas, deltasBefore, round } = this.#output.state;
@@ -316,20 +316,20 @@ export class RoundOutput {
     return minus(deltas, deltasBefore[from] ?? round.deltasBefore);
   }
 
-  /** Forgets the calls of which nothing was shown yet: the model is to say them anew, and to count from the beginning. */
+  /** Forgets the calls that were not shown yet: the model is to generate them anew, and to count from the beginning. */
   forgetUnshown(): void {
     this.#calls -= this.#output.calls.forgetUnshown() + (this.#clientCalls?.forgetUnshown() ?? 0);
     this.#closed.clear();
   }
 
-  /** Takes back all that this round has put out, where nobody has seen it. Gives what that has cost. */
+  /** Withdraws this round's whole output, which nobody has seen. Gives its deltas. */
   withdraw(): DeltaCount {
     const { state, calls } = this.#output;
     const isKept = (item: OutputItem, index: number) => index < state.round.firstItem || item.type === "mcp_list_tools";
     const withdrawn = state.output.filter((item, index) => !isKept(item, index));
     const [first] = withdrawn;
     const begun = first && state.deltasBefore[state.output.indexOf(first)];
-    // The response has the very list.
+    // In place, because the response has the same list.
     state.output.splice(0, state.output.length, ...state.output.filter(isKept));
     state.round.sampled = undefined;
     this.#output.messages.beginRound();
@@ -340,7 +340,7 @@ export class RoundOutput {
     return minus(state.deltas, begun ?? state.deltas);
   }
 
-  /** The model counts its calls from the beginning again, and those that broke off were none. */
+  /** Forgets calls that broke off: the model counts its calls from the beginning again. */
   #forgetCalls(items: readonly OutputItem[]): void {
     this.#output.calls.uncount(items.filter(isServerCall).length);
     this.#calls = 0;
@@ -349,7 +349,7 @@ export class RoundOutput {
   }
 }
 
-/** The form in which reasoning is shown: as a summary where one is asked for, and hidden where the operator says so. */
+/** The form in which reasoning is shown: as a summary if the request asks for one, hidden if the operator hides it. */
 function reasoningForm({ asked: { request }, secrets }: RoundOptions) {
   if (request.include_reasoning === false) return undefined;
   if (secrets.hidesReasoning) return "hidden_text";

@@ -11,14 +11,14 @@ import type { EngineName, RawMessage, Replay, ToolExchange } from "./engine.ts";
 import type { Opened, Sealer } from "./sealing.ts";
 
 /**
- * The content of a reasoning item's `encrypted_content`: all that `previous_response_id` would bring back into the prompt of a
- * client that keeps its items itself. Such a client may leave out ids, and write arguments anew.
+ * The content of a reasoning item's `encrypted_content`: everything that `previous_response_id` would restore in the
+ * prompt of a client that keeps its items itself. Such a client may leave out ids, and reformat arguments.
  */
 interface SealedReasoning {
   v: 1;
-  /** Which engine has made it, and can read it. */
+  /** The engine that made it, and can read it. */
   engine: EngineName;
-  /** The thought, where its engine has no message for it. */
+  /** The thought, if its engine has no message for it. */
   text?: string;
   /** The raw messages of the thought, and those that led to it. */
   messages?: RawMessage[];
@@ -36,20 +36,20 @@ interface SealedCall {
   exchange?: ToolExchange;
 }
 
-/** JSON of all that one prompt opens, in UTF-16 units: as much as a history may have. */
+/** The longest JSON of everything that one prompt opens, in UTF-16 units: the limit of a history. */
 const MAX_OPENED_LENGTH = 12 * 1024 * 1024;
 
-/** Items left out of which a response tells: it does so in every snapshot. */
+/** Most left-out items that a response lists, which it does in every snapshot. */
 const MAX_TOLD = 1_000;
 
-/** Seals the reasoning of a turn, and opens what its prompt has. */
+/** Seals the reasoning of a turn, and opens that of its prompt. */
 export interface ReasoningSeal {
   sealer: Sealer;
   engine: EngineName;
 }
 
 /**
- * The `encrypted_content` of a thought. `replays` are those since the thought before it, its own among them; `output` has
+ * The `encrypted_content` of a thought. `replays` are those since the earlier thought, including its own; `output` has
  * the turn's items.
  */
 export function sealReasoning(
@@ -70,7 +70,7 @@ export function sealReasoning(
   return sealer.seal("reasoning", content);
 }
 
-/** The items that some replays stand for, by their ids. They are the last ones: no more of the output is looked at. */
+/** The items behind some replays, by id. They are the last ones, so no more of the output is read. */
 function itemsOf(replays: readonly Replay[], output: readonly OutputItem[]): Map<string, OutputItem> {
   const wanted = new Set(replays.map(({ item }) => item));
   const items = new Map<string, OutputItem>();
@@ -81,12 +81,12 @@ function itemsOf(replays: readonly Replay[], output: readonly OutputItem[]): Map
   return items;
 }
 
-/** A call to be sealed with the thought beside it. One of this server's without an answer is nothing to repeat. */
+/** A call to be sealed with the thought beside it. A hosted tool's call without an answer cannot be repeated. */
 function sealedCall({ item: id, messages, exchange }: Replay, item: OutputItem | undefined): SealedCall[] {
   if (!item) return [];
   if (isServerCall(item)) {
     if (!exchange) return [];
-    // The tool's memory is for this server alone.
+    // The tool's memory is only for this server.
     const { memory: _, ...shown } = exchange;
     return [{ item: id, messages, exchange: shown }];
   }
@@ -94,14 +94,14 @@ function sealedCall({ item: id, messages, exchange }: Replay, item: OutputItem |
   return call ? [{ item: id, ...call, messages }] : [];
 }
 
-/** The call id of a call that the client answers, and the arguments where the item has them as the model wrote them. */
+/** The call id of a client's call, and the arguments if the item has them as the model wrote them. */
 function clientCall(item: Item | OutputItem): { call_id: string; arguments?: string } | undefined {
   if (!isClientCall(item) || typeof item.call_id !== "string") return undefined;
   const said: unknown = "arguments" in item ? item.arguments : "input" in item ? item.input : undefined;
   return { call_id: item.call_id, ...(typeof said === "string" && { arguments: said }) };
 }
 
-/** The past of a turn, as its prompt is made of it. */
+/** The history of a turn, from which its prompt is made. */
 interface Past {
   history: Item[];
   replays: Replay[];
@@ -109,10 +109,10 @@ interface Past {
 }
 
 /**
- * The past with its sealed reasoning opened: what stands in it counts, beside whatever the client shows of it. An item
- * that cannot be opened is used as it is shown, and left out where it shows nothing; `removed` tells of those, as far as
- * a response does. Without
- * `seal` nothing can be opened. Takes time linear in the past. Throws the 400 of more than a prompt may open.
+ * Opens the sealed reasoning of a history. The sealed content takes precedence over the text that the client shows. An
+ * item that cannot be opened is used as it is shown, and left out if it shows nothing; `removed` lists those, up to the
+ * response's limit. Without `seal` nothing can be opened. Takes time linear in the history. Throws the 400 of more than
+ * a prompt may open.
  */
 export function openReasoning(past: Past, seal: ReasoningSeal | undefined): Past & { removed: InputTransformation[] } {
   const isSealed = (item: Item) => item.type === "reasoning" && item.encrypted_content !== undefined;
@@ -129,7 +129,7 @@ class Opening {
   readonly replays: Replay[] = [];
   readonly removed: InputTransformation[] = [];
   readonly #seal: ReasoningSeal | undefined;
-  /** Ids of the items for which there is a replay, and of those that have come. */
+  /** Ids of the items with a replay, and of those that were processed. */
   readonly #replayed: Set<string>;
   readonly #seen = new Set<string>();
   /** By `call_id`, and by the id of the item. */
@@ -152,7 +152,7 @@ class Opening {
   #item({ encrypted_content: blob = "", ...shown }: ReasoningItem, isHistory: boolean): Item[] {
     const hasText = (shown.content?.length ?? 0) + shown.summary.length > 0;
     const isKept = shown.id !== undefined && this.#replayed.has(shown.id);
-    // An item that this server has kept has the messages that it has sealed.
+    // An item that this server has stored has its sealed messages already.
     if (isKept || (isHistory && hasText && this.#seal?.engine === "chat")) return [shown];
     const content = this.#open(blob);
     if (typeof content !== "string") return [this.#opened(shown, content)];
@@ -163,7 +163,7 @@ class Opening {
     return [];
   }
 
-  /** The content of a blob, or why it cannot be used. */
+  /** The content of a blob, or why it is unusable. */
   #open(blob: string): SealedReasoning | InputTransformation["reason"] {
     const opened: Opened = this.#seal?.sealer.open("reasoning", blob) ?? { reason: "unreadable" };
     if (opened.reason !== undefined) {
@@ -185,7 +185,7 @@ class Opening {
     return { ...shown, id };
   }
 
-  /** Gives the calls that were sealed with the reasoning their own messages back. */
+  /** Restores the messages of calls that were sealed with the reasoning. */
   placeCalls(items: Item[]): void {
     if (this.#calls.size === 0) return;
     for (const [index, item] of items.entries()) {
@@ -202,11 +202,11 @@ class Opening {
     const said = clientCall(item);
     const call = said && this.#calls.get(said.call_id);
     if (call?.arguments === undefined) return call;
-    // A client may have changed what the model called.
+    // A client may have changed the model's call.
     return isSameJson(call.arguments, said?.arguments ?? "") ? call : undefined;
   }
 
-  /** An id by which a replay can name the item, and no other one of the prompt. */
+  /** An id by which a replay can name only this item of the prompt. */
   #ownId({ id, type }: Item): string {
     const isOwn = id !== undefined && !this.#seen.has(id);
     const own = isOwn ? id : `${type}_sealed_${this.#made++}`;
@@ -215,13 +215,13 @@ class Opening {
   }
 }
 
-/** Tells whether two texts are the same JSON, however it is spaced, or the same text. */
+/** Tells whether two texts are the same JSON, apart from white space, or the same text. */
 function isSameJson(a: string, b: string): boolean {
   if (a === b) return true;
   try {
     return JSON.stringify(JSON.parse(a)) === JSON.stringify(JSON.parse(b));
   } catch {
-    // No JSON, or nested too deeply to be compared.
+    // Not JSON, or nested too deeply to be compared.
     return false;
   }
 }

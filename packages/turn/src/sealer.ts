@@ -11,13 +11,13 @@ import type { CompactionCodec, CompactionContent, CompactionFault, Opened, Seale
 /**
  * Authenticated encryption of the reasoning and the compactions that clients keep for this server.
  *
- *     re1 . <kid> . base64url( nonce (12) | AES-256-GCM( form (1) | JSON [model, payload] ) | tag (16) )
+ * re1 . <kid> . base64url( nonce (12) | AES-256-GCM( form (1) | JSON [model, payload] ) | tag (16) )
  *
- * The key is HKDF-SHA-256 of the operator's key `kid`, for one tenant and one purpose, so that another tenant's blob fails
- * its authentication. The model stands inside, so that another model's blob differs from another tenant's.
+ * The key is HKDF-SHA-256 of the operator's key `kid`, for one tenant and one purpose, so that another tenant's blob
+ * fails its authentication. The model is inside, so that another model's blob can be told from another tenant's.
  */
 
-/** A key of the operator's: its name, and its secret. */
+/** An operator's key: its name, and its secret. */
 export interface EncryptionKey {
   kid: string;
   secret: Uint8Array;
@@ -25,26 +25,26 @@ export interface EncryptionKey {
 
 const VERSION = "re1";
 
-/** The token without its last part is as long as this at most. */
+/** The longest token without its last part. */
 const MAX_HEAD_LENGTH = 48;
 
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 const KEY_BYTES = 32;
 
-/** Forms of what is sealed. A form that this version does not know is unreadable to it. */
+/** Forms of the sealed content. A form that this version does not know is unreadable. */
 const PLAIN_JSON = 1;
 const DEFLATED_JSON = 2;
 
-/** Shorter texts do not become smaller. */
+/** Shorter texts do not get smaller. */
 const MIN_DEFLATED_BYTES = 256;
 
-/** An opened payload is at most this many times as large as its blob: nobody can make much work by sending little. */
+/** Most times by which an opened payload is larger than its blob: a short blob cannot cause much work. */
 export const MAX_INFLATION = 8;
 
 /**
- * The sealer of a tenant and a model, by the model's name at vLLM. Undefined where the operator has set no keys. The
- * first key seals, all of them open.
+ * The sealer of a tenant and a model, by vLLM's name of the model. Undefined without keys. The first key seals, all of
+ * them open.
  */
 export function createSealer(keys: readonly EncryptionKey[], tenant: string, model: string): Sealer | undefined {
   const [first] = keys;
@@ -87,7 +87,7 @@ class TenantSealer implements Sealer {
     return model === this.#model ? { payload } : { reason: "model_mismatch" };
   }
 
-  /** Undefined where it is not authentic. */
+  /** Undefined if it is not authentic. */
   #decrypt(key: EncryptionKey, purpose: SealPurpose, { head, bytes }: Token): Uint8Array | undefined {
     const tagAt = bytes.length - TAG_BYTES;
     const decipher = createDecipheriv("aes-256-gcm", this.#keyOf(key, purpose), bytes.subarray(0, NONCE_BYTES), {
@@ -117,19 +117,19 @@ class TenantSealer implements Sealer {
 
 interface Token {
   kid: string;
-  /** All before the bytes. */
+  /** Everything before the bytes. */
   head: string;
   bytes: Buffer;
 }
 
-/** The parts of a token, or undefined where this server cannot have made it. */
+/** The parts of a token; undefined if this server cannot have made it. */
 function parseToken(blob: string): Token | undefined {
   if (blob.length > MAX_SEALED_LENGTH || !blob.startsWith(`${VERSION}.`)) return undefined;
   const end = blob.slice(0, MAX_HEAD_LENGTH).indexOf(".", VERSION.length + 1);
   if (end === -1) return undefined;
   const text = blob.slice(end + 1);
   const bytes = Buffer.from(text, "base64url");
-  // Decoding forgives characters that no encoding has: of all texts with the same bytes only one is a token.
+  // The decoder ignores invalid characters. Of all texts that decode to the same bytes, only one is a token.
   const isWhole = bytes.length > NONCE_BYTES + TAG_BYTES && bytes.toString("base64url") === text;
   return isWhole ? { kid: blob.slice(VERSION.length + 1, end), head: blob.slice(0, end + 1), bytes } : undefined;
 }
@@ -165,13 +165,13 @@ function inflation({ length }: Uint8Array) {
 }
 
 /**
- * The content of compaction items: sealed where the operator has keys, else JSON that anybody can read, after `cmp1.`.
- * It is checked as any other input is, whatever it comes from.
+ * The content of compaction items: sealed if the operator has keys, otherwise readable JSON after `cmp1.`. It is
+ * checked like any other input, wherever it comes from.
  */
 
 const PLAIN = "cmp1.";
 
-/** Items that one compaction may carry, as many as one request may have. */
+/** Most items of one compaction: as many as one request may have. */
 const MAX_ITEMS = 50_000;
 
 const items = list(inputItem, { max: MAX_ITEMS });
@@ -179,7 +179,7 @@ const content = z.object({ v: z.literal(1), before: items, summary: z.string(), 
 
 export function compactionCodec(keys: readonly EncryptionKey[], tenant: string): CompactionCodec {
   let made: Sealer | undefined;
-  /** Made when a compaction is written or read: few turns have one. A conversation may change its model. */
+  /** Made on use, because few turns have a compaction. A conversation may change its model. */
   const sealer = () => {
     made ??= createSealer(keys, tenant, "");
     return made;
@@ -223,7 +223,7 @@ function parsed(payload: unknown): CompactionContent | CompactionFault {
   return { before, summary, after };
 }
 
-/** True if an item says all itself: no reference, and no compaction in a compaction. */
+/** True if an item is self-contained: no reference, and no compaction within a compaction. */
 function isItem(item: InputItem): item is Item {
   return isKept(item) && item.type !== "compaction";
 }

@@ -21,79 +21,81 @@ export function plus(a: DeltaCount, b: DeltaCount): DeltaCount {
   return { all: a.all + b.all, reasoning: a.reasoning + b.reasoning };
 }
 
-/** Never below zero. */
+/** The difference, never below zero. */
 export function minus(a: DeltaCount, b: DeltaCount): DeltaCount {
   return { all: Math.max(0, a.all - b.all), reasoning: Math.max(0, a.reasoning - b.reasoning) };
 }
 
 /**
- * The state of one turn: all that its events and records tell.
+ * The state of one turn: everything that its events and records contain.
  *
- * `applyEvent`, `applyDelta` and `applyRecord` are the only ways in which it changes. The turn applies what it says and
- * records as it goes; `readLoggedTurn` applies the lines of its log. So a turn that goes on after a crash is where it was.
- * Anything that a log does not tell is no part of it: the raw messages of a generation that has not ended, say.
+ * Only `applyEvent`, `applyDelta` and `applyRecord` change it. The turn applies each event and record as it makes it;
+ * `readLoggedTurn` applies the lines of its log. So a turn that continues after a crash has the same state. Anything
+ * that is not in a log is not part of the state, such as the raw messages of an unfinished generation.
  */
 export interface TurnState {
-  /** Events so far: the next one's sequence number. */
+  /** Number of events so far: the next one's sequence number. */
   sequence: number;
-  /** `response.in_progress` has been said. */
+  /** `response.in_progress` was sent. */
   started: boolean;
-  /** Items so far. One that is open has all that was said of it but its open part. */
+  /** Items so far. An open one has everything except its open part. */
   output: OutputItem[];
   /** The content part that text flows into. */
   openPart: OpenPart | undefined;
-  /** The text at the end of the open part that may become a citation: the model has said it, no event has. */
+  /**
+   * The text at the end of the open part that may become a citation: the model has generated it, but no event has it.
+   */
   buffered: string;
-  /** The model's thoughts that no event tells, by the ids of its items: an operator may hide it. */
+  /** Reasoning that no event shows, by the ids of its items: an operator may hide it. */
   thoughts: Map<string, string>;
-  /** Tokens of delta events so far, about. */
+  /** Approximate tokens of delta events so far. */
   deltas: DeltaCount;
   /** The same before each item, by its `output_index`. */
   deltasBefore: DeltaCount[];
-  /** Ids of items that the model says anew. */
+  /** Ids of items that the model generates anew. */
   superseded: Set<string>;
-  /** `output_index` of each list of an MCP server's tools that has begun and not ended. */
+  /** `output_index` of each unfinished list of an MCP server's tools. */
   openLists: number[];
-  /** Rounds that have ended. */
+  /** Number of ended rounds. */
   rounds: number;
-  /** Raw messages behind the items of rounds whose generation has ended, and lists of tools. */
+  /** Raw messages behind the items of rounds whose generation has ended, and behind lists of tools. */
   replays: Replay[];
   /** Raw messages after the last of those items. */
   trailing: RawMessage[];
-  /** Usage of those rounds together, and of all summaries. */
+  /** Total usage of those rounds and of all summaries. */
   usage: Usage | null;
   /** Output tokens of summaries among them. */
   summaryTokens: number;
-  /** The calls of the last generation are being answered. */
+  /** Set while the calls of the last generation are being answered. */
   answering: Answering | undefined;
-  /** How often in a row the model was asked again, because its answer could not be used. */
+  /** How often in a row the model was asked again after an unusable answer. */
   askedAgain: number;
   /** The round in progress. */
   round: RoundState;
 }
 
-/** One generation, and the answers to the calls that it makes. */
+/** One generation, and the answers to its calls. */
 interface RoundState {
   /** `output_index` of its first item. */
   firstItem: number;
-  /** Tokens of delta events before it, about. */
+  /** Approximate tokens of delta events before it. */
   deltasBefore: DeltaCount;
-  /** The deltas that it has said in vain, because it was begun anew. */
+  /** Its lost deltas, because it was begun anew. */
   lost: DeltaCount;
   /** Its samples so far. */
   sampled: Sampled | undefined;
-  /** Calls for this server that the model has completed, as long as it goes on generating. */
+  /** Hosted tools' calls that the model has completed while it is still generating. */
   called: PendingCall[];
-  /** Its prompt has been compacted. */
+  /** True if its prompt was compacted. */
   compacted: boolean;
-  /** Since when the model server was away, where nothing has come from it since. Unix milliseconds. */
+  /** The beginning of the model server's outage, if nothing has come since. Unix milliseconds. */
   outageSince: number | undefined;
 }
 
 interface Answering {
   /** Calls without an answer. */
   calls: PendingCall[];
-  /** Ids of items whose calls were about to be run. */
+  /** Ids of items whose calls were dispatched. */
   dispatched: string[];
   /** Items of the turn when the generation ended. */
   items: number;
@@ -102,10 +104,10 @@ interface Answering {
 }
 
 export interface OpenPart {
-  /** A `hidden_text` is reasoning of which no event tells. */
+  /** A `hidden_text` is reasoning that no event shows. */
   kind: "output_text" | "refusal" | "reasoning_text" | "summary_text" | "hidden_text";
   outputIndex: number;
-  /** Among the parts of its item of the same place: `content` or `summary`. */
+  /** The index among its item's parts in the same field: `content` or `summary`. */
   index: number;
   text: string;
   logprobs: TokenLogprob[];
@@ -147,10 +149,10 @@ function newRound(firstItem: number, deltas: DeltaCount): RoundState {
   };
 }
 
-/** An event as far as the state needs it: of one that carries the whole response only that it was said. */
+/** The parts of an event that the state needs. Of an event with the whole response, only its type. */
 type AppliedEvent = Unnumbered<ItemEvent> | { type: LifecycleType };
 
-/** Applies an event of a log. Throws SyntaxError where it is one that no turn says. */
+/** Applies an event of a log. Throws SyntaxError for one that no turn sends. */
 export function applyLoggedEvent(state: TurnState, event: StreamEvent): void {
   if (!isEventType(event.type)) throw new SyntaxError(`No turn says ${event.type}.`);
   if (!isDelta(event)) {
@@ -165,7 +167,7 @@ export function applyLoggedEvent(state: TurnState, event: StreamEvent): void {
   if ("logprobs" in event) openPart.logprobs.push(...(event.logprobs as TokenLogprob[]));
 }
 
-/** Applies an event that the turn says. Its deltas are applied without one, by `applyDelta`. */
+/** Applies an event that the turn sends. `applyDelta` applies its deltas without an event. */
 export function applyEvent(state: TurnState, event: AppliedEvent): void {
   // Any other event changes nothing.
   switch (event.type) {
@@ -180,7 +182,7 @@ export function applyEvent(state: TurnState, event: AppliedEvent): void {
     case "response.output_item.done":
       state.output[event.output_index] = event.item;
       if (event.item.type === "compaction") {
-        // The prompt begins anew with it: it is no part of what the round says, and no raw message is before it.
+        // The prompt begins anew with it: it is not the round's output, and no raw message comes before it.
         state.round.firstItem = state.output.length;
         state.round.compacted = true;
         state.trailing = [];
@@ -214,23 +216,23 @@ export function applyEvent(state: TurnState, event: AppliedEvent): void {
   }
 }
 
-/** `output_index` of the compaction that has begun and not ended, if there is one. */
+/** `output_index` of the unfinished compaction, if there is one. */
 export function openCompaction({ output }: TurnState): number | undefined {
   const last = output.at(-1);
   return last?.type === "compaction" && last.encrypted_content === "" ? output.length - 1 : undefined;
 }
 
-/** Output tokens of the turn's rounds, which `max_output_tokens` bounds: summaries are not among them. */
+/** Output tokens of the turn's rounds, which `max_output_tokens` limits. Summaries are not included. */
 export function spentTokens({ usage, summaryTokens }: TurnState): number {
   return (usage?.output_tokens ?? 0) - summaryTokens;
 }
 
-/** Few tokens are longer, and few pairs of them are as long. UTF-16 units. */
+/** Few tokens are longer, and few pairs of tokens are as long. UTF-16 units. */
 const LONGEST_TOKEN = 16;
 
 /**
- * Counts a delta: about one token as a rule, and more where the model server sends several at once. Its text is added
- * where it belongs: to the open part, or to the item of a call.
+ * Counts a delta: usually about one token, and more if the model server sends several at once. Adds its text to the
+ * open part, or to the item of a call.
  */
 export function applyDelta(state: TurnState, type: DeltaType | "thought", text: string): void {
   const tokens = text.length <= LONGEST_TOKEN ? 1 : Math.round(Buffer.byteLength(text) / BYTES_PER_TOKEN);
@@ -245,7 +247,7 @@ function newPart(kind: OpenPart["kind"], outputIndex: number, index: number): Op
   return { kind, outputIndex, index, text: "", logprobs: [], annotations: [] };
 }
 
-/** Applies a record: one that the turn makes, or one of its log. Parts of the record may become part of the state. */
+/** Applies a record that the turn makes, or one of its log. Parts of the record may become part of the state. */
 export function applyRecord(state: TurnState, record: TurnRecord): void {
   const { round } = state;
   if ("sampled" in record) {
@@ -285,12 +287,12 @@ export function applyRecord(state: TurnState, record: TurnRecord): void {
     state.round = newRound(state.answering?.items ?? state.output.length, state.deltas);
     state.answering = undefined;
   } else {
-    // It tells why the turn has ended.
+    // The failure is the reason of the turn's end, not part of its state.
     record satisfies { failure: unknown };
   }
 }
 
-/** Adds to a thought that no event tells; the first word of it, perhaps empty, begins it in the last item. */
+/** Adds to a thought that no event shows. The first text of it, perhaps empty, begins it in the last item. */
 function addThought(state: TurnState, text: string): void {
   state.openPart ??= newPart("hidden_text", state.output.length - 1, 0);
   if (text === "") return;
@@ -298,7 +300,7 @@ function addThought(state: TurnState, text: string): void {
   applyDelta(state, "thought", text);
 }
 
-/** Items with what no event tells of them: as prompts have them, and the store. */
+/** Items with the thoughts that no event shows, as prompts and the store have them. */
 export function withThoughts<T extends OutputItem>({ thoughts }: TurnState, items: readonly T[]): T[] {
   if (thoughts.size === 0) return [...items];
   return items.map((item) => {
@@ -307,7 +309,7 @@ export function withThoughts<T extends OutputItem>({ thoughts }: TurnState, item
   });
 }
 
-/** Adds to what a round has sampled; the result may be `before`, grown. */
+/** Adds to a round's samples. The result may be `before` itself, extended. */
 function addSampled(before: Sampled | undefined, more: Sampled): Sampled {
   if (!before) return "ids" in more ? { ids: [...more.ids] } : { text: more.text };
   if ("ids" in before && "ids" in more) for (const id of more.ids) before.ids.push(id);
@@ -315,9 +317,9 @@ function addSampled(before: Sampled | undefined, more: Sampled): Sampled {
   return before;
 }
 
-/** Puts the answer to a call with the raw messages that made it, if there are any. */
+/** Adds the answer to a call to the raw messages of the call, if there are any. */
 function keepAnswer(replays: Replay[], { item, exchange, messages }: CallAnswer): void {
-  // Only what a tool remembers last is ever read.
+  // Only a tool's latest memory is ever read.
   if (exchange.memory !== undefined) for (const each of replays) if (each.exchange) delete each.exchange.memory;
   for (const replay of replays) {
     if (replay.item !== item) continue;
@@ -328,27 +330,27 @@ function keepAnswer(replays: Replay[], { item, exchange, messages }: CallAnswer)
   replays.push({ item, messages, exchange });
 }
 
-/** Tells whether the round has left something that only the client can answer: its own calls, and those to approve. */
+/** Tells whether the round has left something that only the client can answer: its own calls, and approvals. */
 export function waitsForClient({ output, round }: TurnState): boolean {
   for (const item of output.slice(round.firstItem)) {
-    // A call that was cut is not one.
+    // An incomplete call is not one.
     if ((isClientCall(item) && item.status !== "incomplete") || item.type === "mcp_approval_request") return true;
   }
   return false;
 }
 
-/** Deltas of the round so far, without those that it has said in vain. */
+/** Deltas of the round so far, without lost ones. */
 export function roundDeltas({ deltas, round }: TurnState): DeltaCount {
   return minus(minus(deltas, round.deltasBefore), round.lost);
 }
 
-/** The items among these that the model goes on after: those that it does not say anew. */
+/** The items without those that the model generates anew. */
 export function withoutSuperseded<T extends { id?: string }>(state: TurnState, items: readonly T[]): T[] {
   if (state.superseded.size === 0) return [...items];
   return items.filter(({ id }) => id === undefined || !state.superseded.has(id));
 }
 
-/** The round's items, without those that the model says anew. */
+/** The round's items, without those that the model generates anew. */
 export function roundItems(state: TurnState): OutputItem[] {
   const items = state.output.slice(state.round.firstItem);
   return state.superseded.size === 0 ? items : withoutSuperseded(state, items);

@@ -5,28 +5,29 @@ import { type OpenPart, withThoughts } from "./state.ts";
 import type { Citation, CitationFilter, CitedText, ToolSession } from "./tool-session.ts";
 
 /**
- * Messages and reasoning: items whose parts take text. At most one of both is open at a time. Their events in OpenAI's order: item added →
- * part added → deltas → text done → part done → item done. Hidden reasoning has only the first and the last event.
+ * Messages and reasoning: items whose parts take text. At most one of them is open at a time. Their events in OpenAI's
+ * order: item added → part added → deltas → text done → part done → item done. Hidden reasoning has only the first and
+ * the last event.
  *
- * Reasoning that is to be sealed with the call that follows it is done when that call is: until then it is held.
+ * Reasoning that is sealed with the next call is done when that call is, and held until then.
  */
 
 type TextItem = Extract<OutputItem, { type: "message" | "reasoning" }>;
 type ThoughtItem = Extract<OutputItem, { type: "reasoning" }>;
 
-/** The open part with what its deltas need. */
+/** The open part, with the data that its deltas need. */
 interface OpenText {
   item: TextItem;
   part: OpenPart;
-  /** The fields by which the events of its text name it; those of a summary have another index. */
+  /** The fields that identify it in the events of its text; those of a summary have another index. */
   at: { item_id: string; output_index: number; content_index: number };
   /** The JSON of its delta events up to their sequence number. */
   deltaHead: string;
-  /** Absent where nothing can be cited. */
+  /** Absent if nothing can be cited. */
   filter: CitationFilter | undefined;
 }
 
-/** Reasoning whose text is complete, and whose item is not done. */
+/** Reasoning with complete text whose item is not done. */
 interface HeldThought {
   item: ThoughtItem;
   outputIndex: number;
@@ -40,9 +41,9 @@ const DELTA_TYPES = {
 } as const;
 
 interface TextPartsOptions {
-  /** Knows what can be cited. */
+  /** Knows the sources that can be cited. */
   session: Pick<ToolSession, "citations" | "citationsIn"> | undefined;
-  /** Gives the `encrypted_content` of reasoning that is about to be done, where there are keys for it. */
+  /** Gives the `encrypted_content` of reasoning that is about to be done, if there are keys for it. */
   seal: ((item: ThoughtItem, text: string) => string) | undefined;
 }
 
@@ -52,7 +53,7 @@ export class TextParts {
   #open: OpenText | undefined;
   #held: HeldThought | undefined;
 
-  /** A part that is open in the state goes on, and so does what is held. */
+  /** A part that is open in the state continues, and so does held reasoning. */
   constructor(output: OutputParts, options: TextPartsOptions) {
     this.#output = output;
     this.#options = options;
@@ -65,7 +66,7 @@ export class TextParts {
       }
       return;
     }
-    // Reasoning that was held when the turn was cut off: its text is over, and its item is not.
+    // Reasoning that was held when the turn was cut off: its text is complete, its item is not done.
     const outputIndex = state.output.findLastIndex(({ type }) => type === "reasoning");
     const item = state.output[outputIndex];
     if (item?.type === "reasoning" && item.status === "in_progress" && !state.superseded.has(item.id)) {
@@ -73,7 +74,7 @@ export class TextParts {
     }
   }
 
-  /** The text that was said and that no event has told yet, because it may become a citation. */
+  /** Text that no event has yet, because it may become a citation. */
   get buffered(): string {
     return this.#open?.filter?.pending ?? "";
   }
@@ -83,7 +84,7 @@ export class TextParts {
     return this.#held !== undefined;
   }
 
-  /** Begins a part of this kind: within the open item if there is one, which then is of its type, or in a new one. */
+  /** Begins a part of this kind: in the open item, which must have its type, or in a new one. */
   begin(kind: OpenPart["kind"], phase: Phase | undefined): void {
     const open = this.#open;
     if (open) this.#endPart(open, false);
@@ -137,7 +138,9 @@ export class TextParts {
     writer.delta(DELTA_TYPES[part.kind], deltaHead, text, part.kind === "output_text" ? `,"logprobs":${json}` : "");
   }
 
-  /** Ends the open part and its item. `isSilent`: no event says so. `holds`: reasoning is held, which else ends, too. */
+  /**
+   * Ends the open part and its item. `isSilent`: without events. `holds`: reasoning is held; otherwise it ends, too.
+   */
   close(status: "completed" | "incomplete", isSilent: boolean, holds = false): void {
     const open = this.#open;
     if (open) {
@@ -149,7 +152,7 @@ export class TextParts {
     if (this.#held && !holds) this.release(isSilent);
   }
 
-  /** Ends the item of reasoning that is held. */
+  /** Ends the item of held reasoning. */
   release(isSilent = false): void {
     const held = this.#held;
     this.#held = undefined;
@@ -174,7 +177,10 @@ export class TextParts {
     return this.#open?.part.outputIndex;
   }
 
-  /** The open item with its open part, also with what is buffered: a model goes on after all that it has said. */
+  /**
+   * The open item with its open part, including buffered text: a model continues after everything that it has
+   * generated.
+   */
   partialItem(): OutputItem | undefined {
     if (!this.#open) return undefined;
     const { item, part } = this.#open;
@@ -185,14 +191,14 @@ export class TextParts {
     return { ...item, content: [...(item.content ?? []), content] } as OutputItem;
   }
 
-  /** Forgets the open part: its item is taken back. */
+  /** Forgets the open part, because its item is withdrawn. */
   withdraw(): void {
     this.#open = undefined;
     this.#held = undefined;
     this.#output.state.openPart = undefined;
   }
 
-  /** Text with the citations in it made links, each with an annotation. */
+  /** Adds text whose citations were made links, each with an annotation. */
   #appendCited(open: OpenText, { text, annotations }: CitedText, logprobs?: TokenLogprob[]): void {
     if (text !== "" || logprobs?.length) this.append(text, logprobs, true);
     this.#cite(open, annotations);
@@ -271,7 +277,7 @@ export const ITEM_TYPES = {
   hidden_text: "reasoning",
 } as const satisfies Record<OpenPart["kind"], TextItem["type"]>;
 
-/** The part as the API gives it, with the text so far. */
+/** The part in the API's form, with the text so far. */
 function partContent(part: OpenPart) {
   switch (part.kind) {
     case "output_text":

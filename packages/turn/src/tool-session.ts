@@ -9,13 +9,15 @@ export interface ListedTool {
   annotations?: Record<string, unknown>;
 }
 
-/** The tools of an MCP server, or why they cannot be listed. */
+/** The tools of an MCP server, or the reason why they cannot be listed. */
 export type ListedTools = { tools: ListedTool[] } | { error: string };
 
-/** An MCP server whose tools nobody has listed in this conversation. */
+/** An MCP server whose tools have not been listed in this conversation. */
 export interface UnlistedServer {
   server_label: string;
-  /** The facts on which its list will depend: kept with the list, for turns that might use it again (`Replay.origin`). */
+  /**
+   * The inputs that its list will depend on: stored with the list, for turns that might use it again (`Replay.origin`).
+   */
   origin: string;
 }
 
@@ -29,32 +31,32 @@ export interface ApprovedCall {
   request: string;
 }
 
-/** The hosted tools of one turn, as the turn knows them. */
+/** The hosted tools of one turn, as the turn uses them. */
 export interface ToolSession {
-  /** Servers to be listed before the model can be asked. */
+  /** Servers to list before the model is asked. */
   readonly unlisted: readonly UnlistedServer[];
-  /** Calls to be made before the model is asked. */
+  /** Calls to make before the model is asked. */
   readonly approved: readonly ApprovedCall[];
   /** The container in which code runs, as `container_id`. */
   readonly container: string;
-  /** Makes a filter for a content part; undefined where there is nothing to cite. */
+  /** Makes a filter for a content part; undefined if there is nothing to cite. */
   readonly citations: (() => CitationFilter) | undefined;
   /** Gives the citations that a whole text has of files of the session's container; undefined where there are none. */
   readonly citationsIn: ((text: string) => readonly Citation[]) | undefined;
-  /** The tools that the model gets to see. To be asked again once tools have been listed. */
+  /** The tools that the model sees. They change when tools have been listed. */
   readonly pluginTools: PluginTools;
   /** The model may call something in so many rounds, and until then, in Unix milliseconds. */
   readonly maxRounds: number;
   readonly deadline: number;
   /** Tells whether this turn's choice of tools leaves one to the model, by the name that the model writes. */
   offers(name: string): boolean;
-  /** The tool that a model means, by a function's name or by a built-in tool's full one. */
+  /** The tool that a model means, by a function's name or by a built-in tool's full name. */
   resolve(name: string): CalledTool | undefined;
-  /** Lists the tools of a server. Rejects with the signal's reason when it is aborted, and with nothing else. */
+  /** Lists the tools of a server. Rejects only with the signal's reason when it is aborted. */
   list(server: UnlistedServer, signal: AbortSignal, traceparent?: string): Promise<ListedTools>;
   /**
-   * Runs a call. `traceparent` is for the server that it goes to. Rejects with the signal's reason when it is aborted, and
-   * with nothing else.
+   * Runs a call. `traceparent` is for the server that it calls. Rejects only with the signal's reason when it is
+   * aborted.
    */
   run(call: PendingCall, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome>;
   /** Ends the sessions with all tool servers. Never rejects. */
@@ -62,14 +64,14 @@ export interface ToolSession {
 }
 
 /**
- * The tool of a call that this server answers, whatever name a model calls it by: `kind` is that of its hosted tool, which
- * alone knows what else is in it. JSON: a durable run keeps it.
+ * The tool of a call that this server answers, whatever name a model calls it by: `kind` identifies its hosted tool,
+ * which alone knows the other fields. JSON: a durable run stores it.
  */
 export interface CalledTool {
   readonly kind: string;
 }
 
-/** A call that waits to be run, or for its result. JSON, too. */
+/** A call that waits to be run, or for its result. Also JSON. */
 export interface PendingCall {
   /** The id of its item. */
   item: string;
@@ -79,21 +81,24 @@ export interface PendingCall {
   arguments: string;
 }
 
-/** The outcome of a call. A hosted tool may add to it what its own item shows. */
+/** The outcome of a call. A hosted tool may add fields that its own item shows. */
 export interface ToolOutcome {
-  /** The text that the model sees: the result, or why there is none. */
+  /** The text that the model sees: the result, or the reason why there is none. */
   output: string;
   failed: boolean;
   /** Why it failed, for items that have an `error`. */
   error?: McpToolCallError;
-  /** The tool is reminded of this in later turns; JSON. */
+  /** The tool gets this again in later turns; JSON. */
   memory?: unknown;
 }
 
 /** A citation of a page, as an annotation of OpenAI's `output_text`. */
 export interface UrlCitation {
   type: "url_citation";
-  /** The place of the replacement in the whole text, in Unicode code points: OpenAI counts as Python does, not in UTF-16 units. */
+  /**
+   * The position of the replacement in the whole text, in Unicode code points: OpenAI counts as Python does, not in
+   * UTF-16 units.
+   */
   start_index: number;
   end_index: number;
   title: string;
@@ -103,7 +108,7 @@ export interface UrlCitation {
 /** A citation of a file, as an annotation of OpenAI's `output_text`. */
 export interface FileCitation {
   type: "file_citation";
-  /** The place in the text, in UTF-16 units. */
+  /** The position in the text, in UTF-16 units. */
   index: number;
   file_id: string;
   filename: string;
@@ -127,12 +132,12 @@ export interface CitedText {
   annotations: readonly Citation[];
 }
 
-/** Replaces citations in one content part. How the text is cut into pieces makes no difference to what comes out. */
+/** Replaces citations in one content part. The result does not depend on how the text is cut into pieces. */
 export interface CitationFilter {
-  /** The text that was said and cannot be shown yet. */
+  /** The text that was received and cannot be shown yet. */
   readonly pending: string;
-  /** Takes the next piece; gives what can be shown by now, and the citations in it. */
+  /** Takes the next piece; gives the text that can be shown now, and its citations. */
   push(text: string): CitedText;
-  /** Gives what was pending: nothing more comes. */
+  /** Ends the text; gives the rest. */
   end(): CitedText;
 }

@@ -4,16 +4,16 @@ import type { Engine, Prompt, PromptSize } from "./engine.ts";
 
 /** `truncation: "auto"`: the oldest turns are dropped until the prompt fits the model's context window. */
 
-/** Tokens left for an answer when the request names none: OpenAI's smallest `max_output_tokens`. */
+/** Tokens left for an answer if the request gives none: OpenAI's smallest `max_output_tokens`. */
 const MIN_OUTPUT_TOKENS = 16;
 
 /**
- * The prompt, shortened from the beginning as little as needed. Whole turns go (a user's message with all that
- * followed it), so that no call loses its output; system and developer messages stay.
+ * The prompt, shortened from the beginning as little as needed. Whole turns go (a user's message with all that followed
+ * it), so that no call loses its output; system and developer messages stay.
  *
- * Measuring costs as much as what is measured: after the whole prompt once, what is tried is about as long as the
- * window, because tokens are about proportional to characters.
- * Throws the 400 `context_length_exceeded` when not even the last turn fits, and ApiError as `engine.measure` does.
+ * Measuring takes time proportional to the prompt. After the whole prompt, each tried prompt is about as long as the
+ * window, because tokens are about proportional to characters. Throws the 400 `context_length_exceeded` when not even
+ * the last turn fits, and ApiError as `engine.measure` does.
  */
 export async function truncateToFit(engine: Engine, prompt: Prompt, signal: AbortSignal): Promise<Prompt> {
   const starts = turnStarts(prompt.items);
@@ -39,7 +39,7 @@ export async function truncateToFit(engine: Engine, prompt: Prompt, signal: Abor
   }
   let high = { dropped: last, tokens: smallest.tokens };
   for (let tries = 1; high.dropped - low.dropped > 1; tries += 1) {
-    // Every third time by halves, whatever the estimate says: texts of very different kinds mislead it.
+    // Bisects every third time, because texts of very different kinds mislead the estimate.
     const middle =
       tries % 3 === 0 ? (low.dropped + high.dropped) >> 1 : estimate(low, high, limit(smallest), characters);
     const size = await measure(without(middle));
@@ -69,7 +69,7 @@ function estimate(
   return from;
 }
 
-/** By turn: how many characters it and all after it have, roughly. */
+/** By turn: the approximate characters of it and all later ones. */
 function charactersFrom(items: readonly Item[], starts: readonly number[]): number[] {
   const characters: number[] = [];
   let sum = 0;
@@ -82,14 +82,14 @@ function charactersFrom(items: readonly Item[], starts: readonly number[]): numb
   return characters;
 }
 
-/** The need that a fault of measuring leaves unmet, by its code. */
+/** The purpose that fails if measuring does, by the fault's code. */
 const NEEDS: Readonly<Record<string, string>> = {
   upstream_error: "the model server's /tokenize route, which did not answer as expected",
   upstream_malformed_response: "the model server to count tokens, which it does not do in a form that is known here",
   unknown_context_window: "the model's context window, which its server does not tell",
 };
 
-/** Measures for what a request has asked for (`purpose`). Throws ApiError as `engine.measure` does. */
+/** Measures for a feature of the request (`purpose`). Throws ApiError as `engine.measure` does. */
 export async function measureOrExplain(
   engine: Engine,
   prompt: Prompt,
@@ -101,7 +101,8 @@ export async function measureOrExplain(
     return await engine.measure(prompt, signal, options);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    // Such as a proxy in front of vLLM that hides /tokenize. A refusal that names what the client sent is the client's to hear.
+    // For example a proxy in front of vLLM that hides /tokenize. A refusal that names a field of the client's is the
+    // client's to see.
     const isRefusal = error.status < 500 && error.param === null;
     const need = NEEDS[isRefusal ? "upstream_error" : error.code];
     if (need === undefined) throw error;
@@ -113,7 +114,7 @@ function reserve(prompt: Prompt, contextWindow: number): number {
   return Math.min(prompt.request.max_output_tokens ?? MIN_OUTPUT_TOKENS, Math.floor(contextWindow / 2));
 }
 
-/** Indices at which a turn begins: user messages that do not follow one directly. */
+/** Indices at which a turn begins: user messages that do not directly follow another one. */
 function turnStarts(items: readonly Item[]): number[] {
   const starts: number[] = [];
   let inUserInput = false;

@@ -27,16 +27,19 @@ import { roundItems, spentTokens, type TurnState, waitsForClient, withThoughts }
 /**
  * One turn: history + request → generation → events → final response.
  *
- * Pure but for what it is handed, so that the same code runs beside a client in the Worker and, for background runs, in the conversation's
- * home. `decide` gives its next `Step`.
+ * Uses only what it is given, so that the same code runs beside a client in the Worker and, for background runs, in the
+ * conversation's home. `decide` gives its next `Step`.
  */
 
-/** Codex's idle timeout is 300 s and counts events only: after two of these without one, `in_progress` is repeated. */
+/**
+ * Codex's idle timeout is 300 s and counts only events: `in_progress` is repeated after this time, twice within the
+ * timeout.
+ */
 const SIGN_OF_LIFE_MS = 120_000;
 
 /**
- * Keeps a settled turn, then says the terminal event by calling `terminate` (nothing to say where nobody streams).
- * Rejects when it cannot keep it; the turn is then reported as failed.
+ * Stores a settled turn, then sends the terminal event by calling `terminate` (which does nothing without a stream).
+ * Rejects if it cannot be stored; the turn is then reported as failed.
  */
 export type Settle = (result: TurnResult, terminate: () => void) => Promise<void>;
 
@@ -45,7 +48,7 @@ export interface TurnResult {
   closed: ClosedResponse;
 }
 
-/** How a round begins: with a compaction, or with a generation that is under way. */
+/** The beginning of a round: a compaction, or a generation in progress. */
 type BegunRound = { due: DueCompaction; started?: undefined } | { due?: undefined; started: Promise<Generation> };
 
 export class Turn {
@@ -56,10 +59,10 @@ export class Turn {
   readonly #compaction: Compaction | undefined;
   readonly #facts: TurnFacts;
   #step: Step;
-  /** The beginning of the round, where it is under way already. */
+  /** The beginning of the round, if it has begun already. */
   #begun: Promise<BegunRound> | undefined;
 
-  /** Throws the 400 of calls and outputs that do not pair up. */
+  /** Throws the 400 of unpaired calls and outputs. */
   constructor(options: TurnOptions) {
     this.#options = options;
     const { asked, past, model, host, tools, logged } = options;
@@ -68,7 +71,7 @@ export class Turn {
     const first: Prompt = host.sink ? made : { ...made, isUnwatched: true };
     let kind: CompactionKind | undefined = request.context_management?.length ? "managed" : undefined;
     if (past.input.at(-1)?.type === "compaction_trigger") kind = "asked";
-    // A compaction carries calls that nobody has answered yet.
+    // A compaction may contain unanswered calls.
     const usedCallIds = past.isTextOnly ? new Set<string>() : checkCallPairs(first.items, kind === "asked");
     const clientTool = (name: string) => ClientTools.of(this.#prompt.current.request.tools).get(name);
     this.#output = new TurnOutput({ ...options, usedCallIds, clientTool, prompted: first.request }, logged);
@@ -83,7 +86,7 @@ export class Turn {
     this.#facts = {
       compaction: kind,
       maxOutputTokens: request.max_output_tokens ?? Number.POSITIVE_INFINITY,
-      // Raw messages that a client gives, or is given, are not taken back.
+      // Raw messages of a client's request or answer cannot be withdrawn.
       isUnseen: !host.sink && !request.enable_response_messages && request.previous_input_messages == null,
     };
     const { unlisted = [], approved = [] } = tools.session ?? {};
@@ -91,14 +94,14 @@ export class Turn {
     this.#step = this.#enter(decide(this.#output.state, { did: "begin", mustPrepare }, this.#facts));
   }
 
-  /** The state of the turn. It is no other turn's, unless this one goes no further. */
+  /** The state of the turn. It may be passed to another turn only if this one ends here. */
   get state(): TurnState {
     return this.#output.state;
   }
 
   /**
-   * Starts the generation: resolves when the model server has taken the prompt. Where something is to be done before it,
-   * `run` does that, and this resolves at once; for a compaction, as soon as it is known that there must be one.
+   * Starts the generation: resolves once the model server has accepted the prompt. If other work comes first, `run`
+   * does it, and this resolves at once; before a compaction, it resolves when the compaction is known to be needed.
    * Throws ApiError as the engine does, and the signal's reason when aborted.
    */
   async start(): Promise<void> {
@@ -109,18 +112,19 @@ export class Turn {
     if (!round.due) await round.started;
   }
 
-  /** Says that the response is queued, and no more: nothing here may wait. */
+  /** Sends that the response is queued, and nothing more: nothing here may wait. */
   queue(): void {
     const { asked, model, host } = this.#options;
     if (asked.request.enable_response_messages) {
       try {
-        // An engine that would have to ask the model server gives up at once. The queued response never told of this server's tools.
+        // An engine that would have to ask the model server is aborted at once. The queued response does not show
+        // hosted tools.
         const prompt = { ...this.#prompt.current, pluginTools: undefined };
         const messages = model.engine.inputMessages(prompt, AbortSignal.abort());
         if (!Array.isArray(messages)) messages.catch(() => {});
         else if (this.#output.size.fits(messages)) this.#output.messages.setInput(messages);
       } catch {
-        // A fault of the prompt ends the run, which has not begun.
+        // A fault of the prompt ends the run later, once it has begun.
       }
     }
     this.#output.response.queue();
@@ -128,11 +132,11 @@ export class Turn {
   }
 
   /**
-   * Runs a turn that has been started (`start`) to its end, with its events into the sink. Never rejects: whatever goes
-   * wrong is an outcome. The result is settled (kept) before the terminal event is said.
+   * Runs a turn that was started (`start`) to its end, with its events into the sink. Never rejects: every failure is
+   * an outcome. The result is stored before the terminal event is sent.
    */
   async run(started: Promise<void>, settle: Settle): Promise<TurnResult> {
-    // The step has the generation itself, and its failure is the round's.
+    // The step uses the generation itself, and its failure is the round's.
     started.catch(() => {});
     const { asked, host } = this.#options;
     const { sink } = host;
@@ -155,12 +159,12 @@ export class Turn {
     return this.#settle(outcome, settle);
   }
 
-  /** Goes on with a turn that was cut off with its process: at the log's end, or from the beginning. */
+  /** Resumes a turn that was cut off with its process: at the log's end, or from the beginning. */
   async resume(settle: Settle): Promise<TurnResult> {
     return this.run(this.start(), settle);
   }
 
-  /** Settles a turn that is not to generate: checked, empty, and there to be continued. Never rejects. */
+  /** Settles a turn without generating: checked, empty, and ready to be continued. Never rejects. */
   async warmUp(settle: Settle): Promise<TurnResult> {
     this.#output.response.warmUp();
     return this.#settle({ status: "completed" }, settle);
@@ -197,7 +201,7 @@ export class Turn {
     return result;
   }
 
-  /** All steps of the turn. Never rejects. */
+  /** Runs all steps of the turn. Never rejects. */
   async #work(): Promise<Outcome> {
     const { asked, tools, host } = this.#options;
     try {
@@ -210,19 +214,19 @@ export class Turn {
         else done = await this.#generate(this.#step);
         const isSteered = host.steering?.signal.aborted === true;
         this.#step = this.#enter(decide(this.#output.state, done, this.#facts, isSteered));
-        // Lists that have come meanwhile belong to the prompt.
+        // Lists that were made in this step belong to the prompt.
         if (kind === "prepare" && asked.request.enable_response_messages) await this.#setInputMessages();
       }
       return this.#step.outcome;
     } catch (error) {
       return host.signal.aborted ? { status: "cancelled" } : failed(toApiError(error));
     } finally {
-      // Nobody waits for tool servers to be told.
+      // Runs beside the answer.
       if (tools.session) host.waitUntil?.(tools.session.close());
     }
   }
 
-  /** The model is offered its tools as soon as all of them are known, unless the turn has had all calls it may make. */
+  /** Offers the model its tools once all of them are known, unless the turn has used up its calls. */
   #enter(step: Step): Step {
     const { tools, host } = this.#options;
     const { session } = tools;
@@ -259,7 +263,7 @@ export class Turn {
     return this.#answer([]);
   }
 
-  /** Finds out whether the round's prompt must be compacted, where it may be; else its generation begins. */
+  /** Finds out whether the round's prompt must be compacted, if it may be; otherwise its generation begins. */
   async #beginRound(kind: "compact" | "generate"): Promise<BegunRound> {
     const due = kind === "compact" ? await this.#compaction?.due() : undefined;
     if (due) return { due };
@@ -277,7 +281,10 @@ export class Turn {
     return { did: "compact", fault: due && (await this.#compaction?.run(due)) };
   }
 
-  /** Asks the model, `again` where its last answer in this round cannot be used; or goes on with what was cut off. */
+  /**
+   * Asks the model, `again` if its last answer in this round was unusable; or continues the generation that was cut
+   * off.
+   */
   async #generate(step: Extract<Step, { kind: "generate" | "resume" }>): Promise<Done> {
     let started: Promise<Generation> | undefined;
     if (step.kind === "resume") started = this.#generations.resume(restarted());
@@ -314,12 +321,12 @@ export class Turn {
     this.#output.askAgain("disregarded" in again || again.isCounted);
   }
 
-  /** Runs the calls of a round, and begins the next one, unless the client has to answer something, too. */
+  /** Runs the calls of a round, and begins the next one, unless the client must answer something, too. */
   async #answer(again: readonly RawMessage[]): Promise<Done> {
     const output = this.#output;
     const { state } = output;
     if (!state.answering) {
-      // Perhaps the model has called what it only saw.
+      // The model may have called a tool that it only saw.
       if (again.length > 0) this.#prompt.change({ onlyOffered: true });
       output.beginAnswering([...again]);
     }
@@ -341,7 +348,7 @@ export class Turn {
     };
   }
 
-  /** Gives the prompt with the response, as raw messages. Returns the fault that prevents it. */
+  /** Sets the prompt that the response gives, as raw messages. Gives the fault that prevents it. */
   async #setInputMessages(): Promise<ApiError | undefined> {
     const { model, host } = this.#options;
     try {
@@ -357,7 +364,7 @@ export class Turn {
     }
   }
 
-  /** A prompt as the first round had it: without what the rounds of before a crash have put out. */
+  /** The prompt of the first round: without the output of rounds from before a crash. */
   #withoutOutput(prompt: Prompt): Prompt {
     const { past, asked } = this.#options;
     if (!this.#output.messages.hasEarlierRounds) return prompt;

@@ -24,9 +24,8 @@ type DirectoryEnv = Variables & {
 };
 
 /**
- * The directory of a tenant's files: one Durable Object, named as the tenant. It alone decides which files exist. A
- * file has a row here from when all its bytes are stored until it is no longer visible; the directory's alarm removes
- * bytes that nobody can see.
+ * The directory of a tenant's files: one Durable Object, named as the tenant. It alone decides which files exist. A file has a row
+ * here from when all its bytes are stored until it is no longer visible; the directory's alarm removes bytes that nobody can see.
  */
 export class FileDirectory extends OwnedObject<DirectoryEnv> {
   readonly #schema: Schema;

@@ -57,9 +57,7 @@ export class UploadTable {
     return { ...body, key, expiresAt, status: hasExpired ? "expired" : status };
   }
 
-  /**
-   * Begins a part of a pending upload, and gives its number; null if it has as many as it may. Throws as `FileTable.begin` does.
-   */
+  /** Begins a part of a pending upload, and gives its number; null if it has as many as it may. Throws as `FileTable.begin` does. */
   beginPart(key: string, owner: string, limits: FileLimits, now: number): number | null {
     const [last] = this.#schema.rows<{ part: number | null }>("SELECT MAX(part) AS part FROM part WHERE key = ?", key);
     const part = (last?.part ?? 0) + 1;

@@ -166,9 +166,7 @@ export class KeyCache {
     throw new NoSuchKey();
   }
 
-  /**
-   * The identity of a tenant whose key or token the directory does not know: the tenant's own limits apply. Rejects with the 503.
-   */
+  /** The identity of a tenant whose key or token the directory does not know: the tenant's own limits apply. Rejects with the 503. */
   identityOfTenant(
     who: Pick<Identity, "tenant" | "keyId">,
     maxAgeMs: number,

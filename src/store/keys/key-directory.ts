@@ -4,9 +4,7 @@ import { OwnedObject } from "../owned-object.ts";
 import { Schema, type Versions } from "../schema.ts";
 import { KEY_TABLES, type KeyChange, type KeyRecord, KeyStore, type StoredKey } from "./key-store.ts";
 
-/**
- * The audit log of the actions of administrators, and of tenants' deletions. Rows are only added, and removed when they are old.
- */
+/** The audit log of the actions of administrators, and of tenants' deletions. Rows are only added, and removed when they are old. */
 
 const AUDIT_TABLES = [
   `CREATE TABLE audit (
@@ -114,10 +112,7 @@ export const DIRECTORY_VERSIONS: Versions = [
 /** The name of the object, of which there is one. */
 export const DIRECTORY = "directory";
 
-/**
- * The result of a look-up: the key, if it exists, and the mint's secret, by which the caller recognises invented keys
- * from now on.
- */
+/** The result of a look-up: the key, if it exists, and the mint's secret, by which the caller recognises invented keys from now on. */
 interface LookUp {
   mint: string;
   key: KeyRecord | null;

@@ -19,9 +19,7 @@ interface Known {
 
 const known = new WeakMap<object, Known>();
 
-/**
- * Notes the directory's version. Gives a promise if it differs from this isolate's; it resolves when the changes are in force.
- */
+/** Notes the directory's version. Gives a promise if it differs from this isolate's; it resolves when the changes are in force. */
 export function noteOverridesVersion(env: DirectoryEnv, version: number): Promise<void> | undefined {
   const state = known.get(env) ?? { version: 0, askedAt: 0 };
   known.set(env, { ...state, askedAt: Date.now() });

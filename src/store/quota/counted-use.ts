@@ -3,10 +3,7 @@ import type { Identity } from "../../contract/grants.ts";
 import { allowanceOf } from "./allowances.ts";
 import type { Quota } from "./quota.ts";
 
-/**
- * The use of a model within a request (embeddings for a search, an image, a moderation). It does not count as a request
- * of the key.
- */
+/** The use of a model within a request (embeddings for a search, an image, a moderation). It does not count as a request of the key. */
 export interface CountedUse {
   kind: UsageKind;
   model: string;

@@ -42,10 +42,7 @@ export interface StoredReport {
   at?: number;
 }
 
-/**
- * A report that is older than the last one by at most this time was overtaken by it. An older one comes from a clock
- * that went back.
- */
+/** A report that is older than the last one by at most this time was overtaken by it. An older one comes from a clock that went back. */
 const OVERTAKEN_MS = 60_000;
 
 /** Most homes whose latest report is remembered. */
@@ -243,10 +240,7 @@ export class Quota extends OwnedObject<WebhookBinding> {
     this.#schema.write(add, home, Date.now());
   }
 
-  /**
-   * At most `limit` homes after `after`, by key: noted ones, and those that have reported stored amounts. No other
-   * homes are known.
-   */
+  /** At most `limit` homes after `after`, by key: noted ones, and those that have reported stored amounts. No other homes are known. */
   homes(after: string, limit: number): string[] {
     const rows = this.#schema.rows<{ home: string }>(
       "SELECT home FROM homes WHERE home > ?1 UNION SELECT home FROM stored WHERE home > ?1 ORDER BY home LIMIT ?2",

@@ -37,10 +37,7 @@ export interface KeptResponse {
 
 type Head = Omit<ResponseObject, "output" | "object">;
 
-/**
- * A word that no text contains, for a model, a status, a conversation, or a pair of metadata. Two of them collide once
- * in 10¹⁹ times.
- */
+/** A word that no text contains, for a model, a status, a conversation, or a pair of metadata. Two of them collide once in 10¹⁹ times. */
 export function tagOf(kind: "model" | "status" | "conversation" | "metadata", ...names: string[]): string {
   const { high, low } = hashOf(JSON.stringify([kind, ...names]));
   return `${(BigInt(high >>> 0) << 32n) | BigInt(low >>> 0)}`;

@@ -95,9 +95,8 @@ class Wait extends Error {
 }
 
 /**
- * Makes files searchable: their text is cut into chunks, which are embedded and indexed in batches, and a file whose
- * chunks are all indexed is published in one row. Every step is stored in rows, so that after a crash nothing is lost
- * and nothing is done twice.
+ * Makes files searchable: their text is cut into chunks, which are embedded and indexed in batches, and a file whose chunks are all
+ * indexed is published in one row. Every step is stored in rows, so that after a crash nothing is lost and nothing is done twice.
  */
 export class Ingestion {
   readonly #host: IngestionHost;

@@ -1,10 +1,7 @@
 import { termsOf } from "@responses-edge/vector-search";
 import type { Schema } from "../schema.ts";
 
-/**
- * The search by words. Ranking a match takes some microseconds, so the number of ranked chunks is limited, however
- * large a store is.
- */
+/** The search by words. Ranking a match takes some microseconds, so the number of ranked chunks is limited, however large a store is. */
 
 /** A word in more chunks than this is common. */
 const COMMON = 2_000;

@@ -2,30 +2,30 @@ import type { FinishReason, ModelDelta, TokenLogprob } from "@responses-edge/tur
 import type { StopStrings } from "../stop-strings.ts";
 
 export interface AnswerTextOptions {
-  /** The strings that end the answer, if some do. */
+  /** The strings that end the answer, if there are any. */
   stop?: StopStrings | undefined;
-  /** The prompt ends in an open message: white space at the beginning belongs to its text. */
+  /** The prompt ends in an open message, so that white space at the beginning belongs to its text. */
   continues?: boolean;
 }
 
 /**
- * The text of an answer as its reader gets it: without the white space that templates put between thoughts and calls, and
- * up to a stop string.
+ * The text of an answer as its reader gets it: without the white space that templates put between reasoning and calls,
+ * and up to a stop string.
  *
- * White space that no word has come before since the last thought or call is held back, and delivered with the word that
- * follows; where a call or another thought follows, it is none of the answer. An answer of white space alone is delivered when the model ends it.
- * vLLM finds stop strings in all that a model says. Here they bind the text from its first word on, and nothing else.
+ * White space without a word since the last reasoning or call is held back, and delivered with the next word; if a call
+ * or reasoning follows, it is dropped. An answer of only white space is delivered when the model ends it. vLLM finds
+ * stop strings in all output. Here they apply only to the text from its first word on.
  */
 export class AnswerText {
   readonly #stop: StopStrings | undefined;
-  /** A word has come since the last thought or call. */
+  /** A word has come since the last reasoning or call. */
   #begun: boolean;
-  /** The answer has more than thoughts and text. */
+  /** The answer has more than reasoning and text. */
   #saysMore = false;
-  /** Held back, with the tokens that begin in it and the places where they do. */
+  /** Held-back text, with the tokens that begin in it and their positions. */
   #held = "";
   #tokens: { entry: TokenLogprob; start: number }[] = [];
-  /** A stop string has ended the answer. Nothing that the model says after it counts. */
+  /** A stop string has ended the answer. Later output does not count. */
   stopped = false;
 
   constructor({ stop, continues = false }: AnswerTextOptions = {}) {
@@ -33,7 +33,9 @@ export class AnswerText {
     this.#begun = continues;
   }
 
-  /** Adds what can be delivered of the next text. `isBound`: false where no stop string may end in it yet (`min_tokens`). */
+  /**
+   * Adds the deliverable part of the next text. `isBound`: false if no stop string may end in it yet (`min_tokens`).
+   */
   push(text: string, logprobs: TokenLogprob[], out: ModelDelta[], isBound = true): void {
     let from = 0;
     if (!this.#begun) {
@@ -65,7 +67,7 @@ export class AnswerText {
     this.#deliver(this.#held.length - (stop?.buffered ?? 0), out);
   }
 
-  /** Something other than text comes: white space before it is none of the answer, and what follows is another text. */
+  /** Ends the text, because something else comes: white space before it is dropped, and later text is another text. */
   interrupt(by: "thought" | "call" | "refusal", out: ModelDelta[]): void {
     this.#saysMore ||= by !== "thought";
     if (this.#begun) {
@@ -77,7 +79,7 @@ export class AnswerText {
     this.#tokens = [];
   }
 
-  /** The model has ended for this reason: adds what is still held back. */
+  /** Ends the answer with the model's reason: adds the text that is still held back. */
   end(reason: FinishReason, out: ModelDelta[]): void {
     const isAnswer = this.#begun || (reason === "stop" && !this.#saysMore);
     if (isAnswer) this.#deliver(this.#held.length, out);
@@ -85,7 +87,7 @@ export class AnswerText {
     this.#tokens = [];
   }
 
-  /** Delivers so many characters, and the tokens that begin in them. */
+  /** Delivers this many characters, and the tokens that begin in them. */
   #deliver(length: number, out: ModelDelta[]): void {
     if (length <= 0) return;
     const text = this.#held.slice(0, length);

@@ -11,8 +11,8 @@ import { LogprobAligner } from "./logprobs.ts";
  * Chunks of vLLM's chat completions, and its whole completions, as model deltas.
  *
  * Read leniently, because vLLM's versions differ (docs/deviations.md): fields may be absent, null or empty, and
- * `reasoning` was `reasoning_content` before 0.16. A field of another type is a malformed answer. The types here say
- * what vLLM sends, not what is known of a chunk that has just arrived.
+ * `reasoning` was `reasoning_content` before 0.16. A field of another type is a malformed answer. The types here are
+ * what vLLM should send: nothing is checked yet.
  */
 
 interface ChatToolCall {
@@ -62,15 +62,15 @@ const LOGPROB_FLOOR = -9999;
 export interface ChunkReaderOptions extends AnswerTextOptions {
   /** Output tokens before which no stop string counts. */
   minTokens?: number | undefined;
-  /** How many alternatives of a token were asked for: a server may send more. */
+  /** The number of alternatives of a token that were asked for. A server may send more. */
   topLogprobs?: number | undefined;
-  /** The faults of the answer name its fields. */
+  /** The request whose fields the faults of the answer name. */
   request?: CreateRequest;
 }
 
-/** Reads one answer of vLLM's, chunk by chunk or whole. */
+/** Reads one answer of vLLM, in chunks or as a whole. */
 export class ChunkReader {
-  /** Where the server gives any. */
+  /** Set if the server gives logprobs. */
   #logprobs: LogprobAligner | undefined;
   readonly #text: AnswerText;
   readonly #continues: boolean;
@@ -78,14 +78,14 @@ export class ChunkReader {
   readonly #topLogprobs: number;
   readonly #request: CreateRequest | undefined;
   #reasoned = false;
-  /** A stop string has ended the answer, and its usage is known: what the server still generates is not wanted. */
+  /** A stop string has ended the answer, and its usage is known: the rest is not wanted. */
   isOver = false;
-  /** The reason for the end has come: the answer is whole, but perhaps for its usage. */
+  /** The finish reason has come: the answer is complete, except perhaps for its usage. */
   isFinished = false;
-  /** Text has come as such. */
+  /** Text has come as `content`. */
   #hasText = false;
   #hasCalls = false;
-  /** The usage of a chunk that has choices, while none without any has come: some servers send no other. */
+  /** The usage of a chunk with choices, until one without choices has come: some servers send only the former. */
   #usageSoFar: VllmUsage | undefined;
 
   constructor(options: ChunkReaderOptions = {}) {
@@ -105,7 +105,7 @@ export class ChunkReader {
       throw this.#request ? clientFault(error, this.#request) : error;
     }
     const choices = list(chunk.choices);
-    // One answer is asked for; what else a server sends is not it.
+    // Only one answer was asked for; further choices are ignored.
     let choice: ChatChoice | undefined;
     for (const each of choices) if ((object<ChatChoice>(each).index ?? 0) === 0) choice ??= each;
     const wasStopped = this.#text.stopped;
@@ -131,8 +131,8 @@ export class ChunkReader {
     } else if (!chunk.choices && !chunk.usage) {
       throw malformedStream();
     }
-    // With `continuous_usage_stats` every chunk has usage; only the one without choices counts them all. A completion
-    // that came whole has both in one, and of an answer that is over all have been counted.
+    // With `continuous_usage_stats` every chunk has usage, and only the one without choices is complete. A whole
+    // completion has both in one, and the last usage of an ended answer is complete.
     if (chunk.usage && !this.isOver && (choices.length === 0 || choice?.message || this.#text.stopped)) {
       deltas.push({ kind: "usage", usage: this.#usage(chunk.usage) });
       this.#usageSoFar = undefined;
@@ -141,13 +141,13 @@ export class ChunkReader {
     if (chunk.kv_transfer_params != null) deltas.push({ kind: "kv_transfer_params", value: chunk.kv_transfer_params });
   }
 
-  /** Adds what is known of the usage at the end of a stream that has not told it by itself. */
+  /** Adds the known usage at the end of a stream that has not reported it. */
   end(deltas: ModelDelta[]): void {
     if (this.#usageSoFar) deltas.push({ kind: "usage", usage: this.#usage(this.#usageSoFar) });
     this.#usageSoFar = undefined;
   }
 
-  /** vLLM's counts, without a thought that was none (`#readDelta`). */
+  /** vLLM's counts, without reasoning that was really text (`#readDelta`). */
   #usage(reported: VllmUsage) {
     const usage = toUsage(reported);
     return this.#continues && !this.#reasoned ? { ...usage, output_tokens_details: { reasoning_tokens: 0 } } : usage;
@@ -157,8 +157,8 @@ export class ChunkReader {
     let reasoning = text(delta.reasoning ?? delta.reasoning_content);
     let content = text(delta.content);
     this.#hasText ||= content !== "";
-    // vLLM's reasoning parsers take what follows an open message for reasoning, unless the prompt has reasoning that ends:
-    // in a whole answer always, in a stream where no earlier message has thoughts.
+    // vLLM's reasoning parsers take the text after an open message for reasoning, unless the prompt has complete
+    // reasoning: always in a whole answer, and in a stream if no earlier message has reasoning.
     if (this.#continues && reasoning !== "" && !this.#hasText) [reasoning, content] = ["", reasoning];
     const calls = list(delta.tool_calls);
     if (reasoning !== "") {
@@ -195,7 +195,7 @@ export class ChunkReader {
   }
 }
 
-/** A text that may be absent or null. Throws for anything else: so does no vLLM answer. */
+/** A text that may be absent or null. Throws for any other value, which vLLM never sends. */
 function text(value: string | null | undefined): string {
   if (typeof value === "string") return value;
   if (value == null) return "";
@@ -209,7 +209,7 @@ function list<Entry>(value: Entry[] | null | undefined): readonly Entry[] {
   throw malformedStream();
 }
 
-/** An object whose fields are still to be looked at. Throws as `text`. */
+/** An object whose fields are unchecked. Throws as `text`. */
 function object<Fields extends object>(value: unknown): Fields {
   if (typeof value === "object" && value !== null) return value as Fields;
   throw malformedStream();

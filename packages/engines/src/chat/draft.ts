@@ -6,25 +6,25 @@ import { callFaultOf, withholdsTools } from "../offered-tools.ts";
 import { asJson, type ChatMessage } from "./messages.ts";
 
 /**
- * One answer of a model that may call tools, before it is taken for one. A model that no grammar binds may be wrong: a call of a tool that
- * was not offered, a call without a name, arguments that are cut in the middle, an input outside of its tool's grammar, text where a call
- * was asked for, a final text without its format. The model is then told, and asked again.
+ * One answer of a model that may call tools, before it is accepted. A model without a grammar may make mistakes: a call
+ * of a tool that was not offered, a call without a name, truncated arguments, an input outside its tool's grammar, text
+ * instead of a required call, a final text without its format. The model is then told, and asked again.
  */
 
 export interface DraftOptions {
   /** Names of the tools that the model may call. */
   offered: ReadonlySet<string>;
-  /** Those of them that the client answers; of what is wrong with others' arguments the model is told by the tool. */
+  /** The client's tools among them. A hosted tool itself tells the model what is wrong with its arguments. */
   clients: ReadonlyMap<string, ClientTool>;
-  /** Names of those of the client's whose calls are shown as they are written. */
+  /** Names of the client's tools whose calls are shown while they are written. */
   live: ReadonlySet<string>;
   /** The grammars of custom tools, by their names. */
   rules: ReadonlyMap<string, Rules>;
-  /** A call must come: text that comes instead is held back. */
+  /** A call is required: text instead of one is held back. */
   mustCall: boolean;
-  /** The format of the final text, which is held back until it is known to be so. */
+  /** The format of the final text, which is held back until it is known to have it. */
   format?: AnswerFormat | undefined;
-  /** The model server was told the format, and does not bind every text to it. */
+  /** The model server was given the format, but does not enforce it on every text. */
   wasTold?: boolean;
 }
 
@@ -36,9 +36,9 @@ interface DraftCall {
   /** Nothing binds its arguments, and nobody here reads them. */
   mayBeCut: boolean;
   arguments: string[];
-  /** Why it cannot be made, as of so many pieces of its arguments. */
+  /** Why it is invalid, judged after this many pieces of its arguments. */
   judged: { pieces: number; fault: string | undefined } | undefined;
-  /** Its deltas, as long as it is not known to be right. */
+  /** Its deltas, until it is known to be valid. */
   buffered: ModelDelta[];
 }
 
@@ -52,7 +52,7 @@ export class Draft {
   #text: string[] = [];
   #buffered: ModelDelta[] = [];
   #refused = false;
-  /** Text or a call of the answer has been given, which cannot be taken back. */
+  /** Text or a call of the answer has been given, and cannot be withdrawn. */
   hasShown = false;
   #finish: FinishReason | undefined;
 
@@ -61,14 +61,14 @@ export class Draft {
     this.#options = options;
   }
 
-  /** Takes the deltas of one read. Gives those that are right whatever comes. */
+  /** Takes the deltas of one read. Gives those that are valid whatever follows. */
   read(deltas: readonly ModelDelta[]): ModelDelta[] {
     const out: ModelDelta[] = [];
     const { format, mustCall } = this.#options;
     for (const delta of deltas) {
       switch (delta.kind) {
         case "text":
-          // A call that text comes after has ended.
+          // Text after a call shows that the call has ended.
           if (this.#newest && delta.text.trim() !== "") this.#release(this.#newest, out);
           this.#text.push(delta.text);
           // Held back until a call has come that must, and all of one that must have a format.
@@ -95,7 +95,7 @@ export class Draft {
   #readCall(delta: Extract<ModelDelta, { kind: "tool_call" }>, out: ModelDelta[]): void {
     let call = this.#calls.get(delta.index);
     if (!call) {
-      // The one before it has ended.
+      // The earlier call has ended.
       if (this.#newest) this.#release(this.#newest, out);
       const unnamed = { name: undefined, isOffered: false, mayBeCut: false };
       call = { callId: delta.callId, ...unnamed, arguments: [], judged: undefined, buffered: [] };
@@ -113,32 +113,32 @@ export class Draft {
     }
     if (!call.isOffered) return;
     if (mustCall && !format) out.push(...this.#buffered.splice(0));
-    // With what came of it before its name.
+    // Includes the arguments that came before the name.
     const text = isNamed ? delta.arguments : call.arguments.join("");
     const own: ModelDelta = { ...delta, callId: call.callId ?? delta.callId, arguments: text };
     if (call.mayBeCut) call.buffered.push(own);
     else out.push(own);
   }
 
-  /** Gives a call that has turned out to be right. */
+  /** Gives a call that is valid. */
   #release(call: DraftCall, out: ModelDelta[]): void {
     if (call.buffered.length === 0 || this.#faultOf(call) !== undefined) return;
     for (const delta of call.buffered) out.push(delta);
     call.buffered = [];
   }
 
-  /** Ends an answer that the model server could not read. */
+  /** Ends an answer that the model server could not parse. */
   endUnread(): ModelDelta[] {
     const again = this.#told("what its server could not read.", "Answer again, with complete calls or with text.");
     return [{ kind: "item_done" }, again, { kind: "finish", reason: "stop" }];
   }
 
-  /** Ends the draft. Gives its last deltas, which say how the model is to be asked again where it is no answer. */
+  /** Ends the draft. Gives its last deltas, which say how to ask the model again if the answer is unusable. */
   end(): ModelDelta[] {
     const deltas: ModelDelta[] = [];
     const finish: ModelDelta = { kind: "finish", reason: this.#finish ?? "stop" };
     if (finish.reason !== "stop" && finish.reason !== "tool_calls") {
-      // Cut off: the beginning of a document is shown, as it would be under the grammar.
+      // Truncated output: the beginning of a document is shown, as it would be under the grammar.
       const isShown = !this.#options.format || /^\s*[[{]/.test(this.#said);
       if (this.#calls.size === 0 && isShown) deltas.push(...this.#buffered);
       for (const { buffered } of this.#calls.values()) for (const delta of buffered) deltas.push(delta);
@@ -165,7 +165,7 @@ export class Draft {
     return deltas;
   }
 
-  /** How the model is asked again that has written a text without calls, where that is not the answer. */
+  /** How to ask the model again after a text without calls; undefined if that is the answer. */
   #askedForMore(): Extract<ModelDelta, { kind: "ask_again" }> | undefined {
     const { mustCall, format, wasTold } = this.#options;
     if (mustCall) {
@@ -173,7 +173,7 @@ export class Draft {
       const must = names.length === 1 ? `the tool '${names[0]}'` : `one of the tools: ${names.join(", ")}`;
       return this.#told("text without the call that 'tool_choice' asks for.", `Call ${must}.`);
     }
-    // A text that was written freely is asked for again under the server's grammar.
+    // A text that was written without the server's grammar is asked for again with it.
     if (!wasTold && format && !format.accepts(this.#said)) {
       return { kind: "ask_again", change: { ...this.#change, isFinal: true } };
     }
@@ -184,7 +184,7 @@ export class Draft {
     );
   }
 
-  /** The model is asked again after a word about its text. */
+  /** Asks the model again, with a note about its text. */
   #told(why: string, content: string): Extract<ModelDelta, { kind: "ask_again" }> {
     const { corrections = [] } = this.#prompt;
     const said = this.#said.trim();
@@ -193,15 +193,15 @@ export class Draft {
     return { kind: "ask_again", why, change: this.#prompt.isFinal ? { ...change, isFinal: true } : change };
   }
 
-  /** The change that was made to the prompt before. */
+  /** The change made to the prompt before. */
   get #change(): PromptChange {
     const { corrections, onlyOffered, freeInputs } = this.#prompt;
     return { ...(corrections && { corrections }), onlyOffered, ...(freeInputs && { freeInputs }) };
   }
 
-  /** The prompt sees only what may be called, and tells what was wrong with the calls. */
+  /** Changes the prompt: only callable tools, and notes about what was wrong with the calls. */
   #corrected(calls: readonly DraftCall[]): PromptChange {
-    // A model that has said nothing needs not hear of tools that it sees no more.
+    // A model that has written nothing need not be told of tools that it no longer sees.
     const isAnew =
       withholdsTools(this.#prompt) && this.#said.trim() === "" && !calls.some(({ isOffered }) => isOffered);
     const { corrections: before = [] } = this.#prompt;
@@ -213,7 +213,10 @@ export class Draft {
     return this.#text.join("");
   }
 
-  /** Why a call of the client's tool cannot be made, if it cannot. A function without arguments is called with none. */
+  /**
+   * Why a call of the client's tool is invalid; undefined if it is valid. A function without arguments is called with
+   * none.
+   */
   #faultOf(call: DraftCall): string | undefined {
     const tool = call.name === undefined ? undefined : this.#options.clients.get(call.name);
     if (!tool) return undefined;
@@ -256,7 +259,7 @@ export class Draft {
   }
 }
 
-/** A name of the model's own making, which must not become more than a name. */
+/** A name that the model has made up, cut to the form of a name. */
 function safeName(name = ""): string {
   return /^[\w.:-]{1,64}$/.test(name) ? name : "unknown";
 }

@@ -28,22 +28,22 @@ import { asInput, forcedInput } from "./forced-input.ts";
 import { type Asking, isContinued, isJoined, promptTools, toChatRequest, toCountRequest } from "./request.ts";
 import { goesOnWith, resumptionAfter } from "./resumption.ts";
 
-/** How long a server is remembered to look for no calls, in milliseconds. */
+/** How long a server is remembered to parse no calls, in milliseconds. */
 const REMEMBER_MS = 600_000;
 
-/** The words of chat templates that want every system message at the beginning, or know no such role later. */
+/** Error texts of chat templates that want every system message at the beginning, or do not know the role later. */
 const SYSTEM_PLACEMENT =
   /system message must be|only.{0,40}system message|unexpected (message )?role|roles? must alternate/i;
 
-/** vLLM's words on `tool_choice: "auto"` where it was started without a parser of calls. */
+/** vLLM's error on `tool_choice: "auto"` without a parser of calls. */
 const NO_PARSER = /enable-auto-tool-choice|tool-call-parser/i;
 
 /**
- * Any model that vLLM serves with a chat template, over `/v1/chat/completions`. Always streamed, also for JSON
- * answers: a partial answer can then be settled, silence be noticed, and no proxy's read timeout cuts a long one.
+ * Any model that vLLM serves with a chat template, over `/v1/chat/completions`. Always streamed, even for JSON answers:
+ * a partial answer can be settled, silence is noticed, and no proxy's read timeout cuts a long one off.
  */
 export class ChatEngine implements Engine {
-  /** Few templates know a developer, and many no system message later than at the beginning. */
+  /** Few templates know the role developer, and many allow a system message only at the beginning. */
   readonly noteRole = "user";
   readonly #upstream: Upstream;
   readonly #plugins: Plugins;
@@ -92,7 +92,7 @@ export class ChatEngine implements Engine {
     return prompt.request.enable_response_messages ? this.#withRawMessage(answer, prompt.model, signal) : answer;
   }
 
-  /** The answer to a prompt; where it may have calls, one in which they and the final text are right. */
+  /** The answer to a prompt. If it may have calls, the calls and the final text are checked. */
   async #begin(given: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
     const prompt = given.request.tools == null ? given : this.#shown(given);
     if (prompt.asksForText) return this.#answer(prompt, { bindsFormat: false, finalText: true }, signal);
@@ -119,7 +119,7 @@ export class ChatEngine implements Engine {
     return this.#judged(prompt, { format: isJoint && dialect.bindsFormat ? undefined : format }, dialect, answer);
   }
 
-  /** Throws the 400 of more output than the window has, for a server that does not say so itself. */
+  /** Throws the 400 of a limit beyond the window, for a server that does not refuse it itself. */
   async #checkLimit({ model, request }: Prompt, signal: AbortSignal): Promise<void> {
     const { max_output_tokens: wanted } = request;
     const window = wanted == null ? undefined : await contextWindow(model, this.#upstream, signal);
@@ -127,8 +127,8 @@ export class ChatEngine implements Engine {
   }
 
   /**
-   * An answer in which nothing may be called. The tools stand in the prompt all the same: one that has a call is asked for again
-   * without them.
+   * An answer in which nothing may be called. The tools are still in the prompt; after a call, the answer is asked for
+   * again without them.
    */
   async #withoutCalls(prompt: Prompt, dialect: Dialect, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
     try {
@@ -140,7 +140,7 @@ export class ChatEngine implements Engine {
     }
   }
 
-  /** A prompt with the tools that stand in it: a model server that looks for no calls gets those that may be called. */
+  /** A prompt with its tools. A model server that parses no calls gets only the callable ones. */
   #shown(prompt: Prompt): Prompt {
     const { refusedAutoAt } = statusOf(this.#upstream.server.baseUrl);
     if (refusedAutoAt === undefined || Date.now() - refusedAutoAt >= REMEMBER_MS) return prompt;
@@ -148,8 +148,8 @@ export class ChatEngine implements Engine {
   }
 
   /**
-   * An answer that may have calls. A wrong answer is shown only as far as it is right: no call that cannot be made, and no text without its
-   * format. It ends with how the model is to be asked again.
+   * An answer that may have calls. Only valid parts of it are shown: no invalid call, and no text without its format.
+   * It ends with how to ask the model again.
    */
   async *#judged(
     prompt: Prompt,
@@ -194,7 +194,7 @@ export class ChatEngine implements Engine {
       return this.#answer(prompt, asking, signal, "at_beginning");
     }
     const reader = new ChunkReader({
-      // The input of a call is none of the answer.
+      // The input of a call is not part of the answer.
       stop: request.stop != null && asking.inputGrammar === undefined ? stopStringsOf(prompt) : undefined,
       minTokens: request.min_tokens ?? undefined,
       topLogprobs: request.top_logprobs ?? undefined,
@@ -277,7 +277,7 @@ export class ChatEngine implements Engine {
     }
     const message = await this.#rawMessage(model, ids, signal).catch((error: unknown): RawMessage => {
       if (signal.aborted) throw error;
-      // The answer itself is whole.
+      // The answer itself is complete.
       return { type: "raw_message_tokens", message: "", tokens: ids };
     });
     yield [{ kind: "message", index: 0, message }];
@@ -293,7 +293,7 @@ export class ChatEngine implements Engine {
     try {
       return await this.#upstream.json(path, signal, body);
     } catch (error) {
-      // Such as a proxy in front of vLLM that hides these routes.
+      // For example a proxy in front of vLLM that hides these routes.
       if (!(error instanceof ApiError) || error.code !== "upstream_error") throw error;
       throw new ApiError({
         status: 502,
@@ -314,7 +314,7 @@ export class ChatEngine implements Engine {
         if (reader.isOver) return;
       }
     } catch (error) {
-      // The answer is whole; only its usage may be missing.
+      // The answer is complete; only its usage may be missing.
       if (reader.isFinished && !signal.aborted) return;
       throw error;
     }
@@ -322,11 +322,11 @@ export class ChatEngine implements Engine {
     reader.end(deltas);
     if (deltas.length > 0) yield deltas;
     if (fault) throw fault;
-    // Some versions end without `[DONE]`; without a finish reason the answer is not whole.
+    // Some versions end without `[DONE]`; without a finish reason the answer is incomplete.
     if (!reader.isFinished) throw connectionLost();
   }
 
-  /** An answer that came whole: asked for (KV transfer), or from a proxy before vLLM that ignores `stream: true`. */
+  /** A whole answer: asked for (KV transfer), or from a proxy before vLLM that ignores `stream: true`. */
   async *#wholeAnswer(response: Response, reader: ChunkReader, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
     const deltas: ModelDelta[] = [];
     reader.read(parsedAnswer(await this.#upstream.text(response, signal)), deltas);
@@ -336,9 +336,9 @@ export class ChatEngine implements Engine {
 }
 
 /**
- * An answer of a server that cuts prompts and says nothing of it. Throws the 400 `context_length_exceeded` where it has read less than half
- * of what the messages are estimated to have: what is nearer to it may be a text of long tokens. Thoughts and tools may be left out by a
- * chat template, and nobody knows what media take.
+ * An answer of a server that truncates prompts silently. Throws the 400 `context_length_exceeded` if it has read less
+ * than half of the estimated tokens of the messages; more may be a text of long tokens. A chat template may leave out
+ * reasoning and tools, and the tokens of media are unknown.
  */
 async function* ofWholePrompt(prompt: Prompt, answer: AsyncIterable<ModelDelta[]>): AsyncGenerator<ModelDelta[]> {
   for await (const deltas of answer) {
@@ -354,17 +354,17 @@ async function* ofWholePrompt(prompt: Prompt, answer: AsyncIterable<ModelDelta[]
   }
 }
 
-/** Tells whether a template refuses a prompt whose system messages are not all at the beginning. */
+/** Tells whether a template refuses a prompt because of system messages after the beginning. */
 function isOfPlacement(error: unknown): boolean {
   return error instanceof ApiError && error.status === 400 && SYSTEM_PLACEMENT.test(error.message);
 }
 
-/** How a prompt is asked, but for what is tried out. */
+/** How a prompt is asked, without the parts that are tried out. */
 type Asked = Omit<Asking, "laterSystemMessages" | "thinkingBudget">;
 
 /**
- * The tools that the client answers, and those of them whose calls are shown as they are written: the strict ones, which
- * vLLM binds, and custom ones without a grammar, whose inputs are long and may be anything.
+ * The tools that the client answers, and those of them whose calls are shown while they are written: strict ones, which
+ * vLLM constrains, and custom ones without a grammar, whose inputs are long and may be anything.
  */
 function callsOf(prompt: Prompt, { bindsFormat, choice }: Dialect): Omit<DraftOptions, "format" | "wasTold"> {
   const { request } = prompt;
@@ -390,7 +390,7 @@ function callsOf(prompt: Prompt, { bindsFormat, choice }: Dialect): Omit<DraftOp
   return { offered: callable, mustCall: must, clients: answered, live, rules };
 }
 
-/** The deltas of some payloads, up to the one at fault: what came before it counts, also when both come in one read. */
+/** The deltas of some payloads, up to the faulty one: earlier deltas count, even if both come in one read. */
 function readPayloads(reader: ChunkReader, payloads: readonly string[]): { deltas: ModelDelta[]; fault?: ApiError } {
   const deltas: ModelDelta[] = [];
   try {

@@ -8,8 +8,8 @@ import { boundRules } from "../offered-tools.ts";
 import { isContinued, promptTools } from "./request.ts";
 
 /**
- * A call that the model has to make, of a custom tool with a grammar. vLLM's grammars know nothing of a call's syntax, but
- * all that is left to the model is the input: so it is asked for that alone, as its text, under the grammar.
+ * A call of a custom tool with a grammar that the model is forced to make. vLLM's grammars cannot describe a call's
+ * syntax, but only the input is left to the model: so the model is asked only for that, as its text, under the grammar.
  */
 export interface ForcedInput {
   tool: ClientTool;
@@ -18,7 +18,9 @@ export interface ForcedInput {
   grammar: string;
 }
 
-/** The input that a prompt leaves to the model, if it leaves nothing else, and the server takes a grammar. */
+/**
+ * The input that a prompt leaves to the model; undefined if it leaves anything else, or the server takes no grammar.
+ */
 export function forcedInput(prompt: Prompt, { grammar }: Dialect): ForcedInput | undefined {
   const { request } = prompt;
   const { tools, tool_choice: choice } = request;
@@ -33,8 +35,8 @@ export function forcedInput(prompt: Prompt, { grammar }: Dialect): ForcedInput |
 }
 
 /**
- * An answer as a call with its text for the input. The call is written as the JSON of a function's arguments, since a text may look like
- * such. A model server may ignore the grammar: what does not keep to it is not shown.
+ * An answer as a call with its text as the input. The call is written as the JSON of a function's arguments, because a
+ * bare text may look like such JSON. A model server may ignore the grammar: text that does not match it is not shown.
  */
 class InputCall {
   readonly #name: string;
@@ -59,8 +61,7 @@ class InputCall {
   }
 
   /**
-   * The deltas at the end of an answer whose text has not kept to the grammar: the call is then to be asked for as any
-   * other is.
+   * The deltas at the end of an answer whose text did not match the grammar: the call is then asked for like any other.
    */
   end(): ModelDelta[] {
     return this.#isBroken ? [{ kind: "item_done" }, { kind: "ask_again", change: { freeInputs: true } }] : [];

@@ -1,20 +1,21 @@
 import type { TokenLogprob } from "@responses-edge/turn/engine";
 
 /**
- * Which of the sampled tokens make up a text that is shown.
+ * Finds the sampled tokens of a text that is shown.
  *
- * vLLM sends an entry for every token that it samples: also for reasoning, `<think>`, the syntax of calls and the end of
- * the text. Text comes later than its tokens (a parser holds it back), merged with other text, or not at all. So entries
- * are kept until text comes that their bytes are found in: texts are matched in the order in which they come, and what lies
- * between two texts was not shown. A token belongs to the text in which its first shown byte stands. Tokens of an unfinished character have no bytes, or U+FFFD before 0.11: they belong to the token that completes it.
+ * vLLM sends an entry for every sampled token, also for reasoning, `<think>`, the syntax of calls and the end of the
+ * text. Text comes later than its tokens (a parser holds it back), merged with other text, or not at all. So entries
+ * are kept until their bytes are found in a text: texts are matched in order, and entries between two texts were not
+ * shown. A token belongs to the text that has its first shown byte. Tokens of an unfinished character have no bytes, or
+ * U+FFFD before 0.11: they belong to the token that completes it.
  *
- * Work is linear in tokens and text: whatever is searched is consumed, or given up.
+ * Work is linear in tokens and text: everything that is searched is consumed, or given up.
  */
 export class LogprobAligner {
   #pending: TokenLogprob[] = [];
   #head = 0;
   #behindCall: boolean;
-  /** Bytes of the head's that have been shown; it has been given then. */
+  /** Bytes of the head that have been shown; if there are any, its entry was given. */
   #shown = 0;
 
   /** `behindCall`: a call has come before any entry. */
@@ -27,15 +28,15 @@ export class LogprobAligner {
   }
 
   /**
-   * The tokens of the next text, which has been sampled by now; none where they cannot be found. `isNewest`: no text
-   * that has come with it was sampled later.
+   * The tokens of the next text, which must be sampled by now; none if they cannot be found. `isNewest`: no text that
+   * came with it was sampled later.
    */
   take(text: string, isNewest: boolean): TokenLogprob[] {
     const taken: TokenLogprob[] = [];
     if (this.#head >= this.#pending.length) return taken;
     const bytes = encoder.encode(text);
     const rest = this.#finishHead(bytes);
-    // Behind a call, what looks like the text may still be the call's.
+    // After a call, bytes that look like the text may still be the call's.
     const at = this.#behindCall && isNewest ? rest : this.#walk(bytes, rest, taken);
     if (at < bytes.length) this.#takeBehind(bytes, at, isNewest, taken);
     this.#behindCall = false;
@@ -43,7 +44,7 @@ export class LogprobAligner {
     return taken;
   }
 
-  /** Nothing that has been sampled so far is shown any more: a call has begun. */
+  /** Skips all tokens sampled so far, because a call has begun. */
   skip(): void {
     this.#behindCall = true;
     this.#pending = [];
@@ -60,7 +61,7 @@ export class LogprobAligner {
     this.#shown = 0;
   }
 
-  /** Goes on in a token whose beginning was in the last text. Gives how many bytes it has. */
+  /** Continues a token whose beginning was in the last text. Gives the number of its bytes. */
   #finishHead(bytes: Uint8Array): number {
     const rest = this.#entry?.bytes;
     if (this.#shown === 0 || !rest) return 0;
@@ -78,7 +79,7 @@ export class LogprobAligner {
     return 0;
   }
 
-  /** Takes tokens for as long as one stands behind the other in the text. Gives where that ends. */
+  /** Takes tokens as long as they match the text one after another. Gives the end of the match. */
   #walk(bytes: Uint8Array, from: number, taken: TokenLogprob[]): number {
     let at = from;
     let parts: TokenLogprob[] = [];
@@ -106,7 +107,7 @@ export class LogprobAligner {
     }
     if (parts.length === 0) return at;
     if ((bytes[at] ?? 0) >= 0x80 && parts.some(hasReplacement)) {
-      // Nothing else tells which tokens the last character has.
+      // Nothing else says which tokens the last character has.
       taken.push(...parts);
       return bytes.length;
     }
@@ -114,18 +115,18 @@ export class LogprobAligner {
     return at;
   }
 
-  /** Takes a text that stands behind something that is not shown. */
+  /** Takes a text that comes after something that is not shown. */
   #takeBehind(bytes: Uint8Array, from: number, fromEnd: boolean, taken: TokenLogprob[]): void {
     const offset = this.#seek(bytes.subarray(from), fromEnd);
     const at = offset ? from + this.#takeCutHead(bytes, from, offset, taken) : from;
-    // Where the text is nowhere whole, each token that fits is taken, and the others are left out.
+    // If the text is nowhere complete, each matching token is taken, and the others are left out.
     if (offset === undefined || this.#walk(bytes, at, taken) < bytes.length) this.#takeSingly(bytes, at, taken);
   }
 
   /**
-   * Goes to the token with which a text begins that stands somewhere behind: the last such place where the text is the
-   * newest, else the first; one at the beginning of a token before one inside. Gives the text's offset in that token,
-   * or undefined where it is nowhere whole.
+   * Finds the token at which a later text begins: the last match if the text is the newest, otherwise the first; a
+   * match at the beginning of a token is preferred to one inside. Gives the text's offset in that token, or undefined
+   * if the text is nowhere complete.
    */
   #seek(text: Uint8Array, fromEnd: boolean): number | undefined {
     const starts: number[] = [];
@@ -158,7 +159,7 @@ export class LogprobAligner {
     return found.offset;
   }
 
-  /** Takes a token of which only the end is shown. Gives how many bytes of the text that is. */
+  /** Takes a token of which only the end is shown. Gives the number of its bytes in the text. */
   #takeCutHead(bytes: Uint8Array, at: number, offset: number, taken: TokenLogprob[]): number {
     const entry = this.#entry;
     if (!entry) return 0;
@@ -201,14 +202,14 @@ function hasReplacement({ token }: TokenLogprob): boolean {
   return token.includes("\uFFFD");
 }
 
-/** The bytes that two lists have in common from two places on. */
+/** The number of bytes that two lists have in common from two positions on. */
 function commonBytes(a: ArrayLike<number>, fromA: number, b: ArrayLike<number>, fromB: number): number {
   let length = 0;
   while (fromA + length < a.length && fromB + length < b.length && a[fromA + length] === b[fromB + length]) length += 1;
   return length;
 }
 
-/** SentencePiece tokens are decoded without the space before them: how many bytes to pass over, or -1. */
+/** SentencePiece tokens are decoded without their leading space: the number of bytes to skip, or -1. */
 function lostSpace({ bytes: own }: TokenLogprob, bytes: Uint8Array, at: number): number {
   if (own[0] === bytes[at]) return 0;
   return bytes[at] === 0x20 && commonBytes(own, 0, bytes, at + 1) === own.length ? 1 : -1;
@@ -229,7 +230,7 @@ function resumesAt(
   return -1;
 }
 
-/** Where a text stands in another, each place once (Knuth, Morris and Pratt). */
+/** The positions of a text in another, each once (Knuth, Morris and Pratt). */
 function* occurrences(text: Uint8Array, all: Uint8Array): Generator<number> {
   const fallback = new Int32Array(text.length);
   for (let index = 1, length = 0; index < text.length; index += 1) {

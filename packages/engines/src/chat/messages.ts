@@ -42,16 +42,16 @@ export type ChatMessage =
 type AssistantMessage = Extract<ChatMessage, { role: "assistant" }>;
 
 export interface MessageOptions {
-  /** The calls that this server has answered, as they are known. */
+  /** The stored calls that this server has answered. */
   replays: readonly Replay[];
   plugins: Plugins;
   instructions: string | null;
-  /** Which turns' reasoning the model gets back (`reasoning.context`); `auto` leaves it to the chat template. */
+  /** The turns whose reasoning the model gets back (`reasoning.context`); `auto` leaves it to the chat template. */
   reasoningContext: "auto" | "current_turn" | "all_turns";
   /**
-   * Where system and developer messages stand that come after the beginning: in their place, or joined to the
-   * first, for templates that allow only one ("System message must be at the beginning"). Those templates may also want
-   * roles to alternate: a user's messages that follow each other are then one.
+   * The position of later system and developer messages: in place, or joined to the first, for templates that allow
+   * only one ("System message must be at the beginning"). Such templates may also require alternating roles:
+   * consecutive user messages are then joined.
    */
   laterSystemMessages: "in_place" | "at_beginning";
 }
@@ -64,7 +64,7 @@ export function toChatMessages(items: readonly Item[], options: MessageOptions):
   return finish(chatMessages(items, options));
 }
 
-/** Items between two steps, and about how many microseconds each of them takes. */
+/** Items between two steps, and the approximate microseconds for each. */
 const ITEMS_PER_STEP = 100;
 const UNITS_PER_ITEM = 15;
 
@@ -76,12 +76,12 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
   let assistant: AssistantMessage | undefined;
   const replays = new Map<string, Replay>();
   for (const replay of options.replays) replays.set(replay.item, replay);
-  /** The assistant's message with calls that the client answers, later: until then it goes on. */
+  /** The assistant's message with calls that the client answers later; it stays open until then. */
   let unanswered: AssistantMessage | undefined;
-  /** Answers to calls of the assistant's message that is being made: they come after it. */
+  /** Answers to calls of the current assistant's message, which they follow. */
   let answers: ChatMessage[] = [];
   let step: string | undefined;
-  /** The ids of the client's calls, where another call needs one that is none of them. */
+  /** The ids of the client's calls, if another call needs an unused id. */
   let clientCalls: ReadonlySet<string | undefined> | undefined;
 
   const endStep = (): void => {
@@ -105,7 +105,7 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
 
   const waitsForClient = (): boolean => assistant !== undefined && assistant === unanswered;
 
-  /** The step of the next call that this server has answered, if only the client's calls stand before it. */
+  /** The step of the next call that this server has answered, if only the client's calls come before it. */
   let next = 0;
   const nextStep = (from: number): string | undefined => {
     next = Math.max(next, from);
@@ -131,7 +131,7 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
     }
     const call = isNoCall ? undefined : clientCallOf(item);
     if (call) {
-      // Only a turn's last round has such calls: those before it that belong to another round do not stand beside.
+      // Only a turn's last round has such calls: earlier calls of another round are not parallel to them.
       const following = step === undefined || waitsForClient() ? undefined : nextStep(index);
       if (following !== undefined && following !== step) endStep();
       const message = currentAssistant();
@@ -156,10 +156,10 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
             assistant.content += assistantText(item);
             break;
           }
-          // A second text without a call in between is a message of its own.
+          // A second text without a call in between is a separate message.
           if (assistant?.content !== undefined || assistant?.tool_calls) assistant = undefined;
           const text = assistantText(item);
-          // Templates have a gap of their own after thoughts.
+          // Templates add their own gap after reasoning.
           currentAssistant().content = before?.type === "reasoning" ? text.replace(/^\n+/, "") : text;
           break;
         }
@@ -179,7 +179,7 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
       case "reasoning": {
         const text = (item.content ?? item.summary).map((part) => part.text).join("\n");
         if (text === "" || index < reasoningFrom) break;
-        // A thought that broke off was begun anew in the next one.
+        // A thought that broke off was begun anew in the next item.
         if (item.status === "incomplete" && items[index + 1]?.type === "reasoning") break;
         if (assistant?.content !== undefined || assistant?.tool_calls) assistant = undefined;
         const message = currentAssistant();
@@ -194,7 +194,7 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
   return options.laterSystemMessages === "at_beginning" ? withUsersJoined(messages) : messages;
 }
 
-/** The calls of an assistant's message. Templates have a gap of their own between its text and them. */
+/** The calls of an assistant's message. Templates add their own gap between its text and them. */
 function callsOf(message: AssistantMessage): ToolCall[] {
   if (message.tool_calls) return message.tool_calls;
   const text = message.content?.trimEnd();
@@ -220,14 +220,14 @@ function partsOf(content: string | ContentPart[]): ContentPart[] {
   return typeof content === "string" ? [{ type: "text", text: content }] : content;
 }
 
-/** The id of a call that has none of its own: the same in every turn, and no other call's. */
+/** An id for a call without one: the same in every turn, and unique. */
 function callIdOf(index: number, taken: ReadonlySet<string | undefined>): string {
   let id = `call_${index}`;
   while (taken.has(id)) id += "_";
   return id;
 }
 
-/** An assistant's message that was left open: the text after it belongs to it. */
+/** An assistant's message that was left open: the next text belongs to it. */
 export function isUnfinished(item: Item | undefined): boolean {
   return item?.type === "message" && item.role === "assistant" && item.status !== "completed";
 }
@@ -244,7 +244,7 @@ function plainText(parts: readonly InputPart[]): string {
   return parts.map((part) => (part.type === "input_text" ? part.text : "")).join("\n");
 }
 
-/** One text stays a string: templates of the older kind know nothing else. */
+/** A single text stays a string: older templates support nothing else. */
 function toContent(parts: readonly InputPart[]): string | ContentPart[] {
   const first = parts[0];
   if (first === undefined) return "";
@@ -268,7 +268,7 @@ function toContentPart(part: InputPart): ContentPart {
   }
 }
 
-/** vLLM parses the arguments of earlier calls; what is not JSON is given as a JSON string rather than refused. */
+/** vLLM parses the arguments of earlier calls. Invalid JSON is sent as a JSON string, so that it is not refused. */
 export function asJson(text: string): string {
   try {
     JSON.parse(text);

@@ -17,26 +17,28 @@ import { chatMessages, isUnfinished, type MessageOptions } from "./messages.ts";
 
 /** A prompt as the body of vLLM's `/v1/chat/completions` (and, in part, of `/tokenize`). */
 
-/** All of vLLM's fields but `stop`, which vLLM would find in thoughts and calls, too: it is looked for here (`answer-text.ts`). */
+/**
+ * All of vLLM's fields except `stop`, which vLLM would find in reasoning and calls, too: `answer-text.ts` handles it.
+ */
 const PASSED_THROUGH = (Object.keys(vllmFields) as (keyof typeof vllmFields)[]).filter((field) => field !== "stop");
 
-/** Efforts that every vLLM since 0.10 takes as `reasoning_effort`; the others reach the template only. */
+/** Efforts that every vLLM since 0.10 takes as `reasoning_effort`; others only reach the template. */
 const PORTABLE_EFFORTS = new Set(["low", "medium", "high"]);
 
-/** How a prompt is put to vLLM. */
+/** How a prompt is sent to vLLM. */
 export interface Asking {
   laterSystemMessages: MessageOptions["laterSystemMessages"];
-  /** Tokens that the model may think, where the request does not say. */
+  /** Reasoning tokens of the model, if the request does not say. */
   thinkingBudget?: number;
-  /** The grammar of the final text's format binds: no tool can be called, unless vLLM joins it with theirs. */
+  /** The grammar of the final text's format applies: no tool can be called, unless vLLM joins it with theirs. */
   bindsFormat: boolean;
   /** No more calls: the final text. */
   finalText?: boolean;
-  /** EBNF of all that the model is to say after its thoughts: the input of a call. */
+  /** EBNF of the whole output after the reasoning: the input of a call. */
   inputGrammar?: string;
 }
 
-/** The tools that stand in the prompt; `callable`: those of them that the model may call, whoever answers them. */
+/** The tools in the prompt; `callable`: those that the model may call, whoever answers them. */
 export function promptTools(prompt: Prompt, which: "shown" | "callable" = "shown"): FunctionTool[] {
   if (prompt.request.tools == null && !prompt.pluginTools) return [];
   const { functions, plugins } = which === "callable" ? offeredTools(prompt) : shownTools(prompt);
@@ -46,7 +48,7 @@ export function promptTools(prompt: Prompt, which: "shown" | "callable" = "shown
   return [...tools, ...plugins.builtinFunctions];
 }
 
-/** The function that stands for a custom tool, strict where a pattern of its schema says what the tool's grammar does. */
+/** The function that represents a custom tool. It is strict if a pattern in its schema expresses the tool's grammar. */
 function withPattern(tool: FunctionTool, rules: Rules | undefined): FunctionTool {
   const pattern = rules && toPattern(rules);
   return pattern === undefined ? tool : { ...tool, parameters: customParameters(pattern), strict: true };
@@ -60,12 +62,12 @@ export function isJoined(prompt: Prompt, formatWithTools: FormatWithTools, { joi
 }
 
 function chatToolChoice(tools: CreateRequest["tools"], choice: ToolChoice) {
-  // A call that is made all the same is only known to be one where vLLM looks for calls.
+  // A call that is made anyway is only recognised if vLLM parses calls.
   if (choice === "none") return "auto";
   if (typeof choice === "string") return choice;
   const named = ClientTools.of(tools).named(choice);
   if (named) return { type: "function", function: { name: named.flatName } };
-  // Nothing of a hosted tool is offered but what was chosen.
+  // Only chosen hosted tools are offered.
   return mustCall(choice) ? "required" : "auto";
 }
 
@@ -76,12 +78,12 @@ function responseFormat(format: NonNullable<NonNullable<CreateRequest["text"]>["
   return { type, json_schema: schema };
 }
 
-/** Tells whether the model is to go on with an open message. */
+/** Tells whether the model is to continue an open message. */
 export function isContinued(prompt: Prompt): boolean {
   return !prompt.corrections?.length && isUnfinished(prompt.items.at(-1));
 }
 
-/** The fields that decide the prompt's tokens: shared by generating and measuring. */
+/** The fields that determine the prompt's tokens: shared by generating and measuring. */
 function* promptFields(
   prompt: Prompt,
   laterSystemMessages: Asking["laterSystemMessages"],
@@ -92,7 +94,7 @@ function* promptFields(
   const reasoningContext = reasoning?.context ?? "auto";
   const options = { replays, plugins, instructions, reasoningContext, laterSystemMessages };
   const effort = reasoning?.effort;
-  // vLLM's prefill: an assistant message that was left open at the end, by the client or by an upstream that died.
+  // vLLM's prefill: an assistant message at the end that was left open, by the client or by an upstream that died.
   const continued = isContinued(prompt);
   const tools: object[] = [];
   for (const { name, description, parameters, strict } of promptTools(prompt)) {
@@ -111,8 +113,8 @@ function* promptFields(
     messages: [...(yield* chatMessages(items, options)), ...(prompt.corrections ?? [])],
     // Undefined rather than empty: vLLM refuses `tools: []`.
     tools: tools.length === 0 ? undefined : tools,
-    // vLLM's own Responses API sets the same two for the chat template: `enable_thinking` is for templates that only know on and
-    // off. Variables that the client sets itself win.
+    // vLLM's own Responses API sets the same two for the chat template: `enable_thinking` is for templates that only
+    // know on and off. The client's own variables override them.
     chat_template_kwargs:
       effort == null ? (own ?? undefined) : { reasoning_effort: effort, enable_thinking: effort !== "none", ...own },
     ...(continued && { continue_final_message: true, add_generation_prompt: false }),
@@ -133,7 +135,7 @@ export function* toChatRequest(prompt: Prompt, asking: Asking, plugins: Plugins,
   const choice = request.tool_choice ?? undefined;
   Object.assign(body, fields, {
     stream: !isWhole,
-    // An answer that is left before its end must have been counted by then.
+    // An answer that may be left early must have reported its usage by then.
     stream_options: isWhole
       ? undefined
       : { include_usage: true, ...(request.stop != null && { continuous_usage_stats: true }) },
@@ -156,7 +158,7 @@ export function* toChatRequest(prompt: Prompt, asking: Asking, plugins: Plugins,
     top_logprobs: logprobs ? (request.top_logprobs ?? 0) : undefined,
     cache_salt: prompt.cacheSalt,
     thinking_token_budget: request.thinking_token_budget ?? asking.thinkingBudget,
-    // Sends the whole prompt's ids back, too: only for who asks for them.
+    // It also returns the ids of the whole prompt, so only requests that ask for them set it.
     return_token_ids: request.enable_response_messages || undefined,
   });
   return JSON.stringify(dialect.fields ? spell(body, dialect, request) : body);

@@ -3,11 +3,12 @@ import type { Prompt, Resumption } from "@responses-edge/turn/engine";
 import type { Dialect } from "../dialects/dialect.ts";
 
 /**
- * Chat templates can be left open only in the text of the last assistant message (`continue_final_message`): not in its reasoning, and not
- * in a call. Thoughts after that text, and calls that this server would have run, are said anew; a client might act on half a call, so one
- * of its own that it has seen is the end. White space at the end of the text is what templates trim, so it is held back. Text under a
- * grammar cannot be continued: vLLM's grammars begin with the first token that it generates. `require` tells whether there is a model
- * server that suits, and has the turn go on there.
+ * Chat templates can leave only the text of the last assistant message open (`continue_final_message`), not its
+ * reasoning, and not a call. Reasoning after that text, and calls of hosted tools that were not run, are generated
+ * anew; a client might act on half a call, so a shown call of the client's ends the resumption. Templates trim white
+ * space at the end of the text, so it is held back. Text under a grammar cannot be continued: vLLM's grammars begin
+ * with the first generated token. `require` tells whether there is a suitable model server, and makes the turn continue
+ * there.
  */
 export function resumptionAfter(
   prompt: Prompt,
@@ -15,7 +16,7 @@ export function resumptionAfter(
   require: (suits: (dialect: Dialect) => boolean) => boolean,
 ): Resumption | undefined {
   const [only] = partial;
-  // Nothing but white space: the model begins again.
+  // Only white space: the model begins again.
   if (only && partial.length === 1 && isBlank(only)) return { prompt, repeated: assistantTextOf(only) };
   const kept = partial.findLastIndex((item) => !canBeSaidAnew(item)) + 1;
   const anew = partial.length - kept;
@@ -40,7 +41,7 @@ export function resumptionAfter(
   return { prompt: { ...prompt, items, corrections: [] }, repeated: text.slice(trimmed.length), anew };
 }
 
-/** Tells whether a server continues the open message that a prompt ends in. */
+/** Tells whether a server continues the open message at the end of a prompt. */
 export function goesOnWith(items: readonly Item[], { continues }: Dialect): boolean {
   if (continues !== "without_thoughts") return continues === "after_thoughts";
   const answer = items.slice(items.findLastIndex((item) => !isOfAnswer(item)) + 1);
@@ -51,17 +52,20 @@ function isOfAnswer(item: Item): boolean {
   return item.type === "reasoning" || (item.type === "message" && item.role === "assistant");
 }
 
-/** Thoughts, white space, and calls that this server has not run yet: nothing is lost when a model thinks again. */
+/**
+ * Reasoning, white space, and calls that this server has not run yet: nothing is lost if the model generates them
+ * again.
+ */
 function canBeSaidAnew(item: Item): boolean {
   return item.type === "reasoning" || isServerCall(item) || isCutCall(item) || isBlank(item);
 }
 
-/** Tells whether an item is a call that was cut and so not made: the model was told, or is to be asked again. */
+/** Tells whether an item is a truncated call, which was not made: the model was told, or is asked again. */
 function isCutCall(item: Item): boolean {
   return (item.type === "function_call" || item.type === "custom_tool_call") && item.status === "incomplete";
 }
 
-/** Tells whether an item is an assistant's message that says nothing but white space. */
+/** Tells whether an item is an assistant's message of only white space. */
 function isBlank(item: Item): boolean {
   if (item.type !== "message" || item.role !== "assistant") return false;
   return item.content.every((part) => part.type === "output_text") && assistantTextOf(item).trim() === "";

@@ -5,10 +5,10 @@ import { openai } from "./openai.ts";
 import { sglang } from "./sglang.ts";
 import { vllm } from "./vllm.ts";
 
-/** Every dialect, by its name. One is a file of facts beside this one, and its name in `dialect.ts`. */
+/** Every dialect, by its name. A dialect is a file of facts beside this one, and a name in `dialect.ts`. */
 export const DIALECTS: Readonly<Record<DialectName, Dialect>> = { vllm, llamacpp, sglang, ollama, openai };
 
-/** The dialect of servers whose model cards say this of who owns them. */
+/** The dialect of servers whose model cards have this owner. */
 export function dialectOfOwner(owner: string): Dialect | undefined {
   return Object.values(DIALECTS).find((dialect) => dialect.owner === owner);
 }

@@ -9,7 +9,7 @@ const {
   ...known
 } = OPENAI_FIELDS;
 
-/** Ollama 0.17.4, by its source (`openai/openai.go`) and as one that was running has answered. */
+/** Ollama 0.17.4, from its source (`openai/openai.go`) and the answers of a running one. */
 export const ollama: Dialect = {
   name: "ollama",
   title: "Ollama",

@@ -1,4 +1,4 @@
-/** The fields of OpenAI's chat completions that this server sends, by themselves: what a server of any kind takes. */
+/** The fields of OpenAI's chat completions that this server sends, unchanged: any kind of server takes them. */
 export const OPENAI_FIELDS = Object.fromEntries(
   [
     ...["model", "messages", "stream", "stream_options", "temperature", "top_p", "seed", "logit_bias"],

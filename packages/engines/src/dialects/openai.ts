@@ -1,7 +1,7 @@
 import type { Dialect } from "./dialect.ts";
 import { OPENAI_FIELDS } from "./openai-fields.ts";
 
-/** Any other server of `/v1/chat/completions`. Nothing is expected of it that OpenAI's API does not have, and nothing is believed. */
+/** Any other server of `/v1/chat/completions`. Nothing beyond OpenAI's API is expected of it, or trusted. */
 export const openai: Dialect = {
   name: "openai",
   title: "another server",

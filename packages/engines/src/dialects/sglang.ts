@@ -1,7 +1,7 @@
 import type { Dialect } from "./dialect.ts";
 import { OPENAI_FIELDS } from "./openai-fields.ts";
 
-/** SGLang 0.5, by its source (`srt/entrypoints/openai/protocol.py`); not tried on a running one. */
+/** SGLang 0.5, from its source (`srt/entrypoints/openai/protocol.py`); not tried with a running one. */
 export const sglang: Dialect = {
   name: "sglang",
   title: "SGLang",

@@ -4,18 +4,21 @@ import { type ApiError, invalidRequest } from "@responses-edge/responses-api/err
 import type { ChatMessage } from "../chat/messages.ts";
 import type { Dialect } from "./dialect.ts";
 
-/** The body of a chat completion, in vLLM's words. */
+/** The body of a chat completion, in vLLM's fields. */
 export type ChatBody = Record<string, unknown>;
 
-/** The fields that change nothing of an answer, or that this server does itself: one that does not know them is not given them. */
+/**
+ * Fields that do not change an answer, or that this server handles itself: a server that does not know them does not
+ * get them.
+ */
 const HINTS = new Set([
   ...["cache_salt", "include_reasoning", "include_stop_str_in_output"],
   ...["parallel_tool_calls", "priority", "stream_interval"],
 ]);
 
 /**
- * Writes the body of a chat completion, which is in vLLM's words, in those of a dialect that has words of its own. Throws the 400 of a field of the client's that
- * the server does not know, and of a grammar that it cannot be given.
+ * Translates the body of a chat completion from vLLM's fields to a dialect's own. Throws the 400 of a client's field
+ * that the server does not know, and of a grammar that it cannot take.
  */
 export function spell(body: ChatBody, dialect: Dialect, request: CreateRequest): ChatBody {
   const { fields, unknownFields } = dialect;
@@ -36,17 +39,17 @@ export function spell(body: ChatBody, dialect: Dialect, request: CreateRequest):
     else if (isExtra || (asked[field] != null && !HINTS.has(field))) throw unknownField(field, dialect);
   }
   if (spelt.stream_options) spelt.stream_options = { include_usage: true };
-  // Without any, llama.cpp gives no log probabilities at all.
+  // With 0, llama.cpp gives no log probabilities at all.
   if (spelt.top_logprobs === 0) spelt.top_logprobs = 1;
   return { ...spelt, messages: withMessages(body, dialect) };
 }
 
-/** The 400 of a field that the model's server does not have. */
+/** The 400 of a field that the model's server lacks. */
 export function unknownField(field: string, dialect: Dialect): ApiError {
   return notServed(field, `'${field}' is`, dialect);
 }
 
-/** The 400 of an input that ends in an open message, where the server would say it anew. */
+/** The 400 of an input that ends in an open message, if the server would begin it anew. */
 export function notGoneOnWith(dialect: Dialect): ApiError {
   return notServed("input", "Going on with an unfinished message is", dialect);
 }
@@ -59,15 +62,15 @@ function notServed(field: string, what: string, { title }: Dialect): ApiError {
   );
 }
 
-/** The messages as the server takes them, with a last one that is to be answered. */
+/** The messages in the server's form, ending with one that is to be answered. */
 function withMessages(body: ChatBody, dialect: Dialect): ChatMessage[] {
   const messages = (body.messages as ChatMessage[]).map((message) => withThoughts(message, dialect));
   const isWhole = body.continue_final_message === undefined && messages.at(-1)?.role === "assistant";
-  // Such a server begins a new message only after somebody else's.
+  // Such a server begins a new message only after one of another role.
   return dialect.misreadsLastAnswer && isWhole ? [...messages, { role: "user", content: "" }] : messages;
 }
 
-/** A message with the thoughts that the server takes, and with a text where it has nothing else that is OpenAI's. */
+/** A message with its reasoning in the server's form, and with a text if it has no other OpenAI field. */
 function withThoughts(message: ChatMessage, { unknownFields, endsThoughts }: Dialect): ChatMessage {
   if (message.role !== "assistant") return message;
   const { reasoning, reasoning_content: _, ...rest } = message;
@@ -76,10 +79,10 @@ function withThoughts(message: ChatMessage, { unknownFields, endsThoughts }: Dia
   return { ...whole, reasoning_content: endsThoughts ? reasoning.replace(/\n$/, "") : reasoning };
 }
 
-/** Keywords whose values are no schemas. */
+/** Keywords whose values are not schemas. */
 const VALUES = new Set(["const", "default", "enum", "examples"]);
 
-/** A schema whose patterns match from a text's beginning to its end. */
+/** A schema whose patterns are anchored at both ends. */
 function withWholePatterns(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(withWholePatterns);
   if (typeof schema !== "object" || schema === null) return schema;
@@ -98,14 +101,14 @@ function wholePattern(pattern: string): string {
   return `^${begins ? "" : ".*"}(${inner})${ends ? "" : ".*"}$`;
 }
 
-/** With schemas that the server binds. */
+/** With schemas that the server enforces. */
 function withSchemas(body: ChatBody, { bindsWholePatterns }: Dialect): ChatBody {
   if (!bindsWholePatterns) return body;
   const { response_format: format, tools } = body;
   return { ...body, response_format: withWholePatterns(format), tools: withWholePatterns(tools) };
 }
 
-/** With the tool alone that a choice names, and what is left of the choice. */
+/** With only the tool that a choice names, and the rest of the choice. */
 function withChoice(body: ChatBody, { choice }: Dialect): ChatBody {
   const { tool_choice: asked, tools } = body;
   if (choice === "named" || tools === undefined) return body;
@@ -116,7 +119,7 @@ function withChoice(body: ChatBody, { choice }: Dialect): ChatBody {
   return { ...body, tools: only, tool_choice: choice === "none" ? undefined : "required" };
 }
 
-/** With vLLM's `structured_outputs` as a format, or as the field that takes EBNF. */
+/** With vLLM's `structured_outputs` as a format, or as the field with EBNF. */
 function withGrammar(body: ChatBody, dialect: Dialect): ChatBody {
   const { structured_outputs: outputs, ...rest } = body;
   if (outputs == null || dialect.grammar === "structured_outputs") return body;
@@ -138,7 +141,7 @@ function withGrammar(body: ChatBody, dialect: Dialect): ChatBody {
   return { ...rest, [dialect.grammar]: ebnf };
 }
 
-/** EBNF of a regular expression; undefined for one that none can be made of. */
+/** EBNF of a regular expression; undefined if it has none. */
 function fromRegex(definition: string): string | undefined {
   try {
     const rules = readGrammar({ syntax: "regex", definition });

@@ -1,6 +1,6 @@
 import type { Dialect } from "./dialect.ts";
 
-/** vLLM 0.10 to 0.32, whose words everything is made in. Facts: `test/vllm`. */
+/** vLLM 0.10 to 0.32. All requests are made in its form. Facts: `test/vllm`. */
 export const vllm: Dialect = {
   name: "vllm",
   title: "vLLM",

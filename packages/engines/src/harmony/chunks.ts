@@ -5,18 +5,20 @@ import { malformedStream } from "../sse-decoder.ts";
 import { readFault, toFaultError } from "../upstream-faults.ts";
 import { toFinishReason, type VllmUsage } from "../vllm-words.ts";
 
-/** Logprobs as vLLM's completions have them: an entry per token. Tokens are named `token_id:N`, or by their text. */
+/**
+ * Logprobs in the form of vLLM's completions: an entry for each token. Tokens are named `token_id:N`, or by their text.
+ */
 export interface WireLogprobs {
   token_logprobs?: (number | null)[] | null;
   top_logprobs?: (Record<string, number> | null)[] | null;
 }
 
-/** One event of vLLM's completions stream, or a whole completion. Absent is what it does not say. */
+/** One event of vLLM's completions stream, or a whole completion. Fields that vLLM leaves out are absent. */
 export interface CompletionChunk {
   text: string;
   ids: number[] | undefined;
   logprobs: WireLogprobs | undefined;
-  /** Tokens of the prompt; said once, with the first event. */
+  /** Tokens of the prompt, only in the first event. */
   promptTokens: number | undefined;
   finish: FinishReason | undefined;
   usage: VllmUsage | undefined;
@@ -39,7 +41,10 @@ interface WireChunk {
   kv_transfer_params?: unknown;
 }
 
-/** Reads a `data:` payload, or a whole answer, to a request. Throws ApiError for an error in it, and for what is no completion. */
+/**
+ * Reads a `data:` payload, or a whole answer. Throws ApiError for an error in it, and for anything that is not a
+ * completion.
+ */
 export function readCompletionChunk(payload: string, request: CreateRequest): CompletionChunk {
   let chunk: unknown;
   try {

@@ -22,13 +22,13 @@ import { toTokenLogprobs } from "./logprobs.ts";
 import { toRawMessage } from "./raw-messages.ts";
 import { boundTo } from "./structural-tag.ts";
 
-/** The call in whose middle a generation goes on. */
+/** The call in the middle of which a generation continues. */
 type ResumedCall = Extract<ModelDelta, { kind: "resumed_call" }>;
 type CompletionDelta = HarmonyDelta | ResumedCall;
 
 /**
- * One completion of gpt-oss, from vLLM's events to model deltas: which pieces are special tokens, what they mean, what
- * was sampled for going on after a cut, and what it all cost.
+ * One completion of gpt-oss, from vLLM's events to model deltas: special tokens and their meaning, the samples with
+ * which it can be resumed, and its usage.
  */
 export class Completion {
   readonly #parser: HarmonyParser;
@@ -36,26 +36,26 @@ export class Completion {
   readonly #deltas: CompletionDelta[] = [];
   readonly #functions: FunctionNames;
   readonly #prompt: Prompt;
-  /** Sampled before this completion began, and since. */
+  /** Tokens sampled before this completion began, and since. */
   #before = 0;
   #tokens = 0;
   #promptTokens = 0;
   #unlogged: Sampled | undefined;
-  /** An event that cannot be read without a tokenizer. */
+  /** An event that only a tokenizer can read. */
   #unread: CompletionChunk | undefined;
   #usage: VllmUsage | undefined;
   #finish: EndReason | undefined;
-  /** A call must come: a final text is no answer, and is not given. */
+  /** A call is required: a final text is not given as the answer. */
   readonly #mustCall: boolean;
-  /** The words to a model that has ended in no answer, and why it has. */
+  /** The message to a model that has ended without an answer, and the reason. */
   #refusal: { why: string; message: RawMessage } | undefined;
-  /** The call that was judged last. */
+  /** The last call that was checked. */
   #judged: { message: HarmonyMessage; fault: string | undefined } | undefined;
   /** The tools that the client answers, by their flat names. */
   readonly #clients: ReadonlyMap<string, ClientTool>;
-  /** Counts the calls: the index of the last one. */
+  /** Index of the last call. */
   #call = 0;
-  /** There where the logprobs of tokens are wanted. */
+  /** Set if the logprobs of tokens are wanted. */
   #tokenizer: Tokenizer | undefined;
 
   /** `opening` is the header of a message that the prompt has left open, without `<|start|>assistant`. */
@@ -83,7 +83,7 @@ export class Completion {
     this.#parser.push(opening, 0, []);
   }
 
-  /** The model has said why it stopped, or has begun to speak for others. */
+  /** The model has given its finish reason, or has begun to write for another role. */
   get finished(): boolean {
     return this.#finish !== undefined;
   }
@@ -93,14 +93,14 @@ export class Completion {
   }
 
   /**
-   * Puts the parser where it was after `sampled`. The deltas of `sampled` were given then, except for messages and for an incomplete call,
-   * which a turn after a crash does not have. Where that was all of it, the completion is finished.
+   * Restores the parser's state after `sampled`. The deltas of `sampled` were given before, except for messages and for
+   * an incomplete call, which a turn after a crash does not have. If that was all of it, the completion is finished.
    */
   async goOnAfter(sampled: Sampled, loadTokenizer: () => Promise<Tokenizer>): Promise<void> {
     const deltas: HarmonyDelta[] = [];
     if ("ids" in sampled) {
       this.#reader.useTokenizer(await loadTokenizer());
-      // One by one, so that it is known exactly which of them were reasoning.
+      // One by one, so that the number of reasoning tokens is exact.
       for (const id of sampled.ids) this.#parser.push(this.#reader.read({ text: "", ids: [id] }) ?? [], 1, deltas);
       this.#before = sampled.ids.length;
     } else {
@@ -115,20 +115,20 @@ export class Completion {
     else if (request.max_output_tokens != null && spentTokens >= request.max_output_tokens) this.#finish = "length";
   }
 
-  /** Where logprobs are wanted, every token is read by itself. */
+  /** Reads every token separately, because logprobs are wanted. */
   showLogprobs(tokenizer: Tokenizer): void {
     this.#tokenizer = tokenizer;
     this.#reader.useTokenizer(tokenizer);
   }
 
-  /** Nothing of the window is left to go on in. */
+  /** Ends the completion, because the window is full. */
   endAtWindow(): void {
     this.#finish = "length";
   }
 
   /**
-   * Reads an event into `out`. False when only a tokenizer can tell what it says; `readExactly` then reads it.
-   * Throws ApiError as `readCompletionChunk` does.
+   * Reads an event into `out`. False if only a tokenizer can read it; `readExactly` then does. Throws ApiError as
+   * `readCompletionChunk` does.
    */
   read(payload: string, out: ModelDelta[]): boolean {
     const chunk = readCompletionChunk(payload, this.#prompt.request);
@@ -176,12 +176,12 @@ export class Completion {
       this.#unlogged = { text: (this.#unlogged && "text" in this.#unlogged ? this.#unlogged.text : "") + text };
     }
     if (finish) this.#finish = finish === "length" ? "length" : "stop";
-    // Why the parser has stopped comes before what the server says of tokens that nobody reads.
+    // The parser's reason to stop overrides the server's, which is about tokens that nobody reads.
     if (this.#parser.stopped) this.#finish = this.#parser.isCutShort ? "length" : "stop";
     this.#give(out);
   }
 
-  /** Adds what has been sampled since the last time to `out`. */
+  /** Adds the samples since the last call to `out`. */
   flushSampled(out: ModelDelta[]): void {
     if (!this.#unlogged) return;
     out.push({ kind: "sampled", sampled: this.#unlogged });
@@ -189,8 +189,8 @@ export class Completion {
   }
 
   /**
-   * Ends the completion: what was held back, why it ended, and its usage. Nothing of the kind for one that broke off.
-   * `promptTokens` counts the prompt, with what was sampled before, where no server has.
+   * Ends the completion: adds the held-back text, the finish reason, and the usage. A completion that broke off has
+   * none of these. `promptTokens` counts the prompt, with the earlier samples, if no server has.
    */
   end(out: ModelDelta[], promptTokens = 0): void {
     const finish = this.#finish;
@@ -206,7 +206,7 @@ export class Completion {
     out.push({ kind: "finish", reason: finish }, { kind: "usage", usage: this.#total() });
   }
 
-  /** The end of what the parser reads. Throws ApiError 502 `upstream_misconfigured` for output without special tokens. */
+  /** Ends the parser's input. Throws ApiError 502 `upstream_misconfigured` for output without special tokens. */
   #endParser(reason: EndReason): void {
     try {
       this.#parser.end(reason, this.#deltas);
@@ -221,7 +221,7 @@ export class Completion {
     }
   }
 
-  /** `isEnd`: a message that is not said to be done was cut off. */
+  /** `isEnd`: a message that is not done was cut off. */
   #give(out: ModelDelta[], isEnd = false): void {
     for (const [index, delta] of this.#deltas.entries()) {
       const isDone = !isEnd || this.#deltas[index - 1]?.kind === "item_done";
@@ -232,11 +232,11 @@ export class Completion {
         const isUnwanted = this.#mustCall && message.channel === "final";
         const fault = isDone && delta.itemKind === "call" ? this.#faultOf(message) : undefined;
         const isBroken = fault !== undefined || isUnwanted;
-        // Only the last call of a completion is answered: after it comes the model's turn again.
+        // Only the last call of a completion is answered, and then the model continues.
         this.#refusal = fault === undefined ? undefined : refusalOf(message, fault);
         if (isUnwanted)
           this.#refusal = { why: NO_CALL, message: toRawMessage(noteOf(`Call a tool. ${this.#offered()}`)) };
-        // No item stands for a broken call in later prompts: it leads to what comes next.
+        // No item represents a broken call in later prompts: it comes before the next one.
         const { itemKind, ...rest } = delta;
         out.push({ ...rest, ...(itemKind && !isBroken && { itemKind }), message: toRawMessage(message) });
       } else if (delta.kind === "item_done" && this.#isBrokenCall(this.#deltas[index + 1])) {
@@ -254,7 +254,7 @@ export class Completion {
     return this.#faultOf(delta.message) !== undefined;
   }
 
-  /** Why a message that calls a tool of the client's is no call that it could answer, if it is none. */
+  /** Why a message that calls a client's tool is invalid; undefined if it is valid. */
   #faultOf(message: HarmonyMessage): string | undefined {
     if (this.#judged?.message === message) return this.#judged.fault;
     const { recipient = "", content } = message;
@@ -267,14 +267,14 @@ export class Completion {
     return fault;
   }
 
-  /** The tools that the model may call. Not all that have a name here: some were only called in earlier turns. */
+  /** The tools that the model may call. Some named tools were only called in earlier turns. */
   #offered(): string {
     const functions = offeredTools(this.#prompt).functions.map(({ name }) => this.#functions.recipient(name));
     const offered = [...functions, ...builtinNames(this.#prompt)];
     return offered.length > 0 ? `The tools are: ${offered.join(", ")}.` : "There are no tools.";
   }
 
-  /** vLLM's counts; our own where it gave none, because it was left. Tokens that were sampled before count as output. */
+  /** vLLM's counts, or this server's if vLLM was left before it gave any. Earlier samples count as output. */
   #total() {
     const usage = toUsage(this.#usage ?? { prompt_tokens: this.#promptTokens, completion_tokens: this.#tokens });
     const input = Math.max(0, usage.input_tokens - this.#before);
@@ -291,12 +291,12 @@ export class Completion {
   }
 }
 
-/** How many tokens an event brings: of one without ids, one. */
+/** The number of an event's tokens; one without ids has one. */
 function tokensOf({ text, ids }: CompletionChunk): number {
   return ids?.length ?? (text === "" ? 0 : 1);
 }
 
-/** The call that some deltas have left open, if they have. */
+/** The call that some deltas have left open, if there is one. */
 function openCall(deltas: readonly HarmonyDelta[]): ResumedCall[] {
   const end = deltas.findLastIndex((delta) => delta.kind === "message");
   const parts = deltas.slice(end + 1).filter((delta) => delta.kind === "tool_call");
@@ -306,7 +306,7 @@ function openCall(deltas: readonly HarmonyDelta[]): ResumedCall[] {
   return [{ kind: "resumed_call", index: first.index, name: first.name, arguments: text }];
 }
 
-/** Built-in tools that may be called, by their full names; a namespace without tools is one itself. */
+/** Built-in tools that may be called, by full name. A namespace without tools is a tool itself. */
 function builtinNames(prompt: Prompt): string[] {
   return Object.values(offeredTools(prompt).plugins.namespaces).flatMap(({ name, tools }) =>
     tools.length === 0 ? [name] : tools.map((tool) => `${name}.${tool.name}`),
@@ -315,14 +315,14 @@ function builtinNames(prompt: Prompt): string[] {
 
 const NO_CALL = "text without the call that 'tool_choice' asks for.";
 
-/** A word to the model that is none of the client's. */
+/** A message to the model that is not the client's. */
 function noteOf(text: string): HarmonyMessage {
   return { role: "user", content: [{ type: "text", text }] };
 }
 
-/** The words to a model that has made a call which cannot be answered, and why it cannot. */
+/** The message to a model about a call that cannot be answered, with the reason. */
 function refusalOf({ recipient = "", channel = "commentary" }: HarmonyMessage, fault: string, advice = "") {
-  // A name of the model's own making must not become more than a name.
+  // A name that the model has made up is cut to the form of a name.
   const name = /^[A-Za-z0-9_.:-]{1,128}$/.test(recipient) ? recipient : "tool";
   const text = `Error: ${fault}${advice && ` ${advice}`}`;
   const content: HarmonyMessage["content"] = [{ type: "text", text }];

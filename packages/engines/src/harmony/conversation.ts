@@ -22,25 +22,25 @@ import type { HarmonyConfig } from "../settings.ts";
 import { FunctionNames, identifierOf, type NamedTool } from "./function-names.ts";
 import { fromRawMessage } from "./raw-messages.ts";
 
-/** A prompt as Harmony messages: each request's own instructions, tools and effort, then history and input. */
+/** A prompt as Harmony messages: the request's own instructions, tools and effort, then history and input. */
 
 export interface Conversation {
   messages: HarmonyMessage[];
   functions: FunctionNames;
-  /** The last message is the assistant's and not finished: the model goes on in it. */
+  /** The last message is an unfinished one of the assistant: the model continues it. */
   open: boolean;
 }
 
-/** Making a message takes about so many microseconds. */
+/** Approximate microseconds for making a message. */
 const UNITS_PER_MESSAGE = 3;
 
 /**
- * Makes the messages of a prompt, in steps, written as `config` says. `plugins` are those whose calls may stand in it.
- * Throws the 400 of content that is not text, and of a reasoning effort that Harmony does not know.
+ * Makes the messages of a prompt, in steps, in the form that `config` says. `plugins` are those whose calls may be in
+ * it. Throws the 400 of content that is not text, and of a reasoning effort that Harmony does not know.
  */
 export function* toConversation(prompt: Prompt, config: HarmonyConfig, plugins: Plugins): Steps<Conversation> {
   const { request } = prompt;
-  // Images may be there for the tool that changes them.
+  // Images are allowed for the tool that changes them.
   const mayHaveImages = request.tools?.some(({ type }) => type === "image_generation");
   const items = mayHaveImages ? prompt.items.map(withImageNotes) : prompt.items;
   const clients = ClientTools.of(request.tools);
@@ -77,7 +77,7 @@ function systemContent(
   const { namespaces } = shownTools(prompt).plugins;
   return {
     type: "system_content",
-    // Where vLLM puts them with VLLM_GPT_OSS_HARMONY_SYSTEM_INSTRUCTIONS.
+    // The position that vLLM uses with VLLM_GPT_OSS_HARMONY_SYSTEM_INSTRUCTIONS.
     model_identity: systemInstructions ? withInstructions(instructions) : IDENTITY,
     reasoning_effort: harmonyEffort(request.reasoning?.effort),
     conversation_start_date: startDate ?? new Date(createdAt).toISOString().slice(0, 10),
@@ -91,7 +91,7 @@ function withInstructions(instructions: readonly string[]): string {
   return instructions.length > 0 ? `${IDENTITY}\n${instructions.join("\n\n")}` : IDENTITY;
 }
 
-/** Harmony's three efforts; OpenAI's finer ones are the nearest of them. Throws the 400 of `none`: it always thinks. */
+/** The nearest of Harmony's three efforts. Throws the 400 of `none`: the model always reasons. */
 export function harmonyEffort(effort: string | null | undefined): "Low" | "Medium" | "High" {
   switch (effort) {
     case "none":
@@ -129,7 +129,7 @@ function developerContent(
   };
 }
 
-/** Functions by the namespaces in which gpt-oss gets to see them: that of all functions, and those of the caller's. */
+/** Functions by the namespaces in which gpt-oss sees them: the common one, and the caller's own. */
 function toNamespaces(
   tools: readonly FunctionTool[],
   clients: ClientTools,
@@ -182,8 +182,8 @@ function* calledFunctions(items: readonly Item[], plugins: Plugins): Generator<s
 }
 
 /**
- * Items as messages; raw messages in the place of the items that were made from them. Items without an id (input given back by a client
- * that keeps everything itself) are rendered from the item.
+ * Items as messages, with raw messages in place of the items that were made from them. Items without an id (input of a
+ * client that keeps everything itself) are rendered.
  */
 function* toMessages(
   items: readonly Item[],
@@ -239,7 +239,7 @@ function* toMessage(
         role: "tool",
         name: functions.recipient(name),
         recipient: "assistant",
-        // Where the call was: thoughts and the calls in them are dropped together.
+        // The channel of the call: reasoning and the calls in it are dropped together.
         channel,
         content: text(typeof output === "string" ? output : output.map(partText).join("\n")),
       };
@@ -247,7 +247,7 @@ function* toMessage(
   }
 }
 
-/** A call of the client's tool. The body of a custom tool's call is its input itself. */
+/** A call of the client's tool. The body of a custom tool's call is the input itself. */
 function callMessage({ flatName: name, arguments: json, input }: ClientCall, functions: FunctionNames): HarmonyMessage {
   return {
     role: "assistant",
@@ -258,7 +258,7 @@ function callMessage({ flatName: name, arguments: json, input }: ClientCall, fun
   };
 }
 
-/** A call that this server has answered, unless the model's own message has made it, and its answer on its channel. */
+/** A call that this server has answered, unless the model's own message is used, and its answer on its channel. */
 export function exchangeMessages(
   { name, arguments: body, output }: ToolExchange,
   made: HarmonyMessage | undefined,
@@ -292,8 +292,8 @@ function assistantMessage(item: Extract<MessageItem, { role: "assistant" }>): Ha
 }
 
 /**
- * Without the thoughts of answers already given. `reasoning.context` may want fewer (those of this turn only) or all of
- * them; the rest is what the model was trained with.
+ * Drops the reasoning of earlier answers, as the model was trained. `reasoning.context` may keep less (only this
+ * turn's) or all of it.
  */
 function dropThoughts(messages: HarmonyMessage[], { request }: Prompt): HarmonyMessage[] {
   switch (request.reasoning?.context) {
@@ -309,9 +309,9 @@ function dropThoughts(messages: HarmonyMessage[], { request }: Prompt): HarmonyM
 }
 
 /**
- * A call with the header that the model itself would have written: the recipient after the channel. A prompt that repeats
- * what was sampled finds it in vLLM's prefix cache. openai/harmony, which had it before the
- * channel, has come to write calls and tools' answers so, too (0.0.11); for the answers `toolHeader` decides.
+ * A call with the header that the model itself would have written: the recipient after the channel. A prompt that
+ * repeats the samples finds them in vLLM's prefix cache. openai/harmony used to write the recipient before the channel;
+ * since 0.0.11 it writes calls and tools' answers in this order, too. For answers, `toolHeader` decides.
  */
 export function withHeader(message: HarmonyMessage, toolHeader: HarmonyConfig["toolHeader"]): HarmonyMessage {
   const { role, recipient, header } = message;
@@ -324,7 +324,7 @@ function text(content: string): HarmonyMessage["content"] {
   return [{ type: "text", text: content }];
 }
 
-/** The text of a part. Throws the 400 of one that has none: gpt-oss reads nothing else. */
+/** The text of a part. Throws the 400 of one without text: gpt-oss reads nothing else. */
 function partText(part: InputPart): string {
   switch (part.type) {
     case "input_text":

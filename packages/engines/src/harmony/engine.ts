@@ -43,25 +43,25 @@ import { fromRawMessage, parsePreviousMessages, toRawMessage } from "./raw-messa
 import { toCompletionRequest } from "./request.ts";
 import { refusedSchema, refuseEndlessSchemas, structuredOutputs } from "./structural-tag.ts";
 
-/** The words of a server that does not know structural tags, rather than one that refuses a schema in them. */
+/** Error texts of a server that does not know structural tags, rather than one that refuses a schema in them. */
 const UNKNOWN_STRUCTURE =
   /structural.?tags? (is|are) not (supported|enabled|implemented)|structured.?outputs? (is|are) not (supported|enabled|implemented)|extra (fields|inputs)|unexpected keyword|(unknown|unrecognized) (field|parameter|argument)/i;
 
 /** How long a server is remembered not to know structural tags, in milliseconds. */
 const REMEMBER_MS = 600_000;
 
-/** Tokens that are counted of a prompt which no window holds. Each takes memory. */
+/** Most tokens to count of a prompt that exceeds every window. Each takes memory. */
 const MAX_COUNTED = 2_000_000;
 
 const withoutStructure = new Map<string, number>();
-/** Servers that have taken a structural tag: what they refuse is the request's fault. */
+/** Servers that have taken a structural tag: if they refuse one, the request is at fault. */
 const withStructure = new Set<string>();
 
-/** A prompt as it goes to the server, and what is needed to read the answer. */
+/** A prompt as it is sent to the server, with the data to read the answer. */
 interface Rendered {
   segments: Segment[];
   functions: FunctionNames;
-  /** The answer goes on with this rather than begin anew: the header of a message that was left open. */
+  /** The header of a message that was left open, which the answer continues. */
   opening: Segment[];
 }
 
@@ -109,7 +109,7 @@ export class HarmonyEngine implements Engine {
     try {
       response = await this.#request(prompt, rendered, signal);
     } catch (error) {
-      // Earlier samples have filled the window: the answer is as long as it can be.
+      // Earlier samples have filled the window: the answer is complete.
       if (!sampled || !(error instanceof ApiError) || error.code !== "context_length_exceeded") throw error;
       completion.endAtWindow();
       return endOf(completion, await toPromptIds(rendered.segments, sampled, this.#work));
@@ -121,7 +121,7 @@ export class HarmonyEngine implements Engine {
     throw malformedAnswer();
   }
 
-  /** Always possible: the model goes on after the very tokens that it has sampled. A grammar does not come back. */
+  /** Always possible: the model continues after its exact tokens. A grammar cannot be resumed. */
   resumption(prompt: Prompt, _partial: readonly Item[], sampled: Sampled | undefined): Resumption | undefined {
     if (!sampled) return undefined;
     const sampledTokens = "ids" in sampled ? sampled.ids.length : undefined;
@@ -149,13 +149,13 @@ export class HarmonyEngine implements Engine {
     return finish(toConversation(this.#shown(prompt), this.#config, this.#plugins)).messages.map(toRawMessage);
   }
 
-  /** A prompt with the tools that stand in it: all of them where a grammar of this engine's says which may be called. */
+  /** A prompt with its tools: all of them if a grammar of this engine says which may be called. */
   #shown(prompt: Prompt): Prompt {
     const isClients = prompt.request.structured_outputs?.structural_tag !== undefined;
     return isClients || this.#lacksTags ? { ...prompt, onlyOffered: true } : prompt;
   }
 
-  /** Tells whether the server is known to take no structural tags. */
+  /** Tells whether the server is known not to take structural tags. */
   get #lacksTags(): boolean {
     const since = withoutStructure.get(this.#upstream.server.baseUrl) ?? Number.NEGATIVE_INFINITY;
     return Date.now() - since < REMEMBER_MS;
@@ -173,7 +173,7 @@ export class HarmonyEngine implements Engine {
     return { segments: segments.slice(0, end), functions, opening: [CHANNEL, last?.channel ?? "final", MESSAGE] };
   }
 
-  /** Sends the prompt; without its grammar to a server that knows no such thing. */
+  /** Sends the prompt; without its grammar to a server that does not know structural tags. */
   async #request(prompt: Prompt, { segments, functions, opening }: Rendered, signal: AbortSignal): Promise<Response> {
     const { request, sampled, model, spentTokens = 0 } = prompt;
     const window = await contextWindow(model, this.#upstream, signal);
@@ -190,7 +190,7 @@ export class HarmonyEngine implements Engine {
         const completion = toCompletionRequest(prompt, body, maxTokens, structured);
         return this.#upstream.request("/completions", signal, completion, deliveryOf(prompt));
       });
-    // A grammar begins with the first token that is generated, so it cannot be had in the middle.
+    // A grammar begins with the first generated token, so it cannot be used in the middle.
     const isFree = prompt.sampled !== undefined || opening.length > 0 || prompt.asksForText === true;
     const structured = isFree ? undefined : structuredOutputs(prompt, functions);
     const isClients = prompt.request.structured_outputs?.structural_tag !== undefined;
@@ -199,7 +199,7 @@ export class HarmonyEngine implements Engine {
     if (this.#lacksTags) return send(undefined);
     try {
       const response = await send(structured);
-      // Perhaps another server than the one that was thought of.
+      // The server may be another one than expected.
       withStructure.add(this.#upstream.server.baseUrl);
       return response;
     } catch (error) {
@@ -222,11 +222,11 @@ export class HarmonyEngine implements Engine {
         const fault = await readAll(completion, decoder.push(bytes), deltas);
         if (deltas.length > 0) yield deltas;
         if (fault) throw fault;
-        // Leaving closes the upstream request: the model has begun to play somebody else.
+        // Leaving closes the upstream request: the model has begun to write for another role.
         if (completion.stopped) break;
       }
     } catch (error) {
-      // The answer is whole; only its usage may be missing.
+      // The answer is complete; only its usage may be missing.
       if (!completion.finished || signal.aborted) throw error;
     }
     const deltas: ModelDelta[] = [];
@@ -237,7 +237,7 @@ export class HarmonyEngine implements Engine {
     if (!completion.finished) throw connectionLost();
   }
 
-  /** An answer that came whole: asked for (KV transfer), or from a proxy before vLLM that ignores `stream: true`. */
+  /** A whole answer: asked for (KV transfer), or from a proxy before vLLM that ignores `stream: true`. */
   async *#wholeAnswer(response: Response, completion: Completion, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
     const deltas: ModelDelta[] = [];
     const fault = await readAll(completion, [await this.#upstream.text(response, signal)], deltas);
@@ -247,18 +247,18 @@ export class HarmonyEngine implements Engine {
   }
 }
 
-/** The rest of a completion of which everything has been sampled: it broke off before it could be settled. */
+/** The end of a completion whose tokens were all sampled: it broke off before it could be settled. */
 async function* endOf(completion: Completion, promptIds: readonly number[]): AsyncGenerator<ModelDelta[]> {
   const deltas: ModelDelta[] = [];
   completion.end(deltas, promptIds.length);
   yield deltas;
 }
 
-/** Reads payloads up to the one at fault, which it gives: what came before it counts, also when both come in one read. */
+/** Reads payloads up to the faulty one, which it gives: earlier ones count, even if both come in one read. */
 async function readAll(completion: Completion, payloads: readonly string[], deltas: ModelDelta[]): Promise<unknown> {
   try {
     for (const payload of payloads) {
-      // A server's tokens since then are not wanted, and do not count.
+      // Later tokens of the server are not wanted, and do not count.
       if (completion.stopped) break;
       if (payload === "[DONE]") continue;
       if (!completion.read(payload, deltas)) completion.readExactly(await loadTokenizer(), deltas);
@@ -272,8 +272,8 @@ async function readAll(completion: Completion, payloads: readonly string[], delt
 }
 
 /**
- * A prompt for the server: as text, or as token ids where text might be taken for structure or must be exact. Throws the 400 of a
- * prompt that is tokenised here and has more tokens than the window.
+ * A prompt for the server: as text, or as token ids if text might be mistaken for structure or must be exact. Throws
+ * the 400 of a prompt that is tokenised here and exceeds the window.
  */
 async function toPromptText(
   segments: Segment[],
@@ -290,7 +290,7 @@ async function toPromptText(
   return toText(segments) + (sampled ? sampled.text : "");
 }
 
-/** A prompt as token ids; only the beginning of one that has more than `limit`. */
+/** A prompt as token ids; only the beginning if it has more than `limit`. */
 async function toPromptIds(
   segments: Segment[],
   sampled: Sampled | undefined,
@@ -305,7 +305,9 @@ async function toPromptIds(
   return ids;
 }
 
-/** Throws the 400 of the first part of the input that is not text. Images may be there for the tool that changes them. */
+/**
+ * Throws the 400 of the first part of the input that is not text. Images are allowed for the tool that changes them.
+ */
 function refuseOtherThanText({ input, tools }: CreateRequest): void {
   if (!Array.isArray(input)) return;
   const mayHaveImages = tools?.some(({ type }) => type === "image_generation") === true;

@@ -1,6 +1,6 @@
 import { flatName, isOwnNamespace } from "@responses-edge/responses-api/client-tools";
 
-/** A tool by the name that the rest of the code knows it by, and where it is. */
+/** A tool by the name that the rest of the code uses, and its namespace. */
 export interface NamedTool {
   flatName: string;
   name: string;
@@ -8,14 +8,14 @@ export interface NamedTool {
 }
 
 /**
- * Names of functions as Harmony can say them. The tools block declares TypeScript types, so a name that is no identifier
- * is rewritten, and what the model then calls is mapped back (Ollama does the same; vLLM #51977 is what happens else).
- * Tools of a namespace of the caller's stand in a namespace of Harmony's.
+ * Names of functions in Harmony. The tools block declares TypeScript types, so a name that is no identifier is
+ * rewritten, and the model's calls are mapped back (Ollama does the same; vLLM #51977 shows what happens otherwise).
+ * Tools of a caller's namespace are in a Harmony namespace.
  */
 export class FunctionNames {
   readonly #functions = new Identifiers();
   readonly #namespaces: Identifiers;
-  /** Names in a namespace, by the caller's name of it. */
+  /** Names in a namespace, by the caller's name of the namespace. */
   readonly #inNamespace = new Map<string, Identifiers>();
   /** Tools of namespaces, by flat name. */
   readonly #namespaced = new Map<string, NamedTool>();
@@ -23,8 +23,8 @@ export class FunctionNames {
   readonly written = new Map<string, string>();
 
   /**
-   * `tools` are the caller's, each by its name alone where it is in no namespace; those that stand in the prompt first. None of
-   * their namespaces gets the name of one of `hosted`.
+   * `tools` are the caller's, each only by name if it is in no namespace; those in the prompt first. No namespace of
+   * theirs gets the name of one of `hosted`.
    */
   constructor(tools: Iterable<string | NamedTool>, hosted: readonly string[]) {
     this.#namespaces = new Identifiers(["functions", ...hosted]);
@@ -43,7 +43,7 @@ export class FunctionNames {
       for (const tool of own) this.#namespaced.set(tool.flatName, tool);
     }
     for (const tool of this.#namespaced.values()) this.written.set(this.recipient(tool.flatName), tool.flatName);
-    // Other spellings are understood, too, where they mean nothing else.
+    // Other spellings are understood, too, if they are unambiguous.
     const understand = (written: string, name: string) => {
       if (!this.written.has(written)) this.written.set(written, name);
     };
@@ -56,20 +56,20 @@ export class FunctionNames {
     }
   }
 
-  /** The name that the model gets to see, in its namespace. Throws nothing: an unknown name is made an identifier. */
+  /** The name that the model sees, in its namespace. Never throws: an unknown name is made an identifier. */
   shown(name: string): string {
     const tool = this.#namespaced.get(name);
     const identifiers = tool ? this.#inNamespace.get(tool.namespace ?? "") : this.#functions;
     return identifiers?.shown(tool?.name ?? name) ?? identifierOf(name);
   }
 
-  /** The namespace in which the model gets to see a tool. */
+  /** The namespace in which the model sees a tool. */
   namespaceOf(name: string): string {
     const namespace = this.#namespaced.get(name)?.namespace;
     return namespace === undefined ? "functions" : this.#namespaces.shown(namespace);
   }
 
-  /** To whom a call goes, by the tool's flat name: `functions.f`, `agents.close`. */
+  /** The recipient of a call, by the tool's flat name: `functions.f`, `agents.close`. */
   recipient(name: string): string {
     return `${this.namespaceOf(name)}.${this.shown(name)}`;
   }
@@ -79,7 +79,7 @@ export class FunctionNames {
     return this.recipient(flatName(namespace, name));
   }
 
-  /** The recipients of tools that are in a namespace of their own, by flat name. */
+  /** The recipients of tools in namespaces of their own, by flat name. */
   get namespaced(): ReadonlyMap<string, string> {
     return new Map([...this.#namespaced.keys()].map((name) => [name, this.recipient(name)]));
   }
@@ -89,18 +89,18 @@ function nameOf(tool: string | NamedTool): string {
   return typeof tool === "string" ? tool : tool.flatName;
 }
 
-/** Names of one scope made identifiers, each another one. */
+/** Makes names of one scope distinct identifiers. */
 class Identifiers {
   readonly #byName = new Map<string, string>();
   readonly #taken: Set<string>;
-  /** How often a name has been wanted that was taken: the next one is numbered from there. */
+  /** How often a taken name was wanted, from which the next one is numbered. */
   readonly #counts = new Map<string, number>();
 
   constructor(reserved: readonly string[] = []) {
     this.#taken = new Set(reserved);
   }
 
-  /** Those that are identifiers keep their names. */
+  /** Names that are identifiers stay unchanged. */
   add(names: readonly string[]): void {
     const all = [...new Set(names)];
     for (const name of all) if (isIdentifier(name) && !this.#taken.has(name)) this.#set(name, name);
@@ -116,7 +116,7 @@ class Identifiers {
     this.#taken.add(shown);
   }
 
-  /** The first of `wanted`, `wanted_2`, `wanted_3`, … that is free. */
+  /** The first of `wanted`, `wanted_2`, `wanted_3`, … that is not taken. */
   #free(wanted: string): string {
     for (let count = (this.#counts.get(wanted) ?? 0) + 1; ; count += 1) {
       const candidate = count === 1 ? wanted : `${wanted}_${count}`;
@@ -133,7 +133,7 @@ function isIdentifier(name: string): boolean {
   return /^[A-Za-z_]\w{0,63}$/.test(name);
 }
 
-/** A name made an identifier, for one that may be looked up no more. */
+/** A name made an identifier, for one that need not be looked up. */
 export function identifierOf(name: string): string {
   return name
     .slice(0, MAX_LENGTH)

@@ -6,13 +6,13 @@ let tokenizer: Tokenizer | undefined;
 let loading: Steps<Tokenizer> | undefined;
 
 /**
- * The tokenizer, which takes a good fifth of a second to load, so only requests that need it pay: once per isolate, in slices that
- * whoever waits for it does. A request's timers end with it: loading goes on with any other one.
- * Rejects when the vocabulary cannot be loaded; the next call tries again.
+ * The tokenizer. It takes more than a fifth of a second to load, so that only requests that need it load it: once per
+ * isolate, in slices by a request that waits for it. If that request ends, its timers end, too, and any other one
+ * continues. Rejects if the vocabulary cannot be loaded; the next call tries again.
  */
 export async function loadTokenizer(): Promise<Tokenizer> {
   if (tokenizer) return tokenizer;
-  // A module of bytes (wrangler.toml): as JavaScript its megabytes would be parsed at every start of the Worker.
+  // A module of bytes (wrangler.toml). As JavaScript, its megabytes would be parsed at every start of the Worker.
   const { default: vocabulary } = await import("gpt-tokenizer/data/o200k_base.tiktoken");
   const work = new LongWork("");
   while (!tokenizer) {

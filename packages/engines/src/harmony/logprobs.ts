@@ -3,13 +3,13 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-request
 import type { TokenLogprob } from "@responses-edge/turn/engine";
 import type { WireLogprobs } from "./chunks.ts";
 
-/** Logprobs of vLLM's completions as OpenAI's `output_text.logprobs` has them. */
+/** Logprobs of vLLM's completions in the form of OpenAI's `output_text.logprobs`. */
 
 export function wantsLogprobs({ include }: CreateRequest): boolean {
   return include?.includes("message.output_text.logprobs") === true;
 }
 
-/** vLLM's value for a token of no probability, which JSON cannot say otherwise. */
+/** vLLM's value for a token of probability zero, whose logarithm JSON cannot express. */
 const IMPOSSIBLE = -9999;
 
 /** An entry per token of an event, with as many alternatives as `top_logprobs` asks for, likeliest first. */
@@ -23,7 +23,7 @@ export function toTokenLogprobs(
     ...toEntry(tokenizer.bytes(id), own?.[index]),
     top_logprobs: Object.entries(top?.[index] ?? {})
       .sort(([, a], [, b]) => b - a)
-      // vLLM adds the sampled token where it is none of the likeliest.
+      // vLLM adds the sampled token if it is not among the likeliest.
       .slice(0, count ?? 0)
       .map(([name, logprob]) => toEntry(bytesOf(name, tokenizer), logprob)),
   }));
@@ -40,7 +40,7 @@ function toEntry(bytes: Uint8Array, logprob: number | null | undefined): Omit<To
 
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** A token's text; one that begins or ends within a character has its bytes written out, as OpenAI shows them. */
+/** A token's text. The bytes of one that begins or ends within a character are written out, as OpenAI shows them. */
 function textOf(bytes: Uint8Array): string {
   try {
     return decoder.decode(bytes);

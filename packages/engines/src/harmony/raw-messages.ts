@@ -6,9 +6,9 @@ import type { RawMessage } from "@responses-edge/turn/engine";
 import { z } from "zod";
 
 /**
- * Raw messages as clients see and send them: `input_messages` and `output_messages` in the form that Python's
- * `Message.to_dict` gives, `previous_input_messages` in that form, in vLLM's (`author` instead of role and name), and as
- * chat messages.
+ * Raw messages as clients see and send them: `input_messages` and `output_messages` in the form of Python's
+ * `Message.to_dict`; `previous_input_messages` in that form, in vLLM's (`author` instead of role and name), or as chat
+ * messages.
  */
 
 /** A message as a client gets it: as openai/harmony's Python `to_dict` writes it, with `name` always there. */
@@ -16,7 +16,7 @@ export function toRawMessage({ role, name, content, ...rest }: HarmonyMessage): 
   return { role, name: name ?? null, content, ...rest };
 }
 
-/** A message that `toRawMessage` has made, as it was. */
+/** Restores a message from the form that `toRawMessage` makes. */
 export function fromRawMessage(raw: RawMessage): HarmonyMessage {
   const { name, ...message } = raw as HarmonyMessage & { name?: string | null };
   return name == null ? message : { ...message, name };
@@ -24,7 +24,7 @@ export function fromRawMessage(raw: RawMessage): HarmonyMessage {
 
 const optionalText = z.string().nullish();
 const textPart = z.object({ type: z.enum(["text", "input_text", "output_text", "reasoning_text"]), text: z.string() });
-/** These two are replaced by the current request's, so what they hold does not matter. */
+/** The current request replaces these two, so that their content does not matter. */
 const replacedPart = z.looseObject({ type: z.enum(["system_content", "developer_content"]) });
 
 const shape = z.object({
@@ -50,9 +50,8 @@ type Shape = z.output<typeof shape>;
 const field = z.object({ previous_input_messages: z.array(shape) });
 
 /**
- * `previous_input_messages` as messages. Those of system and developer are left out, because each request brings its
- * own. A header is kept only where it says what the fields say.
- * Throws the 400 that names the field at fault.
+ * `previous_input_messages` as messages. System and developer messages are left out, because each request brings its
+ * own. A header is kept only if it agrees with the fields. Throws the 400 that names the field at fault.
  */
 export function parsePreviousMessages(messages: readonly object[]): HarmonyMessage[] {
   const { previous_input_messages: shapes } = parse(field, { previous_input_messages: messages });
@@ -71,7 +70,7 @@ function fromHarmony(message: Shape): HarmonyMessage {
   const role = message.author?.role ?? message.role;
   const name = message.author?.name ?? message.name;
   const harmony: HarmonyMessage = {
-    // Checked after this, as all that makes the header is.
+    // Checked later, with the rest of the header.
     role: role as HarmonyMessage["role"],
     ...(name != null && { name }),
     ...(recipient != null && { recipient }),
@@ -83,7 +82,7 @@ function fromHarmony(message: Shape): HarmonyMessage {
   return harmony;
 }
 
-/** Tells whether a header is a regular one that says what the fields say, so that it can be repeated to the model. */
+/** Tells whether a header is regular and agrees with the fields, so that it can be repeated to the model. */
 function saysTheSame(header: string, message: HarmonyMessage): boolean {
   const parsed = parseHeaderText(header);
   return (
@@ -97,7 +96,7 @@ function saysTheSame(header: string, message: HarmonyMessage): boolean {
   );
 }
 
-/** A chat message says what Harmony says with channels and recipients in fields of its own. */
+/** A chat message has fields for what Harmony expresses by channels and recipients. */
 function isChatForm(message: Shape): boolean {
   if (message.tool_calls?.length || message.tool_call_id != null) return true;
   return message.reasoning != null || message.reasoning_content != null || isPlainAssistant(message);

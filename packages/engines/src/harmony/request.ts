@@ -6,13 +6,13 @@ import { wantsLogprobs } from "./logprobs.ts";
 
 /** A rendered prompt as the body of vLLM's `/v1/completions`. */
 
-/** Fields of the chat route, and those that are Harmony's or this server's own to decide. */
+/** Fields of the chat route, and fields that Harmony or this server decides. */
 const NOT_PASSED = new Set<string>([
   "cache_salt",
   "chat_template_kwargs",
   "ignore_eos",
   "include_reasoning",
-  // vLLM would look for stop strings in thoughts and headers, too.
+  // vLLM would look for stop strings in reasoning and headers, too.
   "include_stop_str_in_output",
   "mm_processor_kwargs",
   "skip_special_tokens",
@@ -24,8 +24,8 @@ const NOT_PASSED = new Set<string>([
 const PASSED_THROUGH = (Object.keys(vllmFields) as (keyof typeof vllmFields)[]).filter((name) => !NOT_PASSED.has(name));
 
 /**
- * The body. `text` is a prompt as text, or as token ids; `maxTokens` comes from output-limit.ts; `structured` is what
- * vLLM's `structured_outputs` is to be.
+ * The body. `text` is a prompt as text, or as token ids; `maxTokens` comes from output-limit.ts; `structured` is the
+ * value of vLLM's `structured_outputs`.
  */
 export function toCompletionRequest(
   prompt: Prompt,
@@ -49,7 +49,7 @@ export function toCompletionRequest(
     cache_salt: prompt.cacheSalt,
     structured_outputs: structured,
     stop_token_ids: [...new Set([...STOP_TOKEN_IDS, ...(request.stop_token_ids ?? [])])],
-    // The parser works on special tokens: their ids tell them from text that only looks like them.
+    // The parser needs the ids of special tokens to distinguish them from text that looks like them.
     return_token_ids: true,
     // Several tokens may have the same text.
     ...(wantsLogprobs(request) && { logprobs: request.top_logprobs ?? 0, return_tokens_as_token_ids: true }),

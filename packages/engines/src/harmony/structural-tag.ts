@@ -21,19 +21,25 @@ import type { Prompt } from "@responses-edge/turn/engine";
 import { boundRules, offeredTools, withholdsTools } from "../offered-tools.ts";
 import type { FunctionNames } from "./function-names.ts";
 
-/** Functions up to which their arguments exclude these, too: each schema then takes the model server a second or two, once. */
+/**
+ * Up to this number of functions, arguments exclude these, too: each schema then takes the model server a second or
+ * two, once.
+ */
 const FEW = 8;
 
 /**
- * Functions beyond which only strict ones are bound to their schemas, the others to any JSON object: the model server
- * compiles each schema, which takes a good twentieth of a second.
+ * Beyond this number of functions, only strict ones are constrained to their schemas, and the others to any JSON
+ * object: the model server compiles each schema in some fifty milliseconds.
  */
 const MANY = 128;
 
-/** The parts of a prompt that decide about its grammar. */
+/** The parts of a prompt that determine its grammar. */
 type BoundPrompt = Pick<Prompt, "request" | "pluginTools" | "freeInputs" | "onlyOffered">;
 
-/** The form to which the grammar of `structuredOutputs` binds the answer; undefined where there is none, or the client's own. */
+/**
+ * The form to which the grammar of `structuredOutputs` constrains the answer; undefined without a grammar, or with the
+ * client's own.
+ */
 export function boundTo(prompt: BoundPrompt): { answer: "json" | "other" } | undefined {
   if (!isBound(prompt) || prompt.request.structured_outputs?.structural_tag !== undefined) return undefined;
   return { answer: answerFormat(prompt.request)?.type === "json_schema" ? "json" : "other" };
@@ -43,7 +49,7 @@ function isBound(prompt: BoundPrompt): boolean {
   return bindsContent(prompt) || withholdsTools(prompt);
 }
 
-/** Tells whether it binds what is said, and not only to whom. */
+/** Tells whether it constrains the content, and not only the recipient. */
 function bindsContent(prompt: BoundPrompt): boolean {
   const { request, freeInputs } = prompt;
   if (request.structured_outputs?.structural_tag !== undefined || answerFormat(request)) return true;
@@ -55,8 +61,8 @@ function bindsContent(prompt: BoundPrompt): boolean {
 }
 
 /**
- * The value of `structured_outputs` for vLLM, or undefined where the output is free: a function must be called
- * (`tool_choice`), or is strict, or a custom tool has a grammar, or the answer has a format, or the prompt has tools that may
+ * The value of `structured_outputs` for vLLM; undefined if the output is free. It is set if a function must be called
+ * (`tool_choice`) or is strict, a custom tool has a grammar, the answer has a format, or the prompt has tools that may
  * not be called.
  */
 export function structuredOutputs(prompt: BoundPrompt, functions: FunctionNames): Record<string, unknown> | undefined {
@@ -100,7 +106,7 @@ function answerFormat({ text, structured_outputs: own }: CreateRequest): Format 
   return undefined;
 }
 
-/** vLLM takes a schema as an object and as its text. */
+/** vLLM takes a schema as an object or as its text. */
 function parsed(schema: unknown): unknown {
   if (typeof schema !== "string") return schema;
   try {
@@ -116,7 +122,7 @@ function inputOf({ request, freeInputs }: BoundPrompt, name: string): Format {
   return rules ? { type: "grammar", grammar: toEbnf(rules, { excludes: EXCLUDED }) } : ANY_TEXT;
 }
 
-/** A refusal of a grammar, which this server has made, names what the client sent: the schema that was not understood. */
+/** A refusal of a grammar made by this server, naming the client's schema that was not understood. */
 export function refusedSchema(error: unknown, prompt: Pick<Prompt, "request" | "pluginTools">): unknown {
   if (!(error instanceof ApiError) || error.status !== 400) return error;
   const isOfGrammar = error.param === "structured_outputs" || /structur|grammar|schema|xgrammar/i.test(error.message);
@@ -128,7 +134,7 @@ export function refusedSchema(error: unknown, prompt: Pick<Prompt, "request" | "
   );
 }
 
-/** The field whose schema is bound, as narrowly as can be told. */
+/** The field whose schema is enforced, as exactly as possible. */
 function schemaField({ request }: Pick<Prompt, "request">): string {
   const isFormat = request.text?.format?.type === "json_schema";
   if (request.structured_outputs != null && !isFormat) return "structured_outputs";
@@ -138,8 +144,8 @@ function schemaField({ request }: Pick<Prompt, "request">): string {
 }
 
 /**
- * Throws the 400 of a schema that refers to nothing but itself: xgrammar would follow it for ever, and vLLM fails with 500
- * in the middle of its answer.
+ * Throws the 400 of a schema that only refers to itself: xgrammar would follow it for ever, and vLLM would fail with
+ * 500 in the middle of its answer.
  */
 export function refuseEndlessSchemas(prompt: BoundPrompt): void {
   const { request } = prompt;

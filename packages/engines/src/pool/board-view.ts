@@ -2,27 +2,27 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import { assumedDialect } from "../model-lists.ts";
 import type { ModelServer } from "../model-server.ts";
 /**
- * The reports that this isolate has heard from the board: how the servers were when they were last asked, by an object that all isolates
- * hear. Plain data. Nobody waits for it: a turn goes by what is here.
+ * The board's reports that this isolate has: the state of the servers when they were last asked, by an object that all
+ * isolates read. Plain data. No turn waits for a report: it uses the present one.
  */
 
-/** How a server was. */
+/** The state of a server. */
 export interface ServerReport {
   /** The server's name. */
   name: string;
-  /** It did not say in time that it is well. */
+  /** It did not answer in time that it is healthy. */
   isDown: boolean;
-  /** Requests that it had running and waiting, whoever sent them; undefined where it does not tell. */
+  /** Its running and waiting requests, from any sender; undefined if it does not report them. */
   load: number | undefined;
 }
 
 export interface BoardReport {
-  /** When the servers had been asked. Unix milliseconds. */
+  /** When the servers were asked. Unix milliseconds. */
   at: number;
   servers: ServerReport[];
 }
 
-/** A report that is older than so many intervals, and the time that asking takes, is no news. */
+/** Reports older than this many intervals, plus the time of asking, are ignored. */
 const MAX_AGE_INTERVALS = 4;
 const ASKING_MS = 5_000;
 
@@ -30,7 +30,7 @@ const reports = new Map<string, ServerReport>();
 let reportedAt = Number.NEGATIVE_INFINITY;
 let heardAt = Number.NEGATIVE_INFINITY;
 
-/** Tells whether the board is to be heard again, which is then for the caller to do. Two requests at once do not both do it. */
+/** Tells whether the caller must read the board's report now. Of two concurrent requests only one must. */
 export function mustHear(now: number, everyMs: number): boolean {
   const isDue = Math.abs(now - heardAt) >= everyMs;
   if (isDue) heardAt = now;
@@ -43,15 +43,15 @@ export function noteReport({ at, servers }: BoardReport): void {
   for (const server of servers) reports.set(server.name, server);
 }
 
-/** How a server was of late; undefined where nobody has told. */
+/** The latest state of a server; undefined without a recent report. */
 export function reportOf(name: string, now: number, everyMs: number): ServerReport | undefined {
   return Math.abs(now - reportedAt) <= MAX_AGE_INTERVALS * everyMs + ASKING_MS ? reports.get(name) : undefined;
 }
 
-/** How long a server may take to say that it is well, and how much it has to do. In milliseconds. */
+/** The longest wait for a server's health and load. In milliseconds. */
 const ANSWER_MS = 2_000;
 
-/** Asks a server how it is: `/health`, and the gauges of `/metrics`. Does not throw. */
+/** Asks a server for its state: `/health`, and the gauges of `/metrics`. Does not throw. */
 export async function askHowItIs(server: ModelServer): Promise<ServerReport> {
   const { name } = server.config;
   const { signal } = new AbortController();
@@ -70,7 +70,9 @@ export async function askHowItIs(server: ModelServer): Promise<ServerReport> {
   }
 }
 
-/** The requests that run and wait, by the text of a server's metrics (Prometheus); undefined where it has no such gauges. */
+/**
+ * The running and waiting requests, from the text of a server's metrics (Prometheus); undefined without such gauges.
+ */
 export function loadIn(metrics: string, gauges: RegExp): number | undefined {
   const values = [...metrics.matchAll(gauges)].map(([, value]) => Number(value));
   return values.length === 0 ? undefined : values.reduce((sum, value) => sum + value, 0);

@@ -1,45 +1,46 @@
 import { type Hash, mixed } from "../hash.ts";
 
-/** Which of several servers a turn goes to. Pure: what is known of the servers comes in, and the one that it is out. */
+/** Chooses the server of a turn among several. A pure function of the known facts about the servers. */
 
 /** A server as the choice sees it. */
 export interface Candidate {
   hash: Hash;
   /** Above 0. */
   weight: number;
-  /** It gets no new conversations. */
+  /** True if it gets no new conversations. */
   drains: boolean;
-  /** Its conversations stay there although it drains. */
+  /** True if its conversations stay there although it drains. */
   keepsConversations: boolean;
-  /** It has failed too often of late. */
+  /** True if it has failed too often lately. */
   isEjected: boolean;
-  /** It has too much to do, as it has said itself or as its silence says. */
+  /** True if it is overloaded, by its own answer or its silence. */
   isBusy: boolean;
-  /** Requests that this isolate has under way there. */
+  /** This isolate's requests in progress there. */
   inFlight: number;
 }
 
 export interface ChoiceOptions {
-  /** The key that the turn has in common with others, which should go to the same server. Without it the load alone decides. */
+  /** The key that the turn shares with others that should go to the same server. Without it only the load decides. */
   key?: Hash | undefined;
   /** The key is that of a conversation, which may be older than a server's draining. */
   keepsDraining: boolean;
-  /** No server gets more than so many times its share of what is in flight. */
+  /** No server gets more than this multiple of its share of the requests in flight. */
   loadFactor: number;
   /** A number in [0, 1). */
   random: () => number;
 }
 
-/** As few requests are no load, and say nothing of how even it is: a conversation stays where it is. */
+/** With so few requests in flight, their distribution says nothing: a conversation stays where it is. */
 const UNCOUNTED = 8;
 
-/** Envoy's panic threshold: where fewer are left, being ejected says nothing (the fault may be elsewhere). */
+/** Envoy's panic threshold: if fewer are healthy, ejections are ignored (the fault may be elsewhere). */
 const MIN_HEALTHY_SHARE = 0.5;
 
 /**
- * The server for a turn; undefined where there is none. With a key it is the first of the key's order that is below its share of the load
- * (consistent hashing with bounded loads: Mirrokni, Thorup, Zadimoghaddam 2016). Without one it is the less loaded of two
- * that chance names (Azar et al. 1994; Mitzenmacher 2001), so that many isolates that know the same do not all choose the same.
+ * The server for a turn; undefined if there is none. With a key it is the first in the key's order that is below its
+ * share of the load (consistent hashing with bounded loads: Mirrokni, Thorup, Zadimoghaddam 2016). Without one it is
+ * the less loaded of two random ones (Azar et al. 1994; Mitzenmacher 2001), so that isolates with the same knowledge do
+ * not all choose the same.
  */
 export function chooseServer<Server extends Candidate>(
   servers: readonly Server[],
@@ -49,7 +50,7 @@ export function chooseServer<Server extends Candidate>(
   const ranked = key ? ranking(servers, key) : servers;
   const usable = inGoodHealth(ranked);
   const [first] = ranked;
-  // Nothing but a conversation's own order leads to a server that drains.
+  // Only a conversation's own order leads to a server that drains.
   if (key && keepsDraining && first?.drains && first.keepsConversations && usable.includes(first)) return first;
   const taking = usable.filter(({ drains }) => !drains);
   const open = taking.length > 0 ? taking : usable;
@@ -78,7 +79,7 @@ export function ranking<Server extends Candidate>(servers: readonly Server[], ke
   return scored.sort((one, other) => other.score - one.score).map(({ server }) => server);
 }
 
-/** Those that may be asked: neither busy nor ejected, as far as any are left. */
+/** The servers that may be asked: neither busy nor ejected, if any are left. */
 export function inGoodHealth<Server extends Candidate>(servers: readonly Server[]): readonly Server[] {
   const healthy = servers.filter(({ isEjected }) => !isEjected);
   const inPanic = healthy.length < MIN_HEALTHY_SHARE * servers.length;
@@ -87,7 +88,7 @@ export function inGoodHealth<Server extends Candidate>(servers: readonly Server[
 }
 
 function firstBelowLimit<Server extends Candidate>(servers: readonly Server[], loadFactor: number): Server | undefined {
-  // Most of the time nothing needs to be counted.
+  // Usually nothing needs to be counted.
   const [first] = servers;
   if (!first || first.inFlight < UNCOUNTED) return first;
   const total = 1 + servers.reduce((sum, { inFlight }) => sum + inFlight, 0);
@@ -112,7 +113,7 @@ function loadOf({ inFlight, weight }: Candidate): number {
   return inFlight / weight;
 }
 
-/** One of the servers, each as likely as its weight is large. */
+/** A random server, with a probability proportional to its weight. */
 function byWeight<Server extends Candidate>(servers: readonly Server[], random: () => number): Server | undefined {
   const total = servers.reduce((sum, { weight }) => sum + weight, 0);
   let left = random() * total;
@@ -124,15 +125,16 @@ function byWeight<Server extends Candidate>(servers: readonly Server[], random: 
 }
 
 /**
- * How well a server suits a key: the server with the most is the key's. Each server gets the share of keys that its weight has of all
- * weights. `weight` is above 0.
+ * The score of a server for a key: the server with the highest has the key. Each server gets a share of the keys
+ * proportional to its weight. `weight` is above 0.
  *
- * Weighted rendezvous hashing (Thaler & Ravishankar 1998; weights: Schindelhauer & Schomaker 2005): every key has an order of all servers,
- * which needs no state, and in which a server that comes or goes changes nothing between the others.
+ * Weighted rendezvous hashing (Thaler & Ravishankar 1998; weights: Schindelhauer & Schomaker 2005): every key has an
+ * order of all servers, which needs no state, and in which a server that comes or goes changes nothing between the
+ * others.
  */
 function score(key: Hash, server: Hash, weight: number): number {
   const { high, low } = mixed(key.high ^ server.high, key.low ^ server.low);
-  // 53 bits, between 0 and 1 and neither of them.
+  // 53 bits, strictly between 0 and 1.
   const chance = ((high & 0x1fffff) * 0x1_0000_0000 + (low >>> 0) + 0.5) / 2 ** 53;
   return -weight / Math.log(chance);
 }

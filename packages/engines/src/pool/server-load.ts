@@ -3,20 +3,23 @@ import type { ModelServerConfig } from "../settings.ts";
 import type { Candidate } from "./choice.ts";
 
 /**
- * The load of a server of the pool, as this isolate knows it. Plain data that all its requests may read and write: a promise that
- * one request has made, no other may wait for.
+ * The load of a server of the pool, as this isolate knows it. Plain data that all its requests may read and write: no
+ * request may wait for a promise of another.
  */
 export interface ServerLoad {
-  /** The server's name, and its hash: what its conversations find it by. */
+  /** The server's name, and its hash, by which its conversations find it. */
   name: string;
   hash: Hash;
   inFlight: InFlight;
   record: Record;
-  /** Until when it has too much to do, as it has said itself or as its silence says. Unix milliseconds. */
+  /** Until when it is overloaded, by its own answer or its silence. Unix milliseconds. */
   busyUntil: number;
 }
 
-/** How long a server is spared that has let a request wait in vain, and at most one that says when it takes requests again. In milliseconds. */
+/**
+ * How long a server that let a request time out is spared; at most this long if it names a time itself. In
+ * milliseconds.
+ */
 export const MAX_BUSY_MS = 60_000;
 
 const loads = new Map<string, ServerLoad>();
@@ -24,7 +27,7 @@ const loads = new Map<string, ServerLoad>();
 export function loadOf({ name, baseUrl }: Pick<ModelServerConfig, "name" | "baseUrl">): ServerLoad {
   const known = loads.get(baseUrl);
   if (known?.name === name) return known;
-  // The configuration may give a server another name while requests are under way to it.
+  // The configuration may rename a server while it has requests in progress.
   const kept = known ?? { inFlight: new InFlight(), record: newRecord(), busyUntil: 0 };
   const load = { ...kept, name, hash: hashOf(name) };
   loads.set(baseUrl, load);
@@ -50,8 +53,8 @@ export function candidateOf(
 }
 
 /**
- * The requests that are under way to a server. A request that the platform gives up runs none of its last words: one that nobody
- * holds any more is none.
+ * The requests in progress to a server. The platform may drop a request without running its `finally` blocks, so a
+ * request whose `Leave` was garbage-collected no longer counts.
  */
 export class InFlight {
   readonly #places = new Set<WeakRef<object>>();
@@ -61,7 +64,7 @@ export class InFlight {
     return this.#places.size;
   }
 
-  /** Counts a request, until what it gives is called or no longer held. */
+  /** Counts a request, until the returned function is called or garbage-collected. */
   enter(now: number): Leave {
     if (now - this.#sweptAt > SWEEP_MS) this.#sweep(now);
     const leave: Leave = () => {
@@ -78,10 +81,10 @@ export class InFlight {
   }
 }
 
-/** Ends a request. May be called more than once. */
+/** Ends a request. A repeated call does nothing. */
 export type Leave = () => void;
 
-/** How often, in milliseconds, places are looked for that nobody holds. */
+/** How often, in milliseconds, dropped requests are looked for. */
 const SWEEP_MS = 10_000;
 
 /**
@@ -89,12 +92,12 @@ const SWEEP_MS = 10_000;
  * for 30 s, then 60 s, up to 300 s; at most a tenth of the servers at a time, but one in any case. Plain data.
  */
 
-/** The failures of a server that are remembered. Times in Unix milliseconds. */
+/** The remembered failures of a server. Times in Unix milliseconds. */
 export interface Record {
   /** Failures since the last success. */
   failures: number;
   ejectedUntil: number;
-  /** How often in a row it was ejected. */
+  /** Consecutive ejections. */
   ejections: number;
 }
 
@@ -103,14 +106,14 @@ const EJECTION_MS = 30_000;
 const MAX_EJECTION_MS = 300_000;
 const MAX_EJECTED_SHARE = 0.1;
 
-/** For each of these in which a server was not ejected, one ejection is forgotten. */
+/** One ejection is forgotten for each such interval without a new one. */
 const INTERVAL_MS = 10_000;
 
 export function newRecord(): Record {
   return { failures: 0, ejectedUntil: 0, ejections: 0 };
 }
 
-/** A clock that was set back does not make it longer. */
+/** A clock that was set back does not prolong it. */
 export function isEjected({ ejectedUntil }: Record, now: number): boolean {
   return now < ejectedUntil && ejectedUntil - now <= MAX_EJECTION_MS;
 }
@@ -119,7 +122,7 @@ export function noteSuccess(record: Record): void {
   record.failures = 0;
 }
 
-/** Notes a failure of one of a pool's servers, `records` being those of all of them. */
+/** Notes a failure of one of a pool's servers; `records` are those of all of them. */
 export function noteFailure(record: Record, records: readonly Record[], now: number): void {
   record.failures += 1;
   if (record.failures < MAX_FAILURES || isEjected(record, now)) return;
@@ -132,33 +135,33 @@ export function noteFailure(record: Record, records: readonly Record[], now: num
 }
 
 /**
- * How many requests may be asked a second time elsewhere (Finagle's retry budget): a fifth of all requests, and ten a second.
- * When all servers are in trouble, retries do not become the greater part of the load. Plain data.
+ * Limits the requests that are repeated at another server (Finagle's retry budget): a fifth of all requests, and ten a
+ * second. If all servers are in trouble, retries do not become the greater part of the load. Plain data.
  */
 export interface RetryBudget {
-  /** Retries that may be made now. */
+  /** Retries that are available now. */
   tokens: number;
-  /** When it was last looked at, in Unix milliseconds. */
+  /** When it was last updated, in Unix milliseconds. */
   at: number;
 }
 
 const PER_REQUEST = 0.2;
 const PER_SECOND = 10;
 
-/** So many may be saved up: the retries of ten seconds. */
+/** Most retries that may accumulate: those of ten seconds. */
 const MAX_TOKENS = 100;
 
 export function newRetryBudget(now: number): RetryBudget {
   return { tokens: PER_SECOND, at: now };
 }
 
-/** Counts a request, which is no retry. */
+/** Counts a first request, not a retry. */
 export function noteRequest(budget: RetryBudget, now: number): void {
   refill(budget, now);
   budget.tokens = Math.min(MAX_TOKENS, budget.tokens + PER_REQUEST);
 }
 
-/** Takes a retry, where there is one left. */
+/** Takes a retry; false if none is left. */
 export function takeRetry(budget: RetryBudget, now: number): boolean {
   refill(budget, now);
   if (budget.tokens < 1) return false;
@@ -166,12 +169,12 @@ export function takeRetry(budget: RetryBudget, now: number): boolean {
   return true;
 }
 
-/** A clock that was set back gives nothing. */
+/** A clock that was set back adds nothing. */
 function refill(budget: RetryBudget, now: number): void {
   const seconds = Math.max(0, now - budget.at) / 1000;
   budget.tokens = Math.min(MAX_TOKENS, budget.tokens + PER_SECOND * seconds);
   budget.at = now;
 }
 
-/** The retries of all requests of this isolate: the servers of a deployment are one pool. */
+/** The retries of all requests of this isolate: a deployment's servers are one pool. */
 export const retryBudget: RetryBudget = newRetryBudget(0);
