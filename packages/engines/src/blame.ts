@@ -2,7 +2,7 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import { answeredStatus } from "./model-server.ts";
 
 /**
- * What a fault is about, in the order in which a client should hear of several: the request (no other server would do
+ * The kinds of things that a fault may be about, in the order in which a client should hear of several: the request (no other server would do
  * better), a model that the server lacks, the server itself, or its overload.
  */
 export const BLAMES = ["request", "model", "server", "admission"] as const;

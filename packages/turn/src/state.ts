@@ -149,7 +149,7 @@ function newRound(firstItem: number, deltas: DeltaCount): RoundState {
   };
 }
 
-/** The parts of an event that the state needs. Of an event with the whole response, only its type. */
+/** The parts of an event that the state needs. An event with the whole response gives only its type. */
 type AppliedEvent = Unnumbered<ItemEvent> | { type: LifecycleType };
 
 /** Applies an event of a log. Throws SyntaxError for one that no turn sends. */

@@ -30,7 +30,7 @@ const reports = new Map<string, ServerReport>();
 let reportedAt = Number.NEGATIVE_INFINITY;
 let heardAt = Number.NEGATIVE_INFINITY;
 
-/** Tells whether the caller must read the board's report now. Of two concurrent requests only one must. */
+/** Tells whether the caller must read the board's report now. Only one of two concurrent requests must. */
 export function mustHear(now: number, everyMs: number): boolean {
   const isDue = Math.abs(now - heardAt) >= everyMs;
   if (isDue) heardAt = now;
