@@ -60,7 +60,8 @@ export class ToldTogether<Value> {
       await scheduler.wait(GATHER_MS);
       const batch = [...queue.waiting.values()];
       queue.waiting.clear();
-      const isHeard = await send(batch.map(({ value }) => value));
+      // All of it may have been withdrawn.
+      const isHeard = batch.length > 0 && (await send(batch.map(({ value }) => value)));
       if (isHeard) for (const each of batch) each.onTold();
       // Another object has taken over.
       if (queue.askingSince !== since) return;
