@@ -3,7 +3,7 @@ import type { StoredByKey, StoredReport } from "./quota/quota.ts";
 import type { QuotaBinding } from "./quota/run-quota.ts";
 import { tellStored, tellStoredSoon } from "./stored-reports.ts";
 import type { Tables } from "./tables.ts";
-import { TEXT_BYTES } from "./turn-store.ts";
+import { type SettledTurn, TEXT_BYTES } from "./turn-store.ts";
 
 /**
  * Reports to the tenant's quota how much a home stores. A home is counted if one of its rows has an `owner`: the key of
@@ -67,6 +67,15 @@ export class HomeStored {
     this.#now = undefined;
     if (hadOwned && !this.#hasOwned()) this.#sql.exec(MARK);
     return removed;
+  }
+
+  /** A turn without an event log was inserted: nothing is read. `bytes`: those of its texts, as they are written. */
+  addedTurn({ owner, response }: Pick<SettledTurn, "owner" | "response">, bytes: number): void {
+    if (!this.#now) return;
+    const key = owner ?? "";
+    const { stored_bytes: before, stored_responses: responses, ...rest } = this.#now[key] ?? NOTHING_STORED;
+    const more = Number(response !== null);
+    this.#now[key] = { ...rest, stored_bytes: before + bytes + ROW_BYTES, stored_responses: responses + more };
   }
 
   /** A turn was inserted: only that turn is read. */

@@ -35,23 +35,27 @@ interface Settling {
  */
 export async function settle(home: Settling, { lease, ...settled }: TurnToSettle): Promise<Result<number>> {
   const { config, rows, conversation, housekeeping, waitUntil } = home;
-  // The caller has lost the answer of its first call.
-  if (rows.turns.has(settled.turn)) return { ok: true, value: 0 };
+  // The caller has lost the answer of its first call, and no longer holds the conversation.
+  if (lease && rows.turns.has(settled.turn)) return { ok: true, value: 0 };
   // Nothing awaits from here on: the turn and its alarm are one write.
   await housekeeping.open();
   const entered = lease ? conversation.entered(lease.token) : null;
   if (entered === undefined) return refused(conversationLocked());
   const taken = rows.transaction(() => {
     const position = lease?.joins ? rows.turns.lastPosition() + 1 : null;
-    return rows.turns.insert({ ...settled, base: entered?.base ?? null, position });
+    return rows.turns.insert({ ...settled, base: entered?.base ?? null, position }, true);
   });
+  if (taken.rows === 0) return { ok: true, value: 0 };
   const retained = housekeeping.retain(settled.createdAt, settled.owner != null);
-  if (settled.owner != null) tell(home, settled.turn);
+  if (settled.owner != null) {
+    rows.stored.addedTurn(settled, taken.bytes);
+    waitUntil(rows.stored.tellSoon());
+  }
   const { response } = settled;
   if (response !== null && config().listsResponses) waitUntil(rows.index.tell({ ...settled, response }));
   if (lease) conversation.release(lease.token);
   await retained;
-  return { ok: true, value: taken };
+  return { ok: true, value: taken.rows };
 }
 
 /**
@@ -85,20 +89,17 @@ export function settleRun(
       owner: spec.owner,
     });
     if (hasWebhook) rows.webhooks.add(spec, outcome.status);
-    return inserted;
+    return inserted.rows;
   });
   if (hasWebhook) waitUntil(housekeeping.tellWebhooks());
   waitUntil(housekeeping.retain(spec.createdAt, spec.owner !== undefined));
-  if (spec.owner !== undefined) tell(home, spec.turn);
+  if (spec.owner !== undefined) {
+    rows.stored.added(spec.turn);
+    waitUntil(rows.stored.tellSoon());
+  }
   if (config().listsResponses) {
     const { turn, createdAt } = spec;
     waitUntil(rows.index.tell({ turn, createdAt, input, output: closed.kept, response: closed.head }));
   }
   return taken;
-}
-
-/** Reports a stored turn to the quota, if storage is counted. */
-function tell({ rows, waitUntil }: Settling, turn: string): void {
-  rows.stored.added(turn);
-  waitUntil(rows.stored.tellSoon());
 }

@@ -94,9 +94,13 @@ export class Tables {
   }
 
   /** Runs a statement on a table, which is made if it does not exist. */
-  write(table: TableName, statement: string, ...bindings: (SqlStorageValue | Uint8Array)[]): void {
+  write(
+    table: TableName,
+    statement: string,
+    ...bindings: (SqlStorageValue | Uint8Array)[]
+  ): Pick<SqlStorageCursor<Row>, "rowsWritten"> {
     if (!this.has(table)) this.make(table);
-    this.#sql.exec(statement, ...bindings);
+    return this.#sql.exec(statement, ...bindings);
   }
 
   /** Makes a table if it does not exist. */

@@ -1,3 +1,4 @@
+import { Buffer } from "node:buffer";
 import { type ChainedTurn, Chains, concatArrays, type History, historyTooLong, readText } from "./history.ts";
 import { KnownConversation } from "./known-conversation.ts";
 import { type Cell, fromCell, fromCells, mayContinue, type StoredCell, toCells } from "./row-pieces.ts";
@@ -20,6 +21,12 @@ export interface SettledTurn extends ChainedTurn {
   log?: Cell | null;
   /** The key that its bytes are counted for, if they are counted (`home-stored.ts`). */
   owner?: string | null | undefined;
+}
+
+/** The rows that a turn took, and the bytes of its texts in them (`TEXT_BYTES`). */
+interface Inserted {
+  rows: number;
+  bytes: number;
 }
 
 /** A response as two JSON texts: everything but `output`, and `output`. */
@@ -58,6 +65,7 @@ export class TurnStore {
   readonly #tables: Tables;
   readonly #oldest: () => number;
   readonly #chains: Chains;
+  #removals = 0;
   readonly #conversation = new KnownConversation();
 
   /** `oldest` gives a creation time, Unix milliseconds: turns that were created then or earlier have expired. */
@@ -67,17 +75,21 @@ export class TurnStore {
     this.#chains = new Chains(tables);
   }
 
-  /** Writes a turn, in one row if it fits. Gives the number of rows. To be called within a transaction. */
-  insert(turn: SettledTurn): number {
+  /**
+   * Writes a turn, in one row if it fits. With `mayExist`, a turn that exists is left as it is. To be called within a
+   * transaction.
+   */
+  insert(turn: SettledTurn, mayExist = false): Inserted {
     const input = toCells(turn.input);
     const output = toCells(turn.output);
     const response = turn.response === null ? [] : toCells(turn.response);
     const messages = turn.messages === null ? [] : toCells(turn.messages);
     const parts = Math.max(input.length, output.length, response.length, messages.length);
+    const insert = mayExist ? "INSERT OR IGNORE" : "INSERT";
     for (let part = 0; part < parts; part += 1) {
-      this.#tables.write(
+      const { rowsWritten } = this.#tables.write(
         "turns",
-        `INSERT INTO turns (turn, part, parent, created_at, position, base, input, output, response, messages, log, owner)
+        `${insert} INTO turns (turn, part, parent, created_at, position, base, input, output, response, messages, log, owner)
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
         ...[
           turn.turn,
@@ -94,10 +106,12 @@ export class TurnStore {
         part === 0 ? (turn.log ?? null) : null,
         turn.owner ?? null,
       );
+      if (rowsWritten === 0) return { rows: 0, bytes: 0 };
     }
     this.#chains.add(turn);
     this.#conversation.add(turn);
-    return parts;
+    const cells = [...input, ...output, ...response, ...messages, turn.log ?? ""];
+    return { rows: parts, bytes: cells.reduce((sum, cell) => sum + Buffer.byteLength(cell), 0) };
   }
 
   /** A response; null if it does not exist (any more). */
@@ -226,6 +240,12 @@ export class TurnStore {
   forget(): void {
     this.#chains.clear();
     this.#conversation.forget();
+    this.#removals += 1;
+  }
+
+  /** Grows whenever turns may have been removed. */
+  get removals(): number {
+    return this.#removals;
   }
 
   /**

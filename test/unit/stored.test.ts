@@ -10,6 +10,7 @@ import type { Quota, StoredByKey } from "../../src/store/quota/quota.ts";
 import type { QuotaBinding } from "../../src/store/quota/run-quota.ts";
 import { toCells } from "../../src/store/row-pieces.ts";
 import { Tables } from "../../src/store/tables.ts";
+import { TurnStore } from "../../src/store/turn-store.ts";
 
 /** What homes store, and what their tenant's quota knows of it. */
 
@@ -111,6 +112,26 @@ describe("what is stored", () => {
       sql.exec(block, "later", 0, 0);
       stored.added("later");
       expect(stored.byKey()[""]?.stored_bytes).toBe(ROW + 3 + 5);
+    });
+  });
+
+  it("counts a turn that was inserted as its rows say, without reading them", async () => {
+    await runInDurableObject(homeOf("inserted", newTurnAddress().home), async (_, { storage: { sql } }) => {
+      const tables = new Tables(sql);
+      const stored = new HomeStored(sql, tables, { tenant: "inserted", home: "h" }, {});
+      expect(stored.byKey()).toEqual({});
+      const texts = { input: '["é"]', output: JSON.stringify(["ö".repeat(400_000)]), response: "{}", messages: null };
+      for (const owner of ["key", null]) {
+        const turn = { ...texts, turn: `of ${owner}`, parent: null, createdAt: 1, base: null, position: null, owner };
+        const turns = new TurnStore(tables, () => 0);
+        const taken = turns.insert(turn);
+        stored.addedTurn(turn, taken.bytes);
+        expect(taken.rows).toBeGreaterThan(1);
+        expect(turns.insert(turn, true)).toEqual({ rows: 0, bytes: 0 });
+      }
+      const counted = { ...stored.byKey() };
+      stored.forget();
+      expect(counted).toEqual(stored.byKey());
     });
   });
 

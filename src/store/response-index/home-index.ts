@@ -61,9 +61,11 @@ export class HomeIndex {
   async tell(kept: KeptResponse): Promise<void> {
     const endedAt = Date.now();
     this.#untold.set(kept.turn, endedAt);
+    const { turns } = this.#kept;
+    const { removals } = turns;
     // The answer goes first.
     await scheduler.wait(0);
-    if (this.#kept.turns.hasResponse(kept.turn)) await this.#tell(kept, endedAt);
+    if (removals === turns.removals || turns.hasResponse(kept.turn)) await this.#tell(kept, endedAt);
     else this.#untold.delete(kept.turn);
   }
 
