@@ -10,7 +10,7 @@
  *     npm run bench -- --durable          instead: background runs, resume, recovery, locks; under four minutes
  *     npm run bench -- --sockets          instead: the same turns over a WebSocket and as SSE; half a minute
  *     npm run bench -- --fleet            instead: a pool of model servers of which some are in trouble; a minute
- *     npm run bench -- --growth           instead: what a turn costs as its conversation grows; a minute
+ *     npm run bench -- --growth           instead: what a turn costs as its conversation grows, and requests as more is stored; ten minutes
  *     npm run bench -- --workers          instead: `serve` with several workers; two minutes
  *     npm run bench -- --ways             instead: `npm start`, `npm run serve` and `npm run dev` as they are; a minute
  *     npm run bench -- --shipped          instead: a request's own cost with `serve` as it ships; five minutes without peers
@@ -65,6 +65,7 @@ import {
 import { measureShipped, SHIPPED_MODELS, shippedReport } from "./shipped.ts";
 import { measureSockets, SOCKET_MODELS, socketReport } from "./sockets.ts";
 import { median } from "./statistics.ts";
+import { measureStored, STORED_MODEL } from "./stored.ts";
 import { percent } from "./tables.ts";
 import {
   DIRECT,
@@ -131,8 +132,9 @@ if (options.ways) {
 progress("bundling");
 bundle();
 if (options.growth) {
-  const upstream = await startUpstream(OTHER_CORE, [GROWTH_MODEL]);
+  const upstream = await startUpstream(OTHER_CORE, [GROWTH_MODEL, STORED_MODEL]);
   console.log(await measureGrowth(upstream, progress));
+  console.log(await measureStored(upstream, progress));
   await upstream.stop();
   process.exit(0);
 }
