@@ -3,9 +3,6 @@
  * the meantime. Only the latest of several reports under one name counts.
  */
 
-/** Milliseconds for which reports are gathered before a call. A call and its commit cost as much as storing a short turn. */
-const GATHER_MS = 50;
-
 /** After this time, the object that made a call is assumed to have ended. */
 export const CALL_WITHIN_MS = 10_000;
 
@@ -18,7 +15,7 @@ interface Told<Value> {
 /** The waiting values of one tenant. */
 interface Queue<Value> {
   waiting: Map<string, Told<Value>>;
-  /** When a call, or gathering for one, has begun, Unix milliseconds. The object that makes it may have ended since. */
+  /** When the call under way has begun, Unix milliseconds. The object that made it may have ended since. */
   askingSince: number | undefined;
 }
 
@@ -55,13 +52,11 @@ export class ToldTogether<Value> {
     const now = Date.now();
     if (queue.askingSince !== undefined && Math.abs(now - queue.askingSince) < CALL_WITHIN_MS) return;
     while (queue.waiting.size > 0) {
-      const since = Date.now();
-      queue.askingSince = since;
-      await scheduler.wait(GATHER_MS);
       const batch = [...queue.waiting.values()];
       queue.waiting.clear();
-      // All of it may have been withdrawn.
-      const isHeard = batch.length > 0 && (await send(batch.map(({ value }) => value)));
+      const since = Date.now();
+      queue.askingSince = since;
+      const isHeard = await send(batch.map(({ value }) => value));
       if (isHeard) for (const each of batch) each.onTold();
       // Another object has taken over.
       if (queue.askingSince !== since) return;

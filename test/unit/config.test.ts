@@ -117,7 +117,7 @@ describe("the configuration", () => {
   });
 
   it.each([
-    [undefined, ["tool_search", "mcp", "browser", "python", "file_search", "container"]],
+    [undefined, ["tool_search", "mcp", "browser", "python", "file_search", "image_generation", "container"]],
     ["none", ["tool_search"]],
     ["web_search, mcp", ["tool_search", "mcp", "browser"]],
   ])("HOSTED_TOOLS=%s offers %j", (HOSTED_TOOLS, kinds) => {
