@@ -240,8 +240,8 @@ describe.runIf(existsSync("/proc/self/environ"))("npm start", () => {
             .status;
         }),
       );
-      // The other is the simulator.
-      expect(statuses.sort()).toEqual([401, 404]);
+      // The others are the simulator and the image server.
+      expect(statuses.sort()).toEqual([401, 404, 404]);
       const answer = await fetch(`${one.url}/v1/responses`, {
         method: "POST",
         headers: { "content-type": "application/json" },
