@@ -193,9 +193,7 @@ describe("comparing", () => {
     await other.getByText("You said: And in French?").waitFor();
     await page.locator("summary", { hasText: "Words that differ" }).click();
     const first = page.getByRole("region", { name: "Turn 1" });
-    await expect
-      .poll(() => first.locator("del").allTextContents())
-      .toEqual(["removed: shorter", "removed: shorter"]);
+    await expect.poll(() => first.locator("del").allTextContents()).toEqual(["removed: shorter", "removed: shorter"]);
     expect(await first.locator("ins").allTextContents()).toEqual(["added: windy", "added: windy"]);
     const common = page.getByRole("link", { name: `“${QUESTION}”` });
     expect(await common.getAttribute("href")).toBe(`#/responses/${root.id}`);
