@@ -30,7 +30,7 @@ export const servers = {
     transport: variable(
       "VLLM_TRANSPORT",
       z.enum(TRANSPORTS).default("fetch"),
-      "`socket` opens a TCP connection for each request, which makes tokens cheaper. `mixed` does so for streams of tokens only. `npm start` and `npm run serve` set `mixed` for a URL with `http://`. See [operations.md](../operations.md#the-way-to-the-model-server).",
+      "`socket` opens a TCP connection for each request, which makes tokens cheaper. `mixed` does so for streams of tokens only. `npm start` and `npm run serve` set `mixed` for a URL with `http://`. See [operations.md](../operations.md#transport-to-the-model-server).",
     ),
     dialect: variable(
       "UPSTREAM_DIALECT",

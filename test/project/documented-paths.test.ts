@@ -41,6 +41,31 @@ function missingIn(line: string): string[] {
   return paths.filter((path) => !folders.some((folder) => isThere(join(folder, path))));
 }
 
+/** The anchor that GitHub gives a heading. */
+function anchorOf(heading: string): string {
+  const text = heading
+    .replace(/\[([^\]]*)\]\([^)]*\)/g, "$1")
+    .trim()
+    .toLowerCase();
+  return text.replace(/[^\p{L}\p{N}_\- ]/gu, "").replaceAll(" ", "-");
+}
+
+/** The links of a page that lead to no file, or to no heading of another page. */
+function deadLinksOf(page: string): string[] {
+  const links = [...readFileSync(join(root, page), "utf8").matchAll(/\]\((?!\w+:)([^)\s]+)\)/g)];
+  return links
+    .map(([, link = ""]) => link)
+    .filter((link) => {
+      const [path = "", anchor] = link.split("#");
+      const target = path === "" ? page : join(page, "..", path);
+      if (!isThere(target)) return true;
+      if (!anchor || !target.endsWith(".md")) return false;
+      const headings = readFileSync(join(root, target), "utf8").matchAll(/^#+ (.*)$/gm);
+      return ![...headings].some(([, heading = ""]) => anchorOf(heading) === anchor);
+    })
+    .map((link) => `${page}: ${link}`);
+}
+
 describe("the paths", () => {
   it.each(PAGES)("that %s names are there", (page) => {
     const lines = linesOf(page);
@@ -57,6 +82,12 @@ describe("the paths", () => {
         .map((path) => `${page}: ${path}`),
     );
     expect(missing).toEqual([]);
+  });
+
+  it("and headings that links lead to are there", () => {
+    const pages = globSync(["*.md", "{cli,docs,dev}/**/*.md", "packages/*/*.md"], { cwd: root });
+    expect(pages.length).toBeGreaterThan(60);
+    expect(pages.flatMap(deadLinksOf)).toEqual([]);
   });
 
   it("of all packages are on the page of the architecture", () => {
