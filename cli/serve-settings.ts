@@ -47,7 +47,7 @@ const serveSection = {
     configFile: variable(
       "CONFIG_FILE",
       z.string().optional(),
-      "A file in YAML that sets these variables and those of the Worker, each by its name in small letters; it goes before the environment. What it says of the Worker is in force within seconds of a change ([self-hosting.md](../self-hosting.md#a-file-that-may-change)).",
+      "A file in YAML that sets these variables and those of the Worker, each by its name in small letters; it goes before the environment. What it says of the Worker is in force within seconds of a change ([self-hosting.md](../self-hosting.md#a-configuration-file)).",
     ),
     host: variable(
       "HOST",

@@ -1,4 +1,4 @@
-/** The table of docs/model-servers.md: what each kind of model server is asked for and can do, as its dialect says. */
+/** The table of docs/model-servers.md: the facts of each kind of model server, from its dialect. */
 import { DIALECTS } from "@responses-edge/engines/dialects/all";
 import type { Dialect, DialectName } from "@responses-edge/engines/dialects/dialect";
 
@@ -28,11 +28,11 @@ function code(text: string | undefined, otherwise: string): string {
 
 const CHOICES = {
   named: "by its name",
-  required: "it alone is offered, with `required`",
-  none: "it alone is offered",
+  required: "offered alone, with `required`",
+  none: "offered alone",
 };
 
-const CONTINUES = { after_thoughts: yes, without_thoughts: "only without thoughts", never: "–" };
+const CONTINUES = { after_thoughts: yes, without_thoughts: "only without reasoning", never: "–" };
 
 const COUNTING = { tokenize: "`/tokenize`", input_tokens: "`/v1/chat/completions/input_tokens`" };
 
@@ -42,41 +42,41 @@ function tenants({ separatesTenants }: Dialect): string {
 }
 
 function grammar({ grammar: own }: Dialect): string {
-  return code(own, "checked; of `structured_outputs` only JSON");
+  return code(own, "checked; `structured_outputs` only with JSON");
 }
 
-/** vLLM's cards and SGLang's have vLLM's own field. */
+/** The models of vLLM and of SGLang have the same field. */
 function windowOf({ window, counting }: Dialect): string {
   return code(window?.join(".") ?? (counting === "tokenize" ? "max_model_len" : undefined), "unknown");
 }
 
-/** Each row: what is asked, and the cell of a kind. */
+/** Each row: its title, and its cell for a kind. */
 const ROWS: readonly (readonly [string, (dialect: Dialect) => string])[] = [
   ["Shown by", ({ name }) => SHOWN_BY[name]],
   ["`dialect`", ({ name }) => `\`${name}\``],
   ["Recognised by `owned_by`", ({ owner }) => code(owner, "–")],
   ["… or by a field of the JSON at", ({ probe }) => (probe ? `\`${probe.path.slice(1)}\`: \`${probe.field}\`` : "–")],
   [
-    "A model that it does not have",
-    ({ answersAnyModel }) => (answersAnyModel ? "400, by its list" : "400, by its words"),
+    "An unknown model",
+    ({ answersAnyModel }) => (answersAnyModel ? "400, by the server's list" : "400 of the server"),
   ],
   ["An adapter", ({ prefixesAdapters }) => (prefixesAdapters ? "`base:adapter`" : "by its name")],
   ["`max_output_tokens`", field("max_completion_tokens")],
-  ["A tool that is chosen by name", ({ choice }) => CHOICES[choice]],
-  ['`tool_choice: "required"`', ({ choice }) => (choice === "none" ? "not told; checked" : "told; checked")],
-  ["`parallel_tool_calls`", field("parallel_tool_calls", "kept by the gateway")],
-  ["`text.format`", ({ bindsFormat }) => (bindsFormat ? "bound; checked at the end" : "held back until checked")],
-  ["`text.format` beside tools", ({ joinsFormat }) => (joinsFormat ? "`FORMAT_WITH_TOOLS`" : "binds the final text")],
+  ["A tool chosen by name", ({ choice }) => CHOICES[choice]],
+  ['`tool_choice: "required"`', ({ choice }) => (choice === "none" ? "not sent; checked" : "sent; checked")],
+  ["`parallel_tool_calls`", field("parallel_tool_calls", "enforced by the gateway")],
+  ["`text.format`", ({ bindsFormat }) => (bindsFormat ? "enforced; checked at the end" : "held back until checked")],
+  ["`text.format` beside tools", ({ joinsFormat }) => (joinsFormat ? "`VLLM_FORMAT_WITH_TOOLS`" : "enforced on the final text")],
   ["A schema's `pattern`", ({ bindsWholePatterns }) => (bindsWholePatterns ? "sent with `^…$` around it" : "as it is")],
   ["Grammars of custom tools, `structured_outputs`", grammar],
   ["Log probabilities beside tools", ({ logprobsWithTools }) => (logprobsWithTools ? yes : refused)],
   ["`enable_response_messages`", ({ fields }) => (fields ? refused : yes)],
   ["gpt-oss", ({ hasTokenIds }) => (hasTokenIds ? "Harmony, by token ids" : "the server's own template")],
-  ["Earlier thoughts in the prompt", ({ unknownFields }) => (unknownFields === "refused" ? "left out" : yes)],
-  ["Prompts are counted by", ({ counting }) => (counting ? COUNTING[counting] : "an estimate")],
+  ["Earlier reasoning in the prompt", ({ unknownFields }) => (unknownFields === "refused" ? "left out" : yes)],
+  ["Prompts are counted with", ({ counting }) => (counting ? COUNTING[counting] : "an estimate")],
   ["The window is read from", windowOf],
-  ["Goes on in mid-text", ({ continues }) => CONTINUES[continues]],
-  ["A prompt that is longer than its window", ({ cutsPrompts }) => (cutsPrompts ? "cut; noticed below a half" : "400")],
+  ["Continues a text", ({ continues }) => CONTINUES[continues]],
+  ["A prompt longer than its window", ({ cutsPrompts }) => (cutsPrompts ? "cut; detected below a half" : "400")],
   [
     "An input that ends in an assistant's message",
     ({ misreadsLastAnswer }) => (misreadsLastAnswer ? "gets an empty user message" : "as it is"),
