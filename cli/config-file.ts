@@ -1,4 +1,4 @@
-import { readFileSync, statSync, unwatchFile, watchFile } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { isMap, isScalar, LineCounter, parseDocument } from "yaml";
 import { misspeltVariables, type TextVariables, VARIABLE_NAMES } from "../src/config/index.ts";
 import { systemCode } from "./refusal.ts";
@@ -100,19 +100,32 @@ export function workerPart(variables: Readonly<Record<string, string>>): TextVar
   return part;
 }
 
-/** Calls `onChange` when one of the files has changed, and all have then stayed as they are for a moment: an editor writes in pieces. */
+/**
+ * Calls `onChange` when one of the files is another than at this call, or than at the last `onChange`, and all have then stayed as they are
+ * from one look to the next: an editor writes in pieces.
+ */
 export function watchFiles(paths: readonly string[], onChange: () => void): Disposable {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const listener = () => {
-    clearTimeout(timer);
-    timer = setTimeout(onChange, LOOK_MS * 1.5);
-    timer.unref();
-  };
-  for (const path of paths) watchFile(path, { interval: LOOK_MS, persistent: false }, listener);
-  return {
-    [Symbol.dispose]() {
-      clearTimeout(timer);
-      for (const path of paths) unwatchFile(path, listener);
-    },
-  };
+  const look = () => paths.map(fileState).join();
+  let told = look();
+  let seen = told;
+  const timer = setInterval(() => {
+    const now = look();
+    if (now === seen && now !== told) {
+      told = now;
+      onChange();
+    }
+    seen = now;
+  }, LOOK_MS);
+  timer.unref();
+  return { [Symbol.dispose]: () => clearInterval(timer) };
+}
+
+/** Another text for another file, or another content of it; an empty one where no file can be seen. */
+function fileState(path: string): string {
+  try {
+    const { ino, mtimeMs, size } = statSync(path);
+    return `${ino} ${mtimeMs} ${size}`;
+  } catch {
+    return "";
+  }
 }

@@ -83,14 +83,6 @@ export async function serve(environment: Environment): Promise<void> {
     };
     using _control = await takeReloads(folder.path, () => reload("reload"));
     if (!process.stdin.isTTY) process.on("SIGHUP", () => void reload("SIGHUP").catch(() => {}));
-    const url = ownUrl(keyPair ? "https" : "http", host, workers.port);
-    if (logFormat === "text") say(banner(url, settings, all, folder));
-    else {
-      const kept = { data: folder.path, ...(cluster && { cluster: cluster.bucket }) };
-      const several = count > 1 && { workers: count };
-      tell("info", "started", { url: `${url}/v1`, version, workerd: workerdVersion, ...kept, ...several });
-    }
-
     let inForce = settings;
     const reread = async () => {
       const changed = readChangedFile(environment, variables);
@@ -116,6 +108,14 @@ export async function serve(environment: Environment): Promise<void> {
     const { certificateFile, keyFile } = keyPair ?? {};
     const secrets = [certificateFile, keyFile, ...variableFiles(environment)].filter((file) => file !== undefined);
     using _secrets = watchFiles(secrets, () => void reload("a file of its variables").catch(() => {}));
+
+    const url = ownUrl(keyPair ? "https" : "http", host, workers.port);
+    if (logFormat === "text") say(banner(url, settings, all, folder));
+    else {
+      const kept = { data: folder.path, ...(cluster && { cluster: cluster.bucket }) };
+      const several = count > 1 && { workers: count };
+      tell("info", "started", { url: `${url}/v1`, version, workerd: workerdVersion, ...kept, ...several });
+    }
 
     manager.ready();
 

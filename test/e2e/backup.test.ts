@@ -239,7 +239,13 @@ describe("a backup that is made while the server writes", () => {
     letAlone(data);
     await done(["backup", earlier], data);
     const server = await serveFolder(data, vllm, A_HOME_EACH);
-    await server.openai.responses.create({ model, input: "More", previous_response_id: served.ids[0] ?? null });
+    const { id } = await server.openai.responses.create({
+      model,
+      input: "More",
+      previous_response_id: served.ids[0] ?? null,
+    });
+    // The list of responses is told of it after the answer.
+    await eventually(async () => (await (await fetch(`${server.url}/responses`)).text()).includes(id));
     await server.stop("SIGKILL");
     expect(await done(["backup", later, "--since", earlier], data)).toMatchObject({ objects: 5, unchanged: 2 });
     rmSync(earlier, { recursive: true });

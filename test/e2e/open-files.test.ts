@@ -1,11 +1,11 @@
 import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { DatabaseSync } from "node:sqlite";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { homesFolder, uniqueKeyOf } from "../../cli/workerd.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { startWorkerd } from "../workerd/process.ts";
+import { ObjectStorage } from "../workerd/storage.ts";
 import { cleanUp, newFolder, type Served, start } from "./serve-support.ts";
 import { SocketClient } from "./socket-support.ts";
 import { eventually } from "./support.ts";
@@ -208,11 +208,9 @@ describe("the files that a process may have open", () => {
     expect([...databasesIn(of("FileBytes")), ...databasesIn(of("VectorStore"))]).toHaveLength(2);
     await files.delete(id);
     await vectorStores.delete(store);
-    const [bytes = ""] = databasesIn(of("FileBytes"));
-    await eventually(() => {
-      using database = new DatabaseSync(join(of("FileBytes"), bytes), { readOnly: true, timeout: 10_000 });
-      return database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'piece'").all().length === 0;
-    });
+    const bytes = new ObjectStorage(of("FileBytes"));
+    const tables = "SELECT 1 FROM sqlite_schema WHERE name = 'piece'";
+    await eventually(() => bytes.ids().every((each) => bytes.exec(each, tables).length === 0));
     await first.stop();
     await (await serve(data)).stop();
     expect([...databasesIn(of("FileBytes")), ...databasesIn(of("VectorStore"))]).toEqual([]);
