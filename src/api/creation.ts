@@ -101,9 +101,8 @@ export async function checkCreation(
   if (makesTurn && isStored && processState.disk === "low") throw insufficientStorage();
   const isText = isTextOnly(input);
   const [givenFiles] = await Promise.all([
-    request.tools ? filesOfContainer(caller, request.tools) : undefined,
+    request.tools ? filesOfTools(caller, request.tools) : undefined,
     !isText && checkRequestItems(input, "input", caller, signal),
-    request.tools && checkStores(caller, request.tools),
   ]);
   const { previous_response_id: continued } = request;
   const previous = continued == null ? null : (parseResponseId(continued) ?? null);
@@ -155,34 +154,29 @@ function isSplit({ routes }: Caller["config"], name: string | null | undefined):
   return name != null && (routes.get(name)?.targets.length ?? 1) > 1;
 }
 
-/** Throws the 404 of a vector store that a tool names and that does not exist. */
-async function checkStores(caller: Caller, tools: readonly Tool[]): Promise<void> {
-  const isThere = (id: string, param: string) =>
-    namedBy(
-      param,
-      caller.stores.ask(id, (store) => store.facts()),
-    );
-  const named: Promise<unknown>[] = [];
+/**
+ * The files that a request gives to its container; undefined if it gives none. Throws the 404 of a file or a vector store that a tool names
+ * and that does not exist, and the 400 of more bytes than a container takes.
+ */
+async function filesOfTools(caller: Caller, tools: readonly Tool[]): Promise<GivenFile[] | undefined> {
+  const stores: Promise<unknown>[] = [];
+  let container: { ids: readonly string[]; field: string } | undefined;
   for (const [index, tool] of tools.entries()) {
-    if (tool.type !== "file_search") continue;
-    for (const id of tool.vector_store_ids) named.push(isThere(id, `tools[${index}].vector_store_ids`));
+    if (tool.type === "code_interpreter" && typeof tool.container !== "string" && tool.container.file_ids) {
+      container ??= { ids: tool.container.file_ids, field: `tools[${index}].container.file_ids` };
+    }
+    for (const id of tool.type === "file_search" ? tool.vector_store_ids : []) {
+      const facts = caller.stores.ask(id, (store) => store.facts());
+      stores.push(namedBy(`tools[${index}].vector_store_ids`, facts));
+    }
   }
-  if (named.length > 0) await Promise.all(named);
+  const [given] = await Promise.all([container && filesOfContainer(caller, container.ids, container.field), ...stores]);
+  return given;
 }
 
-/**
- * The files that a request gives to its container; undefined if it gives none. Throws the 404 of a file that does not
- * exist, and the 400 of more bytes than a container takes.
- */
-async function filesOfContainer(caller: Caller, tools: readonly Tool[]): Promise<GivenFile[] | undefined> {
-  let index = 0;
-  while (index < tools.length && tools[index]?.type !== "code_interpreter") index += 1;
-  const tool = tools[index];
-  if (tool?.type !== "code_interpreter" || typeof tool.container === "string") return undefined;
-  const { file_ids: ids } = tool.container;
-  if (!ids) return undefined;
-  const field = `tools[${index}].container.file_ids`;
-  const records = await Promise.all(ids.map((id, at) => namedBy(`${field}[${at}]`, caller.files.record(id))));
+/** The files of these ids, as `filesOfTools`. */
+async function filesOfContainer({ files }: Caller, ids: readonly string[], field: string): Promise<GivenFile[]> {
+  const records = await Promise.all(ids.map((id, at) => namedBy(`${field}[${at}]`, files.record(id))));
   const bytes = records.reduce((sum, record) => sum + record.bytes, 0);
   if (bytes > MAX_CONTAINER_BYTES) {
     const message = `The files have ${bytes} bytes together; a container takes ${MAX_CONTAINER_BYTES}.`;

@@ -9,7 +9,7 @@ import {
   MAX_FILENAME_LENGTH,
 } from "@responses-edge/responses-api/files";
 import { fileId } from "@responses-edge/responses-api/ids";
-import { unixSeconds } from "@responses-edge/responses-api/time";
+import { unixSeconds } from "@responses-edge/responses-api/response";
 import { parse } from "@responses-edge/responses-api/validation";
 import { FILES_DIRECTORY } from "../contract/container-files.ts";
 import { fileNotFound } from "../store/files/file-client.ts";

@@ -11,7 +11,7 @@ import {
   type UploadPartObject,
 } from "@responses-edge/responses-api/files";
 import { parsePartId, parseUploadId, partId, uploadId } from "@responses-edge/responses-api/ids";
-import { unixSeconds } from "@responses-edge/responses-api/time";
+import { unixSeconds } from "@responses-edge/responses-api/response";
 import { parse } from "@responses-edge/responses-api/validation";
 import { fileLimitsOf } from "../store/files/file-limits.ts";
 import type { FileRecord } from "../store/files/file-table.ts";

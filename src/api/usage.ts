@@ -1,5 +1,5 @@
 import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
-import { unixSeconds } from "@responses-edge/responses-api/time";
+import { unixSeconds } from "@responses-edge/responses-api/response";
 import {
   costResults,
   NOTHING_STORED,

@@ -149,7 +149,7 @@ export async function assemblePrompt(
 async function listTools(tools: JoinedSession, signal: AbortSignal): Promise<void> {
   try {
     await forEachAtOnce([...tools.unlisted], MAX_CONCURRENT_CALLS, async (server) => {
-      await tools.list(server, signal);
+      await server.list(signal);
     });
   } finally {
     await tools.close();

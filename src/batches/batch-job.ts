@@ -4,7 +4,7 @@ import { checkBatch, readBatch } from "@responses-edge/responses-api/batch-file"
 import type { BatchStatus } from "@responses-edge/responses-api/batches";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { fileId, newFileKey } from "@responses-edge/responses-api/ids";
-import { unixSeconds } from "@responses-edge/responses-api/time";
+import { unixSeconds } from "@responses-edge/responses-api/response";
 import type { Caller } from "../api/transport.ts";
 import { fileLimitsOf } from "../store/files/file-limits.ts";
 import type { BatchRecord, BatchTable } from "./batch-table.ts";

@@ -1,5 +1,5 @@
 import { logLine } from "@responses-edge/json-text";
-import { unixSeconds } from "@responses-edge/responses-api/time";
+import { unixSeconds } from "@responses-edge/responses-api/response";
 import type { Caller } from "../api/transport.ts";
 import { type Config, loadConfig } from "../config/index.ts";
 import { restrictedConfig } from "../contract/grants.ts";

@@ -1,7 +1,7 @@
 import { type BatchObject, MAX_BATCH_BYTES, requestBatchBody } from "@responses-edge/responses-api/batches";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { newFileKey } from "@responses-edge/responses-api/ids";
-import { unixSeconds } from "@responses-edge/responses-api/time";
+import { unixSeconds } from "@responses-edge/responses-api/response";
 import { parse } from "@responses-edge/responses-api/validation";
 import type { z } from "zod";
 import { page } from "../api/keys.ts";

@@ -137,14 +137,13 @@ const deployments = new WeakMap<Variables, Deployment>();
 
 /** The current configuration of an environment, checked as a whole whenever it changes. Throws ConfigError. */
 export function loadConfig(env: Variables): Config {
-  const { config } = deploymentOf(env);
+  const { config } = deployments.get(env) ?? begin(env);
   if (config instanceof ConfigError) throw config;
   return config;
 }
 
-function deploymentOf(env: Variables): Deployment {
-  const known = deployments.get(env);
-  if (known) return known;
+/** Reads the configuration of an environment for the first time. */
+function begin(env: Variables): Deployment {
   const file = env.FILE_CONFIGURATION ? (JSON.parse(env.FILE_CONFIGURATION) as TextVariables) : undefined;
   const variables = file ? withFile(env, file) : env;
   const deployment = { file, overrides: {}, variables, config: readConfig(variables) };
@@ -159,7 +158,7 @@ function deploymentOf(env: Variables): Deployment {
 
 /** The sources of the configuration in force, and the variables that result from them. */
 export function sourcesOf(env: Variables): Readonly<Omit<Deployment, "config">> {
-  return deploymentOf(env);
+  return deployments.get(env) ?? begin(env);
 }
 
 /**
@@ -172,7 +171,7 @@ export function configure(
   change: { file?: TextVariables | undefined; overrides?: Overrides },
   isKept = false,
 ): readonly string[] {
-  const known = deploymentOf(env);
+  const known = deployments.get(env) ?? begin(env);
   const { file, overrides } = { file: known.file, overrides: known.overrides, ...change };
   const below = file ? withFile(env, file) : env;
   const variables = withOverrides(below, overrides);
@@ -193,7 +192,7 @@ export function configure(
 
 /** The mistakes of the whole configuration with these changes of administrators. */
 export function mistakesWith(env: Variables, overrides: Overrides): readonly string[] {
-  const { file } = deploymentOf(env);
+  const { file } = deployments.get(env) ?? begin(env);
   const config = readConfig(withOverrides(file ? withFile(env, file) : env, overrides));
   return config instanceof ConfigError ? config.mistakes : [];
 }

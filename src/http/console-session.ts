@@ -1,5 +1,5 @@
 import { hkdfSync } from "node:crypto";
-import { unixSeconds } from "@responses-edge/responses-api/time";
+import { unixSeconds } from "@responses-edge/responses-api/response";
 import { EncryptJWT, type JWTPayload, jwtDecrypt } from "jose";
 import { type Config, ROLES, type SignInConfig } from "../config/index.ts";
 import { wantsSocket } from "../socket/upgrade.ts";

@@ -11,8 +11,6 @@ const MAX_LENGTH = 2 * 1024 * 1024;
 
 /** A turn that was written. Its texts are JSON. */
 interface WrittenTurn {
-  /** Null outside of the conversation. */
-  position: number | null;
   input: string;
   output: string;
   messages: string | null;
@@ -44,9 +42,8 @@ export class KnownConversation {
     return history;
   }
 
-  /** A turn was written. */
-  add({ position, input, output, messages }: WrittenTurn): void {
-    if (position === null) return;
+  /** A turn of the conversation was written, at this position of it. */
+  add({ input, output, messages }: WrittenTurn, position: number): void {
     if (this.#last !== undefined) this.#last = Math.max(this.#last, position);
     const text = this.#text;
     if (!text) return;

@@ -109,9 +109,11 @@ export class TurnStore {
       if (rowsWritten === 0) return { rows: 0, bytes: 0 };
     }
     this.#chains.add(turn);
-    this.#conversation.add(turn);
-    const cells = [...input, ...output, ...response, ...messages, turn.log ?? ""];
-    return { rows: parts, bytes: cells.reduce((sum, cell) => sum + Buffer.byteLength(cell), 0) };
+    if (turn.position !== null) this.#conversation.add(turn, turn.position);
+    let bytes = 0;
+    for (const cell of [...input, ...output, ...response, ...messages, turn.log ?? ""])
+      bytes += Buffer.byteLength(cell);
+    return { rows: parts, bytes };
   }
 
   /** A response; null if it does not exist (any more). */

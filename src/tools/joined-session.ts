@@ -1,5 +1,5 @@
 import { ToolFault, toMcpError, toToolFault, truncate } from "@responses-edge/mcp-client";
-import { ClientTools, clientToolsIn } from "@responses-edge/responses-api/client-tools";
+import { ClientTools } from "@responses-edge/responses-api/client-tools";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { hostedOf } from "@responses-edge/responses-api/hosted-tools";
 import { chosenTools, type FunctionTool, hostedKey, mustCall, type Tool } from "@responses-edge/responses-api/tools";
@@ -9,7 +9,6 @@ import type {
   ApprovedCall,
   CalledTool,
   CitationFilter,
-  ListedTools,
   PendingCall,
   ToolOutcome,
   ToolSession,
@@ -148,11 +147,6 @@ export class JoinedSession implements ToolSession {
     return undefined;
   }
 
-  async list(server: UnlistedServer, signal: AbortSignal, traceparent?: string): Promise<ListedTools> {
-    for (const tool of this.#sessions.values()) if (tool.list) return tool.list(server, signal, traceparent);
-    return { tools: [] };
-  }
-
   async run(call: PendingCall, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome> {
     try {
       if (Date.now() >= this.deadline) throw outOfTime();
@@ -199,7 +193,7 @@ function firstOf(cites: readonly Cite[]): Cite {
  */
 function refuseSameNames({ tools }: SessionRequest["request"], plugins: Iterable<RunnablePlugin>): void {
   const offered = [...plugins];
-  for (const { tool, flatName, path } of clientToolsIn(tools ?? [])) {
+  for (const { tool, flatName, path } of ClientTools.of(tools).listed) {
     if (tool.type !== "custom" || !offered.some((plugin) => plugin.toolNamed?.(flatName))) continue;
     const message = `The custom tool '${flatName}' has the name of a tool that this server runs.`;
     throw invalidRequest(formatPath(["tools", ...path]), message);

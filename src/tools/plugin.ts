@@ -9,7 +9,6 @@ import type {
   ApprovedCall,
   CalledTool,
   Citation,
-  ListedTools,
   PendingCall,
   ToolOutcome,
   UnlistedServer,
@@ -86,7 +85,6 @@ export interface PluginSession {
 
   /** As in `ToolSession`. */
   readonly unlisted?: readonly UnlistedServer[];
-  list?(server: UnlistedServer, signal: AbortSignal, traceparent?: string): Promise<ListedTools>;
   readonly approved?: readonly ApprovedCall[];
   readonly container?: string;
   /** Makes citations of the marks in the model's text. */

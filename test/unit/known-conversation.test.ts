@@ -8,8 +8,7 @@ const LONG = "x".repeat(20_000);
 const unread = (): never => {
   throw new Error("read");
 };
-const turn = (position: number | null, text: string) => ({
-  position,
+const turn = (text: string) => ({
   input: JSON.stringify([text]),
   output: JSON.stringify([`${text}!`]),
   messages: null,
@@ -27,10 +26,8 @@ describe("a conversation in memory", () => {
 
   it("goes on with each turn that is written, and is not read again", () => {
     const known = knowing(history, 3);
-    known.add(turn(4, "four"));
-    // A turn outside of the conversation is no part of it.
-    known.add(turn(null, "beside"));
-    known.add({ ...turn(5, "five"), messages: '[{"raw":2}]' });
+    known.add(turn("four"), 4);
+    known.add({ ...turn("five"), messages: '[{"raw":2}]' }, 5);
     expect(known.lastPosition(unread)).toBe(5);
     expect(known.history(5, unread)).toEqual({
       items: JSON.stringify([LONG, "four", "four!", "five", "five!"]),
@@ -43,7 +40,7 @@ describe("a conversation in memory", () => {
     expect(() => knowing(short, 1).history(1, unread)).toThrow("read");
     expect(() => knowing(history, 3).history(2, unread)).toThrow("read");
     const known = knowing(history, 3);
-    known.add(turn(7, "seven"));
+    known.add(turn("seven"), 7);
     expect(known.lastPosition(unread)).toBe(7);
     expect(() => known.history(7, unread)).toThrow("read");
   });

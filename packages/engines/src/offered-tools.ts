@@ -10,7 +10,7 @@ import {
   readGrammar,
 } from "@responses-edge/grammar";
 import { refuseLargeFormats } from "@responses-edge/responses-api/bounded-formats";
-import { type ClientTool, ClientTools, clientToolsIn } from "@responses-edge/responses-api/client-tools";
+import { type ClientTool, ClientTools } from "@responses-edge/responses-api/client-tools";
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { bringsTools } from "@responses-edge/responses-api/items/registry";
@@ -107,7 +107,7 @@ function* grammarsIn(
   tools: readonly Tool[],
   path: (string | number)[],
 ): Generator<{ field: string; format: GrammarFormat }> {
-  for (const { tool, path: own } of clientToolsIn(tools)) {
+  for (const { tool, path: own } of ClientTools.of(tools).listed) {
     if (tool.type !== "custom" || tool.format.type !== "grammar") continue;
     yield { field: formatPath([...path, ...own.slice(0, -1), "format", "definition"]), format: tool.format };
   }
@@ -141,7 +141,7 @@ export function boundRules({ tools }: CreateRequest): ReadonlyMap<string, Rules>
   if (known) return known;
   const rules = new Map<string, Rules>();
   let length = 0;
-  for (const { flatName, tool } of clientToolsIn(tools)) {
+  for (const { flatName, tool } of ClientTools.of(tools).listed) {
     if (tool.type !== "custom" || tool.format.type !== "grammar") continue;
     length += tool.format.definition.length;
     if (length > MAX_TOTAL_LENGTH) break;

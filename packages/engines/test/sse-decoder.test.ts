@@ -1,4 +1,4 @@
-import { SseDecoder } from "@responses-edge/engines/sse-decoder";
+import { SseDecoder } from "@responses-edge/engines/vllm-stream";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 

@@ -118,10 +118,7 @@ export function dohResolver(endpoint: string, fetcher: Fetch = globalFetch): Res
 export async function guardedFetch(target: string | URL, init: RequestInit, options: GuardOptions): Promise<Response> {
   // A body that is cancelled leaves its connection to the runtime; aborting the request closes it.
   const request = new AbortController();
-  const { signal } = init;
-  const onAbort = () => request.abort(signal?.reason);
-  if (signal?.aborted) onAbort();
-  signal?.addEventListener("abort", onAbort, { once: true });
+  const signal = init.signal ? AbortSignal.any([init.signal, request.signal]) : request.signal;
   const timer = setTimeout(
     () =>
       request.abort(new FetchFault("timeout", `There was no complete answer within ${seconds(options.timeoutMs)}.`)),
@@ -129,15 +126,14 @@ export async function guardedFetch(target: string | URL, init: RequestInit, opti
   );
   const settle = (error?: unknown) => {
     clearTimeout(timer);
-    signal?.removeEventListener("abort", onAbort);
     request.abort();
     options.onEnd?.(error);
   };
   try {
-    const { response, url } = await follow(String(target), init, options, request.signal);
+    const { response, url } = await follow(String(target), init, options, signal);
     const length = Number(response.headers.get("content-length") ?? 0);
     if (response.body && length > options.maxBytes) throw tooLarge(options.maxBytes);
-    const limited = limitBody(response, { maxBytes: options.maxBytes, signal: request.signal, onEnd: settle });
+    const limited = limitBody(response, { maxBytes: options.maxBytes, signal, onEnd: settle });
     if (!limited.body) settle();
     return Object.defineProperty(limited, "url", { value: url, configurable: true });
   } catch (error) {
@@ -257,54 +253,33 @@ export function limitBody(
   const reader = response.body.getReader();
   let bytes = 0;
   let ended = false;
-  let abort = () => {};
   const end = (error?: unknown) => {
+    if (!ended) onEnd?.(error);
     ended = true;
-    signal.removeEventListener("abort", abort);
-    onEnd?.(error);
   };
   const body = new ReadableStream<Uint8Array>(
     {
-      start(controller) {
-        const fail = () => {
-          if (ended) return;
-          controller.error(signal.reason);
-          reader.cancel().catch(() => {});
-          end(signal.reason);
-        };
-        abort = fail;
-        if (signal.aborted) fail();
-        else signal.addEventListener("abort", fail, { once: true });
-      },
       async pull(controller) {
-        const fail = (error: unknown) => {
-          controller.error(error);
-          end(error);
-        };
-        let result: ReadableStreamReadResult<Uint8Array>;
         try {
-          result = await reader.read();
+          const { value, done } = await unlessAborted(reader.read(), signal);
+          if (ended) return;
+          if (done) {
+            controller.close();
+            end();
+            return;
+          }
+          bytes += value.byteLength;
+          if (bytes > maxBytes) throw tooLarge(maxBytes);
+          controller.enqueue(value);
         } catch (error) {
-          if (!ended)
-            fail(error instanceof FetchFault ? error : new FetchFault("unreachable", "The connection was lost."));
-          return;
-        }
-        if (ended) return;
-        if (result.done) {
-          controller.close();
-          end();
-          return;
-        }
-        bytes += result.value.byteLength;
-        if (bytes > maxBytes) {
+          const fault = error instanceof FetchFault ? error : new FetchFault("unreachable", "The connection was lost.");
+          const reason: unknown = signal.aborted ? signal.reason : fault;
           reader.cancel().catch(() => {});
-          fail(tooLarge(maxBytes));
-          return;
+          controller.error(reason);
+          end(reason);
         }
-        controller.enqueue(result.value);
       },
       async cancel(reason) {
-        if (ended) return;
         reader.cancel(reason).catch(() => {});
         end();
       },

@@ -3,8 +3,7 @@ import { FetchFault, type GuardOptions, guardedFetch, unlessAborted } from "@res
 import { parseArguments } from "@responses-edge/responses-api/json";
 import type { McpToolCallError } from "openai/resources/responses/responses";
 import { type ListedTool, outputText, readTools } from "./answers.ts";
-import { mcpHeaders, secretsOf } from "./headers.ts";
-import type { SdkClient, Way } from "./sdk.ts";
+import type { SdkClient, ServerAccess, Way } from "./sdk.ts";
 import { CONNECTION_CLOSED, ToolFault, toMcpError, toToolFault } from "./tool-fault.ts";
 
 /**
@@ -13,11 +12,7 @@ import { CONNECTION_CLOSED, ToolFault, toMcpError, toToolFault } from "./tool-fa
  */
 
 /** A server, what it is sent, and which addresses that may lead to. */
-export interface McpTarget {
-  url: string;
-  /** A token or a whole `Authorization` value. */
-  authorization?: string | null;
-  headers?: Record<string, string> | null;
+export interface McpTarget extends ServerAccess {
   guard: Partial<GuardOptions>;
 }
 
@@ -83,7 +78,6 @@ interface Operation {
 interface Attempt {
   sdk: typeof import("./sdk.ts");
   target: McpTarget;
-  headers: Headers;
   way: Way;
   made?: SdkClient;
   /** Requests that nobody asked for. */
@@ -195,28 +189,17 @@ export class McpConnection {
     return new ToolFault("unreachable", `The session with ${this.#name} was closed.`);
   }
 
-  /**
-   * Connects to the server: by Streamable HTTP with `initialize`; by the protocol of 2026-07-28 when the server says it
-   * has no other; by the transport of 2024-11-05 (HTTP with SSE) when the server answers 4xx, as the specification's
-   * section on backwards compatibility has it.
-   */
+  /** Makes the connection, within the time for it. An attempt that has failed may be followed by another. */
   async #attemptToConnect(): Promise<Client> {
     try {
       const sdk = await import("./sdk.ts");
       this.#end.signal.throwIfAborted();
       const { target } = this.#options;
       if (!URL.canParse(target.url)) throw new ToolFault("refused_address", `The URL of ${this.#name} is not one.`);
-      const attempt: Attempt = {
-        sdk,
-        target,
-        headers: mcpHeaders(target),
-        way: "http",
-        unasked: 0,
-        hasEventStream: false,
-      };
+      const attempt: Attempt = { sdk, target, way: "http", unasked: 0, hasEventStream: false };
       this.#attempt = attempt;
       this.#connecting = this.#begin(this.#options.timeouts.connectMs);
-      const client = await this.#ended(this.#connecting, this.#connectByAnyWay(attempt, this.#connecting));
+      const client = await this.#ended(this.#connecting, this.#connectBy("http", attempt, this.#connecting));
       this.#connecting = undefined;
       return client;
     } catch (error) {
@@ -231,39 +214,23 @@ export class McpConnection {
     }
   }
 
-  async #connectByAnyWay(attempt: Attempt, operation: Operation): Promise<Client> {
-    try {
-      return await this.#connectBy("http", attempt, operation);
-    } catch (error) {
-      const { status } = operation;
-      if (operation.abort.signal.aborted) throw error;
-      if (attempt.sdk.speaksOnlyModern(error)) {
-        await this.#hangUp();
-        return await this.#connectBy("modern", attempt, operation);
-      }
-      if (!isOldTransport(status)) throw error;
-      await this.#hangUp();
-      return await this.#connectBy("sse", attempt, operation).catch(() => {
-        // The first of the two failures is the server's answer to what it should understand.
-        if (!operation.fault) operation.status = status;
-        throw error;
-      });
-    }
-  }
-
-  async #connectBy(way: Way, attempt: Attempt, { request }: Operation): Promise<Client> {
-    const { sdk, target, headers } = attempt;
+  /**
+   * Connects to the server: by Streamable HTTP with `initialize`; by the protocol of 2026-07-28 when the server says it
+   * has no other; by the transport of 2024-11-05 (HTTP with SSE) when the server answers 4xx, as the specification's
+   * section on backwards compatibility has it.
+   */
+  async #connectBy(way: Way, attempt: Attempt, operation: Operation): Promise<Client> {
     attempt.way = way;
-    attempt.made = sdk.newClient(way, target.url, { fetch: this.#fetch, requestInit: { headers } });
+    attempt.made = attempt.sdk.newClient(way, attempt.target, this.#fetch);
     const { client, transport } = attempt.made;
     // Binds its requests to the operations that make them.
     const send = transport.send.bind(transport);
     transport.send = async (message, options) => {
       const id = "method" in message && "id" in message ? message.id : undefined;
       if (id === undefined) this.#countUnasked();
-      const operation = this.#operations.get(options?.headers?.[OPERATION_HEADER] ?? "");
-      if (!operation) return send(message, options);
-      const { signal } = operation.abort;
+      const asked = this.#operations.get(options?.headers?.[OPERATION_HEADER] ?? "");
+      if (!asked) return send(message, options);
+      const { signal } = asked.abort;
       await send(message, {
         ...options,
         requestSignal: options?.requestSignal ? AbortSignal.any([options.requestSignal, signal]) : signal,
@@ -275,8 +242,22 @@ export class McpConnection {
         },
       });
     };
-    await client.connect(transport, request);
-    return client;
+    try {
+      await client.connect(transport, operation.request);
+      return client;
+    } catch (error) {
+      const { status } = operation;
+      if (way !== "http" || operation.abort.signal.aborted) throw error;
+      const isModern = attempt.sdk.speaksOnlyModern(error);
+      if (!isModern && !isOldTransport(status)) throw error;
+      await this.#hangUp();
+      if (isModern) return await this.#connectBy("modern", attempt, operation);
+      return await this.#connectBy("sse", attempt, operation).catch(() => {
+        // The first of the two failures is the server's answer to what it should understand.
+        if (!operation.fault) operation.status = status;
+        throw error;
+      });
+    }
   }
 
   async #hangUp(): Promise<void> {
@@ -381,8 +362,8 @@ export class McpConnection {
   #explained(error: unknown, { fault, status }: Operation): ToolFault {
     if (error instanceof ToolFault || error instanceof FetchFault) return toToolFault(error);
     if (fault || !this.#attempt) return fault ?? toToolFault(error);
-    const { sdk, target, headers } = this.#attempt;
-    return sdk.explain(error, { status, server: this.#name, secrets: secretsOf(target.url, headers) });
+    const { sdk, target } = this.#attempt;
+    return sdk.explain(error, { status, server: this.#name, target });
   }
 
   /** Ends everything that waits for an answer: none can come any more. */

@@ -28,16 +28,25 @@ const MAX_MESSAGE_LENGTH = 2_000;
 /** Streamable HTTP with `initialize`; the protocol of 2026-07-28; the transport of 2024-11-05 (HTTP with SSE). */
 export type Way = "http" | "modern" | "sse";
 
+/** A server, and what it is sent with each request. */
+export interface ServerAccess {
+  url: string;
+  /** A token or a whole `Authorization` value. */
+  authorization?: string | null;
+  headers?: Record<string, string> | null;
+}
+
 /** A client that is not connected yet, and its transport. */
 export interface SdkClient {
   client: Client;
   transport: Transport & Partial<Pick<StreamableHTTPClientTransport, "terminateSession">>;
 }
 
+/** Throws ToolFault `protocol` for a header of the target that HTTP cannot carry. */
 export function newClient(
   way: Way,
-  url: string,
-  options: { fetch: (url: string | URL, init?: RequestInit) => Promise<Response>; requestInit: RequestInit },
+  target: ServerAccess,
+  fetch: (url: string | URL, init?: RequestInit) => Promise<Response>,
 ): SdkClient {
   const Chosen = way === "sse" ? SSEClientTransport : StreamableHTTPClientTransport;
   const client = new Client(CLIENT_INFO, {
@@ -49,7 +58,69 @@ export function newClient(
     },
     ...(way === "modern" && { versionNegotiation: { mode: "auto" } }),
   });
-  return { client, transport: new Chosen(new URL(url), options) };
+  const requestInit = { headers: headersFor(target) };
+  return { client, transport: new Chosen(new URL(target.url), { fetch, requestInit }) };
+}
+
+/**
+ * Headers that a caller's map may not set: those of the connection (RFC 9110 §7.6.1) and of the message, and those by
+ * which the MCP transport keeps its state. `cookie` and `x-session-id` are the caller's own.
+ */
+const RESERVED = new Set([
+  "accept",
+  "accept-encoding",
+  "connection",
+  "content-encoding",
+  "content-length",
+  "content-type",
+  "expect",
+  "forwarded",
+  "host",
+  "http2-settings",
+  "keep-alive",
+  "last-event-id",
+  "proxy-authenticate",
+  "proxy-authorization",
+  "proxy-connection",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "true-client-ip",
+  "upgrade",
+  "via",
+]);
+
+/**
+ * `mcp-session-id` and its kin; what Cloudflare, proxies and browsers say about a request, which nobody else may; what
+ * makes a server take the request for another than its URL and method say, past the prefixes of MCP_SERVERS.
+ */
+const RESERVED_PREFIX =
+  /^(mcp-|cf-|sec-|x-forwarded-|x-original-|x-rewrite-url$|x-(http-)?method(-override)?$|x-real-ip$|x-client-ip$)/;
+
+/**
+ * The headers to send to an MCP server: those of the request's tool without the ones a caller may not set, and its
+ * `authorization`, which is a bearer token unless it names a scheme, and takes the place of a header of that name.
+ * Throws ToolFault `protocol` for a header that HTTP cannot carry.
+ */
+function headersFor(server: ServerAccess): Headers {
+  const headers = new Headers();
+  for (const [name, value] of Object.entries(server.headers ?? {})) {
+    const lower = name.toLowerCase();
+    if (!RESERVED.has(lower) && !RESERVED_PREFIX.test(lower)) set(headers, name, value);
+  }
+  if (server.authorization != null) {
+    const hasScheme = /^[A-Za-z][\w-]* +\S/.test(server.authorization);
+    set(headers, "authorization", hasScheme ? server.authorization : `Bearer ${server.authorization}`);
+  }
+  return headers;
+}
+
+function set(headers: Headers, name: string, value: string): void {
+  try {
+    headers.set(name, value);
+  } catch {
+    throw new ToolFault("protocol", "A header for the MCP server has a name or value that HTTP cannot carry.");
+  }
 }
 
 /** The error of a server that has left `initialize` behind, in the body of a 400 or as the answer. */
@@ -66,14 +137,14 @@ export function speaksOnlyModern(error: unknown): boolean {
 
 /**
  * The fault behind what the package has thrown. `status` is that of the server's last HTTP error. A server may repeat in its error
- * what it was sent: `secrets` are taken out of it.
+ * what it was sent: the secrets of its `target` are taken out of it.
  */
 export function explain(
   error: unknown,
-  { status, server, secrets }: { status: number | undefined; server: string; secrets: readonly string[] },
+  { status, server, target }: { status: number | undefined; server: string; target: ServerAccess },
 ): ToolFault {
   if (error instanceof ProtocolError) {
-    const text = secrets.reduce((message, secret) => message.replaceAll(secret, "[redacted]"), error.message);
+    const text = secretsOf(target).reduce((message, secret) => message.replaceAll(secret, "[redacted]"), error.message);
     return new ToolFault("protocol", text.slice(0, MAX_MESSAGE_LENGTH), { code: error.code });
   }
   if (status !== undefined) {
@@ -85,4 +156,12 @@ export function explain(
   }
   // The package's own words may quote the answer.
   return new ToolFault("protocol", `${server} sent an answer that is not MCP.`);
+}
+
+/** The parts of a server's URL and headers that are long enough to be secrets. */
+function secretsOf(target: ServerAccess): string[] {
+  const { search, searchParams } = new URL(target.url);
+  const parts = [search, ...searchParams.values(), ...[...searchParams.values()].map(encodeURIComponent)];
+  for (const value of headersFor(target).values()) parts.push(value, ...value.split(" "));
+  return parts.filter((part) => part.length >= 8);
 }

@@ -53,19 +53,6 @@ export function fullNameOf({ namespace, name }: Pick<ClientTool, "namespace" | "
   return namespace === undefined ? name : `${namespace}.${name}`;
 }
 
-/** Found once for each list. */
-const found = new WeakMap<readonly Tool[], readonly ClientTool[]>();
-
-/** Those of a list of tools that the client runs, in their order. */
-export function clientToolsIn(tools: readonly Tool[]): readonly ClientTool[] {
-  const known = found.get(tools);
-  if (known) return known;
-  const here: ClientTool[] = [];
-  for (const [index, tool] of tools.entries()) if (!isHosted(tool)) here.push(...clientToolsOf(tool, index));
-  found.set(tools, here);
-  return here;
-}
-
 function clientToolsOf(tool: NotHosted, index: number): ClientTool[] {
   switch (tool.type) {
     case "function":
@@ -92,12 +79,17 @@ function clientToolsOf(tool: NotHosted, index: number): ClientTool[] {
 
 /** The client's tools of a request by their flat names: what makes them names again. */
 export class ClientTools {
+  /** In the order of the list. Two may have one name. */
+  readonly listed: readonly ClientTool[];
+  /** The later one of two tools with one name counts. */
   readonly byName: ReadonlyMap<string, ClientTool>;
   readonly all: readonly ClientTool[];
 
-  /** The later one of two tools with one name counts. */
-  constructor(tools: readonly Tool[] | null | undefined) {
-    this.byName = new Map(clientToolsIn(tools ?? []).map((tool) => [tool.flatName, tool]));
+  constructor(tools: readonly Tool[]) {
+    const listed: ClientTool[] = [];
+    for (const [index, tool] of tools.entries()) if (!isHosted(tool)) listed.push(...clientToolsOf(tool, index));
+    this.listed = listed;
+    this.byName = new Map(listed.map((tool) => [tool.flatName, tool]));
     this.all = [...this.byName.values()];
   }
 

@@ -1,6 +1,6 @@
 import type { LongWork } from "@responses-edge/long-work";
 import { z } from "zod";
-import { ClientTools, clientToolsIn, fullNameOf } from "./client-tools.ts";
+import { ClientTools, fullNameOf } from "./client-tools.ts";
 import { readAhead } from "./collections.ts";
 import { describedAs } from "./described-as.ts";
 import { invalidRequest } from "./errors.ts";
@@ -16,14 +16,8 @@ import { parse } from "./validation.ts";
 /** MCP servers of one request. Each is asked for its tools, over a session of its own, before the model is. */
 const MAX_MCP_SERVERS = 32;
 
-export const createRequest = describedAs(
-  requestFields.superRefine((body, context) => {
-    if (body.input == null) {
-      refuse(context, ["input"], "Missing required parameter: 'input'.", "missing_required_parameter");
-    }
-    checkTogether(body, context);
-  }),
-  () => requestFields.meta({ required: ["input"] }),
+export const createRequest = describedAs(requestFields.superRefine(checkTogether), () =>
+  requestFields.meta({ required: ["input"] }),
 );
 
 /** The body of `POST /v1/responses/input_tokens`: a create's, where what is continued may stand without an input. */
@@ -67,6 +61,7 @@ function toItems(input: string | InputItem[] | null | undefined): InputItem[] {
 function checkTogether(body: z.output<typeof requestFields>, context: z.RefinementCtx): void {
   const issue = (path: (string | number)[], message: string, code = "invalid_value") =>
     refuse(context, path, message, code);
+  if (body.input == null) issue(["input"], "Missing required parameter: 'input'.", "missing_required_parameter");
   if (Array.isArray(body.input) && body.input.length === 0 && !continuesSomething(body)) {
     issue(["input"], "Expected at least one item.", "empty_array");
   }
@@ -128,7 +123,7 @@ export function clashingTools(tools: readonly Tool[]): { path: (string | number)
   const known = new Map<string, string>();
   // A server's search is a function for models, too.
   if (hosted.has("tool_search")) known.set("tool_search", "tool_search");
-  for (const tool of clientToolsIn(tools)) {
+  for (const tool of ClientTools.of(tools).listed) {
     const { flatName, path } = tool;
     const name = fullNameOf(tool);
     const other = known.get(flatName);

@@ -6,7 +6,6 @@ import { imageGenerationTool } from "./image-tool.ts";
 import { searchSettings } from "./search-settings.ts";
 import {
   allowedCallers,
-  callerFieldsOf,
   FUNCTION_NAME,
   jsonObject,
   MAX_LABEL_LENGTH,
@@ -60,7 +59,8 @@ const mcpServerTool = z
       ...(tool.headers != null && { headers: tool.headers }),
       ...(tool.allowed_tools != null && { allowed_tools: tool.allowed_tools }),
       require_approval: tool.require_approval ?? ("always" as const),
-      ...callerFieldsOf(tool),
+      ...(tool.defer_loading != null && { defer_loading: tool.defer_loading }),
+      ...(tool.allowed_callers != null && { allowed_callers: tool.allowed_callers }),
     };
   });
 

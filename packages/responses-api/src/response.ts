@@ -147,8 +147,14 @@ export type InputTransformation = NonNullable<ResponseObject["input_transformati
 /** The hosted tools whose use is counted beside tokens. */
 export type CountedTool = "code_interpreter" | "file_search" | "image_generation" | "web_search";
 
-/** How often they were used in a turn: searches by their calls; programs of a turn have one container, and are one session. */
-export function toolCallsOf(output: readonly OutputItem[]): Record<CountedTool, number> {
+/**
+ * The use of a response's hosted tools. `calls`: searches by their calls; programs of a turn have one container, and are one session.
+ * `shown` is as the response has it; undefined for one without a web search or images.
+ */
+export function toolUseOf({ tools, output }: Pick<ResponseObject, "tools" | "output">): {
+  calls: Record<CountedTool, number>;
+  shown: ToolUsage | undefined;
+} {
   const calls = { code_interpreter: 0, file_search: 0, image_generation: 0, web_search: 0 };
   for (const item of output) {
     if (item.type === "code_interpreter_call") calls.code_interpreter = 1;
@@ -157,19 +163,17 @@ export function toolCallsOf(output: readonly OutputItem[]): Record<CountedTool, 
     else if (item.type === "image_generation_call") calls.image_generation += 1;
     else if (item.type === "web_search_call" && item.action.type === "search") calls.web_search += 1;
   }
-  return calls;
-}
-
-/** The use of a response's hosted tools; undefined of one without a web search or images. */
-export function toolUsageOf({ tools, output }: Pick<ResponseObject, "tools" | "output">): ToolUsage | undefined {
   const kinds = new Set<string | undefined>();
   for (const { type } of tools) kinds.add(hostedOf(type)?.kind);
-  if (!kinds.has("browser") && !kinds.has("image_generation")) return undefined;
+  if (!kinds.has("browser") && !kinds.has("image_generation")) return { calls, shown: undefined };
   const images = { image_tokens: 0, text_tokens: 0 };
-  return {
-    image_gen: { input_tokens: 0, input_tokens_details: images, output_tokens: 0, total_tokens: 0 },
-    web_search: { num_requests: toolCallsOf(output).web_search },
-  };
+  const drawn = { input_tokens: 0, input_tokens_details: images, output_tokens: 0, total_tokens: 0 };
+  return { calls, shown: { image_gen: drawn, web_search: { num_requests: calls.web_search } } };
+}
+
+/** A time in Unix milliseconds as the API has times: in whole Unix seconds. */
+export function unixSeconds(ms = Date.now()): number {
+  return Math.floor(ms / 1000);
 }
 
 /** The response as it stands before the first token: every field echoed, defaults filled in. */

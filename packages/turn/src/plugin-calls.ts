@@ -203,7 +203,7 @@ export class PluginCalls {
     const { item, outputIndex } = found;
     this.pending.delete(id);
     // A search for tools never fails: it may only find none.
-    setStatus(item, outcome.failed && item.type !== "tool_search_call" ? "failed" : "completed");
+    Object.assign(item, { status: outcome.failed && item.type !== "tool_search_call" ? "failed" : "completed" });
     const shape = this.#plugins.of(tool).item;
     const type = shape.finish(item, outcome, this.#include);
     size.length += shape.resultLength?.(item) ?? 0;
@@ -225,7 +225,7 @@ export class PluginCalls {
     for (const call of [...open, ...unanswered]) {
       if (!call.item || call.outputIndex === undefined) continue;
       const { cutOff = "incomplete" } = this.#plugins.of(call.tool).item;
-      setStatus(call.item, cutOff);
+      Object.assign(call.item, { status: cutOff });
       if (silent) continue;
       if (call.shape) this.#endWriting(call, call.item);
       this.#output.writer.emit({ type: "response.output_item.done", output_index: call.outputIndex, item: call.item });
@@ -282,9 +282,4 @@ export class PluginCalls {
     }
     return undefined;
   }
-}
-
-/** Each type of item has its own statuses. Callers know that the item's type has this one. */
-function setStatus(item: ServerCall, status: "completed" | "failed" | "incomplete"): void {
-  Object.assign(item, { status });
 }

@@ -28,12 +28,20 @@ export interface Plugin<Tool extends CalledTool = CalledTool, Call extends Serve
   /** The item that shows a call. */
   readonly item: CallItem<Tool, Call>;
 
-  /**
-   * The call and answer in an item that a client gives back, as far as the item shows them. Undefined if it tells a
-   * model nothing. `items` are those of the prompt; the array never changes.
-   */
-  exchangeOf?(item: Item, items: readonly Item[]): ToolExchange | undefined;
+  /** What items that a client gives back tell a model, by their types. No two tools have one type. */
+  readonly exchanges?: Exchanges;
 }
+
+/**
+ * The call and answer in an item of each type, as far as the item shows them. Undefined if it tells a model nothing.
+ * `items` are those of the prompt; the array never changes.
+ */
+type Exchanges = {
+  readonly [Type in Item["type"]]?: (
+    item: Extract<Item, { type: Type }>,
+    items: readonly Item[],
+  ) => ToolExchange | undefined;
+};
 
 /** The output item of a call, and its events beside those that all items have. */
 export interface CallItem<Tool extends CalledTool = CalledTool, Call extends ServerCall = ServerCall> {
@@ -105,14 +113,16 @@ export class Plugins {
   readonly #byKind: ReadonlyMap<string, Plugin>;
   /** By the names that tools have in their namespaces. */
   readonly #byFullName: ReadonlyMap<string, Plugin>;
+  readonly #exchanges: Exchanges;
 
-  /** Earlier plugins are asked first about an item that several may claim. */
+  /** Earlier plugins are asked first about a call that was cut off and that several may claim. */
   constructor(tools: readonly Plugin[]) {
     this.#tools = tools;
     this.#byKind = new Map(tools.map((tool) => [tool.kind, tool]));
     this.#byFullName = new Map(
       tools.flatMap((tool) => (tool.namespace ? fullNames(tool.namespace).map((name) => [name, tool] as const) : [])),
     );
+    this.#exchanges = Object.assign({}, ...tools.map(({ exchanges }) => exchanges));
   }
 
   /** The hosted tool to which a tool belongs. Throws TypeError for an unknown kind. */
@@ -154,13 +164,7 @@ export class Plugins {
    */
   exchangeOf(item: Item, replay: Replay | undefined, items: readonly Item[]): ToolExchange | undefined {
     if (replay?.exchange) return replay.exchange;
-    // Messages are no calls.
-    if (item.type === "message") return undefined;
-    for (const tool of this.#tools) {
-      const exchange = tool.exchangeOf?.(item, items);
-      if (exchange) return exchange;
-    }
-    return undefined;
+    return this.#exchanges[item.type]?.(item as never, items);
   }
 }
 

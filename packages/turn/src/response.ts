@@ -5,11 +5,10 @@ import {
   type CountedTool,
   initialResponse,
   type ResponseObject,
-  toolCallsOf,
-  toolUsageOf,
+  toolUseOf,
   type Usage,
+  unixSeconds,
 } from "@responses-edge/responses-api/response";
-import { unixSeconds } from "@responses-edge/responses-api/time";
 import type { Outcome } from "./decide.ts";
 import type { ModelDelta } from "./engine.ts";
 import type { TurnOptions } from "./options.ts";
@@ -141,8 +140,8 @@ export class TurnResponse {
     response.error = outcome.status === "failed" ? toResponseError(outcome.error) : null;
     const { moderation } = this.#options;
     response.moderation = moderation?.result ?? null;
-    const toolUsage = response.tools.length > 0 ? toolUsageOf(response) : undefined;
-    if (toolUsage) response.tool_usage = toolUsage;
+    const toolUse = response.tools.length > 0 ? toolUseOf(response) : undefined;
+    if (toolUse?.shown) response.tool_usage = toolUse.shown;
     const { output, ...head } = response;
     const { thoughts, deltas, rounds } = this.#state;
     const shown = JSON.stringify(output);
@@ -152,12 +151,11 @@ export class TurnResponse {
     const messages = replays.length === 0 ? null : JSON.stringify(replays);
     // Only the items are necessary: without the messages behind them they are rendered anew.
     const fits = kept.length + (messages?.length ?? 0) <= this.#options.bounds.outputLength;
-    const toolCalls = response.tools.length > 0 ? toolCallsOf(output) : undefined;
     const spent = {
       usage: response.usage,
       deltas: deltas.all,
       rounds,
-      ...(toolCalls && { toolCalls }),
+      ...(toolUse && { toolCalls: toolUse.calls }),
       ...(moderation && { guarded: moderation.used }),
     };
     return { head: JSON.stringify(head), output: shown, kept, messages: fits ? messages : null, spent };

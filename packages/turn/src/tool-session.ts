@@ -19,6 +19,8 @@ export interface UnlistedServer {
    * The inputs that its list will depend on: stored with the list, for turns that might use it again (`Replay.origin`).
    */
   origin: string;
+  /** Lists its tools. Rejects only with the signal's reason when it is aborted. */
+  list(signal: AbortSignal, traceparent?: string): Promise<ListedTools>;
 }
 
 /** An approved call, to be made before the model is asked. */
@@ -52,8 +54,6 @@ export interface ToolSession {
   offers(name: string): boolean;
   /** The tool that a model means, by a function's name or by a built-in tool's full name. */
   resolve(name: string): CalledTool | undefined;
-  /** Lists the tools of a server. Rejects only with the signal's reason when it is aborted. */
-  list(server: UnlistedServer, signal: AbortSignal, traceparent?: string): Promise<ListedTools>;
   /**
    * Runs a call. `traceparent` is for the server that it calls. Rejects only with the signal's reason when it is
    * aborted.

@@ -250,7 +250,7 @@ export class Turn {
       const index = this.#output.beginList(server.server_label);
       sink?.flush();
       const noted = measured && beginToolCall(measured, { tool: { kind: "mcp" }, name: server.server_label }, clock());
-      const listed = await session.list(server, signal, noted && traceparent(measured.trace, noted.span));
+      const listed = await server.list(signal, noted && traceparent(measured.trace, noted.span));
       if (noted) endToolCall(noted, { failed: "error" in listed }, clock());
       signal.throwIfAborted();
       this.#output.endList(index, listed, server.origin);

@@ -151,7 +151,6 @@ const session: ToolSession = {
   deadline: Number.POSITIVE_INFINITY,
   offers: () => true,
   resolve: (name) => (name === "roll" ? { kind: "dice" } : undefined),
-  list: async () => ({ tools: [] }),
   run: async () => ({ output: "A 20.", failed: false }),
   close: async () => {},
 };

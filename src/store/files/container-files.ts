@@ -1,6 +1,6 @@
 import { MAX_FILENAME_LENGTH } from "@responses-edge/responses-api/files";
 import { fileId } from "@responses-edge/responses-api/ids";
-import { unixSeconds } from "@responses-edge/responses-api/time";
+import { unixSeconds } from "@responses-edge/responses-api/response";
 import type { Config } from "../../config/index.ts";
 import type { ContainerFiles } from "../../contract/container-files.ts";
 import type { Identity } from "../../contract/grants.ts";

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { logLine } from "@responses-edge/json-text";
-import { unixSeconds } from "@responses-edge/responses-api/time";
+import { unixSeconds } from "@responses-edge/responses-api/response";
 import {
   type Account,
   type Answer,

@@ -1,5 +1,5 @@
 import { responseId } from "@responses-edge/responses-api/ids";
-import { unixSeconds } from "@responses-edge/responses-api/time";
+import { unixSeconds } from "@responses-edge/responses-api/response";
 import type { Outcome } from "@responses-edge/turn/decide";
 import type { RunSpec } from "../run-store.ts";
 import type { Tables } from "../tables.ts";

@@ -1,5 +1,5 @@
 import { createHmac } from "node:crypto";
-import { unixSeconds } from "@responses-edge/responses-api/time";
+import { unixSeconds } from "@responses-edge/responses-api/response";
 import type { Fetch } from "../../config/network.ts";
 
 /**

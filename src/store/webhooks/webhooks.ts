@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 import { guardedFetch } from "@responses-edge/guarded-fetch";
-import { unixSeconds } from "@responses-edge/responses-api/time";
+import { unixSeconds } from "@responses-edge/responses-api/response";
 import { loadConfig, type Variables } from "../../config/index.ts";
 import { OwnedObject } from "../owned-object.ts";
 import { Schema, type Versions } from "../schema.ts";

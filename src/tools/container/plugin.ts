@@ -16,7 +16,7 @@ interface ContainerTool extends CalledTool {
 
 const TOOL: ContainerTool = { kind: "container" };
 
-const SHOWN_AS = { server_label: "container", name: "exec" };
+const SHOWN_AS = { label: "container", name: "exec" };
 
 /** openai/harmony has no text for it. The arguments are those in vLLM's documentation of its container tool. */
 const NAMESPACE: ToolNamespace = {
@@ -58,8 +58,7 @@ export const CONTAINER: RunnablePlugin<ContainerTool, ResponseOutputItem.McpCall
     ...MCP_CALL,
     canShow: () => true,
     create: (_tool, begun) => newMcpCall(SHOWN_AS, begun),
-    toolOf: ({ server_label, name }) =>
-      server_label === SHOWN_AS.server_label && name === SHOWN_AS.name ? TOOL : undefined,
+    toolOf: ({ server_label, name }) => (server_label === SHOWN_AS.label && name === SHOWN_AS.name ? TOOL : undefined),
   },
   check: checkToolServer("container"),
   session(turn) {

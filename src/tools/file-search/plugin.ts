@@ -81,14 +81,7 @@ export const FILE_SEARCH: RunnablePlugin<FileSearch, ResponseFileSearchToolCall>
     },
     toolOf: () => TOOL,
   },
-  exchangeOf(item, items) {
-    if (item.type !== "file_search_call" || !item.results?.length) return undefined;
-    const results = item.results.map(({ file_id: fileId, filename, text }) => {
-      return { fileId, filename, text, page: null, lastPage: null };
-    });
-    const output = shownResults(callsIn(items).indexOf(item), results);
-    return { name: NAME, arguments: JSON.stringify({ queries: item.queries }), output, step: stepOf(item) };
-  },
+  exchanges: { file_search_call: toldOf },
   session: (turn) => new FileSearchSession(turn),
 };
 
@@ -153,9 +146,19 @@ class FileSearchSession implements PluginSession {
 function exchangesIn(items: readonly Item[], replays: readonly Replay[]): ToolExchange[] {
   const kept = new Map(replays.map(({ item, exchange }) => [item, exchange]));
   const given = callsIn(items).flatMap((item) =>
-    item.id !== undefined && kept.get(item.id) ? [] : (FILE_SEARCH.exchangeOf?.(item, items) ?? []),
+    item.id !== undefined && kept.get(item.id) ? [] : (toldOf(item, items) ?? []),
   );
   return [...given, ...replays.flatMap(({ exchange }) => (exchange?.name === NAME ? [exchange] : []))];
+}
+
+/** What a search tells a model whose results the client gives back. */
+function toldOf(item: SearchItem, items: readonly Item[]): ToolExchange | undefined {
+  if (!item.results?.length) return undefined;
+  const results = item.results.map(({ file_id: fileId, filename, text }) => {
+    return { fileId, filename, text, page: null, lastPage: null };
+  });
+  const output = shownResults(callsIn(items).indexOf(item), results);
+  return { name: NAME, arguments: JSON.stringify({ queries: item.queries }), output, step: stepOf(item) };
 }
 
 function callsIn(items: readonly Item[]): SearchItem[] {

@@ -55,11 +55,12 @@ export const IMAGE_GENERATION: RunnablePlugin<ImageGeneration, ImageItem> = {
     cutOff: "failed",
     resultLength: (item) => (isImageInFile(item) ? 0 : (item.result?.length ?? 0)),
   },
-  exchangeOf(item) {
-    if (item.type !== "image_generation_call" || item.id === undefined) return undefined;
-    if (!item.result && item.file_id === undefined) return undefined;
-    const prompt = JSON.stringify({ prompt: item.revised_prompt ?? "" });
-    return { name: IMAGE_FUNCTION, arguments: prompt, output: toldOfImage(item.id, item), step: stepOf(item) };
+  exchanges: {
+    image_generation_call(item) {
+      if (item.id === undefined || (!item.result && item.file_id === undefined)) return undefined;
+      const prompt = JSON.stringify({ prompt: item.revised_prompt ?? "" });
+      return { name: IMAGE_FUNCTION, arguments: prompt, output: toldOfImage(item.id, item), step: stepOf(item) };
+    },
   },
   check(tool, index, { config: { images } }) {
     if (!isImageGeneration(tool)) return;

@@ -27,14 +27,14 @@ export const MCP_CALL = {
 
 /** The item of a call as it begins. */
 export function newMcpCall(
-  { server_label, name }: { server_label: string; name: string },
+  { label, name }: Pick<McpTool, "label" | "name">,
   { id, approvalRequest }: BegunCall,
 ): ResponseOutputItem.McpCall {
   return {
     id,
     type: "mcp_call",
     status: "in_progress",
-    server_label,
+    server_label: label,
     name,
     arguments: "",
     approval_request_id: approvalRequest,
@@ -49,7 +49,7 @@ export const MCP: RunnablePlugin<McpTool, ResponseOutputItem.McpCall> = {
   item: {
     ...MCP_CALL,
     canShow: ({ approval }) => !approval,
-    create: ({ label, name }, begun) => newMcpCall({ server_label: label, name }, begun),
+    create: newMcpCall,
     approvalRequest({ label, name, approval }, text, newId) {
       if (!approval) return undefined;
       return {
@@ -62,15 +62,14 @@ export const MCP: RunnablePlugin<McpTool, ResponseOutputItem.McpCall> = {
     },
     toolOf: ({ server_label: label, name }) => ({ kind: "mcp", label, name, approval: false }),
   },
-  exchangeOf(item: Item, items: readonly Item[]) {
-    if (item.type === "mcp_approval_response") return refusedCall(item, items);
-    if (item.type !== "mcp_call") return undefined;
-    return {
+  exchanges: {
+    mcp_approval_response: refusedCall,
+    mcp_call: (item) => ({
       name: functionName(item.server_label, item.name),
       arguments: item.arguments,
       output: item.output ?? toolText(item.error) ?? `Error: ${errorText(item.error ?? "no result")}`,
       step: stepOf(item),
-    };
+    }),
   },
   check(tool, index, { config, access }) {
     if (tool.type !== "mcp") return;

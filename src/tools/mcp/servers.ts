@@ -6,7 +6,6 @@ import type {
   ApprovedCall,
   CalledTool,
   ListedTool,
-  ListedTools,
   PendingCall,
   ToolOutcome,
   UnlistedServer,
@@ -24,10 +23,6 @@ export interface McpTool extends CalledTool {
   readonly approval: boolean;
 }
 
-interface UnlistedMcpServer extends UnlistedServer {
-  server: McpServerTool;
-}
-
 /** The MCP servers of a turn's request: their tools, and their connections. */
 export class McpServers implements PluginSession {
   readonly #turn: SessionOptions;
@@ -39,7 +34,7 @@ export class McpServers implements PluginSession {
   readonly #connections = new Map<string, McpConnection>();
   readonly offered: { functions: FunctionTool[] } = { functions: [] };
   readonly offers: PluginSession["offers"];
-  readonly unlisted: UnlistedMcpServer[] = [];
+  readonly unlisted: UnlistedServer[] = [];
   readonly approved: ApprovedCall[] = [];
 
   constructor(turn: SessionOptions) {
@@ -65,24 +60,26 @@ export class McpServers implements PluginSession {
       const earlier = this.#earlierList(tool);
       if (earlier) this.#take(tool, earlier);
       else if (request.tool_choice !== "none") {
-        this.unlisted.push({ server_label, origin: listOrigin(tool), server: tool });
+        this.unlisted.push({
+          server_label,
+          origin: listOrigin(tool),
+          // A server that fails has the reason in its item, and the turn continues without its tools.
+          list: async (signal, traceparent) => {
+            try {
+              const tools = await this.#connection(server_label).listTools({ signal, traceparent });
+              return { tools: this.#take(tool, tools) };
+            } catch (error) {
+              signal.throwIfAborted();
+              return { error: toToolFault(error).message };
+            }
+          },
+        });
       }
     }
   }
 
   resolve(name: string): McpTool | undefined {
     return this.#functions.get(name);
-  }
-
-  /** Lists the tools of a server. If it fails, the item has the reason, and the turn continues without the tools. */
-  async list({ server }: UnlistedMcpServer, signal: AbortSignal, traceparent?: string): Promise<ListedTools> {
-    try {
-      const tools = await this.#connection(server.server_label).listTools({ signal, traceparent });
-      return { tools: this.#take(server, tools) };
-    } catch (error) {
-      signal.throwIfAborted();
-      return { error: toToolFault(error).message };
-    }
   }
 
   /** Takes an approved call, unless its tool is not among those of the request. */

@@ -1,4 +1,3 @@
-import type { Item } from "@responses-edge/responses-api/items/registry";
 import { parseArguments } from "@responses-edge/responses-api/json";
 import type { ToolDescription, ToolNamespace } from "@responses-edge/turn/engine";
 import { type CallItem, stepOf } from "@responses-edge/turn/plugin";
@@ -75,10 +74,12 @@ export const PYTHON: RunnablePlugin<PythonTool, ResponseCodeInterpreterToolCall>
   fullName: () => "python",
   toFunctionCall: ({ name, arguments: body }) => ({ name, arguments: JSON.stringify({ code: unwrapScript(body) }) }),
   item: ITEM,
-  exchangeOf(item: Item) {
-    if (item.type !== "code_interpreter_call" || item.code === null) return undefined;
-    const logs = (item.outputs ?? []).map((part) => ("logs" in part ? String(part.logs) : `[${part.type}]`));
-    return { name: "python", arguments: item.code, output: logs.join("\n"), step: stepOf(item) };
+  exchanges: {
+    code_interpreter_call(item) {
+      if (item.code === null) return undefined;
+      const logs = (item.outputs ?? []).map((part) => ("logs" in part ? String(part.logs) : `[${part.type}]`));
+      return { name: "python", arguments: item.code, output: logs.join("\n"), step: stepOf(item) };
+    },
   },
   check: checkToolServer("python"),
   session(turn) {

@@ -1,4 +1,4 @@
-import { type ClientTool, clientToolsIn, isDeferred } from "@responses-edge/responses-api/client-tools";
+import { type ClientTool, ClientTools, isDeferred } from "@responses-edge/responses-api/client-tools";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import { foundTools } from "@responses-edge/responses-api/items/tool-search";
 import { isJsonObject, parseArguments } from "@responses-edge/responses-api/json";
@@ -58,14 +58,16 @@ export const TOOL_SEARCH: RunnablePlugin<ToolSearch, ResponseToolSearchCall> = {
       tools: tools as WireTool[],
     }),
   },
-  exchangeOf(item, items) {
-    if (item.type !== "tool_search_call" || item.execution !== "server") return undefined;
-    const found = outputsIn(items).get(item);
-    const json = JSON.stringify(item.arguments);
-    return found && { name: NAME, arguments: json, output: foundTools(found.tools), step: stepOf(item) };
+  exchanges: {
+    tool_search_call(item, items) {
+      if (item.execution !== "server") return undefined;
+      const found = outputsIn(items).get(item);
+      const json = JSON.stringify(item.arguments);
+      return found && { name: NAME, arguments: json, output: foundTools(found.tools), step: stepOf(item) };
+    },
   },
   session({ request }): PluginSession {
-    const deferred = clientToolsIn(request.tools ?? []).filter(({ tool }) => isDeferred(tool as Tool));
+    const deferred = ClientTools.of(request.tools).listed.filter(({ tool }) => isDeferred(tool as Tool));
     const own = request.tools?.find(({ type }) => type === "tool_search");
     const description = own?.type === "tool_search" ? own.description : undefined;
     const ranking = new Ranking(deferred.map((value) => ({ value, text: textOf(value) })));

@@ -1,7 +1,7 @@
 import { readBounded } from "@responses-edge/bounded-body";
-import { SseDecoder } from "@responses-edge/engines/sse-decoder";
 import { Upstream } from "@responses-edge/engines/upstream";
 import { toFaultError } from "@responses-edge/engines/upstream-faults";
+import { SseDecoder } from "@responses-edge/engines/vllm-stream";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { loadConfig } from "../../../src/config/index.ts";
 

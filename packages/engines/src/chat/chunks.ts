@@ -1,9 +1,8 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import type { ModelDelta, TokenLogprob } from "@responses-edge/turn/engine";
 import { clientFault } from "../client-faults.ts";
-import { malformedStream } from "../sse-decoder.ts";
 import { readFault, toFaultError } from "../upstream-faults.ts";
-import { toFinishReason, toUsage, type VllmUsage } from "../vllm-words.ts";
+import { malformedStream, toFinishReason, toUsage, type VllmUsage } from "../vllm-stream.ts";
 import { AnswerText, type AnswerTextOptions } from "./answer-text.ts";
 import { LogprobAligner } from "./logprobs.ts";
 

@@ -17,11 +17,10 @@ import { statusOf } from "../model-server.ts";
 import { contextWindow } from "../models.ts";
 import { boundRules, refuseBadFormats } from "../offered-tools.ts";
 import type { ChatConfig } from "../settings.ts";
-import { malformedStream, SseDecoder } from "../sse-decoder.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import type { BodyFor, Upstream } from "../upstream.ts";
 import { connectionLost, malformedAnswer, parsedAnswer, UNREADABLE_ANSWER, windowNotTold } from "../upstream-faults.ts";
-import { deliveryOf } from "../vllm-words.ts";
+import { deliveryOf, malformedStream, SseDecoder } from "../vllm-stream.ts";
 import { ChunkReader } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
 import { asInput, forcedInput } from "./forced-input.ts";
@@ -75,7 +74,8 @@ export class ChatEngine implements Engine {
 
   async generate(prompt: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
     const { text, structured_outputs: outputs, tools } = prompt.request;
-    if ((text?.format != null || outputs != null || tools != null) && isBoundByClient(prompt)) {
+    const hasClientTools = tools != null && ClientTools.of(tools).all.length > 0;
+    if ((text?.format != null || outputs != null || hasClientTools) && isBoundByClient(prompt)) {
       return generateWithClientFaults(prompt, signal, (given) => this.#generate(given, signal));
     }
     try {

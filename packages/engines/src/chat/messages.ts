@@ -9,7 +9,7 @@ import {
   isClientCall,
   type MessageItem,
 } from "@responses-edge/responses-api/items/registry";
-import type { Replay, ToolExchange } from "@responses-edge/turn/engine";
+import type { Replay } from "@responses-edge/turn/engine";
 import type { Plugins } from "@responses-edge/turn/plugin";
 import { fileText } from "../file-text.ts";
 
@@ -100,9 +100,6 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
   };
 
   const { plugins } = options;
-  const exchangeAt = (item: Item): ToolExchange | undefined =>
-    plugins.exchangeOf(item, item.id === undefined ? undefined : replays.get(item.id), items);
-
   const waitsForClient = (): boolean => assistant !== undefined && assistant === unanswered;
 
   /** The step of the next call that this server has answered, if only the client's calls come before it. */
@@ -111,13 +108,13 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
     next = Math.max(next, from);
     while (isClientCall(items[next])) next += 1;
     const item = items[next];
-    return item && exchangeAt(item)?.step;
+    return item && plugins.exchangeOf(item, replays.get(item.id ?? ""), items)?.step;
   };
 
   for (const [index, item] of items.entries()) {
     if (index % ITEMS_PER_STEP === ITEMS_PER_STEP - 1) yield ITEMS_PER_STEP * UNITS_PER_ITEM;
     const isNoCall = item.type === "message" || isAside(item);
-    const exchange = isNoCall ? undefined : exchangeAt(item);
+    const exchange = isNoCall ? undefined : plugins.exchangeOf(item, replays.get(item.id ?? ""), items);
     if (exchange) {
       clientCalls ??= new Set(items.map(calledId));
       if (step !== undefined && step !== exchange.step && !waitsForClient()) endStep();

@@ -1,5 +1,4 @@
-import type { Rules } from "@responses-edge/grammar";
-import { toPattern } from "@responses-edge/grammar";
+import { type Rules, toPattern } from "@responses-edge/grammar";
 import type { Steps } from "@responses-edge/long-work";
 import { ClientTools } from "@responses-edge/responses-api/client-tools";
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
@@ -12,7 +11,7 @@ import type { Dialect } from "../dialects/dialect.ts";
 import { spell } from "../dialects/spell.ts";
 import { boundRules, offeredTools, shownTools } from "../offered-tools.ts";
 import type { FormatWithTools } from "../settings.ts";
-import { deliveryOf } from "../vllm-words.ts";
+import { deliveryOf } from "../vllm-stream.ts";
 import { chatMessages, isUnfinished, type MessageOptions } from "./messages.ts";
 
 /** A prompt as the body of vLLM's `/v1/chat/completions` (and, in part, of `/tokenize`). */

@@ -1,9 +1,8 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import type { FinishReason } from "@responses-edge/turn/engine";
 import { clientFault } from "../client-faults.ts";
-import { malformedStream } from "../sse-decoder.ts";
 import { readFault, toFaultError } from "../upstream-faults.ts";
-import { toFinishReason, type VllmUsage } from "../vllm-words.ts";
+import { malformedStream, toFinishReason, type VllmUsage } from "../vllm-stream.ts";
 
 /**
  * Logprobs in the form of vLLM's completions: an entry for each token. Tokens are named `token_id:N`, or by their text.

@@ -15,7 +15,7 @@ import { mustCall } from "@responses-edge/responses-api/tools";
 import type { ModelDelta, Prompt, RawMessage, Sampled, TokenLogprob } from "@responses-edge/turn/engine";
 import { boundRules, callFaultOf, offeredTools } from "../offered-tools.ts";
 import { stopStringsOf } from "../stop-strings.ts";
-import { toUsage, type VllmUsage } from "../vllm-words.ts";
+import { toUsage, type VllmUsage } from "../vllm-stream.ts";
 import { type CompletionChunk, readCompletionChunk } from "./chunks.ts";
 import type { FunctionNames } from "./function-names.ts";
 import { toTokenLogprobs } from "./logprobs.ts";

@@ -1,7 +1,7 @@
 import { STOP_TOKEN_IDS } from "@responses-edge/harmony";
 import { vllmFields } from "@responses-edge/responses-api/request-fields";
 import type { Prompt } from "@responses-edge/turn/engine";
-import { deliveryOf } from "../vllm-words.ts";
+import { deliveryOf } from "../vllm-stream.ts";
 import { wantsLogprobs } from "./logprobs.ts";
 
 /** A rendered prompt as the body of vLLM's `/v1/completions`. */

@@ -11,7 +11,7 @@ import {
   resolve,
   structuralTag,
 } from "@responses-edge/harmony";
-import { type ClientTool, ClientTools, clientToolsIn } from "@responses-edge/responses-api/client-tools";
+import { type ClientTool, ClientTools } from "@responses-edge/responses-api/client-tools";
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { isJsonObject } from "@responses-edge/responses-api/json";
@@ -166,7 +166,7 @@ export function refuseEndlessSchemas(prompt: BoundPrompt): void {
 
 /** The schemas of a request's functions, by their fields. */
 function schemasOf({ tools }: CreateRequest): { field: string; schema: unknown; tool: ClientTool["tool"] }[] {
-  return clientToolsIn(tools ?? []).flatMap(({ tool, path }) =>
+  return ClientTools.of(tools).listed.flatMap(({ tool, path }) =>
     tool.type === "function" && tool.parameters != null
       ? [{ field: formatPath(["tools", ...path.slice(0, -1), "parameters"]), schema: tool.parameters, tool }]
       : [],
