@@ -10,13 +10,15 @@ import type { Past, ReadPast, TurnSpec } from "../assembly/assemble-turn.ts";
 import { checkRequestItems } from "../assembly/media-policy.ts";
 import { ModelAccess } from "../assembly/model-access.ts";
 import { type Affinity, affinityOf, tenantCacheSalt } from "../assembly/session.ts";
+import { type Config, VLLM_EXTRAS } from "../config/index.ts";
 import { type GivenFile, MAX_CONTAINER_BYTES } from "../contract/container-files.ts";
+import type { Identity } from "../contract/grants.ts";
 import { conversationAddress, knownTree, newTree } from "../store/client.ts";
 import { insufficientStorage, processState } from "../store/process-state.ts";
 import { type AdmissionKind, admit } from "./admission.ts";
 import { readInputFiles } from "./input-files.ts";
 import { checkModeration } from "./moderations.ts";
-import { underPolicy } from "./policy.ts";
+import { allowedModel, checkCap, checkUnstored, notOpen, priorityOf } from "./policy.ts";
 import type { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
@@ -146,6 +148,35 @@ export async function checkCreation(
     abort,
     modelAccess,
     scope,
+  };
+}
+
+/**
+ * A request as its key allows it, with the key's model, output limit and priority where the request leaves them out. Throws the
+ * 403 of a model that the key does not have, and the 400s of fields that the key or the operator does not allow.
+ */
+function underPolicy(
+  request: CreateRequest,
+  { policy }: Identity,
+  { priorities, vllmExtras }: Pick<Config, "priorities" | "vllmExtras">,
+): CreateRequest {
+  for (const field of VLLM_EXTRAS) {
+    if (request[field] != null && !vllmExtras.has(field)) throw notOpen(field, "VLLM_EXTRAS");
+  }
+  const hasPriorities = Object.keys(priorities).length > 0;
+  const priority = hasPriorities ? priorityOf(request, policy?.tier, priorities) : undefined;
+  const prioritised = priority === undefined ? request : { ...request, priority };
+  if (!policy) return prioritised;
+  const model = allowedModel(request.model, policy.models);
+  if (policy.forceStoreFalse) checkUnstored(request);
+  const { maxOutputTokens: cap } = policy;
+  const { max_output_tokens: wanted } = request;
+  checkCap("max_output_tokens", wanted, cap);
+  return {
+    ...prioritised,
+    ...(model !== undefined && { model }),
+    ...(cap !== undefined && { max_output_tokens: wanted ?? cap }),
+    ...(policy.forceStoreFalse && { store: false }),
   };
 }
 

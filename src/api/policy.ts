@@ -1,7 +1,6 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { shortened } from "@responses-edge/responses-api/validation";
-import { type Config, VLLM_EXTRAS } from "../config/index.ts";
 import { hasModel, type Identity } from "../contract/grants.ts";
 import type { Caller } from "./transport.ts";
 
@@ -9,35 +8,6 @@ import type { Caller } from "./transport.ts";
  * The rules of the operator and of keys that need no counting (`admission.ts` counts): which features a request may
  * use, and which homes are noted.
  */
-
-/**
- * A request as its key allows it, with the key's model, output limit and priority where the request leaves them out. Throws the
- * 403 of a model that the key does not have, and the 400s of fields that the key or the operator does not allow.
- */
-export function underPolicy(
-  request: CreateRequest,
-  { policy }: Identity,
-  { priorities, vllmExtras }: Pick<Config, "priorities" | "vllmExtras">,
-): CreateRequest {
-  for (const field of VLLM_EXTRAS) {
-    if (request[field] != null && !vllmExtras.has(field)) throw notOpen(field, "VLLM_EXTRAS");
-  }
-  const hasPriorities = Object.keys(priorities).length > 0;
-  const priority = hasPriorities ? priorityOf(request, policy?.tier, priorities) : undefined;
-  const prioritised = priority === undefined ? request : { ...request, priority };
-  if (!policy) return prioritised;
-  const model = allowedModel(request.model, policy.models);
-  if (policy.forceStoreFalse) checkUnstored(request);
-  const { maxOutputTokens: cap } = policy;
-  const { max_output_tokens: wanted } = request;
-  checkCap("max_output_tokens", wanted, cap);
-  return {
-    ...prioritised,
-    ...(model !== undefined && { model }),
-    ...(cap !== undefined && { max_output_tokens: wanted ?? cap }),
-    ...(policy.forceStoreFalse && { store: false }),
-  };
-}
 
 /**
  * The 400 of a field that only the operator can open to clients, with a variable. Such a field affects more than the
@@ -80,7 +50,7 @@ export function allowedModel(
 }
 
 /** Throws the 400 of a request that must be stored. An explicit `store: true` is read as `false`, as OpenAI does it. */
-function checkUnstored({ background, conversation }: CreateRequest): void {
+export function checkUnstored({ background, conversation }: CreateRequest): void {
   if (background) {
     const message = "background can only be used when `store` is true, which this API key does not allow.";
     throw invalidRequest("background", message);

@@ -4,7 +4,6 @@ import { type InputItem, type Item, partsOf } from "@responses-edge/responses-ap
 import { openCompaction, standingItems } from "@responses-edge/turn/compacted-past";
 import { compactionCodec } from "@responses-edge/turn/sealer";
 import type { Config } from "../config/index.ts";
-import { guardOf } from "../tools/guard.ts";
 
 /**
  * The images and videos that vLLM itself fetches, wherever it runs: only from public https addresses and the operator's
@@ -125,7 +124,7 @@ export async function checkMediaUrls(
   if (byHost.size > MAX_HOSTS) {
     throw invalidRequest(field, `Images and videos of at most ${MAX_HOSTS} hosts can be given in one request.`);
   }
-  const guard = { ...guardOf(tools), allow: isMediaListed };
+  const guard = { ...tools.guard, allow: isMediaListed };
   const within = AbortSignal.any([signal, AbortSignal.timeout(LOOKUP_TIMEOUT_MS)]);
   await Promise.all(
     [...byHost.values()].map(async ({ url, param }) => {

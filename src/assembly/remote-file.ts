@@ -1,7 +1,6 @@
 import { FetchFault, guardedFetch } from "@responses-edge/guarded-fetch";
 import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import type { Config } from "../config/index.ts";
-import { guardOf } from "../tools/guard.ts";
 
 /** A file's bytes, name and type. */
 export interface FileBytes {
@@ -29,7 +28,7 @@ export async function fetchFile(
   url: string,
   { config: { tools, files }, signal, maxBytes, hold, param }: FetchOptions,
 ): Promise<FileBytes> {
-  const guard = { ...guardOf(tools), timeoutMs: files.readTimeoutMs, maxBytes };
+  const guard = { ...tools.guard, timeoutMs: files.readTimeoutMs, maxBytes };
   try {
     const response = await guardedFetch(url, { headers: { accept: "*/*" }, signal }, guard);
     if (!response.ok) {

@@ -1,3 +1,4 @@
+import { dohResolver, hostsOf } from "@responses-edge/guarded-fetch";
 import {
   BUILTIN_LABELS,
   type BuiltinKind,
@@ -116,9 +117,21 @@ export function toolConfig(
   { fetch }: OperatorNetwork,
   images: ReturnType<typeof imageConfig>,
 ) {
+  const { isListed, dohUrl, servers } = values;
   return {
     ...values,
     fetch,
+    /**
+     * The addresses that a request may have called: public https ones (looked up if DNS is configured) and listed ones, but never the
+     * operator's tool servers, where a header that callers set identifies each session; not by a redirect either.
+     */
+    guard: {
+      allow: isListed,
+      fetchListed: fetch,
+      allowPublic: true,
+      deny: hostsOf(Object.values(servers)),
+      ...(dohUrl !== undefined && { resolve: dohResolver(dohUrl, fetch) }),
+    },
     /** Undefined without an image model. */
     images,
     /** Tells whether this caller may call an MCP server; undefined if it may call any. */

@@ -125,54 +125,45 @@ export class JoinedSession implements ToolSession {
         const definition: FunctionTool = { type: "function", name, description, parameters, strict: null };
         if (!namespace) functions.push(definition);
         else if (!this.#clientFunctions.has(name)) builtinFunctions.push(definition);
-        if (isUnchosen || !this.offers(name)) withheld.add(name);
+        if (isUnchosen || this.resolve(name)?.isOffered === false) withheld.add(name);
       }
     }
     return { functions, namespaces, builtinFunctions, withheld };
   }
 
-  offers(name: string): boolean {
-    const kind = this.resolve(name)?.kind;
-    if (kind !== undefined && this.#unchosen.has(kind)) return false;
-    for (const tool of this.#sessions.values()) if (tool.offers?.(name) === false) return false;
-    return true;
-  }
-
-  resolve(name: string): CalledTool | undefined {
+  resolve(name: string): { tool: CalledTool; isOffered: boolean } | undefined {
     if (this.#clientFunctions.has(name)) return undefined;
-    for (const tool of this.#sessions.values()) {
-      const meant = tool.resolve(name);
-      if (meant) return meant;
+    for (const [kind, session] of this.#sessions) {
+      const tool = session.tools.get(name);
+      if (tool) return { tool, isOffered: !this.#unchosen.has(kind) && session.offers?.(tool) !== false };
     }
     return undefined;
   }
 
   async run(call: PendingCall, signal: AbortSignal, traceparent?: string): Promise<ToolOutcome> {
+    let outcome: ToolOutcome;
     try {
       if (Date.now() >= this.deadline) throw outOfTime();
-      const tool = this.#sessions.get(call.tool.kind);
-      if (!tool) throw new ToolFault("unreachable", "The tool could not be run.");
-      const outcome = await tool.run(call, signal, traceparent);
-      return { ...outcome, output: this.#withinBounds(outcome.output) };
+      const session = this.#sessions.get(call.tool.kind);
+      if (!session) throw new ToolFault("unreachable", "The tool could not be run.");
+      outcome = await session.run(call, signal, traceparent);
     } catch (error) {
       signal.throwIfAborted();
       const fault = toToolFault(error);
-      return { output: this.#withinBounds(`Error: ${fault.message}`), failed: true, error: toMcpError(fault) };
+      outcome = { output: `Error: ${fault.message}`, failed: true, error: toMcpError(fault) };
     }
+    // Cut to the limit of one call, and to that of all calls of the turn.
+    const bytes = Math.min(this.#config.outputBytes, this.#outputLeft);
+    const cut =
+      bytes > 0 ? truncate(outcome.output, bytes) : "[The output of tools in this turn has reached its limit.]";
+    this.#outputLeft -= new TextEncoder().encode(cut).length;
+    return { ...outcome, output: cut };
   }
 
   async close(): Promise<void> {
     const closing: (Promise<void> | undefined)[] = [];
     for (const tool of this.#sessions.values()) closing.push(tool.close?.());
     await Promise.all(closing);
-  }
-
-  /** The output, cut to the limit of one call and to the limit of all calls of the turn. */
-  #withinBounds(output: string): string {
-    const bytes = Math.min(this.#config.outputBytes, this.#outputLeft);
-    const text = bytes <= 0 ? "[The output of tools in this turn has reached its limit.]" : truncate(output, bytes);
-    this.#outputLeft -= new TextEncoder().encode(text).length;
-    return text;
   }
 }
 
@@ -194,7 +185,7 @@ function firstOf(cites: readonly Cite[]): Cite {
 function refuseSameNames({ tools }: SessionRequest["request"], plugins: Iterable<RunnablePlugin>): void {
   const offered = [...plugins];
   for (const { tool, flatName, path } of ClientTools.of(tools).listed) {
-    if (tool.type !== "custom" || !offered.some((plugin) => plugin.toolNamed?.(flatName))) continue;
+    if (tool.type !== "custom" || !offered.some((plugin) => plugin.tools?.has(flatName))) continue;
     const message = `The custom tool '${flatName}' has the name of a tool that this server runs.`;
     throw invalidRequest(formatPath(["tools", ...path]), message);
   }

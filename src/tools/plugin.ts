@@ -71,10 +71,10 @@ export interface SessionOptions extends SessionRequest {
 export interface PluginSession {
   /** The tools that the model sees. With a namespace, the functions are for models without namespaces. */
   readonly offered: { namespace?: ToolNamespace; functions: readonly (FunctionTool | ToolDescription)[] };
-  /** The tool that a model means by a name, if it is one of this plugin's. */
-  resolve(name: string): CalledTool | undefined;
-  /** True if a tool remains available under the request's choice. Without this function all do. */
-  offers?(name: string): boolean;
+  /** The tools of this plugin, by the names by which a model means them. */
+  readonly tools: ReadonlyMap<string, CalledTool>;
+  /** True if one of its tools remains available under the request's choice. Without this function all do. */
+  offers?(tool: CalledTool): boolean;
   /**
    * Runs a call. `traceparent` is for the server that it calls. Throws ToolFault, or any other error that prevents the
    * call; once `signal` is aborted, anything.

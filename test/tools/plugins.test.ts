@@ -240,12 +240,12 @@ describe.each(PLUGIN_LIST.map((plugin) => [plugin.kind, plugin] as const))("%s",
     const full = plugin.namespace ? fullNames(plugin.namespace) : [];
     const functions = (plugin.functions ?? []).map(({ name }) => name);
     for (const name of [...full, ...functions]) {
-      const tools = PLUGIN_LIST.map((each) => each.toolNamed?.(name)).filter((tool) => tool !== undefined);
+      const tools = PLUGIN_LIST.map((each) => each.tools?.get(name)).filter((tool) => tool !== undefined);
       expect(tools.map((tool) => tool.kind)).toEqual([kind]);
     }
     for (const name of full) {
       expect(PLUGINS.isInNamespace(name)).toBe(true);
-      const tool = plugin.toolNamed?.(name);
+      const tool = plugin.tools?.get(name);
       expect(tool && plugin.fullName?.(tool)).toBe(name);
       const { name: written } = PLUGINS.toFunctionCall({ name, arguments: "{}", output: "", step: "1" });
       expect(functions).toContain(written);

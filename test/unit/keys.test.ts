@@ -19,7 +19,6 @@ import { SCHEMA_VERSIONS } from "../../src/store/schema-versions.ts";
 import { SCHEMA_VERSION } from "../../src/store/tables.ts";
 import { VECTOR_STORE_VERSIONS } from "../../src/store/vector-stores/tables.ts";
 import { WEBHOOK_VERSIONS } from "../../src/store/webhooks/webhooks.ts";
-import { guardOf } from "../../src/tools/guard.ts";
 import { counted } from "../hostile/counting.ts";
 
 /** An object whose storage a test may use as it likes. */
@@ -129,13 +128,8 @@ describe("grants", () => {
 it("an MCP server that a key does not allow is not called by way of one that it does: no redirect leads there", () => {
   const vars = { VLLM_BASE_URL: "http://vllm/v1" } as Variables;
   const { tools } = restrictedConfig(loadConfig(vars), policyOf(null, grants.parse({ mcp_hosts: ["mcp.acme.dev"] })));
-  const { limit } = guardOf(tools, tools.mayCallMcp);
-  expect(["https://mcp.acme.dev/a", "https://other.acme.dev/a"].map((url) => limit(new URL(url)))).toEqual([
-    true,
-    false,
-  ]);
-  // Other tools are bound by no host.
-  expect(guardOf(tools).limit(new URL("https://other.acme.dev/a"))).toBe(true);
+  const urls = ["https://mcp.acme.dev/a", "https://other.acme.dev/a"];
+  expect(urls.map((url) => tools.mayCallMcp?.(new URL(url)))).toEqual([true, false]);
 });
 
 describe("an estimate of tokens", () => {

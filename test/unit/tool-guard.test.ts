@@ -1,10 +1,13 @@
-import { allowList, guardedFetch } from "@responses-edge/guarded-fetch";
+import { guardedFetch } from "@responses-edge/guarded-fetch";
 import { describe, expect, it } from "vitest";
-import type { ToolConfig } from "../../src/config/index.ts";
-import { guardOf, isToolServer } from "../../src/tools/guard.ts";
+import { loadConfig, type Variables } from "../../src/config/index.ts";
 
 describe("the operator's tool server", () => {
-  const config = { servers: { python: "https://tools.acme.dev/python/mcp", browser: "http://10.0.0.1:9000/mcp" } };
+  const { guard } = loadConfig({
+    VLLM_BASE_URL: "http://vllm/v1",
+    TOOL_SERVERS: '{"python":"https://tools.acme.dev/python/mcp","browser":"http://10.0.0.1:9000/mcp"}',
+    MCP_SERVERS: "https://mcp.acme.dev https://tools.acme.dev",
+  } as Variables).tools;
 
   it.each([
     "https://tools.acme.dev/python/mcp",
@@ -14,25 +17,24 @@ describe("the operator's tool server", () => {
     "https://ｔools。acme.dev/",
     "http://167772161:9000/",
   ])("is %s", (url) => {
-    expect(isToolServer(new URL(url), config as ToolConfig)).toBe(true);
+    expect(guard.deny(new URL(url))).toBe(true);
   });
 
   it.each(["https://tools.acme.dev:8443/", "https://acme.dev/", "https://a.tools.acme.dev/", "http://10.0.0.1/"])(
     "is not %s",
     (url) => {
-      expect(isToolServer(new URL(url), config as ToolConfig)).toBe(false);
+      expect(guard.deny(new URL(url))).toBe(false);
     },
   );
 
   it("is not called by a redirect either, even where it is listed", async () => {
-    const listed = allowList("https://mcp.acme.dev https://tools.acme.dev");
     const called: string[] = [];
     const fetch = async (url: string) => {
       called.push(url);
       return new Response(null, { status: 307, headers: { location: "https://tools.acme.dev./python/mcp" } });
     };
-    const guard = guardOf({ ...config, isListed: listed, fetch } as unknown as ToolConfig);
-    const answer = guardedFetch("https://mcp.acme.dev/", {}, { ...guard, timeoutMs: 1_000, maxBytes: 1_000 });
+    const bounds = { timeoutMs: 1_000, maxBytes: 1_000 };
+    const answer = guardedFetch("https://mcp.acme.dev/", {}, { ...guard, ...bounds, fetchListed: fetch });
     await expect(answer).rejects.toMatchObject({ kind: "refused_address" });
     expect(called).toEqual(["https://mcp.acme.dev/"]);
   });

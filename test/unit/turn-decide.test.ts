@@ -1,5 +1,12 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
-import { type Done, decide, type GenerationDone, type NoAnswer, type TurnFacts } from "@responses-edge/turn/decide";
+import {
+  type Done,
+  decide,
+  type GenerationDone,
+  type NoAnswer,
+  steered,
+  type TurnFacts,
+} from "@responses-edge/turn/decide";
 import { readLoggedTurn } from "@responses-edge/turn/resume";
 import { newTurnState, type TurnState } from "@responses-edge/turn/state";
 import fc from "fast-check";
@@ -41,14 +48,14 @@ const completed = ends("completed");
 const outOfTokens = ends("incomplete", { reason: "max_output_tokens" });
 
 describe("a turn that is steered", () => {
-  const steered = ends("incomplete", { reason: "steered" });
-  const next = (done: Done, of = state()) => decide(of, done, FACTS, true);
+  const ended = ends("incomplete", { reason: "steered" });
+  const next = (done: Done, of = state()) => steered(decide(of, done, FACTS), done);
 
   it("asks its model for nothing more, and is incomplete where that was broken off", () => {
-    expect(next(generated({ finish: "length" }))).toEqual(steered);
-    expect(next({ did: "prepare" })).toEqual(steered);
-    expect(next({ did: "answer", waitsForClient: false, isFull: false, disregarded: undefined })).toEqual(steered);
-    expect(next(generated({ noAnswer: unusable }))).toEqual(steered);
+    expect(next(generated({ finish: "length" }))).toEqual(ended);
+    expect(next({ did: "prepare" })).toEqual(ended);
+    expect(next({ did: "answer", waitsForClient: false, isFull: false, disregarded: undefined })).toEqual(ended);
+    expect(next(generated({ noAnswer: unusable }))).toEqual(ended);
   });
 
   it("answers the calls that its model has made, and ends as it ends where nothing is left to do", () => {

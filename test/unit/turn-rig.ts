@@ -96,8 +96,10 @@ export function newOutput(
 
 const SESSION: Partial<ToolSession> = {
   container: "cntr",
-  resolve: (name) => TOOLS[name],
-  offers: () => true,
+  resolve: (name) => {
+    const tool = TOOLS[name];
+    return tool && { tool, isOffered: true };
+  },
   citationsIn: () => [],
 };
 

@@ -115,9 +115,8 @@ export class Upstream {
   }
 
   /** The kind of the turn's server, after asking it if unknown. Rejects with the reason of an aborted `signal`. */
-  async learnDialect(signal: AbortSignal): Promise<Dialect> {
-    const { server } = this;
-    return dialectOf(server) ?? learnDialect(server, signal);
+  learnDialect(signal: AbortSignal): Promise<Dialect> {
+    return learnDialect(this.server, signal);
   }
 
   /**

@@ -47,6 +47,8 @@ export interface GuardOptions {
   allowPublic?: boolean;
   /** Admits public http beside public https. */
   allowHttp?: boolean;
+  /** URLs that may not be called, whoever has listed them. */
+  deny?: (url: URL) => boolean;
   /** Any URL must fulfil this besides. */
   limit?: (url: URL) => boolean;
   /** Looks public names up before they are called; each address must be public. */
@@ -227,8 +229,8 @@ async function admitted(
 ): Promise<Admitted | undefined> {
   if (!URL.canParse(text)) return undefined;
   const url = new URL(text);
-  const { allow, allowPublic = allow === undefined, limit } = options;
-  if (!/^https?:$/.test(url.protocol) || limit?.(url) === false) return undefined;
+  const { allow, allowPublic = allow === undefined, deny, limit } = options;
+  if (!/^https?:$/.test(url.protocol) || deny?.(url) || limit?.(url) === false) return undefined;
   if (allow?.(url)) return { url, isListed: true };
   if (!allowPublic) return undefined;
   if (!isPublicUrl(url.href, options)) return undefined;
@@ -252,36 +254,33 @@ export function limitBody(
   if (!response.body || NULL_BODY_STATUSES.has(response.status)) return response;
   const reader = response.body.getReader();
   let bytes = 0;
-  let ended = false;
-  const end = (error?: unknown) => {
-    if (!ended) onEnd?.(error);
-    ended = true;
-  };
+  let isCancelled = false;
   const body = new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
         try {
           const { value, done } = await unlessAborted(reader.read(), signal);
-          if (ended) return;
+          if (isCancelled) return;
           if (done) {
             controller.close();
-            end();
+            onEnd?.();
             return;
           }
           bytes += value.byteLength;
           if (bytes > maxBytes) throw tooLarge(maxBytes);
           controller.enqueue(value);
         } catch (error) {
-          const fault = error instanceof FetchFault ? error : new FetchFault("unreachable", "The connection was lost.");
-          const reason: unknown = signal.aborted ? signal.reason : fault;
+          if (isCancelled) return;
+          const fault: unknown = signal.aborted ? signal.reason : asFault(error);
           reader.cancel().catch(() => {});
-          controller.error(reason);
-          end(reason);
+          controller.error(fault);
+          onEnd?.(fault);
         }
       },
       async cancel(reason) {
+        isCancelled = true;
         reader.cancel(reason).catch(() => {});
-        end();
+        onEnd?.();
       },
     },
     { highWaterMark: 0 },
@@ -292,6 +291,10 @@ export function limitBody(
   headers.delete("content-length");
   const limited = new Response(body, { status: response.status, statusText: response.statusText, headers });
   return Object.defineProperty(limited, "url", { value: response.url, configurable: true });
+}
+
+function asFault(error: unknown): FetchFault {
+  return error instanceof FetchFault ? error : new FetchFault("unreachable", "The connection was lost.");
 }
 
 function tooLarge(maxBytes: number): FetchFault {

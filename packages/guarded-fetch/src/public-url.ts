@@ -175,6 +175,13 @@ export function allowList(text: string): (url: URL) => boolean {
   };
 }
 
+/** A predicate for URLs on the hosts of `urls`. The default ports of http and https count as one: a server often answers on both. */
+export function hostsOf(urls: readonly string[]): (url: URL) => boolean {
+  const nameOf = ({ hostname, port }: URL) => `${canonicalHost(hostname)}:${port}`;
+  const hosts = new Set(urls.map((url) => nameOf(new URL(url))));
+  return (url) => hosts.size > 0 && hosts.has(nameOf(url));
+}
+
 function hasCredentials(url: URL): boolean {
   return url.username !== "" || url.password !== "";
 }

@@ -101,17 +101,8 @@ export interface GenerationDone extends Compliance {
 /** How often in a row a turn asks its model again after an unusable answer. */
 const MAX_ASKED_AGAIN = 3;
 
-/** `isSteered`: the turn is not to ask its model for more, because another one answers what its user has said meanwhile. */
-export function decide(state: TurnState, done: Done, facts: TurnFacts, isSteered = false): Step {
-  const step = nextStep(state, done, facts);
-  if (!isSteered) return step;
-  const asksModel = step.kind === "compact" || step.kind === "generate" || step.kind === "resume";
-  // It was broken off as by a limit.
-  const isCut = done.did === "generate" && !done.fault && done.finish === "length";
-  return asksModel || isCut ? { kind: "end", outcome: { status: "incomplete", reason: "steered" } } : step;
-}
-
-function nextStep(state: TurnState, done: Done, facts: TurnFacts): Step {
+/** The step after `done`. */
+export function decide(state: TurnState, done: Done, facts: TurnFacts): Step {
   switch (done.did) {
     case "begin":
       // A turn that only compacts needs no tools.
@@ -128,6 +119,14 @@ function nextStep(state: TurnState, done: Done, facts: TurnFacts): Step {
       if (done.isFull || spentTokens(state) >= facts.maxOutputTokens) return outOfTokens();
       return { kind: facts.compaction && !state.round.compacted ? "compact" : "generate" };
   }
+}
+
+/** The step of a turn that is not to ask its model for more, because another one answers what its user has said meanwhile. */
+export function steered(step: Step, done: Done): Step {
+  const asksModel = step.kind === "compact" || step.kind === "generate" || step.kind === "resume";
+  // It was broken off as by a limit.
+  const isCut = done.did === "generate" && !done.fault && done.finish === "length";
+  return asksModel || isCut ? { kind: "end", outcome: { status: "incomplete", reason: "steered" } } : step;
 }
 
 function firstStep(state: TurnState, facts: TurnFacts): Step {

@@ -77,14 +77,13 @@ export class Generations {
   async begin(): Promise<Generation> {
     const { bounds, host } = this.#options;
     const { signal, clock } = host;
-    if (this.#hasBegun) return this.#ask();
     let policy: ResumePolicy | undefined;
     for (;;) {
       try {
         return await this.#ask();
       } catch (error) {
         const fault = toApiError(error);
-        if (fault.code !== "upstream_unreachable") throw error;
+        if (fault.code !== "upstream_unreachable" || this.#hasBegun) throw error;
         policy ??= new ResumePolicy({ ...bounds, outageMs: Math.min(bounds.outageMs, START_TIME_MS) }, clock);
         const wait = policy.next(fault, { taken: false, spoke: false });
         if (wait === undefined) throw error;
@@ -148,7 +147,7 @@ export class Generations {
     const { outageSince } = state.round;
     let policy: ResumePolicy | undefined;
     let generation = started;
-    let begun = this.#hasBegun;
+    let begun = false;
     let isCut = false;
     for (;;) {
       const before = said.progress;
@@ -173,7 +172,8 @@ export class Generations {
           continue;
         }
         const spoke = said.progress > before;
-        const passes = begun && bounds.maxRetries > 0 && !signal.aborted && (await this.#passes(fault));
+        const passes =
+          (begun || this.#hasBegun) && bounds.maxRetries > 0 && !signal.aborted && (await this.#passes(fault));
         if (signal.aborted) return { status: "cancelled" };
         policy ??= new ResumePolicy(bounds, clock, outageSince);
         const waitMs = passes ? policy.next(fault, { taken, spoke }) : undefined;

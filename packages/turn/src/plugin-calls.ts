@@ -48,6 +48,8 @@ export class PluginCalls {
   /** The container in which code runs, as `container_id`. */
   readonly #container: string;
   readonly #open = new Map<number, OpenPluginCall>();
+  /** The items of calls, by their ids. */
+  readonly #shown = new Map<string, { item: ServerCall; outputIndex: number }>();
   /** Calls that are complete and not answered yet, by their items. */
   readonly pending = new Map<string, PendingCall>();
   /** Calls that the turn may still make. */
@@ -73,6 +75,7 @@ export class PluginCalls {
       if (!isServerCall(item) || state.superseded.has(item.id)) continue;
       this.left -= 1;
       if (item.status === "completed" || item.status === "failed" || item.status === "incomplete") continue;
+      this.#shown.set(item.id, { item, outputIndex });
       const pending = completed.find((call) => call.item === item.id);
       // Unanswered, or not finished by the model.
       if (pending) this.pending.set(pending.item, pending);
@@ -153,7 +156,10 @@ export class PluginCalls {
     if (!call) return;
     this.#open.delete(index);
     const { tool, name, shape } = call;
-    const request = shape.approvalRequest?.(tool, call.text, (type) => this.#output.writer.newItemId(type));
+    // A call that needs approval is not shown before.
+    const request = call.item
+      ? undefined
+      : shape.approvalRequest?.(tool, call.text, (type) => this.#output.writer.newItemId(type));
     if (request) {
       const outputIndex = this.#output.writer.addItem(request);
       this.#output.writer.emit({ type: "response.output_item.done", output_index: outputIndex, item: request });
@@ -186,7 +192,7 @@ export class PluginCalls {
   /** Notes that a call is about to be run. */
   start({ item: id, tool }: PendingCall): void {
     this.#output.writer.record({ dispatched: id });
-    const found = this.#find(id);
+    const found = this.#shown.get(id);
     if (!found) return;
     const type = this.#plugins.of(tool).item.start?.(found.item);
     if (type) this.#output.writer.emit({ type, item_id: id, output_index: found.outputIndex });
@@ -198,7 +204,7 @@ export class PluginCalls {
     writer.record({ answered: answer });
     size.length += FRAME_LENGTH + 3 * JSON.stringify(answer).length;
     if (answer.messages.length > 0) messages.addAnswer(answer.messages);
-    const found = this.#find(id);
+    const found = this.#shown.get(id);
     if (!found) return;
     const { item, outputIndex } = found;
     this.pending.delete(id);
@@ -219,7 +225,7 @@ export class PluginCalls {
   close(silent: boolean): void {
     const open = [...this.#open.values()];
     const unanswered: { tool: CalledTool; shape?: undefined; item?: ServerCall; outputIndex?: number }[] = [];
-    for (const { item, tool } of this.pending.values()) unanswered.push({ tool, ...this.#find(item) });
+    for (const { item, tool } of this.pending.values()) unanswered.push({ tool, ...this.#shown.get(item) });
     this.#open.clear();
     this.pending.clear();
     for (const call of [...open, ...unanswered]) {
@@ -252,6 +258,7 @@ export class PluginCalls {
     const item = shape.create(tool, { id, text, container: this.#container, approvalRequest });
     call.item = item;
     call.outputIndex = this.#output.writer.addItem(item);
+    this.#shown.set(id, { item, outputIndex: call.outputIndex });
     if (item.type !== "tool_search_call") {
       const at = { item_id: item.id, output_index: call.outputIndex };
       this.#output.writer.emit({ type: `response.${item.type}.in_progress`, ...at });
@@ -274,12 +281,5 @@ export class PluginCalls {
     const { field, doneEvent: type } = written;
     const words = { [field]: (item as ShownWords)[field] ?? "" };
     this.#output.writer.emit({ type, item_id: item.id, output_index: outputIndex, ...words } as Unnumbered<ItemEvent>);
-  }
-
-  #find(id: string): { item: ServerCall; outputIndex: number } | undefined {
-    for (const [outputIndex, item] of this.#output.state.output.entries()) {
-      if (item.id === id) return isServerCall(item) ? { item, outputIndex } : undefined;
-    }
-    return undefined;
   }
 }

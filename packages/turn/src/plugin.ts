@@ -18,8 +18,8 @@ export interface Plugin<Tool extends CalledTool = CalledTool, Call extends Serve
   readonly namespace?: ToolNamespace;
   /** Its functions, for other models. */
   readonly functions?: readonly ToolDescription[];
-  /** The tool that a model means, by its full name (`browser.search`) or by a function's (`browser_search`). */
-  toolNamed?(name: string): Tool | undefined;
+  /** Its tools by the names that models say: full names (`browser.search`) and those of functions (`browser_search`). */
+  readonly tools?: ReadonlyMap<string, Tool>;
   /** The full name of a tool in the namespace, as in `ToolExchange` and as gpt-oss writes it. */
   fullName?(tool: Tool): string;
   /** A call as a function call. Without this function it has the exchange's own name and arguments. */
@@ -28,7 +28,7 @@ export interface Plugin<Tool extends CalledTool = CalledTool, Call extends Serve
   /** The item that shows a call. */
   readonly item: CallItem<Tool, Call>;
 
-  /** What items that a client gives back tell a model, by their types. No two tools have one type. */
+  /** Tell a model of the items that a client gives back, by their types. No two tools have one type. */
   readonly exchanges?: Exchanges;
 }
 

@@ -148,7 +148,7 @@ export class RoundOutput {
       case "item_done":
         // Reasoning is done before the call that it is sealed with.
         if (this.#texts.holds && this.#clientCalls?.isOpen) this.#awaitsMessage = true;
-        else this.end(this.#sealsMessages);
+        else this.end(true, this.#sealsMessages);
         return;
       case "resumed_call":
         this.#resumeCall(delta);
@@ -187,7 +187,7 @@ export class RoundOutput {
     const open = this.#output.state.openPart?.kind;
     if (open !== kind) {
       // A refusal may follow text within its item.
-      if (!open || ITEM_TYPES[open] !== ITEM_TYPES[kind]) this.#makeWay();
+      if (!open || ITEM_TYPES[open] !== ITEM_TYPES[kind]) this.end(false);
       this.#texts.begin(kind, phase);
     }
     this.progress += 1;
@@ -209,8 +209,8 @@ export class RoundOutput {
   /** Begins a call. False if it is dropped. */
   #beginCall({ index, name = "", callId }: CallDelta): boolean {
     const { calls } = this.#output;
-    const tool = name === "" ? undefined : this.#options.tools.session?.resolve(name);
-    const mayRun = calls.isOffered && calls.left > 0 && this.#options.tools.session?.offers(name) === true;
+    const { tool, isOffered = false } = (name !== "" && this.#options.tools.session?.resolve(name)) || {};
+    const mayRun = isOffered && calls.isOffered && calls.left > 0;
     const facts = { name, isServers: tool !== undefined, mayRun, calls: this.#calls };
     const beginning = beginningOf(facts, this.#rules);
     if (beginning === "ignored") calls.ignored += 1;
@@ -220,10 +220,10 @@ export class RoundOutput {
     }
     this.#calls += 1;
     if (tool) {
-      this.#makeWay();
+      this.end(false);
       calls.begin(index, name, tool);
     } else {
-      this.#makeWay(this.#sealsMessages && !this.#clientCalls?.isOpen);
+      this.end(false, this.#sealsMessages && !this.#clientCalls?.isOpen);
       this.#clientCalls ??= new ClientCalls(this.#output, this.#options.usedCallIds, this.#closed);
       this.#clientCalls.begin(index, this.#options.clientTool(name), name, callId);
     }
@@ -234,7 +234,7 @@ export class RoundOutput {
   /** Continues a call in the middle of which the generation was cut off. If it was not shown yet, it begins. */
   #resumeCall({ index, name, arguments: text }: ResumedCall): void {
     const { calls } = this.#output;
-    const tool = this.#options.tools.session?.resolve(name);
+    const tool = this.#options.tools.session?.resolve(name)?.tool;
     if (this.#closed.has(index)) return;
     this.#hasCalled = true;
     if (tool) {
@@ -249,21 +249,16 @@ export class RoundOutput {
     if (isResumed && this.#clientCalls.has(index)) this.#calls += 1;
   }
 
-  /** Ends text, and calls with complete arguments, because something else begins. `holds`: reasoning is held. */
-  #makeWay(holds = false): void {
-    this.#texts.close("completed", false, holds);
-    if (!this.#hasCalled) return;
-    this.#clientCalls?.close(false);
-    this.#output.calls.complete(false);
-  }
-
-  /** Completes everything open, because the generation has ended by itself. `holds`: reasoning is held. */
-  end(holds = false): void {
+  /**
+   * Ends text and calls, because something else begins, or the generation has ended by itself: `all` calls, or those with complete arguments.
+   * `holds`: reasoning is held.
+   */
+  end(all = true, holds = false): void {
     this.#awaitsMessage = false;
     this.#texts.close("completed", false, holds);
     if (!this.#hasCalled) return;
-    this.#clientCalls?.close(true);
-    this.#output.calls.complete(true);
+    this.#clientCalls?.close(all);
+    this.#output.calls.complete(all);
   }
 
   /** Takes the message of a client's complete call: reasoning is sealed with it, and done just before the call. */

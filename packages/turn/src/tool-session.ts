@@ -50,10 +50,11 @@ export interface ToolSession {
   /** The model may call something in so many rounds, and until then, in Unix milliseconds. */
   readonly maxRounds: number;
   readonly deadline: number;
-  /** Tells whether this turn's choice of tools leaves one to the model, by the name that the model writes. */
-  offers(name: string): boolean;
-  /** The tool that a model means, by a function's name or by a built-in tool's full name. */
-  resolve(name: string): CalledTool | undefined;
+  /**
+   * The tool that a model means, by a function's name or by a built-in tool's full name. `isOffered`: this turn's choice of tools leaves it to
+   * the model.
+   */
+  resolve(name: string): { tool: CalledTool; isOffered: boolean } | undefined;
   /**
    * Runs a call. `traceparent` is for the server that it calls. Rejects only with the signal's reason when it is
    * aborted.

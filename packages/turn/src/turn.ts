@@ -12,6 +12,7 @@ import {
   disregarded,
   type Outcome,
   type Step,
+  steered,
   type TurnFacts,
 } from "./decide.ts";
 import type { Prompt, RawMessage } from "./engine.ts";
@@ -212,8 +213,8 @@ export class Turn {
         else if (kind === "compact") done = await this.#compact();
         else if (kind === "answer") done = await this.#answer(this.#step.again);
         else done = await this.#generate(this.#step);
-        const isSteered = host.steering?.signal.aborted === true;
-        this.#step = this.#enter(decide(this.#output.state, done, this.#facts, isSteered));
+        const next = decide(this.#output.state, done, this.#facts);
+        this.#step = this.#enter(host.steering?.signal.aborted ? steered(next, done) : next);
         // Lists that were made in this step belong to the prompt.
         if (kind === "prepare" && asked.request.enable_response_messages) await this.#setInputMessages();
       }

@@ -149,8 +149,7 @@ const session: ToolSession = {
   pluginTools: { functions: [], namespaces: {}, builtinFunctions: [] },
   maxRounds: Number.POSITIVE_INFINITY,
   deadline: Number.POSITIVE_INFINITY,
-  offers: () => true,
-  resolve: (name) => (name === "roll" ? { kind: "dice" } : undefined),
+  resolve: (name) => (name === "roll" ? { tool: { kind: "dice" }, isOffered: true } : undefined),
   run: async () => ({ output: "A 20.", failed: false }),
   close: async () => {},
 };

@@ -22,6 +22,13 @@ interface BrowserTool extends CalledTool {
   readonly action: (typeof ACTIONS)[number];
 }
 
+const TOOLS: ReadonlyMap<string, BrowserTool> = new Map(
+  ACTIONS.flatMap((action) => {
+    const tool: BrowserTool = { kind: "browser", action };
+    return [[`browser.${action}`, tool] as const, [`browser_${action}`, tool] as const];
+  }),
+);
+
 /** The built-in browser's outcome of a call. */
 interface BrowserOutcome extends ToolOutcome {
   /** The action that was really done; `sources` are the URLs that it has found. */
@@ -36,7 +43,7 @@ export const BROWSER: RunnablePlugin<BrowserTool, ResponseFunctionWebSearch> = {
   kind: "browser",
   namespace: BROWSER_NAMESPACE,
   functions: BROWSER_FUNCTIONS,
-  toolNamed,
+  tools: TOOLS,
   fullName: ({ action }) => `browser.${action}`,
   toFunctionCall: ({ name, arguments: json }) => ({ name: name.replace(".", "_"), arguments: json }),
   item: {
@@ -74,15 +81,10 @@ export const BROWSER: RunnablePlugin<BrowserTool, ResponseFunctionWebSearch> = {
 /** Without a search provider and without the web, a browser is of no use. */
 const NOTHING: PluginSession = {
   offered: { functions: [] },
-  resolve: toolNamed,
-  offers: (name) => toolNamed(name) === undefined,
+  tools: TOOLS,
+  offers: () => false,
   run: () => Promise.reject(new ToolFault("unreachable", "There is neither a search engine nor access to the web.")),
 };
-
-function toolNamed(name: string): BrowserTool | undefined {
-  const action = ACTIONS.find((each) => name === `browser.${each}` || name === `browser_${each}`);
-  return action && { kind: "browser", action };
-}
 
 /** The action of a call, as far as its arguments show before it runs. */
 function plannedAction(action: BrowserTool["action"], json: string): ResponseFunctionWebSearch["action"] {
@@ -105,7 +107,7 @@ function withToolServer(turn: SessionOptions, isOffline: boolean): PluginSession
   const server = toolServer("browser", turn);
   return {
     offered: offeredOf({ hasSearch: true, isOffline }) ?? NOTHING.offered,
-    resolve: toolNamed,
+    tools: TOOLS,
     run: ({ tool, arguments: json }, signal, traceparent) => {
       const { action } = tool as BrowserTool;
       // Nobody here knows which pages an operator's server has fetched before.
@@ -124,13 +126,13 @@ function withBrowser(
   tool: WebSearchTool | undefined,
   offered: PluginSession["offered"],
 ): PluginSession {
-  const remembered = replays.findLast(({ exchange }) => exchange?.memory !== undefined && toolNamed(exchange.name))
+  const remembered = replays.findLast(({ exchange }) => exchange?.memory !== undefined && TOOLS.has(exchange.name))
     ?.exchange?.memory;
   const browser = newBrowser(remembered as BrowserState | undefined, tool, config);
   const next = inOrder(deadline);
   return {
     offered,
-    resolve: toolNamed,
+    tools: TOOLS,
     run: ({ tool, arguments: json }, signal) =>
       next(() => browse(browser, (tool as BrowserTool).action, json, signal, timeLeft(deadline, config.callTimeoutMs))),
     cite: (cursor, lines) => {

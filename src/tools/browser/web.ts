@@ -11,7 +11,6 @@ import { ToolFault } from "@responses-edge/mcp-client";
 import { parseDomain, type WebSearchTool } from "@responses-edge/responses-api/hosted-tools";
 import type { ToolConfig } from "../../config/index.ts";
 import type { Fetch } from "../../config/network.ts";
-import { guardOf } from "../guard.ts";
 
 /** The built-in browser on the real web: the addresses that it may fetch, and its search provider. */
 
@@ -39,11 +38,10 @@ export function newBrowser(
 ): Browser {
   const isWanted = wantedBy(tool?.filters);
   const isOffline = tool?.external_web_access === false;
-  const common = guardOf(config);
   const guard: GuardOptions = {
-    ...common,
+    ...config.guard,
     allowHttp: true,
-    limit: (url) => common.limit(url) && isWanted(url.href),
+    limit: (url) => isWanted(url.href),
     timeoutMs: PAGE_TIMEOUT_MS,
     maxBytes: MAX_PAGE_BYTES,
   };

@@ -15,6 +15,10 @@ interface ContainerTool extends CalledTool {
 }
 
 const TOOL: ContainerTool = { kind: "container" };
+const TOOLS = new Map([
+  ["container.exec", TOOL],
+  ["container_exec", TOOL],
+]);
 
 const SHOWN_AS = { label: "container", name: "exec" };
 
@@ -51,7 +55,7 @@ export const CONTAINER: RunnablePlugin<ContainerTool, ResponseOutputItem.McpCall
   kind: "container",
   namespace: NAMESPACE,
   functions: FUNCTIONS,
-  toolNamed,
+  tools: TOOLS,
   fullName: () => "container.exec",
   toFunctionCall: ({ arguments: json }) => ({ name: "container_exec", arguments: json }),
   item: {
@@ -66,13 +70,9 @@ export const CONTAINER: RunnablePlugin<ContainerTool, ResponseOutputItem.McpCall
     const next = inOrder(turn.deadline);
     return {
       offered: { namespace: NAMESPACE, functions: FUNCTIONS },
-      resolve: toolNamed,
+      tools: TOOLS,
       run: (call, signal, traceparent) => next(() => server.callTool("exec", call.arguments, { signal, traceparent })),
       close: () => server.close(CLEAN_UP_TOOL),
     };
   },
 };
-
-function toolNamed(name: string): ContainerTool | undefined {
-  return name === "container.exec" || name === "container_exec" ? TOOL : undefined;
-}

@@ -20,6 +20,7 @@ interface FileSearch extends CalledTool {
 
 const TOOL: FileSearch = { kind: "file_search" };
 const NAME = "file_search";
+const TOOLS = new Map([[NAME, TOOL]]);
 
 /** Most queries of one call, and most UTF-16 units of each. Further ones are cut off. */
 const MAX_QUERIES = 8;
@@ -58,7 +59,7 @@ export const FILE_SEARCH: RunnablePlugin<FileSearch, ResponseFileSearchToolCall>
   kind: "file_search",
   isRepeatable: true,
   functions: [FUNCTION],
-  toolNamed,
+  tools: TOOLS,
   fullName: () => NAME,
   item: {
     type: "file_search_call",
@@ -87,6 +88,7 @@ export const FILE_SEARCH: RunnablePlugin<FileSearch, ResponseFileSearchToolCall>
 
 class FileSearchSession implements PluginSession {
   readonly offered = { functions: [FUNCTION] };
+  readonly tools = TOOLS;
   readonly #turn: SessionOptions;
   readonly #tool: FileSearchTool | undefined;
   /** The number of the next call, by which its results are cited. It stays the same if the turn begins again. */
@@ -99,10 +101,6 @@ class FileSearchSession implements PluginSession {
     this.#tool = turn.request.tools?.find(isFileSearch);
     const begun = turn.output.filter(({ type }) => type === "file_search_call").length;
     this.#next = callsIn(turn.items).length + begun;
-  }
-
-  resolve(name: string): FileSearch | undefined {
-    return toolNamed(name);
   }
 
   async run({ arguments: json }: { arguments: string }, signal: AbortSignal): Promise<SearchOutcome> {
@@ -151,7 +149,7 @@ function exchangesIn(items: readonly Item[], replays: readonly Replay[]): ToolEx
   return [...given, ...replays.flatMap(({ exchange }) => (exchange?.name === NAME ? [exchange] : []))];
 }
 
-/** What a search tells a model whose results the client gives back. */
+/** A search whose results the client gives back, as a model is told it. */
 function toldOf(item: SearchItem, items: readonly Item[]): ToolExchange | undefined {
   if (!item.results?.length) return undefined;
   const results = item.results.map(({ file_id: fileId, filename, text }) => {
@@ -163,10 +161,6 @@ function toldOf(item: SearchItem, items: readonly Item[]): ToolExchange | undefi
 
 function callsIn(items: readonly Item[]): SearchItem[] {
   return items.filter((item) => item.type === "file_search_call");
-}
-
-function toolNamed(name: string): FileSearch | undefined {
-  return name === NAME ? TOOL : undefined;
 }
 
 function isFileSearch(tool: Tool): tool is FileSearchTool {

@@ -27,13 +27,14 @@ interface ImageOutcome extends ToolOutcome {
 }
 
 const TOOL: ImageGeneration = { kind: "image_generation" };
+const TOOLS = new Map([[IMAGE_FUNCTION, TOOL]]);
 
 export const IMAGE_GENERATION: RunnablePlugin<ImageGeneration, ImageItem> = {
   kind: "image_generation",
   // A call that a crash has cut off is drawn again.
   isRepeatable: true,
   functions: [imageFunction({})],
-  toolNamed,
+  tools: TOOLS,
   fullName: () => IMAGE_FUNCTION,
   item: {
     type: "image_generation_call",
@@ -78,7 +79,7 @@ export const IMAGE_GENERATION: RunnablePlugin<ImageGeneration, ImageItem> = {
     const session = sessionOf(turn, tool);
     return {
       offered: { functions: [imageFunction(tool)] },
-      resolve: toolNamed,
+      tools: TOOLS,
       async run(call, signal): Promise<ImageOutcome> {
         const timeout = AbortSignal.timeout(timeLeft(deadline, config.images?.timeoutMs ?? 0));
         try {
@@ -109,10 +110,6 @@ function sessionOf(turn: SessionOptions, tool: Partial<ImageGenerationTool>): Im
     },
     isKept: request.store !== false || request.conversation != null,
   });
-}
-
-function toolNamed(name: string): ImageGeneration | undefined {
-  return name === IMAGE_FUNCTION ? TOOL : undefined;
 }
 
 function isImageGeneration(tool: Tool): tool is ImageGenerationTool {

@@ -5,7 +5,6 @@ import type { ToolExchange } from "@responses-edge/turn/engine";
 import { type BegunCall, type CallItem, stepOf } from "@responses-edge/turn/plugin";
 import type { CalledTool } from "@responses-edge/turn/tool-session";
 import type { ResponseOutputItem } from "openai/resources/responses/responses";
-import { isToolServer } from "../guard.ts";
 import type { PluginSession, RunnablePlugin, SessionRequest } from "../plugin.ts";
 import { functionName, McpServers, type McpTool } from "./servers.ts";
 
@@ -87,7 +86,7 @@ export const MCP: RunnablePlugin<McpTool, ResponseOutputItem.McpCall> = {
     if (config.mayCallMcp?.(new URL(called)) === false) {
       throw invalidRequest(path, "This API key does not allow this MCP server to be called.", "mcp_server_not_allowed");
     }
-    if (isToolServer(new URL(called), config)) {
+    if (config.guard.deny(new URL(called))) {
       const message = "This is the operator's tool server: ask for the built-in tool instead.";
       throw invalidRequest(path, message, "invalid_url");
     }

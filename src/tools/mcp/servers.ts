@@ -10,7 +10,6 @@ import type {
   ToolOutcome,
   UnlistedServer,
 } from "@responses-edge/turn/tool-session";
-import { guardOf } from "../guard.ts";
 import type { PluginSession, SessionOptions } from "../plugin.ts";
 
 /** A tool of an MCP server, as its calls refer to it. */
@@ -27,8 +26,7 @@ export interface McpTool extends CalledTool {
 export class McpServers implements PluginSession {
   readonly #turn: SessionOptions;
   readonly #servers: McpServerTool[] = [];
-  /** Their tools by the name that the model sees. */
-  readonly #functions = new Map<string, McpTool>();
+  readonly tools = new Map<string, McpTool>();
   /** The next number to try for names that are not free, by what stands before it. */
   readonly #numbered = new Map<string, number>();
   readonly #connections = new Map<string, McpConnection>();
@@ -48,9 +46,9 @@ export class McpServers implements PluginSession {
     /** The choice of tools leaves these, as `label` (a label has no colon) and `label:tool`. */
     const chosen = names && new Set(names);
     if (chosen) {
-      this.offers = (name) => {
-        const tool = this.resolve(name);
-        return !tool || chosen.has(tool.label) || chosen.has(`${tool.label}:${tool.name}`);
+      this.offers = (tool) => {
+        const { label, name } = tool as McpTool;
+        return chosen.has(label) || chosen.has(`${label}:${name}`);
       };
     }
     for (const tool of request.tools ?? []) {
@@ -76,10 +74,6 @@ export class McpServers implements PluginSession {
         });
       }
     }
-  }
-
-  resolve(name: string): McpTool | undefined {
-    return this.#functions.get(name);
   }
 
   /** Takes an approved call, unless its tool is not among those of the request. */
@@ -135,7 +129,7 @@ export class McpServers implements PluginSession {
       const stem = wanted.slice(0, MAX_STEM_LENGTH);
       let count = this.#numbered.get(stem) ?? 2;
       let name = wanted;
-      for (; this.#functions.has(name) || clientFunctions.has(name); count += 1) name = `${stem}_${count}`;
+      for (; this.tools.has(name) || clientFunctions.has(name); count += 1) name = `${stem}_${count}`;
       if (name !== wanted) this.#numbered.set(stem, count);
       this.offered.functions.push({
         type: "function",
@@ -145,7 +139,7 @@ export class McpServers implements PluginSession {
         strict: null,
       });
       const asks = typeof approval === "string" ? approval === "always" : needsApproval(approval, tool);
-      this.#functions.set(name, { kind: "mcp", label, name: tool.name, approval: asks });
+      this.tools.set(name, { kind: "mcp", label, name: tool.name, approval: asks });
     }
     return tools;
   }
@@ -160,9 +154,9 @@ export class McpServers implements PluginSession {
       throw new ToolFault("refused_address", message);
     }
     const { server_url: url, authorization, headers } = access;
-    const guard = guardOf(config, config.mayCallMcp);
+    const { guard, mayCallMcp: limit } = config;
     const connection = newConnection(label, this.#turn, {
-      ...{ url, headers, guard },
+      ...{ url, headers, guard: limit ? { ...guard, limit } : guard },
       authorization: authorization || null,
     });
     this.#connections.set(label, connection);

@@ -15,6 +15,7 @@ interface PythonTool extends CalledTool {
 }
 
 const TOOL: PythonTool = { kind: "python" };
+const TOOLS = new Map([["python", TOOL]]);
 
 /**
  * openai/harmony's to the letter (`ToolNamespaceConfig::python`, `src/chat.rs`): gpt-oss was trained with it. Its
@@ -70,7 +71,7 @@ export const PYTHON: RunnablePlugin<PythonTool, ResponseCodeInterpreterToolCall>
   kind: "python",
   namespace: NAMESPACE,
   functions: FUNCTIONS,
-  toolNamed,
+  tools: TOOLS,
   fullName: () => "python",
   toFunctionCall: ({ name, arguments: body }) => ({ name, arguments: JSON.stringify({ code: unwrapScript(body) }) }),
   item: ITEM,
@@ -95,7 +96,7 @@ export const PYTHON: RunnablePlugin<PythonTool, ResponseCodeInterpreterToolCall>
     return {
       offered: given.length > 0 ? withFiles(turn.givenFiles) : { namespace: NAMESPACE, functions: FUNCTIONS },
       container,
-      resolve: toolNamed,
+      tools: TOOLS,
       run: (call, signal, traceparent) => {
         const code = unwrapScript(call.arguments);
         return next(async () => {
@@ -112,10 +113,6 @@ export const PYTHON: RunnablePlugin<PythonTool, ResponseCodeInterpreterToolCall>
     };
   },
 };
-
-function toolNamed(name: string): PythonTool | undefined {
-  return name === "python" ? TOOL : undefined;
-}
 
 /** The tool as a model sees it that is to read the user's files. */
 function withFiles(given: readonly GivenFile[]): PluginSession["offered"] {

@@ -19,6 +19,7 @@ interface ToolSearch extends CalledTool {
 
 const TOOL: ToolSearch = { kind: "tool_search" };
 const NAME = "tool_search";
+const TOOLS = new Map([[NAME, TOOL]]);
 
 /** Most tools that one search finds, as at OpenAI. */
 const MAX_FOUND = 8;
@@ -34,7 +35,7 @@ type SearchOutput = Extract<Item, { type: "tool_search_output" }>;
 
 export const TOOL_SEARCH: RunnablePlugin<ToolSearch, ResponseToolSearchCall> = {
   kind: "tool_search",
-  toolNamed,
+  tools: TOOLS,
   fullName: () => NAME,
   item: {
     type: "tool_search_call",
@@ -74,7 +75,7 @@ export const TOOL_SEARCH: RunnablePlugin<ToolSearch, ResponseToolSearchCall> = {
     const about = description ?? `Searches for more tools, by words. ${whatThereIs(deferred)}`;
     return {
       offered: { functions: [{ name: NAME, description: about, parameters: PARAMETERS }] },
-      resolve: toolNamed,
+      tools: TOOLS,
       async run({ arguments: json }): Promise<SearchOutcome> {
         const { query, limit } = parseArguments(json) ?? {};
         if (typeof query !== "string" || query.trim() === "") {
@@ -97,10 +98,6 @@ const PARAMETERS = {
   required: ["query"],
   additionalProperties: false,
 };
-
-function toolNamed(name: string): ToolSearch | undefined {
-  return name === NAME ? TOOL : undefined;
-}
 
 /** Tells a model which tools it does not see. */
 function whatThereIs(deferred: readonly ClientTool[]): string {

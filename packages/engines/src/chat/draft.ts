@@ -145,7 +145,7 @@ export class Draft {
       deltas.push(finish);
       return deltas;
     }
-    for (const call of this.#calls.values()) this.#release(call, deltas);
+    for (const call of this.#calls.values()) if (call.mayBeCut) this.#release(call, deltas);
     const wrong: DraftCall[] = [];
     for (const [index, call] of this.#calls) {
       if (call.isOffered && this.#faultOf(call) === undefined) continue;

@@ -96,7 +96,7 @@ export class ChatEngine implements Engine {
   async #begin(given: Prompt, signal: AbortSignal): Promise<AsyncIterable<ModelDelta[]>> {
     const prompt = given.request.tools == null ? given : this.#shown(given);
     if (prompt.asksForText) return this.#answer(prompt, { bindsFormat: false, finalText: true }, signal);
-    const dialect = await this.#upstream.learnDialect(signal);
+    const dialect = dialectOf(this.#upstream.server) ?? (await this.#upstream.learnDialect(signal));
     if (isContinued(prompt) && !goesOnWith(prompt.items, dialect)) throw notGoneOnWith(dialect);
     if (dialect.window) await this.#checkLimit(prompt, signal);
     const { text, structured_outputs: outputs } = prompt.request;

@@ -5,7 +5,6 @@ import {
   clientCallOf,
   clientOutputOf,
   type Item,
-  isAside,
   isClientCall,
   type MessageItem,
 } from "@responses-edge/responses-api/items/registry";
@@ -113,7 +112,7 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
 
   for (const [index, item] of items.entries()) {
     if (index % ITEMS_PER_STEP === ITEMS_PER_STEP - 1) yield ITEMS_PER_STEP * UNITS_PER_ITEM;
-    const isNoCall = item.type === "message" || isAside(item);
+    const isNoCall = item.type === "message";
     const exchange = isNoCall ? undefined : plugins.exchangeOf(item, replays.get(item.id ?? ""), items);
     if (exchange) {
       clientCalls ??= new Set(items.map(calledId));

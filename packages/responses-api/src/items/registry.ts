@@ -141,9 +141,11 @@ export function isAside(item: { type: string }): boolean {
   return kind === "tools" || kind === "settings";
 }
 
+const NO_WORDS: ReadonlySet<ItemKind | undefined> = new Set(["tools", "settings", "compaction"]);
+
 /** Tells whether an item is a word of the model's. Lists of tools and compactions are not. */
 export function isWord(item: { type: string }): boolean {
-  return !isAside(item) && DESCRIBED[item.type]?.kind !== "compaction";
+  return !NO_WORDS.has(DESCRIBED[item.type]?.kind);
 }
 
 /** Tells whether an item brings tools that can be called from there on. */
