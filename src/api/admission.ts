@@ -1,3 +1,4 @@
+import type { TokenCount } from "@responses-edge/engines/passed-usage";
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import { estimateFrame, estimateTokens } from "@responses-edge/responses-api/estimate";
 import type { TurnAddress } from "@responses-edge/responses-api/ids";
@@ -248,15 +249,6 @@ async function admitRun(
 }
 
 type Counted = NonNullable<Identity["counted"]>;
-
-/** Tokens, as they were counted or estimated. */
-export interface TokenCount {
-  input: number;
-  cached: number;
-  output: number;
-  /** As in `UsageEntry`. */
-  units?: number;
-}
 
 /**
  * Admits a request to one of vLLM's own endpoints. `most` is the most that it will take, and `kind` the kind of usage;

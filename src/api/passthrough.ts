@@ -1,4 +1,5 @@
 import { hashText } from "@responses-edge/engines/hash";
+import { countedBody, type TokenCount } from "@responses-edge/engines/passed-usage";
 import { refuseLargeFormats } from "@responses-edge/responses-api/bounded-formats";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
@@ -9,9 +10,8 @@ import { type PassedAnswer, passOn, routed } from "../assembly/model-access.ts";
 import { tenantCacheSalt } from "../assembly/session.ts";
 import { type PassthroughEndpoint, VLLM_EXTRAS } from "../config/index.ts";
 import type { EndUserFields } from "../store/quota/allowances.ts";
-import { admitPassed, type TokenCount } from "./admission.ts";
+import { admitPassed } from "./admission.ts";
 import { checkImageFields, imageConfigFor, imageModel, imagesIn, isOfImages } from "./passed-images.ts";
-import { countedBody } from "./passed-usage.ts";
 import { allowedModel, checkCap, notOpen, priorityOf } from "./policy.ts";
 import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";

@@ -129,7 +129,7 @@ export function toolConfig(
       allow: isListed,
       fetchListed: fetch,
       allowPublic: true,
-      deny: hostsOf(Object.values(servers)),
+      ...(Object.keys(servers).length > 0 && { deny: hostsOf(Object.values(servers)) }),
       ...(dohUrl !== undefined && { resolve: dohResolver(dohUrl, fetch) }),
     },
     /** Undefined without an image model. */

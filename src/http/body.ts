@@ -1,10 +1,17 @@
 import { concatBytes, linesOf, ReadFault } from "@responses-edge/bounded-body";
+import {
+  DecompressionFault,
+  Decompressor,
+  ENCODINGS,
+  type Encoding,
+  FREE_BYTES,
+  MAX_RATIO,
+} from "@responses-edge/bounded-body/decompressor";
 import { LongWork } from "@responses-edge/long-work";
 import { boundaryOf, type FormPart, MalformedForm, readParts } from "@responses-edge/multipart";
 import { ApiError, clientLeft, invalidRequest } from "@responses-edge/responses-api/errors";
 import { bodyTooLarge, parseBody } from "@responses-edge/responses-api/json";
 import { type PermitOwner, Permits } from "../store/permits.ts";
-import { Decompressor, type Encoding, encodingOf } from "./decompression.ts";
 
 /** Reads the body of a request within limits. Everything wrong with it is a 4xx in OpenAI's form. */
 
@@ -183,8 +190,23 @@ async function readBytes(request: Request, { tenant, config }: Sender, permits: 
   } catch (error) {
     permits[Symbol.dispose]();
     await source.discard();
-    throw error;
+    throw error instanceof DecompressionFault ? undecodable(error) : error;
   }
+}
+
+/** The encoding of a body; undefined if it is not encoded. Throws the 415 of an unknown one. */
+function encodingOf({ headers }: Request): Encoding | undefined {
+  const encoding = (headers.get("content-encoding") ?? "").trim().toLowerCase();
+  if (encoding === "" || encoding === "identity") return undefined;
+  const known = ENCODINGS.find((name) => name === encoding);
+  if (known) return known;
+  const names = ENCODINGS.join(", ");
+  throw new ApiError({
+    status: 415,
+    message: `Unsupported content encoding. Supported values are: ${names}.`,
+    code: "unsupported_content_encoding",
+    headers: { "accept-encoding": names },
+  });
 }
 
 /** Bytes of output that take a microsecond. */
@@ -325,6 +347,16 @@ function readerOf(body: ReadableStream<Uint8Array>): ByteReader {
   } catch {
     return body.getReader() as ByteReader;
   }
+}
+
+/** The 413 of too high a ratio, or the 400 of invalid data. */
+function undecodable({ kind }: DecompressionFault): ApiError {
+  if (kind === "malformed") {
+    const message = "The body could not be decoded as its Content-Encoding says.";
+    return invalidRequest(null, message, "invalid_content_encoding");
+  }
+  const message = `The request body is compressed too much: beyond ${FREE_BYTES} bytes it may become ${MAX_RATIO} times as long. Send it without Content-Encoding.`;
+  return new ApiError({ status: 413, message, code: "request_too_large" });
 }
 
 /** The runtime's own errors say only that the connection is gone. */

@@ -186,7 +186,8 @@ describe("calls that this server answers", () => {
       rig.output.calls.start(each);
       rig.output.calls.finish(each, outcome, answer(each.item));
     }
-    expect(rig.state.answering).toMatchObject({ calls: [], dispatched: calls.map(({ item }) => item) });
+    const ids = calls.map(({ item }) => item);
+    expect(rig.state.answering).toMatchObject({ answered: new Set(ids), dispatched: ids });
     expect(rig.state.output).toMatchObject([{ status: "completed", output: "42" }, { status: "completed" }]);
     rig.output.nextRound();
     expect(rig.state).toMatchObject({ rounds: 1, answering: undefined, round: { firstItem: 2, called: [] } });

@@ -179,7 +179,7 @@ export function allowList(text: string): (url: URL) => boolean {
 export function hostsOf(urls: readonly string[]): (url: URL) => boolean {
   const nameOf = ({ hostname, port }: URL) => `${canonicalHost(hostname)}:${port}`;
   const hosts = new Set(urls.map((url) => nameOf(new URL(url))));
-  return (url) => hosts.size > 0 && hosts.has(nameOf(url));
+  return (url) => hosts.has(nameOf(url));
 }
 
 function hasCredentials(url: URL): boolean {

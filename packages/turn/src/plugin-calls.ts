@@ -70,13 +70,13 @@ export class PluginCalls {
     this.#container = tools.session?.container ?? "";
     const { state } = output;
     this.left = request.max_tool_calls ?? Number.POSITIVE_INFINITY;
-    const completed = state.answering?.calls ?? state.round.called;
+    const { calls: completed, answered } = state.answering ?? { calls: state.round.called, answered: undefined };
     for (const [outputIndex, item] of state.output.entries()) {
       if (!isServerCall(item) || state.superseded.has(item.id)) continue;
       this.left -= 1;
       if (item.status === "completed" || item.status === "failed" || item.status === "incomplete") continue;
       this.#shown.set(item.id, { item, outputIndex });
-      const pending = completed.find((call) => call.item === item.id);
+      const pending = completed.find((call) => call.item === item.id && !answered?.has(call.item));
       // Unanswered, or not finished by the model.
       if (pending) this.pending.set(pending.item, pending);
       else this.#reopen(item, outputIndex);

@@ -93,8 +93,10 @@ interface RoundState {
 }
 
 interface Answering {
-  /** Calls without an answer. */
-  calls: PendingCall[];
+  /** Calls of the generation. */
+  calls: readonly PendingCall[];
+  /** Ids of items whose calls have an answer. */
+  answered: Set<string>;
   /** Ids of items whose calls were dispatched. */
   dispatched: string[];
   /** Items of the turn when the generation ended. */
@@ -272,14 +274,13 @@ export function applyRecord(state: TurnState, record: TurnRecord): void {
     state.replays.push(...replays);
     state.trailing = trailing;
     state.usage = usage;
-    state.answering = { calls, dispatched: [], items, again };
+    state.answering = { calls, answered: new Set(), dispatched: [], items, again };
     round.called = [];
     round.sampled = undefined;
   } else if ("dispatched" in record) state.answering?.dispatched.push(record.dispatched);
   else if ("answered" in record) {
-    const { item } = record.answered;
     keepAnswer(state.replays, record.answered);
-    if (state.answering) state.answering.calls = state.answering.calls.filter((call) => call.item !== item);
+    state.answering?.answered.add(record.answered.item);
   } else if ("round" in record) {
     state.trailing = record.round.trailing;
     state.rounds += 1;

@@ -86,7 +86,7 @@ export const MCP: RunnablePlugin<McpTool, ResponseOutputItem.McpCall> = {
     if (config.mayCallMcp?.(new URL(called)) === false) {
       throw invalidRequest(path, "This API key does not allow this MCP server to be called.", "mcp_server_not_allowed");
     }
-    if (config.guard.deny(new URL(called))) {
+    if (config.guard.deny?.(new URL(called))) {
       const message = "This is the operator's tool server: ask for the built-in tool instead.";
       throw invalidRequest(path, message, "invalid_url");
     }

@@ -881,7 +881,8 @@ describe("a turn read from its log", () => {
     });
     const turn = readLoggedTurn(lines.slice(0, 7));
     expect(turn).toMatchObject({ round: { called: [], sampled: undefined }, rounds: 0 });
-    expect(turn.answering).toMatchObject({ calls: [call("b"), call("c")], dispatched: ["a", "b"], items: 1 });
+    const calls = [call("a"), call("b"), call("c")];
+    expect(turn.answering).toMatchObject({ calls, answered: new Set(["a"]), dispatched: ["a", "b"], items: 1 });
     expect(turn.replays.at(-1)).toEqual({ item: "a", messages: [{ role: "tool" }], exchange });
     expect(readLoggedTurn(lines)).toMatchObject({
       round: { called: [] },

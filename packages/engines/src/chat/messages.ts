@@ -6,6 +6,7 @@ import {
   clientOutputOf,
   type Item,
   isClientCall,
+  isWord,
   type MessageItem,
 } from "@responses-edge/responses-api/items/registry";
 import type { Replay } from "@responses-edge/turn/engine";
@@ -112,7 +113,7 @@ export function* chatMessages(items: readonly Item[], options: MessageOptions): 
 
   for (const [index, item] of items.entries()) {
     if (index % ITEMS_PER_STEP === ITEMS_PER_STEP - 1) yield ITEMS_PER_STEP * UNITS_PER_ITEM;
-    const isNoCall = item.type === "message";
+    const isNoCall = item.type === "message" || !isWord(item);
     const exchange = isNoCall ? undefined : plugins.exchangeOf(item, replays.get(item.id ?? ""), items);
     if (exchange) {
       clientCalls ??= new Set(items.map(calledId));

@@ -1,15 +1,14 @@
 import { constants, createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from "node:zlib";
-import { concatBytes } from "@responses-edge/bounded-body";
-import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { concatBytes } from "./bounded-read.ts";
 
-/** Decompresses the body of a request as it comes in, and reports the length after every piece. */
+/** Decompresses a body as it comes in, and reports the length after every piece. */
 
 /**
  * The highest ratio of lengths, beyond `FREE_BYTES`. JSON with much repetition becomes 20 to 50 times as long; only
  * attacks (gzip: up to 1,032 times, Brotli and zstd: 100,000 times) exceed this ratio.
  */
-const MAX_RATIO = 100;
-const FREE_BYTES = 1024 * 1024;
+export const MAX_RATIO = 100;
+export const FREE_BYTES = 1024 * 1024;
 
 /** The length of a piece of output. */
 const PIECE_BYTES = 64 * 1024;
@@ -31,18 +30,18 @@ const DECODERS = {
 
 export type Encoding = keyof typeof DECODERS;
 
-/** The encoding of a body; undefined if it is not encoded. Throws the 415 of an unknown one. */
-export function encodingOf({ headers }: Request): Encoding | undefined {
-  const encoding = (headers.get("content-encoding") ?? "").trim().toLowerCase();
-  if (encoding === "" || encoding === "identity") return undefined;
-  if (Object.hasOwn(DECODERS, encoding)) return encoding as Encoding;
-  const known = Object.keys(DECODERS).join(", ");
-  throw new ApiError({
-    status: 415,
-    message: `Unsupported content encoding. Supported values are: ${known}.`,
-    code: "unsupported_content_encoding",
-    headers: { "accept-encoding": known },
-  });
+/** The names of encodings, as `Content-Encoding` has them. */
+export const ENCODINGS = Object.keys(DECODERS) as readonly Encoding[];
+
+/** Why a body was not decompressed: it is not what its encoding says, or compressed too much (`MAX_RATIO`). */
+export class DecompressionFault extends Error {
+  override readonly name = "DecompressionFault";
+  readonly kind: "malformed" | "ratio";
+
+  constructor(kind: DecompressionFault["kind"]) {
+    super(`The body could not be decompressed: ${kind}.`);
+    this.kind = kind;
+  }
 }
 
 export class Decompressor implements Disposable {
@@ -56,19 +55,19 @@ export class Decompressor implements Disposable {
   constructor(encoding: Encoding, onLength: (length: number) => void) {
     this.#stream = DECODERS[encoding]();
     this.#failed.promise.catch(() => {});
-    this.#stream.on("error", (error) => {
-      this.#failed.reject(error instanceof ApiError ? error : undecodable());
-    });
+    // The first fault counts: that of a piece comes before that of the stream which it destroys.
+    this.#stream.on("error", () => this.#failed.reject(new DecompressionFault("malformed")));
     // Brotli's decoder ignores `pause`. Only destroying it bounds its output.
     this.#stream.on("data", (piece: Uint8Array<ArrayBuffer>) => {
       if (this.#stream.destroyed) return;
       try {
         this.#length += piece.byteLength;
-        if (this.#length > FREE_BYTES + MAX_RATIO * this.#taken) throw ratioTooHigh();
+        if (this.#length > FREE_BYTES + MAX_RATIO * this.#taken) throw new DecompressionFault("ratio");
         onLength(this.#length);
         this.#pieces.push(piece);
       } catch (error) {
-        this.#stream.destroy(error as Error);
+        this.#failed.reject(error);
+        this.#stream.destroy();
       }
     });
   }
@@ -78,7 +77,7 @@ export class Decompressor implements Disposable {
     return this.#length;
   }
 
-  /** Decompresses more of the input. Throws the 413 of too high a ratio, the 400 of invalid data, and as `onLength` does. */
+  /** Decompresses more of the input. Throws DecompressionFault, and as `onLength` does. */
   async write(bytes: Uint8Array): Promise<void> {
     this.#taken += bytes.byteLength;
     await Promise.race([
@@ -98,14 +97,4 @@ export class Decompressor implements Disposable {
   [Symbol.dispose](): void {
     this.#stream.destroy();
   }
-}
-
-function undecodable(): ApiError {
-  const message = "The body could not be decoded as its Content-Encoding says.";
-  return invalidRequest(null, message, "invalid_content_encoding");
-}
-
-function ratioTooHigh(): ApiError {
-  const message = `The request body is compressed too much: beyond ${FREE_BYTES} bytes it may become ${MAX_RATIO} times as long. Send it without Content-Encoding.`;
-  return new ApiError({ status: 413, message, code: "request_too_large" });
 }

@@ -1,7 +1,7 @@
+import { countedBody } from "@responses-edge/engines/passed-usage";
 import { JsonMember } from "@responses-edge/json-text";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { countedBody } from "../../src/api/passed-usage.ts";
 
 /** What answers of vLLM's own endpoints have used, told from their bytes. */
 

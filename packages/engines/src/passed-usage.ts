@@ -1,7 +1,6 @@
 import { Buffer } from "node:buffer";
 import { JsonMember } from "@responses-edge/json-text";
 import { isJsonObject } from "@responses-edge/responses-api/json";
-import type { TokenCount } from "./admission.ts";
 
 /** Counts the tokens of an answer of vLLM's own endpoints, from the usage that the model server reports, while the bytes pass. */
 
@@ -17,6 +16,15 @@ const BYTES_PER_TOKEN = 4;
 const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
 const DATA = new TextEncoder().encode("data:");
+
+/** Tokens, as they were counted or estimated. */
+export interface TokenCount {
+  input: number;
+  cached: number;
+  output: number;
+  /** Seconds of sound, or other units that an answer reports beside tokens. */
+  units?: number;
+}
 
 export interface CountedAnswer {
   /** The content type. */
