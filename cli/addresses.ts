@@ -5,7 +5,7 @@ import { EXIT, Refusal, systemCode } from "./refusal.ts";
 
 /** Where a server listens: HOST and PORT. */
 
-/** A host as it stands in an address before the port. */
+/** A host as it is written in an address before the port. */
 function bracketed(host: string): string {
   return isIPv6(host) ? `[${host}]` : host;
 }

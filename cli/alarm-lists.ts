@@ -5,18 +5,18 @@ import { alarmIn, METADATA_FILE } from "./backup-manifest.ts";
 import { objectId } from "./object-ids.ts";
 
 /**
- * The list of the alarms of a class, which workerd reads: an object's id, when it rings, and the object's name. Each object has its own
- * alarm in its file, too, so that a list that is damaged can be made again. Names are nowhere else: they are what of the damaged
- * list's bytes makes an object's id.
+ * The list of the alarms of a class, which workerd reads: an object's id, the time of its alarm, and the object's name.
+ * Each object also has its own alarm in its file, so that a damaged list can be rebuilt. Names are only in the list:
+ * the object's id proves which bytes of a damaged list are its name.
  */
 
 const OBJECT_FILE = /^[0-9a-f]{64}\.sqlite$/;
 const SUFFIXES = ["", "-wal", "-shm"] as const;
 
-/** The folder within a data folder for what is damaged. It is of no class: workerd does not look into it. */
+/** The folder within a data folder for damaged files. It is of no class: workerd does not read it. */
 export const QUARANTINE = "quarantine";
 
-/** Puts a file of an object or a list into quarantine, with what belongs to it. Gives where it is now. */
+/** Moves a file of an object or a list into quarantine, with the files that belong to it. Gives its new place. */
 export function quarantine(file: string): string {
   const data = dirname(dirname(file));
   const folder = join(data, QUARANTINE, basename(dirname(file)));
@@ -116,15 +116,15 @@ function liveAlarmIn(file: string): bigint | null {
   return typeof value === "bigint" ? value : null;
 }
 
-/** A name as this program gives them to objects: a tenant's, or a tenant's with the key of what it has; and the board's. */
+/** The form of objects' names in this program: a tenant's name, or a tenant's name with a key; and the board's. */
 const NAME = /[A-Za-z0-9_.-]{1,70}(?::[A-Za-z0-9:_-]{1,80})?/g;
 
-/** The longest run of such letters that is looked at: pages of anything else have none. */
+/** The longest run of such letters that is searched: pages with other contents have none. */
 const MAX_RUN = 4_096;
 const BYTES_BEFORE = 8;
 const BYTES_BEHIND = 4;
 
-/** Names of objects, by their ids, that stand somewhere in the bytes of a list and its log. Each is proved by its id. */
+/** Names of objects, by their ids, that stand somewhere in the bytes of a list and its log. The id proves each name. */
 export function namesIn(file: string, uniqueKey: string): Map<string, string> {
   const ids = new Set(
     readdirSync(dirname(file))
@@ -148,8 +148,8 @@ export function namesIn(file: string, uniqueKey: string): Map<string, string> {
 }
 
 /**
- * The parts of a run of letters that may be the name: bytes beside it, of the row's number before and of the next row behind, may look
- * like letters.
+ * The parts of a run of letters that may be the name: neighbouring bytes, of the row's number and of the next row, may
+ * look like letters.
  */
 function* partsOf(run: string): Generator<string> {
   if (run.length > MAX_RUN) return;

@@ -5,12 +5,17 @@ import { damageIn, namesIn, newAlarmList } from "./alarm-lists.ts";
 import { type BackupFile, objectIdOf } from "./backup-manifest.ts";
 import { BUSY_TIMEOUT_MS, isCopiedLive } from "./live-copy.ts";
 
-/** The alarms of a class, as workerd keeps them: by their objects' ids, with the names of these, which nothing else tells. */
+/**
+ * The alarms of a class, as workerd keeps them: by their objects' ids, with the objects' names, which are stored
+ * nowhere else.
+ */
 export class AlarmList {
-  /** One for each share that has objects of the class. */
+  /** One list for each share that has objects of the class. */
   readonly #files: readonly string[];
   readonly #names = new Map<string, string | null>();
-  /** True where one cannot be read: the backup's is made of the objects, with the names that are in its bytes. */
+  /**
+   * True if a list cannot be read: the backup's list is then made from the objects, with the names in the list's bytes.
+   */
   readonly isDamaged: boolean;
 
   constructor(files: readonly string[]) {
@@ -34,7 +39,10 @@ export class AlarmList {
     return this.#names.has(id);
   }
 
-  /** Reads the list, or what it has of an object. It is open for a moment only: a process that starts wants it whole. */
+  /**
+   * Reads the list, or its row of an object. It is open for a moment only, because a starting process needs it
+   * exclusively.
+   */
   #read(file: string, id?: string): void {
     using database = new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
     if (!hasAlarms(database)) return;
@@ -43,7 +51,7 @@ export class AlarmList {
     for (const { id: of, name } of rows) this.#names.set(String(of), name === null ? null : String(name));
   }
 
-  /** Writes a list of these objects' alarms: a copy of one of the class's, with other rows. */
+  /** Writes a list of these objects' alarms: a copy of one of the class's lists, with other rows. */
   async write(to: string, objects: readonly BackupFile[]): Promise<void> {
     if (!this.isDamaged) await isCopiedLive(this.#files[0] ?? "", to);
     using database = this.isDamaged ? newAlarmList(to) : new DatabaseSync(to);
@@ -58,7 +66,7 @@ export class AlarmList {
   }
 }
 
-/** A process that was killed while it began has left a list without its table. */
+/** A process that was killed at its start leaves a list without its table. */
 function hasAlarms(database: DatabaseSync): boolean {
   return database.prepare("SELECT 1 FROM sqlite_schema WHERE name = '_cf_ALARM'").get() !== undefined;
 }

@@ -10,12 +10,10 @@ import { type Environment, readVariable } from "./environment.ts";
 import { EXIT, Refusal, systemCode } from "./refusal.ts";
 
 /**
- * Backups in a bucket that speaks S3. A file is there once, whichever backups have it:
- *
- * - `PREFIX/files/SHA256/0`, `…/1`, …: the pieces of a file, by what is in it.
+ * Backups in a bucket with S3's API. A file is stored once, however many backups have it:
+ * - `PREFIX/files/SHA256/0`, `…/1`, …: the pieces of a file, named by its content.
  * - `PREFIX/backups/STAMP.json`: the manifest of a backup, which is written last.
- *
- * One backup at a time writes below a prefix: pieces that no manifest names are removed when a backup has ended.
+ * One backup at a time writes below a prefix: at the end of a backup, pieces that no manifest names are removed.
  */
 
 const ADDRESS = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:\/([A-Za-z0-9._/-]+))?$/;
@@ -23,11 +21,11 @@ const ADDRESS = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:\/([A-Za-z0-9._/-]
 /** The bytes that one request sends, within its time limit. */
 const PIECE_BYTES = 8 * 1024 * 1024;
 
-/** How often a request is made that fails, and how long is waited before it is made again, milliseconds. */
+/** The number of attempts of a request, and the wait between them in milliseconds. */
 const TRIES = 3;
 const BETWEEN_TRIES_MS = 500;
 
-/** Tells whether a backup is in a bucket, by the place that the operator names. */
+/** Tells whether the operator's place for a backup is in a bucket. */
 export function isInBucket(place: string): boolean {
   return place.startsWith("s3://");
 }
@@ -40,8 +38,8 @@ export class BackupBucket {
   readonly name: string;
 
   /**
-   * Takes `s3://BUCKET/PREFIX`. Its server and key are those of the environment (`AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`,
-   * `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`). Throws a Refusal where one is missing.
+   * Takes `s3://BUCKET/PREFIX`. The environment names its server and key (`AWS_ENDPOINT_URL`, `AWS_REGION`,
+   * `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`). Throws a Refusal if one is missing.
    */
   constructor(address: string, environment: Environment) {
     const [, bucket, prefix] = ADDRESS.exec(address) ?? [];

@@ -22,19 +22,19 @@ import { uniqueKeyOf } from "./workerd.ts";
 
 /** Copies the objects of a data folder, class by class. */
 
-/** Files that are copied at a time; each may take a thread. */
+/** Files that are copied at the same time; each may take a thread. */
 const AT_ONCE = 4;
 
-/** An object that sets and loses an alarm between two looks, again and again, is none of this program's. */
+/** An object that sets and deletes its alarm between every two reads is not an object of this program. */
 const MAX_COPIES = 20;
 
 const OBJECT_FILE = /^[0-9a-f]{64}\.sqlite$/;
 
-/** The class that is copied twice, and the folder within the backup of what is looked at only while it is made. */
+/** The class that is copied twice, and the folder for its first copy, which exists only while the backup is made. */
 const DIRECTORIES = uniqueKeyOf("FileDirectory");
 const BEFORE_FOLDER = ".before";
 
-/** The files of a class in all shares, by their names, with the folder of each: those of its objects, and a list of alarms. */
+/** The files of a class in all shares, by their names, with the folder of each: its objects, and a list of alarms. */
 export function filesOf(data: string, name: string): Map<string, string> {
   const folders = shareFolders(data).map((share) => join(share, name));
   const files = folders.flatMap((folder) =>
@@ -53,7 +53,7 @@ function objectsOf(data: string, name: string): Map<string, string> {
 export class Copier {
   readonly files: BackupFile[] = [];
   unchanged = 0;
-  /** Files of objects of which nothing was copied. */
+  /** Files of objects without a copy. */
   readonly damaged: string[] = [];
   readonly inBuckets: BucketFiles = { files: 0, bytes: 0 };
   readonly #data: string;
@@ -64,17 +64,17 @@ export class Copier {
     this.#store = store;
   }
 
-  /** Where files are copied to. */
+  /** The destination of the files. */
   get #folder(): string {
     return this.#store.folder;
   }
 
-  /** Removes what was looked at only. */
+  /** Removes the files that are not part of the backup. */
   async end(): Promise<void> {
     await rm(join(this.#folder, BEFORE_FOLDER), { recursive: true, force: true });
   }
 
-  /** Copies the directories of files as they are before any bytes are copied. */
+  /** Copies the present directories of files before any bytes are copied. */
   async copyDirectoriesBefore(): Promise<void> {
     const objects = objectsOf(this.#data, DIRECTORIES);
     if (objects.size === 0) return;
@@ -82,7 +82,7 @@ export class Copier {
     await mkdir(into, { mode: 0o700 });
     await eachOf([...objects], AT_ONCE, async ([file, folder]) => {
       await isCopiedLive(join(folder, file), join(into, file)).catch((error: unknown) => {
-        // It is told of when it is copied for good.
+        // Called when an object's copy is final.
         if (!saysDamage(error)) throw error;
       });
     });

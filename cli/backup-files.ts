@@ -2,17 +2,18 @@ import { DatabaseSync } from "node:sqlite";
 import { SCHEMA_VERSIONS } from "../src/store/schema-versions.ts";
 
 /**
- * Files in a backup. A directory lists files whose bytes are in other objects, which are copied at other moments. So each directory is read
- * twice, before the bytes are copied and after: a file that both copies list was there all the time, and its bytes are whole. A file that
- * only one of them lists came or went meanwhile. The backup does not list it, and has the restored server remove its bytes.
+ * Files in a backup. A directory lists files whose bytes are in other objects, which are copied at other moments. So
+ * each directory is read twice, before the bytes are copied and after: a file in both copies existed all the time, and
+ * its bytes are complete. A file in only one of them was added or deleted meanwhile. The backup does not list it, and
+ * lets the restored server remove its bytes.
  */
 
-/** The tables that the two copies are compared in. */
+/** The compared tables of the two copies. */
 const TABLES = ["file", "part", "removed", "used_by", "vector_store"];
 
 /**
- * Takes from the later copy of a directory what is not in the earlier one. `before` is a file that may not be there. False where the copy
- * stays as it was: nothing came or went, or a version wrote it whose tables are not today's.
+ * Removes from the later copy of a directory all rows that are not in the earlier one. `before` is a file that may not
+ * exist. False if the copy stays unchanged: nothing was added or deleted, or a version with other tables wrote it.
  */
 export function withdrawUnsure(after: string, before: string | undefined, now = Date.now()): boolean {
   using database = new DatabaseSync(after);

@@ -8,8 +8,8 @@ import { z } from "zod";
 import { EXIT, Refusal } from "./refusal.ts";
 
 /**
- * A backup: a folder for each class with a SQLite file for each object, as in a data folder, and a manifest with the checksum
- * of each file. The manifest is written last: a folder without one is no backup.
+ * A backup: a folder for each class with a SQLite file for each object, as in a data folder, and a manifest with the
+ * checksum of each file. The manifest is written last: a folder without one is no backup.
  */
 
 export const MANIFEST_FILE = "backup.json";
@@ -28,9 +28,9 @@ const file = z.object({
   path: filePath,
   bytes: z.int().min(0),
   sha256: z.string().regex(/^[0-9a-f]{64}$/),
-  /** When the object's alarm rings, Unix nanoseconds; null: it has none. */
+  /** The time of the object's alarm, Unix nanoseconds; null: it has none. */
   alarm: wholeNumber.nullable(),
-  /** The state of the original file, if that had been left alone for a while; else null. */
+  /** The state of the original file, if it was settled; else null. */
   source: z.object({ bytes: wholeNumber, mtime_ns: wholeNumber, inode: wholeNumber }).nullable(),
 });
 
@@ -40,19 +40,21 @@ const manifest = z.object({
   format: z.literal(FORMAT),
   /** The version of the program that made the backup. */
   version: z.string(),
-  /** The versions of the tables of each class; null where the data folder did not say. */
+  /** The versions of the tables of each class; null if the data folder did not have them. */
   schema: z.record(z.string(), z.int()).nullable(),
   started_at: z.iso.datetime(),
   ended_at: z.iso.datetime(),
   files: z.array(file),
-  /** Files whose bytes are in a bucket, and so not in the backup; backups of versions before do not say. */
+  /**
+   * The number of files whose bytes are in a bucket, and not in the backup; backups of earlier versions do not have it.
+   */
   in_buckets: bucketFiles.optional(),
 });
 
 export type BackupFile = z.output<typeof file>;
 export type BackupManifest = z.output<typeof manifest>;
 
-/** The manifest of a backup. Throws the Refusal of a folder that is none, or whose manifest is damaged. */
+/** The manifest of a backup. Throws a Refusal if the folder is no backup, or its manifest is damaged. */
 export function readManifest(folder: string): BackupManifest {
   const path = join(folder, MANIFEST_FILE);
   if (!existsSync(path)) {
@@ -90,7 +92,7 @@ function damaged(path: string): Refusal {
   return new Refusal(EXIT.damaged, `${path} is damaged: it is not what \`backup\` has written.`);
 }
 
-/** Makes a folder with all its files a backup, at once. */
+/** Turns a folder with all its files into a backup, atomically. */
 export async function writeManifest(folder: string, value: Omit<BackupManifest, "format">): Promise<void> {
   const path = join(folder, MANIFEST_FILE);
   const unfinished = `${path}.new`;
@@ -100,12 +102,12 @@ export async function writeManifest(folder: string, value: Omit<BackupManifest, 
   await makeDurable(folder);
 }
 
-/** An object's id, by its file. */
+/** An object's id, from the name of its file. */
 export function objectIdOf(path: string): string {
   return basename(path, ".sqlite");
 }
 
-/** Waits until a file, or a folder's list of files, is on its disk. */
+/** Waits until a file, or a folder's list of files, is on disk. */
 export async function makeDurable(path: string): Promise<void> {
   const handle = await open(path, "r");
   try {
@@ -122,7 +124,7 @@ export async function sha256Of(path: string): Promise<string> {
   return hash.digest("hex");
 }
 
-/** SQLite's finding about a file that nobody writes to; undefined if the file is whole. Leaves no file beside it. */
+/** The fault that SQLite finds in a file without writers; undefined if the file is intact. Leaves no file beside it. */
 export function faultIn(path: string): string | undefined {
   try {
     using database = openQuiet(path);
@@ -134,7 +136,7 @@ export function faultIn(path: string): string | undefined {
   }
 }
 
-/** When the alarm of the object in a file rings, Unix nanoseconds. To be asked of a copy, to which nobody writes. */
+/** The time of the alarm of the object in a file, Unix nanoseconds. For a copy, which has no writer. */
 export function alarmIn(path: string): bigint | null {
   using database = openQuiet(path);
   const has = database.prepare("SELECT 1 FROM sqlite_schema WHERE name = '_cf_METADATA'").get();
@@ -160,7 +162,7 @@ export function filesInBuckets(path: string): BucketFiles {
   return { files: Number(row?.files), bytes: Number(row?.bytes) };
 }
 
-/** A file as it is: SQLite makes no write-ahead log beside it, and looks for none. */
+/** Opens a file without changing it: SQLite makes no write-ahead log beside it, and looks for none. */
 function openQuiet(path: string): DatabaseSync {
   const url = pathToFileURL(path);
   url.searchParams.set("immutable", "1");

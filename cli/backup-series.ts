@@ -8,9 +8,9 @@ import { keptOf, STAMP, stampOf } from "./backup-stamp.ts";
 import type { Environment } from "./environment.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 
-/** Backups one after another, in a folder or a bucket, each named by its moment; what has not changed is there once. */
+/** Backups one after another, in a folder or a bucket, each named by its time; unchanged files are stored once. */
 
-/** No more than a number's digits, and a day has so many of them that its milliseconds are a timer's. */
+/** At most four digits, and `MAX_DAYS` days: a timer takes 2^31 milliseconds. */
 const DURATION = /^(\d{1,4})([mhd])$/;
 const UNITS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 const MAX_DAYS = 24;
@@ -18,11 +18,11 @@ const MAX_DAYS = 24;
 export interface SeriesBackup extends Backup {
   /** The folder of the backup, or its address. */
   at: string;
-  /** The stamps of the backups that were removed after it. */
+  /** The stamps of the older backups that were removed. */
   removed: string[];
 }
 
-/** Makes the next backup of the series `into`, and removes all but the newest `keep`; undefined keeps them all. */
+/** Makes the next backup of the series `into`, and removes all but the newest `keep`; undefined keeps all. */
 export async function nextBackup(
   data: string,
   into: string,

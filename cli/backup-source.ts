@@ -12,14 +12,14 @@ export interface BackupSource {
   /** Where it is, for people. */
   name: string;
   manifest: BackupManifest;
-  /** The files of it that are not there, or not whole by their size. */
+  /** The files that are missing, or have another size than in the manifest. */
   missing(files: readonly BackupFile[]): Promise<BackupFile[]>;
   copy(file: BackupFile, to: string): Promise<void>;
 }
 
 /**
- * The backup at a place: a folder that is one, or the backup `stamp` of a series in a folder or a bucket, by default the newest. Throws
- * the Refusal of a place that has none.
+ * The backup at a place: a folder that is one, or the backup `stamp` of a series in a folder or a bucket, by default
+ * the newest. Throws a Refusal if the place has none.
  */
 export async function backupAt(
   place: string,

@@ -1,4 +1,4 @@
-/** The names of backups in a series: the moments at which they were begun, whose order is that of their texts. */
+/** The names of backups in a series: the times at which they began. Their order as texts is their order in time. */
 export const STAMP = /^\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-\d{3}Z$/;
 
 export function stampOf(time: Date): string {

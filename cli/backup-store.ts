@@ -4,25 +4,25 @@ import { dirname, join } from "node:path";
 import { type BackupFile, type BackupManifest, makeDurable, readManifest, writeManifest } from "./backup-manifest.ts";
 import { EXIT, Refusal, systemCode } from "./refusal.ts";
 
-/** Where a backup is kept while it is made. */
+/** The destination of a backup while it is made. */
 export interface BackupStore {
-  /** The folder that files are copied into, where they are looked through. */
+  /** The folder that files are copied into and checked in. */
   readonly folder: string;
   /** The files of an earlier backup, by path. */
   readonly known: ReadonlyMap<string, BackupFile>;
-  /** Takes a file of the earlier backup into this one; false where it cannot be had. */
+  /** Takes a file of the earlier backup into this one; false if that fails. */
   reuse(file: BackupFile): Promise<boolean>;
-  /** Keeps a file that is whole in the folder. */
+  /** Stores a checked file of the folder. */
   keep(file: BackupFile): Promise<void>;
-  /** Makes a backup of all that is kept, at once. */
+  /** Makes all stored files a backup, atomically. */
   finish(manifest: Omit<BackupManifest, "format">): Promise<void>;
-  /** Removes what there is of a backup that is not made. */
+  /** Removes the parts of an incomplete backup. */
   discard(): Promise<void>;
 }
 
 /**
- * A folder as a store of backups. Links the files that `earlier` has, which then take no more disk space. Throws a Refusal if the folder is
- * not empty.
+ * A folder as a store of backups. Links the files that `earlier` has, so that they take no more disk space. Throws a
+ * Refusal if the folder is not empty.
  */
 export async function folderStore(folder: string, earlier: string | undefined): Promise<BackupStore> {
   const known = new Map(earlier ? readManifest(earlier).files.map((file) => [file.path, file]) : []);
@@ -49,7 +49,7 @@ export async function folderStore(folder: string, earlier: string | undefined): 
   };
 }
 
-/** Tells whether the folder was there before; `made` is the first folder that had to be made. */
+/** Tells whether the folder existed before; `made` is the first folder that had to be made. */
 function makeEmptyFolder(folder: string, made: string | undefined): boolean {
   if (readdirSync(folder).some((name) => name !== "lost+found")) {
     throw new Refusal(EXIT.usage, `${folder} is not empty. A backup wants a folder of its own.`);
@@ -63,7 +63,7 @@ function refuseTo(folder: string) {
   };
 }
 
-/** Links a file of an earlier backup; false where it cannot be had. */
+/** Links a file of an earlier backup; false if that fails. */
 async function isLinked(from: string, to: string, bytes: number): Promise<boolean> {
   if (statSync(from, { throwIfNoEntry: false })?.size !== bytes) return false;
   try {

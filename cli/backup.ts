@@ -11,32 +11,31 @@ import { shareFolders } from "./shares.ts";
 import { uniqueKeyOf } from "./workerd.ts";
 
 /**
- * `backup`: a copy of a data folder, also of one that a process writes to meanwhile. It asks that process nothing, and keeps
- * it from nothing: SQLite's readers do not hold up its writers.
- *
- * - An object's file is copied as it was at one moment, with what its write-ahead log has.
- * - An alarm is kept twice: in its object, and in its class's list, which workerd reads. The backup's list is made of the
- *   alarms of the copies, whose moments may differ.
- * - Objects that point to others are copied after those: the quotas' notes of homes after the homes. Directories of files are copied
- *   before the files' bytes, too (`backup-files.ts`).
+ * `backup`: a copy of a data folder, also of one that a process writes to meanwhile. It does not call that process, and
+ * does not delay it: SQLite's readers do not block its writers.
+ * - The copy of an object's file shows it at one moment, including its write-ahead log.
+ * - An alarm is stored twice: in its object, and in its class's list, which workerd reads. The backup's list is made
+ *   from the alarms of the copies, whose moments may differ.
+ * - Objects that point to others are copied after those: the quotas' notes of homes after the homes. Directories of
+ *   files are copied before the files' bytes, too (`backup-files.ts`).
  */
 
 export interface BackupOptions {
   /** The data folder. */
   data: string;
-  /** Where to; a folder that is not there, or empty. */
+  /** The destination; a folder that does not exist, or is empty. */
   into: string;
-  /** An earlier backup of the same data folder: what has not changed since is linked to its files, and takes no room. */
+  /** An earlier backup of the same data folder: unchanged files become links to its files, and take no space. */
   since?: string | undefined;
 }
 
 /** The figures of a backup. */
 export interface Backup {
   objects: number;
-  /** The objects among them that an earlier backup had. */
+  /** The objects among them that come from an earlier backup. */
   unchanged: number;
   bytes: number;
-  /** Files of objects that are damaged, and not in the backup. */
+  /** Damaged files of objects, which are not in the backup. */
   damaged: string[];
   /** Files whose bytes are in a bucket, and not in the backup. */
   inBuckets: BucketFiles;
@@ -52,7 +51,7 @@ const CLASS_FOLDER = /^[A-Za-z0-9_][A-Za-z0-9_.-]*$/;
 /** Classes whose objects point to others', which are copied before them. */
 const LAST = ["FileDirectory", "Quota", "KeyDirectory"].map(uniqueKeyOf);
 
-/** Throws a Refusal where there is nothing to copy, or the backup cannot be written; nothing of it is left then. */
+/** Throws a Refusal if there is nothing to copy, or the backup cannot be written; then nothing of it remains. */
 export async function backup({ data, into, since }: BackupOptions): Promise<BackupResult> {
   const [source, folder] = [resolve(data), resolve(into)];
   if (`${folder}${sep}`.startsWith(`${source}${sep}`)) {

@@ -3,23 +3,25 @@ import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { root, shippedBundle } from "./installation.ts";
 
-/** The Worker as it is deployed: `index.js`, and the data that it imports. A package has it; a checkout makes it. */
+/**
+ * The Worker as it is deployed: `index.js`, and the data that it imports. A package includes it; a checkout makes it.
+ */
 
-/** The environment's variable that names a folder with the Worker's bundle: tests start many Workers and bundle once. */
+/** The environment variable that names a folder with the Worker's bundle: tests start many Workers and bundle once. */
 export const BUNDLE_VARIABLE = "RESPONSES_EDGE_TEST_BUNDLE";
 
-/** A folder that has the bundle already; undefined where it is to be made. */
+/** A folder that already has the bundle; undefined if it must be made. */
 export function madeBundle(): string | undefined {
   const given = process.env[BUNDLE_VARIABLE];
   return given ? resolve(given) : shippedBundle;
 }
 
-/** Begins to bundle the Worker as `wrangler deploy` does, into a directory. */
+/** Starts bundling the Worker as `wrangler deploy` does, into a directory. */
 export function bundle(directory: string, options: SpawnOptions): ChildProcess {
   return spawn(process.execPath, bundlingArguments(directory), { ...options, ...BUNDLING });
 }
 
-/** The same, and waits until it is done. `cwd` is the checkout. */
+/** The same, but waits for the end. `cwd` is the checkout. */
 export function bundleInto(directory: string, cwd = root): void {
   const options = { ...BUNDLING, cwd };
   execFileSync(process.execPath, bundlingArguments(directory), { ...options, stdio: ["ignore", "ignore", "inherit"] });

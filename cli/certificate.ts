@@ -2,7 +2,7 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { systemCode } from "./refusal.ts";
 
-/** A certificate with its key, as workerd's https socket is given them: PEM files, by absolute paths. */
+/** A certificate with its key for workerd's https socket: PEM files, by absolute paths. */
 export interface KeyPairFiles {
   /** The server's own certificate first, then those between it and an authority that clients know. */
   certificateFile: string;
@@ -10,8 +10,8 @@ export interface KeyPairFiles {
 }
 
 /**
- * The fault of a pair of files at a time (Unix milliseconds); undefined if there is none. workerd would serve an expired certificate
- * without a word, and die of a key that is another's.
+ * The fault of a pair of files at a time (Unix milliseconds); undefined if there is none. workerd would serve an
+ * expired certificate without a warning, and exit with a key of another certificate.
  */
 export function faultOf({ certificateFile, keyFile }: KeyPairFiles, now: number): string | undefined {
   let certificate: X509Certificate;

@@ -5,7 +5,7 @@ import { type Mistake, readSection, type Section, variable } from "../src/config
 import { type Environment, readVariable } from "./environment.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 
-/** workerd takes no shorter one. */
+/** workerd refuses a shorter one. */
 const MIN_KEY_BYTES = 32;
 const KEY_EXPECTED = `expected at least ${MIN_KEY_BYTES} bytes (\`openssl rand -hex 32\` makes one)`;
 
@@ -18,9 +18,9 @@ const hostAndPort = z
   .optional();
 
 /**
- * Several instances that serve the same objects, on one machine or many: workerd's own cluster mode, which is experimental
- * (docs/cluster.md). Objects are kept in a bucket, and the data folder is a cache. The bucket's endpoint and credentials
- * are those of the environment (`AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID` …), which workerd reads itself.
+ * Several instances that serve the same objects, on one machine or many: workerd's own cluster mode, which is
+ * experimental (docs/cluster.md). A bucket stores the objects, and the data folder is a cache. The environment has the
+ * bucket's endpoint and credentials (`AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID` …), which workerd reads itself.
  */
 export const clusterSection = {
   title: "A cluster of instances",
@@ -56,17 +56,17 @@ export const clusterSection = {
 
 export type ClusterSettings = NonNullable<ReturnType<typeof readClusterSettings>>;
 
-/** An instance, and the milliseconds that it has to end. */
+/** An instance, and its time to end in milliseconds. */
 export interface ClusterInstance extends ClusterSettings {
   stopTimeoutMs: number;
 }
 
-/** The file that workerd leaves in the folder of each class whose objects a cluster has. */
+/** The file that workerd leaves in the folder of each class with objects of a cluster. */
 const CLUSTER_FILE = ".cluster";
 /** Where an object is kept. */
 const OBJECT_FILE = /^[0-9a-f]{64}\.sqlite$/;
 
-/** Reads the settings of a cluster; undefined without `CLUSTER_BUCKET`. Adds what is wrong to `mistakes`. */
+/** Reads the settings of a cluster; undefined without `CLUSTER_BUCKET`. Adds errors to `mistakes`. */
 export function readClusterSettings(environment: Environment, mistakes: string[]) {
   if (!environment.CLUSTER_BUCKET) {
     const others = ["CLUSTER_ADDRESS", "CLUSTER_ADVERTISE", "CLUSTER_KEY", "CLUSTER_KEY_FILE"];

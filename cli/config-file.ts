@@ -4,23 +4,26 @@ import { misspeltVariables, type TextVariables, VARIABLE_NAMES } from "../src/co
 import { systemCode } from "./refusal.ts";
 
 /**
- * The file of `CONFIG_FILE`: the variables as YAML, each by its name in small letters. A text, a number or a flag is what the variable says;
- * a list of texts is written with commas between them, and what else there is as JSON.
+ * The file of `CONFIG_FILE`: the variables as YAML, each by its name in lower case. A text, a number or a flag is the
+ * variable's value; a list of texts is joined with commas, and any other value becomes JSON.
  */
 export interface ConfigFile {
   path: string;
-  /** The variables that it sets, by their names. */
+  /** The variables in the file, by their names. */
   variables: Readonly<Record<string, string>>;
-  /** All that is wrong with it by itself: `FILE:LINE: …`. */
+  /** The errors of the file by itself: `FILE:LINE: …`. */
   mistakes: string[];
   /** The line of a variable, from 1. */
   lineOf(name: string): number | undefined;
 }
 
-/** No configuration is longer. Bytes. */
+/** The maximum length of a configuration, in bytes. */
 const MAX_BYTES = 1024 * 1024;
 
-/** How often the file is looked at, in milliseconds. A look follows all links, so that what is put into its place is seen, too. */
+/**
+ * The interval at which the file is checked, in milliseconds. A check follows all links, so that it sees a replaced
+ * file, too.
+ */
 const LOOK_MS = 1_000;
 
 /** Reads the file. `others` are variables that it may set beside the Worker's. */

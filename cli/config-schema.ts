@@ -3,12 +3,12 @@ import { SECTIONS } from "../src/config/index.ts";
 import type { Section } from "../src/config/variable.ts";
 import { SERVE_SECTIONS } from "./serve-settings.ts";
 
-/** The JSON Schema of the file of `CONFIG_FILE`, for editors. It is made of the declarations of the variables. */
+/** The JSON Schema of the file of `CONFIG_FILE`, for editors, derived from the declarations of the variables. */
 export function configSchema(): object {
   const sections: readonly Section[] = [...Object.values(SECTIONS), ...SERVE_SECTIONS];
   const properties = sections.flatMap(({ title, variables }) =>
     Object.values(variables)
-      // The file cannot say where it is.
+      // The file cannot name its own path.
       .filter(({ name }) => name !== "CONFIG_FILE")
       .map(({ name, schema, meaning }) => {
         const { $schema: _, ...described } = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" });
@@ -24,7 +24,7 @@ export function configSchema(): object {
   };
 }
 
-/** A meaning without the links of Markdown, whose pages an editor does not have. */
+/** A meaning without the links of Markdown, because an editor does not have their pages. */
 function plain(meaning: string): string {
   return meaning
     .replaceAll(/ ?\(\[[^\]]*\]\([^)]*\)\)/g, "")

@@ -14,20 +14,20 @@ import { fewFiles, openFilesLimit } from "./open-files.ts";
 import { systemCode } from "./refusal.ts";
 import { configFileOf, readServeSettings, SERVE_VARIABLES, type ServeSettings } from "./serve-settings.ts";
 
-/** The configuration of `serve`, as its environment and its file say it. */
+/** The configuration of `serve`, from its environment and its file. */
 export interface Configuration {
   settings: ServeSettings;
-  /** Those of the environment. */
+  /** The variables of the environment. */
   variables: TextVariables;
-  /** Those of the file; undefined where there is none. */
+  /** The variables of the file; undefined without one. */
   file: TextVariables | undefined;
   /** Both together. */
   all: TextVariables;
-  /** Settings that may be mistakes, a line each. */
+  /** Settings that may be errors, one per line. */
   warnings: string[];
 }
 
-/** Reads the whole configuration. Throws a Refusal that names every mistake. */
+/** Reads the whole configuration. Throws a Refusal that names every error. */
 export function readConfiguration(environment: Environment): Configuration {
   const mistakes: string[] = [];
   const written = configFileOf(environment);
@@ -49,7 +49,10 @@ export function readConfiguration(environment: Environment): Configuration {
   };
 }
 
-/** Reads the file anew, as `readConfiguration` does. `mistakes` is all that is wrong with the whole; then the file says nothing. */
+/**
+ * Reads the file again, as `readConfiguration` does. `mistakes` has all errors of the whole; then the file has no
+ * effect.
+ */
 export function readChangedFile(environment: Environment, variables: TextVariables) {
   const written = configFileOf(environment);
   if (!written) throw new TypeError("There is no file.");
@@ -60,7 +63,7 @@ export function readChangedFile(environment: Environment, variables: TextVariabl
   return { file, mistakes, settings, placed: (found: readonly string[]) => inFile(written, found) };
 }
 
-/** Nobody serves everybody by forgetting a variable. */
+/** A forgotten variable must not open the server to everybody. */
 function keySourceMistakes(variables: TextVariables): string[] {
   if (keySourcesOf(variables) !== "" || variables.ALLOW_ANONYMOUS === "true") return [];
   const how = "`responses-edge create-key TENANT` makes a key and its entry";

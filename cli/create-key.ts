@@ -2,13 +2,13 @@ import { createHash, randomBytes } from "node:crypto";
 import { ROLES, readRole } from "../src/config/roles.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 
-/** The key that `create-key` is asked to make. */
+/** The parameters of `create-key`. */
 export interface KeyRequest {
-  /** The tenant, or who acts with a root key. */
+  /** The tenant, or the name of a root key in the audit log. */
   name: string;
   /** A root key of the admin API. */
   isAdmin: boolean;
-  /** The role of a root key, as it stands in ADMIN_KEY: an owner's without. */
+  /** The role of a root key, as it is written in ADMIN_KEY; default: owner. */
   role?: string | undefined;
 }
 

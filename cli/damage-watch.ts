@@ -6,12 +6,12 @@ import { damageIn } from "./alarm-lists.ts";
 import { type LogFormat, ownLine } from "./log-lines.ts";
 import { OBJECT_CLASSES, uniqueKeyOf } from "./workerd.ts";
 
-/** Finds out which object's file is damaged: workerd says that one is, and not which. */
+/** Finds the damaged file: workerd reports damage, but not the object. */
 
 /** workerd's words for it. */
 const DAMAGE_WORDS = /SQLITE_(?:CORRUPT|NOTADB)/;
 
-/** Other messages of workerd about a disk, and their meanings. Each is told once an hour at most. */
+/** Other messages of workerd about a disk, and their meanings. Each is logged at most once an hour. */
 const DISK_WORDS: readonly [words: RegExp, meaning: string][] = [
   [
     /SQLITE_READONLY|Read-only file system/,
@@ -21,18 +21,18 @@ const DISK_WORDS: readonly [words: RegExp, meaning: string][] = [
 ];
 const TOLD_EVERY_MS = 3_600_000;
 
-/** How often the Worker is asked for what it suspects, after workerd has spoken. */
+/** The interval at which the Worker is asked for suspected objects, after a message of workerd. */
 const LOOKS = 20;
 const LOOK_MS = 100;
 
 export interface DamageWatch {
-  /** Takes a line of workerd's. */
+  /** Takes a line of workerd's log. */
   heard(line: string): void;
 }
 
 /**
- * Watches what workerd says. `suspects` asks the Worker which objects have failed, `tell` has it know which of them are damaged. Each damaged
- * file is named once by `say`.
+ * Watches workerd's messages. `suspects` asks the Worker which objects have failed, `tell` tells it which of them are
+ * damaged. `say` names each damaged file once.
  */
 export function watchDamage(
   data: string,

@@ -19,12 +19,11 @@ import { EXIT, Refusal, systemCode } from "./refusal.ts";
 import { dealShares, shareFolders } from "./shares.ts";
 
 /**
- * The folder in which a process keeps its objects: a folder for each class, in it a SQLite file for each object and
- * `metadata.sqlite` with the alarms. Two processes must not have the same folder: each would run every object.
- *
- * Locks are the kernel's, of SQLite: they end with their holder, however it dies, and hold between containers of one
- * machine, where process ids mean nothing. This program holds LOCK_FILE; workerd has every `metadata.sqlite` open for as
- * long as it lives. So a workerd that has outlived its launcher is seen, too.
+ * The folder in which a process stores its objects: a folder for each class, with a SQLite file for each object and
+ * `metadata.sqlite` with the alarms. Two processes must not have the same folder: each would run every object. SQLite's
+ * locks are the kernel's: they end with their holder, however it dies, and hold between containers of one machine,
+ * where process ids mean nothing. This program holds LOCK_FILE; workerd has every `metadata.sqlite` open for as long as
+ * it lives. So a workerd that has outlived its launcher is detected, too.
  */
 
 const LOCK_FILE = "responses-edge.lock";
@@ -33,21 +32,21 @@ export const MARKER_FILE = "responses-edge.json";
 export const CONTROL_FILE = "responses-edge.socket";
 const METADATA_FILE = "metadata.sqlite";
 
-/** A workerd whose launcher has been killed is killed, too: that takes a moment. */
+/** A workerd whose launcher was killed is killed, too, which takes a moment. */
 const ORPHAN_WAIT_MS = 5_000;
 const ORPHAN_LOOK_MS = 50;
 
-/** SQLITE_BUSY: somebody else has a lock. */
+/** SQLITE_BUSY: another process has a lock. */
 const SQLITE_BUSY = 5;
 
 const marker = z.object({
   version: z.string(),
   schema: z.record(z.string(), z.int()),
-  /** The workers among whom the objects are dealt, where there are several; 0 while they are being dealt. */
+  /** The number of workers that share the objects, if there are several; 0 while the objects are being moved. */
   workers: z.int().optional(),
 });
 
-/** Stands among the versions of tables where several workers have a folder: a version that knows no workers refuses it. */
+/** An entry among the versions of tables, if several workers have a folder: a version without workers refuses it. */
 const WORKERS = "Workers";
 const KNOWN: Readonly<Record<string, number>> = { ...SCHEMA_VERSIONS, [WORKERS]: 1 };
 
@@ -57,21 +56,21 @@ export type Marker = Readonly<z.output<typeof marker>>;
 export interface DataFolder {
   /** Absolute. */
   path: string;
-  /** Lists of alarms that were damaged, and were made again. */
+  /** Lists of alarms that were damaged, and have been rebuilt. */
   rebuilt: readonly (RebuiltList & { list: string })[];
-  /** Objects that have another worker now; undefined where the number of workers is that of before. */
+  /** Objects that have another worker now; undefined if the number of workers is unchanged. */
   moved: number | undefined;
-  /** Lets others have it. To be called when workerd has ended. */
+  /** Releases the folder. To be called after workerd has ended. */
   close(): void;
 }
 
-/** Where `restore` has files until all of them are there: a folder that has it is not whole. */
+/** The folder in which `restore` has files until all of them are there: a data folder with it is incomplete. */
 export const UNFINISHED_RESTORE = ".restoring";
 
 /**
- * Takes a folder, which is made if it is not there, deals its objects among so many workers, and notes in it what writes into it from now on. Throws a Refusal where
- * it is in use, was written by a newer version, or cannot be written; and, but for `restore` itself, where one was broken off.
- * It is another process's again when this one ends.
+ * Takes a folder, makes it if it does not exist, distributes its objects among the workers, and records the versions
+ * that write into it from now on. Throws a Refusal if the folder is in use, was written by a newer version, or cannot
+ * be written; and, except for `restore` itself, after an interrupted restore. The end of this process releases it.
  */
 export async function openDataFolder(
   folder: string,
@@ -247,11 +246,11 @@ async function untilUnused(path: string): Promise<string[]> {
   return damaged;
 }
 
-/** A database that nobody else can have open while this one is; undefined where somebody has. */
+/** Opens a database exclusively; undefined if another process has it. */
 function lockWhole(file: string): DatabaseSync | undefined {
   const database = new DatabaseSync(file);
   try {
-    // A write-ahead log is shared by those who read only as long as none of them wants it whole.
+    // Readers share a write-ahead log only while none of them needs it exclusively.
     database.exec("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE");
     return database;
   } catch (error) {

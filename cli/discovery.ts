@@ -5,25 +5,25 @@ import type { RawEntry } from "../src/config/server-entry.ts";
 import { type Endpoint, inCluster, watchEndpoints } from "./kubernetes.ts";
 
 /**
- * Model servers that are behind one name: `discover` in `UPSTREAMS`. Each address is a server of its own, so that a conversation finds its
- * own again.
+ * Model servers behind one name: `discover` in `UPSTREAMS`. Each address is a server of its own, so that a conversation
+ * finds its own again.
  */
 
-/** How often a name is resolved again. Milliseconds. */
+/** The interval of name resolution. Milliseconds. */
 const RESOLVE_MS = 10_000;
 
-/** A name that takes longer to be resolved for the first time is a single server until it is. Milliseconds. */
+/** A name whose first resolution takes longer is a single server until then. Milliseconds. */
 const FIRST_MS = 5_000;
 
-/** No name has more servers. */
+/** The maximum number of servers of a name. */
 const MAX_ADDRESSES = 64;
 
 /** The longest name of a server (`UPSTREAMS`). */
 const MAX_NAME = 64;
 
-/** The addresses behind a name, as far as they are known. */
+/** The known addresses of a name. */
 interface Source extends Disposable {
-  /** Resolves when it is first known. */
+  /** Resolves when they are known for the first time. */
   first: Promise<void>;
   endpoints(): readonly Endpoint[];
 }
@@ -33,15 +33,15 @@ export class Discovery implements Disposable {
   readonly #tell: (message: string) => void;
   readonly #sources = new Map<string, Source>();
 
-  /** `onChange` is called when other addresses are behind a name than when it was last expanded. */
+  /** `onChange` is called when the addresses of a name have changed since its last expansion. */
   constructor(onChange: () => void, tell: (message: string) => void) {
     this.#onChange = onChange;
     this.#tell = tell;
   }
 
   /**
-   * Gives the file's variables with a server for each discovered address. The file (`file`) goes before the environment's variables. Gives
-   * `file` itself if no address is to be discovered.
+   * Gives the file's variables with a server for each discovered address. The file (`file`) overrides the environment's
+   * variables. Gives `file` itself if no address is to be discovered.
    */
   async expand(variables: TextVariables, file: TextVariables | undefined): Promise<TextVariables | undefined> {
     const all = file ? withFile(variables, file) : variables;
@@ -115,7 +115,7 @@ function serverAt(
   };
 }
 
-/** The addresses of a name, asked again and again. While it cannot be resolved, those that are known hold. */
+/** Resolves a name again and again. While resolution fails, the known addresses stay. */
 function resolving(host: string, onChange: () => void): Source {
   let endpoints: readonly Endpoint[] = [];
   const look = async () => {

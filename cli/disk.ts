@@ -3,10 +3,10 @@ import { EXIT, Refusal, systemCode } from "./refusal.ts";
 
 /** Warnings about the disk that data is written to. */
 
-/** A disk with less room than this, in bytes, is told of where something cannot be written. */
+/** A disk with less free space than this, in bytes, is mentioned in the reason of a failed write. */
 const LITTLE_ROOM = 1_000_000;
 
-/** Gives the reason why a write to a folder failed, in words. SQLite's do not always say that the disk is full. */
+/** Gives the reason of a failed write to a folder, in words. SQLite's reasons do not always mention a full disk. */
 export async function faultText(error: unknown, folder: string): Promise<string> {
   const { bavail, bsize } = await statfs(folder);
   const free = bavail * bsize;

@@ -9,8 +9,8 @@ import { shareFolders } from "./shares.ts";
 import { OBJECT_CLASSES, uniqueKeyOf } from "./workerd.ts";
 
 /**
- * `doctor DIR`: looks through a data folder that nobody serves, and says what is wrong with it. With `--repair` it mends what can be mended, and puts
- * aside what cannot: nothing is deleted.
+ * `doctor DIR`: checks a data folder that no process serves, and prints its faults. With `--repair` it repairs, and
+ * moves files that it cannot repair into quarantine: it deletes nothing.
  */
 
 export interface Finding {
@@ -18,7 +18,7 @@ export interface Finding {
   file: string;
   /** In words. */
   what: string;
-  /** The repair that was made; undefined if there was none, or can be none. */
+  /** The repair; undefined if there was none, or none is possible. */
   done?: string;
 }
 
@@ -30,7 +30,7 @@ export interface Diagnosis {
 
 const OBJECT_FILE = /^[0-9a-f]{64}\.sqlite$/;
 
-/** Throws a Refusal where the folder is in use, or cannot be read. */
+/** Throws a Refusal if the folder is in use, or cannot be read. */
 export async function diagnose(data: string, repairs: boolean): Promise<Diagnosis> {
   const path = resolve(data);
   if (!existsSync(path)) throw new Refusal(EXIT.noAccess, `There is no folder ${path}.`);
@@ -82,7 +82,7 @@ function checkRestore(path: string): Finding[] {
   return [{ file: UNFINISHED_RESTORE, what: "a restore was broken off: empty the folder, and restore again" }];
 }
 
-/** Write-ahead logs without their database: SQLite would take them for those of a new one. */
+/** Write-ahead logs without their database: SQLite would use them for a new one. */
 function strayLogs(folder: string, name: string, repairs: boolean): Finding[] {
   const files = new Set(readdirSync(folder));
   return [...files]

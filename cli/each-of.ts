@@ -1,6 +1,6 @@
 /**
- * Does `work` for each item, for at most `limit` of them at the same time, begun in order. Rejects as the first of them does,
- * once those under way have ended; no more are begun then.
+ * Does `work` for each item, for at most `limit` of them at the same time, in order. Rejects like the first that
+ * rejects, after the running ones have ended; no more begin then.
  */
 export async function eachOf<T>(items: readonly T[], limit: number, work: (item: T) => Promise<void>): Promise<void> {
   let next = 0;

@@ -3,20 +3,24 @@ import { ConfigError, loadConfig, misspeltVariables, type TextVariables, VARIABL
 import { openFilesLimit, turnsWithin } from "./open-files.ts";
 import { EXIT, Refusal, systemCode } from "./refusal.ts";
 
-/** The environment as configuration: the Worker's variables, each also as a file (`API_KEYS_FILE`), as secrets are mounted. */
+/**
+ * The environment as configuration: the Worker's variables, each also as a file (`API_KEYS_FILE`) for mounted secrets.
+ */
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** A process of its own has more memory than the isolate of 128 MB that the Worker's own default is for. */
+/** A process has more memory than the isolate of 128 MB of the Worker's own default. */
 const MAX_OPEN_TURNS = 4000;
 
-/** One entry of a process's environment (Linux: MAX_ARG_STRLEN), with its name. */
+/** The maximum of one entry of a process's environment (Linux: MAX_ARG_STRLEN), including its name. */
 const MAX_VARIABLE_BYTES = 128 * 1024 - 1;
 
-/** Names of files that a variable's value is read from end so. The line break at a file's end is no part of it. */
+/**
+ * The suffix of variables that name a file with the value. The line break at the file's end is not part of the value.
+ */
 const FILE = "_FILE";
 
-/** The value of a variable, from the environment or its file; undefined where it is unset or empty. Notes what is wrong. */
+/** The value of a variable, from the environment or its file; undefined if it is unset or empty. Records errors. */
 export function readVariable(name: string, environment: Environment, mistakes: string[]): string | undefined {
   const value = environment[name] || undefined;
   const file = environment[name + FILE];
@@ -111,7 +115,7 @@ export function backendOf({ UPSTREAMS: pool, VLLM_BASE_URL: url }: TextVariables
   return pool ? "the model servers of UPSTREAMS." : `vLLM at ${url}`;
 }
 
-/** The data that is sealed, in a line of the banner. */
+/** The names of encrypted data, in a line of the banner. */
 export function sealingOf({ ENCRYPTION_KEYS: keys }: TextVariables): string {
   return keys
     ? "reasoning goes to clients as encrypted_content, too (ENCRYPTION_KEYS)."

@@ -1,24 +1,24 @@
 import { readFile, statfs } from "node:fs/promises";
 
-/** Watches how much is free on the file system of a data folder. */
+/** Watches the free space on the file system of a data folder. */
 
-/** Gives the least that must be free of a file system of so many bytes. */
+/** Gives the required free space of a file system with this many bytes. */
 export type LeastFree = (totalBytes: number) => number;
 
-/** How `MIN_FREE_DISK` is written: bytes, or a part of the file system. */
+/** The format of `MIN_FREE_DISK`: bytes, or a part of the file system. */
 export const LEAST_FREE = /^(\d{1,15}|(\d{1,2}(\.\d+)?|100)%)$/;
 
-/** The least that must be free, as `MIN_FREE_DISK` says it; by itself a twentieth of the file system, and at most 1 GB. */
+/** The required free space of `MIN_FREE_DISK`; by default a twentieth of the file system, and at most 1 GB. */
 export function leastFree(text: string | undefined): LeastFree {
   if (text === undefined) return (total) => Math.min(total / 20, 1e9);
   const value = Number.parseFloat(text);
   return text.endsWith("%") ? (total) => (total * value) / 100 : () => value;
 }
 
-/** As short as makes no difference to the machine: in it nothing but this threshold keeps a disk from being filled. */
+/** A short interval without measurable cost: between two checks only this threshold keeps the disk from filling up. */
 const INTERVAL_MS = 1_000;
 
-/** Once it is low, so much more than the least must be free. */
+/** After the disk was low, this much more than the minimum must be free. */
 const ENOUGH = 1.1;
 
 export interface Disk {
@@ -27,7 +27,7 @@ export interface Disk {
   isLow: boolean;
 }
 
-/** How a folder's file system is; `wasLow`: how it was before. */
+/** The state of a folder's file system; `wasLow`: the state before. */
 export async function lookAtDisk(folder: string, least: LeastFree, wasLow: boolean): Promise<Disk> {
   const { bavail, blocks, bsize } = await statfs(folder);
   const freeBytes = bavail * bsize;
@@ -36,9 +36,9 @@ export async function lookAtDisk(folder: string, least: LeastFree, wasLow: boole
 }
 
 /**
- * Looks now, and then once a second until it is disposed of. `changed` is called at first, and when it becomes low or is not low any
- * more; where it rejects, it is called again at the next look. Resolves after the first look. A file system that does not tell
- * counts as it was.
+ * Checks now, and then once a second until it is disposed of. Calls `changed` at first, and at each change between low
+ * and not low; if it rejects, calls it again at the next check. Resolves after the first check. A file system without
+ * figures keeps its state.
  */
 export async function watchDisk(
   folder: string,
@@ -67,7 +67,10 @@ export async function watchDisk(
   return { [Symbol.dispose]: () => clearInterval(timer) };
 }
 
-/** The measures of a Worker's process that `/metrics` has: its resident memory, and what is free on its folder's disk. Bytes. */
+/**
+ * The measures of a Worker's process for `/metrics`: its resident memory, and the free space of its folder's disk.
+ * Bytes.
+ */
 export async function measuresOf(
   pid: number | undefined,
   folder: string,

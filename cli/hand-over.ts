@@ -5,40 +5,41 @@ import { link, type WorkerProcess } from "./worker-process.ts";
 import { OTHER } from "./workerd.ts";
 
 /**
- * A process of workerd takes the place of another one while both are asked (docs/upgrades.md). The predecessor gives up every object in
- * which nothing is under way; then its successor starts, and accepts connections beside it. The predecessor ends the work that it has
- * begun, with the objects that this needs, and passes everything else on. Two processes never run one object at a time
- * (`src/store/ownership.ts`).
+ * A process of workerd takes the place of another one while both serve (docs/upgrades.md). The predecessor gives up
+ * every idle object; then its successor starts, and accepts connections beside it. The predecessor ends the work that
+ * it has begun, with the objects that this needs, and forwards everything else. Two processes never run one object at a
+ * time (`src/store/ownership.ts`).
  */
 
-/** How long the predecessor may take to give up what it can. Milliseconds. */
+/** The predecessor's time to give up its idle objects. Milliseconds. */
 const GIVING_MS = 10_000;
 
-/** How long the files of what it has given up may stay open, and how often that is looked at. Milliseconds. */
+/** The time in which the files of given-up objects may stay open, and the interval of checks. Milliseconds. */
 const CLOSING_MS = 2_000;
 const LOOK_MS = 5;
 
-/** Where the system does not tell which files a process has open: it closes them well within that. Milliseconds. */
+/** If the system does not show the open files of a process: it closes them well within this time. Milliseconds. */
 const CLOSED_AFTER_MS = 250;
 
-/** Where its time is up, it tells its clients so: sockets and readers are closed. Milliseconds. */
+/** The time before the timeout at which clients are told: sockets and readers are closed. Milliseconds. */
 const LEAST_MS = 2_000;
 
 /**
- * Before it accepts nothing more, it keeps answers back for so long. workerd closes connections on which nothing is under way, and a request
- * that a client sends at that moment is lost; those that wait for an answer it closes after that. Milliseconds.
+ * The time in which it holds answers back before it stops accepting connections. workerd closes idle connections, and a
+ * request that a client sends at that moment is lost; connections that wait for an answer are closed after it.
+ * Milliseconds.
  */
 const HOLD_MS = 600;
 
-/** So often in a row it is seen to have no connection, when it has been told to accept none. */
+/** The number of checks without a connection, after it was told to accept none. */
 const IDLE_LOOKS = 3;
 
-/** How often the predecessor is asked what it has given up. Milliseconds. */
+/** The interval at which the predecessor is asked which objects it has given up. Milliseconds. */
 const RELEASE_LOOK_MS = 200;
 
 /**
- * Starts a successor of a process and has it serve. Rejects where it does not start: the predecessor then goes on as if nothing had
- * been. Gives the successor, and what resolves when the predecessor has ended.
+ * Starts a successor of a process and lets it serve. Rejects if it does not start: the predecessor then goes on as
+ * before. Gives the successor, and a promise that resolves when the predecessor has ended.
  */
 export async function handOver(
   predecessor: WorkerProcess,
@@ -125,13 +126,13 @@ async function untilClosed(pid: number, files: ReadonlySet<string>): Promise<voi
   throw new Error("The process has not closed the files that it gave up.");
 }
 
-/** The names of the databases of objects that a process has open. */
+/** The names of the object databases that a process has open. */
 function openDatabases(folder: string): string[] {
   const paths = readdirSync(folder).map((descriptor) => linkOf(join(folder, descriptor)));
   return paths.flatMap((path) => /[0-9a-f]{64}\.sqlite$/.exec(path) ?? []);
 }
 
-/** How many connections of clients a process has open on a port; undefined where the system does not tell. */
+/** The number of clients' connections of a process on a port; undefined if the system does not show it. */
 function openConnections(pid: number, port: number): number | undefined {
   try {
     const folder = `/proc/${pid}/fd`;
@@ -147,7 +148,7 @@ function openConnections(pid: number, port: number): number | undefined {
   }
 }
 
-/** A socket's state, as Linux writes it. */
+/** The state of a socket, as Linux writes it. */
 const LISTENS = "0A";
 
 /** The target of a link; empty if the link is gone. */

@@ -6,18 +6,18 @@ import type { Environment } from "./environment.ts";
 import { EXIT, Refusal, systemCode } from "./refusal.ts";
 import { readServeSettings } from "./serve-settings.ts";
 
-/** Longer than an answer takes on a machine that has much else to do, shorter than what asks for a container's health waits. */
+/** Longer than an answer takes on a busy machine, shorter than the timeout of a container's health check. */
 const TIMEOUT_MS = 5_000;
 
 export interface HealthQuestion {
   /** The server's URL, without a path. */
   url: string;
-  /** The server's own certificate, where it speaks TLS: whatever names it has, this one is trusted, and no other. */
+  /** The server's own certificate, if it uses TLS: this one is trusted whatever names it has, and no other. */
   certificateFile?: string | undefined;
   timeoutMs: number;
 }
 
-/** Asks a server's `/health`. Resolves when it says that it is well; rejects where it says otherwise, or nothing in time. */
+/** Asks a server's `/health`. Resolves if it is healthy; rejects if it is not, or does not answer in time. */
 export function askHealth({ url, certificateFile, timeoutMs }: HealthQuestion): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const signal = AbortSignal.timeout(timeoutMs);

@@ -4,8 +4,8 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 /**
- * Where this program's own files are, in a checkout and in a package whose programs are bundled into one file. No other
- * module asks where it stands itself.
+ * The paths of this program's own files, in a checkout and in a package whose programs are bundled into one file. No
+ * other module uses its own path.
  */
 
 interface Manifest {
@@ -21,16 +21,19 @@ export const root = findRoot(dirname(fileURLToPath(import.meta.url)));
 /** This program's version. */
 export const { version } = readManifest(root);
 
-/** A folder with the Worker's bundle (`index.js`, and the data that it imports), which a package has and a checkout makes. */
+/**
+ * A folder with the Worker's bundle (`index.js`, and the data that it imports), which a package includes and a checkout
+ * makes.
+ */
 export const shippedBundle = existsSync(join(root, "worker/index.js")) ? join(root, "worker") : undefined;
 
 const require = createRequire(join(root, MANIFEST));
 
-/** The path of workerd's binary, and its version: of the one that `package.json` names. */
+/** The path of workerd's binary, and its version, which `package.json` names. */
 export const workerd = require("workerd").default as string;
 export const workerdVersion = require("workerd").version as string;
 
-/** The runtime that the Worker wants, as wrangler.toml states it. Its strings and lists are written as Cap'n Proto's are. */
+/** The compatibility date and flags of wrangler.toml. Its strings and lists have the same form in Cap'n Proto. */
 export function compatibility(): { date: string; flags: string } {
   const settings = readFileSync(join(root, "wrangler.toml"), "utf8");
   return { date: setting(settings, "compatibility_date"), flags: setting(settings, "compatibility_flags") };

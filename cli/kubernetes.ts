@@ -4,33 +4,33 @@ import { request } from "node:https";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** The addresses behind a service of Kubernetes: its EndpointSlices, listed once and watched from then on. */
+/** The addresses of a service of Kubernetes: its EndpointSlices, listed once and then watched. */
 
 /** An address behind a name. */
 export interface Endpoint {
   address: string;
-  /** Undefined: that of the URL. */
+  /** Undefined: the port of the URL. */
   port?: number | undefined;
-  /** The pod's, which it keeps in a StatefulSet when its address changes. */
+  /** The pod's name, which a pod of a StatefulSet keeps when its address changes. */
   name?: string | undefined;
-  /** It is being stopped, and answers what it has begun. */
+  /** The pod is being stopped, and still answers its requests. */
   isDraining?: boolean | undefined;
 }
 
-/** How the API server is reached, as a pod's service account may. */
+/** The access of a pod's service account to the API server. */
 export interface KubernetesApi {
   url: string;
   namespace: string;
-  /** Read anew for each request: Kubernetes replaces it. */
+  /** Read for each request, because Kubernetes replaces it. */
   token: () => string;
   /** Certificates, as PEM. */
   authority: string;
 }
 
-/** Where Kubernetes mounts a service account. */
+/** The folder in which Kubernetes mounts a service account. */
 const ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/** The API of the cluster that this process runs in. Undefined where it runs in none, or without a service account. */
+/** The API of the cluster that runs this process. Undefined outside of a cluster, or without a service account. */
 export function inCluster(): KubernetesApi | undefined {
   const { KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: port = "443" } = process.env;
   if (!host) return undefined;
@@ -115,7 +115,7 @@ export function watchEndpoints({ host, port, api }: Watched, onChange: () => voi
         first.resolve();
         isTold = false;
         retryMs = RETRY_MS;
-        // A watch that ends in order goes on where it ended; any other, from a new list.
+        // A watch that ends in order resumes where it ended; any other watch begins with a new list.
         while (!stopping.signal.aborted) version = await watch(api, path, version);
       } catch (error) {
         if (stopping.signal.aborted) return;

@@ -4,30 +4,30 @@ import { json } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Suspect } from "../src/store/process-state.ts";
 
-/** How the launcher speaks with a Worker's process: on a Unix socket of its own (`src/http/launcher.ts`). */
+/** The connection between the launcher and a Worker's process: a Unix socket (`src/http/launcher.ts`). */
 
 /** The answer of a Worker's process to every command. */
 export interface WorkerState {
-  /** How many turns run beside their clients. */
+  /** The number of foreground turns. */
   turns: number;
   /** The number of objects that a predecessor still has. */
   kept?: number;
   /** Objects that it has given up since the last answer. */
   released?: string[];
-  /** Objects of its successor whose alarms have rung in it. */
+  /** Objects of its successor whose alarms have fired in it. */
   rung?: string[];
-  /** The answer to `/configuration`: what is wrong with it. */
+  /** The answer to `/configuration`: the errors of the configuration. */
   mistakes?: readonly string[];
-  /** The answer to `/suspects`: objects that have failed since it was asked last. */
+  /** The answer to `/suspects`: objects that have failed since the last request. */
   suspects?: readonly Suspect[];
   /** The answer to `/give`: the objects that it keeps, with the names of their files. */
   keeps?: { key: string; file: string }[];
 }
 
-/** A Worker that does not answer its launcher for so long is not waited for. Milliseconds. */
+/** The launcher's timeout for a Worker's answer. Milliseconds. */
 const TIMEOUT_MS = 5_000;
 
-/** Tells a Worker something, or with an empty path nothing. Rejects where it does not answer in time. */
+/** Sends a Worker a command, or with an empty path a health check. Rejects if it does not answer in time. */
 export async function askLauncher(
   socketPath: string,
   path = "",
@@ -43,23 +43,23 @@ export async function askLauncher(
   return (await json(answer)) as WorkerState;
 }
 
-/** How often the Worker is asked whether its turns have ended. */
+/** The interval at which the Worker is asked whether its turns have ended. */
 const DRAIN_LOOK_MS = 100;
 
-/** Has the Worker refuse new requests, and waits until no turn runs beside its client. Rejects where it does not answer. */
+/** Lets the Worker refuse new requests, and waits until no foreground turn runs. Rejects if it does not answer. */
 export async function untilDrained(socketPath: string): Promise<void> {
   for (let state = await askLauncher(socketPath, "end"); state.turns > 0; state = await askLauncher(socketPath)) {
     await sleep(DRAIN_LOOK_MS);
   }
 }
 
-/** How often it is asked whether it is still there, and how often in a row it may not answer: one that hangs is found within 15 s. */
+/** The interval of health checks, and the number of failures in a row: a Worker that hangs is found within 15 s. */
 const PROBE_MS = 2_000;
 const MAX_MISSES = 2;
 
 /**
- * Asks the Worker again and again whether it is there, and tells it what is measured. Resolves when it does not answer any more: true; or when
- * the signal is aborted: false.
+ * Checks the Worker's health again and again, and sends it measurements. Resolves with true when it does not answer any
+ * more, or with false when the signal is aborted.
  */
 export async function untilHung(
   socketPath: string,

@@ -4,8 +4,8 @@ import { addressFault, listeningHosts } from "./addresses.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 
 /**
- * The sockets that the launcher listens on for a Worker: it inherits them, and a connection that comes while one process follows
- * another waits for the next to accept it.
+ * The sockets on which the launcher listens for a Worker. The Worker inherits them, and a connection that arrives while
+ * one process follows another waits for the next to accept it.
  */
 export interface ListeningSockets {
   /** Their descriptors, in the order of `socketAddresses`. */
@@ -13,15 +13,16 @@ export interface ListeningSockets {
   port: number;
 }
 
-/** Those of each worker, at one port. */
+/** Those of each worker, on one port. */
 export interface Listening extends AsyncDisposable {
   ofWorkers: readonly ListeningSockets[];
 }
 
 /**
- * Node accepts connections of every socket that it listens on. In a thread that does nothing any more it does not. Where there are several workers, each
- * has sockets of its own, among which the kernel deals connections (SO_REUSEPORT): of one socket that they share, one of them accepts what comes
- * together. Others could listen beside such sockets, so one that shares with nobody is tried first.
+ * Node accepts connections on every socket that it listens on; in an idle thread it does not. Several workers have
+ * sockets of their own, among which the kernel distributes connections (SO_REUSEPORT): on one shared socket, one worker
+ * would accept all simultaneous connections. Other processes could listen beside such sockets, so an exclusive one is
+ * tried first.
  */
 const THREAD = `
 const { once } = require("node:events");
@@ -64,7 +65,10 @@ const close = (server) => new Promise((resolve) => server.close(resolve));
 
 type Told = { descriptors: number[][]; port: number } | { host: string; code: string };
 
-/** Listens on a host and port for so many workers; port 0 takes a free one. Throws a Refusal where that is not to be had. */
+/**
+ * Listens on a host and port for this many workers; port 0 takes a free one. Throws a Refusal if the address is not
+ * available.
+ */
 export async function listenOn(host: string, port: number, workers = 1): Promise<Listening> {
   const hosts = listeningHosts(host, port);
   const thread = new Worker(THREAD, { eval: true, workerData: { hosts, port, workers } });

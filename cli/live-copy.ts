@@ -3,22 +3,20 @@ import { copyFile, rm, stat } from "node:fs/promises";
 import { backup as copyDatabase, DatabaseSync } from "node:sqlite";
 import type { BackupFile } from "./backup-manifest.ts";
 
-/** Copies of SQLite files that others may write to meanwhile. */
+/** Copies of SQLite files that other processes may write to meanwhile. */
 
-/** How long a file must have been left alone to be copied without SQLite: clocks of file systems are coarse. */
+/** The time without a write after which a file is copied without SQLite, because clocks of file systems are coarse. */
 const SETTLED_MS = 2_000;
 
-/** How long SQLite waits for who opens a file at that moment. */
+/** SQLite's timeout while another process opens the file. */
 export const BUSY_TIMEOUT_MS = 10_000;
 
-/** SQLite's pages of one step: all of them, so that no writer makes it begin anew. */
+/** SQLite's pages of one step: all, so that no writer makes it start again. */
 const ALL_PAGES = 2 ** 31 - 1;
 
 type SourceState = NonNullable<BackupFile["source"]>;
 
-/**
- * The state of a file that is whole by itself: it has been left alone for a while, and its write-ahead log is empty. Undefined for others.
- */
+/** The state of a settled file: no write for a while, and an empty write-ahead log. Undefined for others. */
 export async function settledState(file: string): Promise<SourceState | undefined> {
   try {
     const { size, mtimeMs, mtimeNs, ino } = await stat(file, { bigint: true });
@@ -35,7 +33,7 @@ export function isSame(one: SourceState | undefined, other: SourceState): boolea
   return one?.bytes === other.bytes && one.mtime_ns === other.mtime_ns && one.inode === other.inode;
 }
 
-/** Copies a settled file; false where it was written to meanwhile, or is not there any more. */
+/** Copies a settled file; false if it was written to meanwhile, or no longer exists. */
 export async function isCopiedAsItIs(from: string, to: string, state: SourceState): Promise<boolean> {
   try {
     await copyFile(from, to, constants.COPYFILE_FICLONE);
@@ -47,7 +45,7 @@ export async function isCopiedAsItIs(from: string, to: string, state: SourceStat
   return false;
 }
 
-/** Copies a file that others may write to, as it is at one moment; false where it is not there any more. */
+/** Copies a file with possible writers, as it is at one moment; false if it no longer exists. */
 export async function isCopiedLive(from: string, to: string): Promise<boolean> {
   if (!existsSync(from)) return false;
   try {

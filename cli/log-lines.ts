@@ -2,8 +2,8 @@ import type { Readable } from "node:stream";
 import { logLine, oneLine } from "@responses-edge/json-text";
 
 /**
- * The log lines of workerd (`structuredLogging`) and of the Worker in it, for people or for machines, without stacks of code. workerd
- * prints one for what is no fault of its own, such as a host name that nobody knows.
+ * The log lines of workerd (`structuredLogging`) and of the Worker in it, for people or for machines, without stacks of
+ * code. workerd prints stacks also for faults of others, such as an unknown host name.
  */
 
 /** `text` for people; `json` for machines: an object on each line. */
@@ -11,14 +11,14 @@ export type LogFormat = "text" | "json";
 
 type Level = "info" | "warn" | "error";
 
-/** A line as workerd writes it. `source` is there where it is workerd itself that speaks. */
+/** A line of workerd. `source` is present if workerd itself writes it. */
 interface WorkerdLine {
   level: string;
   message: string;
   source?: string;
 }
 
-/** Hands on every line of an output; resolves at its end. */
+/** Forwards every line of an output; resolves at its end. */
 export async function followLines(output: Readable, format: LogFormat, say: (line: string) => void): Promise<void> {
   for await (const line of linesOf(output)) {
     const shown = shownLine(line, format);
@@ -41,17 +41,23 @@ async function* linesOf(output: Readable): AsyncGenerator<string> {
   if (last !== "") yield last;
 }
 
-/** workerd says at each start that it compiles its own scripts anew, because its cache of them knows no flags of V8 (`V8_FLAGS`). */
+/**
+ * workerd logs at each start that it compiles its own scripts again, because its cache of them has no flags of V8
+ * (`V8_FLAGS`).
+ */
 const FLAGS_NOTE = "bootstrap compile cache failed its compatibility check";
 
-/** workerd says so of an alarm whose time it heard of twice: of the process before it, and of the object (`src/store/hand-over.ts`). */
+/**
+ * workerd logs this about an alarm that it got twice: from the process before it, and from the object
+ * (`src/store/hand-over.ts`).
+ */
 const ALARM_NOTE = "NOSENTRY SQLite alarm";
 
-/** A line as it is to be shown; undefined for what is not. */
+/** The printed form of a line; undefined for a hidden one. */
 export function shownLine(line: string, format: LogFormat): string | undefined {
   const said = parse(line);
   if (!said) {
-    // Not structured: workerd's last words, and those before it has read its configuration.
+    // Unstructured lines: workerd's last ones, and those before it has read its configuration.
     if (line.startsWith("stack: ") || line === "") return undefined;
     return ownLine("error", plainly(line), format);
   }
@@ -61,7 +67,7 @@ export function shownLine(line: string, format: LogFormat): string | undefined {
   return ownLine(levelOf(said.level), plainly(said.message), format);
 }
 
-/** A line of this program's own. */
+/** A line of this program itself. */
 export function ownLine(level: Level, message: string, format: LogFormat, fields: object = {}): string {
   if (format === "text") return message;
   return logLine({ time: new Date().toISOString(), level, message, ...fields });

@@ -20,7 +20,7 @@ import { serve } from "./serve.ts";
 import { logFormat, readServeSettings } from "./serve-settings.ts";
 import { untilStopped } from "./signals.ts";
 
-/** `responses-edge COMMAND`: the program that is installed. */
+/** `responses-edge COMMAND`: the installed program. */
 
 const HELP = `responses-edge ${version}: the OpenAI Responses API in front of your own vLLM.
 

@@ -1,39 +1,39 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 
-/** The folder in which Linux lists the open files of the process that looks. */
+/** The folder in which Linux lists the open files of the reading process. */
 const OPEN_FILE_LIST = "/proc/self/fd";
 
-/** More than this is as good as no limit. */
+/** A larger limit counts as none. */
 const MAX_FILES = 1_048_576;
 
-/** Where a limit cannot be found out: the usual one. */
+/** The usual limit, if the real one is unknown. */
 const DEFAULT_FILES = 1_024;
 
-/** Files that a connection of a client takes: its socket, and the pair through which workerd hands it on. */
+/** Files of a client's connection: its socket, and the pair through which workerd forwards it. */
 const FILES_PER_CONNECTION = 3;
 
-/** Files that a turn takes: the connection of its client, and that to its model server. */
+/** Files of a turn: the connection of its client, and that to its model server. */
 const FILES_PER_TURN = FILES_PER_CONNECTION + 1;
 
-/** A process that may have fewer files open is worth a warning. */
+/** A lower limit of open files causes a warning. */
 const USUAL_FILES = 16_384;
 
 /**
- * How many files a process may have open that this one starts. Node raises its own soft limit to the hard one when it starts, and its
- * children inherit that.
+ * The limit of open files for children of this process. Node raises its own soft limit to the hard one when it starts,
+ * and its children inherit it.
  */
 export function openFilesLimit(): number {
   const limit = limitOfLinux() ?? limitOfShell() ?? String(DEFAULT_FILES);
   return limit === "unlimited" ? MAX_FILES : Math.min(Number(limit), MAX_FILES);
 }
 
-/** Turns that leave half of the files to what else is open: homes, and connections on which nothing is asked. */
+/** The number of turns that leaves half of the files to homes and idle connections. */
 export function turnsWithin(files: number): number {
   return Math.max(1, Math.floor(files / 2 / FILES_PER_TURN));
 }
 
-/** The warning that few files may be open; undefined if there are enough. */
+/** The warning about a low limit of open files; undefined if it is high enough. */
 export function fewFiles(files: number): string | undefined {
   if (files >= USUAL_FILES) return undefined;
   const connections = Math.floor(files / FILES_PER_CONNECTION);

@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
 
 /**
- * Kills what this process has started once this process is gone, however it went: SIGKILL lets nobody clean up. A shell
- * beside it reads from a pipe that only this process holds, so that its end is the pipe's.
+ * Kills the children of this process when this process is gone, also after SIGKILL, which allows no cleanup. A shell
+ * beside it reads from a pipe that only this process holds, and so sees its end.
  */
 
 /** One line for each target: `watch ID` or `forget ID`. */
@@ -39,9 +39,9 @@ function tell(line: string): void {
 }
 
 function start(): ChildProcess {
-  // In a group of its own: Ctrl-C is for the terminal's.
+  // In a group of its own, because Ctrl-C signals the terminal's group.
   const child = spawn("/bin/sh", ["-c", SCRIPT], { stdio: ["pipe", "ignore", "ignore"], detached: true });
-  // Without a guard, what is stopped in order is stopped still.
+  // Without a guard, children still end when this process stops in order.
   child.on("error", () => {});
   child.stdin?.on("error", () => {});
   child.unref();

@@ -1,24 +1,24 @@
-/** The exit codes of this program: those of `sysexits.h`, as far as it has one that fits (docs/self-hosting.md). */
+/** The exit codes of this program: those of `sysexits.h`, where one fits (docs/self-hosting.md). */
 export const EXIT = {
   /** Ended in order. */
   ok: 0,
   /** The Worker's process has ended, or never answered. */
   failed: 1,
-  /** Command, argument or option that this program does not have. */
+  /** An unknown command, argument or option. */
   usage: 64,
-  /** A backup, or a file of the data folder, is damaged or not whole. */
+  /** A backup, or a file of the data folder, is damaged or incomplete. */
   damaged: 65,
-  /** The address is not to be had: something else listens there. */
+  /** The address is not available: another program listens there. */
   address: 69,
   /** The data folder is in use. */
   busy: 75,
   /** The data folder cannot be written. */
   noAccess: 77,
-  /** A mistake in the configuration, or a data folder of a newer version: starting again does not help. */
+  /** An error in the configuration, or a data folder of a newer version: a restart does not help. */
   configuration: 78,
 } as const;
 
-/** Why this program does not do what it was asked to: a line for each reason. None tells a secret. */
+/** The reasons why this program refuses a command, one per line. None contains a secret. */
 export class Refusal extends Error {
   override readonly name = "Refusal";
   readonly exitCode: number;

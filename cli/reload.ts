@@ -8,9 +8,12 @@ import type { Environment } from "./environment.ts";
 import { EXIT, Refusal, systemCode } from "./refusal.ts";
 import { readServeSettings } from "./serve-settings.ts";
 
-/** `reload`, and what it asks: a Unix socket in the data folder, by which whoever may write there has `serve` start another process. */
+/**
+ * `reload`, and the socket that it calls: a Unix socket in the data folder. A user who may write there can let `serve`
+ * start another process.
+ */
 
-/** A connection asks for it; the answer is empty, or says why it was not done. */
+/** A connection requests a reload; the answer is empty, or the reason of a failure. */
 export async function takeReloads(folder: string, reload: () => Promise<void>): Promise<Disposable> {
   const path = join(folder, CONTROL_FILE);
   rmSync(path, { force: true });
@@ -33,8 +36,9 @@ export async function takeReloads(folder: string, reload: () => Promise<void>): 
 }
 
 /**
- * `reload`: has the server that `serve` has started under the same environment start another process in its place, of the version that is
- * installed now and with the configuration as it is now. Resolves when that serves. Throws a Refusal where it does not.
+ * `reload`: lets the server that `serve` has started under the same environment start another process in its place,
+ * with the installed version and the present configuration. Resolves when that process serves. Throws a Refusal if it
+ * does not.
  */
 export async function reload(environment: Environment): Promise<void> {
   const { stateDirectory } = readServeSettings(environment, []);

@@ -7,18 +7,19 @@ import { findRoot, shippedBundle, version } from "./installation.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 import { startWorker } from "./worker-process.ts";
 
-/**
- * Starts a Worker in the place of another one. The new one has the version that is installed by then, which may be newer than the launcher.
- */
+/** Starts a Worker in the place of another one, with the installed version, which may be newer than the launcher. */
 
-/** It changes with what the launcher and the Worker say to each other, and with what objects are called: another one needs a restart. */
+/**
+ * A number that changes with the messages between launcher and Worker, and with the names of objects: another number
+ * requires a restart.
+ */
 export const HAND_OVER_VERSION = 1;
 
 export { markDataFolder, readConfiguration, startWorker, version };
 
 type Replacement = typeof import("./replacement.ts");
 
-/** Loads it anew. Throws a Refusal where that version cannot follow this one without a restart. */
+/** Loads the installed version. Throws a Refusal if that version cannot follow this one without a restart. */
 export async function installedReplacement(): Promise<Replacement> {
   const file = replacementFile();
   const { href } = pathToFileURL(file);
@@ -27,7 +28,7 @@ export async function installedReplacement(): Promise<Replacement> {
   throw new Refusal(EXIT.failed, `Version ${loaded.version} cannot follow ${version} without a restart.`);
 }
 
-/** In the package a file of its own; the command's path may lead to another folder than when it was started. */
+/** A separate file in the package; the command's path may lead to another folder than at the start. */
 function replacementFile(): string {
   if (!shippedBundle) return join(import.meta.dirname, "replacement.ts");
   return join(findRoot(dirname(realpathSync(process.argv[1] ?? ""))), "replacement.js");

@@ -18,18 +18,18 @@ import type { Environment } from "./environment.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 
 /**
- * `restore`: a backup into an empty data folder. Files are copied and looked through beside their places, and put there at the
- * end: what a restore that is broken off leaves is not served.
+ * `restore`: a backup into an empty data folder. Files are copied and checked in a folder beside their final place, and
+ * moved there at the end, so that an interrupted restore is never served.
  */
 
 export interface RestoreOptions {
   /** The backup's folder, or a series of backups: a folder, or `s3://BUCKET/PREFIX`. */
   from: string;
-  /** Which of a series; by default the newest. */
+  /** The stamp within a series; by default the newest. */
   at?: string | undefined;
-  /** Where the variables of a bucket are. */
+  /** The environment with the variables of a bucket. */
   environment?: Environment;
-  /** The data folder: one that is not there, or empty. */
+  /** The data folder: one that does not exist, or is empty. */
   data: string;
 }
 
@@ -38,24 +38,24 @@ export interface RestoreResult {
   folder: string;
   objects: number;
   bytes: number;
-  /** When the backup was begun: what was acknowledged before is in it. */
+  /** The time at which the backup began: it has everything that was acknowledged before. */
   startedAt: string;
-  /** Files whose bytes were in a bucket; undefined where the backup does not say. */
+  /** The number of files whose bytes were in a bucket; undefined if the backup does not have it. */
   inBuckets: BucketFiles | undefined;
 }
 
-/** The names that an empty folder may have beside this program's own files. */
+/** The names that an empty folder may contain beside this program's own files. */
 const IGNORED = [UNFINISHED_RESTORE, "lost+found"];
 
-/** Files that are copied at a time. */
+/** Files that are copied at the same time. */
 const AT_ONCE = 4;
 
 /** Names of files in one message. */
 const MAX_NAMED = 5;
 
 /**
- * Throws a Refusal where the backup is not whole or of a newer version, the data folder is in use or not empty, or cannot be
- * written; the data folder is empty then, as it was.
+ * Throws a Refusal if the backup is incomplete or of a newer version, or the data folder is in use, not empty, or
+ * cannot be written; then the data folder is unchanged.
  */
 export async function restore({ from, at, environment = {}, data }: RestoreOptions): Promise<RestoreResult> {
   const source = await backupAt(from, at, environment);
@@ -65,7 +65,7 @@ export async function restore({ from, at, environment = {}, data }: RestoreOptio
   const missing = await source.missing(files);
   if (missing.length > 0) throw notWhole(name, missing);
   checkEmpty(resolve(data));
-  // Nobody else has it from here on.
+  // From here on no other process has it.
   const folder = await openDataFolder(data, { isRestore: true });
   const unfinished = join(folder.path, UNFINISHED_RESTORE);
   try {
@@ -125,7 +125,7 @@ async function putInPlace(
   unfinished: string,
   { version, schema, files }: BackupManifest,
 ): Promise<void> {
-  // An older program may serve what it has written itself.
+  // An older program may serve the data that it has written itself.
   if (schema) writeMarker(folder, { version, schema });
   for (const name of new Set(files.map(({ path }) => dirname(path)))) {
     await rename(join(unfinished, name), join(folder, name));

@@ -10,10 +10,10 @@ import { LEAST_FREE, leastFree } from "./free-disk.ts";
 import type { LogFormat } from "./log-lines.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 
-/** The longest timer: a later one rings at once. */
+/** The longest timer: a longer one fires at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** More cores than one machine of this kind has. */
+/** More cores than a machine of this kind has. */
 const MAX_WORKERS = 256;
 
 function number(minimum: number, maximum: number, fallback: number) {
@@ -106,33 +106,33 @@ const serveSection = {
 /** The variables of the process in docs/reference/configuration.md. */
 export const SERVE_SECTIONS: readonly Section[] = [serveSection, clusterSection];
 
-/** Their names, and those of the files that they may be in. */
+/** Their names, and those of the variables with their files. */
 export const SERVE_VARIABLES: readonly string[] = [
   ...SERVE_SECTIONS.flatMap(({ variables }) => Object.values(variables).map(({ name }) => name)),
   "CLUSTER_KEY_FILE",
 ];
 
-/** Settings of a process: durations in milliseconds, paths absolute, `cluster` undefined for a server of its own. */
+/** Settings of a process: durations in milliseconds, paths absolute, `cluster` undefined for a single server. */
 export type ServeSettings = ReturnType<typeof readServeSettings>;
 
-/** The format of the log, also where the environment has mistakes. People have a terminal; a pipe is read by machines. */
+/** The format of the log, also for an environment with errors. A terminal is for people, a pipe for machines. */
 export function logFormat({ LOG_FORMAT: format }: Environment): LogFormat {
   return format === "json" || format === "text" ? format : process.stdout.isTTY ? "text" : "json";
 }
 
-/** The file of `CONFIG_FILE`; undefined where there is none. */
+/** The file of `CONFIG_FILE`; undefined without one. */
 export function configFileOf({ CONFIG_FILE: path }: Environment): ConfigFile | undefined {
   return path ? readConfigFile(resolve(path), FILE_NAMES) : undefined;
 }
 
-/** The variables of the process that the file may set: it cannot say where it is. */
+/** The variables of the process that the file may set: it cannot name its own path. */
 export const FILE_NAMES = SERVE_SECTIONS.flatMap(({ variables }) => Object.values(variables))
   .map(({ name }) => name)
   .filter((name) => name !== "CONFIG_FILE");
 
 /**
- * Reads the settings and adds what is wrong to `mistakes`. Throws a Refusal with the mistakes where that is absent. The file goes before
- * the environment.
+ * Reads the settings and adds errors to `mistakes`. Without `mistakes` it throws a Refusal with them. The file
+ * overrides the environment.
  */
 export function readServeSettings(given: Environment, mistakes?: string[], file = configFileOf(given)) {
   const wrong: Mistake[] = [];

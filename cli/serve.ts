@@ -18,8 +18,8 @@ import { untilStopped } from "./signals.ts";
 import { Workers } from "./workers.ts";
 
 /**
- * `serve`: the Worker on plain workerd, for others than its developer. Resolves when it has been stopped and all requests
- * have ended, or their time was up. Throws a Refusal where it does not start, and where the Worker's process dies.
+ * `serve`: the Worker on plain workerd, for production. Resolves when it was stopped and all requests have ended, or
+ * timed out. Throws a Refusal if it does not start, or the Worker's process dies.
  */
 export async function serve(environment: Environment): Promise<void> {
   const configuration = readConfiguration(environment);
@@ -27,13 +27,13 @@ export async function serve(environment: Environment): Promise<void> {
   let { file } = configuration;
   const { host, port, keyPair, stateDirectory, stopTimeoutMs, logFormat, cluster } = settings;
   const say = (line: string) => console.log(line);
-  // That nobody reads the log any more is no reason to end.
+  // A log without a reader is no reason to end.
   process.stdout.on("error", () => {});
   const tell = (level: "info" | "warn" | "error", message: string, fields?: object) =>
     say(ownLine(level, message, logFormat, fields));
   for (const warning of warnings) tell("warn", warning);
 
-  // A terminal that closes ends what runs in it; elsewhere the signal asks for a reload.
+  // A closed terminal ends its programs; elsewhere the signal requests a reload.
   const stopping = untilStopped(process.stdin.isTTY ? ["SIGHUP"] : []);
   const { workers: count } = settings;
   const folder = await openDataFolder(stateDirectory, { workers: count });

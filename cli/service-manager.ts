@@ -2,19 +2,19 @@ import { spawn } from "node:child_process";
 import type { Environment } from "./environment.ts";
 
 /**
- * Tells systemd how the service is (sd_notify(3)), where its unit asks for that: `Type=notify-reload`, `WatchdogSec=`. Node has no datagram
- * sockets of Unix, and `systemd-notify` is where systemd is.
+ * Tells systemd the state of the service (sd_notify(3)), if its unit asks for that: `Type=notify-reload`,
+ * `WatchdogSec=`. Node has no datagram sockets of Unix, and every machine with systemd has `systemd-notify`.
  */
 export interface ServiceManager extends Disposable {
   ready(): void;
-  /** Another process is about to take the place of the one that serves; `ready` is to follow, whatever becomes of that. */
+  /** Another process is about to take the place of the serving one; `ready` must follow in any case. */
   reloading(): void;
   stopping(): void;
 }
 
 const NOBODY: ServiceManager = { ready() {}, reloading() {}, stopping() {}, [Symbol.dispose]() {} };
 
-/** `program`: what sends the messages. */
+/** `program`: the program that sends the messages. */
 export function serviceManager(environment: Environment, program = "systemd-notify"): ServiceManager {
   if (!environment.NOTIFY_SOCKET) return NOBODY;
   let last: Promise<void> = Promise.resolve();
@@ -36,7 +36,7 @@ export function serviceManager(environment: Environment, program = "systemd-noti
   };
 }
 
-/** Resolves when it was sent, or could not be. */
+/** Resolves when the message was sent, or sending has failed. */
 function send(program: string, variables: readonly string[]): Promise<void> {
   return new Promise((resolve) => {
     const child = spawn(program, variables, { stdio: "ignore" });

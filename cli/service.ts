@@ -10,13 +10,13 @@ import { installedReplacement, startWorker, version } from "./replacement.ts";
 import type { WorkerOptions, WorkerProcess } from "./worker-process.ts";
 import type { Share } from "./workerd.ts";
 
-/** The Worker that serves, and the one before it for as long as that has something to end. */
+/** The serving Worker, and its predecessor while that still has work. */
 
 export interface ServiceOptions {
   environment: Environment;
   folder: DataFolder;
   listening: Listening;
-  /** Where it is one of several workers: its share, and who is to know on which side it is reached from now on. */
+  /** Its share if it is one of several workers, and a callback for the side on which it is reached from now on. */
   share?: { of(): Share; moved(side: number): Promise<void> } | undefined;
   say(line: string): void;
   /** Aborted when this program is told to stop. */
@@ -42,7 +42,7 @@ export class Service {
     return new Service(options, configuration, await startWorker(optionsOf(options, configuration)));
   }
 
-  /** Resolves when the process that serves has ended, and not when one does that another has taken the place of. */
+  /** Resolves when the serving process has ended, not when a replaced one does. */
   get ended(): Promise<void> {
     return this.#ended.promise;
   }
@@ -61,12 +61,12 @@ export class Service {
   }
 
   /**
-   * Starts another Worker in the place of the one that serves, and ends that one once nothing is under way in it: no request fails, and
-   * none waits longer than the start of a process takes. The configuration is read anew (the environment's files, too), and the version that is installed by then
-   * is started. To be called for whatever a Worker has as a binding and cannot change itself; calls that come meanwhile wait for each
-   * other. `reason` is for the log. HOST, PORT, WORKERS and STATE_DIRECTORY stay as they are.
-   *
-   * Rejects with a Refusal where the configuration is wrong or the other one does not start: the one that serves goes on.
+   * Starts another Worker in the place of the serving one, and ends that one once it is idle: no request fails, and
+   * none waits longer than a process takes to start. The configuration is read again (also the environment's files),
+   * and the installed version is started. For changes of a Worker's bindings, which it cannot change itself;
+   * simultaneous calls wait for each other. `reason` is for the log. HOST, PORT, WORKERS and STATE_DIRECTORY stay as
+   * they are. Rejects with a Refusal if the configuration is wrong or the new Worker does not start: the serving one
+   * goes on.
    */
   replaceWorker(reason: string): Promise<void> {
     const replaced = this.#replacing.then(() => this.#replace(reason));
@@ -84,7 +84,7 @@ export class Service {
       throw new Refusal(EXIT.failed, "An instance of a cluster hands over by a restart (docs/cluster.md).");
     }
     for (const warning of warnings) this.#tell("warn", warning);
-    // Two processes share a folder, and no more.
+    // At most two processes share a folder.
     if (this.#predecessor) await this.#end(this.#configuration.settings.stopTimeoutMs);
     next.markDataFolder(folder.path);
     const { port: _, ...others } = optionsOf(this.#options, configuration);
@@ -166,7 +166,7 @@ function optionsOf(options: ServiceOptions, { settings, variables, file }: Confi
     listening: listening.ofWorkers[share?.worker ?? 0],
     storage: share?.storages[share.worker] ?? folder.path,
     share,
-    // The first half is for turns that run beside their clients; and it has to have ended before it is killed.
+    // The first half is for foreground turns; and the Worker must have ended before it is killed.
     cluster: cluster && { ...cluster, stopTimeoutMs: Math.floor(stopTimeoutMs * 0.45) },
     format: logFormat,
   };

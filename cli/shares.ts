@@ -7,8 +7,8 @@ import { METADATA_FILE } from "./backup-manifest.ts";
 import { OBJECT_CLASSES, uniqueKeyOf } from "./workerd.ts";
 
 /**
- * The data folder of several workers (docs/self-hosting.md). Each has its objects and their alarms in a folder of its own, laid out as that of a single
- * process: the first in the data folder itself, the others in folders within it.
+ * The data folder of several workers (docs/self-hosting.md). Each has its objects and their alarms in a folder of its
+ * own, with the layout of a single process: the first in the data folder itself, the others in folders within it.
  */
 
 const SHARE_FOLDER = /^worker-[1-9]\d{0,2}$/;
@@ -50,7 +50,7 @@ export function dealShares(data: string, workers: number): number {
   return moved;
 }
 
-/** Removes the folder of a share that nobody has any more: its lists of alarms are empty. Files in quarantine stay. */
+/** Removes the folder of an unused share: its lists of alarms are empty. Files in quarantine stay. */
 function removeEmpty(share: string): void {
   for (const folder of Object.values(OBJECT_CLASSES).map((name) => join(share, uniqueKeyOf(name)))) {
     if (!existsSync(folder)) continue;
@@ -73,7 +73,7 @@ function moveFiles(folder: string, folderOf: (id: string) => string): number {
   return moved;
 }
 
-/** Alarms go before their objects: of an alarm that is in two lists, the one whose object is not there does nothing. */
+/** Alarms move before their objects: if two lists have an alarm, the one without its object has no effect. */
 function moveAlarms(folder: string, folderOf: (id: string) => string): void {
   const file = join(folder, METADATA_FILE);
   if (!existsSync(file)) return;

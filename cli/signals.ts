@@ -1,20 +1,20 @@
-/** Being told to stop: by a signal, or by npm's end. */
+/** The request to stop: a signal, or npm's end. */
 
-/** How often this process looks whether npm is still there. */
+/** The interval at which this process checks whether npm still runs. */
 const PARENT_CHECK_MS = 250;
 
-/** npm passes a signal on to a process that has got it already, as all of its group: that is still the first time. */
+/** npm forwards a signal to a process that has already got it with its group: this counts as the first one. */
 const SAME_MS = 1_000;
 
 export interface Stopping {
-  /** Aborted at the first time. */
+  /** Aborted at the first request. */
   signal: AbortSignal;
-  /** Resolves when this process is told to stop, and when it is told again. */
+  /** Resolves at the first request to stop, and at the second. */
   first: Promise<void>;
   second: Promise<void>;
 }
 
-/** Listens for it from now on, instead of dying of it; for other signals than these, too. */
+/** Listens from now on, instead of dying; for other signals than these, too. */
 export function untilStopped(others: readonly "SIGHUP"[] = ["SIGHUP"]): Stopping {
   const controller = new AbortController();
   const first = Promise.withResolvers<void>();
@@ -28,7 +28,7 @@ export function untilStopped(others: readonly "SIGHUP"[] = ["SIGHUP"]): Stopping
     controller.abort();
   };
   for (const signal of ["SIGINT", "SIGTERM", ...others] as const) process.on(signal, stop);
-  // npm does not stop what it runs when it is killed itself. (`exec` in package.json makes npm our parent.)
+  // npm does not stop its programs when it is killed itself. (`exec` in package.json makes npm our parent.)
   const parent = process.ppid;
   if (process.env.npm_lifecycle_event) {
     const look = () => {

@@ -1,14 +1,14 @@
 import { existsSync, readdirSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 
-/** A database without a table is its first page. */
+/** A database without a table has only its first page. */
 const VACANT_BYTES = 4_096;
 
 const DATABASE = /^[0-9a-f]{64}\.sqlite$/;
 
 /**
- * Removes the databases of a class's folder that have nothing in them, and gives how many. Versions before made one for each unknown id
- * that was asked for, and a process that is killed leaves one of an object that it has just begun. To be called while nobody has the
+ * Removes the empty databases of a class's folder, and gives their number. Earlier versions made one for each unknown
+ * id, and a killed process leaves one for an object that it has just begun. To be called while no process has the
  * folder open.
  */
 export function removeVacantFiles(folder: string): number {

@@ -41,31 +41,31 @@ export interface WorkerOptions {
   host: string;
   /** 0 takes a free one. */
   port: number;
-  /** The sockets that it is to accept connections on, in place of some of its own. */
+  /** The sockets on which it accepts connections, instead of its own. */
   listening?: ListeningSockets | undefined;
   /**
-   * It follows another process, which has the data until then: called when all is ready but the process itself. The new one is to be told what the
-   * other has yet before it asks any object (`hand-over.ts`).
+   * It follows another process, which has the data until then: called when everything except the process itself is
+   * ready. The new process must know which objects the other one still has before it calls any object (`hand-over.ts`).
    */
   predecessorGives?: (() => Promise<void>) | undefined;
   keyPair?: KeyPairFiles | undefined;
-  /** Where the objects are kept; absolute. */
+  /** The folder of the objects; absolute. */
   storage: string;
   /** The free disk space that a new write needs. */
   leastFree: LeastFree;
   variables: TextVariables;
-  /** Those of the configuration's file, which go before; undefined where there is none. */
+  /** The variables of the configuration file, which override; undefined without a file. */
   file?: TextVariables | undefined;
-  /** Where it is one of several workers. */
+  /** Its share, if it is one of several workers. */
   share?: Share | undefined;
-  /** Where it is an instance of a cluster. */
+  /** Its settings, if it is an instance of a cluster. */
   cluster?: ClusterInstance | undefined;
-  /** This program's own, for `NODE_EXTRA_CA_CERTS` and what else the runtime may want to know. */
+  /** This program's environment, for `NODE_EXTRA_CA_CERTS` and other variables of the runtime. */
   environment: Environment;
   format: LogFormat;
-  /** Takes each line that the Worker or workerd says. */
+  /** Takes each line of the Worker and of workerd. */
   say(line: string): void;
-  /** Abort it to end what is being started. */
+  /** Abort it to end the start. */
   signal: AbortSignal;
 }
 
@@ -73,37 +73,40 @@ export interface WorkerProcess {
   /** The port of its first socket. */
   port: number;
   pid: number;
-  /** The folder of its files other than its data: its sockets are in it. */
+  /** The folder of its files other than its data; it contains its sockets. */
   folder: string;
-  /** Tells it something (`src/http/launcher.ts`); rejects where it does not answer. */
+  /** Sends it a command (`src/http/launcher.ts`); rejects if it does not answer. */
   tell(path?: string, body?: unknown, timeoutMs?: number): Promise<WorkerState>;
-  /** Resolves when the process has ended and all that it has said was said: its exit code, null where it was killed. */
+  /** Resolves when the process has ended and all its output was read: its exit code, null if it was killed. */
   ended: Promise<number | null>;
-  /** True if it has ended because it did not answer its launcher any more, which then has killed it. */
+  /** True if its launcher has killed it because it did not answer any more. */
   hasHung(): boolean;
-  /** Puts what the configuration's file says in force, for all that begins from now on. Gives what is wrong with the whole; then nothing has changed. */
+  /**
+   * Applies the configuration file to everything that begins from now on. Gives the errors of the whole; then nothing
+   * has changed.
+   */
   configure(file: TextVariables): Promise<readonly string[]>;
-  /** Has it refuse new requests, and waits until no turn runs beside its client. Rejects where it does not answer. */
+  /** Lets it refuse new requests, and waits until no foreground turn runs. Rejects if it does not answer. */
   drain(): Promise<void>;
   /**
-   * Ends it. For `graceMs` it refuses new requests, and goes on with those that it has: false where some were left then, and
-   * cut off. To be called again with less, too.
+   * Ends it. For `graceMs` it refuses new requests, and continues the running ones: false if some were left, and cut
+   * off. May be called again, with less time, too.
    */
   stop(graceMs: number): Promise<boolean>;
 }
 
-/** The first descriptor of those that workerd inherits; the one before it is for what it tells. */
+/** The first descriptor that workerd inherits; the one before it is for its messages. */
 const FIRST_INHERITED = 4;
 
-/** How often a process that starts is asked whether it is there. Milliseconds. */
+/** The interval at which a starting process is asked whether it answers. Milliseconds. */
 const START_LOOK_MS = 5;
 
 /** Long enough for a first start on a slow machine. */
 const READY_TIMEOUT_MS = 60_000;
 
 /**
- * Bundles the Worker, where that is to be done, and starts it. Resolves when it answers. Throws a Refusal where it does not,
- * or the signal is aborted; nothing is left running then.
+ * Bundles the Worker, if necessary, and starts it. Resolves when it answers. Throws a Refusal if it does not, or the
+ * signal is aborted; then nothing is left running.
  */
 export async function startWorker(options: WorkerOptions): Promise<WorkerProcess> {
   const { host, keyPair, storage, leastFree, cluster, environment, format, say, signal, listening } = options;
@@ -316,7 +319,7 @@ async function stop(
   const cut = () => void child.kill("SIGKILL");
   if (graceMs === 0) cut();
   const timer = setTimeout(cut, graceMs);
-  // Once it has SIGTERM, workerd lets new connections wait for its end. So it gets that when little is left to end.
+  // After SIGTERM workerd lets new connections wait for its end. So it gets SIGTERM when little is left to end.
   if (graceMs > 0) {
     const time = sleep(drainMs, undefined, { ref: false });
     await Promise.race([untilDrained(launcherSocket).catch(() => {}), ended, time]);
@@ -330,12 +333,12 @@ async function stop(
 /** The folder of the files that a process writes for its workerd: this prefix and the process's number. */
 export const FOLDER_PREFIX = "responses-edge-";
 
-/** A folder of a process that still starts is younger. Milliseconds. */
+/** The folder of a starting process is younger. Milliseconds. */
 const LEFT_MS = 600_000;
 
 /**
- * Removes the folders of processes that were killed, and could not do it themselves. A process of another container that has the same
- * temporary folder has a number that says nothing here: it answers on its launcher's socket.
+ * Removes the folders of killed processes. A process of another container with the same temporary folder has a number
+ * that means nothing here, but it answers on its launcher's socket.
  */
 async function removeLeftFolders(): Promise<void> {
   for (const name of readdirSync(tmpdir())) {
@@ -351,7 +354,7 @@ async function removeLeftFolders(): Promise<void> {
   }
 }
 
-/** True where something takes connections on a Unix socket. */
+/** Tells whether a process accepts connections on a Unix socket. */
 async function isListening(path: string): Promise<boolean> {
   const socket = connect({ path });
   try {
@@ -369,7 +372,7 @@ function isRunning(pid: number): boolean {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    // Another user's process runs, too.
+    // A process of another user runs, too.
     return (error as NodeJS.ErrnoException).code !== "ESRCH";
   }
 }

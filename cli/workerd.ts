@@ -4,14 +4,17 @@ import type { KeyPairFiles } from "./certificate.ts";
 import { type ClusterInstance, clusterConfig } from "./cluster.ts";
 import { compatibility } from "./installation.ts";
 
-/** The configuration of workerd (`workerd.capnp`) under which the Worker runs on it, wherever that is. */
+/** The configuration of workerd (`workerd.capnp`) for the Worker, in every way to run it. */
 
-/** A bundle's modules as workerd's configuration lists them, the entry first; `embed` is relative to that file, or to `folder`. */
+/**
+ * A bundle's modules as workerd's configuration lists them, the entry first; `embed` is relative to that file, or to
+ * `folder`.
+ */
 export function modulesOf(bundle: string, folder = ""): string {
   const names = readdirSync(bundle);
   const data = names.filter((name) => name.endsWith(".tiktoken"));
   const wasm = names.filter((name) => name.endsWith(".wasm"));
-  // The files that wrangler's rules took out of the bundle have names that begin with their hash.
+  // Files that wrangler's rules took out of the bundle have names that begin with their hash.
   const texts = names.filter((name) => /^[0-9a-f]{40}-.+\.(js|css|html|svg)$/.test(name));
   const embed = (name: string) => `embed ${JSON.stringify(join(folder, name))}`;
   return [

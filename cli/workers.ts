@@ -13,7 +13,7 @@ import type { Share } from "./workerd.ts";
 
 /** The workers of `serve`: one process of workerd, or several behind one port (docs/self-hosting.md). */
 
-/** So many deaths of workers within so long end the whole. Milliseconds. */
+/** This many deaths of workers within this time end the whole. Milliseconds. */
 const MAX_DEATHS = 5;
 const DEATHS_MS = 60_000;
 
@@ -26,7 +26,7 @@ export class Workers {
   /** The side of each worker on which the others reach it. */
   readonly #sides: number[];
   #links = "";
-  /** When workers have died. Milliseconds of this program's life. */
+  /** The times of workers' deaths. Milliseconds of this program's life. */
   #deaths: number[] = [];
   #isStopping = false;
   readonly #failed = Promise.withResolvers<never>();
@@ -38,7 +38,7 @@ export class Workers {
     this.#failed.promise.catch(() => {});
   }
 
-  /** Starts all of them. Throws a Refusal where one does not start; none is left running then. */
+  /** Starts all of them. Throws a Refusal if one does not start; then none is left running. */
   static async start(options: Options, configuration: Configuration): Promise<Workers> {
     const workers = new Workers(options, configuration);
     await workers.#start();
@@ -46,7 +46,7 @@ export class Workers {
   }
 
   async #start(): Promise<void> {
-    // Each process of a worker is ended when this one ends, and two of a worker live at a time.
+    // This program ends each process of a worker at its own end; at most two processes of a worker live at a time.
     process.setMaxListeners(process.getMaxListeners() * (this.#sides.length + 1));
     if (this.#isOne) this.#services.push(await Service.start(this.#options, this.#configuration));
     else {
@@ -126,7 +126,7 @@ export class Workers {
   async stop(graceMs: number): Promise<boolean> {
     this.#isStopping = true;
     const began = performance.now();
-    // A turn of one worker is kept by another one.
+    // Another worker stores a turn of this one.
     if (!this.#isOne && graceMs > 0) {
       const drained = Promise.allSettled(this.#services.map((service) => service.drain()));
       await Promise.race([drained, sleep(graceMs, undefined, { ref: false })]);

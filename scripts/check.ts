@@ -1,12 +1,12 @@
 import { exec } from "node:child_process";
 import { rmSync } from "node:fs";
 
-/** `npm run check`: all that can be checked without running a test, side by side. Says what has failed, and why. */
+/** `npm run check`: every check that runs no test, in parallel. Prints the failures and their reasons. */
 
-// Checkers side by side would each look at the same libraries: one thread does the least work. Files that have not changed since the last
-// time are not checked again.
+// Parallel checkers would each read the same libraries: one thread does the least work. It skips files that have not
+// changed since the last time.
 const TSC = "tsc --singleThreaded --incremental --tsBuildInfoFile node_modules/.cache/tsc";
-/** Files of the bundle are named by what is in them: those of an earlier one would stay. */
+/** The files of the bundle are named by their content: those of an earlier one would stay. */
 const BUNDLE = "dist/worker";
 rmSync(BUNDLE, { recursive: true, force: true });
 

@@ -17,12 +17,12 @@ try {
   const bundle = join(directory, "worker");
   bundleInto(bundle);
   const configFile = join(directory, "workerd.capnp");
-  // The program's options `--socket-addr http0=…` and `--directory-path disk=…` put others in their place.
+  // The program's options `--socket-addr http0=…` and `--directory-path disk=…` override them.
   const addresses = ["127.0.0.1:8787"];
   const storage = "data";
   writeFileSync(configFile, workerdConfig({ addresses, bundle, storage, variables: VARIABLE_NAMES, authorities: [] }));
   mkdirSync(join(root, "dist"), { recursive: true });
-  // Under another name until it is whole: the one that is there may be running.
+  // Another name until it is complete: the existing one may be running.
   const file = openSync(`${target}.new`, "w", 0o755);
   execFileSync(workerd, ["compile", "--import-path=/", configFile], { stdio: ["ignore", file, "inherit"] });
   closeSync(file);

@@ -1,6 +1,7 @@
 /**
- * `npm run package`: makes `dist/package`, the folder that `npm publish ./dist/package` publishes and that the image has. It
- * has the command in one file, the Worker's bundle, a bill of materials, and workerd as its only dependency.
+ * `npm run package`: makes `dist/package`, the folder that `npm publish ./dist/package` publishes and that the image
+ * contains. It has the command in one file, the Worker's bundle, a bill of materials, and workerd as its only
+ * dependency.
  */
 import { execFileSync } from "node:child_process";
 import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -19,7 +20,7 @@ bundleWorker();
 for (const name of ["LICENSE", "wrangler.toml"]) copyFileSync(join(root, name), join(target, name));
 for (const name of ["README.md", "responses-edge.js"]) copyFileSync(join(root, "cli", name), join(target, name));
 const folders = bundledFolders();
-// A copy of others' code must come with their licences.
+// A copy of other projects' code must include their licences.
 writeFileSync(join(target, "THIRD-PARTY-LICENSES"), folders.map(licenseOf).join("\n"));
 writeFileSync(join(target, "sbom.cdx.json"), `${JSON.stringify(billOfMaterials(folders), null, 2)}\n`);
 writeFileSync(join(target, "package.json"), `${JSON.stringify(manifest(), null, 2)}\n`);
@@ -132,7 +133,7 @@ function licenseOf(folder: string): string {
   return `${name} ${version}\n\n${text}\n`;
 }
 
-/** The manifest that npm reads. Versions are exact: what is installed is what was tested. */
+/** The manifest that npm reads. Versions are exact: npm installs the tested ones. */
 function manifest(): object {
   const { name, version, description, license, dependencies } = JSON.parse(
     readFileSync(join(root, "package.json"), "utf8"),

@@ -1,7 +1,7 @@
 /**
- * `npx node scripts/record-kill.ts`: kills the gateway with `kill -9` in the middle of a streamed answer, starts it again, reads on
- * after the last event that arrived, and writes docs/images/kill.svg, a terminal that shows what happened when. Throws, and writes
- * nothing, where a token was lost or repeated.
+ * `npx node scripts/record-kill.ts`: kills the gateway with `kill -9` in the middle of a streamed answer, starts it
+ * again, resumes after the last event, and writes docs/images/kill.svg, a terminal that replays this. Throws, and
+ * writes nothing, if a token was lost or repeated.
  */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -154,7 +154,7 @@ async function* eventsIn({ body }: Response): AsyncGenerator<StreamEvent> {
   }
 }
 
-/** A terminal on which each piece appears when it did. Without animation all of them are there. */
+/** A terminal on which each piece appears at its time. Without animation all of them are visible. */
 function svgOf(pieces: readonly Piece[]): string {
   const spans: string[] = [];
   let [line, column] = [0, 0];

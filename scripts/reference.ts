@@ -15,7 +15,7 @@ import { SECTIONS } from "../src/config/index.ts";
 import type { Section } from "../src/config/variable.ts";
 import { modelServerTable } from "./model-server-table.ts";
 
-/** The part of an endpoint's declaration that its row has. */
+/** The part of an endpoint's declaration that is in its row. */
 interface DeclaredEndpoint {
   method: string;
   path: string;
@@ -51,14 +51,14 @@ function table(head: readonly string[], rows: readonly (readonly string[])[]): s
     .join("\n");
 }
 
-/** A text of a declaration, whose pages of docs/ become links. */
+/** A text of a declaration, with links to pages of docs/. */
 function linked(text: string): string {
   return text
     .replaceAll(/\[docs\/([^\]]+)\]\(docs\/([^)]+)\)/g, "[$1](../$2)")
     .replaceAll(/\bdocs\/([\w-]+\.md)/g, "[$1](../$1)");
 }
 
-/** The default as an operator would write it; "" where the variable has none. */
+/** The default as an operator would write it; "" if the variable has none. */
 function defaultOf(schema: z.ZodType): string {
   if (schema instanceof z.ZodPipe) return defaultOf(schema.in as z.ZodType);
   const value: unknown = schema instanceof z.ZodDefault ? schema.def.defaultValue : undefined;
@@ -90,7 +90,7 @@ and never its value. \`npm start\` and \`npm run serve\` print the mistakes and 
   );
 }
 
-/** The keys that an endpoint takes, in a cell. */
+/** The keys that an endpoint accepts, in a cell. */
 const KEYS: Record<string, string> = {
   everyone: "none",
   tenant: "API key",
@@ -176,7 +176,10 @@ are on purpose; [deviations.md](../deviations.md) lists them. Types in code font
   );
 }
 
-/** Imports a module of the Worker, which runs on workerd. Nothing that is needed here uses workerd's own modules. */
+/**
+ * Imports a module of the Worker, which runs on workerd. The functions that are used here need none of workerd's own
+ * modules.
+ */
 async function importWorkerModule<Module>(path: string): Promise<Module> {
   const source =
     "export class DurableObject {} export class WorkerEntrypoint {} export const connect = 0, waitUntil = 0, env = {};";
@@ -185,7 +188,7 @@ async function importWorkerModule<Module>(path: string): Promise<Module> {
       name.startsWith("cloudflare:") ? { url: name, shortCircuit: true } : next(name, context),
     load: (url, context, next) => {
       if (url.startsWith("cloudflare:")) return { format: "module", source, shortCircuit: true };
-      // Files that the bundler makes texts of.
+      // Files that the bundler turns into texts.
       const isText = /\?raw$|\.tiktoken$|\.wasm$|\.html$|\.css$|\.svg$/.test(url);
       return isText ? { format: "module", source: "export default ''", shortCircuit: true } : next(url, context);
     },
@@ -201,7 +204,7 @@ const { componentSchemas } = await importWorkerModule<{ componentSchemas(): Reco
   "src/http/openapi/components.ts",
 );
 const { RequestFields = {} } = componentSchemas();
-/** A page with its table written anew, which stands alone between two notes. */
+/** A page with its table written again, between two marks. */
 function withTable(text: string, rows: string): string {
   return text.replace(/(?<=<!-- `npm run reference`[^>]*-->\n\n)[\s\S]*?(?=\n\n<!-- end -->)/, () => rows);
 }

@@ -1,8 +1,9 @@
 /**
- * `npm start`: the Worker on `workerd`, in front of a vLLM (VLLM_BASE_URL) or of the built-in simulator, beside which a server draws
- * (`dev/image-server`). Variables of the environment that the Worker knows are handed to it; PORT chooses the port, STATE_DIRECTORY where responses
- * are kept, MIN_FREE_DISK what must be free there. TOOL_SERVER=1 starts the development tool server beside it. Everything listens on loopback addresses, and ends with this process,
- * or with npm. `cli/` has the code that it shares with `serve`.
+ * `npm start`: the Worker on `workerd`, in front of a vLLM (VLLM_BASE_URL) or of the built-in simulator with an image
+ * server (`dev/image-server`). It passes the Worker's variables of the environment on; PORT chooses the port,
+ * STATE_DIRECTORY the folder of responses, MIN_FREE_DISK its required free space. TOOL_SERVER=1 starts the development
+ * tool server beside it. Everything listens on loopback addresses, and ends with this process, or with npm. `cli/` has
+ * the code that it shares with `serve`.
  */
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
@@ -23,7 +24,7 @@ import type { TextVariables } from "../src/config/index.ts";
 const HOST = "localhost";
 const DEFAULT_PORT = 8787;
 
-/** Where `wrangler dev` keeps the objects, too. */
+/** `wrangler dev` uses the same folder. */
 const DEFAULT_STATE = join(root, ".wrangler/state/v3/do");
 
 /** The variables of the environment that this program reads itself. */
@@ -43,7 +44,7 @@ try {
 await toolServer?.close();
 process.exit();
 
-/** Resolves when it has been told to stop, and the Worker has ended. */
+/** Resolves when it was told to stop, and the Worker has ended. */
 async function start(): Promise<void> {
   const mistakes: string[] = [];
   const port = Number(process.env.PORT || DEFAULT_PORT);
