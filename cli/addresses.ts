@@ -63,9 +63,9 @@ export function addressFault(host: string, port: number, code: string): string {
 function reason(code: string): string {
   switch (code) {
     case "EADDRINUSE":
-      return "something else listens there (PORT chooses another port)";
+      return "another program listens there (PORT sets another port)";
     case "EACCES":
-      return "this user may not (ports below 1024 often are the administrator's)";
+      return "this user may not (ports below 1024 often need an administrator)";
     case "EADDRNOTAVAIL":
     case "ENOTFOUND":
     case "EAI_AGAIN":

@@ -109,7 +109,7 @@ export class BackupBucket {
       },
       finish: async (manifest) => {
         const gone = await this.missing(manifest.files);
-        if (gone.length > 0) throw new Error("another backup has removed what this one has sent");
+        if (gone.length > 0) throw new Error("another backup has removed files of this one");
         const bytes = new TextEncoder().encode(manifestText(manifest));
         await this.#ask((bucket) => bucket.put(`${this.#prefix}backups/${stamp}.json`, bytes));
         await discard();

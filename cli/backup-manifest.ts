@@ -58,10 +58,7 @@ export type BackupManifest = z.output<typeof manifest>;
 export function readManifest(folder: string): BackupManifest {
   const path = join(folder, MANIFEST_FILE);
   if (!existsSync(path)) {
-    throw new Refusal(
-      EXIT.damaged,
-      `${folder} is no backup, or one that was not finished: it has no ${MANIFEST_FILE}.`,
-    );
+    throw new Refusal(EXIT.damaged, `${folder} is no backup, or an incomplete one: it has no ${MANIFEST_FILE}.`);
   }
   return parseManifest(readFileSync(path, "utf8"), path);
 }

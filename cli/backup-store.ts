@@ -52,7 +52,7 @@ export async function folderStore(folder: string, earlier: string | undefined): 
 /** Tells whether the folder existed before; `made` is the first folder that had to be made. */
 function makeEmptyFolder(folder: string, made: string | undefined): boolean {
   if (readdirSync(folder).some((name) => name !== "lost+found")) {
-    throw new Refusal(EXIT.usage, `${folder} is not empty. A backup wants a folder of its own.`);
+    throw new Refusal(EXIT.usage, `${folder} is not empty. A backup needs a folder of its own.`);
   }
   return made === undefined;
 }

@@ -79,7 +79,7 @@ export async function backUp(data: string, store: BackupStore, needsAll: boolean
     for (const name of classes) await copier.copyClass(name);
     await copier.end();
     if (readMarker(source)?.workers !== marker?.workers || marker?.workers === 0) {
-      throw new Refusal(EXIT.busy, "The objects were dealt among other workers meanwhile. Make the backup again.");
+      throw new Refusal(EXIT.busy, "The number of workers changed meanwhile. Make the backup again.");
     }
     const { files, unchanged, damaged, inBuckets } = copier;
     await store.finish({

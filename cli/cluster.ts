@@ -78,7 +78,10 @@ export function readClusterSettings(environment: Environment, mistakes: string[]
   const { bucket = "", address = "", advertise, key = "" } = readSection(clusterSection, given, wrong);
   if (!environment.CLUSTER_ADDRESS) wrong.push(["CLUSTER_ADDRESS", "needed with CLUSTER_BUCKET (host:port)"]);
   if (!environment.CLUSTER_ADVERTISE && /^(0\.0\.0\.0|\[::\]):/.test(address)) {
-    wrong.push(["CLUSTER_ADVERTISE", "needed where CLUSTER_ADDRESS is every address: the one that others reach"]);
+    wrong.push([
+      "CLUSTER_ADVERTISE",
+      "needed, because CLUSTER_ADDRESS is every address: the one that the others reach",
+    ]);
   }
   if (given.CLUSTER_KEY === undefined) wrong.push(["CLUSTER_KEY", KEY_EXPECTED]);
   mistakes.push(...wrong.map(([name, expected]) => `${name}: ${expected}`));
@@ -111,7 +114,7 @@ export function checkKind(folder: string, isCluster: boolean): void {
     if (isCluster && !isCache && files.some((file) => OBJECT_FILE.test(file))) {
       throw new Refusal(
         EXIT.configuration,
-        `The data folder ${folder} has what a single server kept, which a cluster does not take over. Name another folder (STATE_DIRECTORY).`,
+        `The data folder ${folder} has the data of a single server, which a cluster cannot use. Name another folder (STATE_DIRECTORY).`,
       );
     }
   }

@@ -60,7 +60,7 @@ export function readConfigFile(path: string, others: readonly string[]): ConfigF
     if (written !== written.toLowerCase() || !known.has(name)) {
       const [[, meant] = []] = misspeltVariables([name]);
       const guess = meant ?? (known.has(name) ? name : undefined);
-      mistakes.push(`${place}: nothing reads '${written}'${guess ? `. Is '${guess.toLowerCase()}' meant?` : ""}`);
+      mistakes.push(`${place}: unknown variable '${written}'${guess ? `. Do you mean '${guess.toLowerCase()}'?` : ""}`);
       continue;
     }
     lines.set(name, lineCounter.linePos(isScalar(key) ? (key.range?.[0] ?? 0) : 0).line);

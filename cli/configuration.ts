@@ -67,7 +67,7 @@ export function readChangedFile(environment: Environment, variables: TextVariabl
 function keySourceMistakes(variables: TextVariables): string[] {
   if (keySourcesOf(variables) !== "" || variables.ALLOW_ANONYMOUS === "true") return [];
   const how = "`responses-edge create-key TENANT` makes a key and its entry";
-  return [`API_KEYS: needed, or ADMIN_KEY, or JWT_ISSUER (${how}); ALLOW_ANONYMOUS=true does without keys`];
+  return [`API_KEYS: needed, or ADMIN_KEY, or JWT_ISSUER (${how}); ALLOW_ANONYMOUS=true serves without keys`];
 }
 
 /** A model server that takes longer to answer is told of. Milliseconds. */

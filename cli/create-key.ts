@@ -15,7 +15,7 @@ export interface KeyRequest {
 /** `create-key`: makes an API key and prints it with its entry for API_KEYS, or a root key with its entry for ADMIN_KEY. */
 export function createKey({ name, isAdmin, role }: KeyRequest): void {
   if (!/^[A-Za-z0-9_-]{1,64}$/.test(name)) {
-    throw new Refusal(EXIT.usage, "create-key wants a TENANT, or --admin NAME: letters, digits, _ and -, at most 64.");
+    throw new Refusal(EXIT.usage, "create-key needs a TENANT, or --admin NAME: letters, digits, _ and -, at most 64.");
   }
   if (role !== undefined && !(isAdmin && readRole(role))) {
     throw new Refusal(EXIT.usage, `--role goes with --admin, and is one of ${ROLES.join(", ")}:TENANT.`);

@@ -15,7 +15,7 @@ const DAMAGE_WORDS = /SQLITE_(?:CORRUPT|NOTADB)/;
 const DISK_WORDS: readonly [words: RegExp, meaning: string][] = [
   [
     /SQLITE_READONLY|Read-only file system/,
-    "The data folder can only be read: its file system was mounted read-only, perhaps after an error. Nothing is stored until it is mounted anew.",
+    "The data folder is read-only: its file system was mounted read-only, perhaps after an error. Nothing is stored until it is mounted again.",
   ],
   [/SQLITE_FULL|No space left on device/, "The disk of the data folder is full. Nothing is stored until it has space."],
 ];

@@ -105,7 +105,7 @@ export async function openDataFolder(
 function inWords(path: string, error: unknown): string {
   const code = systemCode(error);
   const fault = writeFaultOf(path);
-  if (fault === "EROFS") return "it can only be read: its file system was mounted read-only, perhaps after an error";
+  if (fault === "EROFS") return "it is read-only: its file system was mounted read-only, perhaps after an error";
   if (/ENOSPC|disk is full/i.test(code)) return `its disk is full (${code})`;
   return fault === "EACCES" || fault === "EPERM" ? `this user may not write to it (${fault})` : (fault ?? code);
 }
@@ -170,7 +170,7 @@ export function readMarker(folder: string): Marker | undefined {
   try {
     return marker.parse(JSON.parse(readFileSync(file, "utf8")));
   } catch {
-    throw new Refusal(EXIT.configuration, `${file} is not what this program has written: it is damaged.`);
+    throw new Refusal(EXIT.configuration, `${file} is damaged: it is not in this program's format.`);
   }
 }
 
@@ -190,7 +190,7 @@ function checkRestore(path: string): void {
   if (!existsSync(join(path, UNFINISHED_RESTORE))) return;
   throw new Refusal(
     EXIT.damaged,
-    `A restore into the data folder ${path} was broken off: it is not whole. Empty it, and restore again.`,
+    `The data folder ${path} is incomplete: a restore into it was interrupted. Empty it, and restore again.`,
   );
 }
 

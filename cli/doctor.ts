@@ -46,7 +46,7 @@ export async function diagnose(data: string, repairs: boolean): Promise<Diagnosi
       objects += 1;
       const fault = damageIn(join(folder, file));
       if (fault === undefined) continue;
-      const done = repairs ? { done: `put into ${quarantine(join(folder, file))}` } : {};
+      const done = repairs ? { done: `moved to ${quarantine(join(folder, file))}` } : {};
       findings.push({ file: `${name}/${file}`, what: `damaged: ${fault}`, ...done });
     }
     findings.push(...strayLogs(folder, name, repairs), ...checkAlarms(folder, name, repairs));
@@ -67,7 +67,7 @@ function checkMarker(path: string, repairs: boolean): Finding[] {
       {
         file,
         what: "not what this program has written",
-        ...(repairs && { done: "taken away: the next start writes it" }),
+        ...(repairs && { done: "removed: the next start writes it" }),
       },
     ];
   }
@@ -79,7 +79,7 @@ function quarantineMarker(path: string): void {
 
 function checkRestore(path: string): Finding[] {
   if (!existsSync(join(path, UNFINISHED_RESTORE))) return [];
-  return [{ file: UNFINISHED_RESTORE, what: "a restore was broken off: empty the folder, and restore again" }];
+  return [{ file: UNFINISHED_RESTORE, what: "a restore was interrupted: empty the folder, and restore again" }];
 }
 
 /** Write-ahead logs without their database: SQLite would use them for a new one. */
@@ -88,7 +88,7 @@ function strayLogs(folder: string, name: string, repairs: boolean): Finding[] {
   return [...files]
     .filter((file) => /\.sqlite-wal$/.test(file) && !files.has(file.slice(0, -4)))
     .map((file) => {
-      const done = repairs ? { done: `put into ${quarantine(join(folder, file))}` } : {};
+      const done = repairs ? { done: `moved to ${quarantine(join(folder, file))}` } : {};
       return { file: `${name}/${file}`, what: "an orphan: its database is gone", ...done };
     });
 }
@@ -103,7 +103,7 @@ function checkAlarms(folder: string, name: string, repairs: boolean): Finding[] 
     const what = `the list of alarms is damaged: ${fault}`;
     if (!repairs) return [{ file, what }];
     const { alarms, nameless } = rebuildAlarmList(folder);
-    return [{ file, what, done: `made again of the objects: ${alarms} alarms${lost(nameless)}` }];
+    return [{ file, what, done: `rebuilt from the objects: ${alarms} alarms${lost(nameless)}` }];
   }
   using database = new DatabaseSync(path);
   if (!database.prepare("SELECT 1 FROM sqlite_schema WHERE name = '_cf_ALARM'").get()) return [];
@@ -115,8 +115,8 @@ function checkAlarms(folder: string, name: string, repairs: boolean): Finding[] 
   for (const [id, at] of owned) {
     if (listed.get(id) === at) continue;
     const what = listed.has(id)
-      ? "its alarm is at another time in the list"
-      : "its alarm is not in the list, and its name is not known";
+      ? "its alarm has another time in the list"
+      : "its alarm is not in the list, and its name is unknown";
     if (!listed.has(id)) findings.push({ file: `${name}/${id}.sqlite`, what });
     else {
       if (repairs) database.prepare("UPDATE _cf_ALARM SET scheduled_time = ? WHERE actor_id = ?").run(at, id);
@@ -126,7 +126,7 @@ function checkAlarms(folder: string, name: string, repairs: boolean): Finding[] 
   for (const id of listed.keys()) {
     if (existsSync(join(folder, `${id}.sqlite`))) continue;
     if (repairs) database.prepare("DELETE FROM _cf_ALARM WHERE actor_id = ?").run(id);
-    const what = `an orphan: an alarm of an object that is not there (${id})`;
+    const what = `an orphan: an alarm of a missing object (${id})`;
     findings.push({ file, what, ...(repairs && { done: "taken out of the list" }) });
   }
   return findings;
@@ -155,8 +155,8 @@ export async function doctor(
   });
   if (left > 0) {
     const how = repairs
-      ? "What is left cannot be mended here."
-      : "`--repair` mends what can be mended, and puts aside the rest.";
+      ? "The rest cannot be repaired here."
+      : "`--repair` repairs files, and moves the rest into quarantine.";
     throw new Refusal(EXIT.damaged, `The data folder ${folder} is damaged. ${how}`);
   }
 }

@@ -67,7 +67,7 @@ export function warningsOf(environment: Environment, others: readonly string[]):
   const files = new Set(VARIABLE_NAMES.map((name) => name + FILE));
   const names = Object.keys(environment).filter((name) => !others.includes(name) && !files.has(name));
   return misspeltVariables(names).map(
-    ([name, meant]) => `Warning: nothing reads the variable ${name}. Is ${meant} meant?`,
+    ([name, meant]) => `Warning: the variable ${name} is unknown. Do you mean ${meant}?`,
   );
 }
 
@@ -93,7 +93,7 @@ export function checkVariables(
   const all = placed([...mistakes, ...found]);
   if (all.length === 0) return;
   const lines = all.map((mistake) => `  ${mistake}`);
-  throw new Refusal(EXIT.configuration, "The configuration is not usable:", ...lines);
+  throw new Refusal(EXIT.configuration, "The configuration has errors:", ...lines);
 }
 
 /** The sources of keys, by the variable that names each. */

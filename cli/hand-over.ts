@@ -21,7 +21,7 @@ const LOOK_MS = 5;
 /** If the system does not show the open files of a process: it closes them well within this time. Milliseconds. */
 const CLOSED_AFTER_MS = 250;
 
-/** The time before the timeout at which clients are told: sockets and readers are closed. Milliseconds. */
+/** The time in which a predecessor closes its sockets and readers, also after its timeout. Milliseconds. */
 const LEAST_MS = 2_000;
 
 /**

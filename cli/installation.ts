@@ -50,7 +50,7 @@ function setting(settings: string, name: string): string {
 export function findRoot(folder: string): string {
   if (existsSync(join(folder, MANIFEST)) && readManifest(folder).name === "responses-edge") return folder;
   const above = dirname(folder);
-  if (above === folder) throw new Error("This program stands in no folder with its package.json.");
+  if (above === folder) throw new Error("This program is in no folder with its package.json.");
   return findRoot(above);
 }
 

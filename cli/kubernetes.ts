@@ -93,7 +93,7 @@ export function watchEndpoints({ host, port, api }: Watched, onChange: () => voi
     if (isNews) onChange();
   };
   if (!api) {
-    tell(`The endpoints of ${host} are not known: this process has no service account of a Kubernetes cluster.`);
+    tell(`The endpoints of ${host} are unknown: this process has no service account of a Kubernetes cluster.`);
     first.resolve();
   } else {
     const [service = host, namespace = api.namespace] = host.split(".");
@@ -120,8 +120,7 @@ export function watchEndpoints({ host, port, api }: Watched, onChange: () => voi
       } catch (error) {
         if (stopping.signal.aborted) return;
         const why = error instanceof Error ? error.message : String(error);
-        if (!isTold && why !== GONE)
-          tell(`The endpoints of ${host} cannot be watched (${why}). Those that are known hold.`);
+        if (!isTold && why !== GONE) tell(`The endpoints of ${host} cannot be watched (${why}). The known ones stay.`);
         isTold ||= why !== GONE;
         first.resolve();
         await sleep(retryMs, undefined, { ref: false, signal: stopping.signal }).catch(() => {});

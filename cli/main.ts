@@ -82,10 +82,11 @@ const COMMANDS: Readonly<Record<string, Command>> = {
     arguments: 1,
     options: ["since", "keep", "every"],
     run: ([into], { since, ...series }) => {
-      if (!into) throw new Refusal(EXIT.usage, "backup wants a folder to write to: `responses-edge backup DIR`.");
+      if (!into) throw new Refusal(EXIT.usage, "backup needs a folder to write to: `responses-edge backup DIR`.");
       const isOne = series.keep === undefined && series.every === undefined && !isInBucket(into);
       if (isOne) return makeBackup(into, since);
-      if (since !== undefined) throw new Refusal(EXIT.usage, "--since is of one backup: a series knows its last one.");
+      if (since !== undefined)
+        throw new Refusal(EXIT.usage, "--since is for a single backup: a series uses its last one.");
       return makeSeries(into, series);
     },
   },
@@ -102,7 +103,7 @@ const dataFolder = () => readServeSettings(process.env, []).stateDirectory;
 
 async function makeBackup(into: string, since: string | undefined): Promise<void> {
   const { folder, ...made } = await backup({ data: dataFolder(), into, since });
-  const linked = since === undefined ? "" : `, ${made.unchanged} of them as in ${since}`;
+  const linked = since === undefined ? "" : `, ${made.unchanged} of them unchanged since ${since}`;
   const message = `Backed up ${made.objects} objects (${inMb(made.bytes)}${linked}) into ${folder}.`;
   tell(`${message}${inBucketsText(made.inBuckets, NOT_COPIED)}`, { folder, ...made });
   refuseDamaged(made);
@@ -114,7 +115,7 @@ async function makeSeries(into: string, { keep: kept, every }: Options): Promise
   const interval = every === undefined ? undefined : durationOf(every);
   const make = async () => {
     const { at, ...made } = await nextBackup(dataFolder(), into, keep, process.env);
-    const linked = `, ${made.unchanged} of them as in the last one`;
+    const linked = `, ${made.unchanged} of them unchanged since the last one`;
     const removed = made.removed.length > 0 ? ` Removed: ${made.removed.join(", ")}.` : "";
     const message = `Backed up ${made.objects} objects (${inMb(made.bytes)}${linked}) into ${at}.`;
     tell(`${message}${removed}${inBucketsText(made.inBuckets, NOT_COPIED)}`, { at, ...made });
@@ -138,7 +139,7 @@ function refuseDamaged({ damaged }: Backup): void {
 }
 
 async function bringBack(from: string | undefined, at: string | undefined): Promise<void> {
-  if (!from) throw new Refusal(EXIT.usage, "restore wants a backup's folder: `responses-edge restore DIR`.");
+  if (!from) throw new Refusal(EXIT.usage, "restore needs a backup's folder: `responses-edge restore DIR`.");
   const { folder, startedAt, ...made } = await restore({ from, at, environment: process.env, data: dataFolder() });
   const message = `Restored ${made.objects} objects (${inMb(made.bytes)}) of ${startedAt} into ${folder}.`;
   const beside = inBucketsText(made.inBuckets, "are read from the bucket that FILES_S3_BUCKET names");
@@ -208,5 +209,5 @@ function parse(args: readonly string[]) {
 }
 
 function usage(): Refusal {
-  return new Refusal(EXIT.usage, "There is no such command. `responses-edge --help` has them all.");
+  return new Refusal(EXIT.usage, "Unknown command. `responses-edge --help` lists all commands.");
 }

@@ -38,7 +38,7 @@ export function fewFiles(files: number): string | undefined {
   if (files >= USUAL_FILES) return undefined;
   const connections = Math.floor(files / FILES_PER_CONNECTION);
   const what = `workerd dies when it has no file for a connection, which is below ${connections} connections`;
-  return `Only ${files} files may be open (ulimit -Hn): ${what}. Let it have ${USUAL_FILES} or more.`;
+  return `Only ${files} files may be open (ulimit -Hn): ${what}. Set the limit to ${USUAL_FILES} or more.`;
 }
 
 /** `OPEN_FILE_LIST` where there is one. */

@@ -92,7 +92,7 @@ function notWhole(name: string, files: readonly BackupFile[]): Refusal {
   const more = files.length > named.length ? ` and ${files.length - named.length} more` : "";
   return new Refusal(
     EXIT.damaged,
-    `The backup ${name} is not whole. Missing or damaged: ${named.join(", ")}${more}. Nothing was restored.`,
+    `The backup ${name} is incomplete. Missing or damaged: ${named.join(", ")}${more}. Nothing was restored.`,
   );
 }
 
@@ -105,7 +105,7 @@ function checkEmpty(folder: string): void {
     return;
   }
   if (names.every((name) => IGNORED.includes(name) || isOwnFile(name))) return;
-  throw new Refusal(EXIT.usage, `The data folder ${folder} is not empty. Nothing is ever restored over data.`);
+  throw new Refusal(EXIT.usage, `The data folder ${folder} is not empty. A restore needs an empty one.`);
 }
 
 async function copyAll(from: BackupSource, to: string, files: readonly BackupFile[]): Promise<void> {

@@ -47,7 +47,7 @@ const serveSection = {
     configFile: variable(
       "CONFIG_FILE",
       z.string().optional(),
-      "A file in YAML that sets these variables and those of the Worker, each by its name in small letters; it goes before the environment. What it says of the Worker is in force within seconds of a change ([self-hosting.md](../self-hosting.md#a-configuration-file)).",
+      "A file in YAML that sets these variables and those of the Worker, each by its name in lower case; it overrides the environment. Changes of the Worker's variables take effect within seconds ([self-hosting.md](../self-hosting.md#a-configuration-file)).",
     ),
     host: variable(
       "HOST",
@@ -61,17 +61,17 @@ const serveSection = {
     stateDirectory: variable(
       "STATE_DIRECTORY",
       z.string().default("data"),
-      "The folder in which everything is kept. `npm start` uses `.wrangler/state/v3/do` by default.",
+      "The data folder. `npm start` uses `.wrangler/state/v3/do` by default.",
     ),
     workers: variable(
       "WORKERS",
       workerCount,
-      "How many processes of workerd serve, each on a core of its own, or `all` for as many as there are cores ([self-hosting.md](../self-hosting.md#all-cores)). Another number holds from the next start on.",
+      "How many processes of workerd serve, each on a core of its own, or `all` for as many as there are cores ([self-hosting.md](../self-hosting.md#all-cores)). Another number applies from the next start.",
     ),
     leastFree: variable(
       "MIN_FREE_DISK",
       z.string().regex(LEAST_FREE, "expected bytes, or a percentage such as 5%").optional().transform(leastFree),
-      "The free space that the folder's file system must have so that something new is stored: bytes or a percentage. Without it: `5%`, at most 1 GB.",
+      "The free space that the data folder's file system must have for new data: bytes or a percentage. Default: `5%`, at most 1 GB.",
     ),
     certificateFile: variable(
       "TLS_CERTIFICATE_FILE",
@@ -83,17 +83,17 @@ const serveSection = {
     stopTimeoutMs: variable(
       "STOP_TIMEOUT_MS",
       number(0, MAX_TIMER_MS, 25_000),
-      "How long requests may take to end once the process is told to stop.",
+      "How long running requests may take to end when the process stops.",
     ),
     handOverTimeoutMs: variable(
       "HANDOVER_TIMEOUT_MS",
       number(0, MAX_TIMER_MS, 3_600_000),
-      "How long a process that another one has taken the place of (`reload`) may take to end what it has begun.",
+      "How long a process that `reload` has replaced may take to end its work.",
     ),
     logFormat: variable(
       "LOG_FORMAT",
       z.enum(["json", "text"], "expected json or text").optional(),
-      "`json` or `text`. Without it: `text` on a terminal, else `json`.",
+      "`json` or `text`. Default: `text` on a terminal, else `json`.",
     ),
     authorities: variable(
       "NODE_EXTRA_CA_CERTS",

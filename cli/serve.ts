@@ -38,7 +38,7 @@ export async function serve(environment: Environment): Promise<void> {
   const { workers: count } = settings;
   const folder = await openDataFolder(stateDirectory, { workers: count });
   if (folder.moved) {
-    const moved = `Another number of workers serves (${count}): ${folder.moved} objects have moved to another one.`;
+    const moved = `The number of workers has changed (${count}): ${folder.moved} objects have moved to another worker.`;
     tell("info", moved, { workers: count, moved: folder.moved });
   }
   for (const { list, quarantined, alarms, nameless } of folder.rebuilt) {
@@ -47,7 +47,7 @@ export async function serve(environment: Environment): Promise<void> {
     const fields = { event: "alarms_rebuilt", file: list, quarantined, alarms, lost: nameless.length };
     tell(
       "warn",
-      `${list} was damaged, and was made again of ${alarms} objects' alarms; it is in ${quarantined}.${lost}`,
+      `${list} was damaged, and was rebuilt from ${alarms} objects' alarms; the damaged list is in ${quarantined}.${lost}`,
       fields,
     );
   }
@@ -65,7 +65,7 @@ export async function serve(environment: Environment): Promise<void> {
     const putInForce = async (said: TextVariables | undefined) =>
       workers.configure((await discovery.expand(variables, said)) ?? {});
     const tellDiscovered = (mistakes: readonly string[]) => {
-      if (mistakes.length > 0) tell("warn", "Model servers that were discovered are not in force.", { mistakes });
+      if (mistakes.length > 0) tell("warn", "The discovered model servers could not be applied.", { mistakes });
     };
     using manager = serviceManager(environment);
     const reload = async (reason: string) => {
@@ -89,20 +89,20 @@ export async function serve(environment: Environment): Promise<void> {
       const mistakes = changed.mistakes.length > 0 ? changed.mistakes : changed.placed(await putInForce(changed.file));
       if (mistakes.length > 0) {
         const faults = mistakes.map((mistake) => `  ${mistake}`).join("\n");
-        tell("warn", `The configuration's file is wrong, and what was in force stays so:\n${faults}`, { mistakes });
+        tell("warn", `The configuration file has errors, and the configuration stays as it was:\n${faults}`, {
+          mistakes,
+        });
         return;
       }
       ({ file } = changed);
-      tell("info", "The configuration's file has changed, and is in force.");
+      tell("info", "The configuration file has changed, and was applied.");
       // The settings of the process itself take another process; host and port, another start.
       if (!isDeepStrictEqual(changed.settings, inForce)) await reload("the configuration's file");
       inForce = changed.settings;
     };
     const { CONFIG_FILE: path } = environment;
     const onChange = () =>
-      reread().catch((error: unknown) =>
-        tell("warn", `The configuration's file could not be put in force (${error}).`),
-      );
+      reread().catch((error: unknown) => tell("warn", `The configuration file could not be applied (${error}).`));
     using _watching = path ? watchFiles([resolve(path)], onChange) : undefined;
     // A certificate that was renewed, or a secret: of a pair that is half written, the one that serves goes on.
     const { certificateFile, keyFile } = keyPair ?? {};
@@ -127,7 +127,7 @@ export async function serve(environment: Environment): Promise<void> {
     void stopping.second.then(() => workers.stop(0));
     const isWhole = await stopped;
     if (isWhole) tell("info", "Stopped.");
-    else tell("warn", "Stopped. What had not ended was cut off; runs in the background go on at the next start.");
+    else tell("warn", "Stopped. Unfinished requests were cut off; background runs resume at the next start.");
   } catch (error) {
     // Told to stop while it started.
     if (!stopping.signal.aborted) throw error;
@@ -140,7 +140,7 @@ function banner(url: string, settings: ServeSettings, variables: TextVariables, 
   const sources = keySourcesOf(variables);
   const keys = sources
     ? `${sources}.`
-    : `none (ALLOW_ANONYMOUS). Only programs of this machine are served${isLoopback(settings.host) ? "" : ", although it listens on other addresses"}.`;
+    : `none (ALLOW_ANONYMOUS). Only programs on this machine are served${isLoopback(settings.host) ? "" : ", although it listens on other addresses"}.`;
   const authorization = sources ? "-H 'Authorization: Bearer YOUR_KEY' " : "";
   return `
 responses-edge ${version} listens on ${url}/v1${settings.host === "0.0.0.0" || settings.host === "::" ? ", and on every other address" : ""}

@@ -100,14 +100,14 @@ export class Service {
     this.#predecessor = predecessor;
     if (share) await this.#options.share?.moved(share.side);
     const ms = Math.round(performance.now() - began);
-    this.#tell("info", `Another process serves (${reason}). The one before it ends what it has begun.`, {
+    this.#tell("info", `Another process serves (${reason}). The previous one ends its running work.`, {
       ...{ version: next.version, after_ms: ms, ...(share && { worker: share.worker }) },
       ...(next.version !== version && { before: version }),
     });
     void retired.then((isWhole) => {
       if (this.#predecessor === predecessor) this.#predecessor = undefined;
-      if (isWhole) this.#tell("info", "The process before this one has ended.");
-      else this.#tell("warn", "The process before this one was ended, with what it had not ended itself.");
+      if (isWhole) this.#tell("info", "The previous process has ended.");
+      else this.#tell("warn", "The previous process was stopped with unfinished work.");
     });
   }
 

@@ -252,7 +252,7 @@ async function makeBundle(directory: string, signal: AbortSignal): Promise<strin
   if (!canBundle()) {
     throw new Refusal(
       EXIT.failed,
-      "The Worker's bundle is not there, nor wrangler, which makes it: run `npm ci` first.",
+      "The Worker's bundle is missing, and so is wrangler, which makes it: run `npm ci` first.",
     );
   }
   const made = join(directory, "worker");
@@ -382,8 +382,13 @@ function diskLine({ freeBytes, leastBytes, isLow }: Disk, format: LogFormat): st
   const free = `${megabytes(freeBytes)} are free on the data folder's disk (MIN_FREE_DISK: ${megabytes(leastBytes)})`;
   const fields = { free_bytes: freeBytes, least_bytes: Math.round(leastBytes) };
   return isLow
-    ? ownLine("warn", `The disk is low: ${free}. Nothing new is stored; everything else goes on.`, format, fields)
-    : ownLine("info", `The disk has space again: ${free}. New things are stored.`, format, fields);
+    ? ownLine(
+        "warn",
+        `The disk is low: ${free}. Requests that store something new are refused; everything else goes on.`,
+        format,
+        fields,
+      )
+    : ownLine("info", `The disk has space again: ${free}. Requests are stored again.`, format, fields);
 }
 
 function refuseEnded(): never {

@@ -21,7 +21,9 @@ export const changeConfigurationBody = z.strictObject({
 export const shownConfiguration = z.object({
   object: z.literal("configuration"),
   version: z.int().min(0).describe("Grows with each change of an administrator."),
-  values: z.looseObject({}).describe("What is in force, in the form of the configuration's file. Secrets are `****`."),
+  values: z
+    .looseObject({})
+    .describe("The present configuration, in the form of the configuration file. Secrets are `****`."),
   sources: z.record(z.string(), z.array(z.enum(["environment", "file", "administrators"]))),
   overrides: z.looseObject({}).describe("What administrators have changed."),
 });
@@ -58,7 +60,7 @@ export async function changeConfiguration({ admin, env }: ConfigurationAccess, b
     const { version, body: kept } = (await directory.overrides(0)) ?? { version: 0, body: "{}" };
     const next = patched(JSON.parse(kept) as Overrides, patch);
     const text = JSON.stringify(next);
-    if (text.length > MAX_LENGTH) throw unusable(["expected fewer changes: at most 512 KiB in all"]);
+    if (text.length > MAX_LENGTH) throw unusable(["expected at most 512 KiB of changes in all"]);
     const mistakes = mistakesWith(env, next);
     if (mistakes.length > 0) throw unusable(mistakes);
     const made = await directory.setOverrides(admin.name, version, text, JSON.stringify(withoutSecrets(patch)));
@@ -67,7 +69,7 @@ export async function changeConfiguration({ admin, env }: ConfigurationAccess, b
     await admin.forgetKeys();
     return shown(env, made);
   }
-  const message = "The configuration is being changed by others. Please retry in a few seconds.";
+  const message = "Other administrators are changing the configuration. Please retry in a few seconds.";
   throw new ApiError({ status: 409, message, code: "configuration_changed", headers: { "retry-after": "2" } });
 }
 

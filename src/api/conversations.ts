@@ -124,14 +124,14 @@ async function toStoredItems(caller: Caller, items: InputItem[], address: TurnAd
   const { config, past, signal } = caller;
   const trigger = items.findIndex(({ type }) => type === "compaction_trigger");
   if (trigger !== -1) {
-    throw invalidRequest(`items[${trigger}].type`, "A 'compaction_trigger' is no item of a conversation.");
+    throw invalidRequest(`items[${trigger}].type`, "A conversation cannot have a 'compaction_trigger'.");
   }
   await checkRequestItems(items, "items", caller, signal);
   const read = await readInputFiles(caller, items, { field: "items", signal });
   const { input } = await past.past(read.items, null);
   checkMedia(input, config.isMediaListed, ({ index }) => `items[${index}]`);
   const stored = JSON.stringify(withItemIds(input, address, true));
-  if (stored.length > MAX_CALL_LENGTH) throw invalidRequest("items", "The items are too large to be stored.");
+  if (stored.length > MAX_CALL_LENGTH) throw invalidRequest("items", "The items are too large to store.");
   return stored;
 }
 

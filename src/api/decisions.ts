@@ -148,7 +148,7 @@ class Decider {
       }
     }
     if (hasText && !probabilities) {
-      const message = "The server of this model gives no log probabilities, by which questions are answered.";
+      const message = "The server of this model gives no log probabilities, which decisions need.";
       throw invalidRequest("model", message, "unsupported_parameter");
     }
     return probabilities?.length ? probabilities : undefined;

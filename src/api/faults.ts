@@ -38,13 +38,13 @@ export function shownHeaders({ code, headers }: ApiError): Record<string, string
 }
 
 function storageError(): ApiError {
-  const message = "What this server stores could not be read or written. Please try again later.";
+  const message = "This server's storage could not be read or written. Please try again later.";
   return new ApiError({ status: 500, message, code: "storage_error" });
 }
 
 /** An object that cannot be reached now: the process or machine that had it is gone, or is handing it over. */
 function objectUnreachable(): ApiError {
-  const message = "What this server has stored of this cannot be reached just now. Please retry in a few seconds.";
+  const message = "The stored data of this request is not reachable at the moment. Please retry in a few seconds.";
   return new ApiError({ status: 503, message, code: "storage_unavailable", headers: { "retry-after": "5" } });
 }
 

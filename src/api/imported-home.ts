@@ -60,7 +60,7 @@ export class ImportedHome {
     const address = { home: this.id, turn: id };
     this.#log = undefined;
     if (line.object === "response") {
-      if (line.id !== responseId(address)) throw invalid("id", "It is not the id of this turn of this home.");
+      if (line.id !== responseId(address)) throw invalid("id", "This is not the id of this turn of this home.");
       this.#log = { response: line.id, next: 0 };
     }
     if (this.#parents.has(id)) throw invalid("turn.id", "The home has this turn twice.");

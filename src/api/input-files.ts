@@ -53,7 +53,7 @@ export async function readInputFiles(
     }
   }
   if (unread.length === 0) return { items, length: 0 };
-  if (unread.length > MAX_FILES) throw invalidRequest(field, `At most ${MAX_FILES} files can be given in one request.`);
+  if (unread.length > MAX_FILES) throw invalidRequest(field, `A request may have at most ${MAX_FILES} files.`);
   const reader = new FileReader(caller, signal, hold);
   const read = items.slice();
   for (const { index, field: name, at, part } of unread) {

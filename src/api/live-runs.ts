@@ -119,6 +119,6 @@ async function ofHome<T>(
 }
 
 function runNotFound(id: string): ApiError {
-  const message = `No run with id '${id.slice(0, 64)}' is under way.`;
+  const message = `No run with id '${id.slice(0, 64)}' is in progress.`;
   return new ApiError({ status: 404, message, param: "id", code: "run_not_found" });
 }

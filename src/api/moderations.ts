@@ -56,8 +56,12 @@ export function checkModeration({ moderation }: CreateRequest, config: Config): 
 
 function checkGuard({ guard }: Config, param: string, model: string | null | undefined): void {
   if (!guard) {
-    throw invalidRequest(param, "This server moderates nothing (GUARD_MODEL, GUARD_URL).", "unsupported_parameter");
+    throw invalidRequest(
+      param,
+      "This server has no guard for moderation (GUARD_MODEL, GUARD_URL).",
+      "unsupported_parameter",
+    );
   }
   if (model == null || guard.names.has(model)) return;
-  throw invalidRequest(param, `This server has no such moderation model: it has '${guard.name}'.`, "model_not_found");
+  throw invalidRequest(param, `This server has no such moderation model. It has '${guard.name}'.`, "model_not_found");
 }

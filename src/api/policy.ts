@@ -56,7 +56,7 @@ export function checkUnstored({ background, conversation }: CreateRequest): void
     throw invalidRequest("background", message);
   }
   if (conversation != null) {
-    const message = "This API key does not allow anything to be stored, a conversation's items neither.";
+    const message = "This API key does not allow storing anything, including items of conversations.";
     throw invalidRequest("conversation", message);
   }
 }

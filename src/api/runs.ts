@@ -155,7 +155,7 @@ export async function followResponse(
   const url = homeUrl({ kind: "events", turn: address.turn, after, obfuscation });
   const events = await homes.ask(address.home, null, (home) => home.fetch(url, { signal }));
   if (!events) throw responseNotFound(responseId(address));
-  if (events.status === 429) throw tooManyInProgress("This response has as many readers as it may have.");
+  if (events.status === 429) throw tooManyInProgress("This response has the maximum number of readers.");
   if (events.status === 409) {
     throw invalidRequest("stream", "Only responses created with 'background: true' can be streamed again.");
   }
@@ -211,11 +211,11 @@ function checkKey({ request }: Creation, key: string): void {
     throw invalidRequest("Idempotency-Key", `Expected an Idempotency-Key of 1 to ${MAX_KEY_LENGTH} characters.`);
   }
   if (request.store === false) {
-    const message = "An Idempotency-Key needs 'store: true': the response is kept to be given again.";
+    const message = "An Idempotency-Key needs 'store: true': only a stored response can be returned again.";
     throw invalidRequest("Idempotency-Key", message);
   }
   if (isOnlyPrepared(request)) {
-    const message = "A response that is only prepared takes no Idempotency-Key: prepare it again instead.";
+    const message = "A response that is only prepared accepts no Idempotency-Key. Prepare it again instead.";
     throw invalidRequest(preparedBy(request).join("."), message);
   }
 }

@@ -83,10 +83,10 @@ export async function importTenant(
     }
     number += 1;
     if (importer.isWhole) return importer.done;
-    throw invalidRequest("object", "The export is not whole: its last line is not that of an 'export.page'.");
+    throw invalidRequest("object", "The export is incomplete: its last line is not an 'export.page'.");
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    const message = `Line ${number}: ${error.message} What came before it is imported.`;
+    const message = `Line ${number}: ${error.message} The lines before it are imported.`;
     throw new ApiError({ ...error.toFields(), message });
   }
 }
@@ -148,7 +148,7 @@ class Importer {
       this.#checkHomeEnded();
       this.#homes += 1;
       if (this.#homes > MAX_HOMES)
-        throw invalidRequest("object", `One import takes ${MAX_HOMES} homes: import by page.`);
+        throw invalidRequest("object", `An import accepts ${MAX_HOMES} homes: import page by page.`);
       await this.#admin.quotas.getByName(this.#tenant).noteHome(line.id);
       this.#home = new HomeInParts(this.#client, new ImportedHome(line), await this.#isCounted());
       await this.#home.add(text);
@@ -242,7 +242,7 @@ class HomeInParts {
 }
 
 function interrupted(home: string): ApiError {
-  const message = `Another import of the home '${home}' began meanwhile, or an hour has passed: import again.`;
+  const message = `Another import of the home '${home}' has begun, or an hour has passed. Import again.`;
   return new ApiError({ status: 409, message, code: "import_interrupted" });
 }
 
@@ -251,7 +251,7 @@ const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
 function readLine(bytes: Uint8Array): { text: string; value: Record<string, unknown> } {
   const fault = structureFault(bytes, MAX_LINE_VALUES);
   if (fault === "depth") throw invalidRequest(null, "The line is nested too deeply.", "invalid_json");
-  if (fault === "values") throw invalidRequest(null, "The line holds too many values.", "invalid_json");
+  if (fault === "values") throw invalidRequest(null, "The line has too many values.", "invalid_json");
   let text: string;
   let value: unknown;
   try {

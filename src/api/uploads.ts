@@ -109,7 +109,7 @@ async function checkMd5(bytes: ReadableStream<Uint8Array>, wanted: string): Prom
   await bytes.pipeTo(digest);
   const md5 = Buffer.from(await digest.digest).toString("hex");
   if (md5 === wanted.toLowerCase()) return;
-  throw invalidRequest("md5", `The MD5 of the bytes that have come is ${md5}.`, "md5_mismatch");
+  throw invalidRequest("md5", `The MD5 of the received bytes is ${md5}.`, "md5_mismatch");
 }
 
 function shownUpload(

@@ -166,7 +166,7 @@ async function rowsOf(
     for (const [index, answer] of answers.entries()) {
       for (const row of answer) rows.push({ ...row, tenant: asked[index] ?? "" });
     }
-    if (rows.length >= MAX_USAGE_ROWS) throw tooMuch("Ask for a shorter time, or for fewer keys.");
+    if (rows.length >= MAX_USAGE_ROWS) throw tooMuch("Choose a shorter time, or fewer keys.");
   }
   return rows;
 }
@@ -182,7 +182,7 @@ async function tenantsOf(
 }
 
 function tooMuch(advice: string): ApiError {
-  return invalidRequest("project_ids", `There is more usage than one answer may have. ${advice}`, "result_too_large");
+  return invalidRequest("project_ids", `The usage is too long for one answer. ${advice}`, "result_too_large");
 }
 
 function floor(time: number, seconds: number): number {

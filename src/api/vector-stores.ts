@@ -111,7 +111,7 @@ export async function addVectorStoreFile(caller: Caller, id: string, body: unkno
   const { filename } = await caller.files.record(request.file_id);
   const file = { ...newFile(request), filename };
   const [added] = unwrap(await caller.stores.ask(id, (store) => store.addFiles([file], ownerOf(caller))));
-  if (!added) throw new TypeError("A store has not added a file.");
+  if (!added) throw new TypeError("The vector store has not added a file.");
   return added;
 }
 

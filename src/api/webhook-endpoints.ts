@@ -88,7 +88,7 @@ export async function testEndpoint(caller: WebhookCaller, id: string, body: unkn
   const status = await objectOf(caller).test(id, type);
   if (status === undefined) throw notFound(id);
   if (status === null) {
-    const message = "The webhook endpoint cannot be reached, or has not answered in time.";
+    const message = "The webhook endpoint is not reachable, or has not answered in time.";
     throw new ApiError({ status: 400, message, code: "webhook_delivery_failed" });
   }
   return {
@@ -118,7 +118,7 @@ function objectOf({ webhooks, tenant }: WebhookCaller) {
 /** Throws the 400 of a URL that may not be called from this server. */
 async function checkUrl({ config, signal }: WebhookCaller, url: string): Promise<void> {
   if (await mayCall(url, config.webhookGuard, signal)) return;
-  const message = "Expected an https URL of a public address, or one that the operator has listed (WEBHOOK_URLS).";
+  const message = "Expected an https URL of a public address, or one that the operator allows (WEBHOOK_URLS).";
   throw invalidRequest("url", message, "invalid_value");
 }
 

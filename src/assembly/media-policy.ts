@@ -65,7 +65,7 @@ export function checkMedia(
 function refusedMedia(param: string) {
   return invalidRequest(
     param,
-    "Expected a data URL, an https URL of a public address, or one that the operator has listed (MEDIA_URLS).",
+    "Expected a data URL, an https URL of a public address, or one that the operator allows (MEDIA_URLS).",
     "invalid_url",
   );
 }
@@ -122,7 +122,7 @@ export async function checkMediaUrls(
   if (tools.dohUrl === undefined) return;
   const byHost = new Map(urls.map((media) => [new URL(media.url).host, media]));
   if (byHost.size > MAX_HOSTS) {
-    throw invalidRequest(field, `Images and videos of at most ${MAX_HOSTS} hosts can be given in one request.`);
+    throw invalidRequest(field, `A request may have images and videos of at most ${MAX_HOSTS} hosts.`);
   }
   const guard = { ...tools.guard, allow: isMediaListed };
   const within = AbortSignal.any([signal, AbortSignal.timeout(LOOKUP_TIMEOUT_MS)]);

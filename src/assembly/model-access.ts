@@ -98,7 +98,7 @@ export class ModelAccess {
     if (this.#config.hidesReasoning && request.enable_response_messages) {
       throw invalidRequest(
         "enable_response_messages",
-        "Raw messages have the model's reasoning in them, which this server hides.",
+        "Raw messages contain the model's reasoning, which this server hides.",
         "unsupported_parameter",
       );
     }

@@ -60,7 +60,7 @@ function nameIn(url: string): string | undefined {
 
 /** The 400 of a file that is too large to be read. */
 export function tooLarge(maxBytes: number, param: string): ApiError {
-  return invalidRequest(param, `The file is too large: at most ${maxBytes} bytes can be given.`, "file_too_large");
+  return invalidRequest(param, `The file is too large: the limit is ${maxBytes} bytes.`, "file_too_large");
 }
 
 function notDownloaded(param: string, reason: string): ApiError {

@@ -42,7 +42,7 @@ export async function createBatch(caller: BatchCaller, body: unknown): Promise<B
     throw invalidRequest("input_file_id", message, "invalid_value");
   }
   if (bytes > MAX_BATCH_BYTES) {
-    const message = `The file has ${bytes} bytes; that of a batch may have ${MAX_BATCH_BYTES}.`;
+    const message = `The file has ${bytes} bytes; a batch file may have ${MAX_BATCH_BYTES}.`;
     throw invalidRequest("input_file_id", message, "invalid_value");
   }
   checkDisk();
@@ -61,7 +61,7 @@ export async function createBatch(caller: BatchCaller, body: unknown): Promise<B
   });
   if (!made) {
     const { maxActive } = config.batches;
-    const message = `You already have ${maxActive} batches under way. Please wait for one to end.`;
+    const message = `You already have ${maxActive} batches in progress. Please wait for one to end.`;
     throw new ApiError({ status: 429, message, code: "too_many_batches" });
   }
   caller.note?.({ type: "batch.created", target: made.id });

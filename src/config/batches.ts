@@ -9,12 +9,12 @@ export const batches = {
     concurrency: variable(
       "BATCH_CONCURRENCY",
       integer(16, 1, 1_000),
-      "How many requests of a tenant's batches are under way at a time ([batches.md](../batches.md)).",
+      "How many requests of a tenant's batches run at a time ([batches.md](../batches.md)).",
     ),
     maxActive: variable(
       "BATCHES_PER_TENANT",
       integer(32, 1, 1_000),
-      "How many batches of a tenant may be under way; beyond it: 429.",
+      "How many batches of a tenant may be in progress; beyond it: 429.",
     ),
   },
 } satisfies Section;

@@ -25,7 +25,7 @@ export const contentLog = {
     sink: variable(
       "CONTENT_LOG",
       z.union([z.enum(["none", "log", "otlp"]), httpUrl()], "expected none, log, otlp, or a URL").default("none"),
-      "Where the contents of turns go whose key or tenant has `log_content`, and of no others: `log` (a line of the log each), `otlp` (a collector), or a URL that takes JSON lines. See [telemetry.md](../telemetry.md#contents).",
+      "The destination of contents, only of keys and tenants with `log_content`: `log` (a line of the log each), `otlp` (a collector), or a URL that takes JSON lines. See [telemetry.md](../telemetry.md#contents).",
     ),
     headers: variable(
       "CONTENT_LOG_HEADERS",
@@ -35,12 +35,12 @@ export const contentLog = {
     patterns: variable(
       "CONTENT_LOG_REDACT",
       jsonList(pattern, '["\\\\b\\\\d{13,19}\\\\b"]'),
-      "Regular expressions of JavaScript, a JSON list: what they find is written as `[redacted]`.",
+      "Regular expressions of JavaScript, a JSON list: each match becomes `[redacted]`.",
     ),
     maxLength: variable(
       "CONTENT_LOG_MAX_LENGTH",
       integer(65_536, 1_024, 1_048_576),
-      "The most that is written of a turn, in characters, at most 1,048,576. The rest is cut, and the entry says so (`truncated`).",
+      "The maximum length of a turn's entry, in characters, at most 1,048,576. A longer one is cut, and has `truncated`.",
     ),
   },
 } satisfies Section;

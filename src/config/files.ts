@@ -15,7 +15,7 @@ export const files = {
     maxFileBytes: variable(
       "MAX_FILE_BYTES",
       integer(512 * 1024 * 1024, 1024, MOST_BYTES),
-      "The largest file that `/v1/files` takes; it is never in memory as a whole. Cloudflare takes bodies of 100 MB (Free, Pro), 200 MB (Business) or 500 MB (Enterprise); larger files go through `/v1/uploads` there.",
+      "The largest file that `/v1/files` accepts; no file is in memory as a whole. Cloudflare accepts bodies of 100 MB (Free, Pro), 200 MB (Business) or 500 MB (Enterprise); larger files go through `/v1/uploads` there.",
     ),
     maxReadBytes: variable(
       "INPUT_FILE_MAX_BYTES",
@@ -25,12 +25,12 @@ export const files = {
     maxReadText: variable(
       "INPUT_FILE_MAX_TEXT",
       integer(4 * MIB, 1024, 8 * MIB),
-      "The longest text that all files of one request may have together, in bytes.",
+      "The longest text of all files of one request together, in bytes.",
     ),
     maxReadPages: variable(
       "INPUT_FILE_MAX_PAGES",
       integer(2_000, 1, 10_000),
-      "The most pages, slides or sheets of a file that is read for a model.",
+      "The maximum of pages, slides or sheets of a file that is read for a model.",
     ),
     readTimeoutMs: variable(
       "INPUT_FILE_TIMEOUT_MS",
@@ -40,33 +40,33 @@ export const files = {
     maxImageBytes: variable(
       "INPUT_IMAGE_MAX_BYTES",
       integer(8 * MIB, 1024, 10 * MIB),
-      "The largest image that is given to a model by its `file_id`, in bytes. Its request keeps it.",
+      "The largest image by `file_id` in a request, in bytes.",
     ),
     /** Applies where a tenant's own limits do not say it; 0 is no limit. */
     filesPerTenant: variable(
       "FILES_PER_TENANT",
       integer(0, 0),
-      "The files that a tenant without its own `stored_files` may keep; `0` is any number. See [keys.md](../keys.md#limits).",
+      "The maximum of files of a tenant without its own `stored_files`; `0` is no limit. See [keys.md](../keys.md#limits).",
     ),
     bytesPerTenant: variable(
       "FILE_BYTES_PER_TENANT",
       integer(0, 0),
-      "The bytes of files that a tenant without its own `stored_file_bytes` may keep; `0` is any number.",
+      "The maximum of files' bytes of a tenant without its own `stored_file_bytes`; `0` is no limit.",
     ),
     s3Endpoint: variable(
       "FILES_S3_ENDPOINT",
       serverUrl().optional(),
-      "The server that keeps the bytes of files in a bucket, such as `https://s3.eu-central-1.amazonaws.com` or `http://minio:9000`. With it go the four variables below. Without it, and without the binding `FILES` to R2, they are in the data folder, or in the objects' own rows ([files.md](../files.md#buckets)).",
+      "The server of a bucket for the bytes of files, such as `https://s3.eu-central-1.amazonaws.com` or `http://minio:9000`. It needs the four variables below. Without it, and without the binding `FILES` to R2, the bytes are in the data folder, or in the objects' own rows ([files.md](../files.md#buckets)).",
     ),
     s3Bucket: variable(
       "FILES_S3_BUCKET",
       bucketName().optional(),
-      "The bucket. It has to be there, and for this deployment alone.",
+      "The bucket. It must exist, and only this deployment may use it.",
     ),
     s3Region: variable(
       "FILES_S3_REGION",
       headerSecret().default("us-east-1"),
-      "The region that requests are signed for. MinIO takes any.",
+      "The region in the signature of requests. MinIO accepts any.",
     ),
     s3AccessKeyId: variable(
       "FILES_S3_ACCESS_KEY_ID",

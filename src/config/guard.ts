@@ -35,12 +35,12 @@ export const guard = {
     format: variable(
       "GUARD_FORMAT",
       z.enum(GUARD_FORMATS).optional(),
-      `How \`GUARD_MODEL\` is asked and read: ${GUARD_FORMATS.map((name) => `\`${name}\``).join(", ")}. Its name tells it, as a rule.`,
+      `The format of \`GUARD_MODEL\`'s requests and answers: ${GUARD_FORMATS.map((name) => `\`${name}\``).join(", ")}. Its name tells it, as a rule.`,
     ),
     policy: variable(
       "GUARD_POLICY",
       z.string().min(1).max(65_536).optional(),
-      "The policy that gpt-oss-safeguard is told, with its categories. Without it: OpenAI's categories.",
+      "The policy for gpt-oss-safeguard, with its categories. Default: OpenAI's categories.",
     ),
     url: variable(
       "GUARD_URL",
@@ -50,9 +50,9 @@ export const guard = {
     input: variable(
       "GUARD_INPUT",
       mode(),
-      "What is done to the input of every turn: `off`, `score`, or `block` where it is flagged. A request may ask for more, and not for less.",
+      "The moderation of every turn's input: `off`, `score`, or `block` for flagged input. A request may be stricter, not less strict.",
     ),
-    output: variable("GUARD_OUTPUT", mode(), "The same of the output."),
+    output: variable("GUARD_OUTPUT", mode(), "The same for the output."),
     timeoutMs: variable("GUARD_TIMEOUT_MS", milliseconds(10_000, 100), "The longest time of one judgement."),
     failsOpen: variable(
       "GUARD_FAILURE",
@@ -60,7 +60,7 @@ export const guard = {
         .enum(["block", "pass"])
         .default("block")
         .transform((given) => given === "pass"),
-      "What happens to a text under `block` that cannot be judged. `block`: the turn ends with a 503 `moderation_unavailable`. `pass`: it goes on, and the response says so.",
+      "The result for a text under `block` if the guard does not answer. `block`: the turn ends with a 503 `moderation_unavailable`. `pass`: the turn goes on, and the response says so.",
     ),
   },
 } satisfies Section;

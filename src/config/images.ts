@@ -29,7 +29,7 @@ export const images = {
     editModel: variable(
       "IMAGE_EDIT_MODEL",
       modelName(),
-      "The model that changes images, asked by `/v1/images/edits`. Without it `IMAGE_MODEL` does.",
+      "The model that edits images, asked by `/v1/images/edits`. Default: `IMAGE_MODEL`.",
     ),
     editBaseUrl: variable(
       "IMAGE_EDIT_BASE_URL",
@@ -54,7 +54,7 @@ export const images = {
     keptMs: variable(
       "IMAGE_FILE_DAYS",
       days(30, 1),
-      "The days for which the file of an image is kept. Afterwards its item has no `result`.",
+      "The days after which an image's file is deleted. After that its item has no `result`.",
     ),
   },
 } satisfies Section;

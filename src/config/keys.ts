@@ -135,7 +135,7 @@ export const keys = {
     cacheMs: variable(
       "KEY_CACHE_MS",
       milliseconds(10_000, 100, 600_000),
-      "How long an isolate uses what it knows of a key that the admin API has made. A revocation takes effect within this time.",
+      "How long an isolate caches a key of the admin API. A revocation takes effect within this time.",
     ),
     reservedOutputTokens: variable(
       "RESERVED_OUTPUT_TOKENS",
@@ -153,13 +153,17 @@ export const keys = {
       jsonMap(modelPrice, '{"model":{"input":0.5,"output":1.5}}'),
       'JSON: dollars for a million tokens of each model, for budgets in money: `{"qwen3":{"input":0.5,"cached_input":0.05,"output":1.5}}`; `unit` is the price of an image, a second of speech, or, of `code_interpreter`, `file_search` and `web_search`, of a session or a call. `*` stands for all other models.',
     ),
-    usageRetentionMs: variable("USAGE_RETENTION_DAYS", days(90, 1), "The days for which usage is kept."),
-    auditRetentionMs: variable("AUDIT_RETENTION_DAYS", days(365, 1), "The days for which the audit log is kept."),
+    usageRetentionMs: variable("USAGE_RETENTION_DAYS", days(90, 1), "The days after which usage is deleted."),
+    auditRetentionMs: variable(
+      "AUDIT_RETENTION_DAYS",
+      days(365, 1),
+      "The days after which rows of the audit log are deleted.",
+    ),
     /** The first key encrypts, all of them decrypt. Without any, nothing is encrypted. */
     encryptionKeys: variable(
       "ENCRYPTION_KEYS",
       encryptionKeys,
-      "Secret. `kid:base64,…`, keys of at least 32 bytes, which seal the `encrypted_content` that clients get ([reasoning.md](../reasoning.md)). The first key encrypts, all keys decrypt ([operations.md](../operations.md)). Without keys nothing is encrypted.",
+      "Secret. `kid:base64,…`, keys of at least 32 bytes, which encrypt the `encrypted_content` of items ([reasoning.md](../reasoning.md)). The first key encrypts, all keys decrypt ([operations.md](../operations.md)). Without keys nothing is encrypted.",
     ),
   },
 } satisfies Section;

@@ -95,7 +95,7 @@ export const models = {
     vllmExtraFields: variable(
       "VLLM_EXTRA_FIELDS",
       extraFields,
-      "Fields that this server does not know and passes on to vLLM unchecked, such as `documents,media_io_kwargs`: 64 KB in all.",
+      "Fields that this server forwards to vLLM unchecked, such as `documents,media_io_kwargs`: 64 KB in all.",
     ),
     hidesReasoning: variable(
       "REASONING_CONTENT",
@@ -103,7 +103,7 @@ export const models = {
         .enum(["shown", "hidden"])
         .default("shown")
         .transform((value) => value === "hidden"),
-      "`hidden` shows no client what models think.",
+      "`hidden` hides reasoning from all clients.",
     ),
     /** By vLLM's name of the model, then by the request's `reasoning.effort`. */
     thinkingBudgets: variable(

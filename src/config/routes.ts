@@ -28,16 +28,16 @@ export const routeEntry = z.union([
       .refine((targets) => targets.some(({ weight }) => weight > 0), "expected a weight above 0")
       .optional()
       .describe(
-        "The model at the servers, or several with their shares of the conversations. The name itself where it is absent.",
+        "The model at the servers, or several with their shares of the conversations. Default: the name itself.",
       ),
     fallbacks: fallbackNames
       .optional()
       .describe(
-        "Names, as clients say them, that answer in its place in this order: where no server of it is there, or a request has failed before anything was shown.",
+        "Names, as clients write them, that answer instead, in this order: if no server of the model is healthy, or a request has failed before the client has seen output.",
       ),
     context_window_fallbacks: fallbackNames
       .optional()
-      .describe("Names that answer in its place where the prompt is longer than its context window."),
+      .describe("Names that answer instead if the prompt is longer than the context window."),
   }),
 ]);
 export type RouteEntry = z.output<typeof routeEntry>;

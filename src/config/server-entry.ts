@@ -63,7 +63,7 @@ export const serverFields = z.strictObject({
   name: serverName
     .optional()
     .describe(
-      "Health, logs and `x-upstream` know the server by it, and conversations find their server by it. Made of the address where it is absent.",
+      "The server's name in health, logs and `x-upstream`; conversations find their server by it. Default: derived from the address.",
     ),
   url: serverUrl().optional().describe("With `/v1`."),
   binding: z
@@ -77,28 +77,26 @@ export const serverFields = z.strictObject({
     .max(MAX_WEIGHT)
     .default(1)
     .describe(
-      "The server's share of the conversations, compared with the others'. `0`: it keeps those that it has, and gets no others.",
+      "The server's share of the conversations, relative to the others'. `0`: it keeps its own, and gets no new ones.",
     ),
   drain: z
     .boolean()
     .default(false)
     .describe(
-      "Its conversations move to other servers with their next turn, and it gets no others. Turns that run end there.",
+      "Its conversations move to other servers with their next turn, and it gets no new ones. Running turns end there.",
     ),
   models: servedModels
     .optional()
-    .describe(
-      "The only models that it is asked for: a list, or their names at this server by the names that clients say.",
-    ),
-  engine: z.enum(ENGINES).optional().describe("How all of its models are spoken to."),
-  salted: z.boolean().optional().describe("Whether it keeps tenants apart."),
+    .describe("The only models that the gateway asks it for: a list, or an object from the clients' names to its own."),
+  engine: z.enum(ENGINES).optional().describe("The engine of all its models."),
+  salted: z.boolean().optional().describe("Whether it separates tenants."),
   dialect: z.enum(DIALECT_NAMES).optional().describe("The kind of server."),
   shared_cache: z.boolean().default(false).describe("Accepts that tenants share its prefix cache."),
   discover: z
     .enum(["dns", "kubernetes"])
     .optional()
     .describe(
-      "Makes a server of each address that the host of `url` has: by DNS, or by the EndpointSlices of the Kubernetes service that the host names.",
+      "Makes a server of each address of the host in `url`: by DNS, or by the EndpointSlices of the Kubernetes service with this name.",
     ),
   ...secretFields,
 });

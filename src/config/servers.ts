@@ -35,7 +35,7 @@ export const servers = {
     dialect: variable(
       "UPSTREAM_DIALECT",
       z.enum(DIALECT_NAMES).optional(),
-      "The kind of the model servers that `UPSTREAMS` does not give one: `vllm`, `llamacpp`, `sglang`, `ollama`, or `openai` for any other. Without it each server is recognised by what it says of itself ([model-servers.md](../model-servers.md)).",
+      "The kind of model servers without a `dialect` in `UPSTREAMS`: `vllm`, `llamacpp`, `sglang`, `ollama`, or `openai` for any other. Without it the gateway recognises each server by its answers ([model-servers.md](../model-servers.md)).",
     ),
     upstreams: variable(
       "UPSTREAMS",
@@ -56,22 +56,22 @@ export const servers = {
     failoverMs: variable(
       "UPSTREAM_FAILOVER_MS",
       milliseconds(10_000, 1),
-      "While another server is free, a request waits this long for response headers before it goes there.",
+      "How long a request waits for response headers before it goes to another free server.",
     ),
     boardMs: variable(
       "UPSTREAM_BOARD_MS",
       milliseconds(0, 0),
-      "The interval at which one Durable Object checks several servers for all isolates ([fleet.md](../fleet.md)). `0` turns that off; `10000` is a good value.",
+      "The interval at which one Durable Object checks several servers for all isolates ([fleet.md](../fleet.md)). `0` disables this; `10000` is a good value.",
     ),
     unsaltedServers: variable(
       "UNSALTED_SERVERS",
       z.enum(["auto", "warn", "refuse"]).default("auto"),
-      "What happens to a model server that does not keep tenants apart, where there may be several tenants. `warn` logs it; `refuse` sends it no prompt and answers 503. `auto` refuses the kinds of servers that are known to share their cache (llama.cpp, Ollama) unless `UPSTREAMS` accepts that, and warns of the others ([fleet.md](../fleet.md#tenants-at-a-server)).",
+      "What the gateway does with a model server that does not separate tenants, if there may be several tenants. `warn` logs it; `refuse` sends it no prompt and answers 503. `auto` refuses kinds of servers that share their cache (llama.cpp, Ollama) unless `UPSTREAMS` accepts that, and warns about the others ([fleet.md](../fleet.md#tenants-at-a-server)).",
     ),
     showsUpstream: variable(
       "SHOW_UPSTREAM",
       flag(),
-      "`true` adds the header `x-upstream` to answers, which names the server that has made them.",
+      "`true` adds the header `x-upstream` to answers, which names the answering server.",
     ),
     connectTimeoutMs: variable(
       "VLLM_CONNECT_TIMEOUT_MS",
@@ -91,7 +91,7 @@ export const servers = {
     silenceMs: variable(
       "VLLM_SILENCE_MS",
       milliseconds(5_000, 1),
-      "After a pause this long, `/health` is asked whether vLLM is still there.",
+      "After a pause this long the gateway checks vLLM's `/health`.",
     ),
     maxRetries: variable(
       "VLLM_MAX_RETRIES",

@@ -44,7 +44,7 @@ export const serving = {
     jsonHeartbeats: variable(
       "JSON_HEARTBEATS",
       flag(),
-      "`true` sends a line break at this interval before a JSON answer, so that a client that leaves is noticed ([operations.md](../operations.md#when-the-client-leaves)).",
+      "`true` sends a line break at this interval before a JSON answer, which detects a client that has disconnected ([operations.md](../operations.md#when-the-client-leaves)).",
     ),
     speaksOpenResponses: variable(
       "OPEN_RESPONSES",
@@ -97,12 +97,12 @@ export const store = {
     logIntervalMs: variable(
       "EVENT_LOG_INTERVAL_MS",
       milliseconds(400, 0),
-      "The interval at which the events of a background run are written, and sent, while somebody reads them. [cost.md](../cost.md) says what that costs.",
+      "The interval at which the events of a background run are written and sent while it has a reader. [cost.md](../cost.md) has the cost.",
     ),
     unreadLogIntervalMs: variable(
       "EVENT_LOG_UNREAD_INTERVAL_MS",
       milliseconds(4_000, 0),
-      "The interval at which they are written while nobody reads them.",
+      "The interval at which they are written without a reader.",
     ),
   },
 } satisfies Section;

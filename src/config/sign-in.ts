@@ -43,12 +43,12 @@ export const signIn = {
     sessionSecret: variable(
       "OIDC_SESSION_SECRET",
       sessionSecret,
-      `Secret. At least ${MIN_SECRET_BYTES} bytes of base64, which seal the cookies of those who are signed in. Another one signs everybody out.`,
+      `Secret. At least ${MIN_SECRET_BYTES} bytes of base64, which encrypt the sessions' cookies. Another value ends all sessions.`,
     ),
     sessionMs: variable(
       "OIDC_SESSION_HOURS",
       integer(8, 1, 24 * 30).transform((hours) => hours * 3_600_000),
-      "How many hours somebody stays signed in. A role that the issuer takes away is gone here by then.",
+      "The hours after which a session ends. A role that the issuer removes ends then, too.",
     ),
     scopes: variable(
       "OIDC_SCOPES",
@@ -57,7 +57,7 @@ export const signIn = {
         .regex(/^[\x21-\x7e]+( [\x21-\x7e]+)*$/, "expected scopes separated by single spaces")
         .refine((scopes) => scopes.split(" ").includes("openid"), "expected 'openid' among the scopes")
         .default("openid profile"),
-      "The scopes that are asked for.",
+      "The requested scopes.",
     ),
   },
 } satisfies Section;

@@ -30,7 +30,7 @@ export const telemetry = {
     logEvents: variable(
       "TELEMETRY_LOG",
       z.enum(["all", "errors", "none"]).default("none"),
-      "Which requests have a line in the log, which never has content: `all`, `errors` or `none`. See [telemetry.md](../telemetry.md), also for the other variables of this table.",
+      "Which requests have a line in the log, without content: `all`, `errors` or `none`. See [telemetry.md](../telemetry.md), also for the other variables of this table.",
     ),
     logRatio: variable(
       "TELEMETRY_LOG_RATIO",
@@ -102,21 +102,21 @@ export const telemetry = {
           `expected ${SAMPLER_NAMES.join(", ")}, or parentbased_ and one of them`,
         )
         .default("parentbased_always_on"),
-      "Which traces are sent: `always_on`, `always_off` or `traceidratio`. After `parentbased_`, the decision of a caller counts more.",
+      "Which traces are sent: `always_on`, `always_off` or `traceidratio`. With `parentbased_`, a caller's decision has precedence.",
     ),
     samplerRatio: variable("OTEL_TRACES_SAMPLER_ARG", ratio(), "The share of `traceidratio`, 0 to 1."),
     propagators: variable(
       "OTEL_PROPAGATORS",
       z.enum(["tracecontext", "none"]).optional(),
-      "`tracecontext` reads `traceparent` and hands it on to vLLM and MCP servers; `none` does not. Without this variable it is `tracecontext` where traces are sent somewhere.",
+      "`tracecontext` reads `traceparent` and forwards it to vLLM and MCP servers; `none` does not. Default: `tracecontext` if traces are exported.",
     ),
     servesMetrics: variable("PROMETHEUS_METRICS", flag(), "`true` serves `/metrics` for Prometheus."),
     metricsToken: variable(
       "PROMETHEUS_TOKEN",
       headerSecret().optional(),
-      "Secret. The token that `/metrics` asks for. It is required unless `ALLOW_ANONYMOUS` serves everybody.",
+      "Secret. The token that `/metrics` requires. It is required unless `ALLOW_ANONYMOUS` serves everybody.",
     ),
-    metricsByTenant: variable("PROMETHEUS_TENANTS", flag(), "`true` tells tenants apart in `/metrics`."),
+    metricsByTenant: variable("PROMETHEUS_TENANTS", flag(), "`true` adds the tenant to the labels of `/metrics`."),
   },
 } satisfies Section;
 

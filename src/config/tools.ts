@@ -75,7 +75,7 @@ export const tools = {
       someOf(HOSTED_TOOL_NAMES)
         .default(["all"])
         .transform((names) => hostedKinds([...setOf(HOSTED_TOOL_NAMES)(names)])),
-      `The tools that this server runs: \`all\`, \`none\`, or some of \`${HOSTED_TOOL_NAMES.join(",")}\`. A response echoes the others, and no model is offered them. A \`tool_choice\` that forces one of them is a 400.`,
+      `The tools that this server runs: \`all\`, \`none\`, or some of \`${HOSTED_TOOL_NAMES.join(",")}\`. A response echoes the others, and no model sees them. A \`tool_choice\` that forces one of them is a 400.`,
     ),
     dropsUnknownTools: variable(
       "UNKNOWN_TOOLS",

@@ -12,7 +12,7 @@ export const vectorStores = {
     embeddingsModel: variable(
       "EMBEDDINGS_MODEL",
       modelName(),
-      "The model that embeds chunks and queries, asked by `/v1/embeddings`. Without it vector stores are searched by words alone ([vector-stores.md](../vector-stores.md)).",
+      "The model that embeds chunks and queries, asked by `/v1/embeddings`. Without it vector stores are searched only by words ([vector-stores.md](../vector-stores.md)).",
     ),
     embeddingsBaseUrl: variable(
       "EMBEDDINGS_BASE_URL",
@@ -37,12 +37,12 @@ export const vectorStores = {
     maxChunks: variable(
       "VECTOR_STORE_CHUNKS",
       integer(500_000, 1, 10_000_000),
-      "How many chunks a vector store has at most. While it is searched, a bit for each dimension of each is in memory: 54 MB for 500,000 of 768 dimensions. On Cloudflare an isolate has 128 MB.",
+      "The maximum of chunks of a vector store. While it is searched, a bit for each dimension of each is in memory: 54 MB for 500,000 of 768 dimensions. On Cloudflare an isolate has 128 MB.",
     ),
     maxStores: variable(
       "VECTOR_STORES_PER_TENANT",
       integer(10_000, 1, 1_000_000),
-      "How many vector stores a tenant has at most.",
+      "The maximum of vector stores of a tenant.",
     ),
   },
 } satisfies Section;

@@ -27,7 +27,7 @@ export const webhooks = {
     url: variable(
       "WEBHOOK_URL",
       httpUrl().optional(),
-      "The URL that receives a webhook when a background response or a batch ends, whoever's it is.",
+      "The URL that receives a webhook when a background response or a batch of any tenant ends.",
     ),
     secret: variable(
       "WEBHOOK_SECRET",

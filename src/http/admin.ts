@@ -70,12 +70,12 @@ export const administration = [
     },
   }),
   endpoint("DELETE /v1/admin/keys/:id", {
-    summary: "root key: delete, for good",
+    summary: "root key: delete it",
     operation: byRoot(KEY_MAKERS, "deleteApiKey", { answers: ok("DeletedApiKey") }),
     handle: async (context) => context.json(await deleteKey(administrator(context), context.req.param("id"))),
   }),
   endpoint("POST /v1/admin/keys/:id/rotate", {
-    summary: "root key: another `value`; the old one is good for `grace_seconds` (3600) more",
+    summary: "root key: make another `value`; the old one stays valid for `grace_seconds` (3600)",
     operation: byRoot(KEY_MAKERS, "rotateApiKey", {
       body: { ...json("RotateApiKey"), isOptional: true },
       answers: ok("NewApiKey"),
@@ -101,7 +101,7 @@ export const administration = [
   }),
   endpoint("DELETE /v1/admin/tenants/:tenant", {
     summary:
-      "root key: erase a tenant: its keys, limits and usage, and what is kept in its noted homes; again while `has_more`: `after`",
+      "root key: erase a tenant: its keys, limits and usage, and the data in its noted homes; repeat while `has_more`: `after`",
     operation: byRoot(OWNERS, "eraseTenant", { answers: ok("ErasedTenant") }),
     query: homesQuery,
     handle: async (context, { after }) =>
@@ -117,8 +117,7 @@ export const administration = [
     },
   }),
   endpoint("POST /v1/admin/tenants/:tenant/import", {
-    summary:
-      "root key: take such JSON lines, of this or another deployment; homes that are here already stay as they are",
+    summary: "root key: import such JSON lines, of this or another deployment; existing homes stay as they are",
     operation: byRoot(OWNERS, "importTenant", {
       body: { name: "ImportLine", type: "application/jsonl" },
       answers: { ...ok("ImportedTenant"), 409: { "application/json": "RefusedImport" } },
@@ -131,20 +130,19 @@ export const administration = [
       const lines = readLines(context.req.raw, { maxBytes, maxLineBytes: IMPORT_LINE_BYTES });
       const done = await importTenant(data, config, context.req.param("tenant"), lines);
       if (done.homes.refused === 0) return context.json(done);
-      const message = `Homes that keep something else here, and were left as they are: ${done.homes.refused}.`;
+      const message = `Homes with other data here, which were not changed: ${done.homes.refused}.`;
       const error = new ApiError({ status: 409, message, code: "home_differs" });
       return context.json({ ...error.toBody(), ...done }, 409);
     },
   }),
   endpoint("GET /v1/admin/configuration", {
-    summary:
-      "root key: model servers, routes and prices in the form of the configuration's file, and where each is from",
+    summary: "root key: model servers, routes and prices in the form of the configuration file, and the source of each",
     operation: byRoot(READERS, "retrieveConfiguration", { answers: ok("Configuration") }),
     handle: async (context) => context.json(await retrieveConfiguration(configurationAccess(context))),
   }),
   endpoint("POST /v1/admin/configuration", {
     summary:
-      "root key: change model servers, routes and prices by their names; `false` takes one away, `null` the change",
+      "root key: change model servers, routes and prices by their names; `false` removes one, `null` reverts the change",
     operation: byRoot(OPERATORS, "changeConfiguration", {
       body: json("ChangeConfiguration"),
       answers: ok("Configuration"),
@@ -154,7 +152,7 @@ export const administration = [
       context.json(await changeConfiguration(configurationAccess(context), await jsonBody(context))),
   }),
   endpoint("GET /v1/admin/runs", {
-    summary: "root key: background runs that live, by their ids: `tenant`, `limit` 1–100 (20), `after`",
+    summary: "root key: live background runs, by their ids: `tenant`, `limit` 1–100 (20), `after`",
     operation: byRoot(ROLES, "listRuns", { answers: ok("RunList") }),
     query: keysQuery,
     handle: async (context, query) => context.json(await listLiveRuns(liveRuns(context), query)),
@@ -166,7 +164,7 @@ export const administration = [
   }),
   endpoint("GET /v1/organization/audit_logs", {
     summary:
-      "root key: who did what and when, newest first: `project_ids`, `event_types`, `effective_at[gte]`, `effective_at[lt]`, `limit` 1–100 (20), `after`",
+      "root key: the audit log, newest first: `project_ids`, `event_types`, `effective_at[gte]`, `effective_at[lt]`, `limit` 1–100 (20), `after`",
     operation: byRoot(ROLES, "listAuditLog", { answers: ok("AuditLog") }),
     query: auditQuery,
     handle: async (context, query) => context.json(await listAuditLog(administrator(context), query)),

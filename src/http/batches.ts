@@ -34,7 +34,7 @@ export const batches = [
     handle: async (context) => context.json(await retrieveBatch(batchCaller(context), context.req.param("id"))),
   }),
   endpoint("POST /v1/batches/:id/cancel", {
-    summary: "end it; what is answered by then is in its files",
+    summary: "cancel it; its files have the answers so far",
     operation: byTenant("cancelBatch", "read", { answers: ok("Batch") }),
     handle: async (context) => context.json(await cancelBatch(batchCaller(context), context.req.param("id"))),
   }),

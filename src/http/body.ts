@@ -58,14 +58,14 @@ export async function* fileParts({ headers, body }: Request, maxFileBytes: numbe
   const maxBytes = maxFileBytes + MAX_FORM_EXTRA_BYTES;
   // A client would not send all of it before it reads the answer.
   if (Number(headers.get("content-length")) > maxBytes + MAX_DISCARDED_BYTES) throw bodyTooLarge(maxBytes);
-  if (!body) throw malformed("The form ends before its last boundary.");
+  if (!body) throw malformed("The form ends before its closing boundary.");
   using source = new BodySource(body);
   let length = 0;
   try {
     const read = async () => {
       const bytes = await source.read();
       // Thrown here rather than in the parser, whose error the reader of a part would get.
-      if (!bytes) throw malformed("The form ends before its last boundary.");
+      if (!bytes) throw malformed("The form ends before its closing boundary.");
       length += bytes.byteLength;
       if (length > maxBytes) throw bodyTooLarge(maxBytes);
       return bytes;
@@ -85,7 +85,7 @@ function malformed(message: string): ApiError {
 /** Throws the 415 of a body that is compressed. */
 function requireUnencoded(headers: Headers, what: string): void {
   if ((headers.get("content-encoding") ?? "identity") === "identity") return;
-  const message = `Unsupported content encoding. Send ${what} as it is.`;
+  const message = `Unsupported content encoding. Send ${what} without it.`;
   throw new ApiError({ status: 415, message, code: "unsupported_content_encoding" });
 }
 
@@ -352,10 +352,10 @@ function readerOf(body: ReadableStream<Uint8Array>): ByteReader {
 /** The 413 of too high a ratio, or the 400 of invalid data. */
 function undecodable({ kind }: DecompressionFault): ApiError {
   if (kind === "malformed") {
-    const message = "The body could not be decoded as its Content-Encoding says.";
+    const message = "The body could not be decoded with its Content-Encoding.";
     return invalidRequest(null, message, "invalid_content_encoding");
   }
-  const message = `The request body is compressed too much: beyond ${FREE_BYTES} bytes it may become ${MAX_RATIO} times as long. Send it without Content-Encoding.`;
+  const message = `The request body expands too much: beyond ${FREE_BYTES} bytes it may expand to ${MAX_RATIO} times its size. Send it without Content-Encoding.`;
   return new ApiError({ status: 413, message, code: "request_too_large" });
 }
 
@@ -365,6 +365,6 @@ function faultOf(error: unknown): ApiError {
 }
 
 function tooSlow(): ApiError {
-  const message = `The request body did not come in time: less than ${LEAST_RATE} bytes a second, or more than ${BODY_TIMEOUT_MS / 60_000} minutes in all.`;
+  const message = `The request body did not arrive in time: less than ${LEAST_RATE} bytes a second, or more than ${BODY_TIMEOUT_MS / 60_000} minutes in all.`;
   return new ApiError({ status: 408, message, code: "request_timeout" });
 }

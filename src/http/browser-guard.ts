@@ -76,7 +76,7 @@ function isLocal(url: string): boolean {
 /** The 403 of a request whose header shows that it is not from this machine. */
 function refused(header: string): ApiError {
   const message =
-    `This server has no API keys and serves this machine only: the header '${header}' names another. ` +
+    `This server has no API keys and serves only this machine, but the header '${header}' names another. ` +
     "To serve others, set API_KEYS (see README, 'API keys').";
   return new ApiError({ status: 403, message, code: "browser_request_refused" });
 }

@@ -77,7 +77,7 @@ export function identityOf(context: Context<AppEnv>): Identity {
   const { identity } = context.get("authenticated");
   if (identity) return identity;
   const message =
-    "This is the key of an administrator, who has no responses. Make an API key for a tenant, and use that.";
+    "This is the key of an administrator, which has no responses. Make an API key for a tenant, and use that.";
   throw new ApiError({ status: 403, message, code: "insufficient_permissions" });
 }
 
@@ -91,7 +91,7 @@ export function adminOf(context: Context<AppEnv>): Admin {
   requireAdminApi(context);
   const { admin } = context.get("authenticated");
   if (admin !== undefined) return admin;
-  throw insufficient("This API key may not administer this deployment: a root key may (ADMIN_KEY).");
+  throw insufficient("This API key may not administer this deployment. Use a root key (ADMIN_KEY).");
 }
 
 /**
@@ -103,7 +103,7 @@ export function requireRole(context: Context<AppEnv>, roles: readonly Role[]): v
   if (!roles.includes(role)) throw insufficient(`The role '${role}' may not do this: ${roles.join(" and ")} may.`);
   const named = context.req.param("tenant");
   if (tenant === undefined || named === undefined || named === tenant) return;
-  throw insufficient("This administrator's only tenant is another one.");
+  throw insufficient("This administrator's tenant is another one.");
 }
 
 function insufficient(message: string): ApiError {

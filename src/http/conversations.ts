@@ -95,7 +95,7 @@ export const conversations = [
     },
   }),
   endpoint("GET /v1/conversations/:id/tree", {
-    summary: "the responses in it, and those that branch off it: as `GET /v1/responses/{id}/tree`",
+    summary: "its responses, and those that branch off it: as `GET /v1/responses/{id}/tree`",
     operation: byTenant("readConversationTree", "read", { answers: ok("Tree") }),
     query: treeQuery,
     handle: async (context, page) =>

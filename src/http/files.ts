@@ -56,7 +56,7 @@ export const files = [
     handle: (context) => sendContent(context, context.req.param("id")),
   }),
   endpoint("DELETE /v1/files/:id", {
-    summary: "delete, also from the vector stores that it is in",
+    summary: "delete it, also from its vector stores",
     operation: byTenant("deleteFile", "read", { answers: ok("DeletedFile") }),
     handle: async (context) => {
       const id = context.req.param("id");
@@ -65,7 +65,7 @@ export const files = [
     },
   }),
   endpoint("GET /v1/containers/:id/files/:file", {
-    summary: "a file that `code_interpreter` has written in a container, as `container_file_citation` names it",
+    summary: "a file that `code_interpreter` has written in a container, by its `container_file_citation`",
     operation: byTenant("retrieveContainerFile", "read", { answers: ok("ContainerFile") }),
     handle: async (context) => {
       const { id, file } = context.req.param();
@@ -92,7 +92,7 @@ export const files = [
     },
   }),
   endpoint("POST /v1/uploads/:id/parts", {
-    summary: "add a part of at most 64 MiB, a form with `data`; several may come at a time",
+    summary: "add a part of at most 64 MiB, a form with `data`; parts may be sent in parallel",
     operation: byTenant("addUploadPart", "request", {
       body: { name: "AddUploadPart", type: "multipart/form-data" },
       answers: ok("UploadPart"),

@@ -207,7 +207,7 @@ function notGood(why: string): ApiError {
 
 function unavailable(): ApiError {
   const message =
-    "Tokens cannot be verified at the moment: the keys of their issuer cannot be had. Please retry later.";
+    "Tokens cannot be verified at the moment, because their issuer's keys are not reachable. Please retry later.";
   return new ApiError({ status: 503, message, code: "token_keys_unavailable", headers: { "retry-after": "10" } });
 }
 

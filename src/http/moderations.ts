@@ -6,7 +6,7 @@ import { byTenantIn, json, ok } from "./openapi/operation.ts";
 export const moderations = [
   endpoint("POST /v1/moderations", {
     summary:
-      "judge texts by the operator's guard: `input`, a text or several ([docs/moderation.md](docs/moderation.md))",
+      "judge texts with the operator's guard: `input`, a text or several ([docs/moderation.md](docs/moderation.md))",
     operation: byTenantIn("Moderations")("createModeration", "request", {
       openedBy: "GUARD_MODEL",
       body: json("CreateModeration"),

@@ -245,7 +245,7 @@ function isHandshake({ headers }: Request): boolean {
  */
 function upgradeRequired(): ApiError {
   const message =
-    "This endpoint speaks WebSocket: send 'Upgrade: websocket'. Over HTTP, create responses with POST; a deployment with RESPONSE_INDEX=true lists them here.";
+    "This endpoint is for WebSockets: send 'Upgrade: websocket'. Over HTTP, create responses with POST; a deployment with RESPONSE_INDEX=true lists them here.";
   return new ApiError({ status: 426, message, code: "upgrade_required" });
 }
 

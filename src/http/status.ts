@@ -29,7 +29,7 @@ export const health = [
     handle: (context) => context.json({ status: "ok" }),
   }),
   endpoint("GET /health/ready", {
-    summary: "whether new requests are to come here, and what stands against it; needs no key",
+    summary: "whether it accepts new requests, or why not; needs no key",
     operation: {
       id: "readiness",
       group: "Operation",
@@ -40,7 +40,7 @@ export const health = [
     handle: (context) => context.json(checkReadiness(loadConfig(context.env))),
   }),
   endpoint("GET /health/upstream", {
-    summary: "vLLM: reachable, latency, models, since when it is down, how long it is waited for",
+    summary: "model servers: reachable, latency, models, outages and their waits",
     operation: {
       id: "upstreamHealth",
       group: "Operation",

@@ -41,13 +41,13 @@ export const usage = [
   ...(Object.keys(USAGE_REPORTS) as UsageKind[]).map(usageOf),
   endpoint("GET /v1/organization/costs", {
     summary:
-      "what usage has cost by `MODEL_PRICES`, by the day: a tenant's own, or with a root key all: `start_time`, `end_time`, `group_by` `project_id`\\|`api_key_id`\\|`line_item` (a model, or a tool), `project_ids`, `api_key_ids`, `line_items`, `limit`, `page`",
+      "the cost of usage by `MODEL_PRICES`, by the day: a tenant's own, or with a root key all: `start_time`, `end_time`, `group_by` `project_id`\\|`api_key_id`\\|`line_item` (a model, or a tool), `project_ids`, `api_key_ids`, `line_items`, `limit`, `page`",
     operation: operation("readCosts", { openedBy: "ADMIN_KEY", answers: ok("CostsPage") }),
     query: costsQuery,
     handle: async (context, query) => context.json(await readCosts(readableTenant(context), query, sources(context))),
   }),
   endpoint("GET /v1/organization/usage/storage", {
-    summary: "what is stored now, and what may be: a tenant's own, or with a root key all: `group_by`, `project_ids`",
+    summary: "present storage and its limits: a tenant's own, or with a root key all: `group_by`, `project_ids`",
     operation: operation("readStorageUsage", { answers: ok("StoragePage") }),
     query: storageQuery,
     handle: async (context, query) => {

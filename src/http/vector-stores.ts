@@ -82,7 +82,7 @@ export const vectorStores = [
     },
   }),
   endpoint("POST /v1/vector_stores/:id/reindex", {
-    summary: "have all its files be read, cut and embedded anew. Not OpenAI's",
+    summary: "read, cut and embed all its files again. Not OpenAI's",
     operation: byTenant("reindexVectorStore", "request", { answers: ok("VectorStore") }),
     handle: async (context) => context.json(await reindexVectorStore(callerOf(context), context.req.param("id"))),
   }),
@@ -125,7 +125,7 @@ export const vectorStores = [
     },
   }),
   endpoint("DELETE /v1/vector_stores/:id/files/:file", {
-    summary: "take it out; the file itself stays",
+    summary: "remove it; the file itself stays",
     operation: byTenant("deleteVectorStoreFile", "read", { answers: ok("DeletedVectorStoreFile") }),
     handle: async (context) => {
       const { id, file } = context.req.param();
@@ -169,7 +169,7 @@ export const vectorStores = [
     },
   }),
   endpoint("GET /v1/vector_stores/:id/file_batches/:batch/files", {
-    summary: "its files, as the list of the store's",
+    summary: "its files, as in the list of the store",
     operation: byTenant("listFilesInVectorStoreBatch", "read", { answers: ok("VectorStoreFileList") }),
     query: storeFilesQuery,
     handle: async (context, query) => {

@@ -52,7 +52,7 @@ export const webhookEndpoints = [
     },
   }),
   endpoint("DELETE /v1/webhook_endpoints/:id", {
-    summary: "delete, with what waits to be delivered",
+    summary: "delete it, with its waiting deliveries",
     operation: byTenant("deleteWebhookEndpoint", "read", { answers: ok("DeletedWebhookEndpoint") }),
     handle: async (context) => context.json(await deleteEndpoint(webhookCaller(context), context.req.param("id"))),
   }),
@@ -79,14 +79,14 @@ export const webhookEndpoints = [
     },
   }),
   endpoint("GET /v1/webhook_endpoints/:id/deliveries", {
-    summary: "what was delivered to it in the last 30 days, and what waits, newest first: `limit` 1–100 (20), `after`",
+    summary: "its deliveries of the last 30 days, and waiting ones, newest first: `limit` 1–100 (20), `after`",
     operation: byTenant("listWebhookDeliveries", "read", { answers: ok("WebhookDeliveryList"), errors: [400] }),
     query: endpointsQuery,
     handle: async (context, query) =>
       context.json(await listDeliveries(webhookCaller(context), context.req.param("id"), query)),
   }),
   endpoint("GET /v1/webhook_event_types", {
-    summary: "the events that endpoints can be told of",
+    summary: "the events that endpoints can get",
     operation: byTenant("listWebhookEventTypes", "read", { answers: ok("WebhookEventTypeList") }),
     handle: (context) => context.json({ object: "list" as const, data: WEBHOOK_EVENTS }),
   }),

@@ -102,7 +102,7 @@ export class Connection {
     this.#wire = wire;
     this.#options = options;
     this.#outbox = new Outbox(wire, config.socketSendTimeoutMs, {
-      onUnread: () => this.#close(POLICY_VIOLATION, "The client does not read what is sent to it."),
+      onUnread: () => this.#close(POLICY_VIOLATION, "The client does not read its frames."),
       onGone: () => this.leave(),
     });
     this.#lanes = new Lanes(config.maxRequestBytes);
@@ -363,13 +363,13 @@ function notText(): ApiError {
 }
 
 function tooMuch(what: string): ApiError {
-  return tooManyInProgress(`The connection is closed: it has sent too many ${what}.`);
+  return tooManyInProgress(`The connection is closed, because it has sent too many ${what}.`);
 }
 
 function parentIsNotStored(): ApiError {
   return invalidRequest(
     "store",
-    "A response that continues one with 'store: false' cannot be stored: what it begins with is not. Send 'store: false'.",
+    "A response that continues one with 'store: false' cannot be stored, because its history is not. Send 'store: false'.",
   );
 }
 

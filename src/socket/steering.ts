@@ -94,7 +94,7 @@ export class ConnectionSteering {
     if (response.steers.length === 0) return undefined;
     const status = result?.outcome.status;
     if (!result || status === "failed" || status === "cancelled") {
-      this.fail(response, "response_not_active", "The response has ended without an answer that could be continued.");
+      this.fail(response, "response_not_active", "The response has ended without an answer that can continue.");
       return undefined;
     }
     const required = requiredInput(JSON.parse(result.closed.output) as OutputItem[]);
@@ -116,7 +116,7 @@ export class ConnectionSteering {
     const words = this.#waiting.get(lane);
     this.#waiting.delete(lane);
     if (!words || words.id === previous) return words;
-    this.fail(words, "response_not_active", "Another response of its lane has begun, which does not continue it.");
+    this.fail(words, "response_not_active", "Another response has begun in its lane and does not continue it.");
     return undefined;
   }
 
@@ -135,7 +135,7 @@ export class ConnectionSteering {
 
   #notRunning(id: string): ApiError {
     if (this.#ended.has(id)) return refusal("response_already_completed", "The response has ended already.");
-    return refusal("response_not_found", "No response with this id is under way on this connection.");
+    return refusal("response_not_found", "No response with this id is in progress on this connection.");
   }
 
   #noteLane(id: string, lane: string | undefined): void {

@@ -151,7 +151,7 @@ export class HomeClient extends HomeCalls implements PastSource {
       if (!snapshot.found) {
         if (snapshot.missing === "item") throw itemNotFound(input, snapshot.id);
         if (snapshot.missing === "previous") throw previousResponseNotFound(previous ? responseId(previous) : "");
-        throw contextLengthExceeded("The conversation is too long to be continued.");
+        throw contextLengthExceeded("The conversation is too long to continue.");
       }
       // The first home is that of `previous`, if there is one; the others give an empty history.
       if (index === 0) past = readHistory(snapshot.history);

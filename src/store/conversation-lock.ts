@@ -77,7 +77,7 @@ export class ConversationLock {
   #take(limit: number): () => void {
     const giveBack = this.#load.take(limit);
     if (giveBack) return giveBack;
-    throw tooManyInProgress("Too many turns of your conversations are in progress or waiting. Please retry later.");
+    throw tooManyInProgress("You have too many turns of conversations in progress or waiting. Please retry later.");
   }
 
   #grant(giveBack: () => void): Lease {

@@ -52,8 +52,7 @@ export async function faultOf(error: unknown, suspect: () => Suspect): Promise<u
 function storageDamaged(): ApiError {
   return new ApiError({
     status: 500,
-    message:
-      "What this server has stored of this is damaged. Its operator's log names the file; trying again does not help.",
+    message: "The stored data of this request is damaged. The operator's log names the file; a retry does not help.",
     code: "storage_damaged",
     headers: { "x-should-retry": "false" },
   });

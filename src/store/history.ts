@@ -32,7 +32,7 @@ export function readHistory({ items, messages }: History): { history: Item[]; re
 
 /** The 400 of a history that is too long. */
 export function historyTooLong(): ApiError {
-  return contextLengthExceeded("The conversation is too long to be continued.");
+  return contextLengthExceeded("The conversation is too long to continue.");
 }
 
 /** Concatenates JSON arrays. */

@@ -140,7 +140,7 @@ export class HomeCalls {
 function tooManyOpen(): ApiError {
   return new ApiError({
     status: 503,
-    message: "The server has as many conversations open as it may. Please retry in a few seconds.",
+    message: "The server has the maximum number of conversations open. Please retry in a few seconds.",
     code: "server_is_overloaded",
     headers: { "retry-after": "2" },
   });

@@ -196,7 +196,7 @@ export async function ownerOf(key: string): Promise<"here" | "there"> {
 function notDecided(): ApiError {
   return new ApiError({
     status: 503,
-    message: "What this server has stored of this cannot be reached just now. Please retry in a few seconds.",
+    message: "The stored data of this request is not reachable at the moment. Please retry in a few seconds.",
     code: "storage_unavailable",
     headers: { "retry-after": "5" },
   });

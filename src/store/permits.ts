@@ -168,7 +168,7 @@ function refusalOf({ tenant, config }: PermitOwner, more: number): ApiError | un
   if (held + more <= Math.max(1, SHARE_FACTOR * free)) return undefined;
   if (held === 0) return overloaded();
   return tooManyInProgress(
-    "Your requests in progress use your share of this server's memory. Please retry in a few seconds.",
+    "Your requests in progress use your part of this server's memory. Please retry in a few seconds.",
   );
 }
 
@@ -176,7 +176,8 @@ function refusalOf({ tenant, config }: PermitOwner, more: number): ApiError | un
 function overloaded(): ApiError {
   return new ApiError({
     status: 503,
-    message: "The server is overloaded: it has as many responses in progress as it may. Please retry in a few seconds.",
+    message:
+      "The server is overloaded: it has the maximum number of responses in progress. Please retry in a few seconds.",
     code: "server_is_overloaded",
     // Seconds. By then other turns have ended, or another isolate takes the request.
     headers: { "retry-after": "2" },

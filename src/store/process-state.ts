@@ -74,8 +74,7 @@ export function checkDisk(): void {
 export function insufficientStorage(): ApiError {
   return new ApiError({
     status: 507,
-    message:
-      "This server's disk has no room for anything new. What is stored can be read and deleted, and `store: false` is served.",
+    message: "This server's disk is full. You can read and delete stored data, and send 'store: false'.",
     code: "insufficient_storage",
     headers: { "x-should-retry": "false" },
   });

@@ -130,7 +130,7 @@ function isUnreadable(error: unknown): boolean {
 function unreadable(): ApiError {
   return new ApiError({
     status: 500,
-    message: "The server was restarted in the middle of the response, and what was stored of it cannot be read.",
+    message: "The server was restarted in the middle of the response, and its stored data is unreadable.",
     code: "storage_error",
   });
 }

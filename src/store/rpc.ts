@@ -107,5 +107,5 @@ const MIN_OUTPUT_LENGTH = 1024 * 1024;
 export function maxOutputLength(length: number): number {
   const left = MAX_CALL_LENGTH - length;
   if (left >= MIN_OUTPUT_LENGTH) return left;
-  throw contextLengthExceeded("The request is too large to be stored with its response.");
+  throw contextLengthExceeded("The request is too large to store with its response.");
 }

@@ -72,7 +72,7 @@ export class RunHost {
    */
   #countRun(): () => void {
     if (this.#live.size >= MAX_LIVE_RUNS) {
-      throw tooManyInProgress(`${MAX_LIVE_RUNS} background responses are in progress where this one belongs.`);
+      throw tooManyInProgress(`${MAX_LIVE_RUNS} background responses are already in progress in this object.`);
     }
     const { maxBackgroundRunsPerTenant: limit } = loadConfig(this.#home.env);
     const giveBack = this.#home.load.take(limit);
@@ -89,7 +89,7 @@ export class RunHost {
   #checkLength(length: number): void {
     const others = this.#live.values().reduce((sum, run) => sum + run.length, 0);
     if (others === 0 || others + length <= MAX_LIVE_LENGTH) return;
-    throw tooManyInProgress("The background responses in progress where this one belongs leave no room for it.");
+    throw tooManyInProgress("The background responses in progress in this object leave no memory for this one.");
   }
 
   /**

@@ -43,14 +43,14 @@ export const SERVER_REQUEST_DURATION: Instrument = {
 export const SERVER_TIME_TO_FIRST_TOKEN: Instrument = {
   name: "gen_ai.server.time_to_first_token",
   unit: "s",
-  description: "From a request for a response to the model's first word, of successful responses.",
+  description: "From a request for a response to the model's first token, for successful responses.",
   bounds: [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0],
 };
 
 export const SERVER_TIME_PER_OUTPUT_TOKEN: Instrument = {
   name: "gen_ai.server.time_per_output_token",
   unit: "s",
-  description: "Time for each output token after the first of a call of the model server, of successful responses.",
+  description: "Time for each output token after the first of a call of the model server, for successful responses.",
   bounds: [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5],
 };
 
@@ -71,37 +71,37 @@ export const HTTP_SERVER_REQUEST_DURATION: Instrument = {
 export const RESPONSES: Instrument = {
   name: "responses_edge.responses",
   unit: "{response}",
-  description: "Responses that have ended, by how.",
+  description: "Ended responses, by outcome.",
 };
 
 export const CACHED_TOKENS: Instrument = {
   name: "responses_edge.tokens.cached",
   unit: "{token}",
-  description: "Input tokens that came from the model server's prefix cache.",
+  description: "Input tokens from the model server's prefix cache.",
 };
 
 export const REASONING_TOKENS: Instrument = {
   name: "responses_edge.tokens.reasoning",
   unit: "{token}",
-  description: "Output tokens that the model has thought with.",
+  description: "Output tokens of reasoning.",
 };
 
 export const RETRIES: Instrument = {
   name: "responses_edge.retries",
   unit: "{retry}",
-  description: "Calls of the model server that were made again because one before had failed.",
+  description: "Calls of the model server that repeat a failed one.",
 };
 
 export const TAKE_UPS: Instrument = {
   name: "responses_edge.take_ups",
   unit: "{take_up}",
-  description: "Generations that broke off and went on where they had stopped.",
+  description: "Generations that broke off and resumed.",
 };
 
 export const CLIENTS_LEFT: Instrument = {
   name: "responses_edge.clients_left",
   unit: "{client}",
-  description: "Requests whose client had left before their end.",
+  description: "Requests whose client disconnected before their end.",
 };
 
 export const FILES_STORED: Instrument = {
@@ -131,7 +131,7 @@ export const INGESTED_CHUNKS: Instrument = {
 export const EXPORTS_DROPPED: Instrument = {
   name: "responses_edge.export.dropped",
   unit: "{batch}",
-  description: "Batches of telemetry that no collector has taken.",
+  description: "Batches of telemetry that no collector accepted.",
 };
 
 export const INSTRUMENTS: readonly Instrument[] = [

@@ -198,5 +198,5 @@ function isForced(tool: Tool, { tool_choice: choice }: SessionRequest["request"]
 }
 
 function switchedOff(type: string) {
-  return invalidRequest("tool_choice", `The tool '${type}' is switched off on this server.`, "unsupported_parameter");
+  return invalidRequest("tool_choice", `The tool '${type}' is disabled on this server.`, "unsupported_parameter");
 }

@@ -186,7 +186,7 @@ it("usage is a plot, and a table with the same figures", async () => {
     .getByRole("figure")
     .getByText(/^Tokens, the last 24 hours: \d+ counted$/)
     .waitFor();
-  await page.getByRole("figure").getByText("what others use is not in these figures").waitFor();
+  await page.getByRole("figure").getByText("Only keys and tenants with a counted limit").waitFor();
   expect(await page.locator("svg.plot rect").count()).toBeGreaterThanOrEqual(2);
   await page.getByText("The figures as a table").click();
   const headings = await page.getByRole("region", { name: "Usage" }).getByRole("columnheader").allTextContents();

@@ -63,7 +63,7 @@ describe("a user of the issuer", () => {
     issuer.isRefusing = false;
     issuer.user = { sub: "nobody@acme.dev" };
     await page.getByRole("link", { name: "Sign in with your account" }).click();
-    await page.getByText("nothing here is open to you").waitFor();
+    await page.getByText("Your account has no access here").waitFor();
     await close();
   });
 

@@ -683,7 +683,7 @@ describe("Details", () => {
     const { id } = (await answer.json()) as { id: string };
     const { page, expectClean, close } = await rig.openSignedIn(KEY, `#/responses/${id}`);
     await page.getByText("number 99.", { exact: true }).waitFor();
-    await page.getByText("Only of background responses a log of the events is kept.").waitFor();
+    await page.getByText("Only background responses have an event log.").waitFor();
     await page.getByRole("link", { name: "Try", exact: true }).click();
     await page.locator("#input").waitFor();
     await page.goBack();

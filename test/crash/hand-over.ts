@@ -45,7 +45,7 @@ const ended: string[] = [];
 createInterface({ input: gateway.stdout }).on("line", (line) => {
   const said = JSON.parse(line) as { level: string; message?: string; after_ms?: number };
   if (said.after_ms !== undefined) served.push({ after_ms: said.after_ms });
-  if (said.message?.startsWith("The process before")) ended.push(said.message ?? "");
+  if (said.message?.startsWith("The previous process")) ended.push(said.message ?? "");
   if (said.level !== "info") console.log(line);
 });
 await untilReady(gateway, `${url}/health`);

@@ -101,9 +101,9 @@ it(`kill -9 in the middle of the calls of ${ROUNDS * STREAMS} background streams
     expect(made.length).toBeGreaterThanOrEqual(calls.filter(({ status }) => status === "completed").length);
     expect(response.output.filter(({ type }) => type === "mcp_list_tools")).toHaveLength(1);
     if (response.status === "failed") {
-      // Only a chat model cannot be put back into a call.
+      // Only a chat model cannot resume a call.
       expect(reader.model).not.toContain("gpt-oss");
-      expect(response.error?.message).toMatch(/cannot be put back/);
+      expect(response.error?.message).toMatch(/cannot resume in the middle/);
       seen.failed += 1;
       continue;
     }

@@ -86,7 +86,7 @@ describe("workers", () => {
     // One that answers tells of all.
     const metrics = await (await fetchAnew(`${served.url}/metrics`)).text();
     for (let worker = 0; worker < WORKERS; worker += 1) expect(metrics).toContain(`worker="${worker}"`);
-    await eventually(() => served.output().split("The process before this one has ended.").length - 1 === WORKERS);
+    await eventually(() => served.output().split("The previous process has ended.").length - 1 === WORKERS);
     await stop(served);
   });
 

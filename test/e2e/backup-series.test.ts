@@ -163,11 +163,11 @@ describe("a series in a bucket", () => {
     s3.objects.set(name, Buffer.alloc(bytes.length));
     const wanted = { from: place, environment: environment() };
     expect(await refused(restore({ ...wanted, data: newFolder() }))).toMatch(
-      /^65: .* is not whole.*Nothing was restored\.$/,
+      /^65: .* is incomplete.*Nothing was restored\.$/,
     );
     s3.objects.delete(name);
     const into = newFolder();
-    expect(await refused(restore({ ...wanted, data: into }))).toMatch(/^65: .* is not whole.*Nothing was restored\.$/);
+    expect(await refused(restore({ ...wanted, data: into }))).toMatch(/^65: .* is incomplete.*Nothing was restored\.$/);
     expect(readdirSync(into)).toEqual([]);
     // The next backup sends it again.
     await nextBackup(data, place, undefined, environment());

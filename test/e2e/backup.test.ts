@@ -328,22 +328,22 @@ describe("what is refused, in words", () => {
     [
       "a file is damaged",
       () => changed((_, object) => flip(object)),
-      /^65: The backup .* is not whole\..*Nothing was restored\.$/,
+      /^65: The backup .* is incomplete\..*Nothing was restored\.$/,
     ],
     [
       "a file is missing",
       () => changed((_, object) => rmSync(object)),
-      /^65: The backup .* is not whole\. Missing or damaged: /,
+      /^65: The backup .* is incomplete\. Missing or damaged: /,
     ],
     [
       "a file is cut off",
       () => changed((_, object) => writeFileSync(object, readFileSync(object).subarray(0, 4096))),
-      /^65: .* is not whole/,
+      /^65: .* is incomplete/,
     ],
     [
       "it was not finished",
       () => changed((folder) => rmSync(join(folder, "backup.json"))),
-      /^65: .* is no backup, or one that was not finished/,
+      /^65: .* is no backup, or an incomplete one/,
     ],
     [
       "its manifest is damaged",
@@ -369,7 +369,7 @@ describe("what is refused, in words", () => {
   it("nothing is restored over data, served or not", async () => {
     const server = await serveFolder(data, vllm, A_HOME_EACH);
     expect(await refused(restore({ from: copy, data }))).toMatch(
-      /^64: The data folder .* is not empty\. Nothing is ever restored over data\.$/,
+      /^64: The data folder .* is not empty\. A restore needs an empty one\.$/,
     );
     const { id } = await server.openai.responses.create({ model, input: "Still here" });
     expect((await server.openai.responses.retrieve(id)).id).toBe(id);
@@ -381,7 +381,7 @@ describe("what is refused, in words", () => {
     const into = newFolder("data");
     mkdirSync(join(into, ".restoring", HOMES), { recursive: true });
     const { code, lines } = await run(["serve"], into);
-    expect(lines.map(({ message }) => message).join()).toMatch(/was broken off: it is not whole/);
+    expect(lines.map(({ message }) => message).join()).toMatch(/is incomplete: a restore into it was interrupted/);
     expect(code).toBe(65);
     await restore({ from: copy, data: into });
     expect(objectsIn(into)).toEqual(objectsIn(copy));

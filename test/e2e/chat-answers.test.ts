@@ -352,7 +352,7 @@ describe("the input of a custom tool with a grammar", () => {
   const input = (name: string, text: string) => stream(call(0, name, JSON.stringify({ input: text })), "tool_calls");
 
   it.each([
-    [lists, "nonsense", "((),())", /does not keep to the tool's grammar: after 0 characters.*nonsense/],
+    [lists, "nonsense", "((),())", /does not match the tool's grammar: after 0 characters.*nonsense/],
     [lists, "((),", "()", /it ends too early/],
   ])("that nothing binds is shown when it keeps to it: %j %s", async (tool, wrong, good, told) => {
     for (const ask of [() => create({ tools: [tool] }), async () => (await streamed({ tools: [tool] })).response]) {
@@ -380,7 +380,7 @@ describe("the input of a custom tool with a grammar", () => {
     expect(answer.status).toBe(502);
     const { code, message } = await errorOf(answer);
     expect(code).toBe("upstream_disregarded_request");
-    expect(message).toMatch(/a call of 'keep': the input does not keep to the tool's grammar/);
+    expect(message).toMatch(/a call of 'keep': the input does not match the tool's grammar/);
     expect(gateway.asked).toHaveLength(4);
     gateway.replies(input("keep", "nonsense"));
     const { response } = await streamed({ tools: [lists] });

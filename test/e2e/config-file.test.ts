@@ -52,7 +52,7 @@ describe("a file that changes while requests come", () => {
       }),
     );
     const inForce = (times: number) =>
-      eventually(() => served.output().split("has changed, and is in force").length > times);
+      eventually(() => served.output().split("has changed, and was applied").length > times);
     await eventually(() => statuses.length > 8);
     expect(asked(b)).toBe(0);
 
@@ -72,10 +72,10 @@ describe("a file that changes while requests come", () => {
     expect((await create({ model: "best" })).status).toBe(400);
 
     put(`upstreams:\n  b:\n    url: nowhere\nmodle_aliases: {}\nupstream_failover_ms: soon\nallow_anonymous: true\n`);
-    await eventually(() => served.output().includes("what was in force stays so"));
+    await eventually(() => served.output().includes("the configuration stays as it was"));
     const told = served.output();
     expect(told).toContain(`${path}:1: upstreams: server 1: 'url': expected a URL that begins with http`);
-    expect(told).toContain(`${path}:4: nothing reads 'modle_aliases'. Is 'model_aliases' meant?`);
+    expect(told).toContain(`${path}:4: unknown variable 'modle_aliases'. Do you mean 'model_aliases'?`);
     expect(told).toContain(`${path}:5: upstream_failover_ms: expected a whole number`);
     const after = statuses.length;
     await eventually(() => statuses.length > after + 8);

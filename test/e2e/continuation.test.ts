@@ -293,7 +293,7 @@ describe.concurrent("a cut in the reasoning", () => {
   });
 });
 
-/** What cannot be put back, and why a client must not see it twice. */
+/** Output that cannot resume, because a client must not see it twice. */
 const LOST: [string, string, Partial<ResponseCreateParamsNonStreaming>][] = [
   [
     "a strict function call",
@@ -313,7 +313,7 @@ describe.concurrent("what was shown and cannot be continued fails, and says why"
   it.each(LOST)("%s, as a stream: error and response.failed", async (_, model, body) => {
     const text = await failingStream({ input: "Hello!", ...body, model: own(model) });
     expect(typesOf(text).slice(-2)).toEqual(["error", "response.failed"]);
-    expect(text).toMatch(/connection to the model server was lost.*cannot be put back/);
+    expect(text).toMatch(/connection to the model server was lost.*cannot resume in the middle/);
     expect(isWhole(text)).toBe(true);
   });
 
@@ -321,7 +321,7 @@ describe.concurrent("what was shown and cannot be continued fails, and says why"
     const response = await create("background", { input: "Hello!", ...body, model: own(model) });
     expect(response).toMatchObject({
       status: "failed",
-      error: { code: "server_error", message: expect.stringContaining("cannot be put back") },
+      error: { code: "server_error", message: expect.stringContaining("cannot resume in the middle") },
       output: [{ type: kind === "a refusal" ? "message" : "function_call", status: "incomplete" }],
     });
     expect(typesOf(await replay(gateway, response.id)).slice(-2)).toEqual(["error", "response.failed"]);

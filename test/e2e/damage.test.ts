@@ -273,7 +273,7 @@ it.skipIf(!mayMount())("a folder that can only be read is said to be that, with 
   const variables = { STATE_DIRECTORY: data, VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true" };
   const served = begin(variables, "serve", { mounts });
   expect(await served.exited).toBe(77);
-  expect(served.output()).toContain("can only be read");
+  expect(served.output()).toContain("is read-only");
 });
 
 it("a marker that says nothing is taken away, and the next start writes it", async () => {

@@ -19,7 +19,7 @@ afterEach(cleanUp);
 const least = () => ({ VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true", STATE_DIRECTORY: newFolder() });
 
 const SERVES = "Another process serves";
-const HAS_ENDED = "The process before this one has ended.";
+const HAS_ENDED = "The previous process has ended.";
 
 /** How often something was said. */
 const times = ({ output }: Served, what: string) => output().split(what).length - 1;
@@ -80,7 +80,7 @@ describe("another process that takes the place of the one that serves", () => {
     const run = { model: "simulator?words=60&tps=10", input: "Go on.", background: true };
     const { id } = await create(served.url, run);
     served.child.kill("SIGHUP");
-    await eventually(() => served.output().includes("The process before this one was ended"), 30_000);
+    await eventually(() => served.output().includes("The previous process was stopped"), 30_000);
     const read = async () => (await (await fetch(`${served.url}/v1/responses/${id}`)).json()) as { status: string };
     await eventually(async () => (await read()).status === "completed", 30_000);
     expect(await stop(served)).toBe(0);

@@ -764,7 +764,7 @@ describe("malformed output", () => {
     const call = "<|channel|>commentary to=a.b json<|message|>{}<|call|>";
     const thought = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant";
     const model = saying(...Array.from({ length: 4 }, () => thought + call));
-    const why = /asked again in vain.*a call of 'a\.b': there is no tool of this name/;
+    const why = /asked again, and still.*a call of 'a\.b': there is no tool of this name/;
     const from = completions(gateway).length;
     await expect(create({ model, input: "Hello!" })).rejects.toMatchObject({
       status: 502,

@@ -294,7 +294,7 @@ describe("a budget", () => {
       outcomes.push(answer.status);
       if (answer.status === 429) {
         expect(told(answer)).toEqual({ "x-should-retry": "false" });
-        await expectError(answer, { status: 429, code: "insufficient_quota", message: /begins anew at/ });
+        await expectError(answer, { status: 429, code: "insufficient_quota", message: /resets at/ });
         break;
       }
       await answer.text();

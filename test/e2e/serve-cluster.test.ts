@@ -53,6 +53,6 @@ describe("a data folder", () => {
   it("of a single server is not taken for a cache, which would be overwritten", async () => {
     const [code, output] = await run({ ...LEAST, ...CLUSTER, STATE_DIRECTORY: folderOf(`${"a".repeat(64)}.sqlite`) });
     expect(code).toBe(78);
-    expect(output).toContain("a cluster does not take over");
+    expect(output).toContain("which a cluster cannot use");
   });
 });

@@ -93,7 +93,7 @@ describe("its configuration", () => {
     const [code, output] = await run({ ...least(), PORT: String(port) });
     other.close();
     expect(code).toBe(69);
-    const said = `Cannot listen on 127.0.0.1:${port}: something else listens there (PORT chooses another port).`;
+    const said = `Cannot listen on 127.0.0.1:${port}: another program listens there (PORT sets another port).`;
     expect(JSON.parse(output).message).toBe(said);
   });
 });
@@ -116,7 +116,7 @@ describe("`check`", () => {
     expect(code).toBe(0);
     expect(output).toContain("here: answers\n");
     expect(output).toMatch(/gone: does not answer \(.+\)\n/);
-    expect(output).toContain("nothing reads the variable API_KEY. Is API_KEYS meant?");
+    expect(output).toContain("the variable API_KEY is unknown. Do you mean API_KEYS?");
     expect(output).toMatch(/The configuration is right\.\n$/);
   });
 });
@@ -262,7 +262,7 @@ describe("its end", () => {
     const served = await start({ ...least(), STOP_TIMEOUT_MS: "200" });
     const answer = await create(served.url, { model: "simulator?tps=1&words=1000", stream: true });
     expect(await stop(served)).toBe(0);
-    expect(served.output()).toContain("was cut off");
+    expect(served.output()).toContain("were cut off");
     await expect(answer.text()).rejects.toThrow();
   });
 

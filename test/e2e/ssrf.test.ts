@@ -151,7 +151,7 @@ const PRIVATE: Record<string, string[]> = {
   ],
 };
 
-const REFUSED = /is not an address that may be called from here|only http and https URLs can be opened/;
+const REFUSED = /is not an allowed address|only http and https URLs can be opened/;
 
 const EVERY_PRIVATE = Object.entries(PRIVATE);
 
@@ -196,11 +196,11 @@ describe.each(MODELS)("the browser of %s", (model) => {
     for (const address of ["http://127.0.0.1:PORT/", "//localhost:PORT/", "http://[::1]:PORT/", "file:///etc/passwd"]) {
       const { call, told } = await open(model, `${url}/to?status=${status}&url=${encodeURIComponent(at(address))}`);
       expect({ address, status: call.status }).toEqual({ address, status: "failed" });
-      expect(told).toContain("redirects to an address that may not be called from here");
+      expect(told).toContain("redirects to an address that is not allowed");
     }
     const twice = `${url}/to?url=${encodeURIComponent(at("http://127.0.0.1:PORT/"))}`;
     const { told } = await open(model, `${url}/to?url=${encodeURIComponent(twice)}`);
-    expect(told).toContain("redirects to an address that may not be called from here");
+    expect(told).toContain("redirects to an address that is not allowed");
     expect(reached).toBe(0);
   });
 
@@ -262,7 +262,10 @@ describe("an MCP server's URL", () => {
       const { response } = await ask(gateway, "stream", { model, tools, input: "Hello!" });
       expect(response.status).toBe("completed");
       const [list] = itemsOfType(response, "mcp_list_tools");
-      expect(list).toMatchObject({ tools: [], error: expect.stringMatching(/may not be called|redirect/) });
+      expect(list).toMatchObject({
+        tools: [],
+        error: expect.stringMatching(/not an allowed address|is not allowed|redirect/),
+      });
       expect(textOf(response)).toBe("You said: Hello!");
     }
     expect(reached).toBe(0);
@@ -374,7 +377,7 @@ it("where names are looked up, one that stands for a private address is not call
     });
     expect(asked).toContain("inside.acme.dev");
     expect(onlyItem(response, "web_search_call").status).toBe("failed");
-    expect(textOf(response)).toContain("not an address that may be called");
+    expect(textOf(response)).toContain("not an allowed address");
   } finally {
     await careful.close();
     names.close();

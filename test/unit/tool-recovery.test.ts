@@ -892,12 +892,12 @@ describe("credentials of an MCP server", () => {
       const third = await run.generation(3);
       third.finish(chunksOf(engine, { calls: [["sample__echo", '{"text":"two"}']] }));
       const last = await run.generation(4);
-      expect(last.prompt).toContain("credentials for the MCP server 'sample' are not kept over a restart");
+      expect(last.prompt).toContain("credentials for the MCP server 'sample' were lost in a restart");
       last.finish(chunksOf(engine, DONE));
       const response = await run.ended();
       expect(response.output.filter(({ type }) => type === "mcp_call")).toMatchObject([
         { status: "completed", output: "one 🦜!" },
-        { status: "failed", output: null, error: { message: expect.stringMatching(/not kept over a restart/) } },
+        { status: "failed", output: null, error: { message: expect.stringMatching(/were lost in a restart/) } },
       ]);
       expect(credentials).toHaveLength(before);
       await expectNone(run);

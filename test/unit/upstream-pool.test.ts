@@ -436,7 +436,7 @@ describe("the models of several servers", () => {
         status: 400,
         code: "model_not_found",
         param: "model",
-        message: "The model 'x' does not exist: no model server has it. GET /v1/models lists those there are.",
+        message: "The model 'x' does not exist: no model server has it. GET /v1/models lists the models.",
       });
       expect(fleet.asked[0]).toBe(first);
     }

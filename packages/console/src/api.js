@@ -122,7 +122,7 @@ export function uploadFile(file, fields, { signal, progress }) {
     });
     request.upload.addEventListener("progress", ({ loaded }) => progress(Math.min(loaded, file.size)));
     request.addEventListener("error", () =>
-      reject(new ApiFault("The upload broke off: the file cannot be read any more, or the server cannot be reached.")),
+      reject(new ApiFault("The upload broke off: the file is no longer readable, or the server is not reachable.")),
     );
     request.addEventListener("load", () => {
       if (request.status === 200) return resolve(JSON.parse(request.responseText));

@@ -24,8 +24,8 @@ export function checkAttachments(files, before) {
   const inRequest = [...files.filter((file) => !isUploaded(file)), ...before.filter(({ fileId }) => !fileId)];
   const bytes = inRequest.reduce((sum, file) => sum + file.size, 0);
   if (bytes > MAX_BYTES)
-    throw new Error(`That is too much for a request: ${size(bytes)}. Files may have ${size(MAX_BYTES)} in all.`);
-  if (files.length + before.length > MAX_FILES) throw new Error(`A request may have ${MAX_FILES} files here.`);
+    throw new Error(`The files are too large for a request: ${size(bytes)}. They may have ${size(MAX_BYTES)} in all.`);
+  if (files.length + before.length > MAX_FILES) throw new Error(`A request may have ${MAX_FILES} files.`);
 }
 
 /**

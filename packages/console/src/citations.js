@@ -196,7 +196,7 @@ function passagesTemplate({ passages = [], cited, isAsking, fault }) {
   return html`
     ${passages.map(({ text, page, lastPage }) => html`<div>${pagesTag(page, lastPage)}${passageText(text, commonWords(text, cited))}</div>`)}
     ${isAsking && passages.length === 0 ? html`<p class="note">Loading…</p>` : nothing}
-    ${isEmpty ? html`<p class="note">The passage is not in the response, and is not found in its vector stores any more.</p>` : nothing}
+    ${isEmpty ? html`<p class="note">The passage is neither in the response nor, any more, in its vector stores.</p>` : nothing}
     ${faultNotice(fault)}
   `;
 }

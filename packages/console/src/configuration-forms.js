@@ -81,9 +81,9 @@ const servers = {
     const others = Object.fromEntries(Object.entries(entry).filter(([name]) => !OWN_FIELDS.has(name)));
     return html`
       ${labelled(`${prefix}-url`, "URL", textField(`${prefix}-url`, "url", entry.url, "http://gpu-1:8000/v1"))}
-      ${labelled(`${prefix}-weight`, "Weight", numberField(`${prefix}-weight`, "weight", entry.weight ?? 1), "Its share of the conversations. 0: it keeps those that it has, and gets no others.")}
+      ${labelled(`${prefix}-weight`, "Weight", numberField(`${prefix}-weight`, "weight", entry.weight ?? 1), "Its share of the conversations. 0: it keeps its own, and gets no new ones.")}
       <label class="check"><input type="checkbox" name="drain" .checked=${entry.drain === true} /> Drain: its conversations move to other servers</label>
-      ${labelled(`${prefix}-models`, "Models", textField(`${prefix}-models`, "models", modelsText(entry.models), "all that it has; or names, or name = its own name, separated by commas"))}
+      ${labelled(`${prefix}-models`, "Models", textField(`${prefix}-models`, "models", modelsText(entry.models), "all of its models; or names, or name = its own name, separated by commas"))}
       <div>
         <label for=${`${prefix}-key`}>API key of the server</label>
         <input dir="auto" id=${`${prefix}-key`} name="api_key" type="password" autocomplete="off" placeholder="as it is" />
@@ -149,9 +149,9 @@ const routes = {
   fields: (entry, prefix) => {
     const { to, fallbacks, context_window_fallbacks: wider } = typeof entry === "string" ? { to: entry } : entry;
     return html`
-      ${labelled(`${prefix}-to`, "Models", textField(`${prefix}-to`, "to", targetsText(to), "qwen3 95, qwen3-new 5"), "One, or several with their shares of the conversations. The name itself where there is none.")}
-      ${labelled(`${prefix}-fallbacks`, "In its place", textField(`${prefix}-fallbacks`, "fallbacks", fallbacks?.join(", ")), "Names that answer where no server of it is there, or a request has failed before anything was shown.")}
-      ${labelled(`${prefix}-wider`, "For long prompts", textField(`${prefix}-wider`, "wider", wider?.join(", ")), "Names that answer where the prompt is longer than its context window.")}
+      ${labelled(`${prefix}-to`, "Models", textField(`${prefix}-to`, "to", targetsText(to), "qwen3 95, qwen3-new 5"), "One, or several with their shares of the conversations. Default: the name itself.")}
+      ${labelled(`${prefix}-fallbacks`, "In its place", textField(`${prefix}-fallbacks`, "fallbacks", fallbacks?.join(", ")), "Names that answer if no server of the model is healthy, or a request has failed before any output.")}
+      ${labelled(`${prefix}-wider`, "For long prompts", textField(`${prefix}-wider`, "wider", wider?.join(", ")), "Names that answer if the prompt is longer than the context window.")}
     `;
   },
   read: (form) => {

@@ -88,7 +88,7 @@ export function filesSection(element) {
     attempt(file, async () => {
       const question = {
         title: "Delete this file?",
-        text: `${file.filename} is deleted for good, also from the vector stores that it is in.`,
+        text: `${file.filename} will be deleted permanently, also from its vector stores.`,
         action: "Delete",
       };
       if (!(await confirmed(question))) return;

@@ -26,8 +26,8 @@ const NUMBERS = [
 /** @type {[name: string, label: string][]} */
 const SWITCHES = [
   ["track_usage", "Count usage, also without a limit"],
-  ["log_content", "Log what is said to the operator's sink"],
-  ["track_homes", "Note what is kept, for export and erasure"],
+  ["log_content", "Log contents to the operator's sink"],
+  ["track_homes", "Note homes, for export and erasure"],
   ["force_store_false", "Store nothing"],
 ];
 

@@ -133,9 +133,7 @@ class Looked {
   #fail(error) {
     if (this.#abort.signal.aborted) return;
     const isMissing = error instanceof ApiFault && error.status === 404;
-    const why = recordOf(this.id)
-      ? "it is still running, or is not to be stored."
-      : "it was never stored, or is deleted.";
+    const why = recordOf(this.id) ? "it is still running, or was not stored." : "it was never stored, or is deleted.";
     this.#fault = isMissing
       ? `There is no response ${this.id}: ${why}`
       : String(error instanceof Error ? error.message : error);
@@ -162,7 +160,7 @@ class Looked {
     }
     if (!response.background) {
       this.#eventsNote =
-        "Only of background responses a log of the events is kept. Of others this page shows what it has seen itself.";
+        "Only background responses have an event log. For others this page shows the events that it has received.";
       this.#draw();
       return;
     }

@@ -98,7 +98,7 @@ function drawBar() {
         </select>
         ${
           session.who === "open"
-            ? html`<span class="note" title="This server serves whoever reaches it.">No keys</span>`
+            ? html`<span class="note" title="This server needs no key.">No keys</span>`
             : html`${session.user === undefined ? nothing : html`<span class="note" dir="auto">${session.user}</span>`}
                 <button type="button" @click=${() => void signOut()}>Sign out</button>`
         }
@@ -161,7 +161,7 @@ async function keyRefused(message) {
   isAsking = true;
   const why =
     session.user === undefined ? `The server does not accept this key any more: ${message}` : "Your sign-in has ended.";
-  const reason = `${why} What you have typed is still here.`;
+  const reason = `${why} Your input is still here.`;
   const isSignedIn = await askForKey({ reason, isRequired: false });
   isAsking = false;
   if (!isSignedIn) return;

@@ -102,8 +102,8 @@ export function configurationSection(element) {
     const question = {
       title: `Remove ${name}?`,
       text: isServer
-        ? "It gets no further requests. What it answers now, it answers to the end. To have its conversations move first, drain it."
-        : "What has begun goes on as it is.",
+        ? "It gets no further requests, and ends its running answers. Drain it first to move its conversations."
+        : "Running requests go on as they are.",
       action: "Remove",
     };
     if (await confirmed(question)) await changeHere(kind, { [name]: false });

@@ -102,7 +102,7 @@ export function keysSection(element) {
       const body = { disabled: !key.disabled };
       const question = {
         title: "Disable this key?",
-        text: `Requests with ${nameOf(key)} are refused until it is enabled again. What runs in the background goes on.`,
+        text: `Requests with ${nameOf(key)} are refused until it is enabled again. Background runs go on.`,
         action: "Disable",
       };
       if (!key.disabled && !(await confirmed(question))) return;
@@ -140,7 +140,7 @@ export function keysSection(element) {
     attempt(async () => {
       const question = {
         title: "Delete this key?",
-        text: `${nameOf(key)} is refused from then on, for good. Nothing that was stored with it is deleted.`,
+        text: `${nameOf(key)} will be refused permanently. Its stored data is not deleted.`,
         action: "Delete",
       };
       if (!(await confirmed(question))) return;
@@ -197,7 +197,7 @@ export function keysSection(element) {
           <button type="submit">Show</button>
           ${tenant ? html`<button type="button" @click=${() => void editTenant(tenant)}>Limits of tenant ${tenant}</button>` : nothing}
         </form>
-        ${keys === undefined ? (fault ? nothing : html`<p class="note">Loading…</p>`) : keys.length === 0 ? html`<p class="note">No keys were made here. Those of <code>API_KEYS</code> are not listed.</p>` : tableTemplate(keys)}
+        ${keys === undefined ? (fault ? nothing : html`<p class="note">Loading…</p>`) : keys.length === 0 ? html`<p class="note">There are no keys yet. Keys of <code>API_KEYS</code> are not listed.</p>` : tableTemplate(keys)}
         ${hasMore ? html`<p class="buttons"><button type="button" @click=${() => void load(keys?.at(-1)?.id)}>Show more</button></p>` : nothing}
       `,
       element,

@@ -49,7 +49,7 @@ export function runsSection(element) {
   async function cancel({ id, tenant }) {
     const question = {
       title: "Cancel this run?",
-      text: `${id} of ${tenant} ends as it is, and its tenant sees it as cancelled. The audit log says that you did.`,
+      text: `${id} of ${tenant} ends with its partial output, and its tenant sees it as cancelled. The audit log names you.`,
       action: "Cancel the run",
     };
     if (!(await confirmed(question))) return;

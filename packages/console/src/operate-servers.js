@@ -50,7 +50,7 @@ export function serversSection(element) {
 
   /** Drains a server, or has it take conversations again. @param {string} name @param {boolean} drain */
   async function setDrain(name, drain) {
-    const text = `Its conversations move to other servers with their next turn. What it answers now, it answers to the end.`;
+    const text = `Its conversations move to other servers with their next turn. It ends its running answers.`;
     if (drain && !(await confirmed({ title: `Drain ${name}?`, text, action: "Drain" }))) return;
     try {
       await callJson("/v1/admin/configuration", { method: "POST", body: { upstreams: { [name]: { drain } } } });

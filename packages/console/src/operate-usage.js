@@ -63,7 +63,7 @@ const KINDS = [
 /** Tenants that the page shows of those that store something: those that store most. */
 const MAX_STORING = 100;
 
-const COUNTED = html`Only keys and tenants with a counted limit, or with <code>track_usage</code>, are counted: what others use is not in these figures.`;
+const COUNTED = html`Only keys and tenants with a counted limit, or with <code>track_usage</code>, are counted.`;
 
 /** @param {HTMLElement} element @returns {import("./operate.js").Section} */
 export function usageSection(element) {

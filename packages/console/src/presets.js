@@ -86,7 +86,7 @@ async function save(instructions, redraw) {
   const all = presets();
   const hasRoom = Object.hasOwn(all, name) || Object.keys(all).length < MAX_PRESETS;
   const isKept = hasRoom && instructions.length <= MAX_LENGTH && keep({ ...all, [name]: instructions });
-  announce(isKept ? "The preset was saved." : "The browser has no room for it.");
+  announce(isKept ? "The preset was saved." : "The browser's storage is full.");
   redraw();
 }
 

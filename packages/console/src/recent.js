@@ -13,7 +13,7 @@ export function recentResponses(view) {
     <h2>Responses of this tab</h2>
     ${
       known.length === 0
-        ? html`<p class="note">There are none yet. Any response of your tenant that is stored can be looked at by its id.</p>`
+        ? html`<p class="note">There are none yet. You can open any stored response of your tenant by its id.</p>`
         : html`<ul class="recent">
             ${known.map((turn) => html`<li><a href="#/${view}/${turn.id}"><code>${turn.id}</code></a> <span class="note" dir="auto">${turn.input.slice(0, 120)}</span></li>`)}
           </ul>`

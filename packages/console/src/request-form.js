@@ -19,9 +19,9 @@ const HOSTED = [
 
 /** @type {[value: import("./sending.js").Transport, label: string, note: string][]} */
 const TRANSPORTS = [
-  ["background", "Background", "It goes on without this page, and is taken up again after a reload."],
-  ["stream", "Stream", "Tokens come the shortest way. The response stops when this page is left."],
-  ["socket", "WebSocket", "One connection for all requests. What is not stored can be continued, too."],
+  ["background", "Background", "It goes on without this page, and the page follows it again after a reload."],
+  ["stream", "Stream", "Tokens take the shortest way. The response stops when you leave this page."],
+  ["socket", "WebSocket", "One connection for all requests. Unstored responses can be continued, too."],
   ["whole", "No streaming", "One answer, when it is complete."],
 ];
 
@@ -125,7 +125,7 @@ function modelTemplate(set) {
     </div>
     <div>
       <label for="second-model">Second model</label>
-      <select id="second-model" title="Asks a second model the same, and shows both answers side by side" @change=${(/** @type {Event} */ e) => set({ secondModel: textOf(e) })}>
+      <select id="second-model" title="Asks a second model the same question, and shows both answers side by side" @change=${(/** @type {Event} */ e) => set({ secondModel: textOf(e) })}>
         <option value="" ?selected=${draft.secondModel === ""}>None</option>
         ${session.models.map((name) => html`<option value=${name} ?selected=${draft.secondModel === name}>${name}</option>`)}
       </select>

@@ -183,7 +183,7 @@ export class ResponsesList {
   /** @param {readonly Listed[]} listed */
   #tableTemplate(listed) {
     if (listed.length === 0) {
-      return html`<p class="note">${this.#query.size > 0 ? "No response fits all of that." : "No response is stored yet."}</p>`;
+      return html`<p class="note">${this.#query.size > 0 ? "No response matches all filters." : "No response is stored yet."}</p>`;
     }
     return html`<div class="wide card cards" tabindex="0" role="region" aria-label="Stored responses">
       <table>

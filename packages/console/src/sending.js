@@ -108,7 +108,7 @@ async function* followFrom(place, id, signal) {
     if (place.hasEnded) return;
     attempts = place.last > before ? 0 : attempts + 1;
     if (attempts >= MAX_ATTEMPTS)
-      throw new ApiFault("The response cannot be followed. It may be going on: look at it later.");
+      throw new ApiFault("The page cannot follow the response. It may still run: open it later.");
     await pause(Math.min(LAST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** attempts), signal);
   }
 }

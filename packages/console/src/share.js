@@ -8,5 +8,5 @@ import { copy } from "./save.js";
 export function linkButton(hash) {
   const link = new URL(hash, location.href).href;
   const share = (/** @type {Event} */ event) => void copy(event, link);
-  return html`<button type="button" title="Opens for everybody who has a key of this tenant" @click=${share}>Copy link</button>`;
+  return html`<button type="button" title="Opens with any key of this tenant" @click=${share}>Copy link</button>`;
 }

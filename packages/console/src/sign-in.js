@@ -43,9 +43,9 @@ export async function identify(key) {
 /** The server's codes in the address after a failed sign-in (`src/http/sign-in.ts`), in words. @type {Record<string, string>} */
 const REFUSALS = {
   refused: "You were not signed in: the sign-in was refused or cancelled.",
-  expired: "You were not signed in: the sign-in took too long, or was begun in another browser. Try again.",
-  no_access: "You are known, but nothing here is open to you. Ask who operates this server for a tenant or a role.",
-  unavailable: "You were not signed in: the identity provider could not be asked. Try again later.",
+  expired: "You were not signed in: the sign-in took too long, or began in another browser. Try again.",
+  no_access: "Your account has no access here. Ask the operator of this server for a tenant or a role.",
+  unavailable: "You were not signed in: the identity provider did not answer. Try again later.",
 };
 
 /** Comes back from the issuer: to where the user was, without its words in the address. @returns {string | undefined} why nobody was signed in */
@@ -96,7 +96,7 @@ export function askForKey({ reason, isRequired }) {
     render(
       html`<form @submit=${submit}>
         <h1 id="sign-in-title">responses-edge</h1>
-        ${reason === undefined ? html`<p>This server asks for an API key.</p>` : html`<p class="notice" dir="auto" role="alert">${reason}</p>`}
+        ${reason === undefined ? html`<p>This server needs an API key.</p>` : html`<p class="notice" dir="auto" role="alert">${reason}</p>`}
         <label for="key">API key</label>
         <input dir="auto" id="key" name="key" type="password" autocomplete="off" spellcheck="false" autofocus aria-describedby="key-note key-fault" />
         <p class="note" id="key-note">It stays in this tab, and is forgotten when you sign out or close it.</p>

@@ -114,13 +114,13 @@ export function storeSection(element, id) {
     attempt(async () => {
       const question = {
         title: "Take this file out?",
-        text: `${fileName(file)} is not found in this vector store any more. The file itself stays.`,
+        text: `Searches of this vector store will no longer find ${fileName(file)}. The file itself stays.`,
         action: "Take out",
       };
       if (!(await confirmed(question))) return;
       await callJson(`${path}/files/${encodeURIComponent(file.id)}`, { method: "DELETE" });
       files = files?.filter((each) => each.id !== file.id);
-      announce("The file was taken out.");
+      announce("The file was removed.");
       void refresher.now();
     });
 
@@ -169,7 +169,7 @@ export function storeSection(element, id) {
         <div><dt>Id</dt><dd><code>${shown.id}</code></dd></div>
         <div><dt>Files</dt><dd>${countsInWords(shown.file_counts)}</dd></div>
         <div><dt>Size</dt><dd>${size(shown.usage_bytes)}</dd></div>
-        <div><dt>Embeddings</dt><dd>${shown.embedding_model === null ? "none: it is searched by words alone" : `${shown.embedding_model}, ${count(shown.embedding_dimensions)} dimensions`}</dd></div>
+        <div><dt>Embeddings</dt><dd>${shown.embedding_model === null ? "none: it is searched only by words" : `${shown.embedding_model}, ${count(shown.embedding_dimensions)} dimensions`}</dd></div>
         <div><dt>Expires</dt><dd>${shown.expires_at === null ? "never" : moment(shown.expires_at)}</dd></div>
       </dl>
       <div class="columns">

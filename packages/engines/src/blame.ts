@@ -30,6 +30,6 @@ export function isPage({ headers }: Response): boolean {
  * names the models of that server, while `/v1/models` names those that the key may use.
  */
 export function unknownModel(model: string | undefined, status = 400): ApiError {
-  const message = `The model '${model}' does not exist: no model server has it. GET /v1/models lists those there are.`;
+  const message = `The model '${model}' does not exist: no model server has it. GET /v1/models lists the models.`;
   return new ApiError({ status, message, param: "model", code: "model_not_found" });
 }

@@ -84,7 +84,7 @@ export function refuseBadFormats({ tools, input, text, structured_outputs: outpu
   for (const { field, format } of tools ? grammarsIn(tools, ["tools"]) : []) {
     length += format.definition.length;
     if (length > MAX_TOTAL_LENGTH) {
-      const message = `Invalid '${field}': the grammars of a request have ${MAX_TOTAL_LENGTH} characters at most.`;
+      const message = `Invalid '${field}': the grammars of a request may have at most ${MAX_TOTAL_LENGTH} characters.`;
       throw invalidRequest(field, message, "string_above_max_length");
     }
     refuseBroken(field, format);
@@ -115,7 +115,7 @@ function* grammarsIn(
 
 function refuseBroken(field: string, format: GrammarFormat): void {
   if (expansionOf(format.definition, format.syntax) > MAX_EXPANSION) {
-    const why = `it expands to more than ${MAX_EXPANSION} elements when its repetitions are written out`;
+    const why = `it expands to more than ${MAX_EXPANSION} elements`;
     throw invalidRequest(field, `Invalid '${field}': ${why}.`, "above_max_value");
   }
   try {
@@ -191,6 +191,6 @@ export function callFaultOf(
 export function grammarFaultOf({ read }: Recogniser, input: string): string {
   const rest = input.slice(read, read + 40).toWellFormed();
   const where =
-    rest === "" ? "it ends too early" : `after ${read} characters it cannot go on with ${JSON.stringify(rest)}`;
-  return `the input does not keep to the tool's grammar: ${where}.`;
+    rest === "" ? "it ends too early" : `after ${read} characters it cannot continue with ${JSON.stringify(rest)}`;
+  return `the input does not match the tool's grammar: ${where}.`;
 }

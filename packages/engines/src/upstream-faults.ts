@@ -67,7 +67,7 @@ export function parsedAnswer(text: string): unknown {
 
 /** 502: a prompt is to fit an unknown window. */
 export function windowNotTold(): ApiError {
-  const message = "The model server does not tell the context window of this model.";
+  const message = "The model server does not report the context window of this model.";
   return new ApiError({ status: 502, message, code: "unknown_context_window" });
 }
 
@@ -75,7 +75,7 @@ export function windowNotTold(): ApiError {
 export function tenantsNotSeparated(): ApiError {
   return new ApiError({
     status: 503,
-    message: "The model server does not keep the prompts of different tenants apart (UNSALTED_SERVERS).",
+    message: "The model server does not separate the prompts of different tenants (UNSALTED_SERVERS).",
     code: "tenants_not_separated",
   });
 }
@@ -153,7 +153,7 @@ export function toFaultError(status: number, fault: UpstreamFault | undefined, r
     return new ApiError({ status: 502, message: "The model server's engine has died.", code: ENGINE_DEAD });
   }
   if (status >= 500 && UNREADABLE_WORDS.test(message)) {
-    const said = "The model server could not read what its model has written.";
+    const said = "The model server could not parse its model's output.";
     return new ApiError({ status: 502, message: said, code: UNREADABLE_ANSWER });
   }
   if (NO_MEDIA.test(message)) return toRefusal(message.replace(/ - hint:.*/s, "."), fault?.param);

@@ -78,9 +78,9 @@ function isPdf(bytes: Uint8Array): boolean {
 const KNOWN: readonly [first: string, message: string][] = [
   [
     "\u00d0\u00cf\u0011\u00e0",
-    "The file is of an old Office format, or wants a password. Save it as .docx, .xlsx or .pptx without one.",
+    "The file has an old Office format, or a password. Save it as .docx, .xlsx or .pptx without one.",
   ],
-  ["{\\rtf", "The file is RTF, which is not read here. Save it as .docx or PDF."],
+  ["{\\rtf", "The file is RTF, which is not supported. Save it as .docx or PDF."],
   ["\u0089PNG", "The file is an image: give it as input_image."],
   ["\u00ff\u00d8\u00ff", "The file is an image: give it as input_image."],
   ["GIF8", "The file is an image: give it as input_image."],

@@ -16,7 +16,7 @@ export async function* officeText(bytes: Uint8Array, limits: TextLimits, work: L
   else {
     throw new UnreadableFile(
       "unsupported_file",
-      "The file is an archive that is not read here: of those with Office documents, .docx, .xlsx and .pptx are.",
+      "The file is an unsupported archive. Supported Office formats are .docx, .xlsx and .pptx.",
     );
   }
 }

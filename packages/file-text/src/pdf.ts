@@ -79,7 +79,7 @@ export async function* pdfText(bytes: Uint8Array, limits: TextLimits, work: Long
     if (!hasText) {
       throw new UnreadableFile(
         "unsupported_file",
-        "The PDF has no text: its pages are images, as a scanner makes them. Make them text first (OCR), or give them as input_image.",
+        "The PDF has no text: its pages are images, as from a scanner. Use OCR first, or send them as input_image.",
       );
     }
   } finally {

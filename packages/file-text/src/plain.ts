@@ -12,7 +12,7 @@ export function plainText(bytes: Uint8Array, mimeType = ""): string {
   const mark = byteOrderMark(bytes);
   const text = mark ? new TextDecoder(mark).decode(bytes) : unmarkedText(bytes, mimeType);
   if (BINARY.test(text)) {
-    throw new UnreadableFile("unsupported_file", "The file is neither text nor of a format whose text is read here.");
+    throw new UnreadableFile("unsupported_file", "The file is neither text nor a supported format.");
   }
   return text.toWellFormed();
 }

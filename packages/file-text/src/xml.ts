@@ -68,7 +68,7 @@ class XmlReader {
       if (source.length - at < 9) return undefined;
       throw new UnreadableFile(
         "invalid_file",
-        "The file declares a document type or entities in its XML, which are not read.",
+        "The file's XML declares a document type or entities, which are not supported.",
       );
     }
     const end = tagEnd(source, at + 1);

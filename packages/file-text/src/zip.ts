@@ -89,10 +89,7 @@ function readDirectory(bytes: Uint8Array, { maxEntries }: TextLimits): Map<strin
     const isEncrypted = (view.getUint16(at + 8, true) & ENCRYPTED) !== 0;
     const method = view.getUint16(at + 10, true);
     if (isEncrypted || (method !== STORED && method !== DEFLATED)) {
-      throw new UnreadableFile(
-        "unsupported_file",
-        "The file is encrypted, or compressed in a way that is not read here.",
-      );
+      throw new UnreadableFile("unsupported_file", "The file is encrypted, or has an unsupported compression.");
     }
     const start = view.getUint32(at + 42, true);
     const compressed = compressedBytes(bytes, view, start, view.getUint32(at + 20, true));

@@ -153,7 +153,7 @@ async function follow(
 ): Promise<{ response: Response; url: string }> {
   const maxRedirects = options.maxRedirects ?? MAX_REDIRECTS;
   const first = await admitted(target, options, signal);
-  if (!first) throw new FetchFault("refused_address", "The URL is not an address that may be called from here.");
+  if (!first) throw new FetchFault("refused_address", "The URL is not an allowed address.");
   let { url, isListed } = first;
   const headers = new Headers(init.headers);
   let { method = "GET", body } = init;
@@ -179,8 +179,7 @@ async function follow(
     const next: Admitted | undefined = URL.canParse(location, url.href)
       ? await admitted(new URL(location, url.href).href, options, signal)
       : undefined;
-    if (!next)
-      throw new FetchFault("refused_address", "The URL redirects to an address that may not be called from here.");
+    if (!next) throw new FetchFault("refused_address", "The URL redirects to an address that is not allowed.");
     const becomesGet =
       response.status === 303
         ? method !== "GET" && method !== "HEAD"

@@ -139,7 +139,7 @@ describe("without an allow-list", () => {
         const error = await call(net, "https://acme.dev/").catch((reason) => reason);
         expect(error).toMatchObject({ kind: "refused_address" });
         // Where it leads is the server's secret, perhaps.
-        expect(error.message).toBe("The URL redirects to an address that may not be called from here.");
+        expect(error.message).toBe("The URL redirects to an address that is not allowed.");
         expect(net.sent).toHaveLength(1);
       },
     );

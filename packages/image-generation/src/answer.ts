@@ -23,7 +23,7 @@ export function drawnImage(
 ): DrawnImage {
   const first = firstOf(text);
   const given = first?.b64_json;
-  if (typeof given !== "string") throw new ImageFault("The image server's answer has no image in it.");
+  if (typeof given !== "string") throw new ImageFault("The image server's answer has no image.");
   if (given.length > Math.ceil(maxBytes / 3) * 4) throw new ImageFault("The image is too large.");
   const bytes = bytesOf(given);
   const header = bytes && readImageHeader(bytes);

@@ -110,14 +110,14 @@ export class ImageSession {
     const groups = imagesIn([...this.#options.items, ...this.#drawn]);
     const found = ids.map((id) => groups.find(({ call }) => call === id) ?? noSuchImage(id));
     const sources = (ids.length > 0 ? found : groups.slice(-1)).flatMap(({ images }) => images);
-    if (sources.length === 0) throw new ImageFault("There is no image in the conversation that could be changed.");
-    if (sources.length > MAX_CHANGED) throw new ImageFault(`At most ${MAX_CHANGED} images can be changed at once.`);
+    if (sources.length === 0) throw new ImageFault("The conversation has no image to edit.");
+    if (sources.length > MAX_CHANGED) throw new ImageFault(`At most ${MAX_CHANGED} images can be edited at once.`);
     const images: Uint8Array<ArrayBuffer>[] = [];
     let left = MAX_TURN_BYTES;
     for (const source of sources) {
       const bytes = await this.#read(source, signal).catch(toImageFault);
       left -= bytes.length;
-      if (left < 0) throw new ImageFault("The images are too large to be changed together.");
+      if (left < 0) throw new ImageFault("The images are too large to edit together.");
       images.push(bytes);
     }
     return images;
@@ -141,7 +141,7 @@ export class ImageSession {
   async #keep(name: string, mimeType: string, bytes: Uint8Array): Promise<string | undefined> {
     const { files, isKept } = this.#options;
     this.#bytes += bytes.length;
-    if (this.#bytes > MAX_TURN_BYTES) throw new ImageFault("This turn has drawn as many images as it may.");
+    if (this.#bytes > MAX_TURN_BYTES) throw new ImageFault("This turn has drawn the maximum number of images.");
     if (!isKept) return undefined;
     try {
       if (files) return await files.keep(name, mimeType, bytes);
@@ -150,7 +150,7 @@ export class ImageSession {
     }
     this.#unfiledBytes += bytes.length;
     if (this.#unfiledBytes <= MAX_UNFILED_BYTES) return undefined;
-    throw new ImageFault("The image could not be kept as a file, and is too large to be kept without one.");
+    throw new ImageFault("The image could not be stored as a file, and is too large to store without one.");
   }
 }
 

@@ -268,7 +268,7 @@ export class McpConnection {
 
   #countUnasked(): void {
     if (this.#attempt && ++this.#attempt.unasked <= MAX_UNASKED_REQUESTS) return;
-    throw this.#lost(new ToolFault("protocol", `${this.#name} asks for more than it was asked.`));
+    throw this.#lost(new ToolFault("protocol", `${this.#name} requests more input instead of answering.`));
   }
 
   /** An operation begins, and with it its time: at most `mostMs`, and not beyond the deadline. `#ended` must follow. */

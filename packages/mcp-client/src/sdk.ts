@@ -119,7 +119,7 @@ function set(headers: Headers, name: string, value: string): void {
   try {
     headers.set(name, value);
   } catch {
-    throw new ToolFault("protocol", "A header for the MCP server has a name or value that HTTP cannot carry.");
+    throw new ToolFault("protocol", "A header for the MCP server has a name or value that is invalid in HTTP.");
   }
 }
 

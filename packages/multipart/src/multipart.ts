@@ -107,7 +107,7 @@ class Source {
       at = this.#held.indexOf(CRLF);
     }
     const isPadding = at !== -1 && at <= MAX_PADDING && /^[ \t]*$/.test(this.#held.toString("latin1", 0, at));
-    if (!isPadding) throw new MalformedForm("A boundary of the form is followed by something else than a line break.");
+    if (!isPadding) throw new MalformedForm("A boundary of the form is not followed by a line break.");
     // The line break stays: it is the first half of the empty line where a part has no headers.
     this.#held = this.#held.subarray(at);
     return false;
@@ -158,7 +158,7 @@ class Source {
     // The reader's buffer is another one's after the next read.
     const kept = this.#held.length === 0 ? NO_BYTES : Buffer.from(this.#held);
     const bytes = await this.#read();
-    if (!bytes) throw new MalformedForm("The form ends before its last boundary.");
+    if (!bytes) throw new MalformedForm("The form ends before its closing boundary.");
     const more = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     this.#held = kept.length === 0 ? more : Buffer.concat([kept, more]);
   }

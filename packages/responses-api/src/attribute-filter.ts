@@ -7,7 +7,7 @@ import { describedAs } from "./described-as.ts";
 /** The attributes that a client gives a file, for filters. */
 export type Attributes = Readonly<Record<string, string | number | boolean>>;
 
-/** Filters within filters, and those side by side: an object is checked for each file of a store. */
+/** The maximum of nested filters, and of parallel ones: an object is checked for each file of a store. */
 const MAX_DEPTH = 6;
 const MAX_FILTERS = 64;
 const MAX_COMPARISONS = 256;
@@ -27,7 +27,10 @@ export type AttributeFilter = Comparison | { type: "and" | "or"; filters: Attrib
 
 type Compound = z.ZodObject<{ type: z.ZodEnum<{ and: "and"; or: "or" }>; filters: z.ZodType<AttributeFilter[]> }>;
 
-/** Filters that are joined, with so many levels of `and` and `or`. They are described as of any depth: generators then make one type. */
+/**
+ * Joined filters with this many levels of `and` and `or`. The description allows any depth, so that generators make one
+ * type.
+ */
 function compoundOf(depth: number): Compound {
   const inner: z.ZodType<AttributeFilter> =
     depth === 1
@@ -49,7 +52,8 @@ function comparisonsIn(filter: AttributeFilter): number {
 }
 
 /**
- * Tells whether attributes pass a filter. An attribute that is absent, or of another type, is equal to nothing, and neither greater nor less.
+ * Tells whether attributes match a filter. An absent attribute, or one of another type, equals nothing, and is neither
+ * greater nor less.
  */
 export function passes(filter: AttributeFilter, attributes: Attributes): boolean {
   switch (filter.type) {
@@ -80,7 +84,7 @@ function attributeOf(attributes: Attributes, name: string): Attributes[string] |
   return Object.hasOwn(attributes, name) ? attributes[name] : undefined;
 }
 
-/** Below 0 where one value comes before the other; NaN where they have no order. */
+/** Below 0 if one value comes before the other; NaN if they have no order. */
 function order(one: Attributes[string] | undefined, other: Attributes[string]): number {
   if (typeof one === "number" && typeof other === "number") return one - other;
   if (typeof one === "string" && typeof other === "string") return one < other ? -1 : one > other ? 1 : 0;

@@ -8,16 +8,16 @@ import { parse } from "./validation.ts";
 /** Bytes of one line. */
 const MAX_LINE_BYTES = 8 * 1024 * 1024;
 
-/** Faults that are told of one file. */
+/** The maximum of reported faults of one file. */
 const MAX_FAULTS = 100;
 
-/** A line, or why it is none. `no` counts from 1. */
+/** A line, or its fault. `no` counts from 1. */
 export type ReadLine = { no: number } & (
   | { line: BatchLine; fault?: undefined }
   | { line?: undefined; fault: BatchFault }
 );
 
-/** Reads the lines of a file as they are needed. Throws the 400 of a line that is too long. */
+/** Reads the lines of a file one by one. Throws the 400 of a line that is too long. */
 export async function* readBatch(
   file: ReadableStream<Uint8Array>,
   endpoint: BatchEndpoint,

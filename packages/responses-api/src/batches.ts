@@ -4,7 +4,7 @@ import { MAX_ID_LENGTH } from "./ids.ts";
 import { once } from "./items/shapes.ts";
 import { metadata } from "./request-fields.ts";
 
-/** Batches (openai 7.57 `Batch`): many requests in a file of JSON lines, which are answered in another one. */
+/** Batches (openai 7.57 `Batch`): many requests in a file of JSON lines, whose answers are in another one. */
 
 /** The endpoints whose requests a batch may have. */
 export const BATCH_ENDPOINTS = ["/v1/responses", "/v1/chat/completions", "/v1/embeddings", "/v1/completions"] as const;

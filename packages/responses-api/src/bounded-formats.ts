@@ -4,19 +4,20 @@ import { isJsonObject, type JsonObject } from "./json.ts";
 import { formatPath } from "./validation.ts";
 
 /**
- * Bounds the formats that a request gives a model server as they are: JSON schemas, regular expressions, grammars, structural tags.
- *
- * Seen with xgrammar 0.2.8 on a vocabulary of 200,000 tokens: counts cost nothing by themselves, and an object's optional properties
- * take time that grows faster than their number (400: 2 s of CPU; 1,000: more than 45 s).
+ * Bounds the formats that a request passes to a model server: JSON schemas, regular expressions, grammars, structural
+ * tags. Measured with xgrammar 0.2.8 on a vocabulary of 200,000 tokens: counts alone cost nothing, and the time for an
+ * object's optional properties grows faster than their number (400: 2 s of CPU; 1,000: more than 45 s).
  */
 
-/** The highest count that a JSON schema may say: `maxLength` of a long text. */
+/** The maximum of a count in a JSON schema: `maxLength` of a long text. */
 const MAX_COUNT = 1_000_000;
 
-/** Properties of an object in a JSON schema that need not be there, at most. */
+/** The maximum of optional properties of an object in a JSON schema. */
 const MAX_OPTIONAL_PROPERTIES = 500;
 
-/** Fields whose text is a regular expression or a grammar, in vLLM's requests of any version, in schemas and in structural tags. */
+/**
+ * Fields with a regular expression or a grammar, in vLLM's requests of any version, in schemas and in structural tags.
+ */
 const TEXTS: Readonly<Record<string, (text: string) => Syntax>> = {
   pattern: () => "regex",
   regex: () => "regex",
@@ -25,33 +26,33 @@ const TEXTS: Readonly<Record<string, (text: string) => Syntax>> = {
   guided_grammar: syntaxOf,
 };
 
-/** Fields whose text is JSON that holds such formats. */
+/** Fields with JSON text that contains such formats. */
 const JSON_TEXTS = new Set(["guided_json", "json", "json_schema", "schema", "structural_tag"]);
 
-/** `minItems` is looked at by itself: what stands in a list is written out as often. */
+/** `minItems` is checked separately, because its list's content is repeated as often. */
 const MINIMA = new Set(["minLength", "minProperties", "minContains"]);
 const MAXIMA = new Set(["maxItems", "maxLength", "maxProperties", "maxContains"]);
 
-/** Fields of schemas that hold values, not schemas. */
+/** Fields of schemas that have values, not schemas. */
 const VALUES = new Set(["const", "default", "description", "enum", "examples", "title"]);
 
-/** As vLLM tells the two apart. */
+/** vLLM distinguishes the two in the same way. */
 function syntaxOf(text: string): Syntax {
   return text.includes("::=") ? "ebnf" : "lark";
 }
 
 type Path = readonly (string | number)[];
 
-/** Throws the 400 of a format in `value` that expands to too much; it names the field, of which `path` is the beginning. */
+/** Throws the 400 of a format in `value` that expands too far; it names the field, whose path begins with `path`. */
 export function refuseLargeFormats(value: unknown, path: Path): void {
   if (typeof value === "object" && value !== null) new Formats().check(value, [...path], 1);
 }
 
 class Formats {
-  /** The elements of all that was looked at. */
+  /** The elements of all formats so far. */
   #expansion = 0;
 
-  /** `times`: how often at least the value is written out. */
+  /** `times`: the minimum of repetitions of the value. */
   check(value: unknown, path: (string | number)[], times: number): void {
     if (typeof value !== "object" || value === null) return;
     if (Array.isArray(value)) {
@@ -120,7 +121,7 @@ function numberOf(value: unknown): number {
 }
 
 function tooLarge(path: Path): Error {
-  return refusal(path, `it expands to more than ${MAX_EXPANSION} elements when its repetitions are written out`);
+  return refusal(path, `it expands to more than ${MAX_EXPANSION} elements`);
 }
 
 function refusal(path: Path, why: string): Error {

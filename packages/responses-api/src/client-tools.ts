@@ -3,8 +3,8 @@ import { type HostedType, isHosted } from "./hosted-tools.ts";
 import { type ChosenTool, chosenTools, type FunctionTool, type Tool, type ToolChoice } from "./tools.ts";
 
 /**
- * The tools that the client runs, and their names. Models know nothing of OpenAI's namespaces and tool types: each tool
- * has one flat name (`flatName`), by which engines and the turn know it. Items have its own name, and its namespace.
+ * The tools that the client runs, and their names. Models do not know OpenAI's namespaces and tool types: each tool has
+ * one flat name (`flatName`), which engines and the turn use. Items have the tool's own name, and its namespace.
  */
 
 type NotHosted = Exclude<Tool, { type: HostedType }>;
@@ -13,13 +13,13 @@ type RunByClient = Exclude<NotHosted, { type: "namespace" }>;
 export interface ClientTool {
   /** The name by which a model calls it. */
   flatName: string;
-  /** Its name in items; that of its type where it has none. */
+  /** Its name in items; that of its type if it has none. */
   name: string;
   namespace?: string;
-  /** The client's words on the purpose of the namespace. */
+  /** The client's description of the namespace. */
   namespaceDescription?: string;
   tool: RunByClient;
-  /** Its place in a list of tools. */
+  /** Its position in a list of tools. */
   path: (string | number)[];
 }
 
@@ -29,16 +29,16 @@ const MAX_FLAT_LENGTH = 64;
 const HASH_LENGTH = 16;
 
 /**
- * Tells whether a call's namespace is no namespace of the client's: OpenAI gives a deferred function that a search has found its own name
- * as its namespace, and the Agents SDKs find the function by that.
+ * Tells whether a call's namespace is no namespace of the client's: OpenAI gives a deferred function that a search has
+ * found its own name as its namespace, and the Agents SDKs find the function by that.
  */
 export function isOwnNamespace(namespace: string, name: string): boolean {
   return namespace === name;
 }
 
 /**
- * The name under which models see a tool of a namespace: `namespace__name`, with a hash at the end of one that would be
- * too long. It depends on nothing else, so that a call has the same name in every prompt.
+ * The name of a namespace's tool for models: `namespace__name`, with a hash at the end if it would be too long. It
+ * depends on nothing else, so that a call has the same name in every prompt.
  */
 export function flatName(namespace: string | null | undefined, name: string): string {
   if (namespace == null || isOwnNamespace(namespace, name)) return name;

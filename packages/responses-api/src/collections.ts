@@ -3,20 +3,23 @@ import { z } from "zod";
 import { describedAs } from "./described-as.ts";
 
 /**
- * Arrays and maps of a request, of which the first element at fault ends the reading. Zod's own read on and keep an
- * issue per element: a body of 12 MB then makes gigabytes of them, and only one is ever shown. The length is looked at
- * before any element.
+ * Arrays and maps of a request, whose reading ends at the first invalid element. Zod's own read on and keep an issue
+ * per element: a body of 12 MB then makes gigabytes of them, and only one is ever shown. The length is checked before
+ * any element.
  */
 
-/** The first elements of long arrays, which were read before the array. An entry for each of them would cost the collector much. */
+/**
+ * The first elements of long arrays, which were read before the array. An entry for each of them would be expensive for
+ * the collector.
+ */
 const readBefore = new WeakMap<readonly unknown[], { schema: z.ZodType; read: z.ZodSafeParseResult<unknown>[] }>();
 
-/** By their schemas, the elements that are known for right without it. */
+/** By their schemas, the elements that are valid without a check. */
 const plainForms = new WeakMap<z.ZodType, (value: unknown) => unknown>();
 
 /**
- * Has the elements of lists that `read` knows read by it, and not by their schema, which takes twenty times as long. It gives what the schema
- * would give; undefined for all that it does not know.
+ * Lets `read` read the elements of lists that it knows, instead of their schema, which takes twenty times as long. It
+ * gives the schema's result, and undefined for all others.
  */
 export function withPlainForm<Schema extends z.ZodType>(
   schema: Schema,
@@ -34,13 +37,13 @@ function readElement<Element extends z.ZodType>(
   return data === undefined ? element.safeParse(value) : { success: true, data };
 }
 
-/** Reading an element takes about so many microseconds. */
+/** The time to read an element, in microseconds. */
 const UNITS_PER_ELEMENT = 10;
 
-/** Elements between two steps. */
+/** Elements per step. */
 const ELEMENTS_PER_STEP = 100;
 
-/** Reads the elements of an array, in steps, so that reading the `list` of them afterwards takes next to nothing. */
+/** Reads the elements of an array in steps, so that reading the `list` of them afterwards takes almost no time. */
 export function* readAhead(element: z.ZodType, values: readonly unknown[], max: number): Steps<void> {
   if (values.length <= ELEMENTS_PER_STEP || values.length > max) return;
   const read: z.ZodSafeParseResult<unknown>[] = [];
@@ -53,7 +56,7 @@ export function* readAhead(element: z.ZodType, values: readonly unknown[], max: 
   }
 }
 
-/** An array of `min` to `max` elements. Raises the issues of `z.array`, for one element at most. */
+/** An array of `min` to `max` elements. Raises the issues of `z.array`, for at most one element. */
 export function list<Element extends z.ZodType>(
   element: Element,
   { min = 0, max = Number.POSITIVE_INFINITY }: { min?: number; max?: number } = {},
@@ -90,7 +93,7 @@ export function list<Element extends z.ZodType>(
   });
 }
 
-/** An object whose keys and values are of one kind each. Raises the issues of `z.record`, for one key at most. */
+/** An object with keys and values of one kind each. Raises the issues of `z.record`, for at most one key. */
 export function map<Value extends z.ZodType>(
   key: z.ZodType<string>,
   value: Value,
@@ -133,7 +136,7 @@ export function map<Value extends z.ZodType>(
   return describedAs(schema, () => z.record(key, value).meta(Number.isFinite(max) ? { maxProperties: max } : {}));
 }
 
-/** The issues of an element or value, as those of what it is in. */
+/** The issues of an element or value, with the path of its container. */
 function raise(context: z.RefinementCtx, issues: readonly z.core.$ZodIssue[], key: PropertyKey): void {
   for (const issue of issues) context.addIssue({ ...issue, path: [key, ...issue.path] } as z.core.$ZodRawIssue);
 }

@@ -11,24 +11,23 @@ import { refuse } from "./tool-fields.ts";
 import { type ChosenTool, chosenTools, hostedKey, isServedType, type Tool, type ToolChoice } from "./tools.ts";
 import { parse } from "./validation.ts";
 
-/** The bodies of `POST /v1/responses` and of the endpoints that take a create's fields, and what fields demand of each other. */
+/** The bodies of `POST /v1/responses` and of the endpoints with a create's fields, and the rules between fields. */
 
-/** MCP servers of one request. Each is asked for its tools, over a session of its own, before the model is. */
+/**
+ * The maximum of MCP servers of one request. Each lists its tools in a session of its own before the model is asked.
+ */
 const MAX_MCP_SERVERS = 32;
 
 export const createRequest = describedAs(requestFields.superRefine(checkTogether), () =>
   requestFields.meta({ required: ["input"] }),
 );
 
-/** The body of `POST /v1/responses/input_tokens`: a create's, where what is continued may stand without an input. */
+/** The body of `POST /v1/responses/input_tokens`: a create's, which may continue without an input. */
 export const countRequest = requestFields
   .transform((body) => ({ ...body, input: body.input ?? [] }))
   .superRefine(checkTogether);
 
-/**
- * The body of `POST /v1/responses/compact` as the create that it is: one that asks for a compaction of its input and of
- * what it continues, and keeps nothing.
- */
+/** The body of `POST /v1/responses/compact` as a create that compacts its input and its history, and stores nothing. */
 export const compactRequest = describedAs(
   requestFields
     .extend({ model: z.string().min(1).max(512).nullable() })
@@ -57,7 +56,7 @@ function toItems(input: string | InputItem[] | null | undefined): InputItem[] {
   return [{ type: "message", role: "user", status: "completed", content: [{ type: "input_text", text: input }] }];
 }
 
-/** Raises what fields are at fault together. */
+/** Raises the faults of several fields together. */
 function checkTogether(body: z.output<typeof requestFields>, context: z.RefinementCtx): void {
   const issue = (path: (string | number)[], message: string, code = "invalid_value") =>
     refuse(context, path, message, code);

@@ -2,7 +2,10 @@ import type { Answer, Question } from "./decisions.ts";
 
 /** Questions of a decision as options with letters, and the probabilities of letters as answers. Pure. */
 
-/** The options of one asking. Model servers list twenty alternatives of a token, and a letter has several spellings. */
+/**
+ * The maximum of options of one question. Model servers list twenty alternatives of a token, and a letter has several
+ * spellings.
+ */
 export const MAX_OPTIONS = 10;
 
 const LETTERS = "ABCDEFGHIJ";

@@ -7,12 +7,14 @@ import { isJsonObject } from "./json.ts";
 import { requestFields } from "./request-fields.ts";
 import { refuse } from "./tool-fields.ts";
 
-/** The bodies of `POST /v1/decisions` (openai 7.57 `Decision`): questions about an input, which are answered with probabilities. */
+/**
+ * The bodies of `POST /v1/decisions` (openai 7.57 `Decision`): questions about an input, answered with probabilities.
+ */
 
 const MAX_QUESTIONS = 400;
 const MAX_CHOICES = 255;
 
-/** OpenAI names no limit. A hundred levels are more than anybody tells apart. */
+/** OpenAI names no limit. A hundred levels are more than people distinguish. */
 const MAX_LEVELS = 100;
 
 const MAX_TEXT_LENGTH = 65_536;

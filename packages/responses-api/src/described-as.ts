@@ -1,8 +1,8 @@
 import { z } from "zod";
 
 /**
- * Gives a schema that is made of code, which no JSON Schema can say, the JSON Schema of another one (`z.toJSONSchema`). `plain` is made
- * when it is asked for. The input and output of the schema stay as they are.
+ * Gives a schema that is code, and so has no JSON Schema, the JSON Schema of another one (`z.toJSONSchema`). `plain`
+ * makes that schema on demand. The input and output of the schema stay the same.
  */
 export function describedAs<Schema extends z.ZodType>(schema: Schema, plain: () => z.ZodType): Schema {
   schema._zod.processJSONSchema = (context, _json, params) => {
@@ -14,7 +14,7 @@ export function describedAs<Schema extends z.ZodType>(schema: Schema, plain: () 
   return schema;
 }
 
-/** A field that is always null. Some generators have no type for that alone. */
+/** A field that is always null. Some generators have no type for null alone. */
 export function alwaysNull() {
   return describedAs(z.null(), () => z.unknown().describe("Always null."));
 }

@@ -16,7 +16,7 @@ export class ApiError extends Error {
   override readonly name = "ApiError";
   readonly status: number;
   readonly type: string;
-  /** The request field at fault as a path (`input[2].content[0].image_url`), or null when no field is. */
+  /** The path of the invalid field (`input[2].content[0].image_url`), or null without one. */
   readonly param: string | null;
   readonly code: string;
   readonly headers: Record<string, string>;
@@ -30,7 +30,7 @@ export class ApiError extends Error {
     this.headers = fields.headers ?? {};
   }
 
-  /** The error as plain data, for RPC, which keeps no classes. `new ApiError(fields)` makes it one again. */
+  /** The error as plain data for RPC, which loses classes. `new ApiError(fields)` makes it an error again. */
   toFields(): ErrorFields {
     const { status, message, type, param, code, headers } = this;
     return { status, message, type, param, code, headers };
@@ -42,7 +42,7 @@ export class ApiError extends Error {
   }
 }
 
-/** The error that ends the work for a client that has left. Nobody gets to see it. */
+/** The error that ends the work for a client that has disconnected. No client sees it. */
 export function clientLeft(): ApiError {
   return new ApiError({ status: 499, message: "The client closed the request.", code: "client_closed_request" });
 }
@@ -92,7 +92,7 @@ export function conversationLocked(): ApiError {
   });
 }
 
-/** The 429 of a tenant, a conversation or a response that has as much in progress as it may (OpenAI's code and type). */
+/** The 429 of a tenant, a conversation or a response with the maximum of work in progress (OpenAI's code and type). */
 export function tooManyInProgress(message: string): ApiError {
   return new ApiError({
     status: 429,
@@ -108,7 +108,7 @@ export function contextLengthExceeded(message: string): ApiError {
   return invalidRequest("input", message, "context_length_exceeded");
 }
 
-/** The error of a fault that nobody foresaw. It says no more than that it happened. */
+/** The error of an unexpected fault. It has no details. */
 export function internalError(): ApiError {
   return new ApiError({
     status: 500,
@@ -117,12 +117,12 @@ export function internalError(): ApiError {
   });
 }
 
-/** Any thrown value as an ApiError; what is not one already becomes the opaque 500. */
+/** Any thrown value as an ApiError; any other error becomes the opaque 500. */
 export function toApiError(error: unknown): ApiError {
   return error instanceof ApiError ? error : internalError();
 }
 
-/** 503: the process ends, and takes nothing new. */
+/** 503: the process stops, and accepts nothing new. */
 export function serverIsStopping(): ApiError {
   const message = "The server is about to stop. Please retry in a few seconds.";
   return new ApiError({ status: 503, message, code: "server_is_stopping", headers: { "retry-after": "2" } });

@@ -3,21 +3,21 @@ import { list } from "./collections.ts";
 import { describedAs } from "./described-as.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
 
-/** Files as the API takes and shows them. */
+/** Files in the API. */
 
 /**
- * The purposes that a file may be uploaded for. The purpose restricts nothing: every file can be read, put into a store and given to a
- * model.
+ * The purposes of uploaded files. The purpose restricts nothing: every file can be read, put into a store and given to
+ * a model.
  */
 export const PURPOSES = ["assistants", "batch", "fine-tune", "vision", "user_data", "evals"] as const;
 
-/** The purposes of files that nobody has uploaded: a program has written them, or a batch. */
+/** The purposes of files that a program or a batch has written. */
 export const filePurpose = z.enum([...PURPOSES, "assistants_output", "batch_output"]);
 
 const MIN_EXPIRY_SECONDS = 3_600;
 const MAX_EXPIRY_SECONDS = 2_592_000;
 
-/** A number, also as the text that forms have. */
+/** A number, also as a text, because forms have only texts. */
 const seconds = describedAs(
   z.preprocess(
     (value) => (typeof value === "string" && /^\d{1,15}$/.test(value) ? Number(value) : value),
@@ -32,13 +32,13 @@ export const expiresAfter = z.object({ anchor: z.literal("created_at"), seconds 
 export const fileFields = z.object({ purpose: z.enum(PURPOSES), expires_after: expiresAfter.optional() });
 export type FileFields = z.output<typeof fileFields>;
 
-/** Longer names are no file system's. UTF-16 units. */
+/** No file system has longer names. UTF-16 units. */
 export const MAX_FILENAME_LENGTH = 255;
 
-/** OpenAI's default for `batch`, in seconds: files for other purposes do not expire by themselves. */
+/** OpenAI's default for `batch`, in seconds: files with other purposes do not expire by default. */
 const BATCH_EXPIRY_SECONDS = 2_592_000;
 
-/** When a file expires that was created at `createdAt`, both in Unix seconds; null where it does not. */
+/** The expiry of a file created at `createdAt`, both in Unix seconds; null without one. */
 export function expiryOf({ purpose, expires_after: after }: FileFields, createdAt: number): number | null {
   if (after) return createdAt + after.seconds;
   return purpose === "batch" ? createdAt + BATCH_EXPIRY_SECONDS : null;
@@ -68,13 +68,13 @@ export const containerFileObject = z.object({
 });
 export type ContainerFileObject = z.output<typeof containerFileObject>;
 
-/** Bytes of one part: OpenAI's 64 MB. */
+/** The maximum bytes of one part: OpenAI's 64 MB. */
 export const MAX_PART_BYTES = 64 * 1024 * 1024;
 
-/** How long an upload takes parts. Seconds. */
+/** The time in which an upload accepts parts. Seconds. */
 export const UPLOAD_SECONDS = 3_600;
 
-/** Parts that one call may name. */
+/** The maximum of parts of one call. */
 const MAX_PART_IDS = 10_000;
 
 export const createUploadBody = z.object({

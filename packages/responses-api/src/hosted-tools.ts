@@ -14,9 +14,9 @@ import {
   refuse,
 } from "./tool-fields.ts";
 
-/** The hosted tools, which this server runs, as requests and operators name them. */
+/** The hosted tools, which this server runs, in requests and in the configuration. */
 
-/** Some of a server's tools: by name, or those that only read. */
+/** Some of a server's tools: by name, or the read-only ones. */
 const toolFilter = z.object({
   tool_names: list(mcpToolName, { max: MAX_TOOLS }).optional(),
   read_only: z.boolean().optional(),
@@ -143,15 +143,17 @@ const containerTool = z.object({ type: z.literal("container") });
 
 /** A hosted tool as the layers below `src/tools/` know it. */
 interface HostedRequest {
-  /** The schemas of the request's tools that ask for it, in normal form. The first of its types is its name. */
+  /** The schemas of its tools in requests, in normal form. The first type is its name. */
   readonly schema: z.core.$ZodTypeDiscriminable;
-  /** Tells whether items cannot bring it: they are stored, and credentials are not. */
+  /** Tells whether items cannot bring it, because items are stored, and credentials are not. */
   readonly isOfRequestOnly?: true;
-  /** vLLM's labels for one that may stand on a server of the operator's (`VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS`). */
+  /** vLLM's labels for a tool that the operator's server may run (`VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS`). */
   readonly labels?: readonly string[];
 }
 
-/** By their `kind`s (docs/tools.md, "Adding a hosted tool"). Every other list of hosted tools is made of this one. */
+/**
+ * By their `kind`s (docs/tools.md, "Adding a hosted tool"). Every other list of hosted tools is derived from this one.
+ */
 const HOSTED = {
   mcp: { schema: mcpServerTool, isOfRequestOnly: true },
   browser: { schema: webSearchTool, labels: ["web_search_preview", "web_search", "browser"] },
@@ -162,11 +164,11 @@ const HOSTED = {
 } as const satisfies Record<string, HostedRequest>;
 
 type Kind = keyof typeof HOSTED;
-/** The kinds of hosted tools. A search for tools is one where this server is to search. */
+/** The kinds of hosted tools. A tool search is one if this server searches. */
 export type HostedKind = Kind | "tool_search";
-/** Those that may stand on a server of the operator's. */
+/** The kinds that the operator's server may run. */
 export type BuiltinKind = { [K in Kind]: (typeof HOSTED)[K] extends { labels: unknown } ? K : never }[Kind];
-/** The types that their tools have in requests. */
+/** The types of their tools in requests. */
 export type HostedType = z.output<(typeof HOSTED)[Kind]["schema"]>["type"];
 
 export type McpServerTool = z.output<typeof mcpServerTool>;
@@ -175,7 +177,7 @@ export type FileSearchTool = z.output<typeof fileSearchTool>;
 export type WebSearchTool = z.output<typeof webSearchTool>;
 export type ToolFilter = z.output<typeof toolFilter>;
 
-/** The types of the tools that a schema takes. */
+/** The types of tools that a schema accepts. */
 export function typesOf(schema: z.core.$ZodTypeDiscriminable): string[] {
   return [...(schema._zod.propValues.type ?? [])].map(String);
 }
@@ -188,12 +190,12 @@ const ALL = Object.entries<HostedRequest>(HOSTED).map(([kind, request]) => {
 });
 const BY_TYPE = new Map(ALL.flatMap((hosted) => hosted.types.map((type) => [type as string, hosted] as const)));
 
-/** The hosted tool that a type of a request's tools asks for. */
+/** The hosted tool of a type of a request's tools. */
 export function hostedOf(type: string): (typeof ALL)[number] | undefined {
   return BY_TYPE.get(type);
 }
 
-/** Tells whether a tool of a request, or one that a choice names, is a hosted one. A search for tools does not count as one. */
+/** Tells whether a tool of a request, or of a choice, is a hosted one. A tool search does not count as one. */
 export function isHosted<Tool extends { type: string }>(tool: Tool): tool is Extract<Tool, { type: HostedType }> {
   return BY_TYPE.has(tool.type);
 }
@@ -201,12 +203,12 @@ export function isHosted<Tool extends { type: string }>(tool: Tool): tool is Ext
 /** Their names, for operators: in `HOSTED_TOOLS`, and in the limits of keys. */
 export const HOSTED_TOOL_NAMES = ALL.map(({ name }) => name) as [HostedType, ...HostedType[]];
 
-/** The kinds of the tools that are named. A search for tools costs nothing and reaches nobody: it is always among them. */
+/** The kinds of the named tools. A tool search costs nothing and calls no server, so it is always among them. */
 export function hostedKinds(names: readonly string[]): ReadonlySet<string> {
   return new Set(["tool_search", ...ALL.flatMap(({ kind, name }) => (names.includes(name) ? kind : []))]);
 }
 
-/** The kinds of those that may stand on a server of the operator's, by vLLM's labels. */
+/** The kinds that the operator's server may run, by vLLM's labels. */
 export const BUILTIN_LABELS: ReadonlyMap<string, BuiltinKind> = new Map(
   ALL.flatMap(({ kind, labels = [] }) => labels.map((label) => [label, kind as BuiltinKind] as const)),
 );

@@ -12,7 +12,7 @@ const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 const HOME_LENGTH = 22;
 const TURN_LENGTH = 10;
 const TREE_LENGTH = 2;
-/** A random key begins so once in 57 billion times. */
+/** A random key begins with this once in 57 billion times. */
 const SHARED_MARK = "000000";
 const RESPONSE_ID = /^resp_([0-9A-Za-z]{22})([0-9A-Za-z]{10})$/;
 const CONVERSATION_ID = /^conv_([0-9A-Za-z]{22})([0-9A-Za-z]{10})$/;
@@ -25,22 +25,22 @@ const ITEM_ID = /^[a-z]+_([0-9A-Za-z]{22})([0-9A-Za-z]{10})([io])([0-9A-Za-z]{1,
 /** OpenAI's limit on every id (`string_above_max_length` beyond). */
 export const MAX_ID_LENGTH = 64;
 
-/** Where a response lives: `home` names its Durable Object (within a tenant), `turn` its row there. */
+/** The place of a response: `home` names its Durable Object (within a tenant), `turn` its row there. */
 export interface TurnAddress {
   readonly home: string;
   readonly turn: string;
 }
 
 /**
- * Where a conversation tree lives: in its home, the turns of it being those whose names begin with `tree`. That is empty where
- * the home is one tree.
+ * The place of a conversation tree: its home, and the beginning `tree` of its turns' names, which is empty if the home
+ * is one tree.
  */
 export interface TreeAddress {
   readonly home: string;
   readonly tree: string;
 }
 
-/** Where an item lives: in its turn's input or output, at an index. */
+/** The place of an item: its turn's input or output, and an index. */
 interface ItemAddress extends TurnAddress {
   readonly side: "input" | "output";
   readonly index: number;
@@ -54,7 +54,7 @@ function randomBase62(length: number): string {
   return text;
 }
 
-/** A number in base62, as ids have it. */
+/** A number in base62, as in ids. */
 export function base62(value: number): string {
   let text = "";
   let rest = value;
@@ -86,12 +86,12 @@ export function newTreeName(): string {
   return randomBase62(TREE_LENGTH);
 }
 
-/** The address of a new turn: in the given home and tree, or in a home of its own. */
+/** The address of a new turn: in the given home and tree, or in a new home. */
 export function newTurnAddress(home = newHome(), tree = ""): TurnAddress {
   return { home, turn: tree + randomBase62(TURN_LENGTH - tree.length) };
 }
 
-/** The tree that a turn is in. */
+/** The tree of a turn. */
 export function treeOf({ home, turn }: TurnAddress): TreeAddress {
   return { home, tree: home.startsWith(SHARED_MARK) ? turn.slice(0, TREE_LENGTH) : "" };
 }

@@ -7,16 +7,19 @@ export const IMAGE_FORMATS = ["png", "webp", "jpeg"] as const;
 export const IMAGE_BACKGROUNDS = ["transparent", "opaque", "auto"] as const;
 export const IMAGE_QUALITIES = ["low", "medium", "high", "xhigh", "max", "auto"] as const;
 
-/** OpenAI's bounds of a size: both edges are multiples, the longer one is at most so long, and not more than three times the other. */
+/**
+ * OpenAI's bounds of a size: both edges are multiples of this, the longer one has a maximum, and at most three times
+ * the other.
+ */
 const EDGE_MULTIPLE = 16;
 const MAX_EDGE = 3840;
 const MAX_PIXELS = 3840 * 2160;
 const MAX_RATIO = 3;
 
-/** Fields that no image server of those that are served here can honour. */
+/** Fields that no supported image server implements. */
 const UNSERVED = ["complexity", "frame_count", "frame_duration_ms", "input_image_mask", "svg"] as const;
 
-/** Tells whether a size is one that OpenAI's image models take: `WIDTHxHEIGHT`, or `auto`. */
+/** Tells whether OpenAI's image models accept a size: `WIDTHxHEIGHT`, or `auto`. */
 export function isImageSize(size: string): boolean {
   if (size === "auto") return true;
   const [, width = 0, height = 0] = (/^(\d{2,4})x(\d{2,4})$/.exec(size) ?? []).map(Number);
@@ -35,11 +38,11 @@ export const imageGenerationTool = z
     background: z.enum(IMAGE_BACKGROUNDS).nullish(),
     input_fidelity: z.enum(["high", "low"]).nullish(),
     model: z.string().min(1).max(1_024).nullish(),
-    // There is nothing to be less strict about: no image is moderated.
+    // No image is moderated, so there is nothing to relax.
     moderation: z.enum(["auto", "low"]).nullish(),
     output_compression: z.int().min(0).max(100).nullish(),
     output_format: z.enum([...IMAGE_FORMATS, "gif", "svg"]).nullish(),
-    // OpenAI may give fewer than are asked for; here there are none.
+    // OpenAI may give fewer than requested; here there are none.
     partial_images: z.int().min(0).max(3).nullish(),
     quality: z.enum(IMAGE_QUALITIES).nullish(),
     size: z.string().max(32, { abort: true }).refine(isImageSize, SIZE_RULE).nullish(),

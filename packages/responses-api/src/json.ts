@@ -4,7 +4,10 @@ import { ApiError, invalidRequest } from "./errors.ts";
 
 export { isJson, isJsonObject, type JsonObject } from "@responses-edge/json-text";
 
-/** The arguments of a call as a model has written them; a blank text is none. Undefined for what is no JSON object. */
+/**
+ * The arguments of a call that a model has written; a blank text is no arguments. Undefined for a text that is no JSON
+ * object.
+ */
 export function parseArguments(json: string): JsonObject | undefined {
   if (json.trim() === "") return {};
   try {
@@ -16,8 +19,8 @@ export function parseArguments(json: string): JsonObject | undefined {
 }
 
 /**
- * A body as JSON text that is the same for the same request: without regard to the order of keys, and to fields that
- * are null, which the API takes for absent. Only the body's own fields: within a schema null means something.
+ * A body as JSON text that is equal for equal requests: without the order of keys, and without null fields, which the
+ * API treats as absent. This concerns only the body's own fields: within a schema null has a meaning.
  */
 export function canonicalJson(body: unknown): string {
   const known = isJsonObject(body)
@@ -26,7 +29,7 @@ export function canonicalJson(body: unknown): string {
   return JSON.stringify(withSortedKeys(known));
 }
 
-/** No deeper than bodies may be (`readJson`). */
+/** No deeper than the limit of bodies (`readJson`). */
 function withSortedKeys(value: unknown): unknown {
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) return value.map(withSortedKeys);
@@ -34,29 +37,29 @@ function withSortedKeys(value: unknown): unknown {
   return Object.fromEntries(entries.map(([key, inner]) => [key, withSortedKeys(inner)]));
 }
 
-/** How long a text is as JSON, at most: what must be escaped counts as what it becomes. */
+/** The maximum length of a text as JSON: escaped characters count as their escapes. */
 export function jsonLength(text: string): number {
   let length = text.length;
   for (let index = 0; index < text.length; index += 1) {
     const code = text.charCodeAt(index);
     if (code === 0x22 || code === 0x5c) length += 1;
-    // Control characters, and halves of surrogate pairs, which may stand alone.
+    // Control characters, and lone halves of surrogate pairs.
     else if (code < 0x20 || (code >= 0xd800 && code <= 0xdfff)) length += 5;
   }
   return length;
 }
 
-/** So many bytes of a body take a microsecond: to be looked at, and to become values. */
+/** Bytes of a body per microsecond: for the scan, and for the parse. */
 const BYTES_PER_UNIT = 100;
 
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
 
 /**
- * The value of a request's body that is within `MAX_REQUEST_BYTES`, whatever brought it. Throws ApiError: 413 for more than
+ * The value of a request's body within `MAX_REQUEST_BYTES`, for any transport. Throws ApiError: 413 for more than
  * `MAX_VALUES` values, 400 for anything that is not UTF-8 JSON or is nested too deeply.
  */
 export async function parseBody(body: Uint8Array, work: LongWork): Promise<unknown> {
-  // Paid before: neither can be done in part.
+  // Charged before, because neither can be done in parts.
   const units = body.byteLength / BYTES_PER_UNIT;
   await work.spend(units);
   const fault = structureFault(body);
@@ -64,7 +67,7 @@ export async function parseBody(body: Uint8Array, work: LongWork): Promise<unkno
     throw invalidRequest(null, `The body is nested deeper than ${MAX_DEPTH} levels.`, "invalid_json");
   }
   if (fault === "values") {
-    const message = `The request body holds too many values. The limit is ${MAX_VALUES} array elements and object members.`;
+    const message = `The request body has too many values. The limit is ${MAX_VALUES} array elements and object members.`;
     throw new ApiError({ status: 413, message, code: "request_too_large" });
   }
   await work.spend(units);

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { once } from "./items/shapes.ts";
 import { responseSchemas } from "./response.ts";
 
-/** A response as the list of responses shows it. OpenAI has such a list in its dashboard only. */
+/** A response in the list of responses. OpenAI has such a list in its dashboard only. */
 export const listedResponse = once(() => {
   const preview = z.object({ type: z.string(), text: z.string() }).nullable();
   return responseSchemas()
@@ -24,8 +24,8 @@ export const listedResponse = once(() => {
       object: z.literal("response.summary"),
       duration_ms: z.int().min(0).nullable().describe("From the request to the end; null while it runs."),
       cost_usd: z.number().min(0).nullable().describe("By MODEL_PRICES; null while no usage is known."),
-      input: preview.describe("The beginning of what the user said last."),
-      output: preview.describe("The beginning of what the model said last, or called."),
+      input: preview.describe("The beginning of the user's last message."),
+      output: preview.describe("The beginning of the model's last text, or its last call."),
     });
 });
 export type ListedResponse = z.output<ReturnType<typeof listedResponse>>;

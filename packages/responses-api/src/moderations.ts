@@ -9,13 +9,13 @@ const modelName = z.string().min(1).max(1_024);
 
 const side = z.object({ mode: z.enum(["score", "block"]) }).nullish();
 
-/** The sides of a turn that are judged, and the guard that judges them. */
+/** The judged sides of a turn, and their guard. */
 export const moderationField = z.object({
   model: modelName,
   policy: z.object({ input: side, output: side }).nullish(),
 });
 
-/** Texts of one request. Each is judged by itself. */
+/** The maximum of texts of one request. Each is judged separately. */
 const MAX_TEXTS = 128;
 
 /** UTF-16 units of one text. */

@@ -1,21 +1,24 @@
 /**
- * The names that Open Responses (spec 2026-04-24) has for events which OpenAI's API calls otherwise. Events are made and kept under OpenAI's
- * names, and renamed where they leave, for clients that ask for it.
+ * The names of Open Responses (spec 2026-04-24) for events with other names in OpenAI's API. Events are made and stored
+ * under OpenAI's names, and renamed when they are sent to clients that ask for it.
  */
 
-/** The header by which a client says which version of Open Responses it speaks. */
+/** The header with a client's version of Open Responses. */
 export const OPEN_RESPONSES_VERSION = "OpenResponses-Version";
 
-/** The beginning of such an event's JSON, or of its two lines in a stream; what a model has said has no bare quotation marks and no bare newlines in it. */
+/**
+ * The beginning of such an event's JSON, or of its two lines in a stream; a model's text has no unescaped quotation
+ * marks and newlines in it.
+ */
 const IN_JSON = /^\{"type":"response\.reasoning_text\./;
 const IN_LINES = /(^|\n)(event: |data: \{"type":")response\.reasoning_text\./g;
 
-/** An event's JSON under Open Responses' name for it. */
+/** An event's JSON with Open Responses' name. */
 export function inOpenResponses(json: string): string {
   return json.replace(IN_JSON, '{"type":"response.reasoning.');
 }
 
-/** A stream of server-sent events under Open Responses' names for them. Takes the bytes as they come, and gives whole lines. */
+/** A stream of server-sent events with Open Responses' names. Takes bytes as they arrive, and gives whole lines. */
 export function openResponsesStream(events: ReadableStream<Uint8Array>): ReadableStream<Uint8Array> {
   const decoder = new TextDecoder();
   const encoder = new TextEncoder();

@@ -1,6 +1,6 @@
 import { z } from "zod";
 
-/** The settings of the output that a request, and an item in the middle of a conversation, may bring. */
+/** The settings of the output in a request, and in an item in the middle of a conversation. */
 
 export const reasoningEffort = z.enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"]);
 
@@ -24,7 +24,7 @@ const jsonSchemaFormat = z
     strict: format.strict ?? false,
   }));
 
-/** The form of the final text. */
+/** The format of the final text. */
 export const textFormat = z.discriminatedUnion("type", [
   z.object({ type: z.literal("text") }),
   z.object({ type: z.literal("json_object") }),

@@ -2,12 +2,12 @@ import { parseJsonPrefix } from "@responses-edge/json-text";
 import type { Item } from "./items/registry.ts";
 import type { Preview } from "./tree.ts";
 
-/** The words of a turn, for lists of turns: their beginning, and those that a search finds. They never have a model's thoughts. */
+/** Excerpts of a turn for lists of turns: the beginning, and the words for a search. They never have reasoning. */
 
 /** UTF-16 units of a preview's text. */
 const PREVIEW_LENGTH = 160;
 
-/** Text that is looked at to find those: blanks may come first. */
+/** The length of text that is searched for them, because it may begin with blanks. */
 const READ_LENGTH = 4 * PREVIEW_LENGTH;
 
 /** The items of a JSON array, or of its beginning. */
@@ -15,17 +15,17 @@ export function readPrefix(json: string): ReadItem[] {
   return (parseJsonPrefix(json) as ReadItem[]).filter((item) => typeof item?.type === "string");
 }
 
-/** The words that the model was told last: by the user, or else by a tool. */
+/** The last input of the model: of the user, or else of a tool. */
 export function inputPreview(items: readonly ReadItem[], isTakenOut: IsTakenOut): Preview | null {
   return preview(items, isTakenOut, ({ role }) => role === "user");
 }
 
-/** The words that the model has said last, or else what it has called. */
+/** The last text of the model, or else its last call. */
 export function outputPreview(items: readonly ReadItem[], isTakenOut: IsTakenOut): Preview | null {
   return preview(items, isTakenOut, () => true);
 }
 
-/** The texts of what users and models say, the last ones where they are more than `most` UTF-16 units. */
+/** The texts of users and models; the last ones if they are longer than `most` UTF-16 units. */
 export function messageTexts(items: readonly ReadItem[], isTakenOut: IsTakenOut, most: number): string {
   let text = "";
   for (const item of items.toReversed()) {

@@ -14,7 +14,9 @@ import { toolChoice, tools } from "./tools.ts";
  * docs/reference/fields.md are generated from this.
  */
 
-/** A field of OpenAI's API that this server does not serve: absent, null and the given neutral values pass. */
+/**
+ * A field of OpenAI's API that this server does not support: absent, null and the given neutral values are accepted.
+ */
 function notServed(field: string, ...neutral: z.core.util.Literal[]) {
   const schema = z
     .unknown()
@@ -64,7 +66,7 @@ function isSame(neutral: unknown, value: unknown): boolean {
 export const metadata = map(z.string().max(64), z.string().max(512), { max: 16 });
 
 const text = z.object({
-  format: textFormat.nullish().describe("The form of the final text: `text`, `json_object` or `json_schema`."),
+  format: textFormat.nullish().describe("The format of the final text: `text`, `json_object` or `json_schema`."),
   verbosity: z.enum(["low", "medium", "high"]).nullish().describe("Echoed."),
 });
 
@@ -132,7 +134,7 @@ const openaiFields = {
     .union([z.string().max(10_485_760), list(inputItem, { max: MAX_ITEMS })])
     .nullish()
     .describe(
-      "A text, or items: messages (`user`, `assistant`, `system`, `developer`), calls and outputs of tools, `reasoning`, `item_reference`, `mcp_approval_response`, `additional_tools`, `configuration_update`, `compaction`, `compaction_trigger`. Items of tools that are not served are kept and not shown to the model. The parts of a message are `input_text`, `input_image` (a URL, a data URL or a `file_id`), `input_audio`, `input_video`, `input_file` (by `file_data`, `file_url` or `file_id`: PDF, Office, HTML and text), `output_text` and `refusal`.",
+      "A text, or items: messages (`user`, `assistant`, `system`, `developer`), calls and outputs of tools, `reasoning`, `item_reference`, `mcp_approval_response`, `additional_tools`, `configuration_update`, `compaction`, `compaction_trigger`. Items of tools that are not served are stored and not shown to the model. The parts of a message are `input_text`, `input_image` (a URL, a data URL or a `file_id`), `input_audio`, `input_video`, `input_file` (by `file_data`, `file_url` or `file_id`: PDF, Office, HTML and text), `output_text` and `refusal`.",
     ),
   instructions: z
     .string()
@@ -163,28 +165,24 @@ const openaiFields = {
     .nullish()
     .describe("`none`, `auto`, `required`, one tool by its type or name, or `allowed_tools`."),
   parallel_tool_calls: z.boolean().nullish().describe("`false`: the model makes one call at a time."),
-  max_output_tokens: z
-    .int()
-    .min(1)
-    .nullish()
-    .describe("The most tokens that the response may have, with its reasoning."),
-  max_tool_calls: z.int().min(1).nullish().describe("The most calls of tools that this server runs for the response."),
+  max_output_tokens: z.int().min(1).nullish().describe("The maximum of output tokens, including reasoning."),
+  max_tool_calls: z.int().min(1).nullish().describe("The maximum of calls of hosted tools."),
   temperature: z.number().min(0).max(2).nullish().describe("The temperature of sampling."),
-  top_p: z.number().min(0).max(1).nullish().describe("The share of probability that is sampled from."),
+  top_p: z.number().min(0).max(1).nullish().describe("The share of probability from which the model samples."),
   top_logprobs: z
     .int()
     .min(0)
     .max(20)
     .nullish()
-    .describe("The alternatives that are listed for each token, with `message.output_text.logprobs` in `include`."),
+    .describe("The number of alternatives listed for each token, with `message.output_text.logprobs` in `include`."),
   text: text.nullish(),
   reasoning: reasoning.nullish(),
   include: includeValues
     .nullish()
     .describe(
-      "`message.output_text.logprobs` adds log probabilities to the stream and the body. `web_search_call.action.sources` and `code_interpreter_call.outputs` add these to items. `reasoning.encrypted_content` is there by default where the deployment has `ENCRYPTION_KEYS`: a client that keeps its items itself then gets the same prompt as with `previous_response_id`.",
+      "`message.output_text.logprobs` adds log probabilities to the stream and the body. `web_search_call.action.sources` and `code_interpreter_call.outputs` add these to items. `reasoning.encrypted_content` is included by default if the deployment has `ENCRYPTION_KEYS`: a client that keeps its items itself then gets the same prompt as with `previous_response_id`.",
     ),
-  store: z.boolean().nullish().describe("`false`: nothing is kept anywhere. The default is `true`."),
+  store: z.boolean().nullish().describe("`false`: nothing is stored. The default is `true`."),
   stream: z.boolean().nullish().describe("`true`: the answer is server-sent events."),
   stream_options: z
     .object({ include_obfuscation: z.boolean().nullish().describe("`false`: deltas have no padding.") })
@@ -204,7 +202,7 @@ const openaiFields = {
   generate: z
     .boolean()
     .nullish()
-    .describe("`false`: the request is checked and kept, so that it can be continued, and the model is asked nothing."),
+    .describe("`false`: the request is validated and stored, so that it can be continued, without asking the model."),
   // Hints, of no effect here. There is one tier, which every response says.
   service_tier: z
     .enum(["auto", "default", "flex", "scale", "priority", "fast", "ultrafast"])
@@ -214,7 +212,7 @@ const openaiFields = {
     .string()
     .max(128)
     .nullish()
-    .describe("Echoed. The end user, where the key has [limits](../keys.md#end-users) of each."),
+    .describe("Echoed. The end user, if the key has [limits](../keys.md#end-users) for each."),
   prompt_cache_key: z
     .string()
     .max(1024)
@@ -257,7 +255,7 @@ export const vllmFields = {
   stop: z
     .union([z.string().min(1), list(z.string().min(1), { max: 16 })])
     .nullish()
-    .describe("This server looks for these texts, in the text of the answer only."),
+    .describe("This server searches for these texts, only in the text of the answer."),
   stop_token_ids: tokenIds.nullish(),
   ignore_eos: z.boolean().nullish(),
   include_stop_str_in_output: z.boolean().nullish(),
@@ -280,14 +278,14 @@ export const vllmFields = {
   truncation_side: z.enum(["left", "right"]).nullish(),
   watermarking: z.boolean().nullish(),
   stream_interval: int64.min(1).nullish(),
-  thinking_token_budget: int64.min(-1).nullish().describe("The tokens that the model may think; -1 is no limit."),
+  thinking_token_budget: int64.min(-1).nullish().describe("The maximum of reasoning tokens; -1 is no limit."),
   priority: int64.nullish().describe("Where there are keys, `VLLM_EXTRAS` must open this field."),
   cache_salt: z
     .string()
     .min(1)
     .max(1024)
     .nullish()
-    .describe("Requests share vLLM's prefix cache with those of the same tenant and salt only."),
+    .describe("Requests share vLLM's prefix cache only with those of the same tenant and salt."),
   structured_outputs: jsonObject.nullish(),
   chat_template_kwargs: jsonObject.nullish().describe("Where there are keys, `VLLM_EXTRAS` must open this field."),
   mm_processor_kwargs: jsonObject.nullish().describe("Where there are keys, `VLLM_EXTRAS` must open this field."),
@@ -307,5 +305,5 @@ const messageFields = {
     .describe("Raw messages with which the prompt begins (docs/harmony.md)."),
 };
 
-/** All fields, as each of the bodies below may have them. */
+/** All fields that the bodies below may have. */
 export const requestFields = z.object({ ...openaiFields, ...vllmFields, ...messageFields, ...chatFields });

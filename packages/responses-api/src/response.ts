@@ -10,16 +10,17 @@ import { reasoningEffort, textFormat } from "./output-settings.ts";
 import { echoTool, normalChoice, tool } from "./tools.ts";
 
 /**
- * Makes the schemas of a response: OpenAI's, with the keys that the Open Responses schema wants always present (openai 7.57 `Response`;
- * Open Responses 2026-04-24 `ResponseResource`). They describe, and give the types below.
+ * Makes the schemas of a response: OpenAI's, with the keys that the Open Responses schema requires (openai 7.57
+ * `Response`; Open Responses 2026-04-24 `ResponseResource`). They describe, and give the types below.
  */
 export const responseSchemas = once(() => {
   const text = z.string();
   const seconds = z.int().min(0).describe("Unix seconds.");
   const count = z.int().min(0);
 
-  // The lists have one entry for each round of a turn with several (vLLM's, which calls them turns, and has them in the details; there the
-  // Agents SDK takes nothing but numbers). Tokens of tool outputs are those that a round's prompt has beyond the last one's and its output.
+  // The lists have one entry for each round of a turn with several rounds (vLLM calls them turns, and has them in the
+  // details, where the Agents SDK accepts only numbers). Tokens of tool outputs are those of a round's prompt beyond
+  // the previous round's prompt and output.
   const Usage = z.object({
     input_tokens: count,
     input_tokens_details: z.object({ cached_tokens: count, cache_write_tokens: count }),
@@ -31,7 +32,7 @@ export const responseSchemas = once(() => {
     output_tokens_per_turn: z.array(count).optional(),
     tool_output_tokens_per_turn: z.array(count).optional(),
   });
-  // Image servers tell of no tokens: those of images are always 0.
+  // Image servers report no tokens: those of images are always 0.
   const ToolUsage = z.object({
     image_gen: z.object({
       input_tokens: count,
@@ -81,7 +82,7 @@ export const responseSchemas = once(() => {
     metadata: z.record(text, text),
     safety_identifier: text.nullable(),
     access_programs: alwaysNull(),
-    // Only where the turn was moderated.
+    // Only if the turn was moderated.
     moderation: moderationSchemas().ResponseModeration.nullable(),
     prompt: alwaysNull(),
     prompt_cache_key: text.nullable(),
@@ -94,13 +95,14 @@ export const responseSchemas = once(() => {
         comparison_response_id: text.nullish(),
       })
       .optional(),
-    // Only where the request asked for a comparison: vLLM tells how much of a prompt was cached, and not why the rest was not.
+    // Only if the request asked for a comparison: vLLM reports how much of a prompt was cached, not why the rest was
+    // not.
     prompt_cache_diagnostics: z.object({ type: z.literal("unavailable") }).optional(),
-    // Only of a request with a web search or images.
+    // Only for a request with a web search or images.
     tool_usage: ToolUsage.optional(),
     user: text.nullable(),
-    // The items of the input that the model did not get, in their order, with the owner that each has: another tenant or nobody that is known
-    // here, or another model (openai 7.56). Present only where there are any.
+    // The input items that the model did not get, in their order, with the owner of each: another or an unknown tenant,
+    // or another model (openai 7.56). Present only if there are any.
     input_transformations: z
       .array(
         z.object({
@@ -118,7 +120,7 @@ export const responseSchemas = once(() => {
     kv_transfer_params: z.unknown().optional(),
     recovery: z
       .object({ down_since: seconds, gives_up_at: seconds })
-      .describe("Only in events, while the model server is waited for.")
+      .describe("Only in events, while the turn waits for a model server.")
       .optional(),
   });
   return { Usage, ToolUsage, ResponseObject };
@@ -141,15 +143,15 @@ export type ResponseObject = Omit<Described["ResponseObject"], "output" | "input
   output_messages?: object[];
 };
 
-/** An item of the input that the model did not get, in the words of OpenAI's `input_transformations`. */
+/** An input item that the model did not get, in the form of OpenAI's `input_transformations`. */
 export type InputTransformation = NonNullable<ResponseObject["input_transformations"]>[number];
 
 /** The hosted tools whose use is counted beside tokens. */
 export type CountedTool = "code_interpreter" | "file_search" | "image_generation" | "web_search";
 
 /**
- * The use of a response's hosted tools. `calls`: searches by their calls; programs of a turn have one container, and are one session.
- * `shown` is as the response has it; undefined for one without a web search or images.
+ * The use of a response's hosted tools. `calls`: searches count by their calls; all programs of a turn share one
+ * container, and are one session. `shown` is the response's field; undefined without a web search or images.
  */
 export function toolUseOf({ tools, output }: Pick<ResponseObject, "tools" | "output">): {
   calls: Record<CountedTool, number>;
@@ -171,12 +173,12 @@ export function toolUseOf({ tools, output }: Pick<ResponseObject, "tools" | "out
   return { calls, shown: { image_gen: drawn, web_search: { num_requests: calls.web_search } } };
 }
 
-/** A time in Unix milliseconds as the API has times: in whole Unix seconds. */
+/** A time in Unix milliseconds as whole Unix seconds, the API's form. */
 export function unixSeconds(ms = Date.now()): number {
   return Math.floor(ms / 1000);
 }
 
-/** The response as it stands before the first token: every field echoed, defaults filled in. */
+/** The response before the first token: every field echoed, defaults filled in. */
 export function initialResponse(
   request: CreateRequest,
   identity: { id: string; model: string; createdAt: number },
@@ -218,7 +220,7 @@ export function initialResponse(
     truncation: request.truncation ?? "disabled",
     usage: null,
     store: request.store ?? true,
-    // The tier that served the request, which is the only one there is.
+    // The tier that served the request; there is only one.
     service_tier: "default",
     metadata: request.metadata ?? {},
     safety_identifier: request.safety_identifier ?? null,

@@ -1,12 +1,12 @@
 import { z } from "zod";
 import { attributeFilter } from "./attribute-filter.ts";
 
-/** The settings of a search in vector stores beside its words, for the endpoint and for the tool `file_search`. */
+/** The settings of a search in vector stores beside its queries, for the endpoint and for the tool `file_search`. */
 
 /** OpenAI's limit of results. */
 export const MAX_RESULTS = 50;
 
-/** How much embeddings and words count beside each other, as the tool `file_search` has it. */
+/** The relative weights of embeddings and words, in the form of the tool `file_search`. */
 const hybridSearch = z
   .object({ embedding_weight: z.number().min(0).max(1_000), text_weight: z.number().min(0).max(1_000) })
   .refine(({ embedding_weight: one, text_weight: other }) => one + other > 0, "Expected a weight above 0.");

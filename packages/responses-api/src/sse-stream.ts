@@ -1,12 +1,11 @@
 /**
- * A server-sent event stream to one client.
- *
- * Events are gathered as text and written when `flush` is called; while a write is under way, more are gathered, so
- * a fast model costs one write per batch and a slow one none of the latency. A native IdentityTransformStream carries
- * the bytes: it is several times cheaper than a JS stream (docs/benchmarks.md) and fails as soon as the client is gone.
+ * A server-sent event stream to one client. Events are gathered as text and written when `flush` is called; during a
+ * write, more are gathered, so a fast model costs one write per batch and a slow one has no added latency. A native
+ * IdentityTransformStream carries the bytes: it is several times cheaper than a JS stream (docs/benchmarks.md) and
+ * fails as soon as the client disconnects.
  */
 
-/** Text gathered beyond this holds the turn back until the client has read. UTF-16 units. */
+/** Beyond this length of gathered text, the turn waits for the client. UTF-16 units. */
 const HIGH_WATER_MARK = 64 * 1024;
 
 export const SSE_HEADERS = {
@@ -29,7 +28,9 @@ export class SseStream {
   #idle = true;
   #closed = false;
 
-  /** `onGone` is called once, when a write finds that nobody reads any more. Heartbeats make that happen in silence. */
+  /**
+   * `onGone` is called once, when a write finds that the client has disconnected. Heartbeats cause writes in silence.
+   */
   constructor(heartbeatMs: number, onGone: () => void) {
     const { readable, writable } = new IdentityTransformStream();
     this.readable = readable;
@@ -64,7 +65,7 @@ export class SseStream {
     if (!this.#closed) await this.#writer.close().catch(() => this.#lose());
   }
 
-  /** Ends the stream without a last word, so that a client that is still there sees it break off. */
+  /** Ends the stream without a final event, so that a connected client sees it break off. */
   async abandon(): Promise<void> {
     clearInterval(this.#heartbeat);
     if (this.#closed) return;

@@ -4,7 +4,7 @@ import { isClientCall, type OutputItem } from "./items/registry.ts";
 import { isJsonObject, type JsonObject } from "./json.ts";
 import { parse } from "./validation.ts";
 
-/** Steering over a WebSocket (openai 7.57 `ResponseSteerEvent`): a user's words for a response that is under way. */
+/** Steering over a WebSocket (openai 7.57 `ResponseSteerEvent`): a user's message for a response in progress. */
 
 const part = z.looseObject({ type: z.enum(["input_text", "input_image", "input_file"]) });
 
@@ -22,7 +22,10 @@ const steerEvent = z.strictObject({
   input: z.union([z.string().min(1), z.array(message).min(1)]),
 });
 
-/** The messages of a `response.steer`, as a create's input has them. Throws the 400 of any other input, and of fields that the event has not. */
+/**
+ * The messages of a `response.steer`, in the form of a create's input. Throws the 400 of any other input, and of
+ * unknown fields.
+ */
 export function steerMessages(event: unknown): JsonObject[] {
   const { input } = parse(steerEvent, event);
   const content = typeof input === "string" ? [{ role: "user" as const, content: input }] : input;
@@ -30,8 +33,8 @@ export function steerMessages(event: unknown): JsonObject[] {
 }
 
 /**
- * The input of a create with those messages before it, but after the outputs and approvals that it begins with: chat templates want these beside
- * their calls. Throws the 400 of one that is neither a text nor a list.
+ * The input of a create with those messages before it, but after the outputs and approvals at its beginning: chat
+ * templates need these beside their calls. Throws the 400 of an input that is neither a text nor a list.
  */
 export function withMessages(messages: readonly JsonObject[], input: unknown): unknown[] {
   if (input == null) return [...messages];
@@ -44,7 +47,10 @@ export function withMessages(messages: readonly JsonObject[], input: unknown): u
   return [...input.slice(0, outputs), ...messages, ...input.slice(outputs)];
 }
 
-/** Tells whether a create makes a response that may be steered: one beside its client, in no conversation, whose prompt is not compacted. */
+/**
+ * Tells whether a create makes a response that may be steered: a foreground one, outside of conversations, without
+ * compaction.
+ */
 export function maySteer(create: JsonObject): boolean {
   const { conversation, context_management: management, generate, input, prompt_cache_options: cache } = create;
   const isPrepared = generate === false || (isJsonObject(cache) && cache.prewarm === true);
@@ -54,7 +60,10 @@ export function maySteer(create: JsonObject): boolean {
   return conversation == null && !managed && !isPrepared && !isCompaction;
 }
 
-/** Stubs of the input that a response waits for: outputs of its client's calls, and approvals (`ResponseSteerRequiredInput`). */
+/**
+ * Stubs of the input that a response waits for: outputs of its client's calls, and approvals
+ * (`ResponseSteerRequiredInput`).
+ */
 export function requiredInput(output: readonly OutputItem[]): JsonObject[] {
   return output.flatMap((item): JsonObject[] => {
     if (item.type === "mcp_approval_request") return [{ type: "mcp_approval_response", approval_request_id: item.id }];

@@ -2,16 +2,16 @@ import { z } from "zod";
 import { list } from "./collections.ts";
 import { describedAs } from "./described-as.ts";
 
-/** The parts that the schemas of tools share: of those that the client runs, and of hosted ones. */
+/** The common parts of the schemas of client-side tools and of hosted tools. */
 
 export const FUNCTION_NAME = /^[a-zA-Z0-9_-]+$/;
 export const MAX_NAME_LENGTH = 128;
 export const MAX_LABEL_LENGTH = 64;
 
-/** Tools of a request, those in namespaces included, and those that a choice names. */
+/** The maximum of tools of a request, including those in namespaces, and of those in a choice. */
 export const MAX_TOOLS = 1024;
 
-/** Raises the issue of what stands at `path` below a value: as a rule, that it asks for what this server does not do. */
+/** Raises the issue of the value at `path` below a value: usually, that it requests an unsupported feature. */
 export function refuse(
   context: z.RefinementCtx,
   path: (string | number)[],
@@ -21,7 +21,10 @@ export function refuse(
   context.addIssue({ code: "custom", path, message, params: { code } });
 }
 
-/** The callers that a tool may have. Models call tools directly; no program of theirs runs here, so a list must have `direct`. */
+/**
+ * The allowed callers of a tool. Models call tools directly; none of their programs runs here, so a list must have
+ * `direct`.
+ */
 const callers = list(z.enum(["direct", "programmatic"]), { max: 2 });
 export const allowedCallers = describedAs(
   callers.superRefine((given, context) => {
@@ -32,7 +35,7 @@ export const allowedCallers = describedAs(
   () => z.array(z.enum(["direct", "programmatic"])).max(2),
 ).nullish();
 
-/** Tells whether outputs may come later than with the next response. They may not. */
+/** Tells whether outputs may arrive later than with the next response. They may not. */
 export const notAsync = z
   .boolean()
   .superRefine((isAsync, context) => {
@@ -40,7 +43,7 @@ export const notAsync = z
   })
   .nullish();
 
-/** The fields of a tool that say how it may be used. */
+/** The fields of a tool that restrict its use. */
 export const callerFields = { defer_loading: z.boolean().nullish(), allowed_callers: allowedCallers, async: notAsync };
 
 type CallerFields = { [Name in keyof typeof callerFields]?: z.output<(typeof callerFields)[Name]> };

@@ -16,9 +16,12 @@ import {
 } from "./tool-fields.ts";
 import { shortened } from "./validation.ts";
 
-/** Tools and tool choice of a request: those that the client runs; and hosted ones, whose schemas are in `hosted-tools.ts`. */
+/** Tools and tool choice of a request: client-side tools, and hosted ones, whose schemas are in `hosted-tools.ts`. */
 
-/** A grammar. vLLM compiles it, and a model reads it with every prompt: Codex's own has a thousand characters. */
+/**
+ * The maximum of a grammar. vLLM compiles it, and a model reads it with every prompt: Codex's own has a thousand
+ * characters.
+ */
 const MAX_GRAMMAR_LENGTH = 65_536;
 
 const functionTool = z
@@ -151,7 +154,7 @@ export type FunctionTool = Extract<Tool, { type: "function" }>;
 export type CustomTool = Extract<Tool, { type: "custom" }>;
 export type NamespaceTool = Extract<Tool, { type: "namespace" }>;
 
-/** The types of tools that there are, and one name for each tool. */
+/** The known types of tools, and one name for each tool. */
 const SERVED = new Set(toolSchemas.flatMap(typesOf));
 const SERVED_NAMES = toolSchemas.map((schema) => typesOf(schema)[0]);
 
@@ -290,20 +293,20 @@ export function hostedKey(tool: Tool | ChosenTool): string | undefined {
   return "execution" in tool && tool.execution === "client" ? undefined : tool.type;
 }
 
-/** Tells whether the model must call something. */
+/** Tells whether the model must make a call. */
 export function mustCall(choice: ToolChoice | null | undefined): boolean {
   if (choice == null || choice === "auto" || choice === "none") return false;
   return choice === "required" || choice.type !== "allowed_tools" || choice.mode === "required";
 }
 
-/** How to reach an MCP server that a request names: what a response does not show and no storage keeps. */
+/** The address and credentials of an MCP server of a request, which no response shows and no storage keeps. */
 export interface McpAccess {
   server_url: string;
   authorization?: string;
   headers?: Record<string, string>;
 }
 
-/** How to reach the MCP servers of a request, by label: to be kept apart from it. */
+/** The addresses and credentials of a request's MCP servers, by label, which are kept apart from the request. */
 export function accessOf({ tools }: { tools?: readonly Tool[] | null | undefined }): Record<string, McpAccess> {
   const entries: [label: string, access: McpAccess][] = [];
   for (const tool of tools ?? []) {
@@ -316,6 +319,6 @@ export function accessOf({ tools }: { tools?: readonly Tool[] | null | undefined
     };
     entries.push([label, access]);
   }
-  // Own properties, whatever they are called.
+  // Own properties, with any name.
   return Object.fromEntries(entries);
 }

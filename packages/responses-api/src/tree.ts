@@ -1,12 +1,12 @@
 import type { ResponseObject, Usage } from "./response.ts";
 
-/** The tree that continuations make of responses, as clients are told of it. OpenAI has no such thing. */
+/** The tree that continuations form, in the API. OpenAI has no such thing. */
 
-/** The beginning of what was said. */
+/** The beginning of a message. */
 export interface Preview {
   /** The type of the item. */
   type: string;
-  /** One line, with `…` at its end where there is more; empty where the item has no text, such as an image. */
+  /** One line, with `…` at its end if there is more; empty if the item has no text, such as an image. */
   text: string;
 }
 
@@ -14,11 +14,13 @@ export interface Preview {
 export interface TreeNode {
   id: string;
   object: "response.node";
-  /** The node that it continues; it may be one that is not there any more. */
+  /** The node that it continues, which may have been deleted. */
   previous_response_id: string | null;
-  /** Its place in the conversation, from 1; null where its items are no part of one. Not every place has a response. */
+  /**
+   * Its position in the conversation, from 1; null if its items are not part of one. Not every position has a response.
+   */
   position: number | null;
-  /** The last place of the conversation that it has seen; null outside of one. */
+  /** The last position of the conversation that it saw; null outside of one. */
   continues_position: number | null;
   /** Unix seconds. */
   created_at: number;

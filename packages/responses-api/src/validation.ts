@@ -1,12 +1,12 @@
 import type * as z from "zod";
 import { invalidRequest } from "./errors.ts";
 
-/** Turns zod's findings into OpenAI's 400: one error, naming the field at fault by its path. */
+/** Turns zod's issues into OpenAI's 400: one error, which names the invalid field by its path. */
 
 type Issue = z.core.$ZodIssue;
 type Path = readonly PropertyKey[];
 
-/** The client's own words (values, and keys such as those of `metadata`) are quoted only up to this length. */
+/** The maximum length of a quotation of the client's values and keys, such as those of `metadata`. */
 const MAX_QUOTED = 64;
 
 /** A client's text as an error quotes it. */

@@ -5,12 +5,12 @@ import { MAX_ID_LENGTH } from "./ids.ts";
 import { metadata } from "./request-fields.ts";
 import { type RankingOptions, searchSettings } from "./search-settings.ts";
 
-/** Vector stores as the API takes and shows them. Limits are OpenAI's where it has them. */
+/** Vector stores in the API. Limits are OpenAI's if it has them. */
 
 const [MIN_CHUNK_TOKENS, MAX_CHUNK_TOKENS] = [100, 4_096];
 const MAX_DAYS = 365;
 
-/** Files that one request adds. */
+/** The maximum of files that one request adds. */
 const MAX_FILES_AT_CREATION = 500;
 const MAX_FILES_OF_BATCH = 2_000;
 
@@ -37,7 +37,7 @@ const staticSizes = z
 const staticChunking = z.object({ type: z.literal("static"), static: staticSizes });
 const chunkingStrategy = z.discriminatedUnion("type", [z.object({ type: z.literal("auto") }), staticChunking]);
 
-/** How a file is cut, as it is shown. */
+/** The chunking of a file, in answers. */
 export type Chunking = z.output<typeof staticChunking>;
 
 /** OpenAI's `auto`. */
@@ -88,7 +88,7 @@ export const createBatchBody = z
     message: "Expected either 'file_ids' or 'files', and not both.",
   });
 
-/** The files of a batch, each with what it is added with. The settings of all are those of `file_ids` alone. */
+/** The files of a batch, each with its settings. The settings for all apply only to `file_ids`. */
 export function filesOfBatch(body: z.output<typeof createBatchBody>): AddStoreFile[] {
   const { file_ids: ids, files, attributes: shared, chunking_strategy } = body;
   return files ?? (ids ?? []).map((file_id) => ({ file_id, attributes: shared, chunking_strategy }));
@@ -102,16 +102,16 @@ export const searchBody = z.object({
   rewrite_query: z.boolean().nullish(),
   include: list(z.enum(["explanation"]), { max: 1 })
     .nullish()
-    .describe("`explanation`: results say why they were found. Not of OpenAI's."),
+    .describe("`explanation`: explains each result. OpenAI has no such value."),
 });
 
-/** A search, as the endpoint and the tool ask for it. */
+/** A search, for the endpoint and the tool. */
 export interface SearchRequest {
   queries: readonly string[];
   filters?: AttributeFilter | null | undefined;
   max_num_results?: number | null | undefined;
   ranking_options?: RankingOptions | null | undefined;
-  /** True if chunks are to say why they were found. */
+  /** True if chunks include an explanation. */
   isExplained?: boolean | undefined;
 }
 
@@ -140,7 +140,7 @@ export const vectorStoreObject = z.object({
     .string()
     .nullable()
     .describe(
-      "The model of its embeddings. Null while it has none: it is then searched by words alone. Not of OpenAI's.",
+      "The model of its embeddings. Null while it has none: it is then searched only by words. OpenAI has no such field.",
     ),
   embedding_dimensions: count.nullable().describe("Not of OpenAI's."),
 });
@@ -182,22 +182,22 @@ const explanation = z.object({
   last_page: z.int().nullable(),
   queries: z.array(
     z.object({
-      embedding_rank: rank.describe("From 1. Null where it is not among the best hundred."),
+      embedding_rank: rank.describe("From 1. Null below the best hundred."),
       text_rank: rank.describe("The same by words."),
       words: z.array(z.string()).describe("Words of the query that its text has, in some form."),
     }),
   ),
 });
-/** Why a chunk was found, by each query. */
+/** The explanation of a chunk, for each query. */
 export type Explanation = z.output<typeof explanation>;
 
 export const searchResult = z.object({
   file_id: z.string(),
   filename: z.string(),
-  score: z.number().min(0).max(1).describe("1 is the first by embeddings and by words; or what the reranker says."),
+  score: z.number().min(0).max(1).describe("1 is the first by embeddings and by words; or the reranker's score."),
   attributes: z.record(z.string(), attributeValue).nullable(),
   content: z.array(textContent),
-  explanation: explanation.optional().describe("Where `include` has `explanation`. Not of OpenAI's."),
+  explanation: explanation.optional().describe("With `explanation` in `include`. OpenAI has no such field."),
 });
 
 export const searchPage = z.object({
@@ -222,7 +222,7 @@ export interface FoundChunk {
   attributes: Attributes | null;
   score: number;
   text: string;
-  /** The pages on which it begins and ends; null where its file has none. */
+  /** The pages of its beginning and its end; null if its file has none. */
   page: number | null;
   lastPage: number | null;
   explanation?: Explanation;

@@ -3,9 +3,9 @@ import { list } from "./collections.ts";
 import { describedAs } from "./described-as.ts";
 import { once } from "./items/shapes.ts";
 
-/** Webhook endpoints (openai 7.57 `WebhookEndpoint`), and the events that they may be told of. */
+/** Webhook endpoints (openai 7.57 `WebhookEndpoint`), and their events. */
 
-/** The events that happen here. OpenAI has no `limit.nearly_used`. */
+/** The events of this server. OpenAI has no `limit.nearly_used`. */
 export const WEBHOOK_EVENTS = [
   "limit.nearly_used",
   "batch.completed",
@@ -59,7 +59,7 @@ export const webhookDeliveryObject = () =>
     event: z.object({ id: z.string(), type: z.string(), created_at: z.int(), data: z.object({ id: z.string() }) }),
     status: z.enum(["pending", "delivered", "failed"]),
     attempts: z.int(),
-    status_code: z.int().nullable().describe("That of the last answer; null where there was none."),
+    status_code: z.int().nullable().describe("The status of the last answer; null without an answer."),
     next_attempt_at: z.int().nullable(),
     last_attempt_at: z.int().nullable(),
   });

@@ -23,7 +23,7 @@ export function answerFormat({ text, structured_outputs: outputs }: CreateReques
   const format = text?.format;
   if (format?.type === "json_object") return ofSchema("'text.format': its text is no JSON object", OBJECT);
   if (format?.type === "json_schema") {
-    return ofSchema(`'text.format': its text does not keep to the schema '${format.name}'`, format.schema);
+    return ofSchema(`'text.format': its text does not match the schema '${format.name}'`, format.schema);
   }
   if (outputs == null || outputs.structural_tag != null) return undefined;
   const { choice, json } = outputs;
@@ -33,7 +33,7 @@ export function answerFormat({ text, structured_outputs: outputs }: CreateReques
   }
   if (json != null) {
     const schema = typeof json === "string" ? parsed(json) : json;
-    return ofSchema("'structured_outputs.json': its text does not keep to it", schema);
+    return ofSchema("'structured_outputs.json': its text does not match it", schema);
   }
   if (outputs.json_object === true) return ofSchema("'structured_outputs': its text is no JSON object", OBJECT);
   return { fault: "'structured_outputs'", accepts: () => false, mayAccept: () => true };

@@ -149,7 +149,7 @@ export class Compaction {
     const isWorthwhile = hasBegun || kind === "asked" || selection.replacedLength >= MIN_REPLACED_LENGTH;
     const fits = output.fits([prompt.items, selection]);
     if (kind === "asked" && !fits) {
-      throw contextLengthExceeded("What a compaction has to keep of this conversation is too large.");
+      throw contextLengthExceeded("The items that a compaction must keep of this conversation are too large.");
     }
     return isWorthwhile && fits ? { prompt, size, threshold, selection, density } : undefined;
   }

@@ -169,7 +169,7 @@ function complete({ disregarded }: Compliance): Step {
   if (disregarded === undefined) return { kind: "end", outcome: { status: "completed" } };
   return {
     kind: "end",
-    outcome: failedBy(`The model server disregarded the request. Its answer does not keep to ${disregarded}.`),
+    outcome: failedBy(`The model server disregarded the request. Its answer does not fulfil ${disregarded}.`),
   };
 }
 
@@ -179,7 +179,7 @@ function outOfTokens(): Step {
 
 /** `why` names the field of the request that the answer violates. */
 function askedInVain(why: string): Outcome {
-  return failedBy(`The model was asked again in vain: its answer is none that was asked for. It ends in ${why}`);
+  return failedBy(`The model was asked again, and still its answer does not fulfil the request. It ends in ${why}`);
 }
 
 function failedBy(message: string): Outcome {
@@ -241,7 +241,7 @@ function disregardedTools(
   // If nothing may be called, such a text is the model's answer.
   const [, unread = ""] = (choice !== "none" && UNREAD_CALL.exec(text ?? "")) || [];
   if (unread !== "" && (tools.get(unread) || plugins.some(({ name }) => name === unread))) {
-    return `'tools': its call of '${unread}' is text, because the model server reads no calls`;
+    return `'tools': its call of '${unread}' is text, because the model server parses no calls`;
   }
   return undefined;
 }

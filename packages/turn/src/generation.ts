@@ -338,7 +338,7 @@ export class Generations {
 function cannotContinue(fault: ApiError): ApiError {
   return new ApiError({
     status: 502,
-    message: `${fault.message} The model cannot be put back to where it was (in a function call, in structured output or in a refusal).`,
+    message: `${fault.message} The generation cannot resume in the middle of a function call, structured output or a refusal.`,
     code: "cannot_continue",
   });
 }

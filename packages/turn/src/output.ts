@@ -107,7 +107,7 @@ export class TurnOutput {
     const { state, writer, size } = this;
     const item = state.output[index];
     if (item?.type !== "mcp_list_tools") return;
-    const kept = size.fits(listed) ? listed : { error: "The tools are too many to be kept with the response." };
+    const kept = size.fits(listed) ? listed : { error: "The tools are too many to store with the response." };
     if ("tools" in kept) item.tools = kept.tools;
     else item.error = kept.error;
     size.length += FRAME_LENGTH + JSON.stringify(kept).length + origin.length;
@@ -151,7 +151,7 @@ export class TurnOutput {
     for (const index of this.state.openLists) {
       const item = this.state.output[index];
       // A list that was cut off has no tools, so that a later turn makes it anew. There is no event.
-      if (item?.type === "mcp_list_tools") item.error ??= "The tools of this server were not listed to the end.";
+      if (item?.type === "mcp_list_tools") item.error ??= "The list of this server's tools is incomplete.";
     }
     return this.response.close(outcome, this.messages.replays);
   }

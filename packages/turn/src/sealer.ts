@@ -195,12 +195,12 @@ export function compactionCodec(keys: readonly EncryptionKey[], tenant: string):
         return parsed(plainPayload(text.slice(PLAIN.length)));
       }
       const opened = sealer()?.open("compaction", text);
-      if (!opened) return unreadable("this server has not made it, or has its keys no more");
+      if (!opened) return unreadable("this server has not made it, or no longer has its key");
       if (opened.reason === undefined) return parsed(opened.payload);
       return unreadable(
         opened.reason === "organization_mismatch"
           ? "it was made for another API key's organization, or has been changed"
-          : "it is not whole, or this server has not made it",
+          : "it is incomplete, or this server has not made it",
       );
     },
   };
@@ -217,7 +217,7 @@ function plainPayload(json: string): unknown {
 
 function parsed(payload: unknown): CompactionContent | CompactionFault {
   const { data } = content.safeParse(payload);
-  if (!data) return unreadable("it is not whole, or has been changed");
+  if (!data) return unreadable("it is incomplete, or has been changed");
   const { before, summary, after } = data;
   if (!before.every(isItem) || !after.every(isItem)) return unreadable("it has been changed");
   return { before, summary, after };

@@ -85,8 +85,8 @@ function charactersFrom(items: readonly Item[], starts: readonly number[]): numb
 /** The purpose that fails if measuring does, by the fault's code. */
 const NEEDS: Readonly<Record<string, string>> = {
   upstream_error: "the model server's /tokenize route, which did not answer as expected",
-  upstream_malformed_response: "the model server to count tokens, which it does not do in a form that is known here",
-  unknown_context_window: "the model's context window, which its server does not tell",
+  upstream_malformed_response: "counting by the model server, which it does not support",
+  unknown_context_window: "the model's context window, which its server does not report",
 };
 
 /** Measures for a feature of the request (`purpose`). Throws ApiError as `engine.measure` does. */

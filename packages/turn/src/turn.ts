@@ -356,7 +356,7 @@ export class Turn {
       const prompt = this.#withoutOutput(await this.#prompt.fitting());
       const messages = await model.engine.inputMessages(prompt, host.signal);
       if (!this.#output.size.fits(messages)) {
-        return contextLengthExceeded("The prompt is too large to be shown as messages with the response.");
+        return contextLengthExceeded("The prompt is too large for the response's messages.");
       }
       this.#output.messages.setInput(messages);
       return undefined;

@@ -62,7 +62,7 @@ describe("keeps to its request", () => {
   });
 });
 
-describe("does not keep to", () => {
+describe("does not match", () => {
   it.each<[string, object, OutputItem[], string]>([
     ["a named choice: a text", named, [message("Hello")], "'tool_choice': it does not call the tool 'a'"],
     ["a named choice: another call", named, [call("b")], "'tool_choice': it does not call the tool 'a'"],
@@ -89,7 +89,7 @@ describe("does not keep to", () => {
     ["a required choice: nothing", required, [], "'tool_choice': it does not call a tool"],
     ["its tools: a call that was not offered", { tools }, [call("c")], "'tools': it calls 'c', which was not offered"],
     ["its tools: a call where there are none", {}, [call("c")], "'tools': it calls 'c'"],
-    ["its schema: JSON", json, [message('{"y":1}')], "'text.format': its text does not keep to the schema 'n'"],
+    ["its schema: JSON", json, [message('{"y":1}')], "'text.format': its text does not match the schema 'n'"],
     ["its schema: no JSON", json, [message("Hello")], "'text.format'"],
     ["its schema: nothing", json, [], "'text.format'"],
     ["its schema: a word before the text alone", json, [message('{"x":1}', "commentary")], "'text.format'"],

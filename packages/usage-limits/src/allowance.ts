@@ -23,7 +23,7 @@ import { limitExceeded, limitsUnavailable, type Who } from "./refusal.ts";
 import { type QuotaStub, REPORT_AFTER_MS, Reporter } from "./reporter.ts";
 import { type UsageEntry, usedIn } from "./usage.ts";
 
-/** How often, and how long after one another, the quota is asked again where what has ended is not told yet. */
+/** The number of further questions to the quota, and their intervals, while ended requests are not reported yet. */
 const MAX_LOOKS = 10;
 const LOOK_AGAIN_MS = 10;
 
@@ -32,21 +32,22 @@ type WaitUntil = (promise: Promise<unknown>) => void;
 /** A request's part of an allowance, until it ends. */
 export interface Reservation {
   readonly status: Status;
-  /** Takes more tokens, because the prompt is longer than was known. Throws the 429 where there are not so many. */
+  /** Takes more tokens, if the prompt turns out longer. Throws the 429 if there are not enough. */
   raise(tokens: number, cost: number): Promise<void> | undefined;
-  /** Gives back what was not used. Does nothing the second time. */
+  /** Gives the unused amounts back. Does nothing the second time. */
   end(usage: readonly UsageEntry[]): void;
-  /** Ends it as if it had never been: the request does not count. */
+  /** Ends it without counting the request. */
   cancel(): void;
 }
 
-/** The reservation of a request that holds nothing. */
+/** The reservation of a request without limits. */
 const FREE: Omit<Reservation, "status"> = { raise: () => undefined, end: () => {}, cancel: () => {} };
 
 /**
- * An isolate uses so much of a key's limits without asking: its quota has promised it (`balance.ts`). A request takes of it
- * what it needs, and gives back what it has not used. One that finds too little asks the quota; all that come meanwhile wait for
- * that answer (`allowance.ts`) and are asked for together, so that an isolate has one call under way for a key, however many requests come.
+ * The amount of a key's limits that an isolate uses without asking, because its quota has reserved it (`balance.ts`). A
+ * request takes its need from it, and gives the unused part back. If there is too little, it asks the quota; further
+ * requests wait for that answer and are asked for together, so that an isolate has one call in progress for
+ * a key, however many requests arrive.
  */
 export class Allowance {
   readonly #who: Who;
@@ -56,11 +57,11 @@ export class Allowance {
   readonly #queue = new Queue();
   readonly #reporter: Reporter;
   readonly #forecast = new Forecast(REPORT_AFTER_MS);
-  /** Since when the quota is being asked, Unix milliseconds. Another number is another asker. */
+  /** The time since when the quota is being asked, Unix milliseconds. Another number belongs to another asker. */
   #askingSince: number | undefined;
   #status: Status = {};
 
-  /** `quota` counts the use of a tenant, `stored` tells what its quota has yet to hear of what was stored. */
+  /** `quota` counts the use of a tenant, `stored` has the storage reports that its quota has not received yet. */
   constructor(who: Who, limits: CountedLimits, { quota, stored }: { quota: QuotaStub; stored: StoredReports }) {
     this.#who = who;
     this.#limits = limits;
@@ -69,14 +70,15 @@ export class Allowance {
     this.#reporter = new Reporter({ key: who.keyId, endUser: who.endUser?.id }, quota);
   }
 
-  /** Nothing is taken, asked for or to be told: it can be forgotten. */
+  /** Nothing is taken, being asked, or unreported: the allowance can be dropped. */
   get isIdle(): boolean {
     return this.#balance.isIdle && this.#queue.isEmpty && !this.#isAsking && this.#reporter.isIdle;
   }
 
   /**
-   * Takes what a request needs, of each kind that is limited: at once, or when the quota has answered. `limits` are those of now. Throws, or rejects
-   * with, the 429 of a limit, and the 503 where the quota cannot be asked. `waitUntil` keeps what outlives the request.
+   * Takes a request's need of each limited kind: at once, or when the quota has answered. `limits` are the present
+   * ones. Throws, or rejects with, the 429 of a limit, and the 503 if the quota does not answer. `waitUntil` keeps work
+   * alive that outlives the request.
    */
   take(need: Partial<Amounts>, limits: CountedLimits, waitUntil: WaitUntil): Reservation | Promise<Reservation> {
     this.#learn(limits);
@@ -87,8 +89,8 @@ export class Allowance {
   }
 
   /**
-   * Counts a request that reserves nothing: as one of `kind`. Undefined where that is done at once. Throws, or rejects, as `take`
-   * does.
+   * Counts a request without a reservation as one of `kind`. Undefined if that is done at once. Throws, or rejects, as
+   * `take` does.
    */
   count(kind: "requests" | "reads", limits: CountedLimits, waitUntil: WaitUntil): Promise<void> | undefined {
     this.#learn(limits);
@@ -99,7 +101,7 @@ export class Allowance {
     return undefined;
   }
 
-  /** Nothing of what a request needs is limited, nor of what it may use, and nobody is told what it has used: it holds nothing. */
+  /** No part of the request's need is limited, and its usage is not reported: it holds nothing. */
   #isFree(need: Partial<Amounts>): boolean {
     const { tokens, cost } = this.#limited;
     if (this.#limits.tellsUsage || tokens > 0 || cost > 0) return false;
@@ -142,7 +144,7 @@ export class Allowance {
     };
   }
 
-  /** Takes an amount from what is free; else gives a promise of it. */
+  /** Takes an amount from the free ones; else gives a promise of it. */
   #obtain(all: Amounts, open: Open, waitUntil: WaitUntil): Promise<void> | undefined {
     const isNew = all.requests + all.reads + all.stored_bytes > 0;
     const wanted: Wanted = { need: limitedIn(all, this.#limited), open, isNew };
@@ -151,12 +153,12 @@ export class Allowance {
     const obstacle = this.#queue.refusalOf(wanted.need);
     if (obstacle) throw this.#refused(obstacle);
     const taken = this.#queue.wait(wanted);
-    // The question outlives the request that asks it: others wait for its answer.
+    // The question outlives its request, because others wait for its answer.
     if (!this.#isAsking) waitUntil(this.#ask());
     return taken;
   }
 
-  /** Takes an amount, if it is free: from now on it is held for its request, whether that has learned it yet or not. */
+  /** Takes an amount, if it is free: from now on its request holds it, even before the request knows it. */
   #take({ need, open, isNew }: Wanted): boolean {
     if (!this.#balance.covers(need)) return false;
     this.#balance.take(need, open);
@@ -165,7 +167,7 @@ export class Allowance {
     return true;
   }
 
-  /** Gives to those who wait, in their order, as long as there is enough. */
+  /** Serves the waiting requests in their order, as long as there is enough. */
   #handOut(): void {
     this.#queue.handOut((wanted) => this.#take(wanted));
   }
@@ -174,7 +176,7 @@ export class Allowance {
     return this.#askingSince !== undefined && Math.abs(Date.now() - this.#askingSince) < ANSWER_WITHIN_MS;
   }
 
-  /** Asks until nobody waits any more. Never rejects. */
+  /** Asks until no request waits. Never rejects. */
   async #ask(): Promise<void> {
     await this.#asking(async (isAsker) => {
       let looks = 0;
@@ -188,7 +190,7 @@ export class Allowance {
         this.#handOut();
         const isStored = obstacle !== undefined && isStoredLimit(obstacle.kind);
         if (isStored && this.#balance.awaitsHomes && looks < MAX_LOOKS) {
-          // Holds of requests that have ended may be all that stands in the way: they are told in a moment.
+          // The only obstacle may be holds of ended requests, which are reported in a moment.
           looks += 1;
           await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS));
           continue;
@@ -199,7 +201,7 @@ export class Allowance {
     });
   }
 
-  /** Does what asks the quota, as the only one who does. A failure refuses all who wait. Never rejects. */
+  /** Runs a question to the quota, one at a time. A failure refuses all waiting requests. Never rejects. */
   async #asking(work: (isAsker: () => boolean) => Promise<void>): Promise<void> {
     const since = Date.now();
     this.#askingSince = since;
@@ -217,7 +219,7 @@ export class Allowance {
     return limitExceeded(obstacle, this.#status, this.#who);
   }
 
-  /** Reports what was used, and takes what is granted. Rejects when the quota cannot be reached. */
+  /** Reports usage, and takes the granted amounts. Rejects if the quota does not answer. */
   async #exchange(want: Want | undefined): Promise<Answer> {
     this.#balance.forgetDebt();
     this.#balance.forgetDead();
@@ -232,7 +234,10 @@ export class Allowance {
     this.#reporter.reportSoon(report, waitUntil);
   }
 
-  /** Reports what was used, and keeps no more than will be needed soon. Gives false where the quota has not heard it. Never rejects. */
+  /**
+   * Reports usage, and keeps only the amounts that will be needed soon. Gives false if the quota has not received it.
+   * Never rejects.
+   */
   async #report(): Promise<boolean> {
     let isHeard = true;
     await this.#asking(async () => {
@@ -246,7 +251,7 @@ export class Allowance {
     return isHeard;
   }
 
-  /** As the quota has told it, with what this isolate may still use of it. */
+  /** The quota's status, with the amounts that this isolate may still use. */
   #shownStatus(): Status {
     const { requests, tokens } = this.#status;
     const { free } = this.#balance;
@@ -257,17 +262,17 @@ export class Allowance {
   }
 }
 
-/** A request waits no longer for an answer: the platform may have ended the one that asks. */
+/** The maximum wait of a request for an answer: the platform may have ended the request that asks. */
 const ANSWER_WITHIN_MS = 10_000;
 
-/** How long a refusal is repeated without asking again, unless something comes back before. */
+/** The time in which a refusal is repeated without asking again, unless an amount comes back before. */
 const REFUSED_FOR_MS = 200;
 
-/** An amount that is wanted of a quota, and for which request. */
+/** An amount to ask a quota for, and its request. */
 interface Wanted {
   need: Amounts;
   open: Open;
-  /** False where a request that has begun wants more. */
+  /** False if a running request wants more. */
   isNew: boolean;
 }
 
@@ -276,7 +281,7 @@ interface Waiter extends Wanted {
   reject(error: unknown): void;
 }
 
-/** The requests that wait for a quota's answer, in their order, and what it has refused a moment ago. */
+/** The requests that wait for a quota's answer, in their order, and its last refusals. */
 export class Queue {
   #waiters: Waiter[] = [];
   #refusal: { obstacle: Obstacle; until: number } | undefined;
@@ -289,12 +294,12 @@ export class Queue {
     return this.#waiters[0];
   }
 
-  /** The sum of what all waiting requests need. */
+  /** The sum of all waiting needs. */
   get need(): Amounts {
     return this.#waiters.reduce((sum, { need }) => plus(sum, need), NOTHING);
   }
 
-  /** Waits for its turn. Rejects with the 429 of a limit, and the 503 where no answer comes in time. */
+  /** Waits for its turn. Rejects with the 429 of a limit, and the 503 if no answer arrives in time. */
   wait(wanted: Wanted): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const waiter: Waiter = { ...wanted, resolve, reject };
@@ -306,7 +311,7 @@ export class Queue {
     return promise.finally(() => clearTimeout(timer));
   }
 
-  /** Lets those in who wait, in their order, as long as `take` can give the first what it needs. */
+  /** Admits waiting requests in their order, as long as `take` can serve the first. */
   handOut(take: (wanted: Wanted) => boolean): void {
     for (let first = this.#waiters[0]; first && take(first); first = this.#waiters[0]) {
       this.#waiters.shift();
@@ -314,7 +319,7 @@ export class Queue {
     }
   }
 
-  /** Refuses the first who waits, and all whom the same stands in the way of, with the error that `refused` makes. */
+  /** Refuses the first waiting request, and all with the same obstacle, with the error of `refused`. */
   refuse(obstacle: Obstacle, refused: (obstacle: Obstacle) => Error): void {
     const [first] = this.#waiters;
     if (!first) return;
@@ -322,26 +327,26 @@ export class Queue {
     const isRefused = ({ need }: Waiter) => need[kind] >= first.need[kind];
     const leaving = this.#waiters.filter(isRefused);
     this.#waiters = this.#waiters.filter((waiter) => !isRefused(waiter));
-    // Everybody needs one of these.
+    // Every request needs one of these.
     if (kind === "requests" || kind === "reads" || kind === "slots") {
       this.#refusal = { obstacle, until: Date.now() + Math.min(obstacle.retryMs ?? REFUSED_FOR_MS, REFUSED_FOR_MS) };
     }
     for (const { reject, need } of leaving) reject(refused({ ...obstacle, wanted: need[kind] }));
   }
 
-  /** Refuses all that wait, because the quota cannot be asked. */
+  /** Refuses all waiting requests, because the quota does not answer. */
   fail(error: Error): void {
     for (const { reject } of this.#waiters.splice(0)) reject(error);
   }
 
-  /** The obstacle that a need has met a moment ago. */
+  /** The obstacle that a need met a moment ago. */
   refusalOf(need: Amounts): Obstacle | undefined {
     const { obstacle, until = 0 } = this.#refusal ?? {};
     const left = until - Date.now();
     return obstacle && need[amountOf(obstacle.kind)] > 0 && left > 0 && left <= REFUSED_FOR_MS ? obstacle : undefined;
   }
 
-  /** Something has come back: what was refused may be there. */
+  /** An amount has come back: refused needs may fit now. */
   forgetRefusal(): void {
     this.#refusal = undefined;
   }

@@ -1,39 +1,42 @@
 import { type Amounts, combined, covers, NOTHING, plus } from "./ledger.ts";
 import { type CountedLimits, type Limits, NOTHING_STORED, readsPerMinute, STORED_LIMITS } from "./limits.ts";
 
-/** The reports of what this process has stored, which are told apart from requests. */
+/** The storage reports of this process, which are separate from requests. */
 export interface StoredReports {
   /** Names the latest report. */
   latest(): number;
-  /** Tells whether all reports up to `latest` were told. */
+  /** Tells whether all reports up to `latest` were received. */
   isTold(latest: number): boolean;
 }
 
-/** A request in progress, and the amounts that it has taken. */
+/** A request in progress, and its amounts. */
 export interface Open {
   taken: Amounts;
-  /** When it was last seen alive, Unix milliseconds, or `ENDED`. */
+  /** The last sign of life, Unix milliseconds, or `ENDED`. */
   seenAt: number;
 }
 
 /** A request that has ended, or takes nothing that it could give back. */
 export const ENDED = -1;
 
-/** The quota frees what an isolate holds that it has not heard of for so long. */
+/** The quota frees the hold of an isolate that is silent for this long. */
 export const LIFETIME_MS = 60_000;
 
-/** A request that lasts longer has its isolate heard of in between. */
+/** The interval at which an isolate reports for a longer request. */
 export const RENEW_AFTER_MS = 20_000;
 
-/** Amounts of a key's limits that a quota has promised to this isolate: free, or taken by requests. */
+/** Amounts of a key's limits that a quota has reserved for this isolate: free, or taken by requests. */
 export class Balance {
   readonly #reports: StoredReports;
-  /** Promised, and taken by nobody. Less than nothing where a request has used more than it had taken. */
+  /** Reserved, and not taken. Negative if a request has used more than it had taken. */
   #free: Amounts = { ...NOTHING };
   readonly #open = new Set<Open>();
-  /** Amounts that ended requests had taken to store, and the latest report of a home when they ended: they are held until that is told. */
+  /**
+   * Amounts that ended requests had taken to store, with the latest report of their home at their end: they are held
+   * until that report is received.
+   */
   #settled: { taken: Amounts; latest: number }[] = [];
-  /** When the quota last promised something, Unix milliseconds. */
+  /** The last grant of the quota, Unix milliseconds. */
   #promisedAt = 0;
 
   constructor(reports: StoredReports) {
@@ -45,7 +48,7 @@ export class Balance {
     return this.#open.size + this.#settled.length === 0;
   }
 
-  /** True while amounts are held of ended requests whose homes have not told yet what they store. */
+  /** True while the storage of ended requests is not reported yet. */
   get awaitsHomes(): boolean {
     return this.#settled.length > 0;
   }
@@ -54,7 +57,7 @@ export class Balance {
     return this.#free;
   }
 
-  /** Milliseconds since the quota last promised something. */
+  /** Milliseconds since the quota's last grant. */
   get age(): number {
     return Date.now() - this.#promisedAt;
   }
@@ -68,28 +71,28 @@ export class Balance {
     return covers(this.#free, need);
   }
 
-  /** Forgets what is free and about to expire: the quota may give it to others before it hears of this isolate. */
+  /** Drops free amounts that are about to expire: the quota may give them to others before this isolate reports. */
   expire(): void {
     if (Math.abs(this.age) > LIFETIME_MS - RENEW_AFTER_MS) this.#free = atMost(this.#free, NOTHING);
   }
 
-  /** The quota has answered, and promises so much more. */
+  /** The quota has answered, and grants this much more. */
   promise(granted: Amounts | undefined): void {
     this.#promisedAt = Date.now();
     if (granted) this.#free = plus(this.#free, granted);
   }
 
-  /** Forgets what was used beyond what was promised: a report counts it. */
+  /** Drops usage beyond the hold, which a report counts. */
   forgetDebt(): void {
     this.#free = atLeast(this.#free, NOTHING);
   }
 
-  /** Gives free amounts back to the quota, but so much. */
+  /** Gives free amounts back to the quota, except this much. */
   keep(most: Amounts): void {
     this.#free = atMost(this.#free, most);
   }
 
-  /** Gives a request an amount of what is free. It gives back what is no count of requests, at once where it has ended. */
+  /** Gives a request a free amount. It gives back everything that is no count of requests, at once if it has ended. */
   take(need: Amounts, open: Open): void {
     this.#free = minus(this.#free, need);
     const taken = { ...need, requests: 0, reads: 0 };
@@ -100,26 +103,26 @@ export class Balance {
     }
   }
 
-  /** Ends a request, which has used so much. `requests`: so many are given back of those that it has counted. */
+  /** Ends a request with its usage. `requests`: the number of counted requests that it gives back. */
   end(open: Open, { tokens, cost }: Pick<Amounts, "tokens" | "cost">, requests = 0): void {
     if (this.#open.delete(open)) {
       const back = { ...open.taken, ...NOTHING_STORED };
       this.#free = plus(this.#free, back);
-      // Its home tells how much it has stored; the quota has what it has not stored back with the next report.
+      // Its home reports its storage; the quota gets the unstored part back with the next report.
       const taken = minus(open.taken, back);
       if (STORED_LIMITS.some((kind) => taken[kind] > 0)) this.#settled.push({ taken, latest: this.#reports.latest() });
     }
     this.#free = minus(this.#free, { ...NOTHING, tokens, cost, requests: -requests });
   }
 
-  /** Frees what requests have taken that the platform has ended, and what is held of ended ones whose homes have told it. */
+  /** Frees the amounts of requests that the platform has ended, and those of ended ones whose homes have reported. */
   forgetDead(): void {
     const now = Date.now();
     this.#settled = this.#settled.filter(({ latest }) => !this.#reports.isTold(latest));
     for (const open of this.#open) if (now - open.seenAt > LIFETIME_MS) this.#open.delete(open);
   }
 
-  /** All that the quota is to hold for this isolate. */
+  /** The whole hold of this isolate. */
   get held(): Amounts {
     let held = this.#free;
     for (const { taken } of this.#open) held = plus(held, taken);
@@ -128,12 +131,12 @@ export class Balance {
   }
 }
 
-/** An amount, without the kinds that are not limited. `limited` is of `limitedBy`. */
+/** An amount, without the unlimited kinds. `limited` is from `limitedBy`. */
 export function limitedIn(amounts: Amounts, limited: Amounts): Amounts {
   return combined(amounts, limited, (amount, isLimited) => amount * isLimited);
 }
 
-/** 1 for each kind that is limited, else 0. */
+/** 1 for each limited kind, else 0. */
 export function limitedBy({ tenant, key }: CountedLimits): Amounts {
   const both = [tenant, key].filter((grants) => grants !== null);
   const one = (of: (grants: Limits) => number | null | undefined) =>
@@ -163,10 +166,10 @@ function atMost(a: Amounts, most: Amounts): Amounts {
   return combined(a, most, Math.min);
 }
 
-/** Requests that are promised in advance at most. */
+/** The maximum of requests that are reserved in advance. */
 const MAX_ADVANCE = 1_000;
 
-/** So much of what may be stored is promised in advance, where ten times as much is left. */
+/** The storage that is reserved in advance, if ten times as much is left. */
 const STANDING: Amounts = {
   ...NOTHING,
   stored_bytes: 64 * 1024 * 1024,
@@ -174,7 +177,7 @@ const STANDING: Amounts = {
   stored_conversations: 100,
 };
 
-/** Notes what the requests of a period take, and expects as much of the next. */
+/** Records the needs of a period, and expects as much for the next. */
 export class Forecast {
   readonly #periodMs: number;
   #period = 0;
@@ -191,8 +194,8 @@ export class Forecast {
   }
 
   /**
-   * Gives the amounts to have in advance: those of the last period, where several requests came in it, and so much of what may be
-   * stored that a caller who is seldom there need not ask for each request. `limited` is of `limitedBy`.
+   * Gives the amounts to have in advance: those of the last period, if it had several requests, and storage for a rare
+   * caller, so that it need not ask for each request. `limited` is from `limitedBy`.
    */
   advance(limited: Amounts): Amounts {
     return combined(this.#expected(), limitedIn(STANDING, limited), Math.max);

@@ -1,34 +1,34 @@
 import { type Account, type Answer, Ledger, MAX_LIFETIME_MS, type Report } from "./ledger.ts";
 
-/** End users of a tenant that are counted at a time. Clients choose the ids, and may send as many as they like. */
+/** The maximum of counted end users of a tenant. Clients choose the ids, and may send any number. */
 const MAX_END_USERS = 10_000;
 
-/** Between the ids of an end user and of a key in the name of an account. No id has it. */
+/** Separates the ids of an end user and of a key in the name of an account. No id has it. */
 const BETWEEN = "/";
 
-/** True of the name of an account that is an end user's, and not a key's. */
+/** True for the name of an end user's account, not a key's. */
 export function isOfEndUser(account: string): boolean {
   return account.includes(BETWEEN);
 }
 
-/** The accounts that are to be kept, and the end users of whom none is to be kept any more. */
+/** The accounts to store, and the end users without any account left. */
 export interface EndUserChanges {
   accounts: (readonly [name: string, account: Account])[];
-  /** Beginnings of the names of their accounts. */
+  /** Prefixes of the names of their accounts. */
   forgotten: string[];
 }
 
 /**
- * The ledgers of a tenant's end users, one each: what they have used through each key, and through all of them. Nothing of an end user counts
- * who was not heard of for two minutes, so it is forgotten. Beyond `MAX_END_USERS` the one that was heard of longest ago is. Pure, as the
- * ledger is.
+ * The ledgers of a tenant's end users, one each: their usage through each key, and through all of them. Nothing counts
+ * of an end user who was idle for two minutes, so it is dropped. Beyond `MAX_END_USERS` the one idle for longest is
+ * dropped. Pure, as the ledger is.
  */
 export class EndUsers {
-  /** By id; the one that was heard of longest ago first. */
+  /** By id; the one idle for longest first. */
   readonly #users = new Map<string, { ledger: Ledger; at: number }>();
   #changes: EndUserChanges = { accounts: [], forgotten: [] };
 
-  /** `accounts` as they were kept, by name. `now` in Unix milliseconds. */
+  /** `accounts` are the stored ones, by name. `now` in Unix milliseconds. */
   constructor(accounts: Iterable<readonly [name: string, account: Account]> = [], now = 0) {
     const kept = Map.groupBy(accounts, ([name]) => name.split(BETWEEN)[0] ?? "");
     for (const [user, own] of kept) {
@@ -37,7 +37,7 @@ export class EndUsers {
     }
   }
 
-  /** Takes a report on an end user, and grants what it wants, as the ledger of a key does. */
+  /** Takes a report on an end user, and grants its wants, as the ledger of a key does. */
   take(report: Report, now: number): Answer {
     const { endUser: user = "" } = report;
     const ledger = this.#users.get(user)?.ledger ?? new Ledger();
@@ -51,7 +51,7 @@ export class EndUsers {
     return answer;
   }
 
-  /** The changes since this was last asked. */
+  /** The changes since the last call. */
   takeChanges(): EndUserChanges {
     const changes = this.#changes;
     this.#changes = { accounts: [], forgotten: [] };

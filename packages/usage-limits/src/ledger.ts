@@ -22,20 +22,19 @@ import {
 } from "./window.ts";
 
 /**
- * The ledger of what a tenant and its keys have used, and what is promised to those who are about to use it. Pure: time is handed in,
- * and what is to be kept is told.
- *
- * A **hold** is what is promised to a holder: an isolate of the Worker, or a run in a home. It counts as used until its
- * holder says what it has really used, gives it back, or is not heard of any more. So what is used never exceeds a limit
- * by anything but what a holder uses beyond its hold.
+ * The ledger of the usage of a tenant and its keys, and of the amounts that are reserved for holders. Pure: the caller
+ * gives the time, and stores the changes.
+ * A **hold** is an amount reserved for a holder: an isolate of the Worker, or a run in a home. It counts as used until
+ * its holder reports its real usage, gives it back, or falls silent. So usage exceeds a limit only by a holder's usage
+ * beyond its hold.
  */
 
 const KINDS = ["requests", "reads", "tokens", "cost", "slots", "runs", ...STORED_LIMITS] as const;
 type Kind = (typeof KINDS)[number];
 
 /**
- * Amounts of what is limited. `cost` in millionths of a dollar; `slots` are requests, `runs` runs in progress. An amount to be stored is
- * promised until its home has told how much it stores.
+ * Amounts of limited kinds. `cost` in millionths of a dollar; `slots` are requests, `runs` runs in progress. Storage is
+ * reserved until its home has reported its real size.
  */
 export type Amounts = Record<Kind, number>;
 
@@ -54,13 +53,13 @@ export type Used = Pick<Amounts, "requests" | "reads" | "tokens" | "cost">;
 
 interface Hold extends Amounts {
   holder: string;
-  /** Unix milliseconds: then its holder is taken for dead. */
+  /** Unix milliseconds: after that its holder counts as dead. */
   expires: number;
-  /** The number of the holder's last report: of one that comes twice, the second is not counted. */
+  /** The number of the holder's last report, so that a repeated one is not counted twice. */
   report: number;
 }
 
-/** The record that is kept of a key, or of the tenant (which has no holds of its own). Plain data. */
+/** The stored record of a key, or of the tenant (which has no holds of its own). Plain data. */
 export interface Account {
   requests: Window;
   reads: Window;
@@ -69,36 +68,36 @@ export interface Account {
   holds: Hold[];
 }
 
-/** A holder's report on one key: what it holds from now on of what it has had, and what it has used since last time. */
+/** A holder's report on one key: the part of its hold that it keeps, and its usage since the last report. */
 export interface Report {
   key: string;
-  /** The end user of the key whose limits these are; absent of the key's own. */
+  /** The end user whose limits these are; absent for the key's own. */
   endUser?: string | undefined;
   limits: CountedLimits;
   holder: string;
   report: number;
   held: Amounts;
   used: Used;
-  /** How long its hold lives without another report, in milliseconds. */
+  /** The life of its hold without another report, in milliseconds. */
   lifetimeMs: number;
   want?: Want | undefined;
 }
 
-/** The amounts that a holder wants beside. */
+/** The further amounts that the holder wants. */
 export interface Want {
-  /** Less than this is of no use: then it gets nothing. */
+  /** The minimum that is of use: below it the holder gets nothing. */
   least: Amounts;
-  /** The amounts that it needs now, as far as they are there. */
+  /** The amounts that it needs now, as far as they are free. */
   needed: Amounts;
-  /** The amounts that it expects to need soon: it gets a part of them in advance, and so has to ask less often. */
+  /** The amounts that it expects to need soon: it gets a part of them in advance, and so asks less often. */
   soon: Amounts;
 }
 
-/** How a limit of a minute stands, for the `x-ratelimit-*` headers. */
+/** The state of a limit per minute, for the `x-ratelimit-*` headers. */
 export interface RateStatus {
   limit: number;
   remaining: number;
-  /** Until nothing is used of it. */
+  /** The time until its window is empty. */
   resetMs: number;
 }
 
@@ -107,16 +106,16 @@ export interface Status {
   tokens?: RateStatus | undefined;
 }
 
-/** The limit that stands in the way of a want. */
+/** The limit that prevents a want. */
 export interface Obstacle {
   kind: Exclude<Kind, "cost"> | "budget_tokens" | "budget_usd";
   of: "key" | "tenant";
   limit: number;
   used: number;
   wanted: number;
-  /** When it may be there, in milliseconds; undefined where waiting does not help. */
+  /** The time until the amount may be free, in milliseconds; undefined if waiting does not help. */
   retryMs: number | undefined;
-  /** When the budget begins anew, in Unix milliseconds. */
+  /** The reset of the budget, in Unix milliseconds. */
   resetsAt?: number | undefined;
 }
 
@@ -125,16 +124,16 @@ export type Answer = { status: Status } & ({ granted: Amounts; obstacle?: undefi
 /** The account of the tenant itself; keys have ids that are not empty. */
 export const TENANT = "";
 
-/** When slots or held tokens may come back: nobody knows, but holders report by then. */
+/** The time until slots or held tokens may come back, which is unknown, but holders report by then. */
 const HOLDS_RETRY_MS = 1_000;
 
-/** A holder gets no more in advance than this part of what is left of a limit. */
+/** A holder gets at most this part of the rest of a limit in advance. */
 const SHARE_IN_ADVANCE = 0.1;
 
-/** The longest life of a hold without a report; also where a clock has gone back since. */
+/** The longest life of a hold without a report; also after a clock has gone back. */
 export const MAX_LIFETIME_MS = 120_000;
 
-/** Holders that one key may have: an isolate each, and a run each. */
+/** The maximum of holders of one key: an isolate each, and a run each. */
 const MAX_HOLDS = 4_096;
 
 export class Ledger {
@@ -143,8 +142,8 @@ export class Ledger {
   readonly #stored: (key: string) => Stored;
 
   /**
-   * `accounts` as they were kept, by key. An earlier version has kept some without `reads`. `stored` gives what a key has stored, or
-   * the tenant.
+   * `accounts` are the stored ones, by key. Those of an earlier version may lack `reads`. `stored` gives the storage of
+   * a key, or of the tenant.
    */
   constructor(
     accounts: Iterable<readonly [key: string, account: Account]> = [],
@@ -156,16 +155,16 @@ export class Ledger {
     }
   }
 
-  /** The accounts that have changed since this was last asked. */
+  /** The changed accounts since the last call. */
   takeChanged(): (readonly [key: string, account: Account])[] {
     const changed = [...this.#changed].map((key) => [key, this.#account(key)] as const);
     this.#changed.clear();
     return changed;
   }
 
-  /** Takes a report, and grants what it wants, all or nothing of the least. `now` in Unix milliseconds. */
+  /** Takes a report, and grants its wants, all or nothing of the minimum. `now` in Unix milliseconds. */
   take(given: Report, now: number): Answer {
-    // An isolate of an earlier version leaves out what it does not know.
+    // An isolate of an earlier version leaves out unknown kinds.
     const report = { ...given, held: { ...NOTHING, ...given.held }, want: given.want && wholeWant(given.want) };
     this.#pass(now);
     this.#book(report, now);
@@ -177,7 +176,7 @@ export class Ledger {
     return { granted, status: this.#status(key, limits, now) };
   }
 
-  /** Tells whether a report has not been taken before. Its holder may be forgotten: then it is taken for a new one. */
+  /** Tells whether a report is new. The holder of a repeated one may be dropped: then it counts as a new one. */
   isNew({ key, holder, report }: Pick<Report, "key" | "holder" | "report">): boolean {
     const before = this.#account(key).holds.find((hold) => hold.holder === holder);
     return report > (before?.report ?? -1);
@@ -192,7 +191,7 @@ export class Ledger {
     return account;
   }
 
-  /** Forgets what time has taken: what has left its window, and the holds of the dead. */
+  /** Drops usage that has left its window, and the holds of the dead. */
   #pass(now: number): void {
     for (const [key, account] of this.#accounts) {
       account.requests = slid(account.requests, now);
@@ -206,7 +205,7 @@ export class Ledger {
     }
   }
 
-  /** Counts what was used, and what is held from now on. */
+  /** Counts usage, and the new hold. */
   #book(taken: Report, now: number): void {
     const { key, holder, report, held, used, limits, lifetimeMs } = taken;
     const account = this.#account(key);
@@ -242,7 +241,7 @@ export class Ledger {
     this.#changed.add(key);
   }
 
-  /** The amounts that are held of a key; of the tenant, all that is held of its keys. */
+  /** The held amounts of a key; for the tenant, those of all its keys. */
   #held(key: string): Amounts {
     let sum: Amounts = { ...NOTHING };
     for (const [name, { holds }] of this.#accounts) {
@@ -252,7 +251,7 @@ export class Ledger {
     return sum;
   }
 
-  /** How much of each kind is left, under a key's limits and its tenant's. */
+  /** The rest of each kind, under a key's limits and its tenant's. */
   #unused(key: string, limits: CountedLimits, now: number): Amounts {
     const states = this.limitsOf(key, limits, now).map(({ kind, unused }) => ({ kind, unused }));
     const unused: Amounts = { ...NOTHING };
@@ -263,7 +262,7 @@ export class Ledger {
     return unused;
   }
 
-  /** The needed amounts, as far as they are there; and in advance what does not take much from others. */
+  /** The needed amounts, as far as they are free; and in advance an amount that takes little from others. */
   #grantable(key: string, limits: CountedLimits, { needed, soon }: Want, now: number): Amounts {
     const unused = this.#unused(key, limits, now);
     const granted: Amounts = { ...NOTHING };
@@ -275,7 +274,7 @@ export class Ledger {
     return granted;
   }
 
-  /** Every limit that there is, with what is left of it. Those that are asked first are named first in a refusal. */
+  /** Every limit, with its rest. A refusal names the first ones first. */
   limitsOf(key: string, limits: CountedLimits, now: number): LimitState[] {
     const states: LimitState[] = [];
     const accounts = [
@@ -346,7 +345,7 @@ export class Ledger {
       const [tightest] = rates.toSorted((a, b) => a.unused - b.unused);
       if (!tightest) return undefined;
       const { window = [], used } = tightest;
-      // A promised amount counts for a minute from when it is used.
+      // A held amount counts for a minute from its use.
       const resetMs = used > sumOf(window) ? WINDOW_MS : msUntilEmpty(window, now);
       return { limit: tightest.limit, remaining: Math.max(0, tightest.unused), resetMs };
     };
@@ -360,13 +359,13 @@ export interface LimitState {
   obstacle: Obstacle["kind"];
   limit: number;
   used: number;
-  /** Less than nothing where more was used than was promised. */
+  /** Negative if usage exceeds the reservation. */
   unused: number;
   window?: Window;
   resetsAt?: number | undefined;
 }
 
-/** When there may be room for so much; undefined where no waiting makes room for it. */
+/** The time until this much may be free; undefined if waiting does not free it. */
 function retryMs({ limit, unused, window, resetsAt, obstacle }: LimitState, wanted: number, now: number) {
   if (wanted > limit || limit === 0) return undefined;
   if (obstacle === "budget_tokens" || obstacle === "budget_usd") return resetsAt && resetsAt - now;
@@ -375,7 +374,7 @@ function retryMs({ limit, unused, window, resetsAt, obstacle }: LimitState, want
   return Number.isFinite(inWindow) ? inWindow : HOLDS_RETRY_MS;
 }
 
-/** A want with nothing of what it leaves out. */
+/** A want with zero for the absent kinds. */
 function wholeWant({ least, needed, soon }: Want): Want {
   return { least: { ...NOTHING, ...least }, needed: { ...NOTHING, ...needed }, soon: { ...NOTHING, ...soon } };
 }
@@ -384,19 +383,19 @@ export function plus(a: Amounts, b: Amounts): Amounts {
   return combined(a, b, (one, other) => one + other);
 }
 
-/** The amounts that `combine` makes of each kind of two others. */
+/** The amounts that `combine` makes of two others, kind by kind. */
 export function combined(a: Amounts, b: Amounts, combine: (one: number, other: number) => number): Amounts {
   const made = { ...NOTHING };
   for (const kind of KINDS) made[kind] = combine(a[kind], b[kind]);
   return made;
 }
 
-/** Tells whether an amount is one of what is stored. */
+/** Tells whether a kind is storage. */
 export function isStoredLimit(kind: Obstacle["kind"] | Kind): kind is StoredLimit {
   return (STORED_LIMITS as readonly string[]).includes(kind);
 }
 
-/** Tells whether there is as much of each kind as is needed. A kind that is not needed may be below zero. */
+/** Tells whether there is enough of each needed kind. Other kinds may be negative. */
 export function covers(free: Amounts, need: Amounts): boolean {
   return KINDS.every((kind) => need[kind] === 0 || free[kind] >= need[kind]);
 }

@@ -1,19 +1,22 @@
 import { type LimitState, TENANT } from "./ledger.ts";
 
-/** A limit of which nearly all is used, as its operator is told of it. */
+/** A limit that is nearly used, in the report to its operator. */
 export type NearlyUsed = Pick<LimitState, "of" | "obstacle" | "limit" | "used" | "resetsAt">;
 
-/** The share of a limit that is nearly all of it. */
+/** The share of a limit from which it is nearly used. */
 const NEARLY = 0.8;
 
-/** Limits that are remembered as told of; beyond it some are told again. */
+/** The maximum of remembered limits; beyond it some are reported again. */
 const MAX_TOLD = 10_000;
 
-/** Budgets and stored amounts that are nearly used up: each is told of once. A new period, and a higher limit, begin anew. */
+/**
+ * Budgets and storage limits that are nearly used: each is reported once. A new period, and a higher limit, start
+ * again.
+ */
 export class NearlyUsedLimits {
   readonly #told = new Set<string>();
 
-  /** Those limits of a key and its tenant that are nearly used, and were not when they were last looked at. */
+  /** The limits of a key and its tenant that are nearly used, and were not at the last call. */
   take(key: string, limits: readonly LimitState[]): NearlyUsed[] {
     const crossed = limits.filter((state) => {
       const { of, obstacle, limit, used, resetsAt } = state;

@@ -3,11 +3,12 @@ import { isStoredLimit, type Obstacle, type RateStatus, type Status, TENANT } fr
 import type { StoredLimit } from "./limits.ts";
 
 /**
- * Limits as clients are told of them: OpenAI's headers, codes and words. Codex reads the time in "Please try again in
- * 11.054s." and takes `insufficient_quota` for final; the SDKs read `retry-after-ms`, `retry-after` and `x-should-retry`.
+ * Refusals of limits for clients: OpenAI's headers, codes and messages. Codex reads the time in "Please try again in
+ * 11.054s." and treats `insufficient_quota` as final; the SDKs read `retry-after-ms`, `retry-after` and
+ * `x-should-retry`.
  */
 
-/** `x-ratelimit-*` of what is limited by the minute. */
+/** `x-ratelimit-*` for limits per minute. */
 export function rateHeaders({ requests, tokens }: Status): Record<string, string> {
   return { ...headersOf("requests", requests), ...headersOf("tokens", tokens) };
 }
@@ -134,11 +135,14 @@ function quotaExceeded(message: string, headers: Record<string, string>): ApiErr
 function budgetMessage({ kind, limit, used, wanted, resetsAt }: Obstacle, whose: string): string {
   const amount = (value: number) =>
     kind === "budget_usd" ? `$${(Math.max(0, value) / 1e6).toFixed(6)}` : `${Math.ceil(Math.max(0, value))} tokens`;
-  const anew = resetsAt === undefined ? "" : ` It begins anew at ${new Date(resetsAt).toISOString()}.`;
+  const anew = resetsAt === undefined ? "" : ` It resets at ${new Date(resetsAt).toISOString()}.`;
   return `You exceeded your current quota: the budget of ${whose} is ${amount(limit)}, of which ${amount(used)} are used or reserved, and this request needs ${amount(wanted)}.${anew}`;
 }
 
-/** The 503 of limits that cannot be looked at: nobody is let in without. An error of the API, such as that of a damaged quota, stays what it is. */
+/**
+ * The 503 if limits cannot be checked: no request is admitted without. An error of the API, such as that of a damaged
+ * quota, stays the same.
+ */
 export function limitsUnavailable(cause?: unknown): ApiError {
   if (cause instanceof ApiError) return cause;
   return new ApiError({

@@ -2,27 +2,27 @@ import { LIFETIME_MS } from "./balance.ts";
 import { type Answer, MAX_LIFETIME_MS, type Report, type Used } from "./ledger.ts";
 import { addUsage, type UsageEntry, usageKey } from "./usage.ts";
 
-/** The ledger of a tenant, wherever it is. */
+/** The ledger of a tenant, in this process or elsewhere. */
 export interface QuotaStub {
   exchange(report: Report, usage: readonly UsageEntry[]): Promise<Answer>;
 }
 
-/** A report is made so long after the first request that ended. */
+/** The delay of a report after the first ended request. */
 export const REPORT_AFTER_MS = 1_000;
 
-/** How often a report is tried, where the quota cannot be reached. The next request that asks reports, too. */
+/** The number of attempts of a report, if the quota does not answer. The next request that asks reports, too. */
 const MAX_REPORTS = 10;
 
 const NO_USE: Used = { requests: 0, reads: 0, tokens: 0, cost: 0 };
 
-/** The isolate has no name of its own. */
+/** A random id of the isolate, which has no name of its own. */
 const holder = () => {
   name ??= crypto.randomUUID();
   return name;
 };
 let name: string | undefined;
 
-/** Tells a quota what this isolate has used of a key's limits. */
+/** Reports the usage of this isolate to a key's quota. */
 export class Reporter {
   readonly #account: Pick<Report, "key" | "endUser">;
   readonly #stub: QuotaStub;
@@ -30,7 +30,7 @@ export class Reporter {
   #used: Used = NO_USE;
   #usage = new Map<string, UsageEntry>();
   #reports = 0;
-  /** When the next report is due, Unix milliseconds; undefined where none is. */
+  /** The time of the next report, Unix milliseconds; undefined if none is due. */
   #due: number | undefined;
 
   constructor(account: Pick<Report, "key" | "endUser">, stub: QuotaStub) {
@@ -54,7 +54,7 @@ export class Reporter {
     this.#usage.set(key, before ? addUsage(before, entry) : entry);
   }
 
-  /** Reports what was used, and asks for what is wanted. Rejects when the quota cannot be reached. */
+  /** Reports usage, and asks for the wants. Rejects if the quota does not answer. */
   async exchange(what: Pick<Report, "limits" | "held" | "want">): Promise<Answer> {
     const [used, usage, due] = [this.#used, [...this.#usage.values()], this.#due];
     this.#used = NO_USE;
@@ -66,7 +66,7 @@ export class Reporter {
     try {
       return await this.#stub.exchange(report, usage);
     } catch (error) {
-      // The next report tells it again. If this one has arrived after all, it counts twice, rather than not at all.
+      // The next report repeats it. If this one has arrived after all, it counts twice, rather than not at all.
       this.#used = addUsed(this.#used, used);
       this.#due ??= due;
       for (const entry of usage) this.#noteUsage(entry);
@@ -74,9 +74,9 @@ export class Reporter {
     }
   }
 
-  /** Has `report` called before long, unless somebody asks before; again where it gives false. It never rejects. */
+  /** Calls `report` soon, unless a question comes before; again if it gives false. It never rejects. */
   reportSoon(report: () => Promise<boolean>, waitUntil: (promise: Promise<unknown>) => void): void {
-    // A timer whose request has been ended by the platform never rings.
+    // A timer whose request was ended by the platform never fires.
     if (this.#due !== undefined && Date.now() < this.#due + REPORT_AFTER_MS) return;
     waitUntil(this.#report(report));
   }
@@ -86,7 +86,7 @@ export class Reporter {
       const due = Date.now() + REPORT_AFTER_MS;
       this.#due = due;
       await new Promise((resolve) => setTimeout(resolve, REPORT_AFTER_MS));
-      // A question has told it meanwhile, or another report is under way.
+      // A question has reported it meanwhile, or another report is in progress.
       if (this.#due !== due) return;
       if (await report()) return;
       // A later use of the quota has begun a report of its own, with these figures.

@@ -2,8 +2,8 @@ import type { Reservation } from "./allowance.ts";
 import type { RateStatus, Status } from "./ledger.ts";
 
 /**
- * Takes of several allowances side by side: of all of them, or of none. Gives one reservation of all. Rejects with the first refusal, which has
- * counted nowhere.
+ * Takes from several allowances in parallel: from all of them, or from none. Gives one reservation for all. Rejects
+ * with the first refusal, which counts nowhere.
  */
 export async function takeTogether(takes: readonly (() => Reservation | Promise<Reservation>)[]): Promise<Reservation> {
   const asked = await Promise.allSettled(takes.map(async (take) => take()));
@@ -27,7 +27,7 @@ export async function takeTogether(takes: readonly (() => Reservation | Promise<
   };
 }
 
-/** Joins two statuses: the one that leaves less counts. */
+/** Joins two statuses: the one with the smaller rest counts. */
 export function tighter(one: Status, other: Status): Status {
   const least = (a: RateStatus | undefined, b: RateStatus | undefined) =>
     a && b ? (a.remaining <= b.remaining ? a : b) : (a ?? b);

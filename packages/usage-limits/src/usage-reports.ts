@@ -72,7 +72,10 @@ export function usageResults(kind: UsageKind, rows: readonly TenantUsage[], grou
   }));
 }
 
-/** The costs of each group in a bucket. Its line items are models and tools; their quantity is in units where they are counted by these. */
+/**
+ * The costs of each group in a bucket. Its line items are models and tools; their quantity is in units if these count
+ * them.
+ */
 export function costResults(rows: readonly TenantUsage[], groupBy: readonly string[]) {
   const isByItem = groupBy.includes("line_item");
   const by = groupBy.map((group) => (group === "line_item" ? "model" : group));

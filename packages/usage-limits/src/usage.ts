@@ -1,37 +1,37 @@
-/** Usage: what was used, by its kind, and what that costs. */
+/** Usage, by its kind, and its cost. */
 
-/** The kinds of usage, as OpenAI tells them apart (openai 7.57 `admin.organization.usage`). */
+/** The kinds of usage, as OpenAI distinguishes them (openai 7.57 `admin.organization.usage`). */
 export const USAGE_KINDS = [
   ...["completions", "embeddings", "images", "moderations", "decisions"],
   ...["audio_transcriptions", "code_interpreter_sessions", "file_searches", "web_searches"],
 ] as const;
 export type UsageKind = (typeof USAGE_KINDS)[number];
 
-/** The usage of one kind and model since it was last told. */
+/** The usage of one kind and model since the last report. */
 export interface UsageEntry {
   /** Absent: of completions. */
   kind?: UsageKind;
-  /** The model; of calls of a tool, the tool. */
+  /** The model; for calls of a tool, the tool. */
   model: string;
   /** Turns, or requests to a model. */
   requests: number;
   input: number;
   cached: number;
   output: number;
-  /** Images, sessions, calls or seconds: what its kind is counted by beside tokens. */
+  /** Images, sessions, calls or seconds: the unit of its kind beside tokens. */
   units?: number;
   /** Millionths of a dollar. */
   cost: number;
 }
 
-/** A usage, with when and by whom. */
+/** A usage, with its time and its key. */
 export interface UsageRow extends UsageEntry {
-  /** When its hour began, Unix milliseconds. */
+  /** The beginning of its hour, Unix milliseconds. */
   start: number;
   key: string;
 }
 
-/** Entries with the same one are added to each other. */
+/** Entries with the same key are added up. */
 export function usageKey({ kind = "completions", model }: UsageEntry): string {
   return `${kind}\n${model}`;
 }
@@ -54,10 +54,10 @@ export function usedIn(usage: readonly UsageEntry[]): { tokens: number; cost: nu
   return { tokens: sum(({ input, output }) => input + output), cost: sum(({ cost }) => cost) };
 }
 
-/** Prices of a model: dollars a million tokens, and dollars a unit (an image, a session, a call …). */
+/** Prices of a model: dollars per million tokens, and dollars per unit (an image, a session, a call …). */
 export interface ModelPrice {
   input: number;
-  /** As much as input where it is absent. */
+  /** Default: the price of input. */
   cached_input?: number | undefined;
   output: number;
   unit?: number | undefined;
@@ -65,7 +65,7 @@ export interface ModelPrice {
 
 export type Prices = Readonly<Record<string, ModelPrice>>;
 
-/** The cost of what was used of a model or a tool, in millionths of a dollar; nothing where they have no price. */
+/** The cost of the usage of a model or a tool, in millionths of a dollar; nothing without a price. */
 export function costOf(
   model: string,
   { input, cached, output, units = 0 }: { input: number; cached: number; output: number; units?: number },

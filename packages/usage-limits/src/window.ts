@@ -1,26 +1,25 @@
 import type { BudgetWindow } from "./limits.ts";
 
 /**
- * A sliding window of a minute: what was used in each of its seconds. The second that is just ending counts whole, so what
- * is used counts for 60 to 61 seconds, and in no 60 seconds is more used than the limit.
- *
- * A clock that goes back does not lock anybody out: what was used in seconds that are yet to come counts as used now. One
- * that goes forward empties the window, as the passing of that time does: of these two nobody can tell which it is.
+ * A sliding window of a minute: the usage in each of its seconds. The second that is just ending counts in full, so
+ * usage counts for 60 to 61 seconds, and no 60 seconds have more than the limit. A clock that goes back blocks nothing:
+ * usage in seconds of the future counts as used now. One that goes forward empties the window, as the passing of that
+ * time does: the two cannot be distinguished.
  */
 
-/** Seconds of Unix time, oldest first, and what was used in each. Plain data: this is how it is kept. */
+/** Seconds of Unix time, oldest first, and the usage in each. Plain data, in its stored form. */
 export type Window = (readonly [second: number, amount: number])[];
 
 const SECONDS = 60;
 
-/** How long what is used counts, at most. */
+/** The maximum time for which usage counts. */
 export const WINDOW_MS = (SECONDS + 1) * 1000;
 
 function secondOf(now: number): number {
   return Math.floor(now / 1000);
 }
 
-/** The window as it is at `now` (Unix milliseconds): without what has left it. */
+/** The window at `now` (Unix milliseconds), without expired seconds. */
 export function slid(window: Window, now: number): Window {
   const second = secondOf(now);
   const from = second - SECONDS;
@@ -36,7 +35,7 @@ export function slid(window: Window, now: number): Window {
   return early === 0 ? kept : added(kept, early, now);
 }
 
-/** The window with so much more used now; less than nothing gives back what was counted before. */
+/** The window with this much more used now; a negative amount gives back usage that was counted before. */
 export function added(window: Window, amount: number, now: number): Window {
   if (amount === 0) return window;
   const second = secondOf(now);
@@ -51,7 +50,7 @@ export function sumOf(window: Window): number {
   return sum;
 }
 
-/** How long until so much has left the window, in milliseconds. Infinity where there is not so much in it. */
+/** The time until this much has left the window, in milliseconds. Infinity if the window has less. */
 export function msUntilFreed(window: Window, amount: number, now: number): number {
   let freed = 0;
   for (const [second, used] of window) {
@@ -61,32 +60,32 @@ export function msUntilFreed(window: Window, amount: number, now: number): numbe
   return Number.POSITIVE_INFINITY;
 }
 
-/** How long until nothing is in it. */
+/** The time until the window is empty. */
 export function msUntilEmpty(window: Window, now: number): number {
   const last = window.at(-1);
   return last ? Math.max(0, (last[0] + SECONDS + 1) * 1000 - now) : 0;
 }
 
 /**
- * The usage of a budget, by the period that it was used in. Periods are the calendar's, in UTC. Those of before are
- * kept for a while: a clock that goes into another period and comes back finds what was used, and opens nothing.
+ * The usage of a budget, by its periods. Periods are the calendar's, in UTC. Earlier ones are kept for a while: a clock
+ * that goes into another period and comes back finds its usage, and resets nothing.
  */
 export interface BudgetPeriod {
   window: BudgetWindow;
-  /** Unix milliseconds; 0 of one that never begins anew. */
+  /** Unix milliseconds; 0 for a budget without periods. */
   start: number;
   tokens: number;
   /** Millionths of a dollar. */
   cost: number;
 }
 
-/** Periods that are kept beside the current one. */
+/** The number of kept periods beside the current one. */
 const KEPT = 3;
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
-/** When the period began that `now` is in, in Unix milliseconds. */
+/** The beginning of the period at `now`, in Unix milliseconds. */
 export function periodStart(window: BudgetWindow, now: number): number {
   switch (window) {
     case "hour":
@@ -105,7 +104,7 @@ export function periodStart(window: BudgetWindow, now: number): number {
   }
 }
 
-/** When the next one begins; undefined of one that never does. */
+/** The beginning of the next one; undefined without periods. */
 export function periodEnd(window: BudgetWindow, now: number): number | undefined {
   const start = periodStart(window, now);
   switch (window) {
@@ -124,7 +123,7 @@ export function periodEnd(window: BudgetWindow, now: number): number | undefined
   }
 }
 
-/** The usage of the period that `now` is in. */
+/** The usage of the period at `now`. */
 export function usedInPeriod(
   periods: readonly BudgetPeriod[],
   window: BudgetWindow,
@@ -134,7 +133,7 @@ export function usedInPeriod(
   return periods.find((each) => each.window === window && each.start === start) ?? { tokens: 0, cost: 0 };
 }
 
-/** The periods with so much more used now; the one that was used last comes first. */
+/** The periods with this much more used now; the latest used one first. */
 export function withUsed(
   periods: readonly BudgetPeriod[],
   window: BudgetWindow,

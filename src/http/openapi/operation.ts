@@ -29,13 +29,13 @@ interface Description {
 export const GROUPS = {
   Responses: "OpenAI's Responses API.",
   Conversations: "OpenAI's Conversations API.",
-  Decisions: "OpenAI's Decisions API: questions that are answered with probabilities.",
-  Moderations: "OpenAI's Moderations API: texts that are judged by a guard.",
+  Decisions: "OpenAI's Decisions API: answers questions with probabilities.",
+  Moderations: "OpenAI's Moderations API: a guard judges texts.",
   Files: "OpenAI's Files and Uploads APIs.",
-  "Vector stores": "OpenAI's Vector stores API: files that are searched by meaning and by words.",
-  Batches: "OpenAI's Batches API: many requests, answered when there is time for them.",
-  Webhooks: "OpenAI's webhook endpoints, and what was delivered to them.",
-  Models: "The models that responses can be made with.",
+  "Vector stores": "OpenAI's Vector stores API: searches files by meaning and by words.",
+  Batches: "OpenAI's Batches API: many requests, answered later.",
+  Webhooks: "OpenAI's webhook endpoints, and their deliveries.",
+  Models: "The models for responses.",
   "Model server":
     "vLLM's own endpoints. A deployment has those that `PASSTHROUGH_ENDPOINTS` names; the others answer 404.",
   Administration:

@@ -136,7 +136,7 @@ export function answerSchemas() {
     model: text.nullable(),
     created_at: seconds.nullable(),
     background: z.boolean().nullable(),
-    foreground: z.boolean().optional().describe("A turn that runs beside its client, in the process that answers."),
+    foreground: z.boolean().optional().describe("A foreground turn, in the answering process."),
     server: text.nullable(),
     events: count.nullable(),
   });
@@ -194,9 +194,9 @@ export function answerSchemas() {
       z.object({ object: z.literal("list"), data: z.array(Model) }),
       z.object({ models: z.array(CodexModel) }),
     ]),
-    PassedAnswer: z.unknown().describe("The model server's own answer, as it came."),
+    PassedAnswer: z.unknown().describe("The model server's own answer, unchanged."),
     ApiKey,
-    NewApiKey: ApiKey.extend({ value: text.describe("The key itself. It is shown this once.") }),
+    NewApiKey: ApiKey.extend({ value: text.describe("The key itself, shown only this once.") }),
     ApiKeyList: page(ApiKey),
     DeletedApiKey: deleted("api_key.deleted"),
     Tenant,
@@ -262,7 +262,7 @@ export function answerSchemas() {
           homes: z.object({ limit: z.int(), open: z.int() }),
         })
         .optional()
-        .describe("The files that the process may have open, and has; of one's own machine."),
+        .describe("The limit of open files of the process, and the open ones; self-hosted."),
     }),
     Decision: decisionObject(),
     Moderation: moderationSchemas().Moderation,
@@ -282,7 +282,7 @@ export function answerSchemas() {
     UpstreamHealth: upstreamHealth,
     Metrics: text.describe("Prometheus's text format."),
     Description: z.looseObject({ openapi: text }).describe("An OpenAPI document."),
-    ErrorBody: z.object({ error: message }).describe("`param` is the path of the field at fault, or null."),
+    ErrorBody: z.object({ error: message }).describe("`param` is the path of the invalid field, or null."),
   };
 }
 

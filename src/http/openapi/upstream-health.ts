@@ -11,12 +11,12 @@ const serverHealth = {
   separates_tenants: z
     .boolean()
     .nullable()
-    .describe("Whether it heeds cache_salt, which keeps tenants' prompts apart. Null: it has not told who it is."),
+    .describe("Whether it supports cache_salt, which separates tenants' prompts. Null: its kind is unknown."),
   dialect: z
     .enum(DIALECT_NAMES)
     .nullable()
     .optional()
-    .describe("The kind of server, by its own word or the operator's. Null: it has told nothing."),
+    .describe("The kind of server, recognised or set by the operator. Null: unknown."),
 };
 
 export const upstreamHealth = z.object({
@@ -30,7 +30,7 @@ export const upstreamHealth = z.object({
         status: z.enum(["ok", "unreachable"]),
         name: z.string(),
         draining: z.boolean(),
-        weight: z.number().describe("Its share of the conversations, compared with the others'."),
+        weight: z.number().describe("Its share of the conversations, relative to the others'."),
         ejected: z.boolean(),
         board: z.object({ down: z.boolean(), load: z.number().nullable() }).optional(),
       }),

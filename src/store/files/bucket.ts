@@ -105,7 +105,7 @@ export class BytesInBucket implements BytesAtRest {
 
 /** The 503 of a bucket that does not answer, or that has older files and is no longer configured. */
 export function bucketFault(): ApiError {
-  const message = "The storage of files does not answer. Please try again.";
+  const message = "The file storage does not answer. Please try again.";
   return new ApiError({ status: 503, message, code: "file_storage_unavailable" });
 }
 

@@ -224,7 +224,7 @@ export class FileClient {
 }
 
 function fileBusy(id: string): ApiError {
-  const message = `File '${id}' is being received or removed. Please try again in a moment.`;
+  const message = `File '${id}' is being uploaded or deleted. Please try again in a moment.`;
   return new ApiError({ status: 409, message, param: "id", code: "file_busy" });
 }
 

@@ -35,7 +35,7 @@ function check(limit: FileLimit, total: () => Amount, wanted: Amount, whose: str
       status: wanted[kind] > most && most > 0 ? 413 : 429,
       type: "insufficient_quota",
       code: "storage_quota_exceeded",
-      message: `You exceeded your storage quota: ${whose} may store ${most} ${kind === "files" ? "files" : "bytes of files"} ('${GRANTS[kind]}'), and with this file there would be ${kept[kind]}. Delete files.`,
+      message: `You exceeded your storage quota: ${whose} may store ${most} ${kind === "files" ? "files" : "bytes of files"} ('${GRANTS[kind]}'), and this file would make it ${kept[kind]}. Delete files.`,
       headers: { "x-should-retry": "false" },
     });
   }

@@ -126,6 +126,6 @@ function tooLarge(field: string, maxBytes: number): ApiError {
 
 /** The 409 of a file whose sender was silent for so long that its bytes were removed. */
 export function givenUp(): ApiError {
-  const message = "The upload was given up, because nothing of it has come for too long. Please send it again.";
+  const message = "The upload was abandoned, because no data arrived for too long. Please send it again.";
   return new ApiError({ status: 409, message, param: "file", code: "upload_abandoned" });
 }

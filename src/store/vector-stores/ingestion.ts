@@ -343,7 +343,7 @@ export class Ingestion {
     if (now - since > GIVE_UP_MS) {
       row.outage = undefined;
       const reason = error instanceof ApiError ? error.message : "The file could not be read.";
-      this.#failAll({ code: "server_error", message: `This was tried for ${GIVE_UP_MS / 60_000} minutes: ${reason}` });
+      this.#failAll({ code: "server_error", message: `Gave up after ${GIVE_UP_MS / 60_000} minutes: ${reason}` });
       return new Wait(now);
     }
     return new Wait(
@@ -391,6 +391,6 @@ function lastErrorOf(error: unknown): LastError | undefined {
 }
 
 function otherModel(known: string, now: string): LastError {
-  const message = `The embeddings of this vector store are of '${known}', and this server embeds with '${now}'. Index it anew: POST /v1/vector_stores/{id}/reindex.`;
+  const message = `The embeddings of this vector store are from '${known}', but this server uses '${now}'. Reindex it: POST /v1/vector_stores/{id}/reindex.`;
   return { code: "server_error", message };
 }

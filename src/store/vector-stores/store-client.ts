@@ -45,7 +45,7 @@ export class StoreClient {
   /** Adds a store to the list. Throws the 400 of a tenant that has `max` stores. */
   async add(id: string, max: number): Promise<void> {
     if (await this.#directory.addStore(id, max)) return;
-    const message = `There are ${max} vector stores, and no more (VECTOR_STORES_PER_TENANT).`;
+    const message = `You already have ${max} vector stores, the maximum (VECTOR_STORES_PER_TENANT).`;
     throw invalidRequest(null, message, "too_many_vector_stores");
   }
 

@@ -395,6 +395,6 @@ function expired(id: string): ApiError {
 /** The 409 of a store whose embeddings are of another model than this server's. */
 function otherEmbedding({ id, embedding }: StoreRecord, now: string): ApiError {
   const known = embedding ? `'${embedding.model}' (${embedding.dimensions} dimensions)` : "none";
-  const message = `The embeddings of vector store '${id}' are of ${known}, and this server embeds with ${now}. Index it anew: POST /v1/vector_stores/${id}/reindex.`;
+  const message = `The embeddings of vector store '${id}' are from ${known}, but this server uses ${now}. Reindex it: POST /v1/vector_stores/${id}/reindex.`;
   return new ApiError({ status: 409, message, param: null, code: "embedding_model_mismatch" });
 }

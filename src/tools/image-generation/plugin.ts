@@ -66,7 +66,7 @@ export const IMAGE_GENERATION: RunnablePlugin<ImageGeneration, ImageItem> = {
   check(tool, index, { config: { images } }) {
     if (!isImageGeneration(tool)) return;
     if (!images) {
-      const message = "This server has no model for images (IMAGE_MODEL).";
+      const message = "This server has no image model (IMAGE_MODEL).";
       throw invalidRequest(`tools[${index}].type`, message, "unsupported_parameter");
     }
     if (tool.model === undefined || images.names.has(tool.model)) return;
@@ -87,7 +87,8 @@ export const IMAGE_GENERATION: RunnablePlugin<ImageGeneration, ImageItem> = {
           const drawn = await session.draw(call.item, call.arguments, AbortSignal.any([signal, timeout]));
           return { ...drawn, failed: false };
         } catch (error) {
-          if (timeout.aborted && !signal.aborted) throw new ToolFault("timeout", "The image was not drawn in time.");
+          if (timeout.aborted && !signal.aborted)
+            throw new ToolFault("timeout", "The image server did not answer in time.");
           throw error instanceof ImageFault ? new ToolFault("tool", error.message) : error;
         }
       },

@@ -80,14 +80,14 @@ export const MCP: RunnablePlugin<McpTool, ResponseOutputItem.McpCall> = {
     const called = (Object.hasOwn(access, label) ? access[label]?.server_url : undefined) ?? url;
     if (!URL.canParse(called) || !(config.isListed(new URL(called)) || isPublicUrl(new URL(called).href))) {
       const message =
-        "Expected an https URL of a public address, or of a server that the operator has listed (MCP_SERVERS).";
+        "Expected an https URL of a public address, or of a server that the operator allows (MCP_SERVERS).";
       throw invalidRequest(path, message, "invalid_url");
     }
     if (config.mayCallMcp?.(new URL(called)) === false) {
       throw invalidRequest(path, "This API key does not allow this MCP server to be called.", "mcp_server_not_allowed");
     }
     if (config.guard.deny?.(new URL(called))) {
-      const message = "This is the operator's tool server: ask for the built-in tool instead.";
+      const message = "This is the operator's tool server. Use the built-in tool instead.";
       throw invalidRequest(path, message, "invalid_url");
     }
   },

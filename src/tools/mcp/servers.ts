@@ -150,7 +150,7 @@ export class McpServers implements PluginSession {
     const { access: all, config } = this.#turn;
     const access = Object.hasOwn(all, label) ? all[label] : undefined;
     if (!access) {
-      const message = `The credentials for the MCP server '${label}' are not kept over a restart.`;
+      const message = `The credentials for the MCP server '${label}' were lost in a restart, because they are never stored.`;
       throw new ToolFault("refused_address", message);
     }
     const { server_url: url, authorization, headers } = access;

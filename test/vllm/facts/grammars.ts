@@ -86,7 +86,7 @@ export function grammars(subject: () => Subject): void {
     const inputs = inputsOf(wrong).map(({ input }) => input);
     if (engine === "chat") {
       expect(inputs).toEqual([]);
-      expect(answerOf(wrong)).toContain("does not keep to the tool's grammar");
+      expect(answerOf(wrong)).toContain("does not match the tool's grammar");
       return;
     }
     // A model of no mind may spell the end of its message with letters, where xgrammar takes that for the end.

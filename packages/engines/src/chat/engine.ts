@@ -67,7 +67,7 @@ export class ChatEngine implements Engine {
     if (request.previous_input_messages == null) return request;
     throw invalidRequest(
       "previous_input_messages",
-      "'previous_input_messages' is supported for gpt-oss models only: other models have no messages of that form.",
+      "'previous_input_messages' is supported only for gpt-oss models: other models have no such messages.",
       "unsupported_parameter",
     );
   }
@@ -348,7 +348,7 @@ async function* ofWholePrompt(prompt: Prompt, answer: AsyncIterable<ModelDelta[]
     const hasMedia = parts.some(({ type }) => /image|audio|video/.test(type));
     const texts = parts.map((part) => ("text" in part ? part.text : ""));
     if (read > 0 && !hasMedia && 2 * read < estimateTokens(texts.join(""))) {
-      throw contextLengthExceeded(`The model server has cut the prompt to ${read} tokens, and answered the rest.`);
+      throw contextLengthExceeded(`The model server has cut the prompt to ${read} tokens before its answer.`);
     }
     yield deltas;
   }

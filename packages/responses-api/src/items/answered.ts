@@ -3,7 +3,7 @@ import type { ItemType } from "./item-type.ts";
 import { ITEMS, type OutputType } from "./registry.ts";
 import { once } from "./shapes.ts";
 
-/** The schemas of answered items: with an id, and with all that requests may leave out. They only describe. */
+/** The schemas of items in answers: with an id, and with all optional fields of requests. They only describe. */
 
 type Items = typeof ITEMS;
 type OutputSchema = ReturnType<Items[OutputType]["output"]>;
@@ -13,12 +13,12 @@ type StoredSchema = {
 
 const TYPES: [type: string, ItemType][] = Object.entries(ITEMS);
 
-/** The schemas of the items that a turn puts out, by their types. */
+/** The schemas of the items in a turn's output, by their types. */
 export const outputSchemas = once(
   () => new Map(TYPES.flatMap(([type, { output }]) => (output ? [[type, output() as OutputSchema] as const] : []))),
 );
 
-/** All answered items. `StoredInput` are those that are kept of an input and that no output has. */
+/** All items in answers. `StoredInput` are stored input items that no output has. */
 export const answeredItems = once(() => {
   const OutputItem = z.discriminatedUnion("type", [...outputSchemas().values()] as [OutputSchema]);
   const stored = new Set(TYPES.flatMap(([, each]) => each.stored ?? []));

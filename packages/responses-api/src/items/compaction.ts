@@ -4,7 +4,7 @@ import { itemId } from "./parts.ts";
 import { MAX_SEALED_LENGTH } from "./reasoning.ts";
 import { answered, given, inItem, normal } from "./shapes.ts";
 
-/** Stands for all that came before it (docs/compaction.md). */
+/** Replaces all items before it (docs/compaction.md). */
 export const compaction = {
   prefix: "cmp",
   kind: "compaction",
@@ -15,7 +15,7 @@ export const compaction = {
   events: { "response.compaction.compacting": inItem },
 } as const satisfies ItemType;
 
-/** Asks for a compaction of what came before it, and for nothing else. */
+/** Requests a compaction of the items before it, and nothing else. */
 export const compactionTrigger = {
   kind: "compaction",
   input: given("compaction_trigger", { id: itemId }).transform(normal("id type")),

@@ -11,9 +11,9 @@ import { type ITEMS, type OutputItem, type OutputType, typesWith } from "./regis
 import { at, inContent } from "./shapes.ts";
 
 /**
- * The events that a turn can say: those of its life, those of every item, and those that each item type has of its own. Their types are OpenAI's
- * (`ResponseStreamEvent` of the openai package); what this server adds to one of them is declared here. vLLM's own events are not among them:
- * where those differ, OpenAI's hold.
+ * The events of a turn: those of its life, those of every item, and those of each item type. Their types are OpenAI's
+ * (`ResponseStreamEvent` of the openai package); this server's additions are declared here. vLLM's own events are not
+ * among them: OpenAI's take precedence.
  */
 
 const LIFECYCLE = [
@@ -27,7 +27,7 @@ const LIFECYCLE = [
 
 const part = () => z.discriminatedUnion("type", [outputText(), refusal(), reasoningText()]);
 
-/** The events of every item and of every part of its content, and what makes the rest of their shape. */
+/** The events of every item and of every part of its content, with the functions that make the rest of their shape. */
 const COMMON = {
   "response.content_part.added": () => ({ ...inContent(), part: part() }),
   "response.content_part.done": () => ({ ...inContent(), part: part() }),
@@ -45,7 +45,7 @@ const SHAPES = Object.assign({}, COMMON, ...OWN) as EventShapes;
 /** Events that carry the whole response. */
 export type LifecycleType = (typeof LIFECYCLE)[number];
 
-/** Events that carry one piece of a text. The commands of a shell call are told whole. */
+/** Events with one piece of a text. The commands of a shell call are complete. */
 export type DeltaType = Exclude<Extract<keyof EventShapes, `${string}.delta`>, "response.shell_call_command.delta">;
 
 type OpenAIEvent<Type extends ResponseStreamEvent["type"]> = Extract<ResponseStreamEvent, { type: Type }>;
@@ -57,17 +57,17 @@ export interface LifecycleEvent {
   response: ResponseObject;
 }
 
-/** OpenAI's is flat; clients of Chat Completions look for the nested one. */
+/** OpenAI's is flat; clients of Chat Completions expect the nested one. */
 type ErrorEvent = ResponseErrorEvent & {
   error: { type: string; code: string; message: string; param: string | null };
 };
 
-/** An event about one item, or about the failure of all. */
+/** An event about one item, or about a failure of the whole. */
 export type ItemEvent =
   | OpenAIEvent<Exclude<keyof EventShapes, DeltaType | ArgumentsDone>>
   | (Omit<ResponseOutputItemAddedEvent, "item"> & { item: OutputItem })
   | (Omit<ResponseOutputItemDoneEvent, "item"> & { item: OutputItem })
-  /** The name stands in OpenAI's documentation, not in its package. */
+  /** OpenAI's documentation has the name, its package does not. */
   | (OpenAIEvent<ArgumentsDone> & { name: string })
   | ErrorEvent;
 
@@ -76,7 +76,7 @@ export type DeltaEvent = OpenAIEvent<DeltaType>;
 /** Every event of a stream. */
 export type StreamEvent = LifecycleEvent | DeltaEvent | ItemEvent;
 
-/** An event before it is numbered. */
+/** An event before it has a number. */
 export type Unnumbered<E> = E extends unknown ? Omit<E, "sequence_number"> : never;
 
 const NAMES: ReadonlySet<string> = new Set([
@@ -87,7 +87,7 @@ const NAMES: ReadonlySet<string> = new Set([
   "error",
 ]);
 
-/** Tells whether a turn says events of a type. */
+/** Tells whether a turn makes events of a type. */
 export function isEventType(type: string): boolean {
   return NAMES.has(type);
 }
@@ -101,7 +101,10 @@ type EventSchema = {
   [Type in keyof EventShapes]: z.ZodObject<{ type: z.ZodLiteral<Type> } & ReturnType<EventShapes[Type]>, z.core.$strip>;
 }[keyof EventShapes];
 
-/** Makes the schemas of all events. `response` is the whole response, as the events of its life carry it; `item` is any that a turn puts out. */
+/**
+ * Makes the schemas of all events. `response` is the whole response in the events of its life; `item` is any output
+ * item.
+ */
 export function eventSchemas<Response extends z.ZodType, Item extends z.ZodType>(response: Response, item: Item) {
   const { sequence_number, ...rest } = at();
   const event = <const Type extends string, Shape extends z.ZodRawShape>(type: Type, shape: Shape) =>

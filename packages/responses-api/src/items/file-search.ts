@@ -8,10 +8,10 @@ const STATUSES = ["in_progress", "searching", "completed", "incomplete", "failed
 
 const attribute = z.union([z.string(), z.number(), z.boolean()]);
 
-/** A result of which a client gives back no more than some fields. */
+/** A result that a client returns with only some of its fields. */
 const UNKNOWN = { file_id: "", filename: "", score: 0, text: "", attributes: {} };
 
-/** A search as a client gives it back has what the model saw only where its results were included. */
+/** A search that a client returns contains the model's results only if they were included. */
 export const fileSearchCall = {
   prefix: "fs",
   kind: "server_call",

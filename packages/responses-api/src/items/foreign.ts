@@ -11,7 +11,7 @@ const input = z
   .looseObject({ type: z.enum(FOREIGN), id: itemId })
   .transform(({ id, ...item }): { type: (typeof FOREIGN)[number]; id?: string } => ({
     ...(id != null && { id }),
-    // OpenAI's lists have it, requests may leave it out.
+    // Lists of OpenAI have it, requests may leave it out.
     ...(item.type !== "program" && { status: "completed" }),
     ...item,
   }));
@@ -19,14 +19,14 @@ const input = z
 const stored = once(() => z.looseObject({ type: z.enum(FOREIGN), id: z.string() }));
 
 /**
- * An item of a tool of OpenAI's that no model gets to use here, such as a conversation that began there has. It is kept and given back as it
- * came. No prompt has it: no engine has a form for it. All these types have one schema.
+ * An item of an OpenAI tool that models cannot use here, from a conversation that began at OpenAI. It is stored and
+ * returned unchanged. No prompt has it, because no engine has a form for it. All these types share one schema.
  */
 export function foreign<const Prefix extends string>(prefix: Prefix) {
   return { prefix, kind: "none", input, stored } as const satisfies ItemType;
 }
 
-/** Stands for an item that is kept. */
+/** Refers to a stored item. */
 export const itemReference = {
   kind: "none",
   input: given("item_reference", { id: z.string().min(1).max(MAX_ID_LENGTH) }),

@@ -9,9 +9,9 @@ import type { InputPart } from "./parts.ts";
 export type ItemType = Base & (MadeType | GivenType | StandIn) & ByKind;
 
 /**
- * How an item stands in a prompt. A `call` is answered by the client, or, where its `execution` is `server`, by this server; an `output` is the
- * client's answer to one. A `server_call` is run by a server. `tools` and `settings` hold from there on, and no model reads them. Items
- * of the kind `none` stand in no prompt.
+ * The form of an item in a prompt. The client answers a `call`, or this server if its `execution` is `server`; an
+ * `output` is the client's answer to one. A server runs a `server_call`. `tools` and `settings` apply from there on,
+ * and no model reads them. Items of the kind `none` are in no prompt.
  */
 export type ItemKind =
   | "message"
@@ -25,27 +25,27 @@ export type ItemKind =
   | "none";
 
 interface Base {
-  /** The schema of such an item in a request. It gives the item's normal form, which prompts are made of and the store keeps. */
+  /** The schema of such an item in a request. It gives the item's normal form, which prompts and the store use. */
   readonly input: z.core.$ZodTypeDiscriminable & z.ZodType;
-  /** The tools of the item can be called from there on. */
+  /** The item's tools can be called from there on. */
   readonly bringsTools?: true;
 }
 
-/** A type that a turn can put out. */
+/** A type that may be in a turn's output. */
 interface MadeType {
-  /** The beginning of such items' ids, as at OpenAI. */
+  /** The prefix of such items' ids, as at OpenAI. */
   readonly prefix: string;
   /** Makes the schema of such an item in an answer. */
   readonly output: () => z.ZodType;
-  /** Makes the schema of what clients give of the type and no turn puts out. */
+  /** Makes the schema of items of the type that only clients send. */
   readonly stored?: () => z.ZodType;
-  /** The field that the model writes, where events tell of it while it is written. */
+  /** The field that the model writes, if events stream it. */
   readonly written?: string;
-  /** The events of such an item beside those of every item, and what makes the shape of each. */
+  /** The events of such an item beside those of every item, with the functions that make their shapes. */
   readonly events: { readonly [Type in ResponseStreamEvent["type"]]?: () => z.ZodRawShape };
 }
 
-/** A type that only clients give. */
+/** A type that only clients send. */
 interface GivenType {
   readonly prefix: string;
   readonly stored: () => z.ZodType;
@@ -53,7 +53,7 @@ interface GivenType {
   readonly events?: undefined;
 }
 
-/** A type that stands for something else: such an item is never kept. */
+/** A type that refers to something else: such an item is never stored. */
 interface StandIn {
   readonly prefix?: undefined;
   readonly output?: undefined;
@@ -66,14 +66,14 @@ type ByKind =
   | { readonly kind: "output"; answer(item: never, nameOf: NameOf): ClientOutput | undefined }
   | { readonly kind: Exclude<ItemKind, "call" | "output"> };
 
-/** A call that the client answers, as models get to see it. */
+/** A call that the client answers, in the model's form. */
 export interface ClientCall {
   call_id: string;
-  /** The name by which the model has called it. */
+  /** The name of the call in the model's output. */
   flatName: string;
   /** As JSON. */
   arguments: string;
-  /** The input of a custom tool, for models that write it as it is. */
+  /** The input of a custom tool, for models that write it unquoted. */
   input?: string;
 }
 
@@ -83,5 +83,5 @@ export interface ClientOutput {
   output: string | InputPart[];
 }
 
-/** How a model knows a tool, by its namespace and name. */
+/** A model's name of a tool, by its namespace and name. */
 export type NameOf = (namespace: string | undefined, name: string) => string;

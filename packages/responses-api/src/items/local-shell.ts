@@ -58,7 +58,7 @@ const form = normal("type id call_id output status", { call_id: "" }, COMPLETED)
 export const localShellCallOutput = {
   prefix: "lsho",
   kind: "output",
-  /** OpenAI's `id` is the call's; this server keeps it as `call_id`, and has ids of its own. */
+  /** OpenAI's `id` is the call's; this server stores it as `call_id`, and has ids of its own. */
   input: answer.transform(({ id, call_id, ...output }) =>
     form({ ...output, id: call_id == null ? undefined : id, call_id: call_id ?? id }),
   ),

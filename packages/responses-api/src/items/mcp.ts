@@ -8,7 +8,7 @@ import { answered, COMPLETED, given, inItem, itemDelta, normal } from "./shapes.
 
 const server_label = z.string().min(1).max(MAX_LABEL_LENGTH);
 
-/** A call that a server ran, also as a client gives it back. */
+/** A call that a server ran, also one that a client returns. */
 export const mcpCall = {
   prefix: "mcp",
   kind: "server_call",

@@ -46,7 +46,7 @@ function inputMessage<Role extends "user" | "system" | "developer", Part extends
   }).transform(normal("type id role status content", {}, COMPLETED));
 }
 
-/** An assistant's earlier message; `input_text` in it is read as `output_text` (chat clients send that). */
+/** An assistant's earlier message; `input_text` in it counts as `output_text` (chat clients send that). */
 const assistantMessage = given("message", {
   role: z.literal("assistant"),
   content: z
@@ -62,8 +62,8 @@ const assistantMessage = given("message", {
 }).transform(normal("type id role status phase content", COMPLETED));
 
 /**
- * A message with a role and texts and nothing else, as the schemas give it; undefined for every other value. Most items of a conversation that
- * is sent again are such.
+ * A message that has only a role and texts, as the schemas give it; undefined for every other value. Most items of a
+ * resent conversation are such messages.
  */
 export function plainMessage(value: unknown): z.output<(typeof message)["input"]> | undefined {
   if (!hasOnly(value, MESSAGE_FIELDS) || (value.type != null && value.type !== "message")) return undefined;
@@ -92,7 +92,7 @@ const PART_FIELDS = ["type", "text"];
 const GIVEN_PARTS = ["input_text"];
 const ASSISTANT_PARTS = ["output_text", "input_text"];
 
-/** The text, or those of all parts; undefined where there is anything else, or one is too long. */
+/** The text, or those of all parts; undefined if there is anything else, or one is too long. */
 function textsOf(content: unknown, types: readonly string[]): string[] | undefined {
   if (typeof content === "string") return content.length <= MAX_TEXT_LENGTH ? [content] : undefined;
   if (!Array.isArray(content)) return undefined;
@@ -107,7 +107,7 @@ function textsOf(content: unknown, types: readonly string[]): string[] | undefin
   return texts;
 }
 
-/** Tells whether a value is an object without other fields than these. */
+/** Tells whether a value is an object with only these fields. */
 function hasOnly(value: unknown, names: readonly string[]): value is Record<string, unknown> {
   if (typeof value !== "object" || value === null) return false;
   for (const name in value) if (!names.includes(name)) return false;

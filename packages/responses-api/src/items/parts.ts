@@ -13,13 +13,13 @@ export const text = z.string().max(MAX_TEXT_LENGTH);
 export const itemId = z.string().min(1).max(MAX_ID_LENGTH).nullish();
 export const callId = z.string().min(1).max(MAX_ID_LENGTH);
 export const itemStatus = z.enum(["in_progress", "completed", "incomplete"]).nullish();
-/** A line that a shell is to run, and how long it may take. */
+/** A shell command, and its timeout. */
 export const commandLine = z.string().max(1_048_576);
 export const milliseconds = z.int().min(0).nullish();
-/** The name of a tool of the client's, or of its namespace. */
+/** The name of a client's tool, or of its namespace. */
 export const calledName = z.string().min(1).max(128);
 
-/** Raises the issue that `field` (a path below the value) is known and not served here. */
+/** Raises the issue that `field` (a path below the value) is known and not supported. */
 export function notServed(context: z.RefinementCtx, path: (string | number)[], what: string): void {
   refuse(context, path, `${what} is not supported by this server.`);
 }
@@ -125,8 +125,8 @@ export const inputPart = z.discriminatedUnion("type", [inputText, inputImage, in
 type SentPart = z.output<typeof inputPart>;
 
 /**
- * The content that a model gets of a part that was read when its request was accepted: the text of a file, or an image as a data URL. Kept
- * with the part, so that later turns have the same prompt; no client is shown it.
+ * The content of a part that was read when its request was accepted: the text of a file, or an image as a data URL. It
+ * is stored with the part, so that later turns have the same prompt; clients do not see it.
  */
 interface ReadPart {
   file_content?: string;
@@ -136,13 +136,13 @@ export type InputPart =
   | Exclude<SentPart, { type: "input_file" | "input_image" }>
   | (Extract<SentPart, { type: "input_file" | "input_image" }> & ReadPart);
 
-/** Items as JSON text, without what only the model gets of their parts. */
+/** Items as JSON text, without the content that only the model sees. */
 export function withoutReadParts(json: string): string {
   if (!json.includes('"file_content":')) return json;
   return JSON.stringify(withoutContent(JSON.parse(json)));
 }
 
-/** The same of an item, or of a list of them. */
+/** The same for an item, or a list of them. */
 export function withoutContent<Value>(value: Value): Value {
   if (Array.isArray(value)) return value.map(withoutContent) as Value;
   if (typeof value !== "object" || value === null) return value;
@@ -156,20 +156,22 @@ export function withoutContent<Value>(value: Value): Value {
 /** The answer of a tool: a text, or parts. */
 export const toolOutput = z.union([text, list(inputPart)]);
 
-/** The maker of a call: the model itself, or a program that it wrote at OpenAI. Kept as it came; no model is told. */
+/**
+ * The caller of a call: the model itself, or a program that it wrote at OpenAI. Stored unchanged; models do not see it.
+ */
 export const caller = z
   .discriminatedUnion("type", [z.object({ type: z.literal("direct") }), given("program", { caller_id: callId })])
   .nullish();
 
-/** The parts that a turn puts out, as they are answered. */
+/** The parts of output items in answers. */
 export const urlCitation = once(() =>
   given("url_citation", { url: z.string(), title: z.string(), start_index: z.int(), end_index: z.int() }),
 );
-/** `index` is the place in the text, in UTF-16 units, at which the model has cited the file. */
+/** `index` is the position in the text, in UTF-16 units, at which the model has cited the file. */
 export const fileCitation = once(() =>
   given("file_citation", { file_id: z.string(), filename: z.string(), index: z.int() }),
 );
-/** Its indices are those of `url_citation`. */
+/** Its indices count as those of `url_citation`. */
 export const containerFileCitation = once(() =>
   given("container_file_citation", {
     container_id: z.string(),
@@ -195,12 +197,12 @@ export const refusal = once(() => given("refusal", { refusal: z.string() }));
 export const reasoningText = once(() => given("reasoning_text", { text: z.string() }));
 export const summaryText = once(() => given("summary_text", { text: z.string() }));
 
-/** The client's call of a tool, as it is answered. */
+/** The client's call of a tool, in answers. */
 export function answeredCall<const Type extends string, Shape extends z.ZodRawShape>(type: Type, shape: Shape) {
   return answered(type, { call_id: z.string(), ...shape, status: status(), caller: shownCaller() });
 }
 
-/** The client's answer to a call, as it is kept and answered. */
+/** The client's answer to a call, in the store and in answers. */
 export function answeredOutput<const Type extends string, Shape extends z.ZodRawShape>(type: Type, shape: Shape) {
   return answered(type, { call_id: z.string(), status: z.literal("completed"), ...shape });
 }

@@ -12,8 +12,8 @@ const summaryPart = () => ({ ...inSummary(), part: summaryText() });
 const form = normal("type id summary content encrypted_content status", COMPLETED);
 
 /**
- * Reasoning that a client gives back: plain (`content` or `summary`), sealed (`encrypted_content`), or both. The prompt shows whether it
- * can be opened.
+ * Reasoning that a client returns: plain (`content` or `summary`), encrypted (`encrypted_content`), or both. Building
+ * the prompt shows whether it decrypts.
  */
 export const reasoning = {
   prefix: "rs",
@@ -50,17 +50,17 @@ export const reasoning = {
 } as const satisfies ItemType;
 
 /**
- * The part of stored reasoning that clients get to see. It is shown as it was made, unless the operator hides it; sealed
- * content only where it is asked for (`include`).
+ * The part of stored reasoning that clients see. It is unchanged, unless the operator hides it; encrypted content only
+ * on request (`include`).
  */
 export interface ReasoningShown {
-  /** The operator hides what models think (`REASONING_CONTENT`). */
+  /** The operator hides reasoning (`REASONING_CONTENT`). */
   hidden: boolean;
-  /** `encrypted_content` is asked for. */
+  /** The request includes `encrypted_content`. */
   encrypted: boolean;
 }
 
-/** An item, or an array of items, as JSON text. Where nothing is to be left out, it is the same text. */
+/** An item, or an array of items, as JSON text. If nothing has to be left out, it is the same text. */
 export function shownItems(json: string, shown: ReasoningShown): string {
   const isAsMade = !shown.hidden && (shown.encrypted || !json.includes('"encrypted_content"'));
   if (isAsMade || !json.includes('"reasoning"')) return json;
@@ -81,7 +81,7 @@ function shownItem(item: StoredItem, { hidden, encrypted }: ReasoningShown): Sto
 }
 
 /**
- * An event of a log from before the operator hid reasoning; undefined for one that tells of nothing else. `json` is its
+ * An event of a log from before the operator hid reasoning; undefined for an event about reasoning only. `json` is its
  * text, and `type` its type.
  */
 export function withoutReasoning(type: string, json: string): string | undefined {
@@ -97,7 +97,7 @@ export function withoutReasoning(type: string, json: string): string | undefined
   return JSON.stringify(event);
 }
 
-/** A response but for its output, as JSON text: raw messages from before the operator hid reasoning are left out. */
+/** A response without its output, as JSON text: raw messages from before the operator hid reasoning are left out. */
 export function shownHead(json: string, { hidden }: ReasoningShown): string {
   if (!hidden || !RAW_MESSAGES.some((field) => json.includes(field))) return json;
   const head = JSON.parse(json) as { [Field in (typeof RAW_MESSAGES)[number]]?: unknown };
@@ -105,10 +105,10 @@ export function shownHead(json: string, { hidden }: ReasoningShown): string {
   return JSON.stringify(head);
 }
 
-/** Fields of a response that have what a model thinks among all else. */
+/** Fields of a response that contain reasoning among other data. */
 const RAW_MESSAGES = ["input_messages", "output_messages"] as const;
 
-/** Every event that tells of reasoning, and does not have it in its name, has one of these in its text. */
+/** Every event that contains reasoning without naming it has one of these in its text. */
 const TELLS = ['"reasoning_text"', '"summary_text"', '"output_messages"'];
 
 interface LoggedEvent {

@@ -28,8 +28,8 @@ import { additionalTools, configurationUpdate } from "./tools-and-settings.ts";
 import { webSearchCall } from "./web-search.ts";
 
 /**
- * The item types, each with its description. The order is that of the members of unions in the API's description. It does not compile
- * without one of the types that OpenAI's clients may send or expect.
+ * The item types, each with its description. The order is that of unions in the API's description. It does not compile
+ * without every type that OpenAI's clients may send or expect.
  */
 export const ITEMS = {
   message,
@@ -70,16 +70,16 @@ type Items = typeof ITEMS;
 type TypeWhere<Part> = { [Type in keyof Items]: Items[Type] extends Part ? Type : never }[keyof Items];
 type OfKind<Item, Kind extends ItemKind> = Extract<Item, { type: TypeWhere<{ kind: Kind }> }>;
 
-/** The same for types that may be none. */
+/** The same for types that may have none. */
 const DESCRIBED: { readonly [type: string]: ItemType | undefined } = ITEMS;
 
-/** All types in their order, but with some of them moved right before `mcp_call`. */
+/** All types in their order, with some of them moved right before `mcp_call`. */
 export function typesWith(...moved: (keyof Items)[]): ItemType[] {
   const names = (Object.keys(ITEMS) as (keyof Items)[]).filter((name) => !moved.includes(name));
   return names.flatMap((name) => (name === "mcp_call" ? [...moved, name] : name)).map((name) => ITEMS[name]);
 }
 
-/** Fills in the `type` that easy messages and item references may leave out. An image by its id alone is a reference. */
+/** Adds the `type` that easy messages and item references may leave out. An image with only an id is a reference. */
 function withItemType(value: unknown): unknown {
   if (typeof value !== "object" || value === null) return value;
   if (isImageReference(value)) return { ...value, type: "item_reference" };
@@ -102,32 +102,32 @@ export const inputItem = withPlainForm(
 export type InputItem = z.output<typeof inputItem>;
 type ItemReference = Extract<InputItem, { type: "item_reference" }>;
 
-/** An item whose content is here: prompts are made of such, and the store keeps them. */
+/** An item with its content, for prompts and the store. */
 export type Item = Exclude<InputItem, ItemReference>;
 export type CompactionItem = Extract<Item, { type: "compaction" }>;
 export type ReasoningItem = Extract<Item, { type: "reasoning" }>;
 export type MessageItem = Extract<Item, { type: "message" }>;
 
-/** The types that a turn can put out. */
+/** The types of output items. */
 export type OutputType = TypeWhere<{ output: unknown }>;
 
 /** An item of `response.output`. The same object feeds the stream, the final body and the store. */
 export type OutputItem = Exclude<Extract<ResponseItem, { type: OutputType }>, ResponseInputMessageItem>;
 
-/** A call of a tool that the client runs. A search for tools may be this server's. */
+/** A call of a client's tool. A tool search may be this server's. */
 export type ClientCallItem = OfKind<OutputItem, "call">;
 
-/** A call of a tool that this server runs. */
+/** A call of a hosted tool. */
 export type ServerCall = OfKind<OutputItem, "server_call"> | Extract<OutputItem, { type: "tool_search_call" }>;
 
-/** Tells whether an item, of the output or given back by a client, is a call that the client answers. */
+/** Tells whether an output item, or one that a client returns, is a call that the client answers. */
 export function isClientCall<Item extends { type: string; execution?: unknown }>(
   item: Item | undefined,
 ): item is OfKind<Item, "call"> {
   return item !== undefined && DESCRIBED[item.type]?.kind === "call" && item.execution !== "server";
 }
 
-/** Tells whether an item, of the output or given back by a client, is a call of a tool that a server runs. */
+/** Tells whether an output item, or one that a client returns, is a call of a tool that a server runs. */
 export function isServerCall<Item extends { type: string; execution?: unknown }>(
   item: Item,
 ): item is Extract<Item, { type: ServerCall["type"] }> {
@@ -135,7 +135,7 @@ export function isServerCall<Item extends { type: string; execution?: unknown }>
   return kind === "server_call" || (kind === "call" && item.execution === "server");
 }
 
-/** Tells whether an item is a list of tools, or sets what holds from there on: no model reads it. */
+/** Tells whether an item is a list of tools or of settings: no model reads it. */
 export function isAside(item: { type: string }): boolean {
   const kind = DESCRIBED[item.type]?.kind;
   return kind === "tools" || kind === "settings";
@@ -143,19 +143,19 @@ export function isAside(item: { type: string }): boolean {
 
 const NO_WORDS: ReadonlySet<ItemKind | undefined> = new Set(["tools", "settings", "compaction"]);
 
-/** Tells whether an item is a word of the model's. Lists of tools and compactions are not. */
+/** Tells whether an item is a model's output. Lists of tools and compactions are not. */
 export function isWord(item: { type: string }): boolean {
   return !NO_WORDS.has(DESCRIBED[item.type]?.kind);
 }
 
-/** Tells whether an item brings tools that can be called from there on. */
+/** Tells whether an item adds tools. */
 export function bringsTools<Item extends { type: unknown }>(
   item: Item,
 ): item is Extract<Item, { type: TypeWhere<{ bringsTools: true }> }> {
   return DESCRIBED[String(item.type)]?.bringsTools === true;
 }
 
-/** Tells whether an item is kept: one that only stands for something else is not. */
+/** Tells whether an item is stored: one that only refers to something else is not. */
 export function isKept<Item extends { type: string }>(
   item: Item,
 ): item is Extract<Item, { type: TypeWhere<{ prefix: string }> }> {
@@ -167,7 +167,7 @@ export function itemId(type: string, { home, turn }: TurnAddress, side: "input" 
   return `${DESCRIBED[type]?.prefix ?? "item"}_${home}${turn}${side === "input" ? "i" : "o"}${base62(index)}`;
 }
 
-/** Adds to the field of an item that the model writes. False where the item has none whose events tell of it. */
+/** Adds to the field of an item that the model writes. False if no event streams the item's field. */
 export function appendWritten(item: OutputItem, text: string): boolean {
   const described = DESCRIBED[item.type];
   const field = described?.output && described.written;
@@ -177,7 +177,7 @@ export function appendWritten(item: OutputItem, text: string): boolean {
   return true;
 }
 
-/** The id of the call that an item shows, if it is one that the client answers. */
+/** The id of an item's call, if the client answers it. */
 export function calledId(item: Item): string | undefined {
   return isClientCall(item) ? (item.call_id ?? undefined) : undefined;
 }
@@ -188,21 +188,21 @@ export function answeredId(item: Item): string | undefined {
   return "execution" in item && item.execution === "server" ? undefined : (item.call_id ?? undefined);
 }
 
-/** The call that an item shows, if it is one that the client answers. */
+/** The call of an item, if the client answers it. */
 export function clientCallOf(item: Item): ClientCall | undefined {
   const described = DESCRIBED[item.type];
   return described?.kind === "call" ? described.called(item as never) : undefined;
 }
 
-/** The answer that an item is, if it is one of the client's to a call. */
+/** The answer of an item, if it is the client's answer to a call. */
 export function clientOutputOf(item: Item, nameOf: NameOf = flatName): ClientOutput | undefined {
   const described = DESCRIBED[item.type];
   return described?.kind === "output" ? described.answer(item as never, nameOf) : undefined;
 }
 
 /**
- * Tells whether items are messages of text alone. Most are, and need nothing of what is done for other items and parts: no look-up, no
- * pairing of calls, nothing to open or to leave out.
+ * Tells whether items are messages with text only. Most are, and need no processing of other items and parts: no
+ * look-up, no pairing of calls, no decryption, no omission.
  */
 export function isTextOnly(items: readonly InputItem[]): boolean {
   for (const item of items) {
@@ -214,7 +214,7 @@ export function isTextOnly(items: readonly InputItem[]): boolean {
 
 const TEXT_PARTS: ReadonlySet<string> = new Set(["input_text", "output_text", "refusal"]);
 
-/** The parts of an item in which pictures may be, and the name of their field. */
+/** The parts of an item that may have images, and the name of their field. */
 export function partsOf(item: InputItem): { field: "content" | "output"; parts: readonly InputPart[] } {
   if (item.type === "message") return { field: "content", parts: item.content as InputPart[] };
   const isOutput = item.type === "function_call_output" || item.type === "custom_tool_call_output";

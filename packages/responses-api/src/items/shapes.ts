@@ -2,14 +2,14 @@ import { z } from "zod";
 
 /** Helpers of the descriptions of item types: normal forms, answered items, and the fields of events. */
 
-/** An item as a request gives it. */
+/** An item in a request. */
 export function given<const Type extends string, Shape extends z.ZodRawShape>(type: Type, shape: Shape) {
   return z.object({ type: z.literal(type), ...shape });
 }
 
 /**
- * Gives an item its normal form: the fields that `names` lists, in that order. A `fixed` field has that value whatever was given. Any other
- * that is absent or null has its default, and is left out where it has none.
+ * Gives an item its normal form: the fields in `names`, in that order. A `fixed` field always has that value. Any other
+ * absent or null field has its default, and is left out without one.
  */
 export function normal<
   const Names extends string,

@@ -8,7 +8,7 @@ import { answered, COMPLETED, given, normal, status } from "./shapes.ts";
 const common = { id: itemId, call_id: callId.nullish(), execution: z.enum(["server", "client"]).nullish() };
 const answeredCommon = () => ({ call_id: z.string().nullable(), execution: z.enum(["server", "client"]) });
 
-/** Only a client's call has an id by which it is answered. */
+/** Only a client's call has a call id. */
 function withExecution<Given extends { call_id?: unknown; execution?: "server" | "client" | null | undefined }>(
   given: Given,
 ) {
@@ -47,7 +47,7 @@ export const toolSearchOutput = {
     execution === "server" || call_id === null ? undefined : { call_id, output: foundTools(tools, nameOf) },
 } as const satisfies ItemType;
 
-/** The text that tells a model of the tools that its search has found. Their definitions stand beside the other tools'. */
+/** The text that tells a model which tools its search has found. Their definitions stand with the other tools'. */
 export function foundTools(tools: readonly Tool[], nameOf: NameOf = flatName): string {
   const lines = tools.flatMap((tool): string[] => {
     if (tool.type === "namespace") {

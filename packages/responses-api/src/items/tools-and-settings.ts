@@ -18,7 +18,7 @@ export const additionalTools = {
   stored: () => answered("additional_tools", { role: z.literal("developer"), tools: z.array(tool) }),
 } as const satisfies ItemType;
 
-/** Settings that hold from there on, until the next of them. */
+/** Settings that apply from there on, until the next of them. */
 export const configurationUpdate = {
   prefix: "cfg",
   kind: "settings",

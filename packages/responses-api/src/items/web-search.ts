@@ -3,7 +3,7 @@ import type { ItemType } from "./item-type.ts";
 import { itemId } from "./parts.ts";
 import { answered, COMPLETED, given, inItem, normal } from "./shapes.ts";
 
-/** A search as a client gives it back does not have what the model saw. */
+/** A search that a client returns does not contain the model's results. */
 export const webSearchCall = {
   prefix: "ws",
   kind: "server_call",
