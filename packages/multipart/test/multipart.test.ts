@@ -155,7 +155,11 @@ describe("what is no form", () => {
       "no 'Content-Disposition",
     ],
     ["no name", '--b\r\nContent-Disposition: form-data; filename="a"\r\n\r\n1\r\n--b--', "no name"],
-    ["a longer boundary", '--bb\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n--b--', "not followed by a line break"],
+    [
+      "a longer boundary",
+      '--bb\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n--b--',
+      "not followed by a line break",
+    ],
     ["padding without an end", `--b${" ".repeat(10_000)}`, "not followed by a line break"],
     ["many parts", `${field("a", "1").repeat(65)}--b--`, "more than 64 parts"],
   ])("%s", async (_, body, message) => {
