@@ -109,7 +109,7 @@ describe.skipIf(why !== undefined)("a cluster of three instances", () => {
     await two.restart();
   });
 
-  it("loses nothing that it has answered, when the instance that has it dies in that moment", async () => {
+  it("loses nothing acknowledged when its instance dies at that moment", async () => {
     const { id: conversation } = await made(one, "conversations", {});
     const answered: string[] = [];
     const ask = async (n: number) => {
@@ -132,7 +132,7 @@ describe.skipIf(why !== undefined)("a cluster of three instances", () => {
     for (const id of answered) expect((await get(one, id)).status).toBe(200);
   });
 
-  it("goes on with background runs elsewhere: readers get the same bytes, and runs that nobody reads end too", async () => {
+  it("resumes background runs elsewhere: readers get the same bytes, and runs without readers end too", async () => {
     const model = "simulator?tps=20&words=60";
     const uninterrupted = newReader();
     await create(two.url, uninterrupted, { model, input: "Go on." });

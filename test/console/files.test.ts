@@ -81,7 +81,7 @@ describe("files", () => {
       await page.getByText("There are no files for this purpose.").waitFor();
     }));
 
-  it("one that the server refuses is told in its words, the others are uploaded", () =>
+  it("one that the server refuses shows its message, the others are uploaded", () =>
     looking(
       "#/files",
       async (page) => {
@@ -281,7 +281,7 @@ describe("an answer from files", () => {
       await expectAccessible(page);
     }));
 
-  it("that is looked at later finds the passage again where the response does not have it", async () => {
+  it("that is opened later finds the passage again if the response does not have it", async () => {
     const { files, vectorStores, responses } = client();
     const { id } = await vectorStores.create({ name: "pages" });
     const pdf = textPdf(["Nothing of interest.", "Owls hoot at night."]);
@@ -338,7 +338,7 @@ describe("a document with a message", () => {
     }),
   );
 
-  it("is deleted where it was uploaded and removed again, and is told of where it is refused", () =>
+  it("is deleted if it was uploaded and removed again, and is reported if it is refused", () =>
     trying(
       async (page) => {
         const attach = (name: string, bytes: number) =>

@@ -225,7 +225,7 @@ describe("the Enter key", () => {
     ));
 });
 
-it("a model that has said nothing is told of", () =>
+it("a model without output is reported", () =>
   trying(async (page) => {
     await answered(page, "hello", { model: "simulator?words=0" });
     await page.getByText("The model said nothing.").waitFor();

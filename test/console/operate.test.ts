@@ -85,7 +85,7 @@ describe("keys", () => {
     await close();
   });
 
-  it("and tenants have limits, which the server checks: what it refuses is said, and nothing typed is lost", async () => {
+  it("and tenants have limits, which the server checks: a refusal is shown, and no input is lost", async () => {
     const tenant = newTenant();
     await makeKey(rig.gateway, tenant, { budget: { usd: 5, window: "week" }, tier: "gold" }, { name: "Limited" });
     const { page, close } = await openOperate("keys");

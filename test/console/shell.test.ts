@@ -59,7 +59,7 @@ describe("signing in", () => {
   });
 });
 
-it("the pictures in the docs show the views and sections that there are", async () => {
+it("the pictures in the docs show the present views and sections", async () => {
   const docs = fileURLToPath(new URL("../../docs/", import.meta.url));
   const pictures = JSON.parse(readFileSync(`${docs}images/console.json`, "utf8")) as Record<string, string[]>;
   const linksOf = async (key: string, at: string) => {
@@ -174,7 +174,7 @@ describe("the files", () => {
     }
   });
 
-  it("are kept by browsers for good, because another version has other names", async () => {
+  it("are cached by browsers for good, because another version has other names", async () => {
     const [name = ""] = /\/assets\/[^"]+main\.js/.exec(await (await get("/", asBrowser)).text()) ?? [];
     const [plain, compressed] = await Promise.all(
       ["identity", "gzip"].map((encoding) => get(name, { headers: { "accept-encoding": encoding } })),

@@ -55,7 +55,7 @@ describe("a user of the issuer", () => {
     await close();
   });
 
-  it("is told why it was not signed in", async () => {
+  it("shows why it was not signed in", async () => {
     issuer.isRefusing = true;
     const { page, close } = await rig.open();
     await page.getByRole("link", { name: "Sign in with your account" }).click();

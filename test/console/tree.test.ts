@@ -40,7 +40,7 @@ async function active(page: Page): Promise<{ level: string | null; text: string 
 }
 
 describe("the tree", () => {
-  it("has every turn where it belongs, and shows what was said in the one that is chosen", async () => {
+  it("has every turn where it belongs, and shows the messages of the chosen one", async () => {
     const { root, right, leaf } = await smallTree();
     const { page, expectClean, close } = await rig.openSignedIn(KEY, `#/tree/${leaf.id}`);
     await page.getByText("4 responses, 2 branches.", { exact: true }).first().waitFor();

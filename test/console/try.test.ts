@@ -109,7 +109,7 @@ describe("an answer", () => {
       expect(lastPrompt(rig.gateway)).toMatchObject({ messages: [{ role: "system", content: "Be brief." }, {}] });
     }));
 
-  it("is continued by the next request, or another one is, until one starts anew", () =>
+  it("is continued by the next request, or another one is, until one starts again", () =>
     trying(async (page) => {
       await further(page, { model: "simulator?mode=transcript" });
       await ask(page, "first");
@@ -359,7 +359,7 @@ describe("a reload in mid-stream", () => {
       await page.getByText("nothing is left of it").waitFor();
     }));
 
-  it("says again why a first turn failed, after which one can start anew", () =>
+  it("says again why a first turn failed, after which one can start again", () =>
     trying(
       async (page) => {
         await further(page, { top_p: 7 });
@@ -449,7 +449,7 @@ describe("input", () => {
       expect(await page.locator(".turn").count()).toBe(0);
     }));
 
-  it("what the server refuses is said in its words, and stays typed in", () =>
+  it("a refused request shows the server's message, and stays in the form", () =>
     trying(
       async (page) => {
         await further(page, { top_p: 7 });
@@ -462,7 +462,7 @@ describe("input", () => {
 });
 
 describe("hostile", () => {
-  it("what a model writes is text, whatever it looks like", () =>
+  it("a model's text is text, whatever it looks like", () =>
     trying(async (page) => {
       const attack = `<script>window.taken = 1</script><img src="https://evil.example.com/x" onerror="window.taken = 1"><b>bold</b>`;
       await ask(page, attack);
@@ -560,7 +560,7 @@ describe("hostile", () => {
   });
 });
 
-it("a key that is revoked in mid-stream is asked for anew with the next request, in clear words, and nothing that was typed is lost", async () => {
+it("after a key is revoked in mid-stream, the next request asks for another with a clear message, and no input is lost", async () => {
   const admin = (path: string, body: object) =>
     fetch(`${rig.gateway.url}/v1/admin/keys${path}`, {
       method: "POST",
@@ -694,7 +694,7 @@ describe("Details", () => {
     await close();
   });
 
-  it("shows nobody another tenant's response", async () => {
+  it("never shows another tenant's response", async () => {
     const id = await made();
     const { page, expectClean, close } = await rig.openSignedIn(OTHER_KEY, `#/responses/${id}`);
     await page.getByText(`There is no response ${id}`).waitFor();

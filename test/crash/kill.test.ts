@@ -83,7 +83,7 @@ describe("kill -9", () => {
   });
 });
 
-describe("kill -9 while nobody reads", () => {
+describe("kill -9 without a reader", () => {
   const RUNS = 20;
   /** Events in the first half of a run. */
   const MOMENTS = 30;
@@ -128,7 +128,7 @@ describe("kill -9 while nobody reads", () => {
     await expectEach(ids, model);
   });
 
-  it("leaves runs that the alarm resumes within 60 seconds, and nobody has to ask", async () => {
+  it("leaves runs that the alarm resumes within 60 seconds without a request", async () => {
     const random = randomFrom(newSeed("alarm"));
     const model = "simulator?tps=40&words=61";
     const ids = await killUnread(model, random() * MOMENTS);

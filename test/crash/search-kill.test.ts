@@ -113,7 +113,7 @@ it(`kill -9 in the middle of searches, ${KILLS} times, leaves each response with
   expect(repeated).toBeGreaterThan(0);
 }, 1_800_000);
 
-it("kill -9 while an image is drawn has it drawn again, and it is in its response once", async () => {
+it("after kill -9 while an image is drawn, it is drawn again, and is in its response once", async () => {
   const { promise, resolve } = Promise.withResolvers<void>();
   drawing = promise;
   const reader: Reader = { id: "", text: "" };

@@ -168,7 +168,7 @@ describe.skipIf(why !== undefined)("Caddy", () => {
   describe.each(Object.keys(OVER))("over %s", (protocol) => {
     const create = () => OVER[protocol]?.() as Promise<Reading>;
 
-    it("hands on each word before the next one is said, and heartbeats while the model is silent", async () => {
+    it("forwards each word before the next one is generated, and heartbeats while the model is silent", async () => {
       const answer = await create();
       for (const word of ["one ", "two ", "three "]) {
         await model.say(word);

@@ -38,7 +38,7 @@ export function itServes(start: Start): void {
     return { running, openai: client(running, KEY) };
   };
 
-  it("answers who has a key, ends what is under way when it is told to stop, and has everything at the next start", async () => {
+  it("answers clients with a key, ends running requests when it stops, and has all data at the next start", async () => {
     const { running: first, openai } = await begin();
     await expect(client(first, "sk-other").responses.create({ model: "simulator", input: "Hello!" })).rejects.toThrow(
       /Incorrect API key/,

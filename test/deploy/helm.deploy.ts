@@ -148,7 +148,7 @@ describe.skipIf(why !== undefined)("the chart", () => {
     expect(unknown).toEqual([]);
   });
 
-  it("keeps secrets in a Secret alone, and starts the pods anew when they change", () => {
+  it("keeps secrets only in a Secret, and restarts the pods when they change", () => {
     const first = rendered({ secrets });
     const other = rendered({ secrets: { values: { API_KEYS, ADMIN_KEY: "ops:0" } } });
     const [one, two] = [first, other].map((objects) => of(objects, "StatefulSet").spec.template.metadata.annotations);

@@ -44,7 +44,7 @@ async function serversOf(model = "simulator"): Promise<string[]> {
 }
 
 describe("the admin API", () => {
-  it("shows what is in force, where it is from, and no secret", async () => {
+  it("shows the present configuration, its sources, and no secret", async () => {
     const shown = await ask<Shown>(fleet, "GET", PATH);
     expect(shown).toMatchObject({
       version: 0,

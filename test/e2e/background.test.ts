@@ -255,7 +255,7 @@ describe("a background response without a client", () => {
     expect(generation(model).state).toBe("completed");
   });
 
-  it("runs on when nobody asks after it, and nobody has to", async () => {
+  it("runs on without any request", async () => {
     const model = own("simulator?tps=200&words=40");
     const { id } = await begin({ model, input: "Go on." });
     await eventually(() => generationsOf(gateway, model).at(0)?.state === "completed");
@@ -313,7 +313,7 @@ describe("the history of a background response", () => {
     await cancel(id);
   });
 
-  it("may be cancelled short: what was said is part of it", async () => {
+  it("may be cancelled: it keeps its partial output", async () => {
     const { id } = await beginTalking(own("simulator?tps=50&words=1000"));
     const { output_text } = await cancel(id);
     const next = await gateway.openai.responses.create({ model: "simulator", previous_response_id: id, input: "Why?" });
@@ -414,7 +414,7 @@ describe("deleting a background response", () => {
 });
 
 describe("cancelling", () => {
-  it("aborts the model's request at once, and keeps what was said", async () => {
+  it("aborts the model's request at once, and keeps the partial output", async () => {
     const model = own("simulator?tps=50&words=1000");
     const { id } = await beginTalking(model);
     const cancelled = await cancel(id);

@@ -114,7 +114,7 @@ it("a part that became whole meanwhile is given up", () => {
   expect(read(after, "SELECT part, is_whole FROM part")).toEqual(["1,1", "2,2", "3,2", "4,0"]);
 });
 
-it("of a directory that was not there before nothing is listed; one that nobody wrote to stays as it is", () => {
+it("of a new directory nothing is listed; one without writes stays as it is", () => {
   const rows: Rows = { files: ["a"], parts: [["u", 1, 1]], removed: ["b"], uses: [["a", "vs_1"]], stores: ["vs_1"] };
   const [same, other] = [copyWith(rows), copyWith(rows)];
   expect(withdrawUnsure(same, other)).toBe(false);

@@ -90,7 +90,7 @@ async function found(folder: string): Promise<{ first: boolean; second: boolean;
 const stampOf = (at: string) => /[^/ ]+$/.exec(at)?.[0] ?? "";
 
 describe("a series in a folder", () => {
-  it("keeps as many as it is told to, links what has not changed, and removes what was not finished", async () => {
+  it("keeps the configured number, links unchanged files, and removes unfinished backups", async () => {
     const series = newFolder();
     const one = await nextBackup(data, series, 2, {});
     // One that was killed.
@@ -111,7 +111,7 @@ describe("a series in a folder", () => {
     );
   });
 
-  it("goes on until it is told to stop, also where one was not made", async () => {
+  it("goes on until it is told to stop, also after a failed one", async () => {
     const [series, nothing] = [newFolder(), newFolder()];
     const variables = { STATE_DIRECTORY: data, ALLOW_ANONYMOUS: "true", VLLM_BASE_URL: `${vllm.url}/v1` };
     const made = begin(variables, ["backup", series, "--keep", "3", "--every", "1h"]);

@@ -377,7 +377,7 @@ describe("what is refused, in words", () => {
     expect(await refused(restore({ from: copy, data }))).toMatch(/^64: /);
   });
 
-  it("a restore that was broken off is not served, and can be done again", async () => {
+  it("an interrupted restore is not served, and can be repeated", async () => {
     const into = newFolder("data");
     mkdirSync(join(into, ".restoring", HOMES), { recursive: true });
     const { code, lines } = await run(["serve"], into);

@@ -749,7 +749,7 @@ describe("null", () => {
   });
 });
 
-describe("a reference to something that is not there", () => {
+describe("a reference to something that does not exist", () => {
   const foreign = ["resp_68a1b2c3d4e5f60718293a4b5c6d7e8f", "resp_", "conv_1", "💥", "../../etc/passwd", "local:x"];
   const ours = `resp_${"a".repeat(32)}`;
 

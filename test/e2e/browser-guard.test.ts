@@ -206,7 +206,7 @@ it("a WebSocket is opened for this machine's pages, and for no other's", async (
   await socket.close();
 });
 
-it("the SDK cancels, and makes conversations, as ever", async () => {
+it("the SDK cancels, and makes conversations, as before", async () => {
   const { openai } = open;
   const run = await openai.responses.create({ model: "simulator", input: "Hello!", background: true });
   expect((await openai.responses.cancel(run.id)).id).toBe(run.id);

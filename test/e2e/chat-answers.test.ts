@@ -222,7 +222,7 @@ describe("white space that no word follows", () => {
     }
   });
 
-  it("is none where the server dies after it, either: the model thinks anew", async () => {
+  it("is none if the server dies after it, either: the model reasons again", async () => {
     gateway.replies(
       { events: [thought, gap] },
       stream([{ reasoning: "Yes." }, { content: "\n\n" }, { content: "Hi" }], "stop"),
@@ -364,7 +364,7 @@ describe("the input of a custom tool with a grammar", () => {
     }
   });
 
-  it("that a server does not bind, though it was asked to, ends incomplete where it is shown, and is said again", async () => {
+  it("that a server does not enforce, though it was asked to, ends incomplete if it is shown, and is generated again", async () => {
     gateway.replies(input("set_date", "tomorrow"), input("set_date", "2026-11-23"));
     const response = await create({ tools: [date] });
     expect(hasPattern(gateway.asked[0] ?? {})).toBe(true);
@@ -374,7 +374,7 @@ describe("the input of a custom tool with a grammar", () => {
     ]);
   });
 
-  it("fails the response where the model never keeps to it, and says which promise is broken", async () => {
+  it("fails the response if the model never obeys it, and names the broken promise", async () => {
     gateway.replies(input("keep", "nonsense"));
     const answer = await gateway.post({ model: MODEL, input: "Hi", tools: [lists] });
     expect(answer.status).toBe(502);
@@ -415,7 +415,7 @@ describe("the input of a custom tool with a grammar", () => {
     },
   );
 
-  it("that keeps to it is asked for once", async () => {
+  it("that matches it is asked for once", async () => {
     gateway.replies(stream([{ content: "2026-" }, { content: "11-23" }], "stop"));
     const { response, events } = await streamed({ tools: [date], tool_choice: "required" });
     expect(response.output).toMatchObject([{ input: "2026-11-23", status: "completed" }]);
@@ -434,7 +434,7 @@ describe("a format beside tools that may be called", () => {
     expect(gateway.asked[0]?.tools).toHaveLength(1);
   });
 
-  it("takes a final text that keeps to it", async () => {
+  it("accepts a final text that matches it", async () => {
     gateway.replies(stream([{ content: '{"t":' }, { content: ' "x"}' }], "stop"));
     const { response, types } = await streamed({ tools: [getTime], text });
     expect(response.output).toMatchObject([{ type: "message", content: [{ text: '{"t": "x"}' }] }]);
@@ -519,7 +519,7 @@ describe("tools that may not be called", () => {
     }
   });
 
-  it("are called in vain: the model is asked anew without them, and what it says is the answer", async () => {
+  it("are called in vain: the model is asked again without them, and its text is the answer", async () => {
     for (const ask of ways) {
       gateway.replies(stream(called, "tool_calls"), stream([{ content: "Noon." }], "stop"));
       const response = await ask(none);
@@ -548,7 +548,7 @@ describe("tools that may not be called", () => {
     expect(gateway.asked[1]).not.toHaveProperty("tools");
   });
 
-  it("are called in vain again and again: the call is shown to nobody", async () => {
+  it("are called in vain again and again: the call is never shown", async () => {
     for (const ask of ways) {
       gateway.replies(stream(called, "tool_calls"));
       expect((await ask(none)).output).toEqual([]);
@@ -566,7 +566,7 @@ describe("tools that may not be called", () => {
     expect(gateway.asked.map(namesIn)).toEqual([["get_date", "get_time"], ["get_time"]]);
   });
 
-  it("cannot be called where the grammar of a format binds all that is said", async () => {
+  it("cannot be called if the grammar of a format constrains all output", async () => {
     gateway.replies(stream([{ content: '{"t":"x"}' }], "stop"));
     for (const fields of [{ text }, { structured_outputs: { json: schema } }]) {
       expect((await create({ ...none, ...fields })).output_text).toBe('{"t":"x"}');
@@ -709,7 +709,7 @@ describe("vLLM's own fields", () => {
     expect(gateway.asked[0]).not.toHaveProperty("guided_json");
   });
 
-  it("have a bound where nobody here knows them", async () => {
+  it("have a bound if they are unknown here", async () => {
     let deep: unknown = 1;
     for (let depth = 0; depth < 40; depth += 1) deep = [deep];
     for (const documents of [deep, "x".repeat(70_000), Array(70_000).fill(0)]) {

@@ -128,7 +128,7 @@ describe.each(MODELS)("%s", (model) => {
     expect(promptText(model)).toContain("Applies a patch.");
   });
 
-  it("is given back what it called, by a client that keeps everything itself", async () => {
+  it("gets its own calls back from a client that keeps everything itself", async () => {
     const question: ResponseInputItem = { role: "user", content: "?" };
     const replayed: ResponseInputItem[] = [
       question,

@@ -96,7 +96,7 @@ withPython("the usage of programs", () => {
 });
 
 withPython.each(MODELS)("python for %s", (model) => {
-  it("is run, and its output is shown to who asks for it", async () => {
+  it("is run, and its output is shown on request", async () => {
     const request = { model, input: "Use python: `print(2**10)`" };
     const shown = await create({ ...request, include: [OUTPUTS] });
     expect(shown.status).toBe("completed");
@@ -188,7 +188,7 @@ withPython.each(MODELS)("python for %s", (model) => {
     expect(await seenBy(model)).toBe(logsOf(response)[0]);
   });
 
-  it("is stopped in an endless loop, and the model is told", async () => {
+  it("is stopped in an endless loop, and the model learns that", async () => {
     const before = toolProcesses();
     const response = await create({ model, input: "Use python: `while True: pass`", include: [OUTPUTS] });
     expect(response.status).toBe("completed");
@@ -345,7 +345,7 @@ function citationsOf({ output }: Pick<Response, "output">) {
 }
 
 withPython.each(MODELS)("files of a container for %s", (model) => {
-  it("are those that the request names, and the model is told their names", async () => {
+  it("are those that the request names, and the model gets their names", async () => {
     const [owls, twin, long] = await Promise.all([
       uploaded("owl,hoot", "owls.csv"),
       uploaded("second", "owls.csv"),
@@ -431,7 +431,7 @@ withPython.each(MODELS)("files of a container for %s", (model) => {
 });
 
 withPython("files of a container", () => {
-  it("are a 404 where they are not there, or another tenant's", async () => {
+  it("are a 404 if they do not exist, or are another tenant's", async () => {
     const file = await uploaded("mine", "mine.txt");
     const param = "tools[0].container.file_ids[1]";
     const tools = [withFiles(file, "file-unknown")];

@@ -185,7 +185,7 @@ describe("x-codex-turn-state", () => {
     expect(await state(ask({}))).toBeNull();
   });
 
-  it("that Codex says again is said again, unless it is none of ours", async () => {
+  it("that Codex sends again is sent again, unless it is none of ours", async () => {
     expect(await state(ask({ ...metadata, "x-codex-turn-state": "sticky" }))).toBe("sticky");
     const long = "x".repeat(257);
     expect(await state(ask({ ...metadata, "x-codex-turn-state": long }))).toMatch(/^[0-9a-f-]{36}$/);

@@ -33,7 +33,7 @@ const asked = (server: SimulatorServer | undefined) =>
   server?.simulator.requests.filter(({ path }) => path.endsWith("/completions")).length ?? 0;
 
 describe("a file that changes while requests come", () => {
-  it("is in force from then on, with no request lost; a wrong one is not, and is told of by its lines", async () => {
+  it("takes effect from then on, with no request lost; an invalid one does not, and is reported by its lines", async () => {
     const { path, put } = mountedFile();
     const server = (name: string, { url }: { url: string } = { url: "" }) => `  ${name}:\n    url: ${url}/v1\n`;
     put(`# One server.\nupstreams:\n${server("a", a)}allow_anonymous: true\n`);

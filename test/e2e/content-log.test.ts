@@ -54,7 +54,7 @@ const agreed = (limits: Partial<Grants> = {}): Promise<MadeKey> =>
 
 const entryOf = (text: string) => eventually(() => entries.find((entry) => JSON.stringify(entry).includes(text)));
 
-it("has what was said in every way to make a response, once each, with whose it is", async () => {
+it("has the contents of every way to make a response, once each, with their owner", async () => {
   const key = await agreed();
   const [whole, stream, background, socket] = ["Whole", "Stream", "Background", "Socket"].map((name) => unique(name));
   const client = await SocketClient.open(gateway, { headers: { authorization: `Bearer ${key.value}` } });

@@ -392,7 +392,7 @@ describe.each(BRIEF)("compaction, %s", (model) => {
     expect(await lastPrompt()).not.toContain("on the Rhine");
   });
 
-  it("carries calls that nobody has answered, for their outputs to come after it", async () => {
+  it("carries unanswered calls, whose outputs come after it", async () => {
     const call: ResponseInputItem = { type: "function_call", call_id: "call_1", name: "get_weather", arguments: "{}" };
     const { output } = await gateway.openai.responses.create({ model, input: [...LONG, NOW, call, TRIGGER] });
     expect(await lastPrompt()).not.toContain("get_weather");

@@ -76,7 +76,7 @@ describe.concurrent.each(WAYS)("a response whose model server dies in the middle
     }
   });
 
-  it("is asked for once more, with what was said as the beginning of the answer", async () => {
+  it("is asked for once more, with the output as the beginning of the answer", async () => {
     const model = broken(4);
     await create(way, { model, input: "one two three four" });
     const [first, second, ...others] = generationsOf(gateway, model);
@@ -129,7 +129,7 @@ describe.concurrent.each(WAYS)("a response whose model server dies in the middle
     for (const response of responses) expect(essence(response)).toEqual(essence(whole));
   });
 
-  it("keeps to max_output_tokens", async () => {
+  it("obeys max_output_tokens", async () => {
     const body = { input: "one two three four five", max_output_tokens: 6 };
     const whole = await create(way, { ...body, model: "simulator" });
     expect(whole).toMatchObject({ status: "incomplete", output_text: "You said: one two three" });
@@ -168,7 +168,7 @@ describe.concurrent("the stream of a response whose model server dies", () => {
   });
 });
 
-it("a call that nobody has seen yet is begun anew", async () => {
+it("a call that no client has seen yet begins again", async () => {
   const model = own("simulator?fault=cut:2&fault_times=1");
   const response = await create("background", { model, input: "Call get_weather.", tools: [weatherTool] });
   expect(response.output).toMatchObject([{ type: "function_call", name: "get_weather", status: "completed" }]);
@@ -191,7 +191,7 @@ describe.concurrent("an answer that nobody watches", () => {
     }
   });
 
-  it("comes as its client asks; and token by token where somebody watches, or calls are to be parsed", async () => {
+  it("comes as its client asks; and token by token if it streams, or calls must be parsed", async () => {
     const intervals = async (body: object) => {
       const model = own("simulator");
       await (await gateway.post({ model, input, ...body })).text();
@@ -204,7 +204,7 @@ describe.concurrent("an answer that nobody watches", () => {
     expect(await intervals({ tools: [weatherTool] })).toEqual([undefined]);
   });
 
-  it("that breaks off in the thoughts counts what was thought in vain as about as many tokens", async () => {
+  it("that breaks off in the reasoning counts the lost reasoning as about as many tokens", async () => {
     const question = { input: "the cat is in the old box ".repeat(15).trim() };
     const whole = await create("stream", { model: "simulator-reasoning", ...question });
     const model = own("simulator-reasoning?fault=cut:4&fault_times=1");
@@ -221,7 +221,7 @@ describe.concurrent("an answer that nobody watches", () => {
 describe.concurrent("a cut in the reasoning", () => {
   const thought = "The user said: one two. I should answer with effort default.";
 
-  it("ends the broken thought, and the model begins its thoughts anew in another item (stream)", async () => {
+  it("ends the broken thought, and the model begins its reasoning again in another item (stream)", async () => {
     const model = own("simulator-reasoning?fault=cut:3&fault_times=1");
     const response = await create("stream", { model, input: "one two" });
     expect(response).toMatchObject({
@@ -238,7 +238,7 @@ describe.concurrent("a cut in the reasoning", () => {
     expect(second?.body).toEqual(first?.body);
   });
 
-  it("counts what was thought in vain as output, and as reasoning", async () => {
+  it("counts lost reasoning as output, and as reasoning", async () => {
     const whole = await create("stream", { model: "simulator-reasoning", input: "one two" });
     for (const way of WAYS) {
       const model = own("simulator-reasoning?fault=cut:3&fault_times=2");
@@ -261,7 +261,7 @@ describe.concurrent("a cut in the reasoning", () => {
     expect(generationsOf(gateway, model)[1]?.body).toMatchObject({ max_completion_tokens: 2 });
   });
 
-  it("is not to be seen as JSON: nobody has read it", async () => {
+  it("is invisible in JSON, of which no client has read anything", async () => {
     const response = await create("json", {
       model: own("simulator-reasoning?fault=cut:3&fault_times=1"),
       input: "one two",
@@ -327,7 +327,7 @@ describe.concurrent("what was shown and cannot be continued fails, and says why"
     expect(typesOf(await replay(gateway, response.id)).slice(-2)).toEqual(["error", "response.failed"]);
   });
 
-  it.each(FORMATS)("text under a grammar, which would begin anew: %s", async (_, format) => {
+  it.each(FORMATS)("text under a grammar, which would begin again: %s", async (_, format) => {
     const body = { model: own("simulator?fault=cut:2&fault_times=1"), input: "one two", ...format };
     const text = await failingStream(body);
     expect(text).toContain("structured output");

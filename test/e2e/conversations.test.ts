@@ -207,7 +207,7 @@ describe.concurrent("the items of a conversation", () => {
     }
   });
 
-  it("are said to be more exactly when there are", async () => {
+  it("have has_more exactly when there are more", async () => {
     const { id, texts } = await threeTurns();
     for (const [limit, more] of [
       [texts.length - 1, true],
@@ -261,7 +261,7 @@ describe.concurrent("the items of a conversation", () => {
     ]);
   });
 
-  it("can be retrieved one by one, whoever made them", async () => {
+  it("can be retrieved one by one, whichever request made them", async () => {
     const { id } = await threeTurns();
     for (const item of await itemsOf(gateway, id)) {
       expect(await openai.conversations.items.retrieve(item.id ?? "", { conversation_id: id })).toEqual(item);
@@ -557,7 +557,7 @@ describe("an item that was taken out of its conversation", () => {
   });
 });
 
-describe("a page that is to begin after an item which is not there", () => {
+describe("a page after an item that does not exist", () => {
   it("is a 400 that names 'after', of a conversation as of a response's input", async () => {
     const { id } = await openai.conversations.create({ items: [user("One"), user("Two")] });
     const response = await openai.responses.create({ input: "Three" });

@@ -467,7 +467,7 @@ describe("create", () => {
     expect(String(salts.get("one"))).not.toContain("one");
   });
 
-  it("tolerates fields that nobody knows, and does not pass them on", async () => {
+  it("tolerates unknown fields, and does not pass them on", async () => {
     const response = await gateway.openai.responses.create({ input: "Hello!", ...{ client_metadata: { a: 1 } } });
     expect(response.status).toBe("completed");
     expect(response).not.toHaveProperty("client_metadata");
@@ -668,7 +668,7 @@ describe("the stream", () => {
     for await (const event of stream) expect(event).not.toHaveProperty("obfuscation");
   });
 
-  it("is text/event-stream that nobody may buffer, and ends with [DONE]", async () => {
+  it("is text/event-stream that no proxy may buffer, and ends with [DONE]", async () => {
     const answer = await gateway.post({ input: "Hello!", stream: true });
     expect(answer.headers.get("content-type")).toMatch(/^text\/event-stream/);
     expect(answer.headers.get("cache-control")).toContain("no-transform");

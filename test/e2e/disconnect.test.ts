@@ -97,7 +97,7 @@ describe.concurrent("a client that leaves a stream", () => {
     });
   });
 
-  it("in the middle of a call: there is none that anybody could answer", async () => {
+  it("in the middle of a call: there is none that a client could answer", async () => {
     const model = "simulator?rounds=1&fault=stall:3";
     const parameters = {
       type: "object",

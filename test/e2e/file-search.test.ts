@@ -122,7 +122,7 @@ describe("a later turn", () => {
     expect((await lastTurns(gateway)).join("\n")).toContain("【0:0†source】");
   });
 
-  it("sees the results that a client gives back with its items", async () => {
+  it("sees the results that a client returns with its items", async () => {
     const include = ["file_search_call.results" as const];
     const first = await gateway.openai.responses.create({ ...ASKED.chat, tools: [tool()], include, store: false });
     const input = [...first.output, { role: "user" as const, content: "And?" }];
@@ -156,7 +156,7 @@ describe("a search", () => {
     return results?.map(({ filename }) => filename).toSorted();
   };
 
-  it("keeps to filters and to the number of results", async () => {
+  it("obeys filters and the number of results", async () => {
     expect(await searched({})).toEqual(["bread.md", "owls.md"]);
     expect(await searched({ max_num_results: 1 })).toHaveLength(1);
     expect(await searched({ filters: { type: "eq", key: "about", value: "bread" } })).toEqual(["bread.md"]);
@@ -186,7 +186,7 @@ describe("a search", () => {
     }
   });
 
-  it("in a store that is not there is a 404 that names the field", async () => {
+  it("in a store that does not exist is a 404 that names the field", async () => {
     const unknown = { type: "file_search" as const, vector_store_ids: [store, "vs_unknown"] };
     const error = await gateway.openai.responses.create({ ...ASKED.chat, tools: [unknown] }).catch((e) => e);
     const param = "tools[0].vector_store_ids";

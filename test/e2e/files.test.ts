@@ -166,7 +166,7 @@ describe("the list of files", () => {
 });
 
 describe.concurrent("another tenant's file", () => {
-  it("is not there, whatever is asked of it", async () => {
+  it("does not exist, whatever is asked of it", async () => {
     const { id } = await upload("secret");
     const unknown = `file-${"0".repeat(22)}`;
     for (const [method, suffix] of [
@@ -190,7 +190,7 @@ describe.concurrent("another tenant's file", () => {
     expect(await (await client().files.content(id)).text()).toBe("secret");
   });
 
-  it("that nobody has made opens no object", async () => {
+  it("that was never made opens no object", async () => {
     const before = gateway.fileBytes.ids().length;
     const unknown = `file-${"1".repeat(22)}`;
     await expectError(await call("GET", `/v1/files/${unknown}/content`), { status: 404, code: "file_not_found" });
@@ -245,7 +245,7 @@ describe.concurrent("a form that is no file", () => {
     await expectError(await call("POST", "/v1/files", body, headers), { status: 400, code: "invalid_form" });
   });
 
-  it("is too large: a 413, also of one whose length nobody has announced", async () => {
+  it("is too large: a 413, also for one without an announced length", async () => {
     const bytes = new Uint8Array(MAX_FILE_BYTES + 1);
     const wanted = { status: 413, param: "file", code: "file_too_large" };
     await expectError(
@@ -304,7 +304,7 @@ describe.concurrent("an upload", () => {
   const addPart = (id: string, bytes: Uint8Array<ArrayBuffer>, key = KEYS.one) =>
     client(key).uploads.parts.create(id, { data: new File([bytes], "part") });
 
-  it("becomes a file of its parts in the order that is said, whatever order they came in", async () => {
+  it("becomes a file of its parts in the given order, whatever order they came in", async () => {
     const bytes = new Uint8Array(randomBytes(5_000_000));
     const cuts = [0, 1, 2_000_000, 2_000_000, 4_999_999, bytes.length];
     const pieces = cuts.slice(1).map((end, index) => bytes.slice(cuts[index], end));
@@ -385,7 +385,7 @@ describe.concurrent("an upload", () => {
     expect(tablesIn(file)).toEqual([]);
   });
 
-  it("of another tenant is not there", async () => {
+  it("of another tenant does not exist", async () => {
     const { id } = await begin(1);
     const json = { "content-type": "application/json" };
     for (const path of ["cancel", "complete"]) {

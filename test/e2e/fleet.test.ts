@@ -157,7 +157,7 @@ describe("a server in trouble", () => {
     ["accepts and never answers", "fault=stall_headers"],
   ];
 
-  it.each(troubles)("%s: another one answers, whoever asks", async (_, trouble) => {
+  it.each(troubles)("%s: another one answers, for every client", async (_, trouble) => {
     const fleet = await startFleet({
       servers: { a: {}, b: {}, c: {} },
       // Long enough for those that are well, also on a busy machine.
@@ -352,7 +352,7 @@ describe("servers that do not all have the same models", () => {
     expect(fleet.servers()).toHaveLength(1);
   });
 
-  it("are told of one by one by /health/upstream, by their names alone, and one that is down hides no model", async () => {
+  it("are in /health/upstream one by one, only by their names, and one that is down hides no model", async () => {
     const [chat] = fleet.replicas as [Replica, ...Replica[]];
     await chat.die("kill");
     try {
@@ -473,7 +473,7 @@ describe("with UNSALTED_SERVERS=refuse, a server that does not say that it is a 
     expect(fleet.servers()).toEqual([]);
   });
 
-  it("is told of by /health/upstream", async () => {
+  it("is in /health/upstream", async () => {
     const answer = await fleet.fetch(`${fleet.url}/health/upstream`, { headers });
     expect(await answer.json()).toMatchObject({
       separates_tenants: false,
@@ -519,7 +519,7 @@ describe("the board", () => {
     }
   });
 
-  it("tells of what a server has to do for others: it gets no more than its share", async () => {
+  it("reports a server's load by others: the server gets no more than its share", async () => {
     const [loaded] = fleet.replicas as [Replica, ...Replica[]];
     loaded.trouble = "fault=stall_headers";
     const abort = new AbortController();

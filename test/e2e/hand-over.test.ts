@@ -75,7 +75,7 @@ describe("another process that takes the place of the one that serves", () => {
     expect(nobody).toEqual([1, expect.stringContaining("Nothing serves the data folder")]);
   }, 120_000);
 
-  it("goes on with what the one before it was not given the time to end", async () => {
+  it("resumes what its predecessor had no time to end", async () => {
     const served = await start({ ...least(), HANDOVER_TIMEOUT_MS: "0" });
     const run = { model: "simulator?words=60&tps=10", input: "Go on.", background: true };
     const { id } = await create(served.url, run);

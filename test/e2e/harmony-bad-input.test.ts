@@ -168,7 +168,7 @@ describe("the name of a function", () => {
     ]);
   });
 
-  it("that another function's would become is told from it", async () => {
+  it("that another function's name would become is distinguished from it", async () => {
     const tools = [tool("get-weather"), tool("get_weather"), tool("7days")];
     const asked = await gateway.openai.responses.create({
       model: `${GPT_OSS}?rounds=1`,

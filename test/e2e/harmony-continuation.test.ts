@@ -244,7 +244,7 @@ describe.concurrent.each(WAYS)("a gpt-oss whose server dies, as %s", (way) => {
     expect(await nextPrompt(way, broken)).toEqual(await nextPrompt(way, whole));
   });
 
-  it("goes on in thoughts that nobody sees", async () => {
+  it("resumes in hidden reasoning", async () => {
     const body = { input: "a b c d e f g h", include_reasoning: false } as Body;
     const whole = await create(way, body);
     expect(whole.response.output.map(({ type }) => type)).toEqual(["message"]);
@@ -255,7 +255,7 @@ describe.concurrent.each(WAYS)("a gpt-oss whose server dies, as %s", (way) => {
     expect(await nextPrompt(way, broken)).toEqual(await nextPrompt(way, whole));
   });
 
-  it("keeps to max_output_tokens, exactly", async () => {
+  it("obeys max_output_tokens, exactly", async () => {
     for (const limit of [3, 33]) {
       const body = { input: "one two three four five six", max_output_tokens: limit };
       const whole = await create(way, body);
@@ -392,7 +392,7 @@ describe("a gpt-oss whose server dies before its first token", () => {
   });
 });
 
-it("a run that nobody reads is replayed as if its server had not died", async () => {
+it("a run without a reader is replayed as if its server had not died", async () => {
   const [, body] = ANSWERS[0];
   const whole = await create("background", body);
   const model = vllm.model("", ["cut:7", "cut:11", "end:20"]);

@@ -101,7 +101,7 @@ async function ask(way: Way, body: ResponseCreateParamsNonStreaming): Promise<Re
 describe.each<Way>(["json", "json, not stored", "stream", "stream, not stored", "background"])("as %s", (way) => {
   const create = (body: ResponseCreateParamsNonStreaming) => ask(way, { model: GPT_OSS, ...body });
 
-  it("analysis is a reasoning item, and what is said on the final channel a message of phase final_answer", async () => {
+  it("analysis is a reasoning item, and text on the final channel a message of phase final_answer", async () => {
     const response = await create({ input: "Hello!" });
     expect(response.status).toBe("completed");
     expect(response.output).toEqual([

@@ -89,7 +89,7 @@ const HELLO = {
 const GROWS = /snapshotsAreOneResponse: .* has output_messages/;
 
 describe("enable_response_messages", () => {
-  it("gives the prompt and the output as messages, in the body and to whoever retrieves it", async () => {
+  it("gives the prompt and the output as messages, in the body and when it is retrieved", async () => {
     const response = await create({ input: "Hello!" });
     expect(response).toMatchObject(HELLO);
     expect(response.input_messages).toEqual(HELLO.input_messages);
@@ -186,7 +186,7 @@ describe("enable_response_messages", () => {
     ]);
   });
 
-  it("shows messages that became no item: a call of a tool that nobody offered, and its answer", async () => {
+  it("shows messages that became no item: a call of an unoffered tool, and its answer", async () => {
     const model = saying("<|channel|>commentary to=a.b json<|message|>{}<|call|>");
     const response = await create({ model, input: "Hello!" });
     expect(response.output_messages).toEqual([

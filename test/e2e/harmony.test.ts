@@ -75,7 +75,7 @@ describe("a model is spoken to", () => {
     }
   });
 
-  it("in Harmony and over chat completions in one conversation, each seeing what was said", async () => {
+  it("in Harmony and over chat completions in one conversation, each seeing the whole history", async () => {
     const first = await create({ input: "One." });
     const second = await create({ model: "simulator", previous_response_id: first.id, input: "Two." });
     expect(lastPrompt(gateway).messages).toMatchObject([
@@ -715,7 +715,7 @@ describe("malformed output", () => {
     expect((await lastTurns(gateway)).at(-1)).toBe("user<|message|>More.<|end|>");
   });
 
-  it("a call of a tool that nobody offered is answered here, and the model asked again", async () => {
+  it("a call of an unoffered tool is answered here, and the model asked again", async () => {
     const model = saying('<|channel|>commentary to=repo_browser.open json<|message|>{"path":"x"}<|call|>');
     const from = completions(gateway).length;
     const response = await create({ model, input: "Hello!", tools });
@@ -745,14 +745,14 @@ describe("malformed output", () => {
     expect(spent).toMatchObject({ status: "incomplete", output: [], usage: { output_tokens: used } });
   });
 
-  it("such a call is told of the tools on offer now, not of those that were called before", async () => {
+  it("the answer to such a call names the tools on offer now, not those that were called before", async () => {
     const asked = await create({ input: "Call get_weather.", tools });
     const model = saying("unused", "<|channel|>commentary to=a.b json<|message|>{}<|call|>");
     await create({ model, previous_response_id: asked.id, input: [outputOf(onlyCall(asked))], tools: [getTime] });
     expect((await lastTurns(gateway)).at(-1)).toMatch(/The tools are: functions\.get_time\.<\|end\|>$/);
   });
 
-  it("a function that nobody declared is none of the client's: the model is told, and asked again", async () => {
+  it("an undeclared function is none of the client's: the model is asked again", async () => {
     const model = saying("<|channel|>commentary to=functions.nope json<|message|>{}<|call|>");
     expect(callsOf(await create({ model, input: "Hello!", tools }))).toEqual([]);
     expect((await lastTurns(gateway)).at(-1)).toContain("The tools are: functions.get_weather");
@@ -827,7 +827,7 @@ describe("malformed output", () => {
   });
 });
 
-describe("a turn of somebody else that the model makes up", () => {
+describe("a turn of another author that the model makes up", () => {
   it.each([
     ["the user's next question", "user<|message|>"],
     ["a system message", "system<|message|>"],

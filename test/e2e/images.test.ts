@@ -131,7 +131,7 @@ describe.each(EVERY_WAY)("%s, asked as %s", (model, way) => {
 });
 
 describe("a later turn", () => {
-  it("is told of the image, and does not carry it; the model changes it without being told which it is", async () => {
+  it("has a line about the image, and not the image; the model edits it without naming it", async () => {
     const first = await openai.responses.create({ ...calls({ prompt: "a red circle" }), tools: [tool()] });
     const id = imageOf(first).id;
     const next = await openai.responses.create({
@@ -410,7 +410,7 @@ describe("the image servers' own routes", () => {
   });
 });
 
-it("is what a key may not have whose hosted tools are others", async () => {
+it("is refused for a key with other hosted tools", async () => {
   const { value } = await makeKey(gateway, "acme", { hosted_tools: ["file_search"] });
   const limited = gateway.client({ apiKey: value });
   const body = { model: "simulator", input: "Use image_generation, please.", tools: [tool()] };

@@ -319,7 +319,7 @@ describe("an image by its id", () => {
     expect(JSON.stringify(item)).not.toContain("data:image");
   });
 
-  it("is a 400 where it is none, is not there, or is too large", async () => {
+  it("is a 400 if it is invalid, does not exist, or is too large", async () => {
     const param = "input[0].content[0].file_id";
     const refuse = async (file_id: string, code: string) => {
       const input = user({ type: "input_image", file_id });

@@ -209,7 +209,7 @@ describe("an assistant message", () => {
   });
 });
 
-describe("reasoning given back", () => {
+describe("returned reasoning", () => {
   const user = { role: "user", content: "Hello!" };
   const again = { role: "user", content: "Again!" };
   const assistant = { role: "assistant", content: "Hi." };
@@ -310,7 +310,7 @@ describe("one step of an assistant", () => {
 });
 
 describe("items from elsewhere", () => {
-  it("may carry statuses, ids of other servers and keys that nobody knows", async () => {
+  it("may have statuses, ids of other servers and unknown keys", async () => {
     const messages = await messagesFor([
       { type: "message", role: "user", id: "msg_elsewhere", status: "completed", content: "Hello!", extra: 1 },
       { type: "function_call", id: "fc_1", call_id: "call_1", name: "look", arguments: "{}", status: null },

@@ -106,7 +106,7 @@ describe("a token of the issuer", () => {
     await expect(other.responses.retrieve(id)).rejects.toMatchObject({ status: 404 });
   });
 
-  it("is verified once: the same one again asks nobody, and the issuer was asked once for all", async () => {
+  it("is verified once: the same one again makes no call, and the issuer was asked once for all", async () => {
     const before = issuer.asked;
     for (let turn = 0; turn < 20; turn += 1) expect((await create(gateway, await token(key))).status).toBe(200);
     expect(issuer.asked).toBe(before);
@@ -192,7 +192,7 @@ describe("a token of the issuer", () => {
     await expectError(answer, { status: 403, code: "insufficient_permissions" });
   });
 
-  it("with a key that is new is taken as soon as the issuer lists it; one that nobody knows asks it no more than that", async () => {
+  it("with a new key is accepted as soon as the issuer lists it; one with an unknown key asks it no more often", async () => {
     const stranger = await issuer.newKey("unlisted", false);
     const renewed = await gatewayOf(issuer);
     try {
@@ -279,8 +279,8 @@ describe("what is no good token", () => {
 });
 
 /** How else they cannot be had, and how often they are asked for then: test/unit/fake-timers/jwt.test.ts. */
-describe("an issuer whose keys cannot be had", () => {
-  it("because it redirects: 503, and nobody is let in; keys of the configuration go on", async () => {
+describe("an issuer whose keys are not available", () => {
+  it("because it redirects: 503, and no token is accepted; keys of the configuration go on", async () => {
     const down = new Issuer();
     await down.listen();
     down.answer = { status: 302, body: "" };

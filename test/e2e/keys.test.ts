@@ -60,7 +60,7 @@ describe("the admin API", () => {
     }
   });
 
-  it("is not there without ADMIN_KEY, and no key of its making lets anybody in", async () => {
+  it("does not exist without ADMIN_KEY, and no key that it made is accepted", async () => {
     const made = await makeKey(gateway, newTenant());
     const other = await startGateway({ API_KEYS: `configured:${sha256(CONFIGURED)}` });
     try {
@@ -196,7 +196,7 @@ describe("a key", () => {
     expect((await create(gateway, last.value)).status).toBe(200);
   });
 
-  it("is asked for anew for each turn of a WebSocket: one that is deleted ends the connection", async () => {
+  it("is checked again for each turn of a WebSocket: a deleted one ends the connection", async () => {
     const key = await makeKey(gateway, newTenant());
     const socket = await SocketClient.open(gateway, { headers: { authorization: `Bearer ${key.value}` } });
     expect((await socket.turn({ input: "Hello!" })).last.type).toBe("response.completed");
@@ -209,7 +209,7 @@ describe("a key", () => {
     expect((await socket.closing()).code).toBe(1008);
   });
 
-  it("that somebody invents is refused without a question to the directory, as soon as one was asked", async () => {
+  it("that is invented is refused without a call to the directory, as soon as one was made", async () => {
     // The isolate knows the mint.
     await create(gateway, await makeKey(gateway, newTenant()));
     const [id = ""] = gateway.keys.ids();
@@ -290,7 +290,7 @@ it("the audit log tells who did what, newest first, and no key", async () => {
   expect(ofType.data.map(({ type }) => type)).toEqual(["api_key.deleted", "api_key.rotated"]);
 });
 
-it("a deployment with nothing but the text of a root key serves nobody without a key, and makes its first one", async () => {
+it("a deployment with only the text of a root key serves no client without a key, and makes its first one", async () => {
   const root = `sk-admin-${"0123456789abcdef".repeat(4)}`;
   const other = await startGateway({ ADMIN_KEY: root, ALLOW_ANONYMOUS: "true" });
   try {

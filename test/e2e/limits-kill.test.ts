@@ -24,7 +24,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-it("keys, limits and what was used of them outlive a kill: nobody gets more for it", async () => {
+it("keys, limits and their usage survive a kill: no client gets more", async () => {
   const key = await makeKey(gateway, newTenant(), { requests_per_minute: 100, max_concurrent_requests: 1 });
   const used = await makeKey(gateway, newTenant(), { budget: { tokens: 5_000, window: "total" } });
   expect((await create(gateway, used, { model: "simulator?words=100", max_output_tokens: 4_900 })).status).toBe(200);
@@ -41,7 +41,7 @@ it("keys, limits and what was used of them outlive a kill: nobody gets more for 
   expect((await create(gateway, used, { max_output_tokens: 4_000 })).status).toBe(200);
 });
 
-it("a run that is resumed after a kill tells what it has used, and gives back what it has reserved", async () => {
+it("a run that resumes after a kill reports its usage, and releases its reservation", async () => {
   const key = await makeKey(gateway, newTenant(), { max_background_runs: 1, tokens_per_minute: 100_000 });
   const client = gateway.client({ apiKey: key.value });
   const model = "simulator?tps=50&words=60";

@@ -103,7 +103,7 @@ describe("a limit of each end user", () => {
   const perUser = (limits: object, more: Partial<Grants> = {}) => limited({ ...more, end_user: limits });
   const statusesOf = async (answers: Response[]) => answers.map(({ status }) => status);
 
-  it("binds each by its own id, is told in its headers, and names the end user and the key", async () => {
+  it("applies to each by its own id, is in its headers, and names the end user and the key", async () => {
     const key = await perUser({ requests_per_minute: 2 });
     const asked = (fields: object) => create(gateway, key, fields);
     const first = await asked({ safety_identifier: "alice" });
@@ -162,7 +162,7 @@ describe("a limit of each end user", () => {
 });
 
 describe("a limit that is reached", () => {
-  it("is told in the headers and words that clients read", async () => {
+  it("is in the headers and messages that clients read", async () => {
     const key = await limited({ requests_per_minute: 2, tokens_per_minute: 10_000 });
     const first = await create(gateway, key);
     expect(told(first)).toMatchObject({
@@ -421,7 +421,7 @@ describe("usage", () => {
     expect((await usageOf(a, "&group_by=project_id", ROOT)).map(({ project_id: id }) => id)).toContain(tenant);
   });
 
-  it("of runs is told by their homes, and their reservations end with them", async () => {
+  it("of runs is reported by their homes, and their reservations end with them", async () => {
     const key = await limited({ max_background_runs: 1, tokens_per_minute: 100_000 });
     const client = gateway.client({ apiKey: key.value });
     const input = unique("Run");
@@ -572,7 +572,7 @@ describe("what may be stored", () => {
     },
   );
 
-  it("is told of each tenant, and of each key, with the limits", async () => {
+  it("is reported for each tenant, and for each key, with the limits", async () => {
     const tenant = newTenant();
     await ask(gateway, "POST", `/v1/admin/tenants/${tenant}`, { limits: { stored_bytes: LIMIT, stored_responses: 9 } });
     const keys = [await makeKey(gateway, tenant), await makeKey(gateway, tenant, { stored_conversations: 5 })] as const;

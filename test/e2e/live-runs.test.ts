@@ -63,7 +63,7 @@ function cancel(id: string): Promise<Response> {
 }
 
 describe("GET /v1/admin/runs", () => {
-  it("has the runs of all tenants: whose they are, where they are, how far; and nothing of what is said", async () => {
+  it("has the runs of all tenants: their owners, servers and progress, and no content", async () => {
     const [one, other] = [await makeKey(gateway, newTenant()), await makeKey(gateway, newTenant())];
     const mine = await begin(one);
     const theirs = await begin(other);

@@ -164,7 +164,7 @@ describe.each(EVERY_WAY)("%s, %s", (model, way) => {
     expect(prompt.match(/docs__add[ (][^\n]*"a":1/g)).toHaveLength(1);
   });
 
-  it("refused, it is not run, and the model is told why", async () => {
+  it("refused, it is not run, and the model learns why", async () => {
     const tools = [asking()];
     const { response } = await ask(gateway, way, { model, input: "Call docs__write.", tools });
     const { response: next } = await ask(gateway, way, {
@@ -350,7 +350,7 @@ describe("several calls in one round", () => {
     expect(server.calls).toHaveLength(1);
   });
 
-  it.each(MODELS)("one that nobody answers is no obstacle to going on (%s)", async (model) => {
+  it.each(MODELS)("an unanswered one does not prevent the next turn (%s)", async (model) => {
     const tools = [asking()];
     const first = await gateway.openai.responses.create({ model, input: "Call docs__write.", tools });
     const second = await gateway.openai.responses.create({

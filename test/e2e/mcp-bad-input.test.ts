@@ -326,7 +326,7 @@ describe("definitions of tools", () => {
     expect(names).toEqual(["a.b", "a/b", `${"x".repeat(120)}1`, `${"x".repeat(120)}2`, "trap"]);
   });
 
-  it.each(MODELS)("with names that are the same to a model are told apart (%s)", async (model) => {
+  it.each(MODELS)("with names that are the same to a model are distinguished (%s)", async (model) => {
     const label = "d".repeat(20);
     const long = `${label}__${"x".repeat(42)}`;
     const { response } = await ask(gateway, "stream", {

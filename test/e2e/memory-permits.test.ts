@@ -55,7 +55,7 @@ async function letEnd(turns: Held<unknown>[]): Promise<void> {
 describe("an isolate in which a tenant has its three turns", () => {
   useGateway({ MAX_OPEN_TURNS: "4" });
 
-  it("refuses new ones, however they are asked for, and goes on with those that it has", async () => {
+  it("refuses new ones, however they are made, and goes on with its own", async () => {
     const socket = await SocketClient.open(gateway);
     const whole = await held(json);
     const run = await held(background);

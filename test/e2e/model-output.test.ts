@@ -112,7 +112,7 @@ describe("a call", () => {
     expect(await outputOf(deltas, "tool_calls")).toMatchObject([{ call_id: expect.stringMatching(/^call_\w{24}$/) }]);
   });
 
-  it("whose id is too long to be given back gets another", async () => {
+  it("whose id is too long to be returned gets another", async () => {
     const output = await outputOf([call(0, "look", "{}", "x".repeat(65))], "tool_calls");
     expect(output).toMatchObject([{ call_id: expect.stringMatching(/^call_\w{24}$/) }]);
   });

@@ -175,7 +175,7 @@ describe.each(KINDS)("a server of the kind %s", (model) => {
     expect(bodies(model)).toEqual([]);
   });
 
-  it("is told what kind it is", async () => {
+  it("learns its kind", async () => {
     const health = await fleet.fetch(`${fleet.url}/health/upstream`);
     expect(await health.text()).toContain(model === "transformers" ? "openai" : model);
   });
@@ -324,7 +324,7 @@ describe("the models of an SGLang that answers for any", () => {
 describe("an open message at SGLang", () => {
   const open = { type: "message", role: "assistant", status: "in_progress", id: "msg_1", content: "You" };
 
-  it("is gone on with", async () => {
+  it("continues", async () => {
     await ask({ model: "sglang", input: [{ role: "user", content: "abc" }, open] });
     expect(bodies("sglang")).toMatchObject([
       { continue_final_message: true, messages: [{ role: "user" }, { role: "assistant", content: "You" }] },
@@ -426,7 +426,7 @@ describe.each(CALLING)("where the model of %s does it right when it is asked aga
   });
 });
 
-it("asks a server again that binds no format, until the text keeps to it", async () => {
+it("asks a server again that enforces no format, until the text matches it", async () => {
   for (const way of WAYS) {
     fleet.clear();
     says("transformers", "It is five.", '{"answer": 5}');
@@ -435,7 +435,7 @@ it("asks a server again that binds no format, until the text keeps to it", async
   }
 });
 
-it("asks a server again that says it binds a format, where nobody has seen the text", async () => {
+it("asks a server again that claims to enforce a format, if no client has seen the text", async () => {
   for (const model of KINDS) {
     fleet.clear();
     says(model, "It is five.", '{"answer": 5}');

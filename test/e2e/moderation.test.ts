@@ -137,7 +137,7 @@ describe("the output", () => {
     expect(JSON.stringify(events)).not.toContain(BAD);
   });
 
-  it("is shown as it is said where it is only scored", async () => {
+  it("streams if it is only scored", async () => {
     const body = { ...request, moderation: { model: "llama-guard-4", policy: { output: { mode: "score" as const } } } };
     const { response } = await ask(guarded, "stream", body, openai);
     expect(response.status).toBe("completed");
@@ -174,7 +174,7 @@ describe("a guard that cannot be asked", () => {
     await expect(openai.responses.create(body)).rejects.toMatchObject({ status: 503, code: "moderation_unavailable" });
   });
 
-  it("is told where a turn is only scored", async () => {
+  it("is reported if a turn is only scored", async () => {
     other = () => ({ status: 500, body: "{}" });
     const response = await openai.responses.create({
       model: "simulator",

@@ -68,7 +68,7 @@ const key = () => ({ "idempotency-key": crypto.randomUUID() });
 /** Ids of things that are not there, in every form that this server makes. */
 const INVENTED = ["k".repeat(32), `000000${"x".repeat(26)}`];
 
-describe("what is not there makes no file", () => {
+describe("a missing object makes no file", () => {
   /** What a client may ask of a response or a conversation: by the part of its id behind the prefix. */
   const questions: Record<string, (key: string) => Promise<Asked>> = {
     "GET a response": (id) => ask("GET", `/responses/resp_${id}`),
@@ -216,7 +216,7 @@ describe("the files that a process may have open", () => {
     expect([...databasesIn(of("FileBytes")), ...databasesIn(of("VectorStore"))]).toEqual([]);
   });
 
-  it("48 clients that create conversations are all answered, and each has what it said", async () => {
+  it("48 clients that create conversations are all answered, and each has its own items", async () => {
     const { open_files } = (await (await fetch(`${served.url}/health`)).json()) as Health;
     expect(open_files).toMatchObject({ limit: OPEN_FILES, used: expect.any(Number) });
     // Three files each: all of them at once would be more than the process may have.

@@ -69,7 +69,7 @@ describe("limits", () => {
     expect((await post(key, chat({ user: "bob" }))).status).toBe(200);
   });
 
-  it("of requests are told, and refuse what is more", async () => {
+  it("of requests are in the headers, and refuse further ones", async () => {
     const key = await limited({ requests_per_minute: 2 });
     const first = await post(key, chat());
     expect(first.headers.get("x-ratelimit-remaining-requests")).toBe("1");

@@ -151,7 +151,7 @@ describe("what is not open", () => {
     expect(witness.seen).toEqual([]);
   });
 
-  it("nobody is let in without a key, or with another method", async () => {
+  it("no request is admitted without a key, or with another method", async () => {
     for (const path of PATHS) {
       await expectError(await post(path, {}, { authorization: "" }), { status: 401, code: "missing_api_key" });
       await expectError(await post(path, {}, { authorization: "Bearer no" }), { status: 401, code: "invalid_api_key" });
@@ -214,7 +214,7 @@ describe("a request that is passed on", () => {
     expect(await sessionOf({})).toBeUndefined();
   });
 
-  it("has its tenant's cache salt, which no client can say", async () => {
+  it("has its tenant's cache salt, which no client can set", async () => {
     const saltOf = async (key: string, path: string, salt?: string) => {
       await post(path, { model: "m", messages: [], cache_salt: salt }, { authorization: `Bearer ${key}` });
       return witness.takeJson().cache_salt;
@@ -470,7 +470,7 @@ describe("in front of several servers", () => {
     },
   );
 
-  it("a stream that breaks off ends broken, and is asked of nobody else", async () => {
+  it("a stream that breaks off ends broken, and no other server is asked", async () => {
     for (const replica of fleet.replicas) replica.trouble = "fault=cut:3&tps=20";
     const response = await ask("/v1/chat/completions", { model: "simulator", messages, stream: true });
     expect(response.status).toBe(200);
@@ -492,7 +492,7 @@ describe("in front of several servers", () => {
     await eventually(() => fleet.replicas.some(({ asked }) => asked.some(({ state }) => state === "aborted")));
   });
 
-  it("a model that nobody has is a 404 in vLLM's words", async () => {
+  it("a model that no server has is a 404 with vLLM's message", async () => {
     const response = await ask("/v1/chat/completions", { model: "nobody", messages });
     await expectError(response, { status: 404, code: "model_not_found", param: "model" });
   });

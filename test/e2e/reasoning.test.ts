@@ -347,7 +347,7 @@ describe("encrypted_content", () => {
     expect(await sendBack(changed)).toEqual({ told: undefined, seen: true });
   });
 
-  it("is told in every snapshot of a stream, and of a run", async () => {
+  it("is in every snapshot of a stream, and of a run", async () => {
     const input = [bare("gAAA"), QUESTION] as unknown as ResponseInputItem[];
     const told = [{ reason: "organization_mismatch" }];
     for (const background of [false, true]) {

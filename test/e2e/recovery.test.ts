@@ -78,7 +78,7 @@ async function restartWhenMissed(): Promise<void> {
 const INPUT = "one two three four five six seven eight";
 
 describe.each(DEATHS)("a model server that dies in the middle of its text (%s) and comes back", (death) => {
-  it.each(WAYS)("has said nothing twice and lost nothing, as %s", async (way) => {
+  it.each(WAYS)("has repeated nothing and lost nothing, as %s", async (way) => {
     const whole = await create(way, { model: "simulator", input: INPUT });
     const model = own("simulator");
     server.dieAfter(model, 5, death);
@@ -100,7 +100,7 @@ describe.each(DEATHS)("a model server that dies before its first word (%s) and c
 });
 
 describe("a model server that dies in its reasoning", () => {
-  it("begins its thoughts anew in another item, where the first ones were shown", async () => {
+  it("begins its reasoning again in another item, if the first one was shown", async () => {
     const model = own("simulator-reasoning");
     server.dieAfter(model, 4, "terminate");
     const body = { model, input: INPUT, stream: true };
@@ -115,7 +115,7 @@ describe("a model server that dies in its reasoning", () => {
 });
 
 describe("an outage", () => {
-  it("is told in the events of a background run, once, with the time at which it gives up", async () => {
+  it("is in the events of a background run, once, with the time at which it gives up", async () => {
     const model = own("simulator");
     server.dieAfter(model, 3, "kill");
     const { id } = await gateway.openai.responses.create({ model, input: INPUT, background: true });
@@ -227,7 +227,7 @@ describe("silence", () => {
   });
   afterAll(() => quick.close());
 
-  it.each(WAYS)("of a server whose health is good is waited for, and the idle timeout taken up, as %s", async (way) => {
+  it.each(WAYS)("of a server with good health is waited for, and the idle timeout resumes, as %s", async (way) => {
     const model = `${own("simulator")}&fault=stall:4&fault_times=1`;
     const { response } = await create(way, { model, input: INPUT }, quick);
     expect(response).toMatchObject({ status: "completed" });

@@ -237,7 +237,7 @@ describe("filters", () => {
 });
 
 describe("the index", () => {
-  it("hears of what a process that has died did not tell, and forgets what is not there any more", async () => {
+  it("learns what a dead process did not report, and forgets what no longer exists", async () => {
     const tenant = await newTenant();
     const untold = await tenant.create({ input: "Nobody has told this." });
     const told = await tenant.create({ input: "This was told." });
@@ -257,7 +257,7 @@ describe("the index", () => {
     expect(await tenant.ids("?query=nobody")).toEqual([untold]);
   });
 
-  it("forgets what has expired, also where nobody asks", async () => {
+  it("forgets what has expired, also without a request", async () => {
     const tenant = await newTenant();
     const old = await tenant.create({ input: "An old story." });
     const index = objectId(tenant.name, uniqueKeyOf("ResponseIndex"));

@@ -126,7 +126,7 @@ describe("the stream of a response that has ended", () => {
     expect(await replay(gateway, id)).toBe(whole);
   });
 
-  it("is there also when nobody asked for a stream at first", async () => {
+  it("exists also if no client asked for a stream at first", async () => {
     const { id } = await gateway.openai.responses.create({ model: "simulator", input: "Hello!", background: true });
     const text = await replay(gateway, id);
     expect(typesOf(text).slice(0, 3)).toEqual(["response.created", "response.queued", "response.in_progress"]);
@@ -168,7 +168,7 @@ describe("the stream of a response that has ended", () => {
     expect(await replay(gateway, run.id)).toBe(whole);
   });
 
-  it("keeps the bytes that were sent when the client left, whoever was reading", async () => {
+  it("keeps the bytes that were sent when the client left, whichever reader it was", async () => {
     const run = await begin({ model: "simulator?tps=200&words=60" });
     const leaving = new AbortController();
     const answer = await resume(gateway, run.id, "", { signal: leaving.signal });
@@ -204,7 +204,7 @@ describe("the stream of a response that runs", () => {
     for (const [index, after] of starts.entries()) expect(texts[index]).toBe(streamFrom(whole, after + 1));
   });
 
-  it("ends for one who has asked for more events than there will be", async () => {
+  it("ends for a reader that asks for more events than there will be", async () => {
     const run = await begin({ model: "simulator?tps=200&words=20" });
     expect(await (await resumeUnchecked(run.id, 100_000)).text()).toBe("data: [DONE]\n\n");
     expect(isWhole(await run.stream)).toBe(true);
@@ -248,7 +248,7 @@ describe("the stream of a response that runs", () => {
     await run.stream;
   });
 
-  it("waits for a reader who does not read, and holds nobody else up", async () => {
+  it("waits for a reader that does not read, and delays no other", async () => {
     const model = "simulator?words=40000&chunk=50";
     const { id } = await gateway.openai.responses.create({ model, input: "Go on.", background: true });
     const slow = await resumeUnchecked(id);

@@ -20,7 +20,7 @@ async function faultsOf(variables: Record<string, string>): Promise<string[]> {
 }
 
 describe("the configuration of a cluster", () => {
-  it("is whole or not there, and no value is told", async () => {
+  it("is complete or absent, and no value is printed", async () => {
     expect(await faultsOf({ CLUSTER_ADDRESS: "127.0.0.1:7000" })).toEqual(["CLUSTER_BUCKET"]);
     expect(await faultsOf({ CLUSTER_BUCKET: "s3://bucket" })).toEqual(["CLUSTER_ADDRESS", "CLUSTER_KEY"]);
     const wrong = {

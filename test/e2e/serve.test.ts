@@ -51,7 +51,7 @@ describe("its configuration", () => {
     expect(JSON.parse(output)).toMatchObject({ level: "error", message: expect.stringContaining("API_KEYS: needed") });
   });
 
-  it("every mistake is named at once, and no value is told", async () => {
+  it("every error is named at once, and no value is printed", async () => {
     const [code, output] = await run({
       ...{ STATE_DIRECTORY: newFolder(), LOG_FORMAT: "text" },
       ...{ VLLM_BASE_URL: "sekret-1", API_KEYS: "sekret-2", ENCRYPTION_KEYS_FILE: "/nowhere/sekret-3" },
@@ -216,7 +216,7 @@ describe("its data folder", () => {
     expect(readFileSync(marker, "utf8")).toBe(newer);
   });
 
-  it("is told of where it cannot be written", async () => {
+  it("is reported if it cannot be written", async () => {
     const file = join(newFolder(), "file");
     writeFileSync(file, "");
     const [code, output] = await run({ ...least(), STATE_DIRECTORY: join(file, "data") });
@@ -426,7 +426,7 @@ describe.runIf(mayMount())("on a machine of its own", () => {
     expect(await stop(served)).toBe(0);
   });
 
-  it("a full disk is a 507 and nothing half-written, also for a turn under way, and it goes on when there is room again", async () => {
+  it("a full disk is a 507 and nothing half-written, also for a running turn, and it goes on when there is space again", async () => {
     const variables: Record<string, string> = { ...least(), MIN_FREE_DISK: "0" };
     const folder = variables.STATE_DIRECTORY ?? "";
     const served = await start(variables, { mounts: `mount -t tmpfs -o size=8m none ${folder}` });

@@ -183,7 +183,7 @@ describe("nobody is signed in", () => {
     expect(replayed.cookie("responses_edge_session")).toBeUndefined();
   });
 
-  it("with a cookie that somebody has changed or made", async () => {
+  it("with a changed or invented cookie", async () => {
     const browser = await signedIn();
     const value = browser.cookie("responses_edge_session") ?? "";
     const forged = Buffer.from('{"alg":"none"}').toString("base64url");

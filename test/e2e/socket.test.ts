@@ -158,7 +158,7 @@ describe("the upgrade", () => {
     }
   });
 
-  it("takes a page's key from a subprotocol, which is never said again", async () => {
+  it("takes a page's key from a subprotocol, which is never repeated", async () => {
     const protocols = ["responses", `openai-insecure-api-key.${KEYS.a}`];
     const socket = await SocketClient.open(gateway, { protocols });
     expect(socket.socket.protocol).toBe("responses");
@@ -421,7 +421,7 @@ describe("a response with `store: false`", () => {
     });
   });
 
-  it("is the latest of its lane, or is not there", async () => {
+  it("is the latest of its lane, or does not exist", async () => {
     await connected(async (socket) => {
       const first = await socket.turn({ input: "One", stream_id: "a" });
       const fork = { input: "Two", previous_response_id: first.id };
@@ -435,7 +435,7 @@ describe("a response with `store: false`", () => {
     });
   });
 
-  it("goes with the connection, and is nobody else's", async () => {
+  it("ends with the connection, and belongs to no other", async () => {
     await connected(async (socket) => {
       const { id } = await socket.turn({ input: "One" });
       const others = [await connect("a"), await connect("b")];
@@ -541,7 +541,7 @@ describe("what HTTP does, a socket does", () => {
 });
 
 describe("a turn that fails", () => {
-  it("before it has begun, is an error frame alone, with what the model server has said", async () => {
+  it("before it has begun, is only an error frame, with the model server's message", async () => {
     await connected(async (socket) => {
       const turn = await socket.turn({ model: "simulator?fault=http:503", input: "Hello!", stream_id: "a" });
       expectRefusal(turn, 503, { code: "server_is_overloaded" });

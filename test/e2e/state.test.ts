@@ -237,7 +237,7 @@ describe("delete", () => {
   const notFound = { status: 404, code: "response_not_found" };
   const notContinued = { status: 400, code: "previous_response_not_found", param: "previous_response_id" };
 
-  it("removes a response: nobody can read, delete or continue it, nor its children, nor refer to it", async () => {
+  it("removes a response: no client can read, delete or continue it, nor its children, nor refer to it", async () => {
     const { responses } = gateway.openai;
     const parent = await say("one");
     const child = await say("two", parent);
@@ -492,7 +492,7 @@ describe("a turn larger than a row may be", () => {
 });
 
 describe("retention", () => {
-  it("ends after 30 days: what is older is gone for those who ask, but still history of what is younger", async () => {
+  it("ends after 30 days: an older response is gone for clients, but stays history of younger ones", async () => {
     const old = await say("one");
     const young = await say("two", old);
     const turn = old.id.slice(-10);

@@ -47,7 +47,7 @@ function ownViolations(turn: SocketTurn): readonly string[] {
 }
 
 describe.each([true, false])("a response that is steered (store: %s)", (store) => {
-  it("ends where it is, and another one goes on with the words after what was said, with its settings", async () => {
+  it("ends where it is, and another one continues with the message after the output, with its settings", async () => {
     await connected(async (socket) => {
       const question = unique("Count");
       socket.create({ model: SLOW, input: question, store, stream_id: "a", metadata: { of: "a" }, temperature: 0.5 });
@@ -141,7 +141,7 @@ describe("words for a response that leaves calls to its client", () => {
     });
   });
 
-  it("are given back where the next create of the lane does not continue it", async () => {
+  it("are returned if the next create of the lane does not continue it", async () => {
     await connected(async (socket) => {
       const { id } = await waiting(socket);
       socket.create({ input: "Something else.", stream_id: "b" });
@@ -155,7 +155,7 @@ describe("words for a response that leaves calls to its client", () => {
 });
 
 describe("openai-node's ResponsesWS", () => {
-  it("steers, and is told what becomes of its words", async () => {
+  it("steers, and learns what becomes of its message", async () => {
     const connection = new ResponsesWS(gateway.openai);
     const told: string[] = [];
     const ids: string[] = [];
@@ -192,7 +192,7 @@ describe("a steer that is refused", () => {
     ],
   ];
 
-  it.each(FAULTS)("for %s gives its input back, and the response goes on", async (_, create, steer, code) => {
+  it.each(FAULTS)("for %s returns its input, and the response goes on", async (_, create, steer, code) => {
     await connected(async (socket) => {
       socket.create({ model: SLOW, input: unique("On and on"), ...create });
       const [created] = await socket.reached(isDelta);
@@ -209,7 +209,7 @@ describe("a steer that is refused", () => {
     });
   });
 
-  it("names a response that is not under way, or not one of this connection's", async () => {
+  it("names a response that is not in progress, or not of this connection", async () => {
     await connected(async (socket) => {
       const { id } = await socket.turn({ input: "Hello!", stream_id: "c" });
       socket.send({ type: "response.steer", previous_response_id: id, input: "More." });

@@ -52,7 +52,7 @@ describe("what is stored", () => {
       return status === "completed";
     });
 
-  it("takes at most 1.2 times what was said, whatever was said and however it came", async () => {
+  it("takes at most 1.2 times the text, whatever it is and however it came", async () => {
     const stored: { what: string; id: string; said: number; most: number }[] = [];
     for (const [language, text] of Object.entries(texts)) {
       const said = Buffer.byteLength(text);

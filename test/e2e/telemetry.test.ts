@@ -351,7 +351,7 @@ describe("the wide event", () => {
   });
 
   // Local workerd does not notice that the client of a JSON request has left (disconnect.test.ts).
-  it("is told of a whole answer whose client has left, too", async () => {
+  it("reports a complete answer whose client has left, too", async () => {
     const model = "simulator?tps=20&words=9";
     const abort = new AbortController();
     const asked = gateway.openai.responses.create({ model, input: "Go on." }, { signal: abort.signal });
@@ -418,7 +418,7 @@ describe("metrics", () => {
     });
   });
 
-  it("are shown to who has the token", async () => {
+  it("are shown to clients with the token", async () => {
     const strangers: Record<string, string>[] = [
       {},
       { authorization: `Bearer ${KEY}` },
@@ -462,7 +462,7 @@ describe("metrics", () => {
     expect(models).toContain("_OTHER");
   });
 
-  it("have gauges of what is so when they are asked for", async () => {
+  it("have gauges of the present state", async () => {
     const text = await (await scrape()).text();
     expect(text).toMatch(/^responses_edge_upstream_up\{responses_edge_server="[^"]+"\} 1$/m);
     expect(text).toMatch(/^responses_edge_upstream_in_flight\{responses_edge_server="[^"]+"\} \d+$/m);
@@ -542,7 +542,7 @@ describe("the log", () => {
 });
 
 describe("content", () => {
-  it.each(WAYS)("is in nothing that is told: %s", async (way) => {
+  it.each(WAYS)("is in no telemetry: %s", async (way) => {
     const openai = gateway.client({ apiKey: KEY, defaultHeaders: { "x-canary": CANARY, "user-agent": CANARY } });
     const { response } = await ask(
       gateway,
@@ -617,7 +617,7 @@ describe("a collector", () => {
     await failing.close();
   });
 
-  it("that hangs, fails or is none harms no request, is offered little, and is told of once", async () => {
+  it("that hangs, fails or does not exist harms no request, is retried little, and is logged once", async () => {
     for (const manner of ["hang", 503, "html", 400] as const) {
       failing.manner = manner;
       for (let request = 0; request < 10; request += 1) {

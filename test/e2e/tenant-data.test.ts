@@ -104,7 +104,7 @@ describe("the export of a tenant", () => {
     expect(whole).not.toContain(gone);
   });
 
-  it("of a tenant whose homes are not noted has its keys, and nothing else is asked", async () => {
+  it("of a tenant without noted homes has its keys, and nothing else is asked", async () => {
     const key = await makeKey(gateway, newTenant());
     expect((await create(gateway, key)).status).toBe(200);
     expect((await exported(key.tenant)).map(({ object }) => object)).toEqual(["tenant", "api_key", "export.page"]);

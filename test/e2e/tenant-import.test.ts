@@ -249,7 +249,7 @@ describe("the import of a tenant", () => {
     expect(sameBytes).toBe(bytes);
   });
 
-  it("says what was under way, and what sealed content this deployment cannot open", async () => {
+  it("names runs in progress, and encrypted content that this deployment cannot open", async () => {
     const { tenant, client } = await tracked(here);
     const run = await client.responses.create({
       model: "simulator?tps=1&words=100000",
@@ -413,7 +413,7 @@ describe("an export that is damaged", () => {
     );
   });
 
-  it("is refused by its type, and by whose key asks", async () => {
+  it("is refused by its type, and by the asking key", async () => {
     const tenant = newTenant();
     const { value } = await makeKey(there, tenant);
     const text = textOf(lines);

@@ -82,7 +82,7 @@ describe("a tenant with all the background responses that it may have", () => {
     },
   );
 
-  it("may use the key of what was refused again", async () => {
+  it("may use the key of a refused request again", async () => {
     const [first] = [await run(ann), await run(ann)];
     const headers = { "idempotency-key": unique("key") };
     await expectTooMany(ann.responses.create({ input: "Keyed" }, { headers }));

@@ -412,7 +412,7 @@ describe("limits", () => {
     ]);
   });
 
-  it("arguments that are no JSON are the model's fault: it is told, and nothing is run", async () => {
+  it("arguments that are no JSON are the model's fault: it gets an error, and nothing runs", async () => {
     const { response } = await ask(gateway, "stream", {
       model: saying(written("docs__add", "{not json")),
       input: "Go.",
@@ -684,7 +684,7 @@ describe("what the next turn's prompt says", () => {
     }
   });
 
-  it("gpt-oss: calls and results, without the thoughts of before", async () => {
+  it("gpt-oss: calls and results, without the earlier reasoning", async () => {
     const tools = [mcp(server)];
     const first = await gateway.openai.responses.create({ model: GPT_OSS, input: "Call docs__add.", tools });
     await gateway.openai.responses.create({ model: GPT_OSS, previous_response_id: first.id, input: "Thanks.", tools });
@@ -726,7 +726,7 @@ describe("what the next turn's prompt says", () => {
     expect(itemsOfTypeIn(await listOf(conversation), "mcp_list_tools")).toBe(1);
   });
 
-  it.each(MODELS)("%s: of items that a client gives back that keeps everything itself", async (model) => {
+  it.each(MODELS)("%s: of items that a client keeps and returns itself", async (model) => {
     const question: ResponseInputItem = { role: "user", content: "Call docs__add and docs__fail." };
     const tools = [mcp(server)];
     const first = await gateway.openai.responses.create({ model, input: [question], tools, store: false });

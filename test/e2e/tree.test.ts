@@ -48,7 +48,7 @@ function nodeOf({ data }: TreePage, id: string): TreeNode {
 }
 
 describe("GET /v1/responses/{id}/tree", () => {
-  it("has every turn and branch, whichever of them is named, with what was said", async () => {
+  it("has every turn and branch, whichever of them is named, with its texts", async () => {
     const root = await say("Hello!");
     const left = await say("Left", { previous_response_id: root.id });
     const right = await say("Right", { previous_response_id: root.id });
@@ -96,7 +96,7 @@ describe("GET /v1/responses/{id}/tree", () => {
     expect(down).toEqual(whole.toReversed());
   });
 
-  it("has runs that are under way, and does not have what was deleted", async () => {
+  it("has running runs, and no deleted ones", async () => {
     const root = await say("Hello!");
     const gone = await say("Gone", { previous_response_id: root.id });
     const child = await say("Child", { previous_response_id: gone.id });
@@ -124,7 +124,7 @@ describe("GET /v1/responses/{id}/tree", () => {
     await eventually(async () => nodeOf(await treeOf(`/v1/responses/${root.id}`), run.id).status === "cancelled");
   });
 
-  it("is nobody else's: another tenant's key finds no such response", async () => {
+  it("belongs to no other tenant: another tenant's key finds no such response", async () => {
     const { id } = await say("Secret");
     const theirs = await ask(`/v1/responses/${id}/tree`, KEYS.other);
     const unknown = await ask(`/v1/responses/resp_${"0".repeat(32)}/tree`, KEYS.other);
@@ -181,7 +181,7 @@ describe("GET /v1/conversations/{id}/tree", () => {
     expect(nodeOf(page, id)).toMatchObject({ input: null, output: { text: "You said: Taken out" } });
   });
 
-  it("is nobody else's, and not there after it was deleted", async () => {
+  it("belongs to no other tenant, and does not exist after it was deleted", async () => {
     const { id } = await client().conversations.create();
     await expectError(await ask(`/v1/conversations/${id}/tree`, KEYS.other), {
       status: 404,

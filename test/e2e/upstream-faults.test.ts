@@ -345,7 +345,7 @@ describe("the connection to vLLM", () => {
     });
   });
 
-  it("nobody listens at VLLM_BASE_URL: 502 for a response, a list of models, and 503 for the health of vLLM", async () => {
+  it("nothing listens at VLLM_BASE_URL: 502 for a response, a list of models, and 503 for the health of vLLM", async () => {
     for (const body of [{ model: "m" }, { model: "m", stream: true }, {}]) {
       const response = await unreachable.post({ input: PROMPT, ...body });
       expectDiscreet(await response.clone().text());

@@ -90,7 +90,7 @@ describe.concurrent("a vector store", () => {
     await expectError(openai.vectorStores.delete(made.id), 404, { code: "vector_store_not_found" });
   });
 
-  it("finds by meaning and by words what was put into it, and says of what its embeddings are", async () => {
+  it("finds its contents by meaning and by words, and names the model of its embeddings", async () => {
     const { store } = await filledStore();
     expect(await openai.vectorStores.retrieve(store.id)).toMatchObject({
       status: "completed",
@@ -217,7 +217,7 @@ describe.concurrent("a vector store", () => {
     expect(names(await openai.vectorStores.search(store.id, { query: "dough of flour" }))).toEqual(["rivers.md"]);
   });
 
-  it("says of a file why it failed, and goes on with the others", async () => {
+  it("says why a file failed, and goes on with the others", async () => {
     const { id: picture } = await file("a.png", "\u0089PNG\r\n\u001a\n\0\0\0");
     const { id: text } = await file("a.txt", "Something to be found.");
     const store = await openai.vectorStores.create({ file_ids: [picture, "file-0000000000000000000000", text] });
@@ -233,7 +233,7 @@ describe.concurrent("a vector store", () => {
     });
   });
 
-  it("is indexed anew when it is asked to be", async () => {
+  it("is indexed again on request", async () => {
     const { store } = await filledStore();
     const answer = await gateway.fetch(`${gateway.url}/v1/vector_stores/${store.id}/reindex`, {
       method: "POST",

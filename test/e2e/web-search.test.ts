@@ -134,7 +134,7 @@ describe.each(EVERY_WAY)("with %s as %s,", (model, way) => {
   const browse = (input: string, fields: object = {}) =>
     ask(gateway, way, { model, tools: [search], input, ...fields });
 
-  it("a search is a call with its query, and its sources for who asks for them", async () => {
+  it("a search is a call with its query, and its sources on request", async () => {
     const input = `Use ${named(model, "browser.search")}: \`how to make tea\``;
     const { response, events } = await browse(input, { include: [SOURCES] });
     expect(response.status).toBe("completed");
@@ -212,7 +212,7 @@ it.each(MODELS)(
   },
 );
 
-it("gpt-oss is told what it can call, built-in tools too, when it calls what is not there", async () => {
+it("gpt-oss learns what it can call, built-in tools too, when it calls an unknown tool", async () => {
   const input = scripts(written("nothing"), "<|channel|>final<|message|>So.<|return|>");
   await ask(gateway, "json", { model: REPEATER, tools: [search], input });
   expect((await lastTurns(gateway)).join("\n")).toContain(
@@ -271,7 +271,7 @@ describe.each(MODELS)("the pages of %s", (model) => {
     expect(visits.map(({ path }) => path)).toEqual(["/long", "/guide", "/long"]);
   });
 
-  it("cannot all be opened, and the model is told why", async () => {
+  it("cannot all be opened, and the model learns why", async () => {
     const { response } = await browse(`Use ${named(model, "browser.open")}: \`${url}/nowhere\``);
     expect(response.status).toBe("completed");
     expect(onlyItem(response, "web_search_call")).toMatchObject({
@@ -436,7 +436,7 @@ describe("an operator's browser", () => {
     expect([...sessions][0]).toMatch(/^[0-9a-f]{32}$/);
   });
 
-  it.each(MODELS)("may fail, and %s is told", async (model) => {
+  it.each(MODELS)("may fail, and %s learns that", async (model) => {
     const { response } = await ask(remote, "stream", {
       model,
       tools: [search],

@@ -90,7 +90,7 @@ function undelivered(id: string) {
   return webhooks.exec(object, sql, id);
 }
 
-it("a budget of which 80 % are used is told to the operator and to the tenant that wants it, signed as all are", async () => {
+it("a budget of which 80 % are used is reported to the operator and to the tenant that wants it, signed as all are", async () => {
   const keyed = await startWithKeys({
     WEBHOOK_URL: endpoint.url,
     WEBHOOK_SECRET: SECRET,
@@ -227,7 +227,7 @@ describe("a tenant's webhook endpoint", () => {
     expect((await openai.webhooks.eventTypes.list()).data).toContain("response.completed");
   });
 
-  it("is told of the events that it names, signed with its own secret, and the log says so", async () => {
+  it("gets the events that it names, signed with its own secret, and the log says so", async () => {
     const completed = await create(["response.completed"]);
     const failed = await create(["response.failed"]);
     const { response } = await webhookOf({ input: "Hello!" });

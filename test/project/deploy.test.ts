@@ -71,7 +71,7 @@ describe("the Dockerfile", () => {
     expect(one("STOPSIGNAL").getArgumentsContent()).toBe("SIGTERM");
   });
 
-  it("sets no variable that nobody reads, and no secret", () => {
+  it("sets no unknown variable, and no secret", () => {
     const names = [...(one("ENV").getArgumentsContent() ?? "").matchAll(/([A-Z_]+)=/g)].map(([, name]) => name);
     expect(names).toEqual(["HOST", "PORT", "STATE_DIRECTORY", "LOG_FORMAT"]);
     expect(SERVE_VARIABLES).toEqual(expect.arrayContaining(names));
@@ -115,7 +115,7 @@ describe("compose.yaml", () => {
     }
   });
 
-  it("has every variable in its example, none of them with a value that would let anybody in", () => {
+  it("has every variable in its example, none of them with a value that would admit a client", () => {
     const used = new Set([...read("deploy/compose.yaml").matchAll(/\$\{([A-Z_]+)/g)].map(([, name]) => name));
     const example = entriesOf("deploy/compose.env.example");
     expect(new Set(example.map(([name]) => name))).toEqual(used);

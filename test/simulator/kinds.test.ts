@@ -131,7 +131,7 @@ describe("llama.cpp", () => {
     );
   });
 
-  it("goes on with a last message of the assistant's, asked to or not", async () => {
+  it("continues a last message of the assistant's, requested or not", async () => {
     const messages = [...user("Hello"), { role: "assistant", content: "You said" }];
     expect((await streamed(server, { messages })).join("")).not.toContain("You");
   });
@@ -183,7 +183,7 @@ describe("SGLang", () => {
     expect((await ask(server, { messages }))[1]).toMatchObject(message({ content: "You said: Noon" }));
   });
 
-  it("goes on with the text of a message, and forgets its thoughts", async () => {
+  it("continues the text of a message, and forgets its reasoning", async () => {
     const beginning = (fields: JsonObject) => [...user("Hello"), { role: "assistant", ...fields }];
     const body = { continue_final_message: true };
     const [, text] = await ask(server, {

@@ -352,7 +352,7 @@ describe("a call that needs approval", () => {
     for (const event of [...asking.events, ...approved.events]) expect(eventViolations(event)).toEqual([]);
   });
 
-  it("is told to the model where the client has refused it", () => {
+  it("reaches the model if the client has refused it", () => {
     const request = { type: "mcp_approval_request", id: "mcpr_a", server_label: "docs", name: "look", arguments: "{}" };
     const refusal = { type: "mcp_approval_response", approval_request_id: "mcpr_a", approve: false, reason: "No." };
     const items = [request, refusal].map((item) => inputItem.parse(item) as Item);

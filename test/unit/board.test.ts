@@ -31,7 +31,7 @@ vllm:kv_cache_usage_perc{engine="0",model_name="Qwen/Qwen3-8B"} 0.25
 });
 
 describe("the board", () => {
-  it("asks as long as somebody wants to know, and not for much longer", () => {
+  it("asks as long as it has readers, and not for much longer", () => {
     expect(nextAsking(1_000, 1_000, 500)).toBe(1_500);
     expect(nextAsking(1_000, 7_000, 500)).toBe(7_500);
     expect(nextAsking(1_000, 7_001, 500)).toBeUndefined();
@@ -39,7 +39,7 @@ describe("the board", () => {
     expect(nextAsking(1_000, 1_000, 0)).toBeUndefined();
   });
 
-  it("is heard by one request in each interval, whatever the clock does", () => {
+  it("is read by one request in each interval, whatever the clock does", () => {
     expect(mustHear(10_000, 500)).toBe(true);
     expect(mustHear(10_000, 500)).toBe(false);
     expect(mustHear(10_499, 500)).toBe(false);

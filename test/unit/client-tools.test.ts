@@ -104,7 +104,7 @@ describe("loaded tools", () => {
     expect(withLoadedTools(loaded, []).tools).toBe(loaded.tools);
   });
 
-  it("are not there before a search where they are deferred, unless the choice names them", () => {
+  it("are absent before a search if they are deferred, unless the choice names them", () => {
     const deferred = [fn("f", { defer_loading: true }), namespace("a", fn("x"), fn("y", { defer_loading: true }))];
     expect(namesOf(withLoadedTools(request({ tools: [...deferred, { type: "tool_search" }] }), []))).toEqual(["a__x"]);
     expect(namesOf(withLoadedTools(request({ tools: deferred }), []))).toEqual(["f", "a__x", "a__y"]);
@@ -115,7 +115,7 @@ describe("loaded tools", () => {
     expect(namesOf(withLoadedTools(forced, []))).toEqual(["f", "a__x"]);
   });
 
-  it("may be chosen, and a choice of what nobody brings is a 400", () => {
+  it("may be chosen, and a choice of a missing tool is a 400", () => {
     const asked = request({ input: [load(fn("g"))], tool_choice: { type: "function", name: "g" } });
     expect(namesOf(withLoadedTools(asked, items(load(fn("g")))))).toEqual(["g"]);
     expect(() => withLoadedTools(asked, [])).toThrow("Tool choice 'g' not found");
@@ -128,7 +128,7 @@ describe("loaded tools", () => {
     expect([names[0], names.at(-1)]).toEqual(["own", "f1199"]);
   });
 
-  it("are none that hold credentials", () => {
+  it("do not include tools with credentials", () => {
     expect(() => items(load({ type: "mcp", server_label: "a", server_url: "https://a.example/mcp" }))).toThrow(
       "A tool of type 'mcp' is supported in the request's own 'tools' only.",
     );
@@ -204,7 +204,7 @@ describe("calls", () => {
     expect(rig.state.output).toMatchObject([{ type: "function_call", name: "close", namespace: "agents" }]);
   });
 
-  it("of a shell are told command by command, once they are known", () => {
+  it("of a shell appear command by command, once they are known", () => {
     const rig = say(call("shell", '{"commands": ["ls",'), call(undefined, '"pwd"]}'));
     expect(toldBy(rig.lines)).toEqual([
       "output_item.added",
@@ -259,7 +259,7 @@ describe("calls", () => {
     expect(state.output).toMatchObject([{ input: "a\nb", status: "completed" }]);
   });
 
-  it("that nobody has seen yet begin again with all that was said of them", () => {
+  it("that no client has seen yet begin again with all of their output", () => {
     const rig = newOutput();
     rig.output.round.apply({ kind: "resumed_call", index: 0, name: "shell", arguments: '{"commands":' });
     rig.output.round.apply(call(undefined, '["ls"]}'));
@@ -267,7 +267,7 @@ describe("calls", () => {
     expect(rig.state.output).toMatchObject([{ type: "shell_call", action: { commands: ["ls"] } }]);
   });
 
-  it("that nobody has seen yet are forgotten where the model is asked anew", () => {
+  it("that no client has seen yet are dropped if the model is asked again", () => {
     const rig = newOutput({}, { request: { parallel_tool_calls: false } });
     rig.output.round.apply(call("shell", '{"commands":'));
     rig.output.round.apply(call("browser_search", '{"qu', 1));

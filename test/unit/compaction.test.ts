@@ -47,7 +47,7 @@ function told(items: readonly Item[]): string[] {
 const ROOM = { keptLength: 1_000, tailLength: 1_000 };
 
 describe("what a compaction keeps", () => {
-  it("is the first instructions, what the user said, and what nobody has answered", () => {
+  it("is the first instructions, the user's messages, and the unanswered items", () => {
     const { before, after } = selectKept(
       [
         said("developer", "Be kind."),
@@ -204,7 +204,7 @@ describe("the content of a compaction item", () => {
     }
   });
 
-  it("is another tenant's to nobody else, and can be read once keys are there only where it was stored", () => {
+  it("is readable for no other tenant, and with keys only where it was stored", () => {
     const mine = compactionCodec(sealed.encryptionKeys, "acme");
     expect(compactionCodec(sealed.encryptionKeys, "other").read(mine.write(content), true)).toHaveProperty("fault");
     const plain = compactionCodec([], "acme").write(content);

@@ -47,7 +47,7 @@ describe("the configuration", () => {
     expect(failure(() => loadConfig({} as Variables)).message).toContain("VLLM_BASE_URL");
   });
 
-  it("speaks Open Responses with every client where it is told to", () => {
+  it("speaks Open Responses with every client if it is configured to", () => {
     expect(configure({}).speaksOpenResponses).toBe(false);
     expect(configure({ OPEN_RESPONSES: "true" }).speaksOpenResponses).toBe(true);
   });
@@ -226,7 +226,7 @@ describe("the configuration", () => {
     expect(error.message).not.toMatch(/s3cret|aaaa/);
   });
 
-  it("is checked as a whole: every mistake is told, also those between variables, each once", () => {
+  it("is checked as a whole: every error is named, also those between variables, each once", () => {
     const error = failure(() =>
       loadConfig({
         API_KEYS: "s3cret",
@@ -272,7 +272,7 @@ describe("the configuration", () => {
     }
   });
 
-  it("whether tokens share the tenants of keys is said where there are both", () => {
+  it("requires a decision on shared tenants where there are tokens and keys", () => {
     const issuer = { JWT_ISSUER: "https://id.acme.dev", JWT_AUDIENCE: "x", JWT_JWKS_URL: "https://id.acme.dev/jwks" };
     for (const keys of [{ ADMIN_KEY: `ops:${HASH}` }, { API_KEYS: `acme:${HASH}` }]) {
       expect(failure(() => configure({ ...issuer, ...keys })).message).toMatch(

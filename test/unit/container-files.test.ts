@@ -122,7 +122,7 @@ describe("files that a program has written", () => {
     expect(kept).toMatchObject([{ bytes: 1_200_000 }]);
   });
 
-  it("are not kept beyond 50, nor beyond 64 MiB, and the model is told", async () => {
+  it("are not stored beyond 50, nor beyond 64 MiB, and the model learns that", async () => {
     const { session, kept } = sessionOf(reading);
     const { notes } = await session.keep({ files: [{ name: "a", bytes: MAX_CONTAINER_BYTES + 1 }] }, signal);
     expect(notes).toEqual([expect.stringContaining("/mnt/data/a")]);
@@ -131,7 +131,7 @@ describe("files that a program has written", () => {
     expect(kept).toHaveLength(50);
   });
 
-  it("are told of where they cannot be kept or read", async () => {
+  it("are reported if they cannot be stored or read", async () => {
     const refused = sessionOf(reading, { files: { keep: () => Promise.reject(failing) } });
     expect(await refused.session.keep(written("a"), signal)).toEqual({
       notes: ["[WARN] The user does not get /mnt/data/a: It is too large."],

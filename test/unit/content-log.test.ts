@@ -71,13 +71,13 @@ it("is a log record of OTLP, at the collector's path for logs", async () => {
   expect(lines).toEqual([]);
 });
 
-it("is nothing by default, nor of a key that has not agreed, whatever the deployment has", async () => {
+it("is off by default, and for a key that has not agreed, whatever the deployment has", async () => {
   await told({});
   await told({ CONTENT_LOG: "log" }, policyOf(null, grants.parse({ track_usage: true })));
   expect([...lines, ...exported]).toEqual([]);
 });
 
-it("is refused where there is nobody to take it, or a pattern is none", () => {
+it("is refused without a sink, or with an invalid pattern", () => {
   expect(() => loadConfig({ ...VARS, CONTENT_LOG: "otlp" })).toThrow(ConfigError);
   expect(() => loadConfig({ ...VARS, CONTENT_LOG: "file" })).toThrow(/CONTENT_LOG: expected/);
   expect(() => loadConfig({ ...VARS, CONTENT_LOG_REDACT: '["("]' })).toThrow(

@@ -110,7 +110,7 @@ it.each(cases(endpoints.filter(({ operation }) => operation.access === "tenant")
 );
 
 describe("requests and reads", () => {
-  it("a request that is none counts, too: a key of two has none left after two", async () => {
+  it("an invalid request counts, too: a key of two has none left after two", async () => {
     const key = await keyOf({ requests_per_minute: 2 });
     expect((await post("/v1/responses", key, { model: 7 })).status).toBe(400);
     expect((await post("/v1/conversations", key, { items: 7 })).status).toBe(400);

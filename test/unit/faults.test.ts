@@ -3,7 +3,7 @@ import { toShownError } from "../../src/api/faults.ts";
 
 const place = { requestId: "one", path: "/v1/responses/:id", hasClientLeft: false };
 
-describe("an error that nobody foresaw", () => {
+describe("an unexpected error", () => {
   it("of an object that is not reached just now is a 503 that says when to try again", () => {
     vi.spyOn(console, "error").mockImplementationOnce(() => {});
     const thrown = Object.assign(new Error("sekret on 10.0.0.1: Connection refused"), { retryable: true });

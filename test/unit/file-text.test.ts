@@ -63,7 +63,7 @@ describe("the text of a file", () => {
     });
   });
 
-  it("is made anew where its maker has died over it", async () => {
+  it("is made again if its maker died", async () => {
     const tenant = newTenant();
     const id = await keep(tenant, bytes("whole"));
     await runInDurableObject(objectOf(tenant.tenant, id), (_, { storage: { sql } }) => {

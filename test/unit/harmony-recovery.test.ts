@@ -290,7 +290,7 @@ describe("a run whose process dies", () => {
     );
   });
 
-  it("between a call that nobody offered and the next round asks again, without saying more of the last one", async () => {
+  it("between a call of an unoffered tool and the next round asks again, without repeating the last one", async () => {
     const answers = [ANALYSIS + CALL_NOBODY, FINAL];
     const whole = await uninterrupted({ tools: [f] }, answers);
     const run = await Run.begin({ tools: [f] });
@@ -353,7 +353,7 @@ describe("a run whose process dies", () => {
   });
 });
 
-describe("long thoughts that nobody is to see", () => {
+describe("long hidden reasoning", () => {
   const thoughts = `<|channel|>analysis<|message|>${"Hmm, let me think. ".repeat(200)}<|end|><|start|>assistant`;
 
   it("are gone on from after a crash in them, as they are kept from time to time, and after one in the answer", async () => {
@@ -474,7 +474,7 @@ describe("a storage that cannot settle a turn", () => {
   });
 });
 
-describe("a home of before raw messages were kept", () => {
+describe("a home from before raw messages were stored", () => {
   const OLD_TURNS = `CREATE TABLE turns (turn TEXT NOT NULL, part INTEGER NOT NULL, parent TEXT, created_at INTEGER NOT NULL,
     position INTEGER, base INTEGER, input TEXT NOT NULL, output TEXT NOT NULL, response TEXT,
     PRIMARY KEY (turn, part)) WITHOUT ROWID`;

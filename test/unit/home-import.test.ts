@@ -48,7 +48,7 @@ describe("a home that is imported in parts", () => {
     for (const part of parts("b")) expect(await stub.import(part)).toBe("unchanged");
   });
 
-  it("is that of whoever began last; the other one is told", async () => {
+  it("is that of the last beginner; the other one gets an error", async () => {
     const { stub, first, parts } = newHome();
     const [[a0, a1], [b0, b1, b2]] = [parts("a"), parts("b")];
     if (!a0 || !a1 || !b0 || !b1 || !b2) throw new Error("There are three parts.");
@@ -62,7 +62,7 @@ describe("a home that is imported in parts", () => {
     expect(await stub.retrieve(first.turn)).not.toBeNull();
   });
 
-  it("is as it was when a row of it cannot be written, and gives its storage back when nobody goes on", async () => {
+  it("is as it was when a row of it cannot be written, and deletes its storage when no import continues", async () => {
     const { stub, first, parts } = newHome();
     const [begin, one] = parts("a");
     if (!begin || !one) throw new Error("There are parts.");

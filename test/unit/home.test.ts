@@ -141,7 +141,7 @@ describe("the rows that a settled turn writes", () => {
   });
 });
 
-describe("a home that is told of its first turn before it ends", () => {
+describe("a home that learns of its first turn before the turn ends", () => {
   it("has its alarm by then, and no table: the end writes the turn, and nothing else", async () => {
     const stub = newHome();
     await stub.awaitTurn(Date.now(), false);
@@ -231,7 +231,7 @@ describe("what is refused", () => {
 });
 
 describe("an idempotency key", () => {
-  it("whose turn has begun stays its turn's, whoever of the same requests was refused, and when", async () => {
+  it("whose turn has begun stays its turn's, whichever of the same requests was refused, and when", async () => {
     const stub = newHome();
     await stub.claim("print", "home", "turn");
     expect(await stub.claim("print", "home", "other")).toEqual({
@@ -280,7 +280,7 @@ describe("deleting a response that is its home's last", () => {
     expect(await storageOf(stub)).toEqual(empty);
   });
 
-  it("beside whatever else is asked of it fails nobody", async () => {
+  it("beside other requests fails none of them", async () => {
     const stub = newHome();
     await settle(stub, turnOf("a"));
     const refused = await runInDurableObject(stub, async (home: Home) => {
@@ -428,14 +428,14 @@ describe("the lease of a conversation", () => {
   const locked = { code: "conversation_locked" };
   const unsettled = { ok: false, error: locked };
 
-  it("is given back when the conversation is too long to be entered", async () => {
+  it("is released when the conversation is too long to enter", async () => {
     const { enter } = await newConversation("x".repeat(13 * 1024 * 1024));
     for (const ticket of ["first", "second"]) {
       expect(await enter(ticket)).toMatchObject({ code: "context_length_exceeded" });
     }
   });
 
-  it("is given back when the storage fails who enters", async () => {
+  it("is released when the storage fails at the entry", async () => {
     const { stub, id, enter } = await newConversation();
     await runInDurableObject(stub, async (home: Home, { storage: { sql } }) => {
       sql.exec("ALTER TABLE turns RENAME TO hidden");
@@ -445,7 +445,7 @@ describe("the lease of a conversation", () => {
     expect(await enter("second")).toMatchObject(entered);
   });
 
-  it("is given back by a run that is refused", async () => {
+  it("is released by a refused run", async () => {
     const { stub, id, address, enter } = await newConversation();
     const output = { type: "function_call_output", id: "fco_1", call_id: "call_1", output: "Sunny" };
     const run = {
@@ -493,7 +493,7 @@ describe("the lease of a conversation", () => {
     expect(await enter(stub, id, "next")).toMatchObject(entered);
   });
 
-  it("is not kept for who has gone while it waited", async () => {
+  it("is not kept for a turn that left while it waited", async () => {
     const { stub, id, enter } = await newConversation();
     expect(await enter("turn")).toMatchObject(entered);
     const worker = new AbortController();
@@ -526,7 +526,7 @@ describe("the lease of a conversation", () => {
     expect(await enter("next")).toMatchObject(entered);
   });
 
-  it("is given back by a Worker that goes while the object hibernates", async () => {
+  it("is released by a Worker that ends while the object hibernates", async () => {
     const { stub, enter } = await newConversation();
     expect(await enter("turn")).toMatchObject(entered);
     await evictDurableObject(stub);
@@ -708,7 +708,7 @@ describe("the calls that the Worker makes to homes", () => {
     expect(calls).toEqual([]);
   });
 
-  it("are one for each home concerned, whatever is referred to in it", async () => {
+  it("are one for each home of the references, whatever they refer to", async () => {
     const { calls, client } = noting();
     const [mine, other] = [newTurnAddress(), newTurnAddress()];
     const references: InputItem[] = [];

@@ -159,7 +159,7 @@ describe("a request costs", () => {
     expect(calls).toEqual(["lookUp"]);
   });
 
-  it("no call with a key that somebody has invented, 2,000 times", async () => {
+  it("no call with an invented key, 2,000 times", async () => {
     await keyOf();
     const forged = newMint();
     const statuses = new Set<number>();

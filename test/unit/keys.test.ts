@@ -214,7 +214,7 @@ describe("the schema of an object", () => {
     ]);
   });
 
-  it("of a directory of files of version 2 is opened: what is received goes on, and what is kept is counted", async () => {
+  it("of a directory of files of version 2 is opened: uploads go on, and stored files are counted", async () => {
     await runInDurableObject(emptyObject(), (_, { storage }) => {
       const old = new Schema(storage, FILE_DIRECTORY_VERSIONS.slice(0, 2));
       const insert = "INSERT INTO file (key, owner, purpose, bytes, created_at, body) VALUES (?, ?, 'batch', ?, 1, ?)";

@@ -24,7 +24,7 @@ function knowing(history: History, upTo: number): KnownConversation {
 describe("a conversation in memory", () => {
   const history = { items: JSON.stringify([LONG]), messages: '[{"raw":1}]' };
 
-  it("goes on with each turn that is written, and is not read again", () => {
+  it("grows with each turn that is written, and is not read again", () => {
     const known = knowing(history, 3);
     known.add(turn("four"), 4);
     known.add({ ...turn("five"), messages: '[{"raw":2}]' }, 5);

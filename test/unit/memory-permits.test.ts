@@ -52,7 +52,7 @@ const step = fc.record({
 });
 
 describe("the memory permits of an isolate", () => {
-  it("are what is held, whatever is entered, grows, shrinks and leaves: nobody has more, and nothing is lost", () => {
+  it("are the held ones, whatever is entered, grows, shrinks and leaves: no tenant has more, and none is lost", () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
         const held: { holder: Permits; kind: Kind; tenant: string; permits: number }[] = [];
@@ -97,7 +97,7 @@ describe("the memory permits of an isolate", () => {
     );
   });
 
-  it("are left to a tenant that comes: a quarter of those that the one before it has found, in whatever pieces that took them", () => {
+  it("are left to a later tenant: a quarter of those that the one before it found, in whatever pieces it took them", () => {
     const pieces = fc.array(fc.array(length, { minLength: 1, maxLength: 5 }), { minLength: 1, maxLength: 4 });
     fc.assert(
       fc.property(pieces, (tenants) => {

@@ -27,7 +27,7 @@ function serving(cards: object[], variables: Partial<Variables> = {}) {
 const base = { id: "house-model", root: "/models/openai/gpt-oss-20b", parent: null, max_model_len: 8192 };
 const adapter = { id: "tuned", root: "/adapters/tuned", parent: "house-model", max_model_len: null };
 
-it("an adapter of gpt-oss is spoken to in Harmony, and has its base's window", async () => {
+it("an adapter of gpt-oss uses Harmony, and has its base's window", async () => {
   const { engineOf, windowOf, asked } = serving([base, adapter, { ...adapter, id: "twice", parent: "tuned" }]);
   for (const name of ["house-model", "tuned", "twice"]) {
     expect(await engineOf(name)).toBe("harmony");

@@ -64,7 +64,7 @@ describe("as many homes as may be open", () => {
     expect([...openHomes().keys()]).toEqual(["acme:d", "acme:a", "acme:e", "acme:f"]);
   });
 
-  it("stay where something is under way, and the next one is a 503", async () => {
+  it("stay while they have work in progress, and the next one is a 503", async () => {
     const { calls, left } = homes(() => false);
     for (const name of ["a", "b", "c", "d"]) await calls.open(name, answered);
     await expect(calls.open("e", answered)).rejects.toMatchObject({
@@ -88,7 +88,7 @@ describe("as many homes as may be open", () => {
   });
 });
 
-it("a call waits for a home that is about to end, and opens it anew", async () => {
+it("a call waits for a home that is about to end, and opens it again", async () => {
   const { calls } = homes(() => true);
   await calls.open("a", answered);
   expect(homeLeaves("acme:a")).toBe(true);

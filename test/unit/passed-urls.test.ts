@@ -36,7 +36,7 @@ it("every address is found wherever it is put, and named by its path", () => {
   );
 });
 
-it("what stands under other names is none, and neither are data", () => {
+it("values under other names are not, and neither are data", () => {
   const text = "http://10.0.0.1/";
   const urls = { url: { type: "string", default: text }, image_url: ["data:image/png;base64,AA==", "DATA:,x"] };
   expect(urlsIn({ text, uri: text, messages: [{ content: text, ...urls }], url: 5, video_url: null })).toEqual([]);

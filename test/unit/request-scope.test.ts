@@ -242,7 +242,7 @@ describe("a request that is refused gives everything back", () => {
   });
 });
 
-describe("a request that breaks off gives everything back", () => {
+describe("a request that breaks off releases everything", () => {
   const broken = new TypeError("It broke.");
 
   it("when its past cannot be read", async () => {
@@ -256,7 +256,7 @@ describe("a request that breaks off gives everything back", () => {
     await expectAllGivenBack(id);
   });
 
-  it("when nobody can take its events", async () => {
+  it("when nothing can take its events", async () => {
     const openSink = () => {
       throw broken;
     };
@@ -385,7 +385,7 @@ describe("a scope", () => {
     expect(held.ends).toEqual(["used"]);
   });
 
-  it("that has ended gives back at once what comes too late", () => {
+  it("that has ended releases late resources at once", () => {
     const held = admission();
     const released: string[] = [];
     using scope = RequestScope.open(callerOf());

@@ -118,7 +118,7 @@ describe("a tenant's administrator", () => {
     expect([answer.status, error.code, error.param]).toEqual([403, "insufficient_permissions", param]);
   });
 
-  it("reads the audit log and the usage of its tenant alone, whatever it asks for", async () => {
+  it("reads only the audit log and the usage of its tenant, whatever it asks for", async () => {
     await make("beta");
     await make("acme");
     const log = await send("GET", "/v1/organization/audit_logs?limit=100&project_ids=beta", "tenant_admin");

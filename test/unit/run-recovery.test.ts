@@ -180,7 +180,7 @@ describe("a run whose process dies in the middle of its text", () => {
     expect(await run.sql("SELECT turn FROM runs")).toEqual([]);
   });
 
-  it("says again what was not in the log yet, which nobody has seen", async () => {
+  it("repeats output that was not in the log yet, which no reader has seen", async () => {
     const run = await Run.begin();
     const first = await generation(1);
     first.say("one", " two");
@@ -269,7 +269,7 @@ describe("a run whose process dies in the middle of its text", () => {
     expect(await runDurableObjectAlarm(run.home)).toBe(false);
   });
 
-  it("keeps to max_output_tokens", async () => {
+  it("obeys max_output_tokens", async () => {
     const run = await Run.begin({ max_output_tokens: 5 });
     (await generation(1)).say("one", " two", " three");
     await run.logged(" three");
@@ -304,8 +304,8 @@ describe("a run whose process dies before anything of it is logged", () => {
   );
 });
 
-describe("a run whose process dies before its model has got it right", () => {
-  it("in a call that nobody has seen begins it anew", async () => {
+describe("a run whose process dies before its model has given a valid answer", () => {
+  it("in a call that no reader has seen begins it again", async () => {
     const run = await Run.begin({ tools: [f] });
     (await generation(1)).call("f", '{"ci').call(undefined, 'ty":');
     await crash();
@@ -316,7 +316,7 @@ describe("a run whose process dies before its model has got it right", () => {
     expectWhole(await run.replay(), response);
   });
 
-  it("while it is asked again after a call that was cut goes on without it", async () => {
+  it("while it is asked again after a cut call continues without it", async () => {
     const run = await Run.begin({ tools: [{ ...f, strict: true }] });
     (await generation(1)).call("f", '{"city":').finish();
     const reader = await run.follow();
@@ -337,7 +337,7 @@ describe("a run whose process dies before its model has got it right", () => {
     expectWhole(await run.replay(), response);
   });
 
-  it("while it is asked again after a call of no tool begins anew", async () => {
+  it("while it is asked again after a call of an unknown tool begins again", async () => {
     const run = await Run.begin({ tools: [f] });
     (await generation(1)).call("nope", "{}").finish();
     expect((await generation(2)).prompt.messages.map(({ role }) => role)).toEqual(["user", "assistant", "tool"]);
@@ -364,8 +364,8 @@ describe("a run whose process dies before its model has got it right", () => {
   });
 });
 
-describe("a run whose process dies where no model can be put back", () => {
-  it("in its reasoning begins it anew in another item, and forgets nothing that was read", async () => {
+describe("a run whose process dies where no model can resume", () => {
+  it("in its reasoning begins it again in another item, and forgets nothing that was read", async () => {
     const run = await Run.begin();
     (await generation(1)).think("Let us");
     const reader = await run.follow();
@@ -451,7 +451,7 @@ describe("a run whose process dies where no model can be put back", () => {
     expectWhole(await run.replay(), response);
   });
 
-  it("and whose past was deleted meanwhile fails, and hinders nobody", async () => {
+  it("and whose history was deleted meanwhile fails, and blocks no other run", async () => {
     const parent = await Run.begin();
     (await generation(1)).say("Hello.").finish();
     await parent.ended();
@@ -631,7 +631,7 @@ describe("a run whose process died, and of which a row cannot be read", () => {
     ["nothing of it can be read", "UPDATE runs SET body = 'x'; UPDATE events SET body = 'x'"],
   ];
 
-  it.each(damages)("ends as failed for whoever asks: %s", async (_, damage) => {
+  it.each(damages)("ends as failed for every reader: %s", async (_, damage) => {
     const run = await Run.begin({ instructions: "Aloud." });
     (await generation(1)).say("one", " two");
     await run.logged(" two");
@@ -745,7 +745,7 @@ describe("a storage that cannot be written to", () => {
     },
   );
 
-  it("stops the model: nobody could keep what it says", async () => {
+  it("stops the model, whose output could not be stored", async () => {
     const run = await Run.begin();
     const first = await generation(1);
     first.say("one");

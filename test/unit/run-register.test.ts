@@ -43,7 +43,7 @@ describe("the register of runs", () => {
     });
   });
 
-  it("forgets the oldest when there are too many, and counts anew what has ended", async () => {
+  it("forgets the oldest when there are too many, and counts ended ones again", async () => {
     await withRegister((open) => {
       const register = open();
       for (let run = 0; run < 3; run += 1) register.add({ id: `resp_${run}`, tenant: "t" }, 10 - run);

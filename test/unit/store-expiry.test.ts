@@ -39,7 +39,7 @@ afterEach(() => {
 
 const later = (ms: number) => vi.setSystemTime(Date.now() + ms);
 
-it("a store expires when nobody has asked it for so many days, and refuses searches then", async () => {
+it("a store expires when it was unused for its number of days, and then refuses searches", async () => {
   const store = await newStore(2);
   later(2 * DAY_MS - 1_000);
   expect(await store.object()).toMatchObject({ status: "completed" });
@@ -58,7 +58,7 @@ it("a search keeps it for as many days again; to look at it does not", async () 
   expect(await store.object()).toMatchObject({ status: "expired" });
 });
 
-it("its alarm expires it where nobody asks", async () => {
+it("its alarm expires it without a request", async () => {
   const store = await newStore(1);
   later(DAY_MS);
   expect(await runDurableObjectAlarm(store)).toBe(true);

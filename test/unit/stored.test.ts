@@ -135,7 +135,7 @@ describe("what is stored", () => {
     });
   });
 
-  it("is told again where an older report of the same was confirmed after a newer one of something else", async () => {
+  it("is reported again if an older report of the same home was confirmed after a newer one of another", async () => {
     await runInDurableObject(homeOf("late", newTurnAddress().home), async (_, { storage: { sql } }) => {
       const tables = new Tables(sql);
       tables.make("turns");
@@ -168,7 +168,7 @@ describe("what is stored", () => {
     });
   });
 
-  it("is counted in bytes of its rows and responses, by key, and given back by deletion", async () => {
+  it("is counted in bytes of its rows and responses, by key, and freed by deletion", async () => {
     const tenant = newTenant();
     const kept = [await keep(tenant, "key_a", 1_000), await keep(tenant, "key_b", 400_000)];
     kept.push(await keep(tenant, "key_a", 10, kept[1]?.home));
@@ -180,7 +180,7 @@ describe("what is stored", () => {
     expect(await known(tenant)).toEqual({});
   });
 
-  it("is told to nobody where nothing of it is limited", async () => {
+  it("is not reported if nothing of it is limited", async () => {
     const tenant = newTenant();
     const { home, turn } = await keep(tenant, null, 100);
     await homeOf(tenant, home).delete(turn);
@@ -189,7 +189,7 @@ describe("what is stored", () => {
     });
   });
 
-  it("of a conversation is given back when it is deleted, with the items that were added to it", async () => {
+  it("of a conversation is freed when it is deleted, with the items that were added to it", async () => {
     const tenant = newTenant();
     const address = newTurnAddress();
     const id = conversationId(address);
@@ -231,7 +231,7 @@ describe("what is stored", () => {
     expect(await known(tenant)).toEqual({});
   });
 
-  it("is known in the end, whatever is kept, deleted, expires, and in whatever order calls are lost, repeated and processes die", async () => {
+  it("is known in the end, whatever is stored, deleted or expires, and in whatever order calls are lost or repeated and processes die", async () => {
     const key = fc.constantFrom("key_a", "key_b");
     const step = fc.oneof(
       fc.record({ kind: fc.constant("keep" as const), key, length: fc.nat(5_000), at: fc.nat(), isNew: fc.boolean() }),
@@ -288,8 +288,8 @@ describe("what is stored", () => {
   });
 });
 
-describe("what a quota is told", () => {
-  it("counts once, however often it is told, and an overtaken report not at all", async () => {
+describe("reports to a quota", () => {
+  it("counts once, however often it is reported, and an overtaken report not at all", async () => {
     const tenant = newTenant();
     const stored = (bytes: number) => ({ key_a: { ...NOTHING_STORED, stored_bytes: bytes } });
     const quota = quotaOf(tenant);

@@ -39,7 +39,7 @@ describe("a sampler", () => {
     }) as TelemetryConfig;
   const remote = (isSampled: boolean, traceId = TRACE_ID) => ({ traceId, parent: PARENT, isSampled, state: undefined });
 
-  it("asks who has begun the trace, or does not", () => {
+  it("follows the decision of the trace's caller, or does not", () => {
     const keeps = (name: string, kept: boolean | undefined) =>
       newTrace(samplerOf(name), kept === undefined ? undefined : remote(kept))?.isKept;
     expect([true, false, undefined].map((kept) => keeps("parentbased_always_on", kept))).toEqual([true, false, true]);

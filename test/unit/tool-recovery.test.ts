@@ -753,7 +753,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
 });
 
 describe("a chat model in the middle of a call", () => {
-  it("ends that call as it is, makes it anew in another item, and only this one is run", async () => {
+  it("ends that call as it is, makes it again in another item, and only this one is run", async () => {
     const all = chunksOf("chat", { calls: [...(ECHO.calls ?? []), ["sample__echo", '{"text":"two"}']] });
     const runs = await Promise.all(all.map(() => Run.begin({ engine: "chat" })));
     await Promise.all(

@@ -138,7 +138,7 @@ describe("a transport without HTTP", () => {
     expect(sink?.ending).toBe("ended");
   });
 
-  it("has taken what was said before its turn is kept", async () => {
+  it("has taken the output before its turn is stored", async () => {
     const settle = vi.spyOn(HomeClient.prototype, "settle");
     const taken = Promise.withResolvers<void>();
     const asked = Promise.withResolvers<void>();

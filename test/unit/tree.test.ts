@@ -167,7 +167,7 @@ describe("a preview", () => {
     previews.outputPreview(previews.readPrefix(json), isTakenOut);
   const text = (items: object[]) => outputPreview(JSON.stringify(items), none)?.text;
 
-  it("is what the user has said last, and what the model has answered last", () => {
+  it("is the user's last message, and the model's last answer", () => {
     const input = [message("user", "first"), message("assistant", "between"), message("user", "last")];
     expect(inputPreview(JSON.stringify(input), none)).toEqual({ type: "message", text: "last" });
     expect(text([{ type: "function_call", name: "f", arguments: "{}" }, message("assistant", "done")])).toBe("done");

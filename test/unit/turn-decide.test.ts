@@ -51,7 +51,7 @@ describe("a turn that is steered", () => {
   const ended = ends("incomplete", { reason: "steered" });
   const next = (done: Done, of = state()) => steered(decide(of, done, FACTS), done);
 
-  it("asks its model for nothing more, and is incomplete where that was broken off", () => {
+  it("asks its model for nothing more, and is incomplete if that was interrupted", () => {
     expect(next(generated({ finish: "length" }))).toEqual(ended);
     expect(next({ did: "prepare" })).toEqual(ended);
     expect(next({ did: "answer", waitsForClient: false, isFull: false, disregarded: undefined })).toEqual(ended);
@@ -74,7 +74,7 @@ describe("the first step", () => {
     expect(begin(state(), false, { ...FACTS, compaction: "managed" })).toEqual({ kind: "compact" });
   });
 
-  it("goes on with a generation that has said or sampled something", () => {
+  it("resumes a generation with output or sampled tokens", () => {
     const sampled = loggedBy(({ output }) => output.round.apply({ kind: "sampled", sampled: { ids: [1] } }));
     expect(begin(said())).toEqual({ kind: "resume" });
     expect(begin(sampled)).toEqual({ kind: "resume" });

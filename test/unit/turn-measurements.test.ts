@@ -85,7 +85,7 @@ describe("a generation", () => {
     expect([many.asked, many.reads]).toEqual([few.asked, few.reads]);
   });
 
-  it("does none of it where nobody wants to know", async () => {
+  it("does none of it if nothing reads it", async () => {
     const unmeasured = await generate(200);
     expect(unmeasured.asked).toBe(0);
     // One question for each read, as with them.

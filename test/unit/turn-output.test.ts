@@ -48,7 +48,7 @@ describe("a call that begins", () => {
 });
 
 describe("text parts", () => {
-  it("are said in order: item, part, deltas, and the end of each", () => {
+  it("come in order: item, part, deltas, and the end of each", () => {
     const rig = newOutput();
     say(rig, text("Hel"), text("lo"));
     rig.output.round.end();
@@ -71,7 +71,7 @@ describe("text parts", () => {
     expect(rig.state.deltas).toEqual({ all: 3, reasoning: 1 });
   });
 
-  it("keep what may become a citation, and count it only when it is said", () => {
+  it("hold back what may become a citation, and count it only when it is shown", () => {
     const page = { url: "https://example.com/", title: "E" };
     const rig = newOutput({}, { session: { citations: () => new CitationMarks(() => asLink(page)) } });
     say(rig, text("so 【1†L1"));
@@ -200,7 +200,7 @@ describe("calls that this server answers", () => {
     expect(rig.output.calls).toMatchObject({ ignored: 1, left: 0 });
   });
 
-  it("are begun anew where one broke off, which then counts as none", () => {
+  it("begin again after one that broke off, which then does not count", () => {
     const rig = newOutput({}, { request: { max_tool_calls: 1 } });
     say(rig, call(0, "wiki__ask", '{"q'));
     const [broken] = rig.output.round.partialItems;
@@ -274,7 +274,7 @@ describe("raw messages", () => {
     expect(rig.state.askedAgain).toBe(1);
   });
 
-  it("of before the turn are kept with its first input, or lead to its first item", () => {
+  it("from before the turn are stored with its first input, or lead to its first item", () => {
     const previous = [{ before: true }];
     const withInput = newOutput({}, { request: { previous_input_messages: previous }, firstInput: "msg_in" });
     expect(messagesOf(withInput).replays).toEqual([{ item: "msg_in", messages: previous, before: true }]);
@@ -285,7 +285,7 @@ describe("raw messages", () => {
 });
 
 describe("the size of the output", () => {
-  it("counts texts twice where what is sampled is kept, too", () => {
+  it("counts texts twice if the sampled tokens are stored, too", () => {
     const once = newOutput({}, { outputLength: 70_000 });
     say(once, text("x".repeat(3_000)));
     expect(once.output.size.isFull).toBe(false);
@@ -295,7 +295,7 @@ describe("the size of the output", () => {
   });
 });
 
-describe("an output that nobody reads", () => {
+describe("an output without a reader", () => {
   it("keeps the same state, and can take a round back", () => {
     const rig = newOutput({}, { isUnread: true });
     say(rig, { kind: "reasoning", text: "hm" }, text("a"), call(0, "wiki__ask", "{"));

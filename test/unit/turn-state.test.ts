@@ -197,7 +197,7 @@ describe("the state of a turn", () => {
     );
   });
 
-  it("is so where a call of before the crash has ended, and arguments without a name follow", () => {
+  it("is so if a call from before the crash has ended, and arguments without a name follow", () => {
     const call = { kind: "tool_call", index: 0, name: "f", arguments: "" } as const;
     const lines = run([{ deltas: [call, { kind: "item_done" }] }], { state: newTurnState(), lines: [] });
     const isDone = (line: string) => line.includes('"response.output_item.done"');

@@ -28,7 +28,7 @@ async function inTables(body: (uploads: UploadTable, files: FileTable) => void) 
   });
 }
 
-it("an upload that nobody completes expires after its hour, and its parts are removed", async () => {
+it("an incomplete upload expires after its hour, and its parts are removed", async () => {
   await inTables((uploads, files) => {
     uploads.create(pending, "key");
     const part = uploads.beginPart("u1", "key", LIMITS, 1_000) ?? 0;
@@ -46,7 +46,7 @@ it("an upload that nobody completes expires after its hour, and its parts are re
   });
 });
 
-it("a part whose sender was not heard of is given up: its number is not given again, and it is no part of a file", async () => {
+it("a part whose sender is silent is abandoned: its number is not reused, and it is no part of a file", async () => {
   await inTables((uploads, files) => {
     uploads.create(pending, "key");
     const part = uploads.beginPart("u1", "key", LIMITS, 0) ?? 0;

@@ -119,7 +119,7 @@ describe("where there are several tenants, a server that is no vLLM", () => {
     );
   });
 
-  it("gets no prompt where its kind is known to mix tenants, and nobody accepts that", async () => {
+  it("gets no prompt if its kind is known to mix tenants, unless the operator accepts that", async () => {
     for (const owner of ["llamacpp", "library"]) {
       const fleet = fleetOf({ other: of(owner) }, { API_KEYS });
       for (let turn = 0; turn < 2; turn += 1) await expect(ask(fleet.upstream())).rejects.toMatchObject(refused);
@@ -256,7 +256,7 @@ describe("what a server cannot answer", () => {
     expect(dead.asked.toSorted()).toEqual(["a", "b"]);
   });
 
-  it("is waited for as ever where the answer comes as a whole", async () => {
+  it("is waited for as before if the answer comes as a whole", async () => {
     const slow = failing(async () => {
       await new Promise((resolve) => setTimeout(resolve, 100));
       return Response.json({});
@@ -282,7 +282,7 @@ describe("what a server cannot answer", () => {
     expect(broken.asked).toHaveLength(2);
   });
 
-  it("is a 503 with the time to wait where one server would take it later, whoever was asked last", async () => {
+  it("is a 503 with the wait if one server would accept it later, whichever was asked last", async () => {
     const busy = status(503, {}, { "retry-after": "9" });
     for (const answers of [
       { a: busy, b: unreachable },
@@ -339,8 +339,8 @@ describe("a server that accepts and never answers", () => {
   });
 });
 
-describe("a server that breaks off what it was saying", () => {
-  it("is not asked to go on, while there is another; and is again, where all have broken off", async () => {
+describe("a server that breaks off its output", () => {
+  it("is not asked to continue while there is another; and is again if all have broken off", async () => {
     const fleet = fleetOf({ a: healthy, b: healthy });
     const upstream = fleet.upstream({ session: sessionFor("a", fleet) });
     for (let broken = 0; broken < 4; broken += 1) {
@@ -409,7 +409,7 @@ describe("the models of several servers", () => {
     expect(fleet.asked).toEqual(["a", "b", "b", "b"]);
   });
 
-  it("that nobody lists are asked of one server, which says so", async () => {
+  it("that no server lists are asked of one server, which says so", async () => {
     const unknown = failing(() =>
       Response.json({ error: { message: "The model `x` does not exist." } }, { status: 404 }),
     );
@@ -418,7 +418,7 @@ describe("the models of several servers", () => {
     expect(fleet.asked).toHaveLength(1);
   });
 
-  it("that nobody lists are unknown, whichever server is asked, while another one is down", async () => {
+  it("that no server lists are unknown, whichever server is asked, while another one is down", async () => {
     const unknown = failing(() =>
       Response.json({ error: { message: "The model `x` does not exist. Valid aliases: qwen3." } }, { status: 404 }),
     );
@@ -442,7 +442,7 @@ describe("the models of several servers", () => {
     }
   });
 
-  it("that a server may have which was never heard are unknown to nobody: it cannot be reached", async () => {
+  it("that a server may have which never answered are not unknown: the server cannot be reached", async () => {
     const unknown = failing(() =>
       Response.json({ error: { message: "The model `x` does not exist." } }, { status: 404 }),
     );

@@ -25,7 +25,7 @@ const A = "http://a:8000/v1";
 const B = "http://b:8000/v1";
 
 describe("UPSTREAMS", () => {
-  it("names servers by URL or binding, with what is said of each", () => {
+  it("names servers by URL or binding, with the fields of each", () => {
     const given = [
       { name: "big", url: `${A}/`, weight: 2.5, models: ["qwen3"], engine: "chat", salted: true },
       { name: "private", binding: "GPU", drain: true },

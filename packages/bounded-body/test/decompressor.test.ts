@@ -21,7 +21,7 @@ describe.each(Object.keys(COMPRESS) as Encoding[])("%s", (encoding) => {
   const text = Array.from({ length: 2_000 }, (_, index) => `line ${index * 7_919}`).join("\n");
   const bytes = COMPRESS[encoding](new TextEncoder().encode(text));
 
-  it("is decompressed as it comes, and its length is told", async () => {
+  it("is decompressed as it arrives, and its length is known", async () => {
     let told = 0;
     expect(await decompress(encoding, bytes, (length) => (told = length))).toBe(text);
     expect(told).toBe(text.length);

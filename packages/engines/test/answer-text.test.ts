@@ -83,7 +83,7 @@ describe("the text of a chat model's answer", () => {
     ]);
   });
 
-  it("goes on with white space in a message that is open", () => {
+  it("continues an open message with white space", () => {
     const out: ModelDelta[] = [];
     new AnswerText({ continues: true }).push("\n", [], out);
     expect(out).toEqual([{ kind: "text", text: "\n" }]);

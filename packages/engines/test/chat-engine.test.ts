@@ -77,7 +77,7 @@ it("gives what a model thinks and says as deltas", async () => {
   expect(deltas).toContainEqual({ kind: "finish", reason: "stop" });
 });
 
-it("asks another server where one has failed before it has said anything", async () => {
+it("asks another server if one has failed before any output", async () => {
   const busy: Answer = () => new Response("", { status: 503 });
   for (const answers of [
     [busy, HELLO],

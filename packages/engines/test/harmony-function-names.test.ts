@@ -3,7 +3,7 @@ import { afterEach, expect, it, vi } from "vitest";
 
 afterEach(() => vi.restoreAllMocks());
 
-it("names that look the same to the model are told apart, with work linear in their number", () => {
+it("names that look the same to the model are distinguished, with work linear in their number", () => {
   const count = 20_000;
   // All of them are `a_…_` as identifiers, and half of the numbered ones are taken.
   const names = Array.from(

@@ -96,7 +96,7 @@ describe("usage in a JSON answer", () => {
     );
   });
 
-  it("that is not there is what was reserved", async () => {
+  it("that is missing is the reservation", async () => {
     await fc.assert(
       fc.asyncProperty(members, sizes, async (others, sizes) => {
         const text = JSON.stringify(objectWith(others, 0, "usage", null));
@@ -189,7 +189,7 @@ describe("usage in a stream", () => {
     }
   });
 
-  it("of Anthropic's is told by the first event and the last", async () => {
+  it("of Anthropic's is in the first event and the last", async () => {
     const start = { type: "message_start", message: { content: [], usage: { input_tokens: 19, output_tokens: 0 } } };
     const delta = { type: "message_delta", usage: { input_tokens: 3, output_tokens: 4, cache_read_input_tokens: 16 } };
     const text = [start, delta].map((each) => `event: ${each.type}\ndata: ${JSON.stringify(each)}\n\n`);
@@ -199,7 +199,7 @@ describe("usage in a stream", () => {
     expect((await counted(text[0] ?? "", { type })).used).toEqual({ input: 19, cached: 0, output: 1 });
   });
 
-  it("that nobody tells is a token for each event, and more for long ones, within what was reserved", async () => {
+  it("that is missing is a token for each event, and more for long ones, within the reservation", async () => {
     const type = EVENTS_TYPE;
     const stream = (content: string) => `data: ${JSON.stringify(chunk(content))}\n\n`.repeat(10);
     expect((await counted(stream("a"), { type })).used).toEqual({ input: 700, cached: 0, output: 10 });

@@ -87,7 +87,7 @@ describe("rendezvous hashing", () => {
 });
 
 describe("a turn with a key", () => {
-  it("goes to the same server whoever chooses, and whatever is under way as long as that is little", () => {
+  it("goes to the same server whichever isolate chooses, and whatever is in progress as long as that is little", () => {
     fc.assert(
       fc.property(fc.string(), fc.array(fc.nat(7), { minLength: 5, maxLength: 5 }), (key, loads) => {
         const busy = pool(5).map((each, index) => ({ ...each, inFlight: loads[index] ?? 0 }));
@@ -384,7 +384,7 @@ describe("the retry budget", () => {
   });
 });
 
-describe("the requests that are under way", () => {
+describe("the requests in progress", () => {
   it("are counted until they are left, once each", () => {
     const inFlight = new InFlight();
     const leaves = [1, 2, 3].map(() => inFlight.enter(0));

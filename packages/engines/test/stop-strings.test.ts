@@ -66,7 +66,7 @@ describe("stop strings", () => {
     );
   });
 
-  it("hold back no more than what may become one of them", () => {
+  it("hold back only text that may become one of them", () => {
     const found = new StopStrings(["abcd", "zz"], false);
     expect(found.push("xab")).toBeUndefined();
     expect(found.buffered).toBe(2);

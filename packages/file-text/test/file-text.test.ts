@@ -122,13 +122,13 @@ describe("a text", () => {
     expect(await text(new Uint8Array(), "a.txt")).toBe("");
   });
 
-  it("is HTML only where it is said to be, or nothing is said", async () => {
+  it("is HTML only if its type says so, or there is none", async () => {
     expect(await text(strToU8("<html><p>x"), "a.md")).toBe("<html><p>x");
     expect(await text(strToU8("<html><p>x"), "a.php")).toBe("<html><p>x");
   });
 });
 
-describe("a file whose type is told wrongly", () => {
+describe("a file with a wrong type", () => {
   it("is read as what it is", async () => {
     expect(await read(textPdf(["One"]), "a.txt", "text/plain")).toEqual([{ page: 1, text: "One" }]);
     expect(await text(docx(paragraph("x")), "a.pdf", "application/pdf")).toBe("x");

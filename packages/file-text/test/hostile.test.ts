@@ -206,7 +206,7 @@ describe("a file that is not read", () => {
   });
 });
 
-describe("a PDF whose pages are not what they seem", () => {
+describe("a PDF with misleading pages", () => {
   const page = "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] >>";
   it.each<[what: string, objects: string[]]>([
     ["a page tree that is its own child", ["<< /Type /Pages /Kids [2 0 R] /Count 5 >>"]],
@@ -248,7 +248,7 @@ const FILES: readonly [format: string, file: Uint8Array][] = [
 ];
 
 /** Reads what may be anything: text, or a refusal that says why. */
-it("a PDF with several damaged pages leaves no rejection that nobody handles", async () => {
+it("a PDF with several damaged pages leaves no unhandled rejection", async () => {
   const left: unknown[] = [];
   const note = (event: PromiseRejectionEvent) => left.push(event.reason);
   addEventListener("unhandledrejection", note);

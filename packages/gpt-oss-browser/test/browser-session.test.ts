@@ -121,7 +121,7 @@ describe("browser.open", () => {
     expect(fetched).toEqual(["https://acme.dev/", "https://other.dev/x"]);
   });
 
-  it("opens a URL, anew each time, with or without its scheme", async () => {
+  it("opens a URL, again each time, with or without its scheme", async () => {
     const { browser, fetched } = session();
     await browser.open({ id: "https://acme.dev/" });
     await browser.open({ id: "https://acme.dev/" });
@@ -252,7 +252,7 @@ describe("a browsing session", () => {
     });
   });
 
-  it("answers a call of what is not there", async () => {
+  it("answers a call of an unknown tool", async () => {
     expect((await session().browser.call("click", "{}")).text).toBe('{"error":"Unknown function: click"}');
   });
 

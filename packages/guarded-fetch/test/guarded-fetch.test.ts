@@ -488,7 +488,7 @@ describe("an answer", () => {
     expect(error).toMatchObject({ kind: "unreachable", message: "The connection was lost." });
   });
 
-  it("from nobody is a fault that says no more than the caller did", async () => {
+  it("from no server is a fault that says no more than the caller did", async () => {
     const net = network({
       [from]: () => {
         throw new TypeError(`connect ECONNREFUSED 10.0.0.7:443 ${SECRET}`);
@@ -499,7 +499,7 @@ describe("an answer", () => {
     expect(error).toMatchObject({ kind: "unreachable", message: "acme.dev could not be reached." });
   });
 
-  it("that nobody wants any more ends the request", async () => {
+  it("that is no longer wanted ends the request", async () => {
     let seen: AbortSignal | null | undefined;
     const net = network({
       [from]: (init) => {

@@ -273,7 +273,7 @@ describe("hidden text", () => {
     );
   });
 
-  it("is not shown on a channel that is none", () => {
+  it("is not shown on an unknown channel", () => {
     const name = fc.string({ unit: "grapheme" }).filter((each) => !/^\s*$|^\s*final|comment/.test(each));
     fc.assert(
       fc.property(

@@ -478,7 +478,7 @@ describe("HarmonyParser", () => {
       expect(reader.flush()).toEqual(["\ufffd"]);
     });
 
-    it("42: refuses output whose markers were stripped, and guesses at nothing", () => {
+    it("42: refuses output with stripped markers, and does not guess", () => {
       for (const thought of ["We need…", "We need… ".repeat(100)]) {
         expect(() => deltasOf(`analysis${thought}assistantfinalfour`)).toThrow(StrippedMarkersError);
         expect(seen(`analysis${thought}assistantfinalfour<|return|>`)).toEqual([

@@ -357,7 +357,7 @@ describe("old thoughts", () => {
     ]);
   });
 
-  it("stay while no answer has been given, and nobody else gives one", () => {
+  it("stay while no answer has been given, and no other author gives one", () => {
     const history = [say("analysis", "a"), message({ channel: "final" })];
     expect(dropAnalysis(history)).toEqual(history);
     expect(dropAnalysis([])).toEqual([]);

@@ -71,7 +71,7 @@ describe("a final text and its schema", () => {
     expect(conforms(JSON.stringify(many), { items: { enum: many.toReversed() } })).toBe(false);
   });
 
-  it("never keeps to a schema that a validator of schemas refuses", () => {
+  it("never matches a schema that a validator of schemas refuses", () => {
     const ajv = new Ajv({ strict: false });
     fc.assert(
       fc.property(schemas, values, (schema, value) => {
@@ -81,7 +81,7 @@ describe("a final text and its schema", () => {
     );
   });
 
-  it("may keep to every schema to which a validator of schemas says that it does", () => {
+  it("may match every schema that a validator of schemas accepts", () => {
     const beyond = fc.constantFrom<object>(
       { pattern: "^a" },
       { format: "date" },

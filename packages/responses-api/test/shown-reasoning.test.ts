@@ -16,13 +16,13 @@ describe("what is stored", () => {
     expect(shownHead(plain, { hidden: false, encrypted: false })).toBe(plain);
   });
 
-  it("has what is sealed only where it is asked for; a compaction always has it", () => {
+  it("has encrypted content only on request; a compaction always has it", () => {
     const json = JSON.stringify([sealed, compaction]);
     expect(JSON.parse(shownItems(json, { hidden: false, encrypted: false }))).toEqual([thought, compaction]);
     expect(JSON.parse(shownItems(JSON.stringify(sealed), { hidden: false, encrypted: false }))).toEqual(thought);
   });
 
-  it("has no word of what the operator hides", () => {
+  it("has none of the reasoning that the operator hides", () => {
     const json = JSON.stringify([sealed, compaction, message]);
     const shown = shownItems(json, { hidden: true, encrypted: true });
     expect(JSON.parse(shown)).toEqual([
@@ -60,7 +60,7 @@ describe("a log from before the operator hid reasoning", () => {
     expect(JSON.stringify(told).includes("re1.k.x")).toBe(event.type !== "response.created");
   });
 
-  it("keeps the bytes of what tells nothing of it", () => {
+  it("keeps the bytes of events without it", () => {
     const json = '{"type":"response.output_text.delta", "delta":"a \\"reasoning_text\\""}';
     expect(withoutReasoning("response.output_text.delta", json)).toBe(json);
   });

@@ -354,7 +354,7 @@ describe("a request", () => {
     expect(response.status).toBe(200);
   });
 
-  it("whose answer nobody wants closes the connection", async () => {
+  it("with an unwanted answer closes the connection", async () => {
     const server = connectionOf([encode(`${HEAD}content-length: 10\r\n\r\nhello`)], "open");
     await (await ask(server)).body?.cancel();
     expect(server.seen.closed).toBeGreaterThan(0);

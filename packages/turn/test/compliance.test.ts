@@ -32,7 +32,7 @@ function verdict(given: object, ...output: OutputItem[]): string | undefined {
   return disregarded(request, prompt, { ...newTurnState(), output });
 }
 
-describe("keeps to its request", () => {
+describe("fulfils its request", () => {
   it.each<[string, object, OutputItem[]]>([
     ["a text where nothing is asked for", {}, [message("Hello")]],
     ["nothing at all where nothing is asked for", {}, []],
@@ -107,7 +107,7 @@ describe("does not match", () => {
   });
 });
 
-it("is the last text that keeps to a format: what the model says anew is not looked at", () => {
+it("is the last text that must match a format: a repeated text is not checked", () => {
   const request = { model: "m", input: "?", ...json } as unknown as CreateRequest;
   const output = [{ ...message("Hello"), id: "old" }, message('{"x":1}')] as OutputItem[];
   const state = { ...newTurnState(), output, superseded: new Set(["old"]) };

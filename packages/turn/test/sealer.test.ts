@@ -54,7 +54,7 @@ describe("a sealed payload", () => {
     expect(one.open("reasoning", blob)).toEqual({ payload: dull });
   });
 
-  it("is opened by nobody once it was changed: 10,000 mutations", () => {
+  it("does not decrypt once it was changed: 10,000 mutations", () => {
     const one = sealer();
     const secret = "the quick brown fox ".repeat(20);
     const blobs = [one.seal("reasoning", secret), one.seal("reasoning", { ids: [200_005, 1, 2, 3] })];
@@ -89,7 +89,7 @@ describe("a sealed payload", () => {
     }
   });
 
-  it("of another tenant's fails its authentication; of another model's it is told apart from that", () => {
+  it("of another tenant fails its authentication; of another model it is distinguished from that", () => {
     const blob = sealer().seal("reasoning", "thoughts");
     expect(sealer({ tenant: "other" }).open("reasoning", blob)).toEqual({ reason: "organization_mismatch" });
     expect(sealer({ model: "qwen" }).open("reasoning", blob)).toEqual({ reason: "model_mismatch" });

@@ -31,7 +31,7 @@ describe("a resumed generation", () => {
     expect(said).toMatchObject([{ text: "" }, { text: "!" }]);
   });
 
-  it("says all that is other than what was said before", async () => {
+  it("sends everything that differs from the output before", async () => {
     const said = await deltasOf(resumed(generation([text(" we"), text(" world")]), " world", undefined));
     expect(said).toMatchObject([{ text: "e" }, { text: " world" }]);
   });
@@ -59,7 +59,7 @@ describe("usage", () => {
     expect(two.tool_output_tokens_per_turn).toEqual([0, 7]);
   });
 
-  it("has as output what was said in vain", () => {
+  it("has the lost output as output", () => {
     expect(withLost(usage(10, 5, 1), { all: 3, reasoning: 2 })).toMatchObject({
       output_tokens: 8,
       output_tokens_details: { reasoning_tokens: 3 },

@@ -90,7 +90,7 @@ async function tell(engine: Engine, body: object, changed: Partial<TurnOptions> 
 
 const STOP: ModelDelta = { kind: "finish", reason: "stop" };
 
-it("makes items and numbered events of what a model says", async () => {
+it("makes items and numbered events of a model's output", async () => {
   const engine = engineOf([
     [{ kind: "reasoning", text: "Hm." }, { kind: "text", text: "Sun" }, { kind: "text", text: "ny." }, STOP],
   ]);

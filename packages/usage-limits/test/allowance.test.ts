@@ -16,7 +16,7 @@ function allowanceUnder(tenant: Limits, tellsUsage: boolean) {
   return { allowance, take, asked: () => asked };
 }
 
-it("a request of whose needs nothing is limited holds nothing, and has the quota asked nothing", () => {
+it("a request without limited needs holds nothing, and does not ask the quota", () => {
   const { allowance, take, asked } = allowanceUnder({ stored_bytes: 0 }, false);
   const reservation = take(NEED);
   expect(reservation).not.toBeInstanceOf(Promise);

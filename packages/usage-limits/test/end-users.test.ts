@@ -38,7 +38,7 @@ describe("end users", () => {
     expect(["x", "x", "y", "y"].map((key) => letIn("c", key, three))).toEqual([true, true, true, false]);
   });
 
-  it("are what they were after all that is kept was read again", () => {
+  it("are what they were after all stored accounts were read again", () => {
     const users = new EndUsers();
     expect([isLetIn(users, request("a")), isLetIn(users, request("a"))]).toEqual([true, true]);
     const again = new EndUsers(kept(new Map(), users), T0);
@@ -54,7 +54,7 @@ describe("end users", () => {
     expect([...kept(rows, users).keys()]).toEqual(["b/k"]);
   });
 
-  it("are at most 10,000, whatever ids are sent: the one that was heard of longest ago is forgotten", () => {
+  it("are at most 10,000, whatever ids are sent: the one idle for longest is forgotten", () => {
     const users = new EndUsers();
     const rows = new Map<string, Account>();
     for (let user = 0; user < 25_000; user += 1) {

@@ -264,7 +264,7 @@ describe("the ledger", () => {
     expect(isGranted(ledger.take(report({ ...limits, want: { tokens: 10 } }), T0 + 1_000))).toBe(true);
   });
 
-  it("a clock that goes back locks nobody out for longer than a hold lives", () => {
+  it("a clock that goes back blocks no client for longer than a hold lives", () => {
     const ledger = new Ledger();
     const limits = { ofKey: { max_concurrent_requests: 1 } };
     ledger.take(report({ ...limits, holder: "dead", want: one }), T0 + 86_400_000);
@@ -281,7 +281,7 @@ describe("the ledger", () => {
 });
 
 describe("a limit that is nearly used up", () => {
-  it("is told of once in its period, and again when it was not for a while", () => {
+  it("is reported once in its period, and again after it was not for a while", () => {
     const ledger = new Ledger([], () => ({ stored_bytes: 850, stored_responses: 1, stored_conversations: 0 }));
     const near = new NearlyUsedLimits();
     const budget = { tokens: 100, window: "day" } as const;

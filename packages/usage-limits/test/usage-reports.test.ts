@@ -44,7 +44,7 @@ describe("the results of usage", () => {
 });
 
 describe("costs", () => {
-  it("have line items, whose quantity is in tokens, or in units where they are counted by these", () => {
+  it("have line items, with quantities in tokens, or in their units", () => {
     const rows = [row({}), row({ kind: "file_searches", model: "file_search", input: 0, output: 0, units: 4 })];
     expect(costResults(rows, ["line_item"])).toMatchObject([
       { line_item: "m", quantity: 13, quantity_unit: "tokens", amount: { value: 0.5, currency: "usd" } },

@@ -68,7 +68,7 @@ export function customTools(subject: () => Subject): void {
     ];
 
     describe.each(WAYS)("%s", (way) => {
-      it.each(forced)("forced %s: an input that keeps to it is the call's", async (__, fields) => {
+      it.each(forced)("forced %s: an input that matches it is the call's", async (__, fields) => {
         const speech = { input: { name: tool.name, text: good, isForced: true } };
         const response = await responseOf(subject(), way, speech, { ...fields, ...LIMIT });
         expectCompleted(response);
@@ -91,7 +91,7 @@ export function customTools(subject: () => Subject): void {
         expectKept(response, (kept) => expect(inputsOf(kept)).toHaveLength(1));
       });
 
-      it("required beside a function: an input that keeps to it is the call's", async () => {
+      it("required beside a function: an input that matches it is the call's", async () => {
         const speech = { input: { name: tool.name, text: good } };
         const fields: Fields = { tools: [tool, strictFunction], tool_choice: "required", ...LIMIT };
         const response = await responseOf(subject(), way, speech, fields);
@@ -99,7 +99,7 @@ export function customTools(subject: () => Subject): void {
         expect(inputsOf(response)).toMatchObject([{ name: tool.name, input: good }]);
       });
 
-      it("auto: an input that keeps to it is the call's", async () => {
+      it("auto: an input that matches it is the call's", async () => {
         const speech = { input: { name: tool.name, text: good } };
         const response = await responseOf(subject(), way, speech, { tools: [tool, strictFunction], ...LIMIT });
         expectCompleted(response);

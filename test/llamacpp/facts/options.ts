@@ -105,7 +105,7 @@ export function options(subject: () => Subject): void {
     },
   );
 
-  it("cache_salt, which nothing heeds, changes no answer", async () => {
+  it("cache_salt, which the server ignores, changes no answer", async () => {
     const response = await subject().ask({ text: "Hello there." }, { cache_salt: "salt-of-mine" });
     expectCompleted(response);
     expect(answerOf(response)).toBe("Hello there.");
@@ -131,7 +131,7 @@ export function options(subject: () => Subject): void {
       for (const { top_logprobs: top } of told) expect(top).toHaveLength(top_logprobs ?? 0);
     });
 
-    it.each(WAYS)("beside tools are told, or refused by their name, %s", async (way) => {
+    it.each(WAYS)("beside tools are given, or refused by their name, %s", async (way) => {
       const fields = { tools: [look], include: logprobs, top_logprobs: 1 };
       const outcome = await responseOf(subject(), way, { text: "Hello there." }, fields).then(
         (response) => ({ response }),

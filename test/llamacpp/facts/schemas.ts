@@ -91,7 +91,7 @@ export function schemas(subject: () => Subject): void {
   describe.each(SCHEMAS)("a schema with %s", (_, schema, good, bad, keeps) => {
     const text = { format: format(schema) };
 
-    it.each(WAYS)("an answer that keeps to it comes as it is said, after its thoughts, %s", async (way) => {
+    it.each(WAYS)("an answer that matches it streams, after its reasoning, %s", async (way) => {
       const speech = { thought: "Let me see.", text: JSON.stringify(good) };
       const response = await responseOf(subject(), way, speech, { text, ...LIMIT });
       expectCompleted(response);
@@ -107,7 +107,7 @@ export function schemas(subject: () => Subject): void {
   describe("json_object", () => {
     const text = { format: { type: "json_object" as const } };
 
-    it.each(WAYS)("an answer in JSON comes as it is said, %s", async (way) => {
+    it.each(WAYS)("an answer in JSON streams, %s", async (way) => {
       const response = await responseOf(subject(), way, { text: '{"a": [1, {"b": null}]}' }, { text, ...LIMIT });
       expectCompleted(response);
       expect(JSON.parse(messageTextOf(response))).toEqual({ a: [1, { b: null }] });

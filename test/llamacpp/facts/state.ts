@@ -26,7 +26,7 @@ export function state(subject: () => Subject): void {
     }
   });
 
-  it.each(WAYS)("what is stored is what was told, %s", async (way) => {
+  it.each(WAYS)("the stored response is the streamed one, %s", async (way) => {
     const { gateway } = subject();
     const response = await responseOf(subject(), way, { thought: "Let me see.", text: "Done." });
     const { output, usage, status } = await gateway.openai.responses.retrieve(response.id);
@@ -37,7 +37,7 @@ export function state(subject: () => Subject): void {
     });
   });
 
-  it.each([0, 1, 5, 20])("a stream of the background is told again after event %i", async (after) => {
+  it.each([0, 1, 5, 20])("a background stream is replayed after event %i", async (after) => {
     const { stream, gateway } = subject();
     const events = await stream({ text: words(20) }, { background: true });
     const { id } = finalOf(events);
@@ -97,7 +97,7 @@ export function state(subject: () => Subject): void {
   });
 
   describe("an input that ends in an assistant's message", () => {
-    it("is answered anew where the message is complete", async () => {
+    it("is answered with a new message if the last one is complete", async () => {
       const { ask } = subject();
       const done = [
         { role: "user" as const, content: saying("chat", { text: `Done with ${words(10)}.` }) },
@@ -208,7 +208,7 @@ export function state(subject: () => Subject): void {
   });
 
   describe("compaction", () => {
-    it("a summary takes the place of what it summarises, and the next turn goes on", async () => {
+    it("a summary replaces the summarised items, and the next turn continues", async () => {
       const { gateway, server, ask } = subject();
       const input = [
         { role: "user" as const, content: "Tell me all." },

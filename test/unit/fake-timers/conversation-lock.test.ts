@@ -51,7 +51,7 @@ describe("the conversation lock", () => {
     expect(lock.isHeld).toBe(false);
   });
 
-  it("is refused to who has waited long enough, and then granted to the next", async () => {
+  it("is refused to a turn that has waited long enough, and then granted to the next", async () => {
     vi.useFakeTimers();
     const { lock, holder } = await heldLock();
     const seen: string[] = [];
@@ -70,7 +70,7 @@ describe("the conversation lock", () => {
     expect(lock.isHeld).toBe(true);
   });
 
-  it("is not kept for who has left", async () => {
+  it("is not kept for a turn that has left", async () => {
     const { lock, holder } = await heldLock();
     const seen: string[] = [];
     const waiting = ["a", "b"].map((ticket) => wait(lock, ticket, 1_000, seen));
@@ -91,7 +91,7 @@ describe("the conversation lock", () => {
     expect(await lock.acquire("third", 0)).toBeUndefined();
   });
 
-  it("is given back at the end of the scope that holds it, also when that throws", async () => {
+  it("is released at the end of the scope that holds it, also when that throws", async () => {
     const lock = newLock();
     const hold = async (work: () => void) => {
       using lease = await lock.acquire("holder", 0);
@@ -107,7 +107,7 @@ describe("the conversation lock", () => {
     expect(lock.isHeld).toBe(false);
   });
 
-  it("is not given back at the end of a scope that has handed it on", async () => {
+  it("is not released at the end of a scope that has passed it on", async () => {
     const lock = newLock();
     const enter = async () => {
       using scope = new DisposableStack();
@@ -120,7 +120,7 @@ describe("the conversation lock", () => {
     expect(lock.isHeld).toBe(false);
   });
 
-  it("has one holder at most, and no waiter overtakes another, whatever happens", async () => {
+  it("has at most one holder, and no waiter overtakes another, whatever happens", async () => {
     const step = fc.oneof(
       fc.record({ kind: fc.constant("ask" as const), waits: fc.boolean() }),
       fc.record({ kind: fc.constant("release" as const) }),

@@ -149,7 +149,7 @@ describe("the rows of a run", () => {
     });
   }
 
-  it("are at most 60 for 1,000 tokens at 50 a second while somebody reads", async () => {
+  it("are at most 60 for 1,000 tokens at 50 a second with a reader", async () => {
     await withLog(async (log, rows) => {
       await run(log, () => 1);
       expect(rows.written()).toBeLessThanOrEqual(60);
@@ -165,7 +165,7 @@ describe("the rows of a run", () => {
     });
   });
 
-  it("are at most 10 while nobody reads", async () => {
+  it("are at most 10 without a reader", async () => {
     await withLog(async (log, rows) => {
       await run(log, () => 0);
       expect(rows.written()).toBeLessThanOrEqual(10);
@@ -191,7 +191,7 @@ describe("the rows of a run", () => {
     });
   });
 
-  it("follow on each other without a gap, whoever comes and goes", async () => {
+  it("follow each other without a gap, whichever readers come and go", async () => {
     await withLog(async (log, rows) => {
       await run(log, (second) => second % 3, 300);
       let next = 0;
@@ -203,7 +203,7 @@ describe("the rows of a run", () => {
     });
   });
 
-  it("lose at most four seconds of tokens that nobody has seen when the process dies", async () => {
+  it("lose at most four seconds of unread tokens when the process dies", async () => {
     await withLog(async (log, rows) => {
       const writer = new EventLogWriter(log, "t", 0, CONFIG);
       for (let index = 0; index < 500; index += 1) {
@@ -216,7 +216,7 @@ describe("the rows of a run", () => {
     });
   });
 
-  it("have what is pending as soon as somebody comes to read", async () => {
+  it("have what is pending as soon as a reader comes", async () => {
     await withLog((log, rows) => {
       const writer = new EventLogWriter(log, "t", 0, CONFIG);
       const say = (index: number) => {
@@ -233,7 +233,7 @@ describe("the rows of a run", () => {
     });
   });
 
-  it("are written at once when something other than a delta happens while somebody reads", async () => {
+  it("are written at once when something other than a delta happens with a reader", async () => {
     await withLog((log, rows) => {
       const writer = new EventLogWriter(log, "t", 0, CONFIG);
       writer.attach();
@@ -372,7 +372,7 @@ describe("reading the log", () => {
 });
 
 describe("a writer whose storage fails", () => {
-  it("says so at the next flush, wakes nobody, and goes on with what it kept", async () => {
+  it("says so at the next flush, wakes no reader, and goes on with what it kept", async () => {
     await withLog(async (log, _, sql) => {
       const writer = new EventLogWriter(log, "t", 0, CONFIG);
       writer.attach();
@@ -427,7 +427,7 @@ describe("a writer whose storage fails", () => {
 describe("records between the events", () => {
   const record = (...ids: number[]) => recordLine({ sampled: { ids } });
 
-  it("are seen by nobody who reads from any event on, and by who reads all", async () => {
+  it("are seen by no reader from any event on, and by a reader of the whole log", async () => {
     const blocks = [
       { from: 0, to: 0, lines: [delta(0, "x"), record(1)] },
       {
@@ -697,7 +697,7 @@ describe("records without an event for long", () => {
 describe("sealed blocks", () => {
   const record = (...ids: number[]) => recordLine({ sampled: { ids } });
 
-  it("have what was written, however long it is, whoever dies, and with what records", async () => {
+  it("have what was written, however long it is, whichever process dies, and with any records", async () => {
     const steps = fc.array(fc.constantFrom("event", "long", "longer", "record", "write", "commit", "crash"), {
       minLength: 5,
       maxLength: 40,

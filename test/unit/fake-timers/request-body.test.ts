@@ -80,7 +80,7 @@ it("a body that comes too slowly to end within five minutes ends", async () => {
   await ended;
 });
 
-it("lines that nobody reads for a while are not the sender's fault", async () => {
+it("lines that wait for their reader are not the sender's fault", async () => {
   const [request, client] = slowRequest("application/jsonl");
   const lines = readLines(request, { maxBytes: 2 ** 30, maxLineBytes: 2 ** 20 });
   client.enqueue(new TextEncoder().encode("1\n2\n"));

@@ -67,7 +67,7 @@ const answer = async (index: number, response: Response | Error) => {
 };
 
 describe("an exporter", () => {
-  it("has one export under way, and sends what has come meanwhile together", async () => {
+  it("has one export in progress, and sends data that has come meanwhile together", async () => {
     const { end, pending } = rig();
     for (const request of ["a", "b", "c"]) end(request);
     expect(exports.map(({ body }) => body)).toEqual(["a"]);
@@ -193,7 +193,7 @@ describe("telemetry", () => {
     expect(sent).toBeLessThan(2_200_000);
   });
 
-  it("adds up what has come before an export, and begins anew after it", async () => {
+  it("adds up what has come before an export, and starts again after it", async () => {
     const telemetry = start({ OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: "http://collector/m" });
     for (let request = 0; request < 5; request += 1) observe(telemetry).answered(200);
     const counts = () =>

@@ -116,7 +116,7 @@ describe("a JSON answer", () => {
     expect(seen.cancelled).toBe(true);
   });
 
-  it("that nobody waits for is left at once", async () => {
+  it("without a waiting client is left at once", async () => {
     const { seen, body } = silent("{");
     const client = new AbortController();
     const answer = upstreamOf(() => new Response(body)).json("/models", client.signal);
@@ -150,7 +150,7 @@ describe("a line of a stream", () => {
     expect(payloads).toEqual(["abc".repeat(2_000)]);
   });
 
-  it("that broke off in the middle is none: the connection was lost, and not its end malformed", () => {
+  it("that broke off in the middle is no complete answer: the connection was lost, and not its end malformed", () => {
     const decoder = new SseDecoder();
     decoder.push(new TextEncoder().encode('data: {"choices":[{"del'));
     expect(decoder.end()).toEqual([]);

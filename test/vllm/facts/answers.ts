@@ -7,7 +7,7 @@ export function answers(subject: () => Subject): void {
   /** Longer than a few blocks of any cache, unlike any other prompt, and with a short answer. */
   const longInput = () => `${crypto.randomUUID()} ${words(400)} ${saying(subject().engine, { text: "Yes." })}`;
 
-  it("an answer is said to its end, with the thoughts apart", async () => {
+  it("an answer is complete, with the reasoning apart", async () => {
     const { ask, engine, server } = subject();
     const response = await ask({ thought: "one two three four", text: words(60) });
     expectCompleted(response);
@@ -63,7 +63,7 @@ export function answers(subject: () => Subject): void {
     expect(words(60).startsWith(answerOf(response))).toBe(true);
   });
 
-  it("previous_response_id puts what was said before the input, and finds it in the prefix cache", async () => {
+  it("previous_response_id puts the history before the input, and finds it in the prefix cache", async () => {
     const { ask } = subject();
     const first = await ask(longInput(), { instructions: "Be brief." });
     const second = await ask("And now?", { previous_response_id: first.id, instructions: "Be brief." });
@@ -76,7 +76,7 @@ export function answers(subject: () => Subject): void {
     expect(second.usage?.input_tokens_details.cached_tokens).toBeGreaterThan(before / 2);
   });
 
-  it("what was written to the prefix cache is told where the server tells it", async () => {
+  it("tokens written to the prefix cache are reported if the server reports them", async () => {
     const { ask, engine, server } = subject();
     const { usage } = await ask(longInput());
     const { cache_write_tokens, cached_tokens } = usage?.input_tokens_details ?? {};

@@ -62,7 +62,7 @@ export function background(subject: () => Subject, run: Run): void {
     expect(textOf(whole).replace(/^\n+/, "")).toBe(words(60));
   });
 
-  it("cancel keeps what was said", async () => {
+  it("cancel keeps the partial output", async () => {
     const { gateway } = subject();
     const { id, text } = await readSome({ background: true }, 5);
     const response = await gateway.openai.responses.cancel(id);

@@ -35,7 +35,7 @@ export function formats(subject: () => Subject): void {
     expect(JSON.parse(messageTextOf(response))).toEqual(ADA);
   });
 
-  it("json_schema: the answer keeps to the schema, as JSON and as a stream", async () => {
+  it("json_schema: the answer matches the schema, as JSON and as a stream", async () => {
     const { ask, stream } = subject();
     const fields = { text: { format: person }, max_output_tokens: 200 };
     const response = await ask({ text: said, bound: true }, fields);
@@ -64,7 +64,7 @@ export function formats(subject: () => Subject): void {
       expect(callsOf(response)).toMatchObject([{ name: tool.name, arguments: '{"q": "Ada"}' }]);
     });
 
-    it("an answer keeps to the schema", async () => {
+    it("an answer matches the schema", async () => {
       const response = await subject().ask({ text: said, bound: true }, fields);
       expectCompleted(response);
       expect(callsOf(response)).toEqual([]);

@@ -149,7 +149,7 @@ export function functions(subject: () => Subject): void {
     });
   });
 
-  it("a strict function's arguments keep to its schema, whatever the model would like", async () => {
+  it("a strict function's arguments match its schema, whatever the model would like", async () => {
     const tools = [functionTool("get_weather", true)];
     const berlin = { calls: [{ name: "get_weather", arguments: '{"city": "Berlin"}' }], bound: true };
     const response = await subject().ask(berlin, { tools, tool_choice: "required", max_output_tokens: 400 });

@@ -76,7 +76,7 @@ export function grammars(subject: () => Subject): void {
     for (const { input } of inputsOf(wrong)) expect(input).toMatch(/^\d{4}-\d{2}-\d{2}$/);
   });
 
-  it("a Lark grammar binds a call that gpt-oss may make, and a chat model is told that it does not keep to it", async () => {
+  it("a Lark grammar constrains a call that gpt-oss may make, and a chat model learns that its call does not match", async () => {
     const { ask, engine } = subject();
     const tools = [patch, lists, strictFunction];
     const said = await ask({ input: { name: "keep", text: "((),(()))" } }, { tools, max_output_tokens: 300 });

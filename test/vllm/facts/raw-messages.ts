@@ -15,7 +15,7 @@ const textOf = ({ content }: Raw) => content.map(({ text }) => text ?? "").join(
 
 /** gpt-oss's own messages, out and in. */
 export function rawMessages(subject: () => Subject): void {
-  it("enable_response_messages shows what the model read and said", async () => {
+  it("enable_response_messages shows the model's input and output", async () => {
     const response = (await subject().ask(
       { thought: "one two", text: "three" },
       { enable_response_messages: true },

@@ -104,7 +104,7 @@ export function tokens(subject: () => Subject): void {
       expect(answerOf(response)).toBe("alpha beta gamma");
     });
 
-    it("leaves the logprobs of what is said", async () => {
+    it("leaves the logprobs of the text", async () => {
       const include = ["message.output_text.logprobs" as const];
       const response = await subject().ask({ text: "alpha beta gamma delta" }, { stop: " gamma", include });
       const parts = response.output.flatMap((item) => (item.type === "message" ? item.content : []));

@@ -41,7 +41,7 @@ export function contextWindow(subject: () => Subject): void {
     });
   });
 
-  it("max_output_tokens of what the window is, or of what is left, is none too many", async () => {
+  it("max_output_tokens of the whole window, or of its rest, is accepted", async () => {
     const { ask, server } = subject();
     const response = await ask("Hello!", { max_output_tokens: server.window });
     expectCompleted(response);

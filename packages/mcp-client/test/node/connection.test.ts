@@ -427,7 +427,7 @@ describe("a session", () => {
     expect((await fault(connection.connect())).fault.kind).toBe("refused_address");
   });
 
-  it("does not begin where nobody listens", async () => {
+  it("does not begin if nothing listens", async () => {
     const server = await start();
     await server.close();
     expect((await fault(connect(server))).fault.kind).toBe("unreachable");

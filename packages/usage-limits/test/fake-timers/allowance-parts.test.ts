@@ -88,7 +88,7 @@ describe("the queue", () => {
   const obstacle: Obstacle = { kind: "tokens", of: "key", limit: 100, used: 90, wanted: 0, retryMs: 5_000 };
   const wanted = (some: Partial<Amounts>) => ({ need: amounts(some), open: open(), isNew: true });
 
-  it("lets in who came first, and nobody before one who lacks something", async () => {
+  it("admits the first, and none before one that lacks something", async () => {
     const queue = new Queue();
     const entered: number[] = [];
     const waiting = [30, 50, 10].map((tokens) => queue.wait(wanted({ tokens })).then(() => void entered.push(tokens)));
@@ -120,7 +120,7 @@ describe("the queue", () => {
     expect(await refusals[2]).toContain("limits");
   });
 
-  it("remembers for a moment what nobody gets, until something comes back", async () => {
+  it("remembers a refusal for a moment, until something comes back", async () => {
     const queue = new Queue();
     const refused = queue.wait(wanted({ slots: 1 })).catch(() => {});
     queue.refuse({ ...obstacle, kind: "slots" }, () => new Error());
@@ -136,7 +136,7 @@ describe("the queue", () => {
     expect(queue.refusalOf(amounts({ slots: 1 }))).toBeUndefined();
   });
 
-  it("keeps nobody waiting for an answer that does not come", async () => {
+  it("lets no request wait for an answer that does not come", async () => {
     const queue = new Queue();
     const refused = expect(queue.wait(wanted({ slots: 1 }))).rejects.toMatchObject({ status: 503 });
     await vi.advanceTimersByTimeAsync(10_000);
@@ -212,7 +212,7 @@ describe("the forecast", () => {
     expect(forecast.advance(limited)).toEqual(NOTHING);
   });
 
-  it("has in advance no more than a thousand requests take, and always something of what may be stored", () => {
+  it("has in advance at most the need of a thousand requests, and always some storage", () => {
     const forecast = new Forecast(1_000);
     for (let request = 0; request < 4_000; request += 1) forecast.note(amounts({ requests: 1 }));
     expect(forecast.advance(limited).requests).toBe(1_000);

@@ -221,7 +221,7 @@ describe("an allowance", () => {
     if (isTaken(next)) next.end([]);
   });
 
-  it("lets nobody in when the quota cannot be asked: 503; and what was used is told when it can be again", async () => {
+  it("admits no request when the quota does not answer: 503; and usage is reported when it answers again", async () => {
     const quota = new FakeQuota();
     const limits = limitsOf({ tokens_per_minute: 1_000 });
     const allowance = quota.isolate(limits);
@@ -236,7 +236,7 @@ describe("an allowance", () => {
     expect(quota.usage).toEqual([usage(700, 0)]);
   });
 
-  it("tells what was used as soon as it can be told, also where nobody asks for anything any more", async () => {
+  it("reports usage as soon as possible, also without further requests", async () => {
     const quota = new FakeQuota();
     const limits = limitsOf({ tokens_per_minute: 1_000 });
     const allowance = quota.isolate(limits);
@@ -284,7 +284,7 @@ describe("an allowance", () => {
     pending.length = 0;
   });
 
-  it("forgets a request whose last words were never said, and goes on", async () => {
+  it("forgets a request that never ended, and goes on", async () => {
     const quota = new FakeQuota();
     const limits = limitsOf({ max_concurrent_requests: 1 });
     const allowance = quota.isolate(limits);
