@@ -87,8 +87,7 @@ export async function checkCreation(
 ): Promise<Creation> {
   const { config, tenant, identity, signal } = caller;
   const { dropsUnknownTools, vllmExtraFields } = config;
-  const absentTools = config.tools.images ? [] : ["image_generation"];
-  const reading = { schema, dropsUnknownTools, absentTools, vllmExtraFields };
+  const reading = { schema, dropsUnknownTools, absentTools: config.tools.absent, vllmExtraFields };
   const body = await readCreateBody(sent, reading, new LongWork(tenant));
   const { input, dropped } = body;
   if (makesTurn && dropped.length > 0) tellDroppedTools(caller, dropped);

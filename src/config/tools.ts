@@ -134,6 +134,8 @@ export function toolConfig(
     },
     /** Undefined without an image model. */
     images,
+    /** Types of tools that this deployment does not have. */
+    absent: images ? [] : ["image_generation"],
     /** Tells whether this caller may call an MCP server; undefined if it may call any. */
     mayCallMcp: undefined as ((url: URL) => boolean) | undefined,
   };

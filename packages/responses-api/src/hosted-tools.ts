@@ -147,6 +147,8 @@ interface HostedRequest {
   readonly schema: z.core.$ZodTypeDiscriminable;
   /** Tells whether items cannot bring it, because items are stored, and credentials are not. */
   readonly isOfRequestOnly?: true;
+  /** Tells whether it takes the images of a prompt, which may then have some even where its model sees none. */
+  readonly takesImages?: true;
   /** vLLM's labels for a tool that the operator's server may run (`VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS`). */
   readonly labels?: readonly string[];
 }
@@ -159,7 +161,7 @@ const HOSTED = {
   browser: { schema: webSearchTool, labels: ["web_search_preview", "web_search", "browser"] },
   python: { schema: codeInterpreterTool, labels: ["code_interpreter", "python"] },
   file_search: { schema: fileSearchTool },
-  image_generation: { schema: imageGenerationTool },
+  image_generation: { schema: imageGenerationTool, takesImages: true },
   container: { schema: containerTool, labels: ["container"], isOfRequestOnly: true },
 } as const satisfies Record<string, HostedRequest>;
 
@@ -193,6 +195,11 @@ const BY_TYPE = new Map(ALL.flatMap((hosted) => hosted.types.map((type) => [type
 /** The hosted tool of a type of a request's tools. */
 export function hostedOf(type: string): (typeof ALL)[number] | undefined {
   return BY_TYPE.get(type);
+}
+
+/** Tells whether one of a request's tools takes the images of its prompt. */
+export function takeImages(tools: readonly { type: string }[] | null | undefined): boolean {
+  return tools?.some(({ type }) => hostedOf(type)?.takesImages) === true;
 }
 
 /** Tells whether a tool of a request, or of a choice, is a hosted one. A tool search does not count as one. */

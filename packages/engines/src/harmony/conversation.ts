@@ -3,6 +3,7 @@ import { dropAnalysis, standardHeader } from "@responses-edge/harmony";
 import { collect, type Steps } from "@responses-edge/long-work";
 import { ClientTools, flatName } from "@responses-edge/responses-api/client-tools";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
+import { takeImages } from "@responses-edge/responses-api/hosted-tools";
 import type { ClientCall } from "@responses-edge/responses-api/items/item-type";
 import type { InputPart } from "@responses-edge/responses-api/items/parts";
 import {
@@ -40,9 +41,7 @@ const UNITS_PER_MESSAGE = 3;
  */
 export function* toConversation(prompt: Prompt, config: HarmonyConfig, plugins: Plugins): Steps<Conversation> {
   const { request } = prompt;
-  // Images are allowed for the tool that changes them.
-  const mayHaveImages = request.tools?.some(({ type }) => type === "image_generation");
-  const items = mayHaveImages ? prompt.items.map(withImageNotes) : prompt.items;
+  const items = takeImages(request.tools) ? prompt.items.map(withImageNotes) : prompt.items;
   const clients = ClientTools.of(request.tools);
   const shown = shownTools(prompt).functions.map(({ name }) => clients.get(name) ?? name);
   const functions = new FunctionNames([...shown, ...calledFunctions(items, plugins)], plugins.namespaces);

@@ -13,6 +13,7 @@ import {
 import { finish, type LongWork, type Steps } from "@responses-edge/long-work";
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
 import { ApiError } from "@responses-edge/responses-api/errors";
+import { takeImages } from "@responses-edge/responses-api/hosted-tools";
 import { type Item, partsOf } from "@responses-edge/responses-api/items/registry";
 import type {
   Engine,
@@ -304,12 +305,10 @@ async function toPromptIds(
   return ids;
 }
 
-/**
- * Throws the 400 of the first part of the input that is not text. Images are allowed for the tool that changes them.
- */
+/** Throws the 400 of the first part of the input that is not text, nor an image that a tool takes. */
 function refuseOtherThanText({ input, tools }: CreateRequest): void {
   if (!Array.isArray(input)) return;
-  const mayHaveImages = tools?.some(({ type }) => type === "image_generation") === true;
+  const mayHaveImages = takeImages(tools);
   for (const [index, item] of input.entries()) {
     const { field, parts } = partsOf(item);
     for (const [part, { type }] of parts.entries()) {
