@@ -1,6 +1,7 @@
 import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.js";
 import { callJson } from "./api.js";
+import { actions, cardsTable, number } from "./cards-table.js";
 import { confirmed, faultNotice, messageOf } from "./dialogs.js";
 import { moment, size } from "./format.js";
 import { saveFile } from "./save.js";
@@ -146,21 +147,11 @@ export function filesSection(element) {
 
   /** @param {readonly ApiFile[]} shown */
   function tableTemplate(shown) {
-    return html`<div class="wide card cards" tabindex="0" role="region" aria-label="Files">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">File</th>
-            <th scope="col" class="number">Size</th>
-            <th scope="col">Purpose</th>
-            <th scope="col">Created</th>
-            <th scope="col">Expires</th>
-            <th scope="col"><span class="unseen">Actions</span></th>
-          </tr>
-        </thead>
-        <tbody>${shown.map(rowTemplate)}</tbody>
-      </table>
-    </div>`;
+    return cardsTable(
+      "Files",
+      ["File", number("Size"), "Purpose", "Created", "Expires", actions],
+      shown.map(rowTemplate),
+    );
   }
 
   /** @param {ApiFile} file */

@@ -1,5 +1,6 @@
 import { html, nothing, render } from "lit-html";
 import { callJson } from "./api.js";
+import { cardsTable } from "./cards-table.js";
 import { faultNotice, messageOf } from "./dialogs.js";
 import { beginning, moment } from "./format.js";
 
@@ -98,20 +99,7 @@ export function auditSection(element) {
   }
 
   function tableTemplate() {
-    return html`<div class="wide card cards" tabindex="0" role="region" aria-label="Audit log">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">When</th>
-            <th scope="col">Who</th>
-            <th scope="col">What</th>
-            <th scope="col">Tenant</th>
-            <th scope="col">To what</th>
-          </tr>
-        </thead>
-        <tbody>${rows.map(rowTemplate)}</tbody>
-      </table>
-    </div>`;
+    return cardsTable("Audit log", ["When", "Who", "What", "Tenant", "To what"], rows.map(rowTemplate));
   }
 
   return { show: () => void load() };

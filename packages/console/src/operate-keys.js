@@ -1,6 +1,7 @@
 import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.js";
 import { callJson } from "./api.js";
+import { actions, cardsTable } from "./cards-table.js";
 import { confirmed, ask as dialogOf, faultNotice, messageOf, showSecret } from "./dialogs.js";
 import { moment } from "./format.js";
 import { limitsFields, limitsInWords, limitsOf } from "./limits-form.js";
@@ -206,21 +207,7 @@ export function keysSection(element) {
 
   /** @param {readonly Key[]} shown */
   function tableTemplate(shown) {
-    return html`<div class="wide card cards" tabindex="0" role="region" aria-label="Keys">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Key</th>
-            <th scope="col">Tenant</th>
-            <th scope="col">Limits</th>
-            <th scope="col">Made</th>
-            <th scope="col">Expires</th>
-            <th scope="col"><span class="unseen">Actions</span></th>
-          </tr>
-        </thead>
-        <tbody>${shown.map(rowTemplate)}</tbody>
-      </table>
-    </div>`;
+    return cardsTable("Keys", ["Key", "Tenant", "Limits", "Made", "Expires", actions], shown.map(rowTemplate));
   }
 
   /** @param {Key} key */

@@ -1,6 +1,7 @@
 import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.js";
 import { callJson } from "./api.js";
+import { actions, cardsTable, number } from "./cards-table.js";
 import { confirmed, faultNotice, messageOf } from "./dialogs.js";
 import { count, duration, moment } from "./format.js";
 import { Refresher } from "./refresher.js";
@@ -90,22 +91,11 @@ export function runsSection(element) {
       ${
         shown.length === 0
           ? nothing
-          : html`<div class="wide card cards" tabindex="0" role="region" aria-label="Live runs">
-              <table>
-                <thead>
-                  <tr>
-                    <th scope="col">Run</th>
-                    <th scope="col">Tenant</th>
-                    <th scope="col">Model</th>
-                    <th scope="col">Server</th>
-                    <th scope="col">Begun</th>
-                    <th scope="col" class="number">Events</th>
-                    <th scope="col"><span class="unseen">Actions</span></th>
-                  </tr>
-                </thead>
-                <tbody>${shown.map(rowTemplate)}</tbody>
-              </table>
-            </div>`
+          : cardsTable(
+              "Live runs",
+              ["Run", "Tenant", "Model", "Server", "Begun", number("Events"), actions],
+              shown.map(rowTemplate),
+            )
       }
     `;
   }

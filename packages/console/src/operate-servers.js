@@ -1,5 +1,6 @@
 import { html, nothing, render } from "lit-html";
 import { callJson } from "./api.js";
+import { cardsTable, number } from "./cards-table.js";
 import { confirmed, faultNotice, messageOf } from "./dialogs.js";
 import { count, duration } from "./format.js";
 import { Refresher } from "./refresher.js";
@@ -92,22 +93,19 @@ function healthTemplate(health, setDrain) {
       }
       <span class="note">A turn waits up to ${duration(health.recovery.foreground_ms)} for one to come back, in the background up to ${duration(health.recovery.background_ms)}.</span>
     </p>
-    <div class="wide card cards" tabindex="0" role="region" aria-label="Model servers">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Server</th>
-            <th scope="col">Status</th>
-            <th scope="col" class="number">Answers in</th>
-            <th scope="col" class="number">Load</th>
-            <th scope="col">Models</th>
-            <th scope="col">Down since</th>
-            ${servers.length > 1 ? html`<th scope="col">Conversations</th>` : nothing}
-          </tr>
-        </thead>
-        <tbody>${servers.map((server) => rowTemplate(server, servers.length > 1 ? setDrain : undefined))}</tbody>
-      </table>
-    </div>
+    ${cardsTable(
+      "Model servers",
+      [
+        "Server",
+        "Status",
+        number("Answers in"),
+        number("Load"),
+        "Models",
+        "Down since",
+        ...(servers.length > 1 ? ["Conversations"] : []),
+      ],
+      servers.map((server) => rowTemplate(server, servers.length > 1 ? setDrain : undefined)),
+    )}
     <p class="note">The load is the requests that run and wait at a server, as the board sees it (where there is <code>UPSTREAM_BOARD_MS</code>).</p>
   `;
 }

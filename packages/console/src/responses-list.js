@@ -1,5 +1,6 @@
 import { html, nothing, render } from "lit-html";
 import { ApiFault, callJson } from "./api.js";
+import { cardsTable, number } from "./cards-table.js";
 import { faultNotice, messageOf } from "./dialogs.js";
 import { count, duration, moment } from "./format.js";
 import { statusTag } from "./item-view.js";
@@ -185,23 +186,11 @@ export class ResponsesList {
     if (listed.length === 0) {
       return html`<p class="note">${this.#query.size > 0 ? "No response matches all filters." : "No response is stored yet."}</p>`;
     }
-    return html`<div class="wide card cards" tabindex="0" role="region" aria-label="Stored responses">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Response</th>
-            <th scope="col">Status</th>
-            <th scope="col">Model</th>
-            <th scope="col">Conversation</th>
-            <th scope="col">Created</th>
-            <th scope="col" class="number">Time</th>
-            <th scope="col" class="number">Tokens</th>
-            <th scope="col" class="number">Cost</th>
-          </tr>
-        </thead>
-        <tbody>${listed.map((each) => this.#rowTemplate(each))}</tbody>
-      </table>
-    </div>`;
+    return cardsTable(
+      "Stored responses",
+      ["Response", "Status", "Model", "Conversation", "Created", number("Time"), number("Tokens"), number("Cost")],
+      listed.map((each) => this.#rowTemplate(each)),
+    );
   }
 
   /** @param {Listed} listed */

@@ -1,6 +1,7 @@
 import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.js";
 import { callJson } from "./api.js";
+import { actions, cardsTable } from "./cards-table.js";
 import { confirmed, faultNotice, messageOf, messageWithField } from "./dialogs.js";
 import { count, moment, size } from "./format.js";
 import { statusTag } from "./item-view.js";
@@ -210,19 +211,7 @@ export function storeSection(element, id) {
 
   /** @param {readonly StoreFile[]} shown */
   function tableTemplate(shown) {
-    return html`<div class="wide card cards" tabindex="0" role="region" aria-label="Files in it">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">File</th>
-            <th scope="col">Status</th>
-            <th scope="col">Attributes</th>
-            <th scope="col"><span class="unseen">Actions</span></th>
-          </tr>
-        </thead>
-        <tbody>${shown.map(rowTemplate)}</tbody>
-      </table>
-    </div>`;
+    return cardsTable("Files in it", ["File", "Status", "Attributes", actions], shown.map(rowTemplate));
   }
 
   /** @param {StoreFile} file */

@@ -1,6 +1,7 @@
 import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.js";
 import { callJson } from "./api.js";
+import { actions, cardsTable, number } from "./cards-table.js";
 import { confirmed, faultNotice, messageOf } from "./dialogs.js";
 import { count, moment, size } from "./format.js";
 import { statusTag } from "./item-view.js";
@@ -148,22 +149,11 @@ export function storesSection(element) {
 
   /** @param {readonly Store[]} shown */
   function tableTemplate(shown) {
-    return html`<div class="wide card cards" tabindex="0" role="region" aria-label="Vector stores">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Vector store</th>
-            <th scope="col">Status</th>
-            <th scope="col">Files</th>
-            <th scope="col" class="number">Size</th>
-            <th scope="col">Created</th>
-            <th scope="col">Expires</th>
-            <th scope="col"><span class="unseen">Actions</span></th>
-          </tr>
-        </thead>
-        <tbody>${shown.map(rowTemplate)}</tbody>
-      </table>
-    </div>`;
+    return cardsTable(
+      "Vector stores",
+      ["Vector store", "Status", "Files", number("Size"), "Created", "Expires", actions],
+      shown.map(rowTemplate),
+    );
   }
 
   /** @param {Store} store */

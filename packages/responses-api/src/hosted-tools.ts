@@ -174,7 +174,6 @@ export type BuiltinKind = { [K in Kind]: (typeof HOSTED)[K] extends { labels: un
 export type HostedType = z.output<(typeof HOSTED)[Kind]["schema"]>["type"];
 
 export type McpServerTool = z.output<typeof mcpServerTool>;
-export type CodeInterpreterTool = z.output<typeof codeInterpreterTool>;
 export type FileSearchTool = z.output<typeof fileSearchTool>;
 export type WebSearchTool = z.output<typeof webSearchTool>;
 export type ToolFilter = z.output<typeof toolFilter>;

@@ -58,14 +58,12 @@ export const createStoreBody = z.object({
   expires_after: expiresAfter.nullish(),
   metadata: metadata.nullish(),
 });
-export type CreateStore = z.output<typeof createStoreBody>;
 
 export const updateStoreBody = z.object({
   name: name.nullish(),
   expires_after: expiresAfter.nullish(),
   metadata: metadata.nullish(),
 });
-export type UpdateStore = z.output<typeof updateStoreBody>;
 
 export const addStoreFileBody = z.object({
   file_id: fileId,

@@ -17,7 +17,6 @@ export const WEBHOOK_EVENTS = [
   "response.cancelled",
   "response.incomplete",
 ] as const;
-export type WebhookEvent = (typeof WEBHOOK_EVENTS)[number];
 
 const eventType = z.enum(WEBHOOK_EVENTS);
 const name = z.string().min(1).max(256);
