@@ -101,4 +101,3 @@ export function guardConfig(
     hook,
   };
 }
-export type GuardConfig = NonNullable<ReturnType<typeof guardConfig>>;
