@@ -1,15 +1,15 @@
-/** Reading what others send, to its end and no further: the one way in which whole bodies are read. */
+/** Reads whole bodies of others, within bounds. Nothing else reads whole bodies. */
 
 export interface ReadBounds {
-  /** The longest decoded body. */
+  /** The maximum length after decoding. */
   maxBytes: number;
-  /** For all of the body, from now. */
+  /** For the whole body, from now. */
   timeoutMs: number;
   /** Aborting it ends the reading with its reason. */
   signal: AbortSignal;
 }
 
-/** Why a body was not read to its end: it is too large, took too long, or its connection was lost. */
+/** The reason why a body was not read to its end: it is too large, took too long, or its connection was lost. */
 export class ReadFault extends Error {
   override readonly name = "ReadFault";
   readonly kind: "too_large" | "timeout" | "lost";
@@ -63,7 +63,7 @@ export async function readBoundedText(response: Response, bounds: ReadBounds): P
   return new TextDecoder().decode(await readBounded(response, bounds));
 }
 
-/** Chunks as one array; the only one as it is. */
+/** Chunks as one array; a single one unchanged. */
 export function concatBytes(chunks: readonly Uint8Array<ArrayBuffer>[]): Uint8Array<ArrayBuffer> {
   const [first] = chunks;
   if (first && chunks.length === 1) return first;

@@ -1,7 +1,7 @@
 import { constants, createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from "node:zlib";
 import { concatBytes } from "./bounded-read.ts";
 
-/** Decompresses a body as it comes in, and reports the length after every piece. */
+/** Decompresses a body as it arrives, and reports the length after every piece. */
 
 /**
  * The highest ratio of lengths, beyond `FREE_BYTES`. JSON with much repetition becomes 20 to 50 times as long; only
@@ -33,7 +33,7 @@ export type Encoding = keyof typeof DECODERS;
 /** The names of encodings, as `Content-Encoding` has them. */
 export const ENCODINGS = Object.keys(DECODERS) as readonly Encoding[];
 
-/** Why a body was not decompressed: it is not what its encoding says, or compressed too much (`MAX_RATIO`). */
+/** The reason why a body was not decompressed: it violates its encoding, or expands too much (`MAX_RATIO`). */
 export class DecompressionFault extends Error {
   override readonly name = "DecompressionFault";
   readonly kind: "malformed" | "ratio";

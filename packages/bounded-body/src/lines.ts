@@ -3,8 +3,8 @@ import { concatBytes, ReadFault } from "./bounded-read.ts";
 const LINE_BREAK = 0x0a;
 
 /**
- * The lines of bytes that come in chunks, without their line breaks; empty ones are left out. No more than one line and one chunk is in
- * memory. Throws ReadFault (`too_large`) where a line has more than `maxLineBytes`.
+ * The lines of bytes that arrive in chunks, without their line breaks; empty ones are left out. Only one line and one
+ * chunk are in memory. Throws ReadFault (`too_large`) for a line with more than `maxLineBytes`.
  */
 export async function* linesOf(
   chunks: AsyncIterable<Uint8Array>,

@@ -6,7 +6,7 @@ import { pdfText } from "./pdf.ts";
 import { charsetOf, plainText } from "./plain.ts";
 import type { TextPage } from "./text-page.ts";
 
-/** The name and the media type that a file is said to have. Its content has the last word. */
+/** The given name and media type of a file. Its content decides. */
 export interface AboutFile {
   filename: string;
   mimeType?: string | undefined;
@@ -34,7 +34,7 @@ export async function* textOf(
     yield* pages;
   } catch (error) {
     if (error instanceof UnreadableFile) throw error;
-    // The reader of its format failed.
+    // The reader of its format has failed.
     throw new UnreadableFile("invalid_file", "The file is damaged: it cannot be read.");
   }
 }
@@ -63,7 +63,7 @@ async function* read(
 /** Reading a kilobyte of text takes about ten microseconds. */
 const UNITS_PER_BYTE = 0.01;
 
-/** Readers find a PDF whose header stands within the first kilobyte (ISO 32000-1, implementation note 13). */
+/** Readers find a PDF by a header within the first kilobyte (ISO 32000-1, implementation note 13). */
 const PDF_HEADER_WITHIN = 1024;
 
 function isPdf(bytes: Uint8Array): boolean {
@@ -74,7 +74,7 @@ function isPdf(bytes: Uint8Array): boolean {
   return at > 0 && head.slice(at).search(/%PDF-\d\.\d[\r\n]/) === 0 && !/[A-Za-z]{3}/.test(head.slice(0, at));
 }
 
-/** Formats that are known by their first bytes and not read here. */
+/** Formats that are recognised by their first bytes and not supported. */
 const KNOWN: readonly [first: string, message: string][] = [
   [
     "\u00d0\u00cf\u0011\u00e0",
@@ -102,10 +102,10 @@ function latin1(bytes: Uint8Array): string {
 
 const HTML_TYPE = /^\s*(?:text\/html|application\/xhtml\+xml)\b/i;
 const HTML_NAME = /\.x?html?$/i;
-/** Names that say nothing of a text. */
+/** Names without information about a text. */
 const UNTOLD_NAME = /^[^.]*$|\.(?:pdf|docx?|xlsx?|pptx?)$/i;
 
-/** Tells whether a text is a page: by its media type or its name, or where those say nothing by how it begins. */
+/** Tells whether a text is a page: by its media type or its name, or without those by its beginning. */
 function isHtml(text: string, { filename, mimeType = "" }: AboutFile): boolean {
   if (HTML_TYPE.test(mimeType.slice(0, 64)) || HTML_NAME.test(filename)) return true;
   return (

@@ -6,13 +6,13 @@ export interface TextLimits {
   maxTextBytes: number;
   /** Pages, slides or sheets. */
   maxPages: number;
-  /** Bytes that a file's compressed parts may expand to, all together. */
+  /** The bytes to which all compressed parts of a file may expand together. */
   maxExpandedBytes: number;
   /** Entries of a zip archive. */
   maxEntries: number;
   /** Elements of XML that are open at once. */
   maxDepth: number;
-  /** Words of PDF syntax that are read for one page, or to open the file. Reading one takes about a microsecond. */
+  /** Words of PDF syntax for one page, or to open the file. Reading one takes about a microsecond. */
   maxPageTokens: number;
 }
 
@@ -27,8 +27,9 @@ export const DEFAULT_LIMITS: TextLimits = {
 };
 
 /**
- * A file that has no text to give: its format is not read here (`unsupported_file`), it is not what its format says (`invalid_file`), or reading
- * it would cost more than the limits allow (`too_large`). The message is for the one who has sent the file, and has nothing of its content.
+ * A file without readable text: its format is not supported (`unsupported_file`), it violates its format
+ * (`invalid_file`), or reading it would exceed the limits (`too_large`). The message is for the sender of the file, and
+ * has none of its content.
  */
 export class UnreadableFile extends Error {
   readonly code: "unsupported_file" | "invalid_file" | "too_large";
@@ -46,7 +47,7 @@ export class Allowance {
   readonly #unit: string;
   #used = 0;
 
-  /** `unit` stands in the message of the error. */
+  /** `unit` is part of the error's message. */
   constructor(limit: number, unit: string) {
     this.#limit = limit;
     this.#unit = unit;

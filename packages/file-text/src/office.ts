@@ -6,7 +6,7 @@ import { Zip } from "./zip.ts";
 
 /** The text of Office Open XML (ECMA-376): documents, workbooks and presentations. */
 
-/** Reads a zip archive that holds one of them. Throws an UnreadableFile for any other. */
+/** Reads a zip archive with one of them. Throws an UnreadableFile for any other. */
 export async function* officeText(bytes: Uint8Array, limits: TextLimits, work: LongWork): AsyncGenerator<TextPage> {
   const zip = new Zip(bytes, limits, work);
   const file: OfficeFile = { zip, limits, text: new Allowance(limits.maxTextBytes, "bytes of text") };
@@ -24,16 +24,16 @@ export async function* officeText(bytes: Uint8Array, limits: TextLimits, work: L
 interface OfficeFile {
   zip: Zip;
   limits: TextLimits;
-  /** The rest of the text's allowance. */
+  /** The rest of the text's limit. */
   text: Allowance;
 }
 
-/** Reads one part; nothing of one that is not there. */
+/** Reads one part; a missing one is empty. */
 function readPart({ zip, limits }: OfficeFile, name: string, sink: XmlSink): Promise<void> {
   return readXml(zip.read(name), sink, limits.maxDepth);
 }
 
-/** Text as it grows, within what is left of it. */
+/** A growing text, within the rest of its limit. */
 class Text {
   readonly #allowance: Allowance;
   #text = "";
@@ -42,7 +42,10 @@ class Text {
     this.#allowance = allowance;
   }
 
-  /** Throws an UnreadableFile, `too_large`. UTF-8 has at least a byte for each UTF-16 unit, which is what is counted while the text grows. */
+  /**
+   * Throws an UnreadableFile, `too_large`. UTF-8 has at least a byte for each UTF-16 unit, so units are counted while
+   * the text grows.
+   */
   add(text: string): void {
     this.#allowance.take(text.length);
     this.#text += text;

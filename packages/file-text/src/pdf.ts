@@ -15,18 +15,21 @@ const UNITS_PER_PAGE = 3_000;
 /** Expanding a kilobyte takes about ten microseconds. */
 const UNITS_PER_BYTE = 0.01;
 
-/** A file that has had the reader for so long, and has not taken a step, is gone: the platform has ended who read it. Milliseconds. */
+/**
+ * A file that holds the reader for this long without a step is abandoned: the platform has ended its request.
+ * Milliseconds.
+ */
 const MAX_STEP_MS = 60_000;
 
-/** How often it is looked whether the reader is free. Milliseconds. */
+/** The interval of checks whether the reader is free. Milliseconds. */
 const LOOK_MS = 2;
 
-/** The holder of the reader, by when it last took a step. */
+/** The holder of the reader, by the time of its last step. */
 let reading: { at: number } | undefined;
 
 /**
- * One file at a time has the reader, for as long as one page takes: the budget is the reader's, not the file's. Each waits by timers of its
- * own: in workerd, what follows a promise that another object made would run as that object.
+ * One file at a time uses the reader, for one page: the budget belongs to the reader, not to the file. Each waits by
+ * timers of its own: in workerd, the continuation of a promise that another object made would run as that object.
  */
 async function alone<Result>(read: () => Promise<Result>): Promise<Result> {
   while (reading && Date.now() - reading.at < MAX_STEP_MS) await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
@@ -39,14 +42,17 @@ async function alone<Result>(read: () => Promise<Result>): Promise<Result> {
   }
 }
 
-/** The pages of a PDF that have text. Throws an UnreadableFile for one that cannot be read, that wants a password, or that has no text at all. */
+/**
+ * The pages of a PDF that have text. Throws an UnreadableFile for one that is unreadable, has a password, or has no
+ * text at all.
+ */
 export async function* pdfText(bytes: Uint8Array, limits: TextLimits, work: LongWork): AsyncGenerator<TextPage> {
   const reader = await import("../dist/pdfjs.js");
   const expanded = new Allowance(limits.maxExpandedBytes, "bytes when it is expanded");
   const text = new Allowance(limits.maxTextBytes, "bytes of text");
   const bounded = <Result>(read: () => Promise<Result>) => alone(() => within(reader, limits, expanded, work, read));
   await work.spend(bytes.length * UNITS_PER_BYTE);
-  // The reader takes the bytes away from whom they belong to.
+  // The reader detaches the bytes from their owner.
   const options = {
     disableFontFace: true,
     useSystemFonts: false,

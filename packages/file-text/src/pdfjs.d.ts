@@ -1,4 +1,4 @@
-/** `dist/pdfjs.js`, as far as it is used here. */
+/** The part of `dist/pdfjs.js` that is used here. */
 declare module "*/dist/pdfjs.js" {
   interface TextChunk {
     items: ({ str: string; hasEOL: boolean } | { type: string })[];
@@ -14,7 +14,7 @@ declare module "*/dist/pdfjs.js" {
     getPage(number: number): Promise<Page>;
   }
 
-  /** The allowance left for the file that is read, and what its reader awaits now and then. */
+  /** The rest of the present file's budget, and a function that its reader awaits now and then. */
   export const budget: { bytes: number; tokens: number; giveWay: () => Promise<void> | undefined };
 
   export function getDocument(options: {

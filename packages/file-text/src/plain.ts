@@ -1,12 +1,15 @@
 import { UnreadableFile } from "./limits.ts";
 
-/** Characters that no text has: all below the space but tab, line feed, vertical tab, form feed, carriage return, backspace and escape. */
+/**
+ * Characters that no text has: all below the space except tab, line feed, vertical tab, form feed, carriage return,
+ * backspace and escape.
+ */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
 const BINARY = /[\u0000-\u0007\u000e-\u001a\u001c-\u001f]/;
 
 /**
- * The text that bytes are: by their byte order mark, as UTF-8, by the charset that a media type names, or else, where nothing speaks against it, in Windows'
- * western encoding. Throws an UnreadableFile for what is no text.
+ * The text of bytes: by their byte order mark, as UTF-8, by the charset of a media type, or else, if possible, in
+ * Windows' western encoding. Throws an UnreadableFile for other content.
  */
 export function plainText(bytes: Uint8Array, mimeType = ""): string {
   const mark = byteOrderMark(bytes);
@@ -32,7 +35,7 @@ function unmarkedText(bytes: Uint8Array, mimeType: string): string {
   }
 }
 
-/** The charset that a media type names. */
+/** The charset of a media type. */
 export function charsetOf(mimeType = ""): string | undefined {
   return /;\s*charset\s*=\s*"?([\w.:-]{1,40})/i.exec(mimeType.slice(0, 256))?.[1];
 }

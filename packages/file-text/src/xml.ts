@@ -1,20 +1,26 @@
 import { UnreadableFile } from "./limits.ts";
 
-/** XML as a flat run of tags and text, from pieces of bytes. No entities but XML's own five, and no document type: those are how small files grow. */
+/**
+ * XML as a flat run of tags and text, from pieces of bytes. Only XML's own five entities, and no document type, because
+ * those let small files grow.
+ */
 export interface XmlSink {
   /** `name` without its prefix. */
   open(name: string, attributes: (name: string) => string | undefined): void;
   close(name: string): void;
-  /** Text of an element. A long one comes in several pieces. */
+  /** Text of an element. A long one arrives in several pieces. */
   text(text: string): void;
 }
 
-/** A tag that is longer was never closed. */
+/** A longer tag was never closed. */
 const MAX_TAG = 65_536;
 
 const ENTITIES: Readonly<Record<string, string>> = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'" };
 
-/** Tells `sink` what the pieces hold. Throws an UnreadableFile for what is not XML, and for elements nested deeper than `maxDepth`. */
+/**
+ * Gives `sink` the content of the pieces. Throws an UnreadableFile for other content than XML, and for elements nested
+ * deeper than `maxDepth`.
+ */
 export async function readXml(pieces: AsyncIterable<Uint8Array>, sink: XmlSink, maxDepth: number): Promise<void> {
   const decoder = new TextDecoder();
   const reader = new XmlReader(sink, maxDepth);
@@ -54,7 +60,7 @@ class XmlReader {
     if (this.#rest.trim() !== "" || this.#depth !== 0) throw malformed();
   }
 
-  /** Reads what begins with the `<` at `at`; gives where it ends, undefined where that has not come yet. */
+  /** Reads the markup that begins with the `<` at `at`; gives its end, or undefined if that has not arrived yet. */
   #markup(source: string, at: number): number | undefined {
     if (source.startsWith("<!--", at)) return after(source, "-->", at + 4);
     if (source.startsWith("<?", at)) return after(source, "?>", at + 2);
@@ -142,7 +148,7 @@ function after(source: string, mark: string, at: number): number | undefined {
   return found === -1 ? undefined : found + mark.length;
 }
 
-/** Up to where text can be told before the rest of it has come: a reference may be cut in two. */
+/** The end of the complete part of the text: a reference may be cut in two. */
 function wholeReferences(source: string, at: number): number {
   const reference = source.lastIndexOf("&");
   return reference >= at && source.length - reference < 12 && !source.includes(";", reference)

@@ -6,7 +6,7 @@ import { Allowance, type TextLimits, UnreadableFile } from "./limits.ts";
 
 interface Entry {
   method: number;
-  /** Where its local header begins, and where its bytes end. */
+  /** The beginning of its local header, and the end of its bytes. */
   start: number;
   end: number;
   compressed: Uint8Array;
@@ -16,14 +16,14 @@ const END_OF_DIRECTORY = 0x06054b50;
 const DIRECTORY_ENTRY = 0x02014b50;
 const LOCAL_HEADER = 0x04034b50;
 
-/** The end of the directory has a comment of at most 64 KiB behind it. */
+/** The maximum length of the comment after the end of the directory: 64 KiB. */
 const MAX_END = 22 + 0xffff;
 
 const STORED = 0;
 const DEFLATED = 8;
 const ENCRYPTED = 1;
 
-/** Compressed bytes that are expanded at once: DEFLATE makes 1,032 bytes of one at most. */
+/** Compressed bytes that are expanded at once: DEFLATE expands one to at most 1,032. */
 const PIECE = 1024;
 
 /** Expanding a kilobyte takes about ten microseconds. */
@@ -34,7 +34,7 @@ export class Zip {
   readonly #expanded: Allowance;
   readonly #work: LongWork;
 
-  /** Throws an UnreadableFile for what is no archive, and for one whose entries overlap. */
+  /** Throws an UnreadableFile for content that is no archive, and for an archive with overlapping entries. */
   constructor(bytes: Uint8Array, limits: TextLimits, work: LongWork) {
     this.#entries = readDirectory(bytes, limits);
     this.#expanded = new Allowance(limits.maxExpandedBytes, "bytes when it is expanded");
@@ -45,7 +45,10 @@ export class Zip {
     return this.#entries.has(name);
   }
 
-  /** The bytes of an entry, piece by piece; none of one that is not there. Throws an UnreadableFile for what is not DEFLATE, and for too much. */
+  /**
+   * The bytes of an entry, piece by piece; none for a missing one. Throws an UnreadableFile for bytes that are not
+   * DEFLATE, and for too many.
+   */
   async *read(name: string): AsyncGenerator<Uint8Array> {
     const entry = this.#entries.get(name);
     if (!entry) return;
@@ -100,7 +103,7 @@ function readDirectory(bytes: Uint8Array, { maxEntries }: TextLimits): Map<strin
   return entries;
 }
 
-/** Where the record stands that ends the directory. */
+/** The position of the record that ends the directory. */
 function endOfDirectory(view: DataView): number {
   for (let at = view.byteLength - 22; at >= Math.max(0, view.byteLength - MAX_END); at--) {
     if (view.getUint32(at, true) === END_OF_DIRECTORY) return at;
@@ -115,7 +118,7 @@ function compressedBytes(bytes: Uint8Array, view: DataView, start: number, size:
   return bytes.subarray(from, from + size);
 }
 
-/** An archive whose entries share bytes is made to expand without end. */
+/** An archive with entries that share bytes is an attack that expands without end. */
 function refuseOverlaps(entries: Iterable<Entry>): void {
   let last = 0;
   for (const { start, end } of [...entries].toSorted((one, other) => one.start - other.start)) {

@@ -11,17 +11,19 @@ import { type BrowserPage, type BrowserState, bounded, EMPTY_STATE, type SearchP
  */
 
 export interface BrowserLimits extends PageLimits {
-  /** Size of the state as JSON; page texts are dropped beyond, and fetched again when they are asked for. */
+  /** Size of the state as JSON; beyond it page texts are dropped, and fetched again on demand. */
   maxStateBytes: number;
   maxSearchResults: number;
-  /** A display shows so much unless the model says how many lines, and so much at most. In tokens, about. */
+  /**
+   * The default length of a display, and its maximum, in approximate tokens. The model may choose the number of lines.
+   */
   viewTokens: number;
   maxViewTokens: number;
   /** Displays in one session. */
   maxCursors: number;
 }
 
-/** A state of that size fits, with a little besides, in one value of SQLite in a Durable Object (2 MB). */
+/** A state of that size fits into one value of SQLite in a Durable Object (2 MB). */
 export const DEFAULT_LIMITS: BrowserLimits = {
   maxBytes: 5_000_000,
   maxTextChars: 400_000,
@@ -35,8 +37,8 @@ export const DEFAULT_LIMITS: BrowserLimits = {
 
 export interface BrowserOptions {
   /**
-   * Fetches a page for the model. The URL is http(s) and comes from the model or a page: guarding against private
-   * addresses, redirects without end and slow servers is this function's business. Its errors' messages are shown.
+   * Fetches a page for the model. The URL is http(s) and comes from the model or a page: this function must guard
+   * against private addresses, endless redirects and slow servers. Its errors' messages are shown.
    */
   fetch: (url: string, signal: AbortSignal | undefined) => Promise<Response>;
   search?: SearchProvider;
@@ -52,22 +54,22 @@ export type BrowserAction =
 export interface BrowserResult {
   /** The model sees this. */
   text: string;
-  /** True if `text` says why there is nothing else. */
+  /** True if `text` is the reason why there is nothing else. */
   isError: boolean;
   action: BrowserAction;
   /** The results of a search. */
   sources?: { url: string; title?: string }[];
 }
 
-/** A mistake of the model, or something that went wrong for it: the message is its answer. */
+/** An error of the model, or a failure: the message is its answer. */
 class UsageError extends Error {}
 
 const VIEW_SOURCE = "view-source:";
 
-/** How far above a match gpt-oss's browser begins. */
+/** The number of lines above a match in gpt-oss's browser. */
 const LINES_ABOVE_MATCH = 4;
 
-/** A page that is to be shown: it is there, or has to be fetched. */
+/** A page to show: a loaded one, or one to fetch. */
 type Target =
   | { kind: "page"; index: number; loc: number }
   | { kind: "url"; url: string; viewSource: boolean; refresh: boolean };
@@ -95,7 +97,7 @@ export class Browser {
     this.#limits = { ...DEFAULT_LIMITS, ...options.limits };
   }
 
-  /** Plain JSON. It never changes: a call that succeeds puts another in its place. */
+  /** Plain JSON. It never changes: a successful call replaces it. */
   get state(): BrowserState {
     return this.#state;
   }
@@ -107,7 +109,7 @@ export class Browser {
    * @param json The arguments; text that is no JSON object is the model's error.
    */
   async call(name: string, json: string, signal?: AbortSignal): Promise<BrowserResult> {
-    // gpt-oss's browser takes an empty message for a call without arguments.
+    // gpt-oss's browser treats an empty message as a call without arguments.
     const args = parseArguments(json) ?? null;
     switch (name) {
       case "search":

@@ -2,7 +2,7 @@ import type { ToolDescription, ToolNamespace } from "@responses-edge/harmony";
 import { z } from "zod";
 
 /**
- * The browser as models are told of it. The namespace is openai/harmony's to the letter (`ToolNamespaceConfig::browser`,
+ * The browser's description for models. The namespace is openai/harmony's verbatim (`ToolNamespaceConfig::browser`,
  * `src/chat.rs`): gpt-oss was trained with it.
  */
 
@@ -63,7 +63,10 @@ Use this function without \`id\` to scroll to a new location of an opened page.`
   ],
 };
 
-/** `browser_search`, `browser_open` and `browser_find`. The first two say how to cite: each may be offered alone. */
+/**
+ * `browser_search`, `browser_open` and `browser_find`. The first two describe citations, because each may be offered
+ * alone.
+ */
 export const BROWSER_FUNCTIONS: ToolDescription[] = BROWSER_NAMESPACE.tools
   .map((tool) => ({ ...tool, name: `browser_${tool.name}` }))
   .map((tool) =>
@@ -72,7 +75,7 @@ export const BROWSER_FUNCTIONS: ToolDescription[] = BROWSER_NAMESPACE.tools
 
 /** Arguments of the browser's tools, as models write them. */
 
-/** Models write numbers in several ways; what makes no sense counts as absent, which is -1 in gpt-oss's browser. */
+/** Models write numbers in several ways; an invalid one counts as absent, which is -1 in gpt-oss's browser. */
 const count = z
   .union([z.number(), z.stringFormat("integer", /^-?\d+$/).transform(Number)])
   .transform(Math.trunc)

@@ -1,14 +1,14 @@
 import { domainOf, linkMark, oneLine, shortened, withoutMarks, wrapLines } from "@responses-edge/page-text";
 import type { SearchHit } from "./search-provider.ts";
 
-/** A page as the model sees it. Texts and numbers as in openai/gpt-oss, `simple_browser_tool.py`. */
+/** A page as the model sees it. Texts and numbers are those of openai/gpt-oss, `simple_browser_tool.py`. */
 
 export interface View {
   /** First line to show. */
   loc: number;
-  /** How many lines; 0 and less for as many as fit the viewport. */
+  /** The number of lines; 0 or less for as many as fit the viewport. */
   numLines: number;
-  /** The viewport, and the most that `numLines` may ask for. */
+  /** The viewport, and the maximum of `numLines`. */
   viewTokens: number;
   maxViewTokens: number;
 }
@@ -106,7 +106,7 @@ export function findResults(pattern: string, page: { url: string; title: string;
   };
 }
 
-/** Links as their text alone. A line break in what falls away is kept, so that line numbers hold. */
+/** Links as plain text. A line break in a removed part is kept, so that line numbers hold. */
 function withoutLinks(text: string): string {
   return text.replace(/【\d+†([^†】]+)(†[^†】]+)?】/g, (_mark, shown: string, domain = "") =>
     domain.includes("\n") ? `${shown}\n` : shown,

@@ -1,7 +1,7 @@
 import { decodeText, oneLine, shortened } from "@responses-edge/page-text";
 import { z } from "zod";
 
-/** Where searches go: an operator's SearXNG, or Brave Search with a key. */
+/** The search providers: an operator's SearXNG, or Brave Search with a key. */
 
 export interface SearchProvider {
   /**
@@ -32,7 +32,7 @@ const MAX_URL_CHARS = 2048;
 const MAX_TITLE_CHARS = 300;
 const MAX_SNIPPET_CHARS = 1000;
 
-/** Foreign JSON: what is missing or of another type counts as empty. */
+/** JSON of another server: missing fields, and those of another type, count as empty. */
 const text = z.string().catch("");
 
 const searxngAnswer = z.object({
@@ -48,7 +48,7 @@ const braveAnswer = z.object({
           .catch({ url: "", title: "", description: "", extra_snippets: [] }),
       ),
     })
-    // Left out when nothing was found.
+    // Left out without results.
     .nullish(),
 });
 
@@ -131,7 +131,7 @@ async function readJson(response: Response): Promise<unknown> {
   }
 }
 
-/** The usable ones among foreign results: web addresses, each once, as plain text. */
+/** The usable results of another server: web addresses, each once, as plain text. */
 function hits(results: SearchHit[], topn: number): SearchHit[] {
   const found = new Map<string, SearchHit>();
   for (const { url, title, snippet } of results) {
@@ -148,7 +148,7 @@ function hits(results: SearchHit[], topn: number): SearchHit[] {
   return [...found.values()];
 }
 
-/** Engines pass on bits of HTML: emphasis and character references. */
+/** Engines return fragments of HTML: emphasis and character references. */
 function plain(html: string): string {
   return oneLine(decodeText(html.slice(0, 4 * MAX_SNIPPET_CHARS).replace(/<\/?[a-z][^<>]{0,100}>/gi, "")));
 }

@@ -1,16 +1,16 @@
-/** A browser's memory between calls, as plain JSON: a durable run stores it and goes on with it. */
+/** A browser's memory between calls, as plain JSON: a durable run stores it and continues with it. */
 
 export interface BrowserState {
   pages: BrowserPage[];
-  /** Page by cursor: every display has a cursor of its own, also one that shows a page again. */
+  /** Pages by cursor: every display has a cursor of its own, also a repeated one. */
   stack: number[];
 }
 
-/** A page, with its text unless that has been dropped to save memory. */
+/** A page, with its text unless it was dropped to save memory. */
 export type BrowserPage = WebPage | SearchPage | FindPage;
 
 interface PageBase {
-  /** As the display shows it; `""` for search results, as in gpt-oss's browser. */
+  /** The address in the display; `""` for search results, as in gpt-oss's browser. */
   url: string;
   title: string;
   /** Absent once dropped; it is then fetched, searched or found again. */
@@ -34,7 +34,7 @@ export interface SearchPage extends PageBase {
 export interface FindPage extends PageBase {
   kind: "find";
   pattern: string;
-  /** Index of the page that was searched. */
+  /** Index of the searched page. */
   of: number;
   /** Lines of the matches by their id. */
   matches: number[];
@@ -44,7 +44,7 @@ export const EMPTY_STATE: BrowserState = { pages: [], stack: [] };
 
 /**
  * The state with texts dropped, oldest first, until its JSON takes at most `maxBytes` in UTF-8 or nothing is left to
- * drop: first texts, then links. The page that was shown last is kept as it is.
+ * drop: first texts, then links. The latest displayed page stays complete.
  */
 export function bounded(state: BrowserState, maxBytes: number): BrowserState {
   let excess = state.pages.reduce((total, page) => total + pageBytes(page), 8 * state.stack.length) - maxBytes;

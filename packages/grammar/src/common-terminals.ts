@@ -1,6 +1,6 @@
 /**
- * The terminals of Lark's library `common`, as regular expressions. Those of Lark's that look ahead or behind, or stop as
- * early as they can, are written so that they match the same without.
+ * The terminals of Lark's library `common`, as regular expressions. Lark's terminals with look-arounds or lazy
+ * quantifiers have an equivalent form without them.
  */
 export const COMMON_TERMINALS: Readonly<Record<string, string>> = {
   DIGIT: "[0-9]",

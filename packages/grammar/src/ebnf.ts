@@ -11,21 +11,21 @@ import {
 import type { Rules } from "./lark.ts";
 
 /**
- * Writes rules in the EBNF of llama.cpp (GBNF), as vLLM's `structured_outputs.grammar` and xgrammar's structural tags take
- * it: xgrammar reads it itself, llguidance after a translation of its own.
+ * Writes rules in the EBNF of llama.cpp (GBNF), which vLLM's `structured_outputs.grammar` and xgrammar's structural
+ * tags accept: xgrammar reads it itself, llguidance translates it.
  */
 
 export interface EbnfOptions {
-  /** Names of rules have hyphens in place of underscores, which llama.cpp's reader does not know. */
+  /** Names of rules have hyphens instead of underscores, which llama.cpp does not know. */
   hyphens?: boolean;
   /**
-   * Texts that a run of characters must not have in it. To xgrammar a special token is the text of its literal. Only for
+   * Texts that a run of characters must not contain. To xgrammar a special token is the text of its literal. Only for
    * xgrammar from 0.2 on, whose `TagDispatch` this uses.
    */
   excludes?: readonly string[];
 }
 
-/** The grammar as EBNF, a line for each rule, the first of which is `root`. */
+/** The grammar as EBNF, a line for each rule; the first one is `root`. */
 export function toEbnf({ start, rules }: Rules, { excludes = [], hyphens = false }: EbnfOptions = {}): string {
   const writer = new EbnfWriter(start, excludes, hyphens);
   const others = [...rules].filter(([name]) => name !== start);
@@ -34,14 +34,14 @@ export function toEbnf({ start, rules }: Rules, { excludes = [], hyphens = false
   return [...lines, ...writer.runs()].join("\n");
 }
 
-/** Characters that a run may leave out to be written as all text but for these. */
+/** The maximum of characters that a run may exclude and still be written as all text except these. */
 const FEW = 32;
 
 class EbnfWriter {
   readonly #start: string;
   readonly #excludes: readonly string[];
   readonly #hyphens: boolean;
-  /** Rules for runs of characters, by what they are. */
+  /** Rules for runs of characters, by their definitions. */
   readonly #runs = new Map<string, string>();
 
   constructor(start: string, excludes: readonly string[], hyphens: boolean) {

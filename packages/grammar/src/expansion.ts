@@ -1,12 +1,12 @@
 /**
- * The size of grammars when their counted repetitions are written out, as grammar compilers may do: `((a{99}){99}){99}` has 17
- * characters and stands for a million.
+ * The size of grammars with their counted repetitions written out, as grammar compilers may do: `((a{99}){99}){99}` has
+ * 17 characters and expands to a million.
  */
 
-/** Elements of a request's grammars that are written out, at most: as many as its grammars may have characters. */
+/** The maximum of expanded elements of a request's grammars: the maximum length of its grammars. */
 export const MAX_EXPANSION = 131_072;
 
-/** A regular expression; Lark's language; or EBNF as xgrammar and llama.cpp have it. */
+/** A regular expression; Lark's language; or EBNF of xgrammar and llama.cpp. */
 export type Syntax = "regex" | "lark" | "ebnf";
 
 const REGEX_COUNT = /\{(\d*)(?:,(\d*))?\}/y;
@@ -17,15 +17,16 @@ const CLASS = /\[\^?\]?(?:[^\]\\]|\\[\s\S])*\]/y;
 const SLASHED = /\/((?:[^/\\\n]|\\[\s\S])+)\//y;
 const COMMENT = /(?:\/\/|#)[^\n]*/y;
 
-/** The expansion of open brackets: all of it, and its last part, which a count behind it repeats. */
+/** The expansion of open brackets: all of it, and its last part, which a following count repeats. */
 interface Bracket {
   size: number;
   last: number;
 }
 
 /**
- * How many elements a grammar has when its counted repetitions are written out: characters, classes and names of rules. A rule is
- * written out once, however often it is named. Linear in the text, which need not be a grammar. Infinite where it is beyond all numbers.
+ * The number of elements of a grammar with its counted repetitions written out: characters, classes and names of rules.
+ * A rule is written out once, however often it is named. Linear in the text, which need not be a grammar. Infinite if
+ * it exceeds all numbers.
  */
 export function expansionOf(text: string, syntax: Syntax): number {
   const open: Bracket[] = [];
@@ -41,7 +42,7 @@ export function expansionOf(text: string, syntax: Syntax): number {
     if (found) at = expression.lastIndex;
     return found;
   };
-  /** Where what has no end was begun: what begins there or later, up to the end, has none either. */
+  /** The start of an element without an end: elements from there up to the end have none either. */
   const endless = new Map<RegExp, number>();
   const takeClosed = (expression: RegExp, end: string): RegExpExecArray | undefined => {
     if (at < (endless.get(expression) ?? 0)) return undefined;
@@ -84,7 +85,7 @@ export function expansionOf(text: string, syntax: Syntax): number {
     } else if (character === "[" && takeClosed(CLASS, "")) {
       add(1);
     } else if (!isRegex && "/#".includes(character) && take(COMMENT)) {
-      // Nothing of it is in the grammar.
+      // It is no part of the grammar.
     } else {
       const string = !isRegex && character === '"' ? takeClosed(STRING, "") : undefined;
       const slashed = syntax === "lark" && character === "/" ? takeClosed(SLASHED, "\n") : undefined;
@@ -97,6 +98,6 @@ export function expansionOf(text: string, syntax: Syntax): number {
       }
     }
   }
-  // Brackets that nobody closes are closed by the end.
+  // The end closes open brackets.
   return open.reduce((sum, { size }) => sum + size, bracket.size);
 }

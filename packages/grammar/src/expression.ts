@@ -1,25 +1,29 @@
 /**
- * The expressions to which both grammar languages of custom tools come down: sets of characters, put in sequence, chosen from and repeated,
- * and rules by name. The functions that make expressions keep them small; none of them changes what it is given.
+ * The expressions that both grammar languages of custom tools reduce to: sets of characters, in sequence, chosen from
+ * and repeated, and rules by name. The functions that make expressions keep them small; none of them changes its
+ * arguments.
  */
 export type Expression =
-  /** Exactly this text; `""` is nothing. */
+  /** Exactly this text; `""` is empty. */
   | { kind: "text"; text: string }
   /** One character of a set. */
   | { kind: "chars"; set: CharSet }
   | { kind: "rule"; name: string }
   | { kind: "sequence"; parts: readonly Expression[] }
   | { kind: "choice"; options: readonly Expression[] }
-  /** `max` is `Infinity` where there is none. */
+  /** `max` is `Infinity` without a maximum. */
   | { kind: "repeat"; part: Expression; min: number; max: number };
 
-/** Code points, as ranges with both ends in them: sorted, and apart from each other. */
+/** Code points, as ranges with both ends included: sorted and disjoint. */
 export type CharSet = readonly Range[];
 type Range = readonly [first: number, last: number];
 
 export const MAX_CODE_POINT = 0x10ffff;
 
-/** The characters that a model can write: all but U+0000, which grammar compilers take for the end of a text, and lone surrogates. */
+/**
+ * The characters that a model can write: all except U+0000, which ends a text for grammar compilers, and lone
+ * surrogates.
+ */
 const ALL: CharSet = [
   [0x01, 0xd7ff],
   [0xe000, MAX_CODE_POINT],
@@ -29,7 +33,7 @@ export function isWritable(code: number): boolean {
   return ALL.some(([first, last]) => first <= code && code <= last);
 }
 
-/** A set of some ranges, in any order; what no model can write is left out of it. */
+/** A set of some ranges, in any order, without characters that no model can write. */
 export function charSet(ranges: readonly Range[]): CharSet {
   const merged: [number, number][] = [];
   for (const [first, last] of ranges.toSorted((a, b) => a[0] - b[0])) {
@@ -67,7 +71,7 @@ export function intersection(a: CharSet, b: CharSet): CharSet {
   }
 }
 
-/** How many code points there are in a set. */
+/** The number of code points in a set. */
 export function sizeOf(set: CharSet): number {
   return set.reduce((size, [first, last]) => size + last - first + 1, 0);
 }
@@ -111,7 +115,7 @@ export function sequence(parts: readonly Expression[]): Expression {
   return kept.length === 1 ? first : { kind: "sequence", parts: kept };
 }
 
-/** One of some options; those that are one character become one set. */
+/** One of several options; single characters become one set. */
 export function choice(options: readonly Expression[]): Expression {
   const sets: CharSet[] = [];
   const others: Expression[] = [];

@@ -2,17 +2,17 @@ import { Beyond, GrammarFault } from "./faults.ts";
 import { parseLark, type Rules } from "./lark.ts";
 import { parseRegex } from "./regex.ts";
 
-/** The grammar of a custom tool's input, as the API has it. */
+/** The grammar of a custom tool's input, in the API's form. */
 export interface GrammarFormat {
   syntax: "lark" | "regex";
   definition: string;
 }
 
-/** The reading of a grammar: rules that a model can be bound to, or what it has that is beyond them. */
+/** The reading of a grammar: rules that can be enforced, or the construct that cannot. */
 export type Reading = Rules | { beyond: string };
 
 /**
- * Reads a grammar. Throws {@link GrammarFault} for what is none. Linear in its length; the same object is read once.
+ * Reads a grammar. Throws {@link GrammarFault} for an invalid one. Linear in its length; the same object is read once.
  */
 export function readGrammar(format: GrammarFormat): Reading {
   const known = READ.get(format);
@@ -33,7 +33,7 @@ function wholeRegex(pattern: string): Reading {
     : { beyond: beyond.what };
 }
 
-/** Where in a definition something is, both counted from 1. */
+/** A position in a definition, both counted from 1. */
 export function placeOf(definition: string, at: number): { line: number; column: number } {
   const lines = definition.slice(0, at).split("\n");
   return { line: lines.length, column: [...(lines.at(-1) ?? "")].length + 1 };

@@ -78,7 +78,7 @@ export function tokenize(source: string): LarkToken[] {
   return tokens;
 }
 
-/** Where the quote is that ends what begins at `at`. */
+/** The position of the quote that ends the text at `at`. */
 function closing(source: string, at: number, quote: string): number {
   for (let end = at + 1; end < source.length; end += 1) {
     if (source[end] === "\\") end += 1;
@@ -101,7 +101,7 @@ const ESCAPES: Record<string, string> = {
 
 const ESCAPE = /\\(?:x([\da-fA-F]{2})|u([\da-fA-F]{4})|U([\da-fA-F]{8})|([\s\S]))/g;
 
-/** The text of a string. An escape that nobody knows is a backslash and what follows it, as to Lark. */
+/** The text of a string. An unknown escape is a backslash and the next character, as in Lark. */
 function unescaped(text: string, at: number): string {
   return text.replace(ESCAPE, (whole, x?: string, u?: string, long?: string, other?: string, offset?: number) => {
     const digits = x ?? u ?? long;

@@ -14,10 +14,10 @@ import { inAnyCase, MAX_REPEATS, parseRegex } from "./regex.ts";
  * nothing here. Templates, `%declare`, `%override`, `%extend` and libraries other than `common` are beyond what is bound.
  */
 
-/** Brackets in one another, at most: the parser calls itself. */
+/** The maximum of nested brackets: the parser is recursive. */
 const MAX_NESTING = 32;
 
-/** The rule that a grammar begins with. */
+/** The start rule of a grammar. */
 const START = "start";
 
 /** Rules by name, terminals among them. */
@@ -26,7 +26,7 @@ export interface Rules {
   rules: ReadonlyMap<string, Expression>;
 }
 
-/** The rules of a grammar, or what it has that is beyond what can be bound. Throws {@link GrammarFault}. */
+/** The rules of a grammar, or a construct that cannot be enforced. Throws {@link GrammarFault}. */
 export function parseLark(source: string): Rules | { beyond: string } {
   const parser = new LarkParser(tokenize(source));
   const definitions = parser.parse();
@@ -38,10 +38,10 @@ export function parseLark(source: string): Rules | { beyond: string } {
   return { start: START, rules };
 }
 
-/** A name that a definition uses, and where. */
+/** A name that a definition uses, and its position. */
 type Use = { name: string; at: number };
 
-/** A definition as it is read, before it is known what may stand between its tokens. */
+/** A definition while it is read, before the ignored patterns are known. */
 type Node =
   | { kind: "token"; expression: Expression }
   | { kind: "name"; use: Use; isTerminal: boolean }
@@ -69,7 +69,7 @@ class LarkParser {
   readonly #ignored: Node[] = [];
   readonly #ignoredUses: Use[] = [];
   #index = 0;
-  /** Names used in the definition that is being read. */
+  /** Names in the definition that is being read. */
   #uses: Use[] = [];
   #isTerminal = false;
   #depth = 0;

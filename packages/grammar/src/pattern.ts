@@ -10,21 +10,19 @@ import {
 import type { Rules } from "./lark.ts";
 
 /**
- * Writes rules as the `pattern` of a string in a JSON schema, in what all readers of such patterns share: characters,
- * classes, groups and counts.
- *
- * xgrammar takes a pattern for the string as JSON writes it, llguidance for what that stands for. So the pattern is held to
- * characters which both write alike: `"`, `\` and control characters are left out of classes, and what cannot do without
- * them is left out of choices.
+ * Writes rules as the `pattern` of a string in a JSON schema, in the constructs that all readers share: characters,
+ * classes, groups and counts. xgrammar applies a pattern to the string as JSON writes it, llguidance to its value. So
+ * the pattern has only characters that are the same in both: `"`, `\` and control characters are left out of classes,
+ * and options that need them are left out of choices.
  */
 
-/** Characters of a pattern, and parts of what it is made from, at most: rules are written out where they are used. */
+/** The maximum of characters of a pattern, and of its parts: rules are written out at each use. */
 const LONGEST = 4_096;
 
-/** Rules within each other, at most. */
+/** The maximum of nested rules. */
 const DEEPEST = 64;
 
-/** The characters that JSON writes with a backslash. */
+/** The characters that JSON escapes. */
 const ESCAPED = charSet([
   [0x00, 0x1f],
   [0x22, 0x22],
@@ -32,7 +30,7 @@ const ESCAPED = charSet([
 ]);
 const PLAIN = complement(ESCAPED);
 
-/** The pattern, or undefined where there is none: rules that use themselves, or a text that JSON would have to escape. */
+/** The pattern, or undefined without one: for rules that use themselves, or a text that JSON must escape. */
 export function toPattern({ start, rules }: Rules): string | undefined {
   const pattern = new Expansion(rules).pattern(start);
   return pattern === undefined ? undefined : `^(?:${pattern})$`;

@@ -2,17 +2,19 @@ import type { CharSet, Expression } from "./expression.ts";
 import type { Rules } from "./lark.ts";
 
 /**
- * Tells whether a text keeps to rules while it is being written: Earley's method over a network of states for each rule.
- *
- * No grammar makes it go back, and none makes it work for ever: memory is linear in the text at worst, and the work is bounded
- * by `MAX_STEPS`. A grammar whose repetitions come to more than `MAX_STATES` is not read, nor is a text further than the work
- * allows: what is then not known to be wrong is taken as right.
+ * Tells whether a text matches rules while it is being written: Earley's method over a network of states for each rule.
+ * It never backtracks, and always ends: memory is at worst linear in the text, and `MAX_STEPS` bounds the work. A
+ * grammar whose repetitions come to more than `MAX_STATES` is not read, nor is a text beyond the work: then every text
+ * counts as valid unless it is known to be invalid.
  */
 
-/** States of all rules together: about as many as there are characters and repetitions of them. */
+/** The maximum of states of all rules together: about one for each character and each of its repetitions. */
 const MAX_STATES = 50_000;
 
-/** Steps in one text, each of which comes to a state. A grammar in ordinary use takes about twenty for each character. */
+/**
+ * The maximum of steps in one text, each of which enters a state. An ordinary grammar takes about twenty for each
+ * character.
+ */
 const MAX_STEPS = 2_000_000;
 
 type State =
@@ -67,7 +69,7 @@ class NetworkMaker {
           from = this.add(fork);
           fork.next.push(this.make(part, from, ruleOf));
         }
-        // Each of those that need not be leads to the next one, or out.
+        // Each optional one leads to the next one, or out.
         for (let count = min; count < max && max !== Number.POSITIVE_INFINITY; count += 1) {
           from = this.add({ kind: "fork", next: [this.make(part, from, ruleOf), next] });
         }
@@ -100,14 +102,14 @@ function makeNetwork({ start, rules }: Rules): Network | undefined {
   }
 }
 
-/** The states that are possible at a place of the text. */
+/** The possible states at a position of the text. */
 interface Place {
   index: number;
-  /** States that wait for a character, with the places where their rules began. */
+  /** States that wait for a character, with the positions where their rules began. */
   waiting: { next: number; ranges: readonly number[]; origin: Place }[];
-  /** Where to go on after a text of a rule that begins here. */
+  /** The continuation after a text of a rule that begins here. */
   callers: Map<number, { next: number; origin: Place }[]>;
-  /** Rules that have a text of no characters here. */
+  /** Rules that match the empty text here. */
   empty: Set<number> | undefined;
 }
 
@@ -126,7 +128,7 @@ export class Recogniser {
   #steps = 0;
   #accepts = false;
   #isBroken = false;
-  /** Half a character at the end of what has come. */
+  /** Half a character at the end of the text so far. */
   #half = "";
   #read = 0;
 
@@ -138,7 +140,7 @@ export class Recogniser {
       this.#enter(this.#first, [{ state: this.#network.begins[this.#network.start] ?? 0, origin: this.#first }]);
   }
 
-  /** Reads on. False as soon as no text of the grammar begins with what has come. */
+  /** Reads on. False as soon as no text of the grammar begins with the text so far. */
   push(text: string): boolean {
     if (this.#isBroken) return false;
     let all = this.#half + text;
@@ -156,12 +158,12 @@ export class Recogniser {
     return true;
   }
 
-  /** Tells whether what has come is a text of the grammar. */
+  /** Tells whether the text so far is a complete text of the grammar. */
   get accepts(): boolean {
     return this.#isUnread || (!this.#isBroken && this.#accepts && this.#half === "");
   }
 
-  /** So much of the text is the beginning of one of the grammar, in UTF-16 units. */
+  /** The length of the text's beginning that may begin a text of the grammar, in UTF-16 units. */
   get read(): number {
     return this.#read;
   }
@@ -187,13 +189,13 @@ export class Recogniser {
     return this.#accepts || this.#place.waiting.length > 0;
   }
 
-  /** Enters some states at a place, and all that follows from them without a character. */
+  /** Enters some states at a position, and all states that follow from them without a character. */
   #enter(place: Place, agenda: { state: number; origin: Place }[]): void {
     const network = this.#network;
     if (!network) return;
     const seen = new Set<number>();
     for (let entry = agenda.pop(); entry; entry = agenda.pop()) {
-      // A step to a state that was entered before is work, too.
+      // A step to an already entered state is work, too.
       this.#steps += 1;
       if (this.#isUnread) return;
       const { state: at, origin } = entry;
@@ -228,7 +230,7 @@ function newPlace(index: number): Place {
   return { index, waiting: [], callers: new Map(), empty: undefined };
 }
 
-/** Tells whether a code point is in a set, written as first and last of each of its ranges. */
+/** Tells whether a code point is in a set, written as first and last of each range. */
 function isIn(ranges: readonly number[], code: number): boolean {
   for (let at = 0; at < ranges.length; at += 2) {
     if (code < (ranges[at] ?? 0)) return false;

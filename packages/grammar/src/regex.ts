@@ -24,23 +24,23 @@ import { type Beyond, GrammarFault, shortened } from "./faults.ts";
  * back references, word boundaries, Unicode properties and the like are beyond what can be bound.
  */
 
-/** Groups in one another, at most: the parser calls itself. */
+/** The maximum of nested groups: the parser is recursive. */
 const MAX_NESTING = 32;
 
-/** Times that something may be repeated, at most: model servers may write it out. */
+/** The maximum of repetitions: model servers may write them out. */
 export const MAX_REPEATS = 10_000;
 
 export interface RegexOptions {
-  /** Where the pattern stands in the definition. */
+  /** The position of the pattern in the definition. */
   at: number;
-  /** `i` and `s`; others are not looked at here. */
+  /** `i` and `s`; others have no effect here. */
   flags?: string;
-  /** True if the pattern is all of the output, whose beginning and end its `^` and `$` are. */
+  /** True if the pattern is the whole output, with `^` and `$` at its ends. */
   isWhole: boolean;
   beyond: Beyond;
 }
 
-/** Throws {@link GrammarFault} for what is no regular expression. */
+/** Throws {@link GrammarFault} for an invalid regular expression. */
 export function parseRegex(pattern: string, options: RegexOptions): Expression {
   return new RegexParser(pattern, options).parse();
 }
@@ -116,7 +116,7 @@ const POSIX_NAME = /\[:(\^?)([a-z]+):\]/y;
 const PROPERTY = /\{[^{}]*\}|[A-Za-z]/y;
 const REFERENCE = /<[^<>]*>|\{[^{}]*\}/y;
 
-/** An expression, and whether it stands at the beginning or the end of all that is matched. */
+/** An expression, and whether it is at the beginning or the end of the match. */
 interface Part {
   expression: Expression;
   isAtStart: boolean;
@@ -260,7 +260,7 @@ class RegexParser {
         return inner(NOTHING);
       } else if (!this.#match(GROUP_NAME)) {
         const isOpen = this.#flags(begin);
-        // Flags without a group hold up to the end of the one that they stand in.
+        // Flags without a group apply up to the end of the enclosing group.
         if (!isOpen) return inner(NOTHING);
       }
     }
@@ -270,7 +270,7 @@ class RegexParser {
     return part;
   }
 
-  /** Takes flags, and gives whether a group that they govern follows. */
+  /** Reads flags, and tells whether a group follows to which they apply. */
   #flags(begin: number): boolean {
     const found = this.#match(FLAGS);
     if (!found) throw this.#fault("unknown extension of a group", begin);
@@ -289,7 +289,7 @@ class RegexParser {
       case "s":
         this.#modes.dotAll = isOn;
         return;
-      // Greediness, Unicode and locale change nothing of what is matched here.
+      // Greediness, Unicode and locale do not change the matches here.
       case "U":
       case "u":
       case "a":

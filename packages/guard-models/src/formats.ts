@@ -1,15 +1,15 @@
 import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/json";
 import { CATEGORIES, GuardFault, type Judged, type Judgement, joined } from "./judgement.ts";
 
-/** How guard models are asked over chat completions, and what they answer, by their cards. */
+/** The requests of guard models over chat completions, and their answers, by the models' documentation. */
 
 /** The body of a chat completion, without its model. */
 type GuardBody = { messages: { role: string; content: string }[] } & Record<string, unknown>;
 
 export interface GuardFormat {
-  /** One text may take several questions. `policy` is the operator's, for a guard that is told one. */
+  /** One text may need several questions. `policy` is the operator's, for a guard that accepts one. */
   requests(judged: Judged, policy?: string): GuardBody[];
-  /** Reads the answers to them, in their order: bodies of chat completions. Throws GuardFault for one that says nothing. */
+  /** Reads the answers to them, in their order: bodies of chat completions. Throws GuardFault for an unreadable one. */
   read(answers: readonly JsonObject[]): Judgement;
 }
 
@@ -22,12 +22,12 @@ const BY_NAME: readonly (readonly [pattern: RegExp, name: GuardFormatName])[] = 
   [/guardian/i, "granite-guardian"],
 ];
 
-/** The format of a model, by its name; undefined where that says nothing. */
+/** The format of a model, by its name; undefined if the name does not decide it. */
 export function formatNameOf(model: string): GuardFormatName | undefined {
   return BY_NAME.find(([pattern]) => pattern.test(model))?.[1];
 }
 
-/** Templates of guards judge the last message: what a model says comes after the question that it answers. */
+/** Templates of guards judge the last message: a model's output follows its question. */
 const UNKNOWN_QUESTION = "…";
 
 function conversation({ side, text }: Judged): GuardBody["messages"] {
@@ -40,7 +40,7 @@ function conversation({ side, text }: Judged): GuardBody["messages"] {
 
 const GREEDY = { temperature: 0, stream: false } as const;
 
-/** The hazards of Llama Guard 3 and 4 (MLCommons), in OpenAI's categories where it has one. */
+/** The hazards of Llama Guard 3 and 4 (MLCommons), in OpenAI's categories if there is one. */
 const HAZARDS: Readonly<Record<string, readonly string[]>> = {
   S1: ["violence", "illicit/violent"],
   S2: ["illicit"],
@@ -182,7 +182,7 @@ export function readHookAnswer(answer: unknown): Judgement {
 const MAX_NAMES = 64;
 const NAME = /^[\w/ .-]{1,64}$/;
 
-/** Scores by category: numbers, or whether a category applies. Names that are none are left out. */
+/** Scores by category: numbers, or whether a category applies. Unknown names are left out. */
 function scoresIn(given: unknown): Record<string, number> {
   const scores: Record<string, number> = {};
   const pairs = Array.isArray(given)
@@ -219,7 +219,9 @@ function tokensOf({ usage }: JsonObject): number | undefined {
   return typeof tokens === "number" && tokens >= 0 ? tokens : undefined;
 }
 
-/** The probability that the model gave to words that a pattern fits, at the first place where one of them was an alternative. */
+/**
+ * The model's probability of words that match a pattern, at the first position with one of them among the alternatives.
+ */
 function probabilityOf(answer: JsonObject, pattern: RegExp): number | undefined {
   for (const { token, logprob, top_logprobs: others = [] } of choiceOf(answer).logprobs?.content ?? []) {
     if (!pattern.test(String(token))) continue;
@@ -232,7 +234,7 @@ function probabilityOf(answer: JsonObject, pattern: RegExp): number | undefined 
   return undefined;
 }
 
-/** The last JSON object in a text, which a model may have put between other words. */
+/** The last JSON object in a text, between which a model may have put other words. */
 function jsonIn(text: string): JsonObject | undefined {
   const start = text.indexOf("{");
   const end = text.lastIndexOf("}");
@@ -245,7 +247,7 @@ function jsonIn(text: string): JsonObject | undefined {
   }
 }
 
-/** Names that OpenAI's clients say for a moderation model. */
+/** OpenAI's names of a moderation model. */
 export const OPENAI_MODELS = [
   ...["omni-moderation-latest", "omni-moderation-2024-09-26", "text-moderation-latest", "text-moderation-stable"],
 ];

@@ -5,7 +5,7 @@ import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "@responses-edge/turn/call-a
 import { type GuardFormatName, guardFormat, readHookAnswer } from "./formats.ts";
 import { GuardFault, type Judged, type Judgement, joined, piecesOf } from "./judgement.ts";
 
-/** A guard, and how it is asked: a model over chat completions, or a hook over HTTP. */
+/** A guard: a model over chat completions, or a hook over HTTP. */
 export type Guard = { timeoutMs: number } & (
   | { model: GuardModel; hook?: undefined }
   | { hook: GuardHook; model?: undefined }
@@ -25,10 +25,12 @@ interface GuardHook {
   tenant: string;
 }
 
-/** A hook's answer has no more bytes. */
+/** The maximum bytes of a hook's answer. */
 const MAX_HOOK_BYTES = 64 * 1024;
 
-/** Judges a text, piece by piece. Rejects with GuardFault where the guard cannot be asked, and with the signal's reason. */
+/**
+ * Judges a text, piece by piece. Rejects with GuardFault if the guard does not answer, and with the signal's reason.
+ */
 export async function judge({ side, text }: Judged, guard: Guard, signal: AbortSignal): Promise<Judgement> {
   const pieces = piecesOf(text);
   if (!pieces) throw new GuardFault(`The ${side} is too long to be moderated.`);

@@ -1,4 +1,4 @@
-/** Judgements of texts, in OpenAI's categories and those of the guard's own. */
+/** Judgements of texts, in OpenAI's categories and in the guard's own. */
 
 /** OpenAI's categories (openai 7.57 `Moderation.Categories`): results always have all of them. */
 export const CATEGORIES = [
@@ -7,7 +7,7 @@ export const CATEGORIES = [
   "violence/graphic",
 ] as const;
 
-/** A text to be judged: what somebody asks of a model, or what a model says. */
+/** A text to judge: the input of a model, or its output. */
 export interface Judged {
   side: "input" | "output";
   text: string;
@@ -15,21 +15,21 @@ export interface Judged {
 
 export interface Judgement {
   flagged: boolean;
-  /** From 0 to 1, by category. A category that is not here has 0. */
+  /** From 0 to 1, by category. A missing category has 0. */
   scores: Readonly<Record<string, number>>;
-  /** Tokens that the guard has read, where it tells them. */
+  /** Tokens that the guard has read, if it reports them. */
   tokens?: number | undefined;
 }
 
-/** A guard that could not be asked, or whose answer says nothing. */
+/** A guard without an answer, or with an unreadable one. */
 export class GuardFault extends Error {
   override readonly name = "GuardFault";
 }
 
-/** Scores from here on flag a category, where a guard tells no more than scores. */
+/** The score from which a category is flagged, if a guard gives only scores. */
 const THRESHOLD = 0.5;
 
-/** One judgement of several texts: flagged where one is. */
+/** One judgement of several texts: flagged if one is. */
 export function joined(judgements: readonly Judgement[]): Judgement {
   const scores: Record<string, number> = {};
   for (const each of judgements) {
@@ -39,7 +39,7 @@ export function joined(judgements: readonly Judgement[]): Judgement {
   return { flagged: judgements.some(({ flagged }) => flagged), scores, ...(tokens > 0 && { tokens }) };
 }
 
-/** The fields that OpenAI's moderations and those of a response have in common. */
+/** The common fields of OpenAI's moderations and of a response's moderation. */
 export interface ModerationFields {
   flagged: boolean;
   categories: Record<string, boolean>;
@@ -59,13 +59,13 @@ export function moderationFields({ flagged, scores }: Judgement): ModerationFiel
   };
 }
 
-/** A guard is given so much of a text at once, in UTF-16 units: each has a context window. */
+/** The length of a text that a guard gets at once, in UTF-16 units: each guard has a context window. */
 const PIECE_LENGTH = 12_000;
 
-/** A text is judged in so many pieces at most. */
+/** The maximum of pieces of a text. */
 const MAX_PIECES = 64;
 
-/** The pieces in which a text is judged; undefined of one that is too long. */
+/** The pieces in which a text is judged; undefined if it is too long. */
 export function piecesOf(text: string): string[] | undefined {
   if (text.length > MAX_PIECES * PIECE_LENGTH) return undefined;
   const count = Math.max(1, Math.ceil(text.length / PIECE_LENGTH));

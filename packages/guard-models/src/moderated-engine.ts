@@ -6,33 +6,33 @@ import { GuardFault, type Judged, type Judgement, joined, moderationFields } fro
 
 /** An engine whose input and output are moderated: OpenAI's `moderation` of a create. */
 
-/** A judgement for a response, and why there is none. */
+/** A judgement for a response, or the reason why there is none. */
 export type ModerationResult =
   | ({ type: "moderation_result"; model: string } & ReturnType<typeof moderationFields>)
   | { type: "error"; code: string; message: string };
 
-/** `score` judges and goes on; `block` ends the turn where something is flagged. */
+/** `score` judges and continues; `block` ends the turn if something is flagged. */
 export type ModerationMode = "score" | "block";
 
 export interface Moderation {
-  /** The name of the guard, as results show it. */
+  /** The name of the guard, for results. */
   model: string;
   /** Judges a text. Rejects with GuardFault, and with the signal's reason. */
   judge: (judged: Judged, signal: AbortSignal) => Promise<Judgement>;
   /** Undefined: that side is not judged. */
   modes: { input: ModerationMode | undefined; output: ModerationMode | undefined };
-  /** A guard that cannot be asked lets through what it should block. */
+  /** If the guard does not answer, text that it should block passes. */
   failsOpen: boolean;
   /** The texts of the turn's own input. */
   input: () => string;
-  /** The text that the turn had put out before a crash. */
+  /** The turn's output before a crash. */
   earlier: string;
 }
 
-/** A sentence is judged with so much of the answer before it, in UTF-16 units. */
+/** The length of the earlier answer that is judged together with a sentence, in UTF-16 units. */
 const CONTEXT_LENGTH = 4_000;
 
-/** A piece of an answer is judged where a sentence ends in it, from so many units on, or when it is so long. */
+/** A piece of an answer is judged when a sentence ends in it, from this length on, or when it reaches the maximum. */
 const MIN_PIECE_LENGTH = 60;
 const MAX_PIECE_LENGTH = 600;
 
@@ -45,9 +45,9 @@ export class ModeratedTurn {
   readonly #moderation: Moderation;
   readonly #judgements: Record<Side, Judgement[]> = { input: [], output: [] };
   readonly #faults: Partial<Record<Side, string>> = {};
-  /** The judgement of the input, once it was begun. */
+  /** The judgement of the input, once it has begun. */
   #input: Promise<boolean> | undefined;
-  /** Output of before a crash that no judgement has had. */
+  /** Output from before a crash without a judgement. */
   #earlier: string;
 
   constructor(moderation: Moderation) {
@@ -55,7 +55,7 @@ export class ModeratedTurn {
     this.#earlier = moderation.earlier;
   }
 
-  /** The engine, with the texts that pass it judged. */
+  /** The engine, with moderation of its texts. */
   engine(engine: Engine): Engine {
     const { noteRole } = engine;
     const answerMessages = engine.answerMessages?.bind(engine);
@@ -75,7 +75,7 @@ export class ModeratedTurn {
     return { input: this.#resultOf("input"), output: this.#resultOf("output") };
   }
 
-  /** The tokens that the guard has read for the turn, as far as it tells them. */
+  /** The tokens that the guard has read for the turn, as far as it reports them. */
   get used(): { model: string; tokens: number } {
     const { input, output } = this.#judgements;
     return { model: this.#moderation.model, tokens: joined([...input, ...output]).tokens ?? 0 };

@@ -1,6 +1,6 @@
 import { type Item, partsOf } from "@responses-edge/responses-api/items/registry";
 
-/** The texts of items that are judged: words of messages, outputs of calls, and files that were read. Images and sounds are not. */
+/** The moderated texts of items: messages, outputs of calls, and read files. Images and sounds are not moderated. */
 export function moderatedText(items: Iterable<{ type: string }>): string {
   const texts: string[] = [];
   for (const item of items as Iterable<Item>) {

@@ -6,12 +6,15 @@ export interface Modes {
   output: ModerationMode | undefined;
 }
 
-/** `moderation` of a create, as far as it says how. */
+/** `moderation` of a create, as far as it sets modes. */
 interface AskedModeration {
   policy?: { [Side in keyof Modes]?: { mode: ModerationMode } | null | undefined } | null | undefined;
 }
 
-/** The stricter of the operator's modes and a request's; undefined where nothing is judged. OpenAI gives both results where a request says no more. */
+/**
+ * The stricter of the operator's modes and a request's; undefined without moderation. OpenAI gives both results if a
+ * request sets no mode.
+ */
 export function modesOf(operator: Modes, asked: AskedModeration | null | undefined): Modes | undefined {
   const modeOf = (side: keyof Modes) =>
     stricter(operator[side], asked ? (asked.policy?.[side]?.mode ?? "score") : undefined);

@@ -1,12 +1,10 @@
 import { isPublicUrl } from "./public-url.ts";
 
 /**
- * Calls to URLs that a client or a model has named (server-side request forgery, CWE-918): only to allowed addresses,
- * each redirect checked like the first URL, bounded in time and bytes.
- *
- * A Worker cannot see what a name resolves to before it connects, nor reach a private network unless it is given a
- * binding to one; what can be seen is refused here all the same, for Workers that run elsewhere (workerd on a machine
- * of your own).
+ * Calls to URLs of clients or models (server-side request forgery, CWE-918): only to allowed addresses, each redirect
+ * checked like the first URL, bounded in time and bytes. A Worker cannot see the address of a name before it connects,
+ * and reaches no private network without a binding to one; visible private addresses are refused all the same, for
+ * Workers that run elsewhere (workerd on your own machine).
  */
 
 /** Follows no redirect: the answer is the 3xx itself. */
@@ -24,7 +22,7 @@ const globalFetch: Fetch = (url, init) => fetch(url, { ...init, redirect: "manua
  */
 export type FetchFaultKind = "refused_address" | "timeout" | "too_large" | "unreachable" | "protocol";
 
-/** Its message may be shown to anybody: it names nothing but what the caller gave, and holds no credentials. */
+/** Its message may be shown to anyone: it has only the caller's own values, and no credentials. */
 export class FetchFault extends Error {
   override readonly name = "FetchFault";
   readonly kind: FetchFaultKind;
@@ -39,39 +37,39 @@ export class FetchFault extends Error {
 export type Resolve = (hostname: string, signal: AbortSignal) => Promise<string[]>;
 
 export interface GuardOptions {
-  /** URLs that somebody who may has listed: nothing more is asked of them. */
+  /** URLs that the operator has listed: no further check applies to them. */
   allow?: (url: URL) => boolean;
-  /** Makes the requests to these: they may be where other calls must not lead. */
+  /** Makes the requests to these: they may use a network that other calls must not. */
   fetchListed?: Fetch;
-  /** Admits public https (see {@link isPublicUrl}), which is the rule without `allow`, beside what that lists. */
+  /** Allows public https (see {@link isPublicUrl}), which is the default without `allow`, beside the listed URLs. */
   allowPublic?: boolean;
-  /** Admits public http beside public https. */
+  /** Allows public http beside public https. */
   allowHttp?: boolean;
-  /** URLs that may not be called, whoever has listed them. */
+  /** URLs that are refused, also if they are listed. */
   deny?: (url: URL) => boolean;
-  /** Any URL must fulfil this besides. */
+  /** A further condition for any URL. */
   limit?: (url: URL) => boolean;
-  /** Looks public names up before they are called; each address must be public. */
+  /** Resolves public names before a call; each address must be public. */
   resolve?: Resolve;
   /** From the call to the last byte of the body, redirects included. */
   timeoutMs: number;
   /** The longest body, after decompression. */
   maxBytes: number;
-  /** How many redirects are followed; 5 unless given. */
+  /** The maximum of redirects; default 5. */
   maxRedirects?: number;
   /** Makes the other requests, instead of the global one. */
   fetch?: Fetch;
-  /** Called once when all has ended, with what it ended with if it failed. */
+  /** Called once at the end, with the error of a failure. */
   onEnd?: (error?: unknown) => void;
 }
 
 const MAX_REDIRECTS = 5;
 
-/** The most bytes of one answer about a name. */
+/** The maximum bytes of one answer about a name. */
 const MAX_DNS_BYTES = 64 * 1024;
 const DNS_TIMEOUT_MS = 10_000;
 
-/** Headers that are sent on to another origin: nothing that names the sender or was meant for the first one alone. */
+/** Headers that another origin gets, too: none that identifies the sender or was meant for the first origin alone. */
 const CROSS_ORIGIN_HEADERS = new Set(["accept", "accept-language", "content-type", "user-agent"]);
 
 /** Statuses whose body is forbidden to be a stream, even an empty one. */
@@ -118,7 +116,7 @@ export function dohResolver(endpoint: string, fetcher: Fetch = globalFetch): Res
  * ends the call and the body at once with the signal's reason.
  */
 export async function guardedFetch(target: string | URL, init: RequestInit, options: GuardOptions): Promise<Response> {
-  // A body that is cancelled leaves its connection to the runtime; aborting the request closes it.
+  // Cancelling a body leaves its connection to the runtime; aborting the request closes it.
   const request = new AbortController();
   const signal = init.signal ? AbortSignal.any([init.signal, request.signal]) : request.signal;
   const timer = setTimeout(
@@ -220,7 +218,7 @@ interface Admitted {
   isListed: boolean;
 }
 
-/** The URL when it may be called. */
+/** The URL, if it may be called. */
 async function admitted(
   text: string,
   options: Omit<GuardOptions, "timeoutMs" | "maxBytes">,
@@ -243,8 +241,8 @@ async function admitted(
 
 /**
  * The response with a body that fails with FetchFault `too_large` beyond `maxBytes`, with `unreachable` when the
- * connection is lost, and with the signal's reason as soon as it is aborted. `onEnd` is called once when the body has
- * ended, with what it ended with if it failed.
+ * connection is lost, and with the signal's reason as soon as it is aborted. `onEnd` is called once at the end of the
+ * body, with the error of a failure.
  */
 export function limitBody(
   response: Response,
@@ -285,7 +283,7 @@ export function limitBody(
     { highWaterMark: 0 },
   );
   const headers = new Headers(response.headers);
-  // The bytes are decoded already: these would be wrong of them.
+  // The bytes are already decoded, so these headers would be wrong.
   headers.delete("content-encoding");
   headers.delete("content-length");
   const limited = new Response(body, { status: response.status, statusText: response.statusText, headers });
@@ -304,9 +302,9 @@ function seconds(ms: number): string {
   return `${Math.ceil(ms / 100) / 10} s`;
 }
 
-/** The promise, or the signal's reason as soon as it is aborted: not everything that takes a signal heeds it. */
+/** The promise, or the signal's reason as soon as it is aborted, because some operations ignore their signal. */
 export async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  // The loser of the race may fail later, with nobody to hear it.
+  // The loser of the race may fail later, without a handler.
   promise.catch(() => {});
   if (signal.aborted) throw signal.reason;
   const { promise: aborted, reject } = Promise.withResolvers<never>();

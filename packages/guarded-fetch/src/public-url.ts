@@ -1,7 +1,7 @@
 /**
- * Tells URLs that may be called from a server, whoever configured or sent them: http(s), and no address of a private network as far as the
- * URL shows it. A URL does not show the address that a public name resolves to; Cloudflare's `global_fetch_strictly_public` and the absence
- * of a private network behind a Worker cover that.
+ * Tells which URLs a server may call, whoever configured or sent them: http(s), and no address of a private network as
+ * far as the URL shows it. A URL does not show the address of a public name; Cloudflare's
+ * `global_fetch_strictly_public` and the absence of a private network behind a Worker cover that.
  */
 
 /** IPv4 networks that are not public (IANA special-purpose registry), as [first octets, prefix length]. */
@@ -26,8 +26,8 @@ const PRIVATE_NAMES =
   /(^|\.)(localhost|local|localdomain|internal|intranet|lan|home|corp|home\.arpa|invalid|test|example)$/;
 
 /**
- * Public names that exist to resolve to a private address: the address stands in the name (nip.io and its kind, for
- * development behind a router), or it is always 127.0.0.1, or it changes between two look-ups (rebinding test beds).
+ * Public names that resolve to a private address by design: the address is in the name (nip.io and similar, for
+ * development behind a router), it is always 127.0.0.1, or it changes between two look-ups (rebinding test beds).
  */
 const PRIVATE_BY_DNS = [
   // The address is in the name.
@@ -63,8 +63,8 @@ function ipv4(a: number, b: number, c: number, d: number): number {
 }
 
 /**
- * A host in the one spelling that all policies compare: lower case, punycode, IPv4 in dotted decimals, without the dot of
- * the root (`tools.example.com.` is `tools.example.com`). Undefined for what is no host.
+ * The canonical spelling of a host, which all policies compare: lower case, punycode, IPv4 in dotted decimals, without
+ * the dot of the root (`tools.example.com.` is `tools.example.com`). Undefined for an invalid host.
  */
 export function canonicalHost(host: string): string | undefined {
   // These would end the host, or stand before it, in a URL.
@@ -84,8 +84,8 @@ export function canonicalOrigin(url: URL): string {
 }
 
 /**
- * True if all servers read a URL's path alike. They differ in when they decode it, how often, and what they take for a
- * directory: `/mcp/..;/admin`, `/mcp/%252e%252e/admin` and `/mcp%2f..%2fadmin` are `/admin` for some.
+ * True if all servers read a URL's path in the same way. They differ in when and how often they decode it, and in their
+ * separators: `/mcp/..;/admin`, `/mcp/%252e%252e/admin` and `/mcp%2f..%2fadmin` are `/admin` for some.
  */
 export function isUnambiguousPath(pathname: string): boolean {
   // Separators, dots, percent signs, semicolons and control characters, encoded.
@@ -101,13 +101,13 @@ export function isUnambiguousPath(pathname: string): boolean {
   return !/(^|\/)\.{1,2}([;/]|$)/.test(decoded);
 }
 
-/** True for an https URL (or http where `allowHttp`) to a public address, without credentials in it. */
+/** True for an https URL (or http with `allowHttp`) to a public address, without credentials in it. */
 export function isPublicUrl(text: string, { allowHttp = false } = {}): boolean {
   if (!URL.canParse(text)) return false;
   const url = new URL(text);
   if (url.protocol !== "https:" && !(allowHttp && url.protocol === "http:")) return false;
   if (hasCredentials(url)) return false;
-  // The URL parser has brought every spelling of an IPv4 address (octal, hex, one number) to dotted decimals.
+  // The URL parser has converted every spelling of an IPv4 address (octal, hex, one number) to dotted decimals.
   const host = url.hostname.replace(ROOT, "");
   if (host.startsWith("[")) return isPublicIpv6(host.slice(1, -1));
   const octets = /^(\d+)\.(\d+)\.(\d+)\.(\d+)$/.exec(host);

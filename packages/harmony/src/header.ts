@@ -3,20 +3,20 @@ import { ROLES } from "./message.ts";
 import { type Segment, toText } from "./segments.ts";
 import { CHANNEL, CONSTRAIN } from "./vocabulary.ts";
 
-/** The header of a message: all between `<|start|>` and `<|message|>`. */
+/** The header of a message: everything between `<|start|>` and `<|message|>`. */
 export interface Header {
   role: Role;
   /** The author's name; a tool's is its full name. */
   name?: string;
-  /** Absent where the header names none; what is no channel is `analysis`, because nobody sees that one. */
+  /** Absent if the header names none; an unknown channel counts as `analysis`, which is hidden. */
   channel?: Channel;
-  /** As it is written, whether or not there is such a tool. */
+  /** The recipient as it is written, also of an unknown tool. */
   recipient?: string;
   /** With its marker, if it has one: `<|constrain|>json`, `json`. */
   content_type?: string;
-  /** The header is of a regular form and says exactly this, so that it may be said again to the model as it is. */
+  /** The header has a regular form and exactly this content, so that the model may get it again unchanged. */
   clean: boolean;
-  /** Text that is no field: junk, or the beginning of the content where the model forgot `<|message|>`. */
+  /** Text that is no field: junk, or the beginning of the content if the model forgot `<|message|>`. */
   rest: string;
 }
 
@@ -26,8 +26,8 @@ const REGULAR =
 
 /**
  * Reads a header as the model writes it, however malformed; never throws. Special ids in it are markers, text is not.
- * `isTool` says whether a word without `to=` is a recipient. The deviations and what they should mean are from the bug
- * reports against vLLM, llama.cpp, Ollama, SGLang, dynamo and openai/harmony.
+ * `isTool` says whether a word without `to=` is a recipient. The deviations and their meanings are from the bug reports
+ * against vLLM, llama.cpp, Ollama, SGLang, dynamo and openai/harmony.
  */
 export function parseHeader(segments: readonly Segment[], isTool: (word: string) => boolean = () => false): Header {
   const hasMarkerAsText = segments.some((segment) => typeof segment === "string" && segment.includes("<|"));
@@ -45,7 +45,7 @@ export function parseHeader(segments: readonly Segment[], isTool: (word: string)
   };
 }
 
-/** `parseHeader` for a header given as one text, in which the literals of `<|channel|>` and `<|constrain|>` are markers. */
+/** `parseHeader` for a header as one text, in which the literals of `<|channel|>` and `<|constrain|>` are markers. */
 export function parseHeaderText(header: string): Header {
   const segments = header.split(/(<\|channel\|>|<\|constrain\|>)/).map((part) => MARKERS.get(part) ?? part);
   return parseHeader(segments);
@@ -57,8 +57,8 @@ const MARKERS = new Map([
 ]);
 
 /**
- * The header that a message gets from its fields alone, in the form that the model itself writes: the recipient after
- * the channel. Special tokens are literals.
+ * The header of a message from its fields alone, in the model's own form: the recipient after the channel. Special
+ * tokens are literals.
  */
 export function standardHeader(message: HarmonyMessage): string {
   const { role, name, channel, recipient, content_type: contentType } = message;
@@ -164,15 +164,15 @@ function takeName(scan: Scanner, header: Header): void {
   if (name !== undefined) header.name = name;
 }
 
-/** A result that the model made up has a tool as its author: a name with dots, or any word that writes to somebody. */
+/** An invented result has a tool as its author: a name with dots, or any word with a recipient. */
 function looksLikeTool(word: string, scan: Scanner): boolean {
   if (/^(?:analysis|comment[a-z]*|final|to=.*)$/.test(word)) return false;
   return /^[\w-]+(?:\.[\w-]+)+$/.test(word) || scan.peek(/\s*[^\s:<]+\s+to=/y) !== undefined;
 }
 
 /**
- * A channel's name where its marker is not in the header. Such text may also be the answer itself, so `final` counts
- * only alone or before JSON; `analysis` counts always, because what follows must not be shown.
+ * A channel's name in a header without its marker. Such text may also be the answer itself, so `final` counts only
+ * alone or before JSON; `analysis` counts always, because the text after it must stay hidden.
  */
 function takeUnmarkedChannel(scan: Scanner, header: Header): void {
   if (scan.take(/\s*final(?=\s*(?:[{[]|$))/y) !== undefined) header.channel = "final";
@@ -192,12 +192,12 @@ function takeChannel(scan: Scanner, header: Header): void {
     header.channel = "commentary";
   } else {
     header.channel = "analysis";
-    // A garbled name is passed over only before a recipient; else it may be where the content begins.
+    // A garbled name is skipped only before a recipient; else the content may begin with it.
     if (scan.take(/\s*analysis/y) === undefined) scan.take(/\s*[^\s<]+(?=\s+to=)/y);
   }
 }
 
-/** A tool's name after the channel, without `to=`. Only of a tool that there is: it may as well be a content type. */
+/** A tool's name after the channel, without `to=`. Only of a known tool, because it may also be a content type. */
 function takeBareRecipient(scan: Scanner, header: Header, isTool: (word: string) => boolean): void {
   const word = scan.peek(/\s+([^\s<{]+)/y);
   if (word === undefined || word === "json" || word === "code" || !isTool(word)) return;
@@ -205,7 +205,7 @@ function takeBareRecipient(scan: Scanner, header: Header, isTool: (word: string)
   header.recipient = word;
 }
 
-/** Recipient and content type, in any order; anything else is not taken, such as a content type that is prose. */
+/** Recipient and content type, in any order; anything else is ignored, such as a content type that is prose. */
 function takeFields(scan: Scanner, header: Header, marker: Section["marker"]): void {
   for (let first = true; ; first = false) {
     const recipient = scan.take(/\s*to=([^\s<{]*)/y);
@@ -214,7 +214,7 @@ function takeFields(scan: Scanner, header: Header, marker: Section["marker"]): v
       if (header.recipient === undefined || replaceable) header.recipient = recipient;
       continue;
     }
-    // Without a recipient, such a word after the role is the first of a text.
+    // Without a recipient, such a word after the role begins a text.
     const contentType =
       marker !== undefined || header.recipient !== undefined ? scan.take(/\s*(json|code)(?!\w)/y) : undefined;
     if (contentType !== undefined) {

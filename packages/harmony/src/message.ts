@@ -1,6 +1,6 @@
 /**
- * Harmony messages in the JSON form of openai/harmony's Python `Message.to_dict` and `Message.from_dict`, which is what
- * vLLM's `input_messages`, `output_messages` and `previous_input_messages` hold.
+ * Harmony messages in the JSON form of openai/harmony's Python `Message.to_dict` and `Message.from_dict`, which vLLM's
+ * `input_messages`, `output_messages` and `previous_input_messages` use.
  */
 
 export const ROLES = ["system", "developer", "user", "assistant", "tool"] as const;
@@ -13,15 +13,15 @@ export interface HarmonyMessage {
   role: Role;
   /** The author's name; a tool's is its full name, such as `functions.get_weather`. */
   name?: string;
-  /** To whom a message goes that is not for everybody: `functions.get_weather`, `assistant`. */
+  /** The recipient of a message that is not for everybody: `functions.get_weather`, `assistant`. */
   recipient?: string;
   channel?: Channel;
-  /** As the header has it, with its marker if there is one: `<|constrain|>json`, `json`, `code`. */
+  /** The content type in the header, with its marker if there is one: `<|constrain|>json`, `json`, `code`. */
   content_type?: string;
   content: Content[];
   /**
-   * The header as the model wrote it: all between `<|start|>` and `<|message|>`, special tokens as their literals. Present
-   * only where it differs from the one that the fields give, and only where it says the same as they do.
+   * The header as the model wrote it: everything between `<|start|>` and `<|message|>`, special tokens as their
+   * literals. Present only if it differs from the one that the fields give, and has the same content.
    */
   header?: string;
 }
@@ -33,7 +33,7 @@ export interface TextContent {
   text: string;
 }
 
-/** The system message: who the model is, how hard it thinks, which built-in tools and channels there are. */
+/** The system message: the identity, the reasoning effort, the built-in tools and the channels. */
 export interface SystemContent {
   type: "system_content";
   model_identity?: string;
@@ -51,7 +51,7 @@ export interface DeveloperContent {
   type: "developer_content";
   instructions?: string;
   tools?: Record<string, ToolNamespace>;
-  /** Not in openai/harmony: the `# Response Formats` section that gpt-oss was trained with, without its heading. */
+  /** Not in openai/harmony: the `# Response Formats` section from gpt-oss's training, without its heading. */
   response_format?: { name: string; description?: string; schema: unknown };
 }
 

@@ -5,28 +5,28 @@ import { fullName, isOfferedTool, type OfferedTools, type Recipient, resolveReci
 import { type Segment, toText } from "./segments.ts";
 import { CALL, CHANNEL, CONSTRAIN, END, ENDOFTEXT, FIRST_SPECIAL_ID, MESSAGE, RETURN, START } from "./vocabulary.ts";
 
-/** The parser's output: deltas, and calls of tools that no client runs. Such a call has shown nothing. */
+/** The parser's output: deltas, and calls of tools that no client runs. Such a call has no deltas. */
 export type HarmonyDelta =
   | { kind: "reasoning"; text: string }
-  /** `phase` tells a preamble between calls from the answer. */
+  /** `phase` distinguishes a preamble between calls from the answer. */
   | { kind: "text"; text: string; logprobs?: TokenLogprob[]; phase: "commentary" | "final_answer" }
-  /** `index` tells parallel calls apart; `name` comes with the first delta of an index. */
+  /** `index` distinguishes parallel calls; `name` comes with the first delta of an index. */
   | { kind: "tool_call"; index: number; name?: string; arguments: string }
-  /** The item that was being generated is complete. */
+  /** The generated item is complete. */
   | { kind: "item_done" }
   /**
-   * A message as the model wrote it, once it is complete or cut off, after its deltas. `index` counts the messages of the output;
-   * `itemKind` tells what the message has become, if anything.
+   * A message as the model wrote it, once it is complete or cut off, after its deltas. `index` counts the messages of
+   * the output; `itemKind` is the type of its item, if it has become one.
    */
   | { kind: "message"; index: number; itemKind?: "reasoning" | "message" | "call"; message: HarmonyMessage }
   | { kind: "unserved_call"; message: HarmonyMessage };
 
-/** To where the parser adds deltas, such as an array. */
+/** The destination of the parser's deltas, such as an array. */
 export interface HarmonyOutput {
   push(...deltas: HarmonyDelta[]): unknown;
 }
 
-/** One token of a text with its logprob, as OpenAI's `output_text.logprobs` has it. */
+/** One token of a text with its logprob, in the form of OpenAI's `output_text.logprobs`. */
 export interface TokenLogprob {
   token: string;
   logprob: number;
@@ -36,11 +36,14 @@ export interface TokenLogprob {
 
 /** Finds the strings that end an answer, in text that comes in parts. */
 export interface StopStringFinder {
-  /** How many characters at the end of the text may be the beginning of a string. */
+  /** The number of characters at the end of the text that may begin a string. */
   readonly buffered: number;
-  /** Where in `part` the text ends for a reader, as soon as a string is complete; less than 0 is before `part`. */
+  /**
+   * The position in `part` at which the visible text ends, as soon as a string is complete; negative if it is before
+   * `part`.
+   */
   push(part: string): number | undefined;
-  /** Forgets the text: another begins. */
+  /** Forgets the text, because another begins. */
   reset(): void;
 }
 
@@ -55,22 +58,22 @@ export interface HarmonyParserOptions extends OfferedTools {
   /** Strings that end the answer, and with it the output. */
   stop?: StopStringFinder | undefined;
   /**
-   * A grammar binds the output, functions' arguments to JSON, and the answer to that or something else. It does not know
-   * where a message ends for a reader, so what comes after that is not read.
+   * A grammar constrains the output: functions' arguments to JSON, and the answer to that or another format. It does
+   * not know where a message ends, so the text after its end is not read.
    */
   bound?: { answer: "json" | "other" } | undefined;
 }
 
-/** Why there are no more tokens: the model stopped, or was cut off. */
+/** The reason why there are no more tokens: the model stopped, or was cut off. */
 export type EndReason = "stop" | "length";
 
 /**
- * Text without any special token that is longer than this is no header any more: `<|message|>` is missing. About 64
- * tokens; in characters, because those do not depend on how the stream was cut. A function's name has up to 128.
+ * A longer text without any special token is no header: `<|message|>` is missing. About 64 tokens; counted in
+ * characters, which do not depend on the chunks of the stream. A function's name has up to 128.
  */
 const LONGEST_HEADER_TEXT = 256;
 
-/** The form that the content of a message takes. */
+/** The form of a message's content. */
 type Show =
   | "reasoning"
   | "final"
@@ -78,7 +81,7 @@ type Show =
   | "call"
   /** A call of a tool that is not the client's. */
   | "nothing"
-  /** Only its end tells whether it is an answer: it has no channel. Held back until then. */
+  /** A message without a channel: only its end shows whether it is an answer. Held back until then. */
   | "undecided";
 
 /** A message whose content is being read. */
@@ -87,22 +90,23 @@ interface OpenMessage {
   recipient?: string;
   channel: Channel;
   contentType?: string;
-  /** The tool that is called takes JSON. */
+  /** The called tool takes JSON. */
   isOfJson?: boolean;
-  /** The header as it was written, where that can be said again. */
+  /** The header as it was written, if it can be repeated. */
   header?: string;
   content: string;
-  /** Some of the content is no white space. Until then nothing of a message is shown: it may be all there is. */
+  /**
+   * Some of the content is no white space. Until then no part of a message is shown, because there may be nothing else.
+   */
   hasWords: boolean;
 }
 
 /**
- * Reads gpt-oss's output, which begins where the prompt ended: after `<|start|>assistant`. Malformed output never makes
- * it fail; what is not plainly an answer or a call is reasoning, so that no hidden text is ever shown as output. The
- * deviations are from the bug reports against vLLM, llama.cpp, Ollama, SGLang, dynamo and openai/harmony.
- *
- * Everything is emitted with the push that brings it, the text of one push in one delta; but for white space at the
- * beginning of a message, and for what may become a stop string.
+ * Reads gpt-oss's output, which begins after `<|start|>assistant`, the end of the prompt. Malformed output never makes
+ * it fail; output that is not clearly an answer or a call is reasoning, so that no hidden text becomes visible. The
+ * deviations are from the bug reports against vLLM, llama.cpp, Ollama, SGLang, dynamo and openai/harmony. The parser
+ * emits everything with the push that brings it, the text of one push in one delta, except white space at the beginning
+ * of a message, and text that may become a stop string.
  */
 export class HarmonyParser {
   readonly #options: HarmonyParserOptions;
@@ -111,11 +115,11 @@ export class HarmonyParser {
   #header: Segment[] = ["assistant"];
   #headerText = "";
   #message: OpenMessage = { show: "undecided", channel: "analysis", content: "", hasWords: false };
-  /** Content that no delta has given yet. */
+  /** Content without a delta yet. */
   #fresh = "";
-  /** How much of its end may be the beginning of a stop string. */
+  /** The length of its end that may begin a stop string. */
   #buffered = 0;
-  /** Tokens of the message that no delta has given yet, each with the length of the content before it. */
+  /** Tokens of the message without a delta yet, each with the length of the content before it. */
   #logprobs: { entry: TokenLogprob; start: number }[] = [];
   /** Text since the last message: junk, or the beginning of a header without `<|start|>`, or an answer without any. */
   #stray = "";
@@ -123,7 +127,7 @@ export class HarmonyParser {
   #calls = 0;
   #answered = false;
   #seenSpecial = false;
-  /** The output began with `analysis` and its text, without anything between them. */
+  /** The output began with `analysis` and its text, without a marker between them. */
   #beganGlued = false;
   /** Tokens of the text of the header, or since the last message, and its length; tokens of the content. */
   #headerTokens = 0;
@@ -138,30 +142,30 @@ export class HarmonyParser {
     this.#options = options;
   }
 
-  /** Tokens of the text of messages that became reasoning: neither their headers nor any marker. */
+  /** Tokens of the text of messages that became reasoning, without headers and markers. */
   get reasoningTokens(): number {
     const open = this.#state === "content" && this.#message.show === "reasoning" ? this.#contentTokens : 0;
     return Math.round(this.#closedReasoningTokens + open);
   }
 
-  /** Nothing that follows counts: the model has begun to speak for others, or its text has ended. */
+  /** Nothing more counts: the model has begun to speak for others, or its text has ended. */
   get stopped(): boolean {
     return this.#stopped;
   }
 
-  /** Tells whether text that was to be JSON has ended before it was. */
+  /** Tells whether text that should be JSON has ended too early. */
   get isCutShort(): boolean {
     return this.#isCutShort;
   }
 
-  /** Special tokens that had no meaning where they stood. */
+  /** Special tokens without a meaning at their position. */
   get dropped(): number {
     return this.#dropped;
   }
 
   /**
-   * Reads pieces that were sampled as `tokens`, their ids, or how many there were where nobody gives ids, and adds what they make to `out`.
-   * `logprob` is that of a token which comes alone: it goes with the first of its text that is shown as the answer.
+   * Reads pieces that were sampled as `tokens`: their ids, or their number without ids, and adds the results to `out`.
+   * `logprob` is that of a single token: it goes with the first of its text that is shown as the answer.
    */
   push(
     pieces: readonly Segment[],
@@ -183,7 +187,7 @@ export class HarmonyParser {
         this.#readText(piece, out);
       }
     }
-    // Tokens that end within a character: their text comes with the next.
+    // Tokens that end within a character: their text comes with the next one.
     if (this.#state !== "over") this.#countText(count(undefined));
     this.#flush(out);
   }
@@ -199,8 +203,8 @@ export class HarmonyParser {
   }
 
   /**
-   * The end of the output. An item that was cut off stays unfinished: no `item_done`, and no `unserved_call`. Throws
-   * {@link StrippedMarkersError}.
+   * The end of the output. A cut item stays unfinished: no `item_done`, and no `unserved_call`. Throws {@link
+   * StrippedMarkersError}.
    */
   end(reason: EndReason, out: HarmonyOutput): void {
     this.#refuseStrippedMarkers();
@@ -232,14 +236,14 @@ export class HarmonyParser {
     }
   }
 
-  /** Ends answer and output where a stop string is complete. */
+  /** Ends answer and output if a stop string is complete. */
   #lookForStop(text: string, out: HarmonyOutput): void {
     const { stop } = this.#options;
     if (!stop) return;
     const found = stop.push(text);
     this.#buffered = stop.buffered;
     if (found === undefined) return;
-    // Counted from the end: what came before in this message has been looked at already.
+    // Counted from the end: the earlier text of this message has been checked already.
     const dropped = text.length - found;
     const { content } = this.#message;
     this.#message.content = content.slice(0, content.length - dropped);
@@ -249,13 +253,13 @@ export class HarmonyParser {
     this.#stop();
   }
 
-  /** The same for an answer that is known to be one only at its end. */
+  /** The same for an answer that is recognised only at its end. */
   #cutAtStop(message: OpenMessage): void {
     const found = this.#options.stop?.push(message.content);
     if (found !== undefined) message.content = message.content.slice(0, found);
   }
 
-  /** A special token within what a grammar binds. It was either the end, or sampled as text of a string. */
+  /** A special token within constrained text. It was either the end, or sampled as text of a string. */
   #endBound(out: HarmonyOutput): void {
     const { show, isOfJson, content } = this.#message;
     const isBoundToJson = show === "call" ? isOfJson : this.#options.bound?.answer === "json";
@@ -274,7 +278,7 @@ export class HarmonyParser {
       case END:
       case CALL:
       case RETURN:
-        // Any of them ends any message, calls too; between messages they are doubled and mean nothing (vLLM #50690).
+        // Each of them ends any message, also calls; between messages they are doubled and mean nothing (vLLM #50690).
         this.#finish(id, out);
         return;
       case ENDOFTEXT:
@@ -293,14 +297,14 @@ export class HarmonyParser {
         this.#addToHeader(id);
         return;
       case MESSAGE:
-        // In what is shown, this may be where a hidden message begins whose other markers are missing.
+        // In visible text, a hidden message may begin here whose other markers are missing.
         if (this.#state === "content" && this.#isVisible()) this.#finish(END, out);
         if (this.#state === "between") this.#beginHeader(this.#stray);
         if (this.#state === "header") this.#open(MESSAGE, out);
         else this.#dropped += 1;
         return;
       default:
-        // `<|constrain|>` and reserved tokens: they say nothing to a reader.
+        // `<|constrain|>` and reserved tokens: they have no visible text.
         if (this.#state === "header") this.#addToHeader(id);
         if (this.#state !== "header" || id !== CONSTRAIN) this.#dropped += 1;
     }
@@ -311,7 +315,7 @@ export class HarmonyParser {
     return this.#options.bound !== undefined && this.#state === "content" && (show === "final" || show === "call");
   }
 
-  /** Tells whether what the open message says is being read as output. */
+  /** Tells whether the open message is being read as output. */
   #isVisible(): boolean {
     return itemOf(this.#message) === "message";
   }
@@ -321,7 +325,7 @@ export class HarmonyParser {
     return this.#options.expectsJson === true && !this.#answered;
   }
 
-  /** `text` stands in it already. */
+  /** `text` is already in it. */
   #beginHeader(text: string): void {
     if (this.#state === "over") return;
     this.#state = "header";
@@ -339,14 +343,14 @@ export class HarmonyParser {
   }
 
   /**
-   * Begins a message, its header being complete. `by` is what completed it: `<|message|>`, a token that ends a message
-   * (`<|message|>` is missing, and the content is in the header: vLLM #45213), or undefined where the header grew too
-   * long to be one.
+   * Begins a message with a complete header. `by` is the token that completed it: `<|message|>`, a token that ends a
+   * message (`<|message|>` is missing, and the content is in the header: vLLM #45213), or undefined if the header grew
+   * too long.
    */
   #open(by: number | undefined, out: HarmonyOutput): void {
     const segments = this.#headerText === "" ? this.#header : [...this.#header, this.#headerText];
     const header = parseHeader(segments, (word) => isOfferedTool(word, this.#options));
-    // A user's or a system's words, or a tool's result, made up by the model.
+    // A user's or a system's message, or a tool's result, invented by the model.
     if (header.role !== "assistant") {
       this.#stop();
       return;
@@ -355,7 +359,7 @@ export class HarmonyParser {
     const delimited = by === MESSAGE;
     const recipient = resolveRecipient(header.recipient ?? "", this.#options);
     const rest = delimited ? "" : header.rest.trimStart();
-    // Without `<|message|>`, the name of a tool in a header is a call only if it is followed by what a call has.
+    // Without `<|message|>`, a tool's name in a header is a call only if the content of a call follows.
     const isCall = recipient.kind !== "everybody" && (delimited || by === CALL || rest.startsWith("{"));
     if (!delimited && by !== undefined && rest === "" && !isCall) return;
 
@@ -382,7 +386,7 @@ export class HarmonyParser {
     }
   }
 
-  /** Ends whatever is open, by a token that ends a message. */
+  /** Ends any open message at a token that ends one. */
   #finish(by: number, out: HarmonyOutput): void {
     if (this.#state === "header") this.#open(by, out);
     if (this.#state === "content") this.#close(by, out);
@@ -396,17 +400,17 @@ export class HarmonyParser {
     this.#headerTokens = 0;
   }
 
-  /** Ends the open message; `by` is undefined where it was cut off. */
+  /** Ends the open message; `by` is undefined if it was cut off. */
   #close(by: number | undefined, out: HarmonyOutput): void {
     const open = this.#message;
     if (open.show === "undecided") {
-      // `<|end|>` says that more follows, so this was not the answer. One that is cut off may be either.
+      // `<|end|>` means that more follows, so this was not the answer. A cut message may be either.
       open.show = by === RETURN ? "final" : "reasoning";
       open.channel = channelOf(open.show);
       if (open.show === "final") this.#cutAtStop(open);
       this.#fresh = open.content;
     }
-    // White space before a call, or before another message, is none. As the last of all it may be the answer.
+    // White space before a call, or before another message, is no message. At the very end it may be the answer.
     if (open.show === "final" && (by === RETURN || by === undefined)) open.hasWords ||= open.content !== "";
     this.#buffered = 0;
     this.#flush(out);
@@ -465,7 +469,7 @@ export class HarmonyParser {
     }
   }
 
-  /** Those of the tokens that begin in what has been shown of the content. */
+  /** The tokens that begin in the shown part of the content. */
   #takeLogprobs(): { logprobs?: TokenLogprob[] } {
     if (this.#logprobs.length === 0) return {};
     const shown = this.#message.content.length - this.#fresh.length;
@@ -476,7 +480,7 @@ export class HarmonyParser {
 
   /**
    * `analysisWe need…assistantfinalFour`, without any special token: a server that gives neither ids nor literals. A
-   * guess at where the answer begins might show what is hidden.
+   * guess at the beginning of the answer might show hidden text.
    */
   #refuseStrippedMarkers(): void {
     if (this.#seenSpecial || this.#state === "over") return;
@@ -496,7 +500,10 @@ function showOfCall(recipient: Recipient): Show {
   return recipient.kind === "function" || recipient.kind === "builtin" ? "call" : "nothing";
 }
 
-/** The form of a message that is no call. Only `<|message|>` makes a comment visible; an answer is one without it, too. */
+/**
+ * The form of a message that is no call. Only `<|message|>` makes a comment visible; an answer is visible without it,
+ * too.
+ */
 function showOfMessage(header: Header, recipient: Recipient, delimited: boolean): Show {
   if (recipient.kind !== "everybody") return "reasoning";
   if (header.channel === undefined) return "undecided";
@@ -504,17 +511,17 @@ function showOfMessage(header: Header, recipient: Recipient, delimited: boolean)
   return header.channel === "final" ? "final" : "reasoning";
 }
 
-/** The channel on which a message should have been. */
+/** The intended channel of a message. */
 function channelOf(show: Show): Channel {
   return show === "final" || show === "commentary" ? show : "analysis";
 }
 
-/** Tells whether a form becomes a message to the reader. */
+/** Tells whether a form becomes a visible message. */
 function isSaid(show: Show): boolean {
   return show === "final" || show === "commentary";
 }
 
-/** The type of item that a message has become. A call is one even without arguments. */
+/** The type of a message's item. A call is one even without arguments. */
 function itemOf({ show, content, hasWords }: OpenMessage): "reasoning" | "message" | "call" | undefined {
   if (show === "call") return "call";
   if (show === "nothing" || content === "" || (isSaid(show) && !hasWords)) return undefined;
@@ -532,7 +539,9 @@ function toMessage({ recipient, channel, contentType, content, header }: OpenMes
   return header === undefined || header === standardHeader(message) ? message : { ...message, header };
 }
 
-/** How many tokens of text go with a piece, or, at the end, are left; to be asked of one piece after the other. */
+/**
+ * The number of text tokens that belong to a piece, or are left at the end; to be asked for one piece after another.
+ */
 type TextTokens = (piece: Segment | undefined) => number;
 
 /** By ids: those up to the next special one. */

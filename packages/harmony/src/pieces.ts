@@ -1,13 +1,13 @@
 import type { Segment } from "./segments.ts";
 import { CALL, ENDOFTEXT, FIRST_SPECIAL_ID, RETURN, SPECIAL_TOKENS, specialTokenName } from "./vocabulary.ts";
 
-/** One event of vLLM's stream: text, and the ids of its tokens where the server gives them. */
+/** One event of vLLM's stream: text, and the ids of its tokens if the server gives them. */
 export interface Chunk {
   text: string;
   ids: readonly number[] | undefined;
 }
 
-/** As much of a tokenizer as is needed to read tokens: the bytes of an ordinary one. */
+/** The part of a tokenizer that reading tokens needs: the bytes of an ordinary one. */
 export interface TokenBytes {
   bytes(id: number): Uint8Array;
 }
@@ -22,7 +22,7 @@ function specialId(literal: string): number | undefined {
 
 const LITERALS = new Map<string, number>(Object.entries(SPECIAL_TOKENS));
 
-/** As long as `<|reserved_200000|>`, and no literal is longer. */
+/** The length of `<|reserved_200000|>`, the longest literal. */
 const LONGEST_LITERAL = 19;
 
 const LITERAL = /<\|[a-z]+(?:_\d{6})?\|>/g;
@@ -43,8 +43,8 @@ export function cutAtLiterals(text: string): Segment[] {
 }
 
 /**
- * The pieces of a chunk with ids, or undefined where only a tokenizer can tell them. An id makes a marker; its literal
- * only shows where it stands, and may as well be text that the model has written with ordinary tokens.
+ * The pieces of a chunk with ids, or undefined if only a tokenizer can distinguish them. An id makes a marker; its
+ * literal only shows the position, and may also be text that the model wrote with ordinary tokens.
  */
 export function cutChunk(text: string, ids: readonly number[]): Segment[] | undefined {
   if (ids.every((id) => id < FIRST_SPECIAL_ID)) return text === "" ? [] : [text];
@@ -53,7 +53,7 @@ export function cutChunk(text: string, ids: readonly number[]): Segment[] | unde
   const literals = pieces.filter((piece) => typeof piece === "number");
   const last = ids.at(-1);
   const endsInStop = last === RETURN || last === CALL || last === ENDOFTEXT;
-  // vLLM leaves a token that stops the generation out of the text. With one at the end, a literal of it is text.
+  // vLLM leaves a token that stops the generation out of the text. If one is at the end, a literal of it is text.
   if (endsInStop && equal(literals, specials.slice(0, -1))) return [...pieces, last];
   return equal(literals, specials) && !(endsInStop && ids.length > 1) ? pieces : undefined;
 }
@@ -63,15 +63,15 @@ function equal(a: readonly number[], b: readonly number[]): boolean {
 }
 
 /**
- * Turns ids into pieces. Text is given as vLLM gives it, so that what was given after some ids does not depend on who
- * decoded them: a token that ends within a character is held, all of it, until the character is whole; U+FFFD for one
- * that never is.
+ * Turns ids into pieces. Its text is the same as vLLM's, so that the text after some ids does not depend on the
+ * decoder: a token that ends within a character is held back completely until the character is complete; an incomplete
+ * character at the end becomes U+FFFD.
  */
 class PieceDecoder {
   readonly #tokenizer: TokenBytes;
   readonly #decoder = new TextDecoder("utf-8", { ignoreBOM: true, fatal: false });
   #buffered = "";
-  /** As many of the last bytes as a character may have. */
+  /** The maximum number of last bytes in an incomplete character. */
   #end: number[] = [];
 
   constructor(tokenizer: TokenBytes) {
@@ -127,28 +127,29 @@ export function decodePieces(ids: readonly number[], tokenizer: TokenBytes): Seg
 }
 
 /**
- * Tells text from special tokens in a stream of chunks. Ids decide, with vLLM's own text as long as that is clear. Where
- * it is not, `read` gives undefined and `needsTokenizer` is true: give it one with `useTokenizer`, read the same chunk
- * again, and from there on all text is decoded from ids. A server that gives no ids has only literals to go by.
+ * Distinguishes text and special tokens in a stream of chunks. Ids decide, with vLLM's own text as long as that is
+ * unambiguous. If it is not, `read` gives undefined and `needsTokenizer` is true: give it one with `useTokenizer`, read
+ * the same chunk again, and from then on all text is decoded from ids. For a server without ids there are only
+ * literals.
  */
 export class PieceReader {
-  /** Since the last moment when the text was known to be as far as the ids: those ids, and the length of their text. */
+  /** The ids since the last moment when the text was known to be complete for its ids, and the length of their text. */
   #ids: number[] = [];
   #given = 0;
   #hasIds = false;
   /** The end of a text without ids that may become a literal. */
   #buffered = "";
   #decoder: PieceDecoder | undefined;
-  /** Text of ids that were read before there was a tokenizer, which vLLM has not given. */
+  /** Text of ids that were read before there was a tokenizer, and that vLLM has not given. */
   #behind = "";
   #needsTokenizer = false;
 
-  /** Tells whether the last chunk cannot be read without a tokenizer. */
+  /** Tells whether the last chunk needs a tokenizer. */
   get needsTokenizer(): boolean {
     return this.#needsTokenizer;
   }
 
-  /** The pieces that a chunk completes; undefined when it must be read again, with a tokenizer. */
+  /** The pieces that a chunk completes; undefined if it must be read again, with a tokenizer. */
   read(chunk: Chunk): Segment[] | undefined {
     const { text, ids } = chunk;
     if (ids === undefined) return this.#readText(text);
@@ -163,7 +164,7 @@ export class PieceReader {
     return pieces;
   }
 
-  /** Decodes everything from here on, beginning with what vLLM still holds back of a character. */
+  /** Decodes everything from here on, beginning with the part of a character that vLLM still holds back. */
   useTokenizer(tokenizer: TokenBytes): void {
     if (this.#decoder !== undefined) return;
     this.#needsTokenizer = false;
@@ -172,7 +173,7 @@ export class PieceReader {
     this.#ids = [];
   }
 
-  /** Gives what was held back, once the stream has ended. */
+  /** Gives the held-back text, once the stream has ended. */
   flush(): Segment[] {
     const rest = this.#buffered;
     this.#buffered = "";
@@ -192,7 +193,7 @@ export class PieceReader {
       this.#ids = ids.slice(special + 1);
       this.#given = typeof tail === "string" ? tail.length : 0;
     } else if (ids.length === 1 && text !== "") {
-      // vLLM gives no text for a token that ends within a character; so here the text is as far as the ids.
+      // vLLM gives no text for a token that ends within a character; so here the text is complete for its ids.
       if (this.#ids.length > 0) this.#ids = [];
       this.#given = 0;
     } else {
@@ -202,7 +203,7 @@ export class PieceReader {
   }
 
   #readText(text: string): Segment[] {
-    // The server does give ids, just not with this chunk: then no literal is a marker.
+    // The server gives ids, but not with this chunk: then no literal is a marker.
     if (this.#hasIds) return text === "" ? [] : [text];
     const all = this.#buffered + text;
     const open = all.lastIndexOf("<");
@@ -212,7 +213,7 @@ export class PieceReader {
   }
 }
 
-/** Tells whether the end of a text, from its last `<` on, is the beginning of a literal and not yet one. */
+/** Tells whether the end of a text, from its last `<` on, may become a literal. */
 function mayBecomeLiteral(tail: string): boolean {
   if (tail.length < LONGEST_LITERAL && /^<\|reserved_\d*\|?$/.test(tail)) return true;
   for (const literal of LITERALS.keys()) if (tail.length < literal.length && literal.startsWith(tail)) return true;

@@ -1,8 +1,8 @@
-/** The tools that a turn offers, by the names that the model may write. */
+/** The offered tools of a turn, by the names that the model may write. */
 export interface OfferedTools {
-  /** The name of a function as the model may write it, without `functions.` → the caller's name of it. */
+  /** The caller's name of a function, by the name that the model may write, without `functions.`. */
   functions: ReadonlyMap<string, string>;
-  /** The recipients of functions that are in a namespace of the caller's, by the caller's name. */
+  /** The recipients of functions in a caller's namespace, by the caller's name. */
   namespaced?: ReadonlyMap<string, string>;
   /** The caller's names of custom tools, whose bodies are no JSON. */
   custom?: ReadonlySet<string>;
@@ -10,21 +10,23 @@ export interface OfferedTools {
   builtins: ReadonlySet<string>;
 }
 
-/** To whom a message is. `name` is the caller's for a function, else the full name of the tool (`browser.search`). */
+/**
+ * The recipient of a message. `name` is the caller's for a function, else the full name of the tool (`browser.search`).
+ */
 export type Recipient =
   | { kind: "function"; name: string }
   | { kind: "builtin"; name: string }
   | { kind: "everybody" }
   | { kind: "unserved"; name: string };
 
-/** Recipients that are no tool: a message to them is one to everybody. */
+/** Recipients that are no tool: a message to them is for everybody. */
 const EVERYBODY = new Set(["", "assistant", "user", "all"]);
 
 const FUNCTIONS = "functions.";
 
 /**
- * The tool that the recipient of a header means. The model forgets `functions.` before a function's name and puts it before
- * a built-in tool's; a caller's function of that very name goes first there (openai/gpt-oss `responses_api`).
+ * The tool that a header's recipient means. The model may forget `functions.` before a function's name, or put it
+ * before a built-in tool's; a caller's function with that name then has precedence (openai/gpt-oss `responses_api`).
  */
 export function resolveRecipient(written: string, tools: OfferedTools): Recipient {
   const recipient = written.replace(/\s+code$/, "");
@@ -43,13 +45,13 @@ export function resolveRecipient(written: string, tools: OfferedTools): Recipien
   return { kind: "unserved", name: recipient };
 }
 
-/** Tells whether a word is the name of a tool that was offered, so that it may be a recipient even without `to=`. */
+/** Tells whether a word is the name of an offered tool, so that it may be a recipient even without `to=`. */
 export function isOfferedTool(word: string, tools: OfferedTools): boolean {
   const bare = word.startsWith(FUNCTIONS) ? word.slice(FUNCTIONS.length) : word;
   return tools.functions.has(bare) || builtinName(bare, tools) !== undefined;
 }
 
-/** The recipient by its full name, as a message to it should have it: `functions.f` for a bare `f`. */
+/** The full name of a recipient, as a message to it should have it: `functions.f` for a bare `f`. */
 export function fullName(written: string, recipient: Recipient, { namespaced }: OfferedTools): string {
   if (recipient.kind !== "function") return recipient.kind === "everybody" ? written : recipient.name;
   const inNamespace = namespaced?.get(recipient.name);
@@ -59,7 +61,7 @@ export function fullName(written: string, recipient: Recipient, { namespaced }: 
 
 function builtinName(name: string, { builtins }: OfferedTools): string | undefined {
   if (builtins.has(name)) return name;
-  // A namespace that is a tool itself has no others: `python.exec` can only mean `python`.
+  // A namespace that is itself a tool has no others: `python.exec` can only mean `python`.
   const [namespace = ""] = name.split(".", 1);
   return builtins.has(namespace) ? namespace : undefined;
 }

@@ -6,14 +6,14 @@ import { compactJson, toolsBlock } from "./tools-block.ts";
 import { CALL, CHANNEL, CONSTRAIN, END, MESSAGE, SPECIAL_TOKENS, START } from "./vocabulary.ts";
 
 /**
- * Messages as gpt-oss was trained to read them, segment by segment as openai/harmony renders them (`src/encoding.rs`),
- * so that the token ids are equal as well. Drops nothing: that is analysis.ts.
+ * Messages in the form of gpt-oss's training, segment by segment as openai/harmony renders them (`src/encoding.rs`), so
+ * that the token ids are equal as well. It drops nothing, as analysis.ts does.
  */
 
 export interface RenderOptions {
   /**
-   * True if schemas are first rewritten so that the types the model reads lose less of them (schema-normalisation.ts).
-   * Default true; openai/harmony does not.
+   * True if schemas are first rewritten so that the model sees more of their types (schema-normalisation.ts). Default
+   * true; openai/harmony does not.
    */
   normaliseSchemas?: boolean;
 }
@@ -23,7 +23,7 @@ export interface MessageRenderOptions extends RenderOptions {
   hasFunctionTools?: boolean;
 }
 
-/** A conversation and the beginning of the assistant's next message. Throws where `renderMessage` does. */
+/** A conversation and the beginning of the assistant's next message. Throws like `renderMessage`. */
 export function renderConversation(messages: readonly HarmonyMessage[], options: RenderOptions = {}): Segment[] {
   return finish(renderingConversation(messages, options));
 }
@@ -44,9 +44,9 @@ export function* renderingConversation(
 }
 
 /**
- * One message, its header as `message.header` has it if that is there. Header fields are not checked: see validation.ts.
- * Throws, as the reference does, on a tool's message without its name, and on system or developer content elsewhere than
- * in messages of that role.
+ * One message, with `message.header` as its header if that is present. Header fields are not checked: see
+ * validation.ts. Throws, as the reference does, for a tool's message without its name, and for system or developer
+ * content in messages of another role.
  */
 export function renderMessage(message: HarmonyMessage, options: MessageRenderOptions = {}): Segment[] {
   const header = message.header === undefined ? fieldSegments(message) : headerSegments(message.header);

@@ -2,26 +2,30 @@ import { isJsonObject, type JsonObject } from "@responses-edge/json-text";
 
 /**
  * Rewrites JSON Schemas into the subset that the tools block can show (tools-block.ts). openai/harmony writes `any` for
- * everything else, and what pydantic and zod make of an optional field (`anyOf: [T, null]`) or of a nested model (`$ref`)
- * is such: the model would be told nothing about it. This is for reading only; arguments are checked against the original.
+ * everything else, such as pydantic's and zod's form of an optional field (`anyOf: [T, null]`) or of a nested model
+ * (`$ref`): the model would learn nothing about it. This is for reading only; arguments are checked against the
+ * original.
  */
 
-/** Beyond which a schema is `{}`. The block shows fewer levels; wrappers that disappear here count too. */
+/** Beyond this depth a schema is `{}`. The block shows fewer levels; wrappers that disappear here count too. */
 const MAX_DEPTH = 64;
 
-/** How many characters all `$ref` of a schema may stand for: a few that refer to each other could stand for billions. */
+/**
+ * The maximum length of all `$ref` of a schema after expansion: a few that refer to each other could expand to billions
+ * of characters.
+ */
 const MAX_EXPANSION = 64 * 1024;
 
 interface Scope {
   root: unknown;
   /** The rest of `MAX_EXPANSION`. */
   budget: number;
-  /** The targets that we are inside of. */
+  /** The targets around the present schema. */
   active: unknown[];
   depth: number;
 }
 
-/** Takes any JSON, changes none of it, and gives what to show instead. Never throws; takes time linear in its size. */
+/** Takes any JSON, changes none of it, and gives the shown form. Never throws; takes time linear in its size. */
 export function normaliseSchema(schema: unknown): unknown {
   return normalise(schema, { root: schema, budget: MAX_EXPANSION, active: [], depth: 0 });
 }
@@ -41,7 +45,7 @@ function normalise(schema: unknown, scope: Scope): unknown {
   return showable(result);
 }
 
-/** The schema that a `$ref` refers to, normalised; `undefined` for what is not in the schema, itself, or too large. */
+/** The schema that a `$ref` refers to, normalised; `undefined` for one that is missing, recursive, or too large. */
 function target(pointer: string, scope: Scope): unknown {
   const schema = resolve(scope.root, pointer);
   if (!isJsonObject(schema) || scope.active.includes(schema) || scope.budget <= 0) return undefined;
@@ -66,7 +70,7 @@ export function resolve(root: unknown, pointer: string): unknown {
   return value;
 }
 
-/** About how many characters a value has as JSON, counted until `limit`. */
+/** The approximate length of a value as JSON, counted up to `limit`. */
 function sizeWithin(value: unknown, limit: number, depth: number): number {
   if (typeof value === "string") return value.length + 2;
   if (typeof value !== "object" || value === null) return 8;
@@ -79,7 +83,7 @@ function sizeWithin(value: unknown, limit: number, depth: number): number {
   return size;
 }
 
-/** One object of many that all apply: later ones win, but properties add up. */
+/** One object for several that all apply: later ones win, but properties add up. */
 function merge(parts: JsonObject[]): JsonObject {
   const result = Object.fromEntries(parts.flatMap((part) => Object.entries(part)));
   const properties = parts.map((part) => part.properties).filter(isJsonObject);
@@ -89,7 +93,7 @@ function merge(parts: JsonObject[]): JsonObject {
   return result;
 }
 
-/** With the members that are schemas normalised, and with texts that stay in the one line that the block gives them. */
+/** The members that are schemas are normalised, and texts stay within their line of the block. */
 function members(schema: JsonObject, scope: Scope): JsonObject {
   const result = { ...schema };
   if (isJsonObject(schema.properties)) {
@@ -116,7 +120,7 @@ function oneLine(value: unknown): unknown {
   return typeof value === "string" ? value.replace(LINE_END, "\\n") : value;
 }
 
-/** The block shows a `oneOf` and then nothing else, so one stays only where it says more than the schema around it. */
+/** The block shows a `oneOf` and then nothing else, so one stays only if it says more than the schema around it. */
 function withUnion(schema: JsonObject, union: unknown[], scope: Scope): JsonObject {
   const variants = union.map((variant) => normalise(variant, scope));
   if ("properties" in schema || ("type" in schema && !variants.every(isTyped))) return schema;
@@ -141,20 +145,20 @@ function isNull(schema: unknown): boolean {
 
 const SCALARS: unknown[] = ["string", "number", "integer", "boolean"];
 
-/** The type of a schema that says nothing else. */
+/** The type of a schema without other keywords. */
 function scalarName(schema: unknown): unknown {
   if (!isJsonObject(schema) || !SCALARS.includes(schema.type)) return undefined;
   return Object.keys(schema).every((key) => key === "type" || key === "title") ? schema.type : undefined;
 }
 
-/** The block shows `nullable` of properties and variants only, but other types than scalars would be lost in a list. */
+/** The block shows `nullable` only of properties and variants, but other types than scalars would be lost in a list. */
 function orNull(schema: JsonObject): JsonObject {
   if (Array.isArray(schema.type)) return { ...schema, type: [...new Set([...schema.type, "null"])] };
   const isScalar = SCALARS.includes(schema.type) && !("enum" in schema);
   return isScalar ? { ...schema, type: [schema.type, "null"] } : { ...schema, nullable: true };
 }
 
-/** With a `type` that the block has a notation for. A list of types is shown as it is: of literals as well. */
+/** With a `type` that the block has a notation for. A list of types is shown unchanged, also with literals. */
 function showable(schema: JsonObject): JsonObject {
   if ("oneOf" in schema) return schema;
   const { enum: values, type } = schema;

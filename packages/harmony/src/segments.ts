@@ -1,20 +1,20 @@
 import { specialTokenName } from "./vocabulary.ts";
 
 /**
- * A rendered prompt, before it is text or token ids: numbers are special tokens, put there by the renderer; strings are
- * text, which stays text whatever it says. Only the renderer can make a number, so nobody else can make a role.
+ * A rendered prompt, before it is text or token ids: numbers are special tokens from the renderer; strings are text,
+ * which never becomes structure. Only the renderer can make a number, so no text can make a role.
  */
 export type Segment = string | number;
 
 /** Anything that a tokenizer might take for a special token. Wider than the vocabulary, on purpose. */
 const SPECIAL_LITERAL = /<\|[^\s<>|]{1,40}\|>/;
 
-/** One character less than the longest literal: how far one may reach into either of two neighbours. */
+/** One character less than the longest literal: the maximum reach into either of two neighbours. */
 const REACH = 43;
 
-/** Tells whether some text would be taken for structure if the prompt were sent as one text. */
+/** Tells whether some text would become structure if the prompt were sent as one text. */
 export function hasSpecialLiteral(segments: readonly Segment[]): boolean {
-  // The end of the text just before a segment, which may be of several segments.
+  // The end of the text just before a segment, which may come from several segments.
   let before = "";
   for (const segment of segments) {
     if (typeof segment === "number") {

@@ -1,8 +1,8 @@
 import type { ToolNamespace } from "./message.ts";
 
 /**
- * A grammar over headers and bodies, in xgrammar's structural tags, for requests that want more than free text: vLLM
- * does the same on its Harmony path (#45560), and measured far fewer malformed calls.
+ * A grammar over headers and bodies, in xgrammar's structural tags, for requests with constraints: vLLM does the same
+ * on its Harmony path (#45560), and measured far fewer malformed calls.
  */
 
 export type Format =
@@ -18,18 +18,19 @@ export type Format =
 const BODY_END = ["<|end|>", ""];
 
 /**
- * Special tokens that no text may have in it: a message ends with them, or another begins. To a grammar a special token is the text of its
- * literal, which any string may have: the model would go on in a string that has ended for every reader. `excludes` came
- * with xgrammar 0.2; older ones do not read it. Tokens that stop the generation are never open to a grammar.
+ * Special tokens that no text may contain: they end a message, or begin another. To a grammar a special token is the
+ * text of its literal, which any string may have: the model would go on in a string that has ended for every reader.
+ * `excludes` came with xgrammar 0.2; older versions ignore it. Tokens that stop the generation are never allowed in a
+ * grammar.
  */
 export const EXCLUDED = ["<|end|>", "<|start|>", "<|channel|>", "<|message|>"];
 
-/** Any text that is no message's end, and begins none. */
+/** Any text that neither ends nor begins a message. */
 export const ANY_TEXT: Format = { type: "any_text", excludes: EXCLUDED };
 
 /**
- * JSON of a schema. xgrammar gives up the lengths of strings where it excludes anything, and whole literals of an `enum`:
- * then the schema is worth more.
+ * JSON of a schema. With excluded tokens xgrammar drops the lengths of strings, and whole literals of an `enum`: then
+ * the schema matters more.
  */
 export function jsonOf(schema: unknown, excludes = true): Format {
   const text = JSON.stringify(schema);
@@ -37,7 +38,7 @@ export function jsonOf(schema: unknown, excludes = true): Format {
   return { type: "json_schema", json_schema: schema, ...(excludes && !isWorthMore && { excludes: EXCLUDED }) };
 }
 
-/** Calls of built-in tools, which the model makes in its thoughts: their bodies are left to it. */
+/** Calls of built-in tools, which the model makes in its reasoning: their bodies are unconstrained. */
 export function builtinCalls({ name, tools }: ToolNamespace): Format[] {
   const recipients = tools.length === 0 ? [name] : tools.map((tool) => `${name}.${tool.name}`);
   return recipients.flatMap((recipient) =>

@@ -7,8 +7,8 @@ import type { ToolNamespace } from "./message.ts";
  */
 
 /**
- * Objects, variants and arrays within each other, beyond which a type is `any`. The reference has no limit, but indents
- * each level by four: a deep and wide schema would grow with the product.
+ * The maximum of nested objects, variants and arrays, beyond which a type is `any`. The reference has no limit, but
+ * indents each level by four: a deep and wide schema would grow with the product.
  */
 const MAX_DEPTH = 32;
 
@@ -32,7 +32,7 @@ function namespaceBlock({ name, description, tools }: ToolNamespace): string {
   return parts.join("\n");
 }
 
-/** A JSON Schema as a TypeScript type. A keyword that this does not know gives `any`. */
+/** A JSON Schema as a TypeScript type. An unknown keyword gives `any`. */
 function typeOf(schema: unknown, indent: string, depth: number): string {
   if (depth > MAX_DEPTH) return "any";
   const variants = field(schema, "oneOf");

@@ -1,6 +1,6 @@
 import { CHANNELS, ROLES } from "./message.ts";
 
-/** The fields that make a message's header, from wherever: any of them may be anything. */
+/** The fields of a message's header from any source: each may have any value. */
 export interface HeaderFields {
   role?: unknown;
   name?: unknown;
@@ -11,7 +11,7 @@ export interface HeaderFields {
 
 export interface HeaderFault {
   field: keyof HeaderFields;
-  /** A sentence for whoever sent the field. */
+  /** A sentence for the sender of the field. */
   message: string;
 }
 
@@ -20,8 +20,8 @@ const CONTENT_TYPES = ["json", "code", "<|constrain|>json", "<|constrain|>code"]
 const NAME = /^[A-Za-z0-9_.:-]{1,128}$/;
 
 /**
- * The first field with which a header would say something else than its fields do (a recipient with a space is enough
- * to name a channel), or `undefined`. Fields that are `undefined` are absent; only `role`, and a tool's `name`, must not be.
+ * The first field that would change the meaning of the header (a recipient with a space is enough to name a channel),
+ * or `undefined`. Fields that are `undefined` are absent; only `role`, and a tool's `name`, must not be.
  */
 export function headerFault({ role, name, recipient, channel, content_type }: HeaderFields): HeaderFault | undefined {
   if (!isOneOf(ROLES, role)) return { field: "role", message: oneOf("role", ROLES) };

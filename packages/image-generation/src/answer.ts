@@ -1,21 +1,23 @@
 import { type ImageHeader, readImageHeader } from "./header.ts";
 import type { Drawing } from "./request.ts";
 
-/** An answer of an image server that is not the image which was asked for. The message says what it is, in words for the model. */
+/** An answer of an image server that is not the requested image. The message describes it for the model. */
 export class ImageFault extends Error {
   override readonly name = "ImageFault";
 }
 
-/** An image as a server has drawn it. */
+/** An image of a server. */
 export interface DrawnImage extends Pick<ImageHeader, "width" | "height"> {
   bytes: Uint8Array<ArrayBuffer>;
   /** The same as base64. */
   base64: string;
-  /** The prompt that the server has made of the one it was given; undefined where it has drawn by that. */
+  /** The prompt that the server has rewritten; undefined if it has used the given one. */
   revisedPrompt: string | undefined;
 }
 
-/** The image in an answer's JSON text. Throws ImageFault where it is not what `drawing` asks for, or has more than `maxBytes`. */
+/**
+ * The image in an answer's JSON text. Throws ImageFault if it does not match `drawing`, or has more than `maxBytes`.
+ */
 export function drawnImage(
   text: string,
   { format, background, prompt }: Pick<Drawing, "format" | "background" | "prompt">,
@@ -39,7 +41,7 @@ export function drawnImage(
   return { width, height, bytes, base64: bytes.toBase64(), revisedPrompt };
 }
 
-/** The first image of an answer, as it came. */
+/** The first image of an answer, unchanged. */
 function firstOf(text: string): { b64_json?: unknown; revised_prompt?: unknown } | undefined {
   let answer: unknown;
   try {

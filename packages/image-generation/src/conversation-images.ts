@@ -1,13 +1,13 @@
 import { type Item, partsOf } from "@responses-edge/responses-api/items/registry";
 
-/** The images of a conversation, as a tool that changes images finds them. */
+/** The images of a conversation, for a tool that edits images. */
 
 /** The place of an image's bytes. */
 export type ImageSource = { base64: string } | { file: string } | { url: string };
 
-/** Images that stand together: those of one message, or of one output, or the one that a call has made. */
+/** Images that belong together: those of one message, of one output, or of one call. */
 export interface ImageGroup {
-  /** The id of the call that has made the image; undefined of images that were given. */
+  /** The id of the call that made the image; undefined for given images. */
   call: string | undefined;
   images: readonly ImageSource[];
 }

@@ -1,4 +1,4 @@
-/** The facts that stand in the headers of images. No pixel is decoded. */
+/** The data in the headers of images. It decodes no pixels. */
 
 export type ImageFormat = "png" | "jpeg" | "webp" | "gif";
 
@@ -7,11 +7,11 @@ export interface ImageHeader {
   width: number;
   height: number;
   hasAlpha: boolean;
-  /** Its last bytes are those that end such an image. */
+  /** Whether its last bytes end such an image. */
   isWhole: boolean;
 }
 
-/** Formats by how their files begin. A space stands for any byte. */
+/** Formats by the beginnings of their files. A space stands for any byte. */
 const BEGINNINGS: readonly (readonly [first: string, format: ImageFormat])[] = [
   ["\x89PNG\r\n", "png"],
   ["\xff\xd8\xff", "jpeg"],
@@ -20,7 +20,7 @@ const BEGINNINGS: readonly (readonly [first: string, format: ImageFormat])[] = [
   ["RIFF    WEBP", "webp"],
 ];
 
-/** The format of an image by its first bytes; undefined for none of these. */
+/** The format of an image by its first bytes; undefined for an unknown one. */
 export function imageFormatOf(bytes: Uint8Array): ImageFormat | undefined {
   return BEGINNINGS.find(([first]) => begins(bytes, first))?.[1];
 }
@@ -29,7 +29,7 @@ function begins(bytes: Uint8Array, first: string, from = 0): boolean {
   return Array.from(first).every((character, at) => character === " " || character.charCodeAt(0) === bytes[from + at]);
 }
 
-/** Reads the header of an image. Undefined where there is none, or no size in it. */
+/** Reads the header of an image. Undefined without a header, or without a size in it. */
 export function readImageHeader(bytes: Uint8Array): ImageHeader | undefined {
   const format = imageFormatOf(bytes);
   const read = format && READERS[format](bytes, new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength));
@@ -60,10 +60,10 @@ function png(bytes: Uint8Array, view: DataView): Facts | undefined {
   return { width: view.getUint32(16), height: view.getUint32(20), hasAlpha, isWhole };
 }
 
-/** Padding that some encoders write after the end of a JPEG. */
+/** The maximum of padding that encoders write after the end of a JPEG. */
 const JPEG_PADDING_BYTES = 64;
 
-/** JPEG (ITU-T T.81): the size stands in the frame header, whose marker is SOF0 to SOF15 without DHT, JPG and DAC. */
+/** JPEG (ITU-T T.81): the size is in the frame header, whose marker is SOF0 to SOF15 without DHT, JPG and DAC. */
 function jpeg(bytes: Uint8Array, view: DataView): Facts | undefined {
   let at = 2;
   while (at + 9 < bytes.length) {
@@ -91,7 +91,7 @@ function hasJpegEnd(bytes: Uint8Array): boolean {
   return false;
 }
 
-/** WebP (RFC 9649): lossy, lossless and extended files say their size each in its own place. */
+/** WebP (RFC 9649): lossy, lossless and extended files have their size in different places. */
 function webp(bytes: Uint8Array, view: DataView): Facts | undefined {
   if (bytes.length < 30) return undefined;
   const isWhole = view.getUint32(4, true) + 8 <= bytes.length;

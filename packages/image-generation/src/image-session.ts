@@ -7,35 +7,38 @@ import { type ImageSource, imagesIn } from "./conversation-images.ts";
 import type { Drawing } from "./request.ts";
 import { toldOfImage } from "./tool-function.ts";
 
-/** The image servers, as a turn asks them. */
+/** The image servers of a turn. */
 export interface ImageMaker {
   /**
-   * Draws an image, or changes the images that it is given. Rejects with ApiError as model servers fail, with ImageFault for an answer that is not the image which
-   * was asked for, and with the signal's reason.
+   * Draws an image, or edits the given images. Rejects with ApiError if model servers fail, with ImageFault for an
+   * answer that is not the requested image, and with the signal's reason.
    */
   draw(drawing: Omit<Drawing, "model" | "steps">, signal: AbortSignal): Promise<DrawnImage>;
-  /** The bytes of an image of the web, at most {@link MAX_IMAGE_BYTES}. Rejects with ApiError where they cannot be had. */
+  /** The bytes of an image of the web, at most {@link MAX_IMAGE_BYTES}. Rejects with ApiError if it cannot be read. */
   fetch(url: string, signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>>;
 }
 
-/** Where the bytes of images are kept. Both reject with ApiError where they cannot be. */
+/** The storage of images' bytes. Both methods reject with ApiError if it fails. */
 export interface ImageFiles {
   read(id: string): Promise<{ body: AsyncIterable<Uint8Array> }>;
-  /** Keeps an image, and gives the id of its file. */
+  /** Stores an image, and gives the id of its file. */
   keep(name: string, mimeType: string, bytes: Uint8Array): Promise<string>;
 }
 
-/** The largest image that is drawn, or given to be changed. */
+/** The largest drawn image, or image to edit. */
 export const MAX_IMAGE_BYTES = 16 * 1024 * 1024;
 
-/** Images that one call may change: OpenAI's limit. */
+/** The maximum of images that one call edits: OpenAI's limit. */
 const MAX_CHANGED = 16;
 
-/** Bytes of all images that a turn draws, or that a call changes; and of those drawn ones that no file keeps, though the turn is kept. */
+/**
+ * The maximum bytes of all images that a turn draws, or a call edits; and of drawn ones in a stored turn without a
+ * file.
+ */
 const MAX_TURN_BYTES = 24 * 1024 * 1024;
 const MAX_UNFILED_BYTES = 6 * 1024 * 1024;
 
-/** The item of a call, with the file that keeps the image. */
+/** The item of a call, with the file of its image. */
 export type ImageItem = ResponseOutputItem.ImageGenerationCall & { file_id?: string };
 
 /** The fields that the item of a drawn image shows. */
@@ -43,19 +46,19 @@ export type ShownImage = Omit<ImageItem, "id" | "type" | "status">;
 
 interface Options {
   tool: Partial<ImageGenerationTool>;
-  /** The items of the conversation, and those that the turn has put out by now. */
+  /** The items of the conversation, and the turn's output so far. */
   items: Iterable<{ type: string }>;
   maker: ImageMaker;
-  /** Undefined where there are none. */
+  /** Undefined without a storage. */
   files: ImageFiles | undefined;
-  /** The turn is kept, and so are its images. */
+  /** The turn is stored, and so are its images. */
   isKept: boolean;
 }
 
 /** The images that one turn draws. */
 export class ImageSession {
   readonly #options: Options;
-  /** The items of those that it has drawn. */
+  /** The items of the drawn ones. */
   readonly #drawn: { type: string }[] = [];
   #bytes = 0;
   #unfiledBytes = 0;
@@ -65,8 +68,8 @@ export class ImageSession {
   }
 
   /**
-   * Draws as a call with these arguments asks. `id` is that of the call's item. Throws ImageFault where there is no image, in words for
-   * the model, and whatever else prevents it.
+   * Draws for a call with these arguments. `id` is that of the call's item. Throws ImageFault without an image, with a
+   * message for the model, and any other error.
    */
   async draw(id: string, json: string, signal: AbortSignal): Promise<{ shown: ShownImage; output: string }> {
     const { tool, maker } = this.#options;

@@ -1,6 +1,7 @@
 /**
- * The fields that clients may send to an image server themselves. Servers have many more, some of which read or write files of theirs, load adapters, or fetch
- * addresses (SGLang's `perf_dump_path`, vLLM-Omni's `lora`, LocalAI's `file`): only what is listed here is passed on.
+ * The fields that clients may send to an image server themselves. Servers have many more, some of which read or write
+ * their files, load adapters, or fetch addresses (SGLang's `perf_dump_path`, vLLM-Omni's `lora`, LocalAI's `file`):
+ * only the listed ones are forwarded.
  */
 const PASSED: ReadonlySet<string> = new Set([
   ...["model", "prompt", "n", "size", "quality", "style", "user", "safety_identifier", "moderation", "response_format"],
@@ -14,7 +15,7 @@ const FILES: ReadonlySet<string> = new Set(["image", "image[]"]);
 /** OpenAI's limit on images of one request. */
 const MAX_IMAGES = 10;
 
-/** A field that is refused, and why. */
+/** A refused field, and the reason. */
 export interface PassedFault {
   field: string;
   message: string;
@@ -24,8 +25,8 @@ export interface PassedFault {
 export type PassedField = readonly [name: string, value: unknown, isFile: boolean];
 
 /**
- * The first field of a request for images that cannot be passed on; undefined where all can. `mayPass` tells of a field that is not in the list whether the
- * operator lets it through all the same.
+ * The first field of a request for images that cannot be forwarded; undefined if all can. `mayPass` tells whether the
+ * operator allows a field that is not in the list.
  */
 export function passedImageFault(
   fields: Iterable<PassedField>,

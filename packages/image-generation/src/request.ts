@@ -1,26 +1,26 @@
 import { type ImageFormat, imageFormatOf } from "./header.ts";
 
-/** The requests of OpenAI's image routes, with the fields that vLLM-Omni 0.30, SGLang 0.5.23 and LocalAI know. */
+/** The requests of OpenAI's image routes, with fields of vLLM-Omni 0.30, SGLang 0.5.23 and LocalAI. */
 
-/** One image that is asked for. */
+/** One requested image. */
 export interface Drawing {
   model: string;
   prompt: string;
-  /** `WIDTHxHEIGHT`; without it the server's own. */
+  /** `WIDTHxHEIGHT`; default: the server's own. */
   size?: string | undefined;
-  /** Sent as it is: SGLang heeds it, others do not know it. */
+  /** Sent unchanged: SGLang supports it, others ignore it. */
   quality?: string | undefined;
-  /** Steps of the diffusion; without it the model's own number. */
+  /** Steps of the diffusion; default: the model's own number. */
   steps?: number | undefined;
   background?: "transparent" | "opaque" | undefined;
   format: Exclude<ImageFormat, "gif">;
-  /** Percent, of JPEG and WebP. */
+  /** Percent, for JPEG and WebP. */
   compression?: number | undefined;
-  /** The images to change. A new one is drawn where there are none. */
+  /** The images to edit. Without any a new one is drawn. */
   images: readonly Uint8Array<ArrayBuffer>[];
 }
 
-/** The fields of both routes, but for the images. */
+/** The fields of both routes, without the images. */
 function fieldsOf(drawing: Drawing): Record<string, string | number> {
   const { model, prompt, size, quality, steps, background, format, compression } = drawing;
   return {
@@ -29,13 +29,13 @@ function fieldsOf(drawing: Drawing): Record<string, string | number> {
     n: 1,
     // SGLang's default is a URL of its own.
     response_format: "b64_json",
-    // SGLang draws JPEG without a word, others PNG.
+    // SGLang's default is JPEG, that of others PNG.
     output_format: format,
     ...(size !== undefined && { size }),
     ...(quality !== undefined && { quality }),
     ...(background !== undefined && { background }),
     ...(compression !== undefined && { output_compression: compression }),
-    // LocalAI knows it as `step`.
+    // LocalAI calls it `step`.
     ...(steps !== undefined && { num_inference_steps: steps, step: steps }),
   };
 }

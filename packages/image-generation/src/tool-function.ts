@@ -3,10 +3,10 @@ import type { ImageGenerationTool } from "@responses-edge/responses-api/image-to
 /** The name by which models call the tool. */
 export const IMAGE_FUNCTION = "image_generation";
 
-/** The sizes that a model may choose among: those that every image model of OpenAI's has. */
+/** The sizes that a model may choose: those of every image model of OpenAI. */
 const SIZES = ["1024x1024", "1536x1024", "1024x1536"];
 
-/** The tool as a model gets to see it: with no choice that the request has made already. */
+/** The tool as a model sees it: without choices that the request has already made. */
 export function imageFunction({ action, size }: Pick<ImageGenerationTool, "action" | "size">) {
   const kind = action ?? "auto";
   const properties: Record<string, object> = {

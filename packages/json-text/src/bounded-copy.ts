@@ -1,22 +1,22 @@
-/** A copy of a JSON value that is no longer than it may be, with another text in the place of each. */
+/** A bounded copy of a JSON value, with a replacement for each text. */
 
 export interface CopyBounds {
-  /** UTF-16 units of all texts and names together, about. */
+  /** The approximate maximum of UTF-16 units of all texts and names together. */
   maxLength: number;
-  /** Gives what stands for a text. */
+  /** Gives the replacement of a text. */
   change: (text: string) => string;
 }
 
 export interface BoundedCopy {
   copy: unknown;
-  /** True where the value is longer than its copy. */
+  /** True if the value is longer than its copy. */
   isCut: boolean;
 }
 
-/** So much of a text is changed beyond what is kept of it: what a change finds is found also where it goes beyond the end. */
+/** The length of a text that is replaced beyond the kept part, so that a pattern across the end is found, too. */
 const MARGIN = 1_024;
 
-/** A number, a truth value and null count as so much, and so does an entry of a list or an object. */
+/** The length that a number, a boolean, null, and an entry of a list or an object count as. */
 const LEAST_LENGTH = 8;
 
 /** Copies a JSON value. Members that are undefined are left out. */

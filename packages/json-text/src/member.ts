@@ -1,14 +1,13 @@
 /**
  * Finds one member of a JSON text's top-level object while the text passes, in pieces of any size, without holding the
- * text. Holds the member's value alone, of at most {@link MAX_VALUE_BYTES}.
- *
- * The text is not validated: what is found in a text that is no JSON means nothing.
+ * text. Holds only the member's value, of at most {@link MAX_VALUE_BYTES}. The text is not validated: a result from
+ * invalid JSON means nothing.
  */
 
 /** A longer value is not kept. */
 const MAX_VALUE_BYTES = 16 * 1024;
 
-/** A longer key, as it is written, is none of those that are looked for. */
+/** A longer key, as it is written, is none of the wanted ones. */
 const MAX_KEY_BYTES = 64;
 
 const QUOTE = 0x22;
@@ -21,7 +20,7 @@ const DEPTH = new Int8Array(256);
 for (const open of "[{") DEPTH[open.charCodeAt(0)] = 1;
 for (const close of "]}") DEPTH[close.charCodeAt(0)] = -1;
 
-/** Bytes outside of strings that give a text its structure. */
+/** Bytes outside of strings that form the structure of the text. */
 const MATTERS = new Uint8Array(256);
 for (const byte of '[]{}",:') MATTERS[byte.charCodeAt(0)] = 1;
 
@@ -32,7 +31,7 @@ export class JsonMember {
   readonly #outer: string | undefined;
   readonly #onValue: (value: unknown) => void;
   #depth = 0;
-  /** The depth of the object whose members are looked at: 1, or 2 in the member `outer`. */
+  /** The depth of the object whose members are searched: 1, or 2 in the member `outer`. */
   #level = 1;
   #isInString = false;
   #isEscaped = false;
@@ -40,14 +39,14 @@ export class JsonMember {
   #awaitsKey = false;
   /** The key that is being read. */
   #key: number[] | undefined;
-  /** The last key of the object at `#level`, where it has been read and its value has not. */
+  /** The last key of the object at `#level`, if it has been read and its value has not. */
   #lastKey: string | undefined;
   /** The value that is being read. */
   #value: number[] | undefined;
 
   /**
-   * `onValue` is called with each value that the member `name` has. With `outer`, also with that of the member in the object
-   * which the top-level member `outer` is.
+   * `onValue` is called with each value of the member `name`. With `outer`, also with that of the member in the object
+   * of the top-level member `outer`.
    */
   constructor(name: string, onValue: (value: unknown) => void, outer?: string) {
     this.#name = name;
@@ -88,7 +87,7 @@ export class JsonMember {
     }
   }
 
-  /** The place behind the end of the string, or `end`. */
+  /** The position after the end of the string, or `end`. */
   #endOfString(bytes: Uint8Array, start: number, end: number): number {
     for (let at = start; at < end; at += 1) {
       if (this.#isEscaped) this.#isEscaped = false;
@@ -152,13 +151,13 @@ export class JsonMember {
 
   #keep(kept: number[], bytes: Uint8Array, start: number, end: number): void {
     const most = kept === this.#key ? MAX_KEY_BYTES : MAX_VALUE_BYTES;
-    // One more than is allowed tells that it was too long.
+    // One more than allowed shows that it was too long.
     const last = Math.min(end, start + most + 1 - kept.length);
     for (let at = start; at < last; at += 1) kept.push(bytes[at] as number);
   }
 }
 
-/** The value of a JSON text; undefined for what is none. */
+/** The value of a JSON text; undefined for an invalid one. */
 function parsed(bytes: readonly number[]): unknown {
   try {
     return JSON.parse(new TextDecoder().decode(Uint8Array.from(bytes))) as unknown;

@@ -1,4 +1,4 @@
-/** JSON of which only the beginning is at hand. */
+/** Incomplete JSON. */
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -10,13 +10,13 @@ const OBJECT = 0x7b;
 const OBJECT_END = 0x7d;
 
 /**
- * The beginning of a JSON text as a value: every value that is whole in it, and the last text as far as it goes. The text must
- * be an array or an object. One pass over it.
+ * The beginning of a JSON text as a value: every complete value in it, and the last text as far as it goes. The text
+ * must be an array or an object. One pass over it.
  */
 export function parseJsonPrefix(text: string): unknown {
   /** The characters that close the open brackets. */
   let closing = "";
-  /** Up to where all is whole: a bracket, or a text that is no key. */
+  /** The end of the complete part: a bracket, or a text that is no key. */
   let whole = { end: 0, closing: "" };
   let isKey = false;
   for (let index = 0; index < text.length; index += 1) {
@@ -36,7 +36,7 @@ export function parseJsonPrefix(text: string): unknown {
       whole = { end: index + 1, closing };
     } else if (code === COMMA) {
       isKey = closing.startsWith("}");
-      // Characters before a comma may be a number, of which nothing else tells where it ends.
+      // Characters before a comma may be a number, whose end is visible only there.
       whole = { end: index, closing };
     } else if (code === COLON) isKey = false;
   }
@@ -47,7 +47,7 @@ function upTo(text: string, { end, closing }: { end: number; closing: string }):
   return text.slice(0, end) + closing;
 }
 
-/** Where the quote is that ends the text which begins at `start`; undefined where it is not there. */
+/** The position of the quote that ends the text at `start`; undefined if it is missing. */
 function endOfText(text: string, start: number): number | undefined {
   for (let index = start; index < text.length; index += 1) {
     const code = text.charCodeAt(index);
@@ -57,7 +57,7 @@ function endOfText(text: string, start: number): number | undefined {
   return undefined;
 }
 
-/** All up to the end, with the text that is open since `quote` closed; without an escape that is cut. */
+/** Everything up to the end, with the open text since `quote` closed; without a cut escape. */
 function cutText(text: string, quote: number): string {
   const inside = text.slice(quote + 1);
   return `${text.slice(0, quote + 1)}${inside.replace(/(?<!\\)((?:\\\\)*)\\(u[0-9a-fA-F]{0,3})?$/, "$1")}"`;

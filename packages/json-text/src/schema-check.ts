@@ -1,15 +1,15 @@
 /**
- * Checks JSON text against a schema. Some things a check does not find out: a keyword that is not known here (a pattern of
- * the client's would run on this server), or more work than a check is worth.
+ * Checks JSON text against a schema. Some results stay unknown: an unknown keyword (a pattern of the client's would run
+ * on this server), or too much work.
  */
 
 type Schema = Record<string, unknown>;
 
-/** Schemas, values and characters looked at, at most: nested alternatives multiply. */
+/** The maximum of checked schemas, values and characters: nested alternatives multiply. */
 const MAX_STEPS = 200_000;
 const MAX_DEPTH = 200;
 
-/** Keywords that say nothing that can be wrong. */
+/** Keywords that cannot be violated. */
 const ANNOTATIONS = new Set([
   "$comment",
   "$defs",
@@ -25,12 +25,12 @@ const ANNOTATIONS = new Set([
   "writeOnly",
 ]);
 
-/** Tells whether JSON text surely conforms to a schema: false also where the check does not find it out. */
+/** Tells whether JSON text certainly conforms to a schema: false also for an unknown result. */
 export function conforms(text: string, schema: unknown): boolean {
   return passes(text, schema, false);
 }
 
-/** Tells whether JSON text may conform to a schema: false only where it surely does not, as text that is no JSON. */
+/** Tells whether JSON text may conform to a schema: false only if it certainly does not, like text that is no JSON. */
 export function mayConform(text: string, schema: unknown): boolean {
   return passes(text, schema, true);
 }
@@ -54,7 +54,7 @@ class TooMuchWork extends Error {}
 
 class Check {
   readonly #root: unknown;
-  /** The result where it cannot be found out. No keyword that is known here negates another one. */
+  /** The unknown result. No known keyword negates another one. */
   readonly #unknown: boolean;
   #steps = 0;
 
@@ -102,7 +102,7 @@ class Check {
         return !isObject(value) || this.#keepsObjectRule(value, keyword, rule, schema, depth);
       case "items":
         if (!Array.isArray(value)) return true;
-        // With `prefixItems` it is about those behind them; a list is what earlier drafts called these.
+        // With `prefixItems` it is about the items after them; earlier drafts call these a list.
         if (schema.prefixItems !== undefined || Array.isArray(rule)) return this.#unknown;
         return value.every((each) => this.holds(each, rule, depth));
       case "minItems":
@@ -150,7 +150,7 @@ class Check {
     }
   }
 
-  /** Keywords of the form `minLength`, `maximum`: whether a count or number keeps to one. */
+  /** Keywords such as `minLength`, `maximum`: whether a count or number obeys one. */
   #isWithin(value: number, keyword: string, limit: unknown): boolean {
     if (typeof limit !== "number") return this.#unknown;
     return keyword.startsWith("min") ? value >= limit : value <= limit;
@@ -166,7 +166,7 @@ class Check {
     return keys.every((key) => Object.hasOwn(b, key) && this.#isSame((a as Schema)[key], (b as Schema)[key]));
   }
 
-  /** Characters as JSON Schema counts them. */
+  /** The number of characters, as JSON Schema counts them. */
   #codePoints(text: string): number {
     this.#work(text.length);
     let count = 0;
@@ -174,7 +174,7 @@ class Check {
     return count;
   }
 
-  /** The schema for which a reference within it (`#/$defs/name`) stands. */
+  /** The schema of a local reference (`#/$defs/name`). */
   #resolve(reference: unknown): unknown {
     if (typeof reference !== "string" || !reference.startsWith("#")) return undefined;
     this.#work(reference.length);

@@ -1,11 +1,11 @@
-/** The structure of JSON: of text, before anything is made of it, and of values. */
+/** The structure of JSON: of text before it is parsed, and of values. */
 
-/** Nesting beyond this serves nobody, and breaks recursive readers further on (Python's own limit is near 1000). */
+/** No user needs deeper nesting, and it breaks later recursive readers (Python's own limit is near 1000). */
 export const MAX_DEPTH = 256;
 
 /**
- * Array elements and object members of a text. Each becomes a value in memory whatever it takes in the text: 12 MB of
- * `{},{},` would be 200 MB. A prompt of many parts needs about one for every 20 bytes.
+ * The maximum of array elements and object members of a text. Each becomes a value in memory, however short it is in
+ * the text: 12 MB of `{},{},` would be 200 MB. A prompt of many parts needs about one for every 20 bytes.
  */
 export const MAX_VALUES = 500_000;
 
@@ -14,8 +14,8 @@ const BACKSLASH = 0x5c;
 const COMMA = 0x2c;
 
 /**
- * The fault for which JSON is not parsed: brackets that nest too deeply, or more than `maxValues` values. One pass over its
- * bytes.
+ * The fault for which JSON is not parsed: brackets that nest too deeply, or more than `maxValues` values. One pass over
+ * its bytes.
  */
 export function structureFault(json: Uint8Array, maxValues = MAX_VALUES): "depth" | "values" | undefined {
   let depth = 0;
@@ -30,7 +30,7 @@ export function structureFault(json: Uint8Array, maxValues = MAX_VALUES): "depth
     else if (byte === COMMA) values += 1;
     else if (byte === 0x7b || byte === 0x5b) {
       depth += 1;
-      // Its first element; an empty one is counted all the same.
+      // Its first element; an empty one counts, too.
       values += 1;
       if (depth > MAX_DEPTH) return "depth";
     } else if (byte === 0x7d || byte === 0x5d) depth -= 1;

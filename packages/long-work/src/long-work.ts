@@ -1,26 +1,25 @@
 /**
- * Long work of this thread, in slices of about ten milliseconds. Other work of the thread goes on between two slices, and tenants take
- * turns: six long prompts of one tenant delay another tenant's no more than one does.
- *
- * A slice is measured by what is done in it, not by time: a Worker's clock stands still while it computes.
+ * Runs long work of this thread in slices of about ten milliseconds. Other work of the thread runs between two slices,
+ * and tenants take turns: six long prompts of one tenant delay another tenant's no more than one does. The work itself
+ * measures a slice, not time: a Worker's clock stands still while it computes.
  */
 
-/** As much as a slow core does in ten milliseconds. One unit takes about a microsecond. */
+/** The work of a slow core in ten milliseconds. One unit takes about a microsecond. */
 const SLICE_UNITS = 10_000;
 
-/** How long other events have this thread between two slices. Milliseconds. */
+/** The gap in which other events use this thread between two slices. Milliseconds. */
 const GAP_MS = 1;
 
-/** One who waits for a slice. */
+/** A waiter for a slice. */
 interface Waiter {
-  /** How often others were refused on its account since it last looked itself. */
+  /** The number of refusals of others on its account since it last checked. */
   passedOver: number;
 }
 
-/** A waiter on whose account each other one was refused this often is gone: the platform has dropped its request. */
+/** A waiter on whose account another one was refused this often is gone: the platform has dropped its request. */
 const MAX_PASSED_OVER = 8;
 
-/** Gives slices in turn: one piece of work at a time, and one slice of each tenant in turn. */
+/** Gives slices in turn: one piece of work at a time, and one slice for each tenant in turn. */
 export class SliceQueue {
   readonly #gap: () => Promise<void>;
   /** The next tenant first. */
@@ -28,7 +27,10 @@ export class SliceQueue {
   #waiters = 0;
   #slices = 0;
 
-  /** `gap`: resolves when other events have had the thread. Each waiter has its own, since a request's timers end with it. */
+  /**
+   * `gap`: resolves when other events have used the thread. Each waiter has its own, because a request's timers end
+   * with it.
+   */
   constructor(gap: () => Promise<void>) {
     this.#gap = gap;
   }
@@ -64,7 +66,7 @@ export class SliceQueue {
     return false;
   }
 
-  /** Takes the first waiter away; its tenant is the last one now. */
+  /** Removes the first waiter; its tenant is the last one now. */
   #leaveFirst(): void {
     for (const [tenant, own] of this.#waiting) {
       own.shift();
@@ -79,12 +81,13 @@ export class SliceQueue {
 const timeout = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 
 const slices = new SliceQueue(async () => {
-  // workerd counts from when its event loop last looked at the clock, which was before the slice: a timer that is set now is over at once.
+  // workerd counts from its event loop's last look at the clock, which was before the slice: a timer that is set now
+  // would fire at once.
   await timeout(0);
   await timeout(GAP_MS);
 });
 
-/** Work in steps, each of which gives what it has cost, in units. */
+/** Work in steps, each of which gives its cost, in units. */
 export type Steps<Result> = Generator<number, Result, void>;
 
 /** Does work at once. */
@@ -95,7 +98,7 @@ export function finish<Result>(steps: Steps<Result>): Result {
   }
 }
 
-/** Elements between two steps. */
+/** Elements per step. */
 const ELEMENTS_PER_STEP = 100;
 
 /** Collects elements, in steps; making one takes about `units`. */
@@ -118,8 +121,8 @@ export class LongWork {
   }
 
   /**
-   * Notes what was done, or what is to be done next and cannot be cut, in microseconds of a slow core. At the end of a slice gives
-   * what to wait for before going on.
+   * Records work that was done, or that comes next without a break, in microseconds of a slow core. At the end of a
+   * slice gives the promise to wait for.
    */
   spend(units: number): Promise<void> | undefined {
     this.#units += units;

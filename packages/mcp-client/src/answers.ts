@@ -3,7 +3,7 @@ import { refuseLargeFormats } from "@responses-edge/responses-api/bounded-format
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { ToolFault } from "./tool-fault.ts";
 
-/** A tool of a server, as an `mcp_list_tools` item shows it. */
+/** A tool of a server, in the form of an `mcp_list_tools` item. */
 export interface ListedTool {
   name: string;
   description?: string;
@@ -11,20 +11,20 @@ export interface ListedTool {
   annotations?: Record<string, unknown>;
 }
 
-/** Bytes of a tool's input schema as JSON: it goes into every prompt. */
+/** The maximum bytes of a tool's input schema as JSON: it goes into every prompt. */
 const MAX_SCHEMA_BYTES = 64 * 1024;
 
-/** Names that the specification allows a tool (2025-11-25, "Tool Names"); a prompt can hold the same. */
+/** Names that the specification allows for a tool (2025-11-25, "Tool Names"); prompts have the same form. */
 const TOOL_NAME = /^[A-Za-z0-9_./-]{1,128}$/;
 
-/** A list that still goes on after this many pages never ends. */
+/** The maximum of pages: a longer list never ends. */
 const MAX_PAGES = 500;
 
 export interface ToolListBounds {
   /** The name of the server in faults. */
   server: string;
   maxTools: number;
-  /** Bytes of all tools together. */
+  /** The maximum bytes of all tools together. */
   maxBytes: number;
 }
 
@@ -35,8 +35,8 @@ interface Asking {
 }
 
 /**
- * All tools of a server by name, in its order; without those whose name the specification does not allow. Throws ToolFault
- * `too_large` or `protocol`, and what the client throws.
+ * All tools of a server by name, in its order; without those with a name that the specification does not allow. Throws
+ * ToolFault `too_large` or `protocol`, and the client's errors.
  */
 export async function readTools(
   client: Client,

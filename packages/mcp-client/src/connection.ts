@@ -7,11 +7,11 @@ import type { SdkClient, ServerAccess, Way } from "./sdk.ts";
 import { CONNECTION_CLOSED, ToolFault, toMcpError, toToolFault } from "./tool-fault.ts";
 
 /**
- * MCP servers that somebody else has named, over the official client package. The package speaks the protocol; this module
- * bounds it: nothing waits longer, reads more, or connects elsewhere than it is told, whatever the server does.
+ * MCP servers of clients or models, with the official client package. The package speaks the protocol; this module
+ * bounds time, bytes and addresses, whatever the server does.
  */
 
-/** A server, what it is sent, and which addresses that may lead to. */
+/** A server, its headers, and the allowed addresses. */
 export interface McpTarget extends ServerAccess {
   guard: Partial<GuardOptions>;
 }
@@ -20,46 +20,46 @@ export interface McpConnectionOptions {
   /** The server's name in faults. */
   label: string;
   target: McpTarget;
-  /** How long connecting, listing the tools, and calling one may take. */
+  /** The timeouts of connecting, listing the tools, and calling one. */
   timeouts: { connectMs: number; listMs: number; callMs: number };
-  /** When all of it must be over, Unix milliseconds. */
+  /** The deadline of all of it, Unix milliseconds. */
   deadline?: number;
-  /** Any one answer of the server has at most so many, and its tools together. */
+  /** The maximum bytes of any one answer of the server, and of its tools together. */
   maxBytes: number;
-  /** A tool call's text has at most so many. */
+  /** The maximum bytes of a tool call's text. */
   maxOutputBytes: number;
   maxTools: number;
 }
 
-/** The outcome of a call, with what the tool says beside its text. */
+/** The outcome of a call, with the tool's other output. */
 export interface McpToolResult {
   output: string;
-  /** The tool says that it failed; `output` tells why. */
+  /** The tool reports a failure; `output` has the reason. */
   failed: boolean;
   error?: McpToolCallError;
   structured?: unknown;
 }
 
-/** `traceparent` tells the server which trace an operation belongs to. */
+/** `traceparent` tells the server the trace of an operation. */
 export interface OperationOptions {
   signal?: AbortSignal | undefined;
   traceparent?: string | undefined;
 }
 
-/** Requests that nobody asked for: cancellations, answers to the server's pings, streams that are resumed. */
+/** The timeout of requests without a caller: cancellations, answers to the server's pings, resumed streams. */
 const MAX_UNASKED_REQUESTS = 100;
 
-/** How long the server may take over the end of a session, and over the cleaning up after it. */
+/** The server's time for the end of a session, and for the cleanup after it. */
 const CLOSE_TIMEOUT_MS = 2_000;
 
-/** Says to the connection's own fetch which operation a request belongs to; never sent. */
+/** A marker that tells the connection's own fetch the operation of a request; never sent. */
 const OPERATION_HEADER = "x-mcp-operation";
 
-/** Tells a model, in vLLM's words, of arguments that are no JSON object. */
+/** The message for a model about arguments that are no JSON object, in vLLM's words. */
 const UNREADABLE_ARGUMENTS =
   "Error parsing tool arguments as JSON. Please ensure the tool call arguments are valid JSON and try again.";
 
-/** Something asked of the server: its time, and the reason why it failed. */
+/** An operation at the server: its time, and the reason of its failure. */
 interface Operation {
   id: string;
   abort: AbortController;
@@ -67,40 +67,40 @@ interface Operation {
   /** The status of the last answer that was an HTTP error. */
   status: number | undefined;
   fault: ToolFault | undefined;
-  /** The trace that the operation belongs to, of which the server is told. */
+  /** The trace of the operation, for the server. */
   traceparent: string | undefined;
-  /** The same, as MCP itself hands it on, whatever its transport (SEP-414). */
+  /** The same in MCP's own form, for any transport (SEP-414). */
   meta: { _meta?: { traceparent: string } };
   request: RequestOptions;
 }
 
-/** An attempt to connect, or the connection that it has led to. */
+/** An attempt to connect, or its connection. */
 interface Attempt {
   sdk: typeof import("./sdk.ts");
   target: McpTarget;
   way: Way;
   made?: SdkClient;
-  /** Requests that nobody asked for. */
+  /** Requests without a caller. */
   unasked: number;
   /** Set once the old transport's one event stream is open. */
   hasEventStream: boolean;
 }
 
 /**
- * A connection to one MCP server. It is made with the first use, and again after an attempt that failed. Calls may run side by side. To be
- * closed when done.
+ * A connection to one MCP server. The first use opens it, and a use after a failed attempt opens it again. Calls may
+ * run in parallel. Close it at the end.
  */
 export class McpConnection {
   readonly #options: McpConnectionOptions;
   readonly #name: string;
   readonly #operations = new Map<string, Operation>();
-  /** Definitions as last listed: the 2026 protocol repeats some arguments as headers, which the definition names. */
+  /** Definitions of the last list: the 2026 protocol repeats some arguments as headers, which the definition names. */
   #tools: ReadonlyMap<string, ListedTool> = new Map();
   #connected: Promise<Client> | undefined;
-  /** As of the attempt that was made last. */
+  /** From the last attempt. */
   #attempt: Attempt | undefined;
   #connecting: Operation | undefined;
-  /** Aborted when nothing can come any more. */
+  /** Aborted when nothing more can arrive. */
   #end = new AbortController();
   #nextOperation = 0;
   /** The deadline is for what is asked before. */
@@ -337,7 +337,7 @@ export class McpConnection {
         throw this.#lost(new ToolFault("unreachable", `${this.#name} closed its event stream.`));
       attempt.hasEventStream = true;
     } else if (isGet && !headers.has("last-event-id")) {
-      // A stream for what the server has to say of its own accord: nobody listens, and a Worker pays for keeping it.
+      // A stream for the server's own messages: nothing reads them, and a Worker pays for keeping it.
       return new Response(null, { status: 405 });
     } else if (isGet) {
       this.#countUnasked();
@@ -366,7 +366,7 @@ export class McpConnection {
     return sdk.explain(error, { status, server: this.#name, target });
   }
 
-  /** Ends everything that waits for an answer: none can come any more. */
+  /** Ends every operation that waits for an answer, because none can arrive any more. */
   #lost(fault: ToolFault): ToolFault {
     for (const operation of this.#operations.values()) operation.abort.abort(fault);
     this.#end.abort(fault);
@@ -375,7 +375,7 @@ export class McpConnection {
   }
 }
 
-/** The statuses that send a client to the transport of 2024-11-05; of the others a GET would only get the same. */
+/** The statuses after which a client tries the transport of 2024-11-05; after others a GET would only get the same. */
 function isOldTransport(status: number | undefined): boolean {
   return status !== undefined && status >= 400 && status < 500 && ![401, 403, 407, 429].includes(status);
 }

@@ -11,15 +11,14 @@ import {
 import { ToolFault } from "./tool-fault.ts";
 
 /**
- * All that knows the official client package: half a megabyte of code to evaluate, so it is loaded when it is first needed.
- *
- * It shares zod with the rest; so everywhere zod must be imported as `{ z }`. With `* as z` esbuild leaves out the call that initialises
- * a shared module whose package says it has no side effects.
+ * The only module that uses the official client package: half a megabyte of code to evaluate, so it is loaded on
+ * demand. It shares zod with other code, which must import zod as `{ z }`. With `* as z` esbuild leaves out the call
+ * that initialises a shared module whose package declares no side effects.
  */
 
 const CLIENT_INFO = { name: "responses-edge", version: "0.1.0" };
 
-/** The server speaks only the protocol of 2026-07-28, which knows no `initialize`. */
+/** The server supports only the protocol of 2026-07-28, which has no `initialize`. */
 const UNSUPPORTED_PROTOCOL_VERSION = -32022;
 
 /** Characters of a server's error text that are kept. */
@@ -28,7 +27,7 @@ const MAX_MESSAGE_LENGTH = 2_000;
 /** Streamable HTTP with `initialize`; the protocol of 2026-07-28; the transport of 2024-11-05 (HTTP with SSE). */
 export type Way = "http" | "modern" | "sse";
 
-/** A server, and what it is sent with each request. */
+/** A server, and the headers of each request. */
 export interface ServerAccess {
   url: string;
   /** A token or a whole `Authorization` value. */
@@ -50,9 +49,9 @@ export function newClient(
 ): SdkClient {
   const Chosen = way === "sse" ? SSEClientTransport : StreamableHTTPClientTransport;
   const client = new Client(CLIENT_INFO, {
-    // Nobody is there to be asked.
+    // There is no user to ask.
     inputRequired: { autoFulfill: false },
-    // A schema's patterns are the server's, and would be run here.
+    // A schema's patterns are the server's, and would run here.
     jsonSchemaValidator: {
       getValidator: () => (data) => ({ valid: true, data: data as never, errorMessage: undefined }),
     },

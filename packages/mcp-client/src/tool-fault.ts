@@ -29,18 +29,18 @@ export class ToolFault extends Error {
   }
 }
 
-/** The fault of a tool, whatever was thrown. */
+/** The fault of a tool, for any thrown value. */
 export function toToolFault(error: unknown): ToolFault {
   if (error instanceof ToolFault) return error;
   if (error instanceof FetchFault) return new ToolFault(error.kind, error.message);
   return new ToolFault("unreachable", "The tool could not be run.");
 }
 
-/** JSON-RPC codes of faults that have none of their own, as the MCP packages number them. */
+/** JSON-RPC codes for faults without one, with the numbers of the MCP packages. */
 export const CONNECTION_CLOSED = -32000;
 const REQUEST_TIMEOUT = -32001;
 
-/** A fault as `mcp_call.error` shows it. */
+/** A fault in the form of `mcp_call.error`. */
 export function toMcpError(fault: ToolFault): McpToolCallError {
   switch (fault.kind) {
     case "http":

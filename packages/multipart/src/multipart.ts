@@ -1,19 +1,19 @@
 import { Buffer } from "node:buffer";
 
-/** A part of a form: a field, or a file where it has a file's name. */
+/** A part of a form: a field, or a file if it has a file's name. */
 export interface FormPart {
   name: string;
   /** Null of a field. */
   filename: string | null;
   /** The `Content-Type` of the part, without its parameters. */
   type: string | null;
-  /** Its bytes, as they come. Those of one step are valid until the next step. */
+  /** Its bytes as they arrive. Those of one step are valid until the next step. */
   body: AsyncGenerator<Uint8Array, void>;
 }
 
 export interface PartLimits {
   maxParts: number;
-  /** The most bytes of the headers of one part. */
+  /** The maximum bytes of the headers of one part. */
   maxHeaderBytes: number;
   /** Before the first part. */
   maxPreambleBytes: number;
@@ -21,7 +21,7 @@ export interface PartLimits {
 
 const LIMITS: PartLimits = { maxParts: 64, maxHeaderBytes: 8 * 1024, maxPreambleBytes: 8 * 1024 };
 
-/** A body is no form, or not all of one. The message is one for the client. */
+/** The body is no form, or an incomplete one. The message is for the client. */
 export class MalformedForm extends Error {
   override readonly name = "MalformedForm";
 }
@@ -29,7 +29,7 @@ export class MalformedForm extends Error {
 /** RFC 2046: 1 to 70 characters. */
 const BOUNDARY = /;\s*boundary\s*=\s*(?:"([^"\r\n]{1,70})"|([^\s;"]{1,70}))\s*(?:;|$)/i;
 
-/** The boundary in a `Content-Type`; undefined where it is no form's. */
+/** The boundary in a `Content-Type`; undefined if it is no form's. */
 export function boundaryOf(contentType: string): string | undefined {
   if (!/^multipart\/form-data\s*;/i.test(contentType)) return undefined;
   const match = BOUNDARY.exec(contentType);
@@ -37,9 +37,9 @@ export function boundaryOf(contentType: string): string | undefined {
 }
 
 /**
- * The parts of a form, as they come. `read` gives the next bytes, valid until the next read, and undefined at the end. Bytes of a part that
- * nobody has read are skipped when the next part is asked for. Reads nothing of what follows the last part. Throws MalformedForm, and as
- * `read` does.
+ * The parts of a form as they arrive. `read` gives the next bytes, valid until the next read, and undefined at the end.
+ * Unread bytes of a part are skipped when the next part is requested. Reads nothing after the last part. Throws
+ * MalformedForm, and the errors of `read`.
  */
 export async function* readParts(
   read: () => Promise<Uint8Array | undefined>,
@@ -108,7 +108,7 @@ class Source {
     }
     const isPadding = at !== -1 && at <= MAX_PADDING && /^[ \t]*$/.test(this.#held.toString("latin1", 0, at));
     if (!isPadding) throw new MalformedForm("A boundary of the form is not followed by a line break.");
-    // The line break stays: it is the first half of the empty line where a part has no headers.
+    // The line break stays: it is the first half of the empty line of a part without headers.
     this.#held = this.#held.subarray(at);
     return false;
   }
@@ -132,7 +132,7 @@ class Source {
     }
   }
 
-  /** The empty line has been read but for its line break: it is skipped, unless a delimiter begins with it. */
+  /** The empty line has been read except its line break, which is skipped, unless a delimiter begins with it. */
   async #skipLineBreak(): Promise<void> {
     while (
       this.#held.length < this.#delimiter.length &&
@@ -144,7 +144,7 @@ class Source {
     if (!isDelimiter) this.#held = this.#held.subarray(CRLF.length);
   }
 
-  /** How many of the last bytes may be the beginning of a delimiter. */
+  /** The number of last bytes that may begin a delimiter. */
   #beginningAtEnd(): number {
     const { length } = this.#held;
     for (let at = this.#held.lastIndexOf(CR); at !== -1 && length - at < this.#delimiter.length; ) {
@@ -155,7 +155,7 @@ class Source {
   }
 
   async #readMore(): Promise<void> {
-    // The reader's buffer is another one's after the next read.
+    // The reader's buffer has other content after the next read.
     const kept = this.#held.length === 0 ? NO_BYTES : Buffer.from(this.#held);
     const bytes = await this.#read();
     if (!bytes) throw new MalformedForm("The form ends before its closing boundary.");
@@ -192,7 +192,7 @@ function describedBy(headers: string): Pick<FormPart, "name" | "filename" | "typ
   return { name, filename: filename ?? null, type };
 }
 
-/** Sticky: a header that is none ends the reading, which never begins anew further on. */
+/** Sticky: an invalid header ends the reading, which never restarts further on. */
 const PARAMETER = /;\s*([\w*.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))\s*/y;
 
 /** The first of each name counts. */
@@ -207,14 +207,17 @@ function parametersIn(disposition: string): Map<string, string> {
   return parameters;
 }
 
-/** Browsers, undici and httpx write a quote as `%22` and line breaks likewise; curl and others write `\"`. A backslash before anything else is one of a path. */
+/**
+ * Browsers, undici and httpx write a quote as `%22` and line breaks likewise; curl and others write `\"`. A backslash
+ * before anything else is one of a path.
+ */
 function unquoted(text: string): string {
   return text.replaceAll(/\\(["\\])/g, "$1").replaceAll(/%(22|0D|0A)/gi, (_, code: string) => {
     return String.fromCharCode(Number.parseInt(code, 16));
   });
 }
 
-/** RFC 5987, such as `utf-8''na%C3%AFve.txt`; undefined where it is none. */
+/** RFC 5987, such as `utf-8''na%C3%AFve.txt`; undefined if it is none. */
 function decodedExtended(text: string): string | undefined {
   const value = /^utf-8'[^']*'(.*)$/i.exec(text)?.[1];
   try {

@@ -1,22 +1,23 @@
 import { ReadFault, readBoundedText } from "@responses-edge/bounded-body";
 
 /**
- * Sends telemetry of one kind to a collector, beside the requests that it is about: none of them waits for it, and none fails with it.
- * There is no timer between requests: a request that ends sends what there is, unless another one is sending already, which then sends what
- * has come meanwhile. So an isolate has one export of a kind under way, however many requests end at once. Telemetry that a collector does
- * not take is kept within bounds, offered again after a pause, and dropped.
+ * Sends telemetry of one kind to a collector, beside the requests that it is about: none of them waits for it, and none
+ * fails with it. No timer runs between requests: a request that ends sends the waiting data, unless another one is
+ * already sending, which then sends the new data, too. So an isolate has one export of a kind in progress, however many
+ * requests end at once. Data that a collector refuses is kept within bounds, sent again after a pause, and finally
+ * dropped.
  */
 
-/** Where a collector takes telemetry of one kind. */
+/** The target for telemetry of one kind. */
 export interface ExportTarget {
   url: string;
   headers: Readonly<Record<string, string>>;
-  /** The type of bodies that are not OTLP. Every answer of 2xx is good then. */
+  /** The type of bodies that are not OTLP. Then every 2xx is a success. */
   contentType?: string;
   fetch: (url: string, init: RequestInit) => Promise<Response>;
 }
 
-/** Why a collector takes nothing, and how many batches were dropped since this was told last. */
+/** The reason of a failure, and the number of batches dropped since the last report. */
 export interface ExportFault {
   why: string;
   dropped: number;
@@ -24,43 +25,43 @@ export interface ExportFault {
 
 export interface ExporterOptions {
   target: ExportTarget;
-  /** How long the collector may take over one export, in milliseconds. */
+  /** The timeout of one export, in milliseconds. */
   timeoutMs: number;
-  /** Gives the body of the next export, and forgets what is in it; undefined where there is nothing to tell. */
+  /** Gives the body of the next export, and forgets its content; undefined without data. */
   take: () => string | undefined;
-  /** Called with what nobody has taken. */
+  /** Called with the number of dropped batches. */
   onDropped: () => void;
-  /** Is told of a collector that fails, once a minute at most. */
+  /** Gets failures of a collector, at most once a minute. */
   onFailed: (fault: ExportFault) => void;
 }
 
-/** The host that is to be kept alive for an export, and whether that costs while it waits: then one export must do. */
+/** The host to keep alive for an export, and whether that costs while it waits: then one export must suffice. */
 export interface ExportHost {
   waitUntil: (promise: Promise<unknown>) => void;
   isBrief: boolean;
 }
 
-/** Work after an answer may take 30 s on Cloudflare; an export is begun only if it will have ended by then. */
+/** Work after an answer may take 30 s on Cloudflare; an export begins only if it will have ended by then. */
 const AFTER_ANSWER_MS = 28_000;
 
-/** An exporter whose request the platform has given up says nothing any more. */
+/** The time after which an exporter without a sign counts as ended by the platform. */
 const STALE_MARGIN_MS = 2_000;
 
-/** How often a batch is offered, and how long a collector is left alone that takes none; doubled each time. */
+/** The number of attempts of a batch, and the pauses after failures, doubled each time. */
 const MAX_OFFERS = 4;
 const FIRST_PAUSE_MS = 1_000;
 const MAX_PAUSE_MS = 60_000;
 
-/** The longest answer of a collector that is read. */
+/** The maximum of a collector's answer that is read. */
 const MAX_ANSWER_BYTES = 64 * 1024;
 
-/** A collector that fails is told of so often, in milliseconds. */
+/** The interval of reports about a failing collector, in milliseconds. */
 const TOLD_EVERY_MS = 60_000;
 
 /** The statuses of a collector that is busy or restarting (OTLP/HTTP, "Retryable Response Codes"). */
 const RETRYABLE = new Set([429, 502, 503, 504]);
 
-/** Why a batch was not taken; `isFinal`: it would not be taken another time, either. */
+/** The reason why a batch was refused; `isFinal`: a retry would not help. */
 interface Refusal {
   why: string;
   isFinal: boolean;
@@ -70,9 +71,9 @@ interface Refusal {
 
 export class Exporter {
   readonly #options: ExporterOptions;
-  /** When the export under way began. */
+  /** The start of the present export. */
   #sendingSince: number | undefined;
-  /** The body that is being sent, or was not taken. */
+  /** The body that is being sent, or was refused. */
   #body: string | undefined;
   #offers = 0;
   #pausedUntil = 0;
@@ -83,7 +84,7 @@ export class Exporter {
     this.#options = options;
   }
 
-  /** Sends what there is, unless that is being done, or the collector is left alone. Never throws. */
+  /** Sends waiting data, unless an export is running, or the collector has a pause. Never throws. */
   flush({ waitUntil, isBrief }: ExportHost): void {
     const now = Date.now();
     const { timeoutMs } = this.#options;
@@ -92,7 +93,7 @@ export class Exporter {
     waitUntil(this.#send(isBrief ? now : now + AFTER_ANSWER_MS - timeoutMs));
   }
 
-  /** Sends one batch after another, none that would be begun after `until`. Never rejects. */
+  /** Sends one batch after another, none that would begin after `until`. Never rejects. */
   async #send(until: number): Promise<void> {
     try {
       do {
@@ -109,7 +110,7 @@ export class Exporter {
     }
   }
 
-  /** Offers a batch once. Gives why it was not taken, if it was not. */
+  /** Sends a batch once. Gives the reason of a failure. */
   async #offer(body: string): Promise<Refusal | undefined> {
     const { target, timeoutMs } = this.#options;
     const signal = AbortSignal.timeout(timeoutMs);

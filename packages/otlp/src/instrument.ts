@@ -1,20 +1,20 @@
-/** Texts and whole numbers, as conventions have them. */
+/** Texts and whole numbers, by the conventions. */
 export type Attributes = Readonly<Record<string, string | number>>;
 
-/** A metric, whoever reads it: OTLP and Prometheus tell the same. */
+/** A metric, the same for OTLP and Prometheus. */
 export interface Instrument {
   name: string;
-  /** UCUM; in braces what is counted. */
+  /** UCUM; the counted thing in braces. */
   unit: string;
   description: string;
   /** Upper bounds of a histogram's buckets; a counter has none. */
   bounds?: readonly number[];
 }
 
-/** A gauge: what is so at this moment. It is read when somebody asks, and nothing is done for it before. */
+/** A gauge: a present value. It is read on demand, without work before. */
 export interface Gauge {
   name: string;
-  /** As Prometheus writes the unit, behind the name. */
+  /** The unit in Prometheus' form, after the name. */
   unit?: "bytes";
   description: string;
 }

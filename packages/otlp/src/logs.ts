@@ -45,7 +45,7 @@ export class TextQueue {
     this.#most = most;
   }
 
-  /** False where there is no room for a text. */
+  /** False if the limit is reached. */
   add(text: string): boolean {
     if (this.#length + text.length > this.#most.waiting) return false;
     this.#texts.push(text);
@@ -53,7 +53,7 @@ export class TextQueue {
     return true;
   }
 
-  /** Takes the next batch; undefined where nothing waits. */
+  /** Takes the next batch; undefined without data. */
   take(): string[] | undefined {
     if (this.#texts.length === 0) return undefined;
     let length = 0;

@@ -2,18 +2,21 @@ import type { Attributes, Instrument } from "./instrument.ts";
 
 /** Values of metrics, added up by their attributes. */
 
-/** The values that were measured with the same attributes. */
+/** The values with the same attributes. */
 export interface Series {
   readonly attributes: Attributes;
   count: number;
   sum: number;
   min: number;
   max: number;
-  /** How many values are in each bucket, the last one above all bounds; empty for a counter. */
+  /** The number of values in each bucket, the last one above all bounds; empty for a counter. */
   readonly buckets: number[];
 }
 
-/** Attributes of one metric that are told apart; what has others is added up under `OVERFLOW`, as the specification has it. */
+/**
+ * The maximum of distinct attributes of one metric; further ones are added up under `OVERFLOW`, as the specification
+ * says.
+ */
 const MAX_SERIES = 500;
 const OVERFLOW: Attributes = { "otel.metric.overflow": "true" };
 
@@ -26,7 +29,7 @@ export class Meter {
     this.#since = now;
   }
 
-  /** Since when it adds up. Unix milliseconds. */
+  /** The start of the sum. Unix milliseconds. */
   get since(): number {
     return this.#since;
   }
@@ -70,7 +73,7 @@ export class Meter {
     return [...this.#series].map(([instrument, series]) => [instrument, [...series.values()]]);
   }
 
-  /** Gives it, and begins anew. */
+  /** Gives it, and starts again. */
   take(now: number): { since: number; metrics: [Instrument, Series[]][] } {
     const taken = { since: this.#since, metrics: this.read() };
     this.#series.clear();

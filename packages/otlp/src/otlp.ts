@@ -41,16 +41,16 @@ export const STATUS_ERROR = 2;
 
 const DELTA = 1;
 
-/** The instrumentation scope: who measures. */
+/** The instrumentation scope. */
 export interface Scope {
   name: string;
   version: string;
 }
 
-/** The value of an attribute; one that is undefined is none. */
+/** The value of an attribute; an undefined one is left out. */
 export type AttributeValue = string | number | boolean | readonly string[] | undefined;
 
-/** A double is told from an integer by its own class: JSON's numbers do not tell. */
+/** A class of its own distinguishes a double from an integer, because JSON's numbers do not. */
 export class Double {
   readonly value: number;
 

@@ -2,14 +2,14 @@ import type { Attributes, Gauge, GaugeReading, Instrument } from "./instrument.t
 import type { Series } from "./meter.ts";
 
 /**
- * Metrics as Prometheus reads them (text format 0.0.4). Names and labels are what OpenTelemetry's metrics become there
- * ("Prometheus and OpenMetrics Compatibility"), so that a dashboard shows both: `gen_ai.client.operation.duration` in seconds
- * is `gen_ai_client_operation_duration_seconds`.
+ * Metrics in Prometheus' text format (0.0.4). Names and labels follow OpenTelemetry's translation ("Prometheus and
+ * OpenMetrics Compatibility"), so that a dashboard shows both: `gen_ai.client.operation.duration` in seconds is
+ * `gen_ai_client_operation_duration_seconds`.
  */
 
 export const PROMETHEUS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
-/** All of the metrics, also those of which there is nothing to tell yet, by their names; and gauges, as they were read now. */
+/** All metrics, also those without values yet, by their names; and the present values of gauges. */
 export function prometheusText(
   instruments: readonly Instrument[],
   meter: { read(): readonly [Instrument, readonly Series[]][] },

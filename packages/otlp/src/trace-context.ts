@@ -1,42 +1,42 @@
 /**
- * Where a request stands in its trace, by W3C's Trace Context (level 1). The header of a caller is a stranger's: it is checked against the
- * grammar, bounded, and left out as a whole where it is anything else.
+ * The position of a request in its trace, by W3C's Trace Context (level 1). A caller's header is untrusted: it is
+ * checked against the grammar, bounded, and ignored as a whole if it is invalid.
  */
 
-/** `traceparent` of a version that there is not yet may go on behind its fourth field, for so many characters. */
+/** `traceparent` of a future version may continue after its fourth field, for this many characters. */
 const MAX_TRACEPARENT_LENGTH = 256;
 
 const TRACEPARENT = /^(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
 
-/** The flag that a caller sets who keeps the trace. */
+/** The flag of a caller that keeps the trace. */
 const SAMPLED = 1;
 
-/** As much as the recommendation has every participant hand on. */
+/** The length that the recommendation requires every participant to forward. */
 const MAX_TRACESTATE_LENGTH = 512;
 const MAX_TRACESTATE_MEMBERS = 32;
 
 const MEMBER =
   /^(?:[a-z0-9][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/;
 
-/** A place in a trace, as W3C's Trace Context has it. Ids are lower-case hexadecimal. */
+/** A position in a trace, by W3C's Trace Context. Ids are lower-case hexadecimal. */
 export interface Trace {
   /** 32 digits. */
   readonly traceId: string;
-  /** The span of who asks, 16 digits. */
+  /** The caller's span, 16 digits. */
   readonly parent: string | undefined;
   /** The request's own span, 16 digits. */
   readonly span: string;
-  /** The flag `sampled` as it is handed on. */
+  /** The flag `sampled` as it is forwarded. */
   readonly isSampled: boolean;
   /** Tells whether this request's own spans are kept. */
   readonly isKept: boolean;
   /** `tracestate` as it came. */
   readonly state: string | undefined;
-  /** Tells whether those that are called are told of it. */
+  /** Tells whether called servers get the trace. */
   readonly isHandedOn: boolean;
 }
 
-/** The trace that a caller says its request belongs to. */
+/** The trace in a caller's request. */
 export interface RemoteTrace {
   traceId: string;
   /** The caller's span. */
@@ -54,7 +54,7 @@ export function readTraceContext(traceparent: string | null, tracestate: string 
   return { traceId, parent, isSampled, state: readState(tracestate) };
 }
 
-/** `tracestate`, where it is one; members that are empty are left out. */
+/** `tracestate`, if it is valid; without empty members. */
 function readState(text: string | null): string | undefined {
   if (text === null || text.length > MAX_TRACESTATE_LENGTH) return undefined;
   const members = text.split(",").flatMap((member) => (member.trim() === "" ? [] : [member.trim()]));
@@ -65,17 +65,18 @@ function readState(text: string | null): string | undefined {
 
 /** The settings of tracing. */
 export interface TraceSettings {
-  /** Where they are sent; undefined: none is kept. */
+  /** The destination; undefined: no trace is kept. */
   traces: unknown;
-  /** The share of new traces that is kept, and whether a caller's own decision holds instead. */
+  /** The share of new traces that is kept, and whether a caller's own decision has precedence. */
   sampler: { ratio: number; asksParent: boolean };
-  /** True if a caller's trace is read, and handed on. */
+  /** True if a caller's trace is read, and forwarded. */
   handsTracesOn: boolean;
 }
 
 /**
- * The trace of a new request: the caller's, or one that begins here. Undefined where traces are neither kept nor handed on.
- * A caller's decision holds for samplers that ask the parent; a trace that is only handed on is as its caller says.
+ * The trace of a new request: the caller's, or a new one. Undefined if traces are neither kept nor forwarded. A
+ * caller's decision has precedence for samplers that ask the parent; a trace that is only forwarded keeps its caller's
+ * decision.
  */
 export function newTrace(
   { traces, sampler, handsTracesOn }: TraceSettings,
@@ -87,7 +88,7 @@ export function newTrace(
   return {
     traceId,
     parent: remote?.parent,
-    // Nobody would find a span that is not kept: what follows then belongs to the caller's.
+    // A span that is not kept cannot be found: called servers then continue the caller's span.
     span: isSampled || !remote ? newSpanId() : remote.parent,
     isSampled: traces ? isSampled : remote?.isSampled === true,
     isKept: isSampled,
@@ -96,10 +97,10 @@ export function newTrace(
   };
 }
 
-/** A trace's id tells whether it is kept, so that all who take part and keep the same share keep the same traces. */
+/** A trace's id decides whether it is kept, so that all participants with the same share keep the same traces. */
 function isKept(traceId: string, remote: RemoteTrace | undefined, { ratio, asksParent }: TraceSettings["sampler"]) {
   if (remote && asksParent) return remote.isSampled;
-  // The last 52 of its bits: as many as a number holds.
+  // Its last 52 bits: the precision of a number.
   return Number.parseInt(traceId.slice(-13), 16) < ratio * 2 ** 52;
 }
 
@@ -108,7 +109,7 @@ export function newSpanId(): string {
   return randomHex(8);
 }
 
-/** So many random bytes, as hexadecimal digits. */
+/** Random bytes, as hexadecimal digits. */
 export function randomHex(bytes: number): string {
   let hex = "";
   for (const byte of crypto.getRandomValues(new Uint8Array(bytes))) hex += byte.toString(16).padStart(2, "0");
@@ -116,8 +117,8 @@ export function randomHex(bytes: number): string {
 }
 
 /**
- * The header `traceparent` for what is called from `span`; undefined where nobody is to be told. If the request's spans are not kept, the
- * header names the request's own span.
+ * The header `traceparent` for calls from `span`; undefined if it is not forwarded. If the request's spans are not
+ * kept, the header names the request's own span.
  */
 export function traceparent(trace: Trace | undefined, span?: string): string | undefined {
   if (!trace?.isHandedOn) return undefined;

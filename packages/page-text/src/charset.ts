@@ -1,6 +1,6 @@
-/** Which characters the bytes of a page are: byte order mark, then header, then `<meta>`, as browsers decide. */
+/** The characters of a page's bytes: by byte order mark, then header, then `<meta>`, as browsers decide. */
 
-/** How far into a page browsers look for its `<meta charset>`. */
+/** The part of a page in which browsers look for its `<meta charset>`. */
 const SNIFFED_BYTES = 1024;
 
 const META = /<meta[^>]+?charset\s*=\s*["']?\s*([\w:.-]+)/i;
@@ -19,7 +19,7 @@ export function decodePage(bytes: Uint8Array, headerCharset: string | undefined,
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes, { stream: isCut });
   } catch {
-    // Says nothing and is not UTF-8: most often a page in Windows' western encoding.
+    // Undeclared and not UTF-8: usually a page in Windows' western encoding.
     return (decoderOf(label === undefined ? "windows-1252" : "utf-8") ?? new TextDecoder()).decode(bytes);
   }
 }
@@ -34,7 +34,7 @@ function byteOrderMark([first, second, third]: Uint8Array): string | undefined {
 function metaCharset(bytes: Uint8Array): string | undefined {
   const head = Array.from(bytes.subarray(0, SNIFFED_BYTES), (byte) => String.fromCharCode(byte)).join("");
   const label = META.exec(head)?.[1];
-  // It could not have been read if it were true.
+  // If it were true, it could not have been read.
   return label && /^utf-?16/i.test(label) ? "utf-8" : label;
 }
 

@@ -7,11 +7,11 @@
  */
 
 export interface HtmlSink {
-  /** Text as it stands in the source, references not decoded. One run may come in several pieces. */
+  /** Text as it is in the source, references not decoded. One run may arrive in several pieces. */
   text(text: string): void;
   /** A start tag, its name in lower case. */
   open(name: string, attributes: Attributes): void;
-  /** An end tag, whether or not anything is open. */
+  /** An end tag, also without an open element. */
   close(name: string): void;
   /** True once nothing more is wanted. */
   readonly full: boolean;
@@ -30,13 +30,16 @@ const RAW_TEXT = new Set([
   "iframe",
   "noembed",
   "noframes",
-  // As with scripting on, which is what the page was written for.
+  // As with scripting on, for which the page was written.
   "noscript",
 ]);
 
 const NO_ATTRIBUTES: Attributes = new Map();
 
-/** Tells `sink` what `html` holds, in order, until its end or until `sink.full`. Any text is some HTML: no errors. */
+/**
+ * Gives `sink` the content of `html`, in order, until its end or until `sink.full`. Any text is valid HTML: there are
+ * no errors.
+ */
 export function tokenizeHtml(html: string, sink: HtmlSink): void {
   let at = 0;
   while (at < html.length && !sink.full) {
@@ -47,7 +50,10 @@ export function tokenizeHtml(html: string, sink: HtmlSink): void {
   }
 }
 
-/** Reads what begins with the `<` at `start`; gives where it ends. Markup that the end of the page cuts off counts as nothing. */
+/**
+ * Reads the markup that begins with the `<` at `start`; gives its end. Markup that the end of the page cuts off is
+ * ignored.
+ */
 function readMarkup(html: string, start: number, sink: HtmlSink): number {
   const next = html.charCodeAt(start + 1);
   if (isLetter(next)) return readStartTag(html, start, sink);
@@ -95,7 +101,7 @@ function readAttributes(html: string, at: number): { attributes: Attributes; end
     at = skip(html, at, isSpaceOrSlash);
     if (at >= html.length) return { attributes: NO_ATTRIBUTES, end: undefined };
     if (html.charCodeAt(at) === CLOSE) return { attributes: attributes ?? NO_ATTRIBUTES, end: at + 1 };
-    // An equals sign that comes first is part of the name.
+    // A leading equals sign is part of the name.
     const nameEnd = skip(html, at + 1, isAttributeName);
     const name = html.slice(at, nameEnd).toLowerCase();
     at = skip(html, nameEnd, isSpace);
@@ -119,7 +125,7 @@ function readAttributes(html: string, at: number): { attributes: Attributes; end
   }
 }
 
-/** The most attributes of one element: more are nobody's. */
+/** The maximum of attributes of one element: no page needs more. */
 const MAX_ATTRIBUTES = 256;
 
 function commentEnd(html: string, at: number): number {

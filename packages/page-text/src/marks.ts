@@ -3,14 +3,14 @@
  * Formats and replacements as in openai/gpt-oss, `gpt_oss/tools/simple_browser/page_contents.py`.
  */
 
-/** Characters that would look like marks, and ones that nobody sees. */
+/** Characters that would look like marks, and invisible ones. */
 const REPLACED = /[【】◼\u200b\u00ad\ufeff]/g;
 const REPLACEMENTS: Record<string, string> = { "【": "〖", "】": "〗", "◼": "◾" };
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: They are what is to be found.
 const CONTROLS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g;
 
-/** Foreign text without characters that would read as marks of the display, without control characters. */
+/** Text of others without characters that would look like marks of the display, and without control characters. */
 export function withoutMarks(text: string): string {
   return text
     .replace(REPLACED, (character) => REPLACEMENTS[character] ?? "")

@@ -3,19 +3,19 @@ import type { Attributes, HtmlSink } from "./html-tokens.ts";
 import { domainOf, linkMark, oneLine, withoutMarks } from "./marks.ts";
 
 /**
- * The text of an HTML page as gpt-oss reads it: blocks on lines of their own, headings, lists and quotes as in Markdown,
- * links as `【id†text】`, images as `[Image n: alt]`. Follows openai/gpt-oss (`page_contents.py`, which goes through
- * html2text), but for tables, whose cells are kept apart by bars here.
+ * The text of an HTML page for gpt-oss: blocks on lines of their own, headings, lists and quotes as in Markdown, links
+ * as `【id†text】`, images as `[Image n: alt]`. Follows openai/gpt-oss (`page_contents.py`, which uses html2text), except
+ * that bars separate the cells of tables here.
  */
 
 export interface PageTextLimits {
-  /** Characters of text; what comes after is left out. */
+  /** The maximum of characters of text; the rest is left out. */
   maxTextChars: number;
-  /** Characters of all link targets together; links beyond are shown as mere text. */
+  /** The maximum of characters of all link targets together; links beyond become plain text. */
   maxLinkChars: number;
 }
 
-/** Elements that are not shown, with all that is in them. */
+/** Elements that are not shown, with their content. */
 const HIDDEN = new Set([
   ...["script", "style", "noscript", "template", "svg", "math", "iframe", "noembed", "noframes", "object"],
   ...["canvas", "audio", "video", "datalist"],
@@ -27,22 +27,22 @@ const ENDS_FOREIGN = new Set([
   ...["ol", "p", "pre", "table", "ul"],
 ]);
 
-/** Elements of SVG and MathML that hold HTML, which then ends nothing. */
+/** Elements of SVG and MathML that contain HTML, which then ends nothing. */
 const HOLDS_HTML = new Set(["foreignobject", "desc", "title", "annotation-xml", "mtext"]);
 
-/** Line breaks before and after a block: two leave an empty line. */
+/** Line breaks before and after a block: two make an empty line. */
 const BREAKS = new Map<string, 1 | 2>([
   ...both(2, "p h1 h2 h3 h4 h5 h6 table blockquote pre hr dl figure fieldset"),
   ...both(1, "address article aside body caption center dd details dialog div dt figcaption footer form header hgroup"),
   ...both(1, "html legend li main menu nav optgroup search section summary tbody tfoot thead tr ul ol"),
 ]);
 
-/** Inline elements that pages set apart by style alone. */
+/** Inline elements that pages separate only by style. */
 const SPACED = new Set(["button", "option", "label", "select", "input", "textarea", "output"]);
 
 const HEADING = /^h[1-6]$/;
 
-/** Depths beyond which nothing is indented further: a hostile page may nest by the million. */
+/** The maximum depth of indentation: a hostile page may nest by the million. */
 const MAX_LIST_DEPTH = 16;
 const MAX_QUOTE_DEPTH = 8;
 
@@ -53,14 +53,14 @@ const MAX_TITLE_CHARS = 300;
 const MAX_ALT_CHARS = 500;
 const MAX_URL_CHARS = 2048;
 
-/** An anchor that holds more was never closed. */
+/** An anchor with more text was never closed. */
 const MAX_ANCHOR_CHARS = 2000;
 
 function both(breaks: 1 | 2, names: string): [string, 1 | 2][] {
   return names.split(" ").map((name) => [name, breaks]);
 }
 
-/** Builds the text while the page is read. Keeps nothing of the page but what it shows. */
+/** Builds the text while the page is read. Keeps only the shown part of the page. */
 export class PageText implements HtmlSink {
   /** Targets by link id. */
   readonly links: string[] = [];
@@ -74,7 +74,7 @@ export class PageText implements HtmlSink {
   #title: string | undefined;
   #inTitle = false;
   #images = 0;
-  /** The hidden element that is open: how often it is nested in itself, and how many elements in it hold HTML. */
+  /** The open hidden element: its nesting in itself, and the number of its elements with HTML. */
   #hidden: { name: string; depth: number; holdsHtml: number } | undefined;
 
   #text = "";
@@ -132,7 +132,7 @@ export class PageText implements HtmlSink {
       this.#title ??= raw.slice(0, 4 * MAX_TITLE_CHARS);
       return;
     }
-    // No more than can be shown is worth the memory: white space and entities shrink, rarely by so much.
+    // The maximum of kept text: white space and entities shrink it, rarely by this much.
     const left = 8 * Math.max(0, this.#limits.maxTextChars - this.#text.length) + 64;
     const text = withoutMarks(decodeText(raw.slice(0, left)));
     if (this.#pre > 0 && !this.#anchor) this.#preformatted(text);
@@ -175,7 +175,7 @@ export class PageText implements HtmlSink {
     else if (BREAKS.has(name)) this.#closeBlock(name);
   }
 
-  /** Notes a tag within a hidden element; true if it is one that ends the element. */
+  /** Records a tag within a hidden element; true if it ends the element. */
   #endsHidden(name: string): boolean {
     const hidden = this.#hidden;
     if (!hidden) return true;
@@ -343,7 +343,7 @@ export class PageText implements HtmlSink {
     this.#script = "";
   }
 
-  /** `^{2}`, as gpt-oss shows exponents and indices. */
+  /** `^{2}`, gpt-oss's form of exponents and indices. */
   #scripted(content: string): string {
     return `${this.#script}{${content}}`;
   }
@@ -374,7 +374,7 @@ export class PageText implements HtmlSink {
   }
 }
 
-/** The absolute http(s) URL that a reference means, if it means one. */
+/** The absolute http(s) URL of a reference, if it has one. */
 function httpUrl(reference: string, base: string): string | undefined {
   try {
     const url = new URL(reference, base);

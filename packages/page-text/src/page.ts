@@ -3,9 +3,9 @@ import { tokenizeHtml } from "./html-tokens.ts";
 import { domainOf, withoutMarks } from "./marks.ts";
 import { PageText, type PageTextLimits } from "./page-text.ts";
 
-/** A page as it is shown: its text with marks for links, and where these lead. */
+/** The displayed form of a page: its text with marks for links, and their targets. */
 export interface PageContent {
-  /** Where it was found, after redirects. */
+  /** Its address, after redirects. */
   url: string;
   title: string;
   text: string;
@@ -14,16 +14,16 @@ export interface PageContent {
 }
 
 export interface PageLimits extends PageTextLimits {
-  /** Bytes read of a page; what comes after is left out. */
+  /** The maximum bytes of a page; the rest is left out. */
   maxBytes: number;
 }
 
-/** Something that cannot be shown. The message is for the model. */
+/** Content that cannot be shown. The message is for the model. */
 export class PageError extends Error {}
 
 const HTML = new Set(["text/html", "application/xhtml+xml"]);
 
-/** Types other than `text/…` and `…+json`, `…+xml` that are text all the same. */
+/** Further types than `text/…` and `…+json`, `…+xml` that are text. */
 const TEXT = new Set([
   ...["application/json", "application/xml", "application/javascript", "application/ecmascript", "application/yaml"],
   ...["application/x-yaml", "application/toml", "application/x-ndjson", "application/jsonl", "application/x-sh"],

@@ -67,7 +67,7 @@ function isSpace(code: number): boolean {
   return code === 0x20 || (code >= 0x09 && code <= 0x0d);
 }
 
-/** How much of a chunk that fits on no line goes on this one: up to a hyphen, else as much as fits. */
+/** The part of a too long chunk that goes on this line: up to a hyphen, else as much as fits. */
 function breakOf(chunk: string, left: number): number {
   const hyphen = chunk.lastIndexOf("-", left - 1);
   if (hyphen > 0 && /[^-]/.test(chunk.slice(0, hyphen))) return hyphen + 1;

@@ -1,11 +1,11 @@
-/** The bytes that a model server sends, as they come. */
+/** The bytes of a model server, as they arrive. */
 export interface ByteReader {
   /**
    * The next bytes; none at the end of the body. They are valid until the next read. Rejects when the connection breaks.
    * One read at a time, and none after the end.
    */
   read(): Promise<Uint8Array>;
-  /** Gives up the body: what is waited for ends. */
+  /** Gives up the body: a waiting read ends. */
   cancel(): void;
 }
 
@@ -15,10 +15,10 @@ export const BUFFER_BYTES = 4096;
 /** A read at the end gives this. */
 export const NO_BYTES = new Uint8Array();
 
-/** The readers of bodies that are streams only for those who want one. */
+/** The readers of bodies that are streams only on demand. */
 const readers = new WeakMap<ReadableStream, ByteReader>();
 
-/** A body as a stream, whose reader stays the one that is given (`readerOf`). */
+/** A body as a stream, whose reader stays the given one (`readerOf`). */
 export function streamOf(reader: ByteReader): ReadableStream<Uint8Array> {
   const body = new ReadableStream<Uint8Array>(
     {
@@ -36,8 +36,8 @@ export function streamOf(reader: ByteReader): ReadableStream<Uint8Array> {
 }
 
 /**
- * The reader of a body: its own where it has one (`streamOf`). A body that the runtime streams itself is read into one buffer; a stream of
- * JavaScript's is as it is.
+ * The reader of a body: its own if it has one (`streamOf`). A body that the runtime streams itself is read into one
+ * buffer; a stream of JavaScript's is read unchanged.
  */
 export function readerOf(body: ReadableStream<Uint8Array>): ByteReader {
   const own = readers.get(body);
@@ -52,32 +52,32 @@ export function readerOf(body: ReadableStream<Uint8Array>): ByteReader {
 }
 
 /**
- * How far this thread is behind, as its timers tell: by how much they ring late. A thread that has more to read than it can
- * reads less often, and then more at a time: what comes is left to gather. So its streams are late by some milliseconds,
- * where each of them would else get a part of its tokens.
+ * The lag of this thread, by the lateness of its timers. An overloaded thread reads less often, and then more at a
+ * time, because bytes gather meanwhile. So its streams are late by some milliseconds, where each of them would
+ * otherwise get a part of its tokens.
  */
 
 /**
- * A timer's lateness counts by the time since the one before, up to a limit: those that ring together after a standstill tell of
- * one, and one that rings alone does not tell of much. Milliseconds.
+ * A timer's lateness counts by the time since the previous one, up to a limit: several that fire together after a
+ * standstill show one lag, and a single one shows little. Milliseconds.
  */
 const LAG_TIME_MS = 200;
 const MAX_TOLD_MS = 50;
 
-/** A timer that rings later than this tells of a clock that was set, or a machine that slept. Milliseconds. */
+/** A timer that fires later than this shows a changed clock, or a machine that slept. Milliseconds. */
 const MAX_LATE_MS = 1_000;
 
-/** A lag is believed for so long after the last timer that told of it. Milliseconds. */
+/** The time for which a lag counts after the last timer that showed it. Milliseconds. */
 const KNOWN_MS = 2_000;
 
-/** A thread that is less behind than this is not. One that is pauses for twice as long, up to a limit. Milliseconds. */
+/** A smaller lag does not count. Otherwise a thread pauses for twice the lag, up to a limit. Milliseconds. */
 const LAG_MS = 4;
 const PAUSE_PER_LAG = 2;
 const MAX_PAUSE_MS = 100;
 
 /**
- * A pause that helps takes its own reason away. It becomes shorter slowly, by two thirds in this time: pauses that end at once are
- * followed by the next standstill. Milliseconds.
+ * A helpful pause removes its own reason. It shortens slowly, by two thirds in this time: a pause that ended at once
+ * would lead to the next standstill. Milliseconds.
  */
 const FADE_MS = 4_000;
 
@@ -85,7 +85,7 @@ let lagMs = 0;
 let pauseMs = 0;
 let toldAt = 0;
 
-/** `setTimeout`, for a timer that tells how far the thread is behind. */
+/** `setTimeout`, for a timer that measures the lag. */
 export function setTellingTimeout(ring: () => void, ms: number): ReturnType<typeof setTimeout> {
   const dueAt = Date.now() + ms;
   return setTimeout(() => {
@@ -103,29 +103,29 @@ function tell(now: number, dueAt: number): void {
   pauseMs = Math.max(neededMs, pauseMs * Math.exp(-sinceMs / FADE_MS));
 }
 
-/** A read that comes within this has not been waited for. Milliseconds. */
+/** A read that completes within this time did not have to wait. Milliseconds. */
 const QUICK_MS = 2;
 
-/** A read of more than this is worth its cost. */
+/** A read of more bytes than this is worth its cost. */
 const LARGE_BYTES = BUFFER_BYTES / 2;
 
-/** So many reads in a row tell how a stream goes. */
+/** The number of reads in a row that show a stream's pace. */
 const MANY_READS = 8;
 
-/** The share of each new time between two reads in their average. */
+/** The weight of a new interval between two reads in their average. */
 const WEIGHT = 1 / 4;
 
-/** How a stream's reads go: whether they bring so little, and so often, that it is better to gather for a while. */
+/** The pace of a stream's reads: whether they bring so few bytes, so often, that gathering for a while is better. */
 export class ReadPace {
   /** Small reads follow each other. */
   isSmall = false;
-  /** How many of the last reads, in a row, were not worth their cost. */
+  /** The number of last reads in a row that were not worth their cost. */
   #small = 0;
   #lastAt = Date.now();
   /** Between two reads. Milliseconds. */
   #everyMs = 0;
 
-  /** A read has brought so much; `wasGathered`: only because it was put off. */
+  /** A read has brought this many bytes; `wasGathered`: only because it was delayed. */
   note(bytes: number, wasGathered: boolean, now: number): void {
     this.#small = wasGathered || bytes < LARGE_BYTES ? this.#small + 1 : 0;
     this.isSmall = this.#small >= MANY_READS;
@@ -133,20 +133,20 @@ export class ReadPace {
     this.#lastAt = now;
   }
 
-  /** How long the stream is not read because the thread is behind. Milliseconds; 0: it is not, or it would gather nothing. */
+  /** The pause of the stream because the thread lags. Milliseconds; 0: no lag, or nothing to gather. */
   lagPauseMs(): number {
     const isBehind = this.isSmall && Date.now() - toldAt <= KNOWN_MS;
     return isBehind && pauseMs > this.#everyMs ? pauseMs : 0;
   }
 }
 
-/** How long what comes is gathered while the server is ahead: reads are not waited for. Milliseconds. */
+/** The time in which bytes gather while the server is ahead: reads do not wait. Milliseconds. */
 const GATHER_MS = 3;
 
 /**
- * A fetch body gives at most one HTTP chunk per read, and vLLM sends one per token. A read, and the write that follows it, cost the same
- * however much they bring. Where the server is ahead, or the thread behind, what comes is gathered for some milliseconds, and read at once.
- * Bytes that come alone are read as they come.
+ * A fetch body gives at most one HTTP chunk per read, and vLLM sends one per token. A read, and the write after it,
+ * cost the same for any number of bytes. If the server is ahead, or the thread lags, bytes gather for some
+ * milliseconds, and one read takes them. Single bytes are read as they arrive.
  */
 class BufferReader implements ByteReader {
   readonly #body: ReadableStream<Uint8Array>;
@@ -154,7 +154,7 @@ class BufferReader implements ByteReader {
   #buffer: ArrayBufferLike = new ArrayBuffer(BUFFER_BYTES);
   #ahead: ReadAhead | undefined;
   readonly #pace = new ReadPace();
-  /** How many of the last reads, in a row, were not waited for. */
+  /** The number of last reads in a row that did not have to wait. */
   #quick = 0;
 
   constructor(body: ReadableStream<Uint8Array>, reader: ReadableStreamBYOBReader) {
@@ -191,29 +191,29 @@ class BufferReader implements ByteReader {
 }
 
 /**
- * Has the runtime take what comes of a body, so that the other branch of it has it at the next read, all at once. Nothing of it
- * is looked at here, so that nothing is lost when the body breaks off.
+ * Lets the runtime read a body, so that its other branch has all bytes at the next read. The bytes are dropped here, so
+ * that nothing is lost when the body breaks off.
  */
 class ReadAhead {
   readonly #reader: ReadableStreamBYOBReader;
   #buffer: ArrayBufferLike = new ArrayBuffer(BUFFER_BYTES);
-  /** Resolves when as much has come as is read at once, or nothing more will. */
+  /** Resolves when the bytes of one read have arrived, or no more will. */
   #full: Promise<void> | undefined;
 
   constructor(branch: ReadableStream<Uint8Array>) {
     const { readable, writable } = new IdentityTransformStream();
-    // Bytes that nobody takes would be kept for as long as the other branch is read.
+    // Unread bytes would be kept for as long as the other branch is read.
     branch.pipeTo(writable).catch(() => branch.cancel().catch(() => {}));
     this.#reader = readable.getReader({ mode: "byob" });
   }
 
-  /** Lets as much come as is read at once; until this is called again, no more than that is kept. */
+  /** Lets the bytes of one read arrive; until the next call, no more than that are kept. */
   begin(): Promise<void> {
     this.#full ??= this.#fill();
     return this.#full;
   }
 
-  /** Waits until so much has come, at most `ms`. */
+  /** Waits until this many bytes have arrived, at most `ms`. */
   async gather(ms: number): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     const timer = setTellingTimeout(resolve, ms);
@@ -233,7 +233,7 @@ class ReadAhead {
       this.#buffer = value.buffer;
       this.#full = undefined;
     } catch {
-      // The reader of the other branch hears of it.
+      // The reader of the other branch gets the error.
     }
   }
 }

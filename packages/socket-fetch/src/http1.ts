@@ -1,10 +1,10 @@
 /**
- * HTTP/1.1 answers (RFC 9112), for the transport that reads them itself: heads, and what frames a body. An answer that does not keep to the
- * grammar is refused rather than guessed at, and its cost is bounded.
+ * HTTP/1.1 answers (RFC 9112), for the transport that reads them itself: heads, and the framing of bodies. An answer
+ * that violates the grammar is refused, and its cost is bounded.
  */
 import { Buffer } from "node:buffer";
 
-/** The bytes that came are no answer in HTTP/1.1, or none that this client has asked for. */
+/** The bytes are no answer in HTTP/1.1, or one that this client has not asked for. */
 export class Http1Error extends Error {
   override readonly name = "Http1Error";
 }
@@ -13,7 +13,7 @@ export class Http1Error extends Error {
 export const MAX_HEAD_BYTES = 64 * 1024;
 const MAX_HEADERS = 256;
 
-/** The longest line that says how long a chunk is, with its extensions. */
+/** The longest line with the length of a chunk, including its extensions. */
 const MAX_CHUNK_LINE_BYTES = 1024;
 const MAX_TRAILER_BYTES = 16 * 1024;
 
@@ -23,16 +23,13 @@ const CR = 13;
 const SPACE = 32;
 const SEMICOLON = 59;
 
-/** How a body is told from what frames it. */
+/** Separates a body from its framing. */
 export interface Framing {
-  /** The body is whole: what comes after it is none of it. */
+  /** The body is complete: later bytes are not part of it. */
   readonly ended: boolean;
-  /** The end of the connection is the body's. */
+  /** The end of the connection ends the body. */
   readonly endsWithConnection: boolean;
-  /**
-   * The part of the next bytes that is the body's own, moved to their beginning. Throws Http1Error where they are not
-   * framed as they should be.
-   */
+  /** The body's own part of the next bytes, moved to their beginning. Throws Http1Error for invalid framing. */
   unframe(bytes: Uint8Array): Uint8Array;
 }
 
@@ -42,7 +39,10 @@ export interface Head {
   framing: Framing;
 }
 
-/** Where the head ends that `bytes` begin with, its empty line included; -1 where that has not come. Not before `from`. */
+/**
+ * The end of the head at the beginning of `bytes`, including its empty line; -1 if it has not arrived. Not before
+ * `from`.
+ */
 export function endOfHead(bytes: Uint8Array, from: number): number {
   for (let at = bytes.indexOf(LF, from); at !== -1; at = bytes.indexOf(LF, at + 1)) {
     if (at >= 3 && bytes[at - 1] === CR && bytes[at - 2] === LF && bytes[at - 3] === CR) return at + 1;
@@ -50,14 +50,14 @@ export function endOfHead(bytes: Uint8Array, from: number): number {
   return -1;
 }
 
-// No character of a class below can also be what follows it: each is tried once.
+// No character of a class below can also follow it: each is tried once.
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-5]\d\d)(?: [\t\x20-\x7e\x80-\xff]*)?$/;
 const HEADER_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t\x20-\x7e\x80-\xff]*)$/;
 
 /**
- * A whole head, as `endOfHead` tells it; undefined for an interim answer (1xx), behind which the next one comes.
- * `method` is the request's. Throws Http1Error for any other head than that of an answer to a request without an upgrade
- * and without codings.
+ * A whole head, as `endOfHead` finds it; undefined for an interim answer (1xx), after which the next one comes.
+ * `method` is the request's. Throws Http1Error for any other head than that of an answer to a request without an
+ * upgrade and without codings.
  */
 export function parseHead(bytes: Uint8Array, method: string): Head | undefined {
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength - 4).toString("latin1");
@@ -77,10 +77,10 @@ export function parseHead(bytes: Uint8Array, method: string): Head | undefined {
   return { status, headers, framing: framingOf(status, headers, method, minor === "0") };
 }
 
-/** Statuses that have no body, whatever their headers say. */
+/** Statuses without a body, whatever their headers say. */
 export const NULL_BODY_STATUSES: ReadonlySet<number> = new Set([204, 205, 304]);
 
-/** RFC 9112 §6.3. Two lengths at once are how requests are smuggled (§6.1), and are refused. */
+/** RFC 9112 §6.3. Two lengths are a smuggling attack (§6.1), and are refused. */
 function framingOf(status: number, headers: Headers, method: string, isOld: boolean): Framing {
   if (method === "HEAD" || NULL_BODY_STATUSES.has(status)) return new LengthFraming(0);
   const coding = headers.get("content-encoding") ?? "identity";
@@ -101,7 +101,7 @@ function parseLength(header: string): number {
   return Number(length);
 }
 
-/** A body as long as its head says. */
+/** A body with a length in its head. */
 class LengthFraming implements Framing {
   readonly endsWithConnection = false;
   #left: number;
@@ -131,7 +131,7 @@ class ConnectionFraming implements Framing {
   }
 }
 
-/** The place of the next byte in a chunked body (RFC 9112 §7.1). */
+/** The position of the next byte in a chunked body (RFC 9112 §7.1). */
 type ChunkState =
   | "size"
   | "extension"
@@ -145,14 +145,14 @@ type ChunkState =
   | "last LF"
   | "end";
 
-/** A body in chunks. Their extensions, and the trailers behind the last one, are read over. */
+/** A body in chunks. Their extensions, and the trailers after the last one, are skipped. */
 export class ChunkedFraming implements Framing {
   readonly endsWithConnection = false;
   #state: ChunkState = "size";
-  /** Bytes of the present chunk that are still to come; while its size is read, what there is of it. */
+  /** The remaining bytes of the present chunk; while its size is read, the size so far. */
   #left = 0;
   #digits = 0;
-  /** The length of the present line that frames something, and of all trailers. */
+  /** The length of the present framing line, and of all trailers. */
   #lineBytes = 0;
 
   get ended(): boolean {
@@ -239,19 +239,18 @@ export class ChunkedFraming implements Framing {
   }
 }
 
-/** The value of each byte that is a hexadecimal digit; -1 of others. */
+/** The value of each byte that is a hexadecimal digit; -1 for others. */
 const HEX_DIGITS = Int8Array.from({ length: 256 }, (_, byte) => {
   const digit = "0123456789abcdef".indexOf(String.fromCharCode(byte).toLowerCase());
   return byte < 128 ? digit : -1;
 });
 
-/** Bytes that end a line, and with it a header, or that no header has at all. */
+/** Bytes that end a line, and with it a header, or that no header may contain. */
 const VISIBLE = /^[\x20-\x7e]*$/;
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 
 /**
- * A request, whole: its connection is used for no other. Throws Http1Error where a header would end before its value
- * does.
+ * A complete request, the only one of its connection. Throws Http1Error if a header would end before its value does.
  */
 export function requestText(
   method: string,

@@ -14,11 +14,9 @@ import {
 } from "./http1.ts";
 
 /**
- * The model server over a socket, instead of `fetch`: one HTTP/1.1 request to a connection. A fetch body gives at most
- * one HTTP chunk per read, and vLLM sends one per token; a socket gives all that has arrived.
- *
- * A connection serves one request, and is not kept for the next: the runtime lets no request use what another one has
- * opened.
+ * The model server over a socket, instead of `fetch`: one HTTP/1.1 request per connection. A fetch body gives at most
+ * one HTTP chunk per read, and vLLM sends one per token; a socket gives all arrived bytes. A connection serves one
+ * request, and is not kept for the next, because the runtime binds a socket to its request.
  */
 
 export interface SocketRequest {
@@ -30,8 +28,8 @@ export interface SocketRequest {
 }
 
 /**
- * Asks as `fetch` does, and follows no redirect. Its body's reader is the socket's own (`readerOf`). Rejects when the
- * server cannot be reached or does not answer in HTTP/1.1, and with the signal's reason when that is aborted.
+ * Requests like `fetch`, and follows no redirect. Its body's reader is the socket's own (`readerOf`). Rejects if the
+ * server is not reachable or does not answer in HTTP/1.1, and with the signal's reason when that is aborted.
  */
 export function socketFetch(url: string, request: SocketRequest, connect: Connect = globalConnect): Promise<Response> {
   const { hostname, port, protocol } = new URL(url);
@@ -39,7 +37,7 @@ export function socketFetch(url: string, request: SocketRequest, connect: Connec
   const open = () =>
     connect(
       { hostname, port: Number(port) || (isSecure ? 443 : 80) },
-      // The end of the answer closes the connection; one that the server ends is closed by who reads that.
+      // The end of the answer closes the connection; if the server ends it, its reader closes it.
       { secureTransport: isSecure ? "on" : "off", allowHalfOpen: true },
     );
   return exchange(open, new URL(url), request);
@@ -53,7 +51,7 @@ export async function exchange(open: () => Connection, url: URL, request: Socket
   signal.throwIfAborted();
   const connection = open();
   const close = () => void connection.close().catch(() => {});
-  // A connection that is not yet made does not end its reads when it is closed.
+  // Closing a connection that is not yet made does not end its reads.
   const aborted = Promise.withResolvers<never>();
   const onAbort = () => {
     close();
@@ -61,7 +59,7 @@ export async function exchange(open: () => Connection, url: URL, request: Socket
   };
   signal.addEventListener("abort", onAbort, { once: true });
   try {
-    // A server may answer before it has read all, or without: what becomes of the request shows in the answer.
+    // A server may answer before it has read everything: the answer shows the result of the request.
     connection.writable
       .getWriter()
       .write(bytes)
@@ -74,12 +72,12 @@ export async function exchange(open: () => Connection, url: URL, request: Socket
   }
 }
 
-/** Reads the head of the answer. Bytes that came behind it are the beginning of its body. */
+/** Reads the head of the answer. Bytes after it are the beginning of its body. */
 async function readAnswer(connection: Connection, method: string, close: () => void): Promise<Response> {
   const reader = connection.readable.getReader({ mode: "byob" });
   let buffer = new ArrayBuffer(BUFFER_BYTES);
   let length = 0;
-  /** Where the head begins, and how much of it was searched for its end. */
+  /** The beginning of the head, and the part that was searched for its end. */
   let start = 0;
   let searched = 0;
   for (;;) {
@@ -108,14 +106,14 @@ function toResponse({ status, headers }: Head, body: SocketBody): Response {
   return new Response(NULL_BODY_STATUSES.has(status) ? null : streamOf(body), { status, headers });
 }
 
-/** A body as it comes over a connection. The framing is taken out in place. */
+/** A body as it arrives over a connection. The framing is removed in place. */
 class SocketBody implements ByteReader {
   readonly #reader: ReadableStreamBYOBReader;
   readonly #framing: Framing;
   readonly #close: () => void;
   #buffer: ArrayBufferLike;
   readonly #pace = new ReadPace();
-  /** The bytes that have come with the head, until the first read. */
+  /** The bytes that arrived with the head, until the first read. */
   #held: Uint8Array;
 
   constructor(reader: ReadableStreamBYOBReader, held: Uint8Array<ArrayBuffer>, { framing }: Head, close: () => void) {
@@ -146,7 +144,7 @@ class SocketBody implements ByteReader {
     this.#close();
   }
 
-  /** The part of the body that comes next; undefined where the end of the connection is the body's. */
+  /** The next part of the body; undefined if the end of the connection ends the body. */
   async #receive(): Promise<Uint8Array | undefined> {
     const { value, done } = await this.#reader.read(new Uint8Array(this.#buffer));
     if (value) this.#buffer = value.buffer;

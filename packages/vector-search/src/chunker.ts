@@ -1,9 +1,9 @@
 /**
- * Cuts a text into chunks of so many tokens that overlap, where near by at the end of a paragraph, else of a sentence, a line or a
- * word. It reads page by page, and holds not much more than one chunk.
+ * Cuts a text into overlapping chunks of a number of tokens, if possible at the end of a paragraph, else of a sentence,
+ * a line or a word. It reads page by page, and holds little more than one chunk.
  */
 
-/** The tokens of texts: `@responses-edge/harmony` has such a one. */
+/** The tokens of texts: `@responses-edge/harmony` has such a tokenizer. */
 export interface ChunkTokenizer {
   /** The tokens of a text, part by part. */
   slices(text: string): Iterable<readonly number[]>;
@@ -21,15 +21,15 @@ export interface ChunkSizes {
 export interface Chunk {
   text: string;
   tokens: number;
-  /** The pages on which it begins and ends; null where there are none. */
+  /** The pages of its beginning and end; null without pages. */
   page: number | null;
   lastPage: number | null;
 }
 
-/** The part of a chunk's tokens that it has at least, where a better border is looked for in the rest. */
+/** The minimum part of a chunk's tokens; a better border is searched in the rest. */
 const LEAST = 0.7;
 
-/** The ends of sentences: a mark, with what closes quotes and brackets behind it, and a space unless the script has none. */
+/** The ends of sentences: a mark, with closing quotes and brackets after it, and a space unless the script has none. */
 const SENTENCE_END = /[.!?…]["'”’)\]]*(?=\s)|[。！？]["'”’」』）]*/g;
 const PARAGRAPH_END = /\n[^\S\n]*\n\s*/g;
 const LINE_END = /\n/g;
@@ -40,15 +40,15 @@ export class Chunker {
   readonly #sizes: ChunkSizes;
   /** The bytes of tokens, by their ids. */
   readonly #bytesOf: number[] = [];
-  /** The text that is not yet in a chunk, and the overlap before it. */
+  /** The text that is not in a chunk yet, and the overlap before it. */
   #text = "";
-  /** Where its tokens end in it. */
+  /** The ends of its tokens. */
   #ends: number[] = [];
-  /** Bytes of its last tokens that are the beginning of a character. */
+  /** Bytes of its last tokens that begin a character. */
   #begun = 0;
-  /** How many of its tokens are in the last chunk already. */
+  /** The number of its tokens that are already in the last chunk. */
   #known = 0;
-  /** Where pages begin in it, in order. The first one began at 0, or before. */
+  /** The beginnings of pages in it, in order. The first one began at 0, or before. */
   #pages: { at: number; page: number | null }[] = [];
 
   constructor(tokenizer: ChunkTokenizer, sizes: ChunkSizes) {
@@ -155,12 +155,12 @@ export class Chunker {
     return first;
   }
 
-  /** Where so many tokens end. */
+  /** The end of this many tokens. */
   #endOf(count: number): number {
     return count === 0 ? 0 : (this.#ends[count - 1] ?? this.#text.length);
   }
 
-  /** How many tokens end at a place or before it. */
+  /** The number of tokens that end at a position or before it. */
   #tokensUntil(at: number): number {
     let [low, high] = [0, this.#ends.length];
     while (low < high) {
@@ -176,7 +176,7 @@ export class Chunker {
   }
 }
 
-/** The bytes of the character at a place in UTF-8; 0 at the end. */
+/** The bytes of the character at a position in UTF-8; 0 at the end. */
 function utf8Length(text: string, at: number): number {
   const unit = text.charCodeAt(at);
   if (Number.isNaN(unit)) return 0;

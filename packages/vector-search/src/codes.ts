@@ -1,27 +1,27 @@
 import { BLOCK_BYTES, type Kernel } from "./kernel.ts";
 import { codeBytes, MAX_DIMENSIONS } from "./quantised.ts";
 
-/** The codes of all chunks of a store, in memory, and the search for the nearest: each is compared. */
+/** The codes of all chunks of a store, in memory, and the search for the nearest: it compares each. */
 
 /** A chunk that was found. */
 export interface Near {
   chunk: number;
   file: number;
-  /** Bits in which the codes differ. */
+  /** The number of different bits of the codes. */
   distance: number;
 }
 
 /** Codes that the kernel compares in one call. */
 const BATCH = 4_096;
 
-/** Where the results and the codes lie in the kernel's memory, behind the query's code. */
+/** The positions of the results and the codes in the kernel's memory, after the query's code. */
 const OUT = MAX_DIMENSIONS / 8;
 const CODES = OUT + 2 * BATCH;
 
-/** Bytes that a chunk takes beside its code: its number, its file's and its distance in a search. */
+/** Bytes of a chunk beside its code: its number, its file's and its distance in a search. */
 const BYTES_BESIDE = 4 + 4 + 2;
 
-/** By so much the lists beside the codes grow at once. */
+/** The step by which the lists beside the codes grow. */
 const GROWTH = 1.25;
 
 export class Codes {
@@ -33,7 +33,7 @@ export class Codes {
   #files = new Uint32Array(0);
   #distances = new Uint16Array(0);
 
-  /** The kernel's memory is these codes' alone. */
+  /** Only these codes use the kernel's memory. */
   constructor(kernel: Kernel, dimensions: number) {
     if (!(dimensions >= 1 && dimensions <= MAX_DIMENSIONS)) throw new RangeError(`${dimensions} dimensions`);
     this.dimensions = dimensions;
@@ -92,7 +92,7 @@ export class Codes {
     return near.slice(0, count);
   }
 
-  /** Notes each chunk's distance, and gives how many there are of each. */
+  /** Records each chunk's distance, and gives the number of each distance. */
   #measure(code: Uint8Array, isWanted: ((file: number) => boolean) | undefined): Uint32Array {
     const kernel = this.#kernel;
     kernel.reserve(CODES);
@@ -129,7 +129,7 @@ export class Codes {
 /** More than any distance. */
 const UNWANTED = 0xffff;
 
-/** The bytes of memory that the codes of so many chunks take. */
+/** The bytes of memory of this many chunks' codes. */
 export function memoryOf(chunks: number, dimensions: number): number {
   return chunks * (codeBytes(dimensions) + Math.ceil(BYTES_BESIDE * GROWTH));
 }

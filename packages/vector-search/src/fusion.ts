@@ -1,9 +1,11 @@
-/** Reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009): lists of different measures, joined by ranks alone. */
+/**
+ * Reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009): joins lists of different measures by ranks only.
+ */
 
 /** Results of one way to search, best first. */
 export interface RankedList {
   ids: readonly number[];
-  /** How much it counts beside the others. Not negative. */
+  /** Its weight beside the others. Not negative. */
   weight: number;
 }
 
@@ -11,11 +13,11 @@ export interface Fused {
   id: number;
   /** From 0 to 1; 1 is the first of every list. */
   score: number;
-  /** Its rank in each list, from 1; undefined where it is not in it. */
+  /** Its rank in each list, from 1; undefined if it is not in it. */
   ranks: (number | undefined)[];
 }
 
-/** As the paper has it: the ranks below the first few count nearly the same. */
+/** The paper's constant: ranks below the first few count nearly the same. */
 const K = 60;
 
 /** Joins lists, best first. A list without weight finds nothing. */

@@ -1,8 +1,8 @@
 /** The inner loops of a search, over bytes that lie side by side in a memory that grows and never moves within itself. */
 export interface Kernel {
-  /** All of the memory. A view is void once `reserve` has been called. */
+  /** All of the memory. A view is invalid after `reserve`. */
   bytes(): Uint8Array<ArrayBuffer>;
-  /** Makes the memory at least so long. Throws RangeError where there is not as much. */
+  /** Makes the memory at least this long. Throws RangeError if there is not enough. */
   reserve(length: number): void;
   /**
    * Writes the Hamming distances of the code at `query` to each of `count` codes from `codes` on, as 16-bit numbers at `out`. A code has
@@ -18,10 +18,10 @@ export interface Kernel {
 
 const PAGE_BYTES = 65_536;
 
-/** The bytes of a code or of a vector are whole blocks of so many. */
+/** The block size of codes and vectors, in bytes. */
 export const BLOCK_BYTES = 16;
 
-/** `kernel.wasm`, with a memory of its own. Throws WebAssembly.CompileError or LinkError where the runtime has no SIMD. */
+/** `kernel.wasm`, with a memory of its own. Throws WebAssembly.CompileError or LinkError if the runtime has no SIMD. */
 export function simdKernel(module: WebAssembly.Module): Kernel {
   const { memory, distances, products } = new WebAssembly.Instance(module).exports as unknown as KernelExports;
   return {
@@ -39,7 +39,7 @@ interface KernelExports extends Pick<Kernel, "distances" | "products"> {
   memory: { buffer: ArrayBuffer; grow(pages: number): number };
 }
 
-/** The same without WebAssembly, in four to twelve times as long. */
+/** The same without WebAssembly, four to twelve times slower. */
 export function plainKernel(): Kernel {
   let memory = new Uint8Array(PAGE_BYTES);
   return {
@@ -77,7 +77,7 @@ export function plainKernel(): Kernel {
   };
 }
 
-/** How many bits of a 32-bit number are set (Warren, Hacker's Delight, 5-1). */
+/** The number of set bits of a 32-bit number (Warren, Hacker's Delight, 5-1). */
 function bitsIn(word: number): number {
   const pairs = word - ((word >>> 1) & 0x55555555);
   const fours = (pairs & 0x33333333) + ((pairs >>> 2) & 0x33333333);

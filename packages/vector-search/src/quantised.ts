@@ -1,11 +1,14 @@
 import { BLOCK_BYTES, type Kernel } from "./kernel.ts";
 
-/** Embeddings in fewer bytes: a code of a bit for each dimension, by which all are compared, and eight bits for each, by which the best are. */
+/**
+ * Embeddings in fewer bytes: a code of a bit for each dimension to compare all, and eight bits for each to compare the
+ * best.
+ */
 
-/** The most dimensions of an embedding. */
+/** The maximum dimensions of an embedding. */
 export const MAX_DIMENSIONS = 8_192;
 
-/** The bytes of a code of so many dimensions. */
+/** The bytes of a code with this many dimensions. */
 export function codeBytes(dimensions: number): number {
   return Math.ceil(dimensions / (8 * BLOCK_BYTES)) * BLOCK_BYTES;
 }
@@ -19,7 +22,9 @@ export function toCode(embedding: ArrayLike<number>): Uint8Array<ArrayBuffer> {
   return code;
 }
 
-/** The elements as whole numbers up to 127, of which the largest is one: its length is lost, which cosines do not need. */
+/**
+ * The elements as whole numbers up to 127, which the largest one has: their length is lost, which cosines do not need.
+ */
 export function toInt8(embedding: ArrayLike<number>): Int8Array<ArrayBuffer> {
   const vector = new Int8Array(Math.ceil(embedding.length / BLOCK_BYTES) * BLOCK_BYTES);
   let largest = 0;
@@ -33,11 +38,11 @@ export function toInt8(embedding: ArrayLike<number>): Int8Array<ArrayBuffer> {
   return vector;
 }
 
-/** Where the results and the vectors lie in the kernel's memory, behind the query. */
+/** The positions of the results and the vectors in the kernel's memory, after the query. */
 const OUT = MAX_DIMENSIONS;
 const VECTORS = 2 * MAX_DIMENSIONS;
 
-/** The cosines between a vector and others of its length, in their order; 0 of one without direction. */
+/** The cosines between a vector and others of its length, in their order; 0 for one without direction. */
 export function cosines(kernel: Kernel, query: Int8Array, vectors: readonly Int8Array[]): number[] {
   const { length } = query;
   const blocks = length / BLOCK_BYTES;

@@ -1,9 +1,12 @@
 /**
- * Words as FTS5 is to index and to find them. Text of languages that are written without spaces is given as pairs of neighbouring
+ * Words as FTS5 indexes and finds them. Text of languages without spaces between words becomes pairs of neighbouring
  * characters (bigrams): FTS5's own `trigram` finds no word of two characters, as most Chinese ones are.
  */
 
-/** The tokenizer of the table. Marks belong to words: without their vowel signs those of Indic languages would fall apart. */
+/**
+ * The tokenizer of the table. Marks belong to words: without their vowel signs words of Indic languages would break
+ * apart.
+ */
 export const TOKENIZER = "porter unicode61 categories 'L* N* Co Mn Mc'";
 
 const UNSPACED = String.raw`\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\u30fc\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}\p{Script=Tibetan}`;
