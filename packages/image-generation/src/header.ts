@@ -7,7 +7,7 @@ export interface ImageHeader {
   width: number;
   height: number;
   hasAlpha: boolean;
-  /** Whether its last bytes end such an image. */
+  /** True if its last bytes end such an image. */
   isWhole: boolean;
 }
 
