@@ -95,7 +95,8 @@ export function settleRun(
   waitUntil(housekeeping.retain(spec.createdAt, spec.owner !== undefined));
   if (spec.owner !== undefined) {
     rows.stored.added(spec.turn);
-    waitUntil(rows.stored.tellSoon());
+    // At once: the quota no longer holds what the run had reserved.
+    waitUntil(rows.stored.tell());
   }
   if (config().listsResponses) {
     const { turn, createdAt } = spec;

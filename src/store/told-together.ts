@@ -1,7 +1,15 @@
 /**
  * Reports of this isolate's homes to an object of their tenant: one call at a time, with all reports that have come in
- * the meantime. Only the latest of several reports under one name counts.
+ * the meantime. Only the latest of several reports under one name counts. Reports that come often are gathered before
+ * each call: a call and its commit cost as much as storing a short turn.
  */
+
+/** Reports come often if the isolate makes more than this many in `OFTEN_MS`. Milliseconds. */
+const MANY = 16;
+const OFTEN_MS = 100;
+
+/** How long they are then gathered. Milliseconds. A killed process loses them: the alarms of their homes report again. */
+const GATHER_MS = 50;
 
 /** After this time, the object that made a call is assumed to have ended. */
 export const CALL_WITHIN_MS = 10_000;
@@ -15,13 +23,16 @@ interface Told<Value> {
 /** The waiting values of one tenant. */
 interface Queue<Value> {
   waiting: Map<string, Told<Value>>;
-  /** When the call under way has begun, Unix milliseconds. The object that made it may have ended since. */
+  /** When the call under way, or the gathering before it, has begun, Unix milliseconds. The object that does it may have ended since. */
   askingSince: number | undefined;
 }
 
 export class ToldTogether<Value> {
   readonly #queues = new Map<string, Queue<Value>>();
   readonly #most: number;
+  /** When the last reports were made, Unix milliseconds; oldest first. */
+  readonly #madeAt: number[] = [];
+  #comeOften = false;
 
   /** `most`: most waiting values of a tenant. Further ones are dropped. */
   constructor(most = Number.POSITIVE_INFINITY) {
@@ -50,17 +61,26 @@ export class ToldTogether<Value> {
     this.#queues.set(tenant, queue);
     queue.waiting.set(name, told);
     const now = Date.now();
+    this.#count(now);
     if (queue.askingSince !== undefined && Math.abs(now - queue.askingSince) < CALL_WITHIN_MS) return;
     while (queue.waiting.size > 0) {
-      const batch = [...queue.waiting.values()];
-      queue.waiting.clear();
       const since = Date.now();
       queue.askingSince = since;
-      const isHeard = await send(batch.map(({ value }) => value));
+      if (this.#comeOften) await scheduler.wait(GATHER_MS);
+      const batch = [...queue.waiting.values()];
+      queue.waiting.clear();
+      // All of them may have been withdrawn.
+      const isHeard = batch.length > 0 && (await send(batch.map(({ value }) => value)));
       if (isHeard) for (const each of batch) each.onTold();
       // Another object has taken over.
       if (queue.askingSince !== since) return;
     }
     this.#queues.delete(tenant);
+  }
+
+  #count(now: number): void {
+    this.#madeAt.push(now);
+    const before = this.#madeAt.length > MANY ? this.#madeAt.shift() : undefined;
+    this.#comeOften = before !== undefined && now - before < OFTEN_MS;
   }
 }

@@ -10,6 +10,7 @@ import type { Quota, StoredByKey } from "../../src/store/quota/quota.ts";
 import type { QuotaBinding } from "../../src/store/quota/run-quota.ts";
 import { toCells } from "../../src/store/row-pieces.ts";
 import { Tables } from "../../src/store/tables.ts";
+import { ToldTogether } from "../../src/store/told-together.ts";
 import { TurnStore } from "../../src/store/turn-store.ts";
 
 /** What homes store, and what their tenant's quota knows of it. */
@@ -166,6 +167,27 @@ describe("what is stored", () => {
       calls[2]?.resolve();
       expect(await again).toBe(true);
     });
+  });
+
+  it("is reported at once while little is stored; where reports come often, one call carries those of 50 ms", async () => {
+    const together = new ToldTogether<string>();
+    const calls: string[][] = [];
+    const first = Promise.withResolvers<boolean>();
+    const send = (batch: readonly string[]) => {
+      calls.push([...batch]);
+      return calls.length === 1 ? first.promise : Promise.resolve(true);
+    };
+    const told: string[] = [];
+    const tell = (name: string) => together.tell("tenant", name, { value: name, onTold: () => told.push(name) }, send);
+    const homes = Array.from({ length: 18 }, (_, index) => `home-${index}`);
+    const telling = homes.map(tell);
+    expect(calls).toEqual([["home-0"]]);
+    first.resolve(true);
+    await scheduler.wait(0);
+    telling.push(tell("later"));
+    await Promise.all(telling);
+    expect(calls).toEqual([["home-0"], [...homes.slice(1), "later"]]);
+    expect(told).toEqual([...homes, "later"]);
   });
 
   it("is counted in bytes of its rows and responses, by key, and freed by deletion", async () => {
