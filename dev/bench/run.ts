@@ -10,7 +10,8 @@
  *     npm run bench -- --durable          instead: background runs, resume, recovery, locks; under four minutes
  *     npm run bench -- --sockets          instead: the same turns over a WebSocket and as SSE; half a minute
  *     npm run bench -- --fleet            instead: a pool of model servers of which some are in trouble; a minute
- *     npm run bench -- --growth           instead: what a turn costs as its conversation grows, and requests as more is stored; ten minutes
+ *     npm run bench -- --growth           instead: what a turn costs as its conversation grows, and requests as more is stored; memory, waits and files; fifteen minutes
+ *     npm run bench -- --growth --only TABLE       only its table `turns`, `stored` or `heavy`
  *     npm run bench -- --workers          instead: `serve` with several workers; two minutes
  *     npm run bench -- --ways             instead: `npm start`, `npm run serve` and `npm run dev` as they are; a minute
  *     npm run bench -- --shipped          instead: a request's own cost with `serve` as it ships; five minutes without peers
@@ -45,6 +46,7 @@ import {
   StreamWorkers,
 } from "./harmony.ts";
 import type { HarmonyResults } from "./harmony-report.ts";
+import { HEAVY_MODELS, measureHeavy } from "./heavy.ts";
 import { hammer } from "./load.ts";
 import { measureMemory } from "./memory.ts";
 import { readPeers } from "./peers.ts";
@@ -132,9 +134,11 @@ if (options.ways) {
 progress("bundling");
 bundle();
 if (options.growth) {
-  const upstream = await startUpstream(OTHER_CORE, [GROWTH_MODEL, STORED_MODEL]);
-  console.log(await measureGrowth(upstream, progress));
-  console.log(await measureStored(upstream, progress));
+  const upstream = await startUpstream(OTHER_CORE, [GROWTH_MODEL, STORED_MODEL, ...HEAVY_MODELS]);
+  const wants = (table: string) => options.only === undefined || options.only === table;
+  if (wants("turns")) console.log(await measureGrowth(upstream, progress));
+  if (wants("stored")) console.log(await measureStored(upstream, progress));
+  if (wants("heavy")) console.log(await measureHeavy(upstream, progress));
   await upstream.stop();
   process.exit(0);
 }

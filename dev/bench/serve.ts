@@ -22,6 +22,8 @@ export interface ServeOptions {
 export interface Served extends Running {
   /** The workerd processes that it has started. */
   pids: readonly number[];
+  /** The data folder. */
+  state: string;
 }
 
 export async function startServe({
@@ -31,6 +33,7 @@ export async function startServe({
   usesAllCores = false,
 }: ServeOptions): Promise<Served> {
   const port = await freePort();
+  const state = variables.STATE_DIRECTORY ?? mkdtempSync(join(scratch, "state-"));
   const core = usesAllCores ? undefined : GATEWAY_CORE;
   const child = start(process.execPath, [join(root, "cli/main.ts"), "serve"], core, {
     stdio: ["ignore", "ignore", "inherit"],
@@ -39,9 +42,9 @@ export async function startServe({
       PORT: String(port),
       VLLM_BASE_URL: `http://127.0.0.1:${upstreamPort}/v1`,
       ALLOW_ANONYMOUS: "true",
-      STATE_DIRECTORY: mkdtempSync(join(scratch, "state-")),
       [BUNDLE_VARIABLE]: bundle,
       ...variables,
+      STATE_DIRECTORY: state,
     },
   });
   await untilReady(child, `http://127.0.0.1:${port}/health`);
@@ -51,6 +54,7 @@ export async function startServe({
     port,
     pid,
     pids,
+    state,
     async stop() {
       process.kill(pid, "SIGKILL");
       await stop(child);

@@ -7,6 +7,7 @@ import {
   hasFile,
   homeLeft,
   isOpen,
+  MANY_HOMES,
   mostOpenHomes,
   type OpenHome,
   openHomes,
@@ -103,7 +104,10 @@ export class HomeCalls {
         name,
         openHomes().has(name) ? Number.POSITIVE_INFINITY : await mostOpenHomes(this.#bindings),
       );
-      if (home) return home;
+      if (home) {
+        if (openHomes().size > MANY_HOMES) waitUntil(this.#closeAnother());
+        return home;
+      }
       if (!openHomes().has(name) && (await this.#closeAnother())) continue;
       if (Date.now() > deadline) throw tooManyOpen();
       await scheduler.wait(LOOK_MS);

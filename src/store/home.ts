@@ -75,13 +75,13 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
     });
     this.#responses = new ResponseReader(rows, this.#runs);
     this.#housekeeping = new Housekeeping(state.storage, rows, this.#runs, config);
-    this.#settling = { config, rows, conversation, housekeeping: this.#housekeeping, waitUntil };
-    this.#life = new HomeLife(state, this.env, rows, this.#housekeeping, sockets);
+    this.#settling = { tenant, config, rows, conversation, housekeeping: this.#housekeeping, waitUntil };
+    this.#life = new HomeLife(state, this.env, rows, this.#housekeeping, conversation, sockets);
   }
 
   /** True if there is a run, a reader or a delivery, or a turn has the conversation. */
   override [HAS_WORK](): boolean {
-    return !this.#life.isIdle || this.#conversation.isEntered || this.#sockets.isAnyOpen;
+    return !this.#life.isIdle || this.#sockets.isAnyOpen;
   }
 
   /** Ends this instance of the object, as `HomeLife` does. */

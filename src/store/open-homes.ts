@@ -1,4 +1,5 @@
 import type { LeaseSockets } from "./conversation-lock.ts";
+import type { ConversationTurns } from "./conversation-turns.ts";
 import type { HomeRows } from "./home-rows.ts";
 import type { Housekeeping } from "./housekeeping.ts";
 
@@ -27,7 +28,7 @@ const TOLD_MS = 1_000;
 
 /** A home that lives in this process, as the process sees it. */
 export interface LivingHome {
-  /** True if it has no work but calls. */
+  /** True if it has no work but calls, and no turn has its conversation. */
   readonly isIdle: boolean;
   /** True if, as far as it knows without reading its storage, it stores nothing and will not be given anything soon. */
   readonly mayBeVacant: boolean;
@@ -55,6 +56,12 @@ const HOMES_SHARE = 3;
 const FREE_SHARE = 8;
 /** Homes that may be open in any case. */
 const LEAST_HOMES = 4;
+
+/**
+ * Beyond this number, a home that opens closes the least recently used idle one. An open home takes a quarter of a megabyte, which workerd's
+ * allocator never gives back to the system.
+ */
+export const MANY_HOMES = 128;
 
 /** With a higher limit, the open files are not counted. */
 const MAX_LOOKED_AT = 16_384;
@@ -189,6 +196,7 @@ export class HomeLife implements LivingHome {
   readonly #files: Fetcher | undefined;
   readonly #rows: HomeRows;
   readonly #housekeeping: Housekeeping;
+  readonly #conversation: Pick<ConversationTurns, "isEntered">;
   readonly #sockets: LeaseSockets;
   /** Runs, readers, deliveries, alarms: all work except calls. */
   #underWay = 0;
@@ -200,18 +208,20 @@ export class HomeLife implements LivingHome {
     { OPEN_FILES, HOME_FILES }: FileBindings,
     rows: HomeRows,
     housekeeping: Housekeeping,
+    conversation: Pick<ConversationTurns, "isEntered">,
     sockets: LeaseSockets,
   ) {
     this.#state = state;
     this.#files = HOME_FILES;
     this.#rows = rows;
     this.#housekeeping = housekeeping;
+    this.#conversation = conversation;
     this.#sockets = sockets;
     if (OPEN_FILES !== undefined) homeOpened(this.#name, this);
   }
 
   get isIdle(): boolean {
-    return this.#underWay === 0;
+    return this.#underWay === 0 && !this.#conversation.isEntered;
   }
 
   get mayBeVacant(): boolean {

@@ -1,3 +1,4 @@
+import { LongWork } from "@responses-edge/long-work";
 import { conversationLocked } from "@responses-edge/responses-api/errors";
 import { isKept } from "@responses-edge/responses-api/items/registry";
 import type { TurnResult } from "@responses-edge/turn/turn";
@@ -19,8 +20,12 @@ export interface TurnToSettle extends Omit<SettledTurn, "base" | "position" | "l
   lease: { token: string; joins: boolean } | null;
 }
 
+/** UTF-16 units that are compressed and written in a microsecond. */
+const LENGTH_PER_UNIT = 200;
+
 /** The parts of its home that settling a turn needs. */
 interface Settling {
+  tenant: string;
   config: () => Config;
   rows: HomeRows;
   conversation: ConversationTurns;
@@ -34,7 +39,9 @@ interface Settling {
  * the 409 if the turn no longer holds its conversation.
  */
 export async function settle(home: Settling, { lease, ...settled }: TurnToSettle): Promise<Result<number>> {
-  const { config, rows, conversation, housekeeping, waitUntil } = home;
+  const { tenant, config, rows, conversation, housekeeping, waitUntil } = home;
+  const slice = new LongWork(tenant).spend((settled.input.length + settled.output.length) / LENGTH_PER_UNIT);
+  if (slice) await slice;
   // The caller has lost the answer of its first call, and no longer holds the conversation.
   if (lease && rows.turns.has(settled.turn)) return { ok: true, value: 0 };
   // Nothing awaits from here on: the turn and its alarm are one write.

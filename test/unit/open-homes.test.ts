@@ -6,6 +6,7 @@ import {
   homeLeft,
   homeOpened,
   type LivingHome,
+  MANY_HOMES,
   mostOpenHomes,
   openHomes,
 } from "../../src/store/open-homes.ts";
@@ -15,9 +16,11 @@ import {
 /** So few that no more than the least number of homes may be open. */
 const FEW = "9";
 const LEAST = 4;
+/** So many that their number does not matter. */
+const ENOUGH = "1000000";
 
 /** Homes in memory, by name: whether something is under way in each, and in what order they have left. */
-function homes(isIdle: (name: string) => boolean) {
+function homes(isIdle: (name: string) => boolean, files = FEW) {
   const lives = new Map<string, LivingHome>();
   const left: string[] = [];
   const getByName = (object: string) => {
@@ -35,7 +38,7 @@ function homes(isIdle: (name: string) => boolean) {
       },
     };
   };
-  const calls = new HomeCalls({ ...env, HOME: { getByName } as unknown as typeof env.HOME, OPEN_FILES: FEW }, "acme");
+  const calls = new HomeCalls({ ...env, HOME: { getByName } as unknown as typeof env.HOME, OPEN_FILES: files }, "acme");
   return { calls, left };
 }
 
@@ -86,6 +89,19 @@ describe("as many homes as may be open", () => {
     resolve("late");
     expect(await called).toBe("late");
   });
+});
+
+it("beyond many open homes, a new one closes the least recently used idle one, and none with work", async () => {
+  const { calls, left } = homes((name) => name !== "0", ENOUGH);
+  const opened = async (from: number, to: number) => {
+    for (let index = from; index < to; index += 1) await calls.open(String(index), answered);
+  };
+  await opened(0, MANY_HOMES);
+  expect(left).toEqual([]);
+  await calls.open("1", answered);
+  await opened(MANY_HOMES, MANY_HOMES + 3);
+  await expect.poll(() => left).toEqual(["2", "3", "4"]);
+  expect(openHomes().size).toBe(MANY_HOMES);
 });
 
 it("a call waits for a home that is about to end, and opens it again", async () => {
