@@ -324,6 +324,11 @@ describe.each(PLUGIN_LIST.map((plugin) => [plugin.kind, plugin] as const))("%s",
   });
 });
 
+it("an item of one type is read back by one tool alone", () => {
+  const types = PLUGIN_LIST.flatMap(({ exchanges }) => Object.keys(exchanges ?? {}));
+  expect([...new Set(types)]).toEqual(types);
+});
+
 it("a search for tools is read back with the output after it", () => {
   const { output } = play(SAMPLES.tool_search as Sample).state;
   const items = copy(output).map((item) => inputItem.parse(item) as Item);
