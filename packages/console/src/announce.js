@@ -1,4 +1,4 @@
-/** Says something to who listens to the page rather than look at it, when they are not being told something else. */
+/** Announces a text to users of screen readers, unless an announcement is under way. */
 
 const MAX_LENGTH = 1_000;
 

@@ -1,12 +1,10 @@
 import { ItemView } from "./item-view.js";
 
-/**
- * The items of a response on the page, made from its events as they come or from the response as it is.
- */
+/** The items of a response on the page, made from its events as they arrive or from the whole response. */
 export class Answer {
   element = document.createElement("div");
   /**
-   * The response as the last event had it.
+   * The response in the last event that had it.
    * @type {Record<string, any> | undefined}
    */
   response;
@@ -22,7 +20,7 @@ export class Answer {
     return this.#items.filter((each) => each !== undefined).map(({ item }) => item);
   }
 
-  /** Takes an event of the stream, in order. @param {Record<string, any>} event */
+  /** Takes the next event of the stream. @param {Record<string, any>} event */
   apply(event) {
     if (event.response) this.response = event.response;
     switch (event.type) {
@@ -42,7 +40,7 @@ export class Answer {
     }
   }
 
-  /** Shows a response as it is. @param {Record<string, any>} response */
+  /** Shows a response that was read as a whole. @param {Record<string, any>} response */
   show(response) {
     this.response = response;
     const output = Array.isArray(response.output) ? response.output : [];
@@ -50,7 +48,7 @@ export class Answer {
     for (const extra of this.#items.splice(output.length)) extra?.element.remove();
   }
 
-  /** @param {number} index @param {Record<string, any>} item @param {boolean} [isLive] whether it is being made now */
+  /** @param {number} index @param {Record<string, any>} item @param {boolean} [isLive] true while it is being made */
   #setItem(index, item, isLive = false) {
     const known = this.#items[index];
     if (known) {

@@ -3,11 +3,12 @@ import { session } from "./session.js";
 
 /** Calls of this server's API. The key goes in a header, never in a URL. */
 
-/** An error as the API says it, or a failure to reach it. */
+/** An error that the API returned, or a failure to reach it. */
 export class ApiFault extends Error {
   /**
    * @param {string} message
-   * @param {{ status?: number, code?: string | null, param?: string | null }} fields `status`: 0 where there was no answer.
+   * @param {{ status?: number, code?: string | null, param?: string | null }} fields `status` is 0 if there was no
+   *   answer.
    */
   constructor(message, { status = 0, code = null, param = null } = {}) {
     super(message);
@@ -18,30 +19,30 @@ export class ApiFault extends Error {
   }
 }
 
-/** Called with the server's words when it does not accept the key. @type {(message: string) => void} */
+/** Called with the server's message when the server refuses the key. @type {(message: string) => void} */
 let onKeyRefused = () => {};
 
-/** @param {(message: string) => void} listener Takes the server's words. */
+/** @param {(message: string) => void} listener Takes the server's message. */
 export function whenKeyIsRefused(listener) {
   onKeyRefused = listener;
 }
 
-/** Tells the shell that the key is good no more. @param {string} message */
+/** Tells the shell that the server refuses the key. @param {string} message */
 export function tellKeyRefused(message) {
   onKeyRefused(message);
 }
 
 /**
  * @typedef {object} Call
- * @property {string} [method] GET, or POST where there is a body
- * @property {unknown} [body] to be sent as JSON
+ * @property {string} [method] by default GET, or POST if there is a body
+ * @property {unknown} [body] sent as JSON
  * @property {AbortSignal} [signal]
- * @property {string} [key] instead of the session's
- * @property {readonly number[]} [alsoGood] statuses whose answers are no errors
+ * @property {string} [key] used instead of the session's
+ * @property {readonly number[]} [alsoGood] statuses that are not errors for this call
  */
 
 /**
- * The answer to a call, if it is a good one. Throws an ApiFault else, and the AbortError of `signal`.
+ * The answer to a call. Throws an ApiFault if the status is an error, and the AbortError of `signal`.
  * @param {string} path such as `/v1/models`
  * @param {Call} [call]
  * @returns {Promise<Response>}

@@ -1,13 +1,13 @@
 import { call, uploadFile } from "./api.js";
 import { size } from "./format.js";
 
-/** Files that go with an input. */
+/** Files that are attached to an input. */
 
-/** The most that the files in a request have, in bytes: base64 makes a third more of them, and the server takes 12 MiB by default. */
+/** The maximum size of all files in a request, in bytes. Base64 adds a third. The server accepts 12 MiB by default. */
 const MAX_BYTES = 24_000_000;
 const MAX_FILES = 50;
 
-/** Larger documents are uploaded, and named by their ids. Bytes. */
+/** Larger documents are uploaded, and the request names their ids. Bytes. */
 const MAX_INLINE_BYTES = 200_000;
 
 /** @param {File} file */
@@ -16,9 +16,9 @@ export function isUploaded(file) {
 }
 
 /**
- * Throws an Error for people where there are too many or too large files.
+ * Throws an Error with a text for people if there are too many files or they are too large.
  * @param {readonly File[]} files
- * @param {readonly { size: number, fileId?: string | undefined }[]} before those that are attached already
+ * @param {readonly { size: number, fileId?: string | undefined }[]} before files that are already attached
  */
 export function checkAttachments(files, before) {
   const inRequest = [...files.filter((file) => !isUploaded(file)), ...before.filter(({ fileId }) => !fileId)];

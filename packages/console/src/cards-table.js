@@ -1,7 +1,7 @@
 import { html } from "lit-html";
 
 /**
- * A table that scrolls within its own width, and whose rows are cards on a narrow screen.
+ * A table that scrolls within its own width. Its rows become cards on a narrow screen.
  *
  * @typedef {import("lit-html").TemplateResult} Template
  */

@@ -4,15 +4,16 @@ import { faultNotice, messageWithField } from "./dialogs.js";
 import { pagesTag, passageText, wordsOf } from "./passage.js";
 
 /**
- * The files that a text cites, with the passages of them that were found: numbers in the text, and a list below it.
+ * The files that a text cites, with the passages of them that were found. The text has numbers, and a list below it has
+ * the files.
  *
  * @typedef {object} Citation
- * @property {string} key of the part that has the text
+ * @property {string} key key of the part that has the text
  * @property {number} index in the text, in UTF-16 units
  * @property {string} fileId
  * @property {string} filename
  *
- * @typedef {object} Around The response that an item is of
+ * @typedef {object} Around The response that an item belongs to
  * @property {() => Record<string, any>[]} items
  * @property {() => Record<string, any> | undefined} response
  *
@@ -28,17 +29,17 @@ import { pagesTag, passageText, wordsOf } from "./passage.js";
  * @property {string} cited the text before its first citation
  * @property {boolean} isOpen
  * @property {boolean} isAsking
- * @property {Passage[] | undefined} passages those that are most like what is said first
+ * @property {Passage[] | undefined} passages the passages most similar to the cited text first
  * @property {string} fault
  */
 
-/** So much text before a citation is what it is for. UTF-16 units. */
+/** This much text before a citation counts as the cited text. UTF-16 units. */
 const CITED_LENGTH = 400;
 
 /** Passages of a file that are shown. */
 const MAX_PASSAGES = 5;
 
-/** Ids on the page are told apart by this. */
+/** A counter that makes ids on the page unique. */
 let made = 0;
 
 export class Sources {
@@ -201,14 +202,18 @@ function passagesTemplate({ passages = [], cited, isAsking, fault }) {
   `;
 }
 
-/** Long words that a passage and what cites it both have. @param {string} text @param {string} cited */
+/** Long words that both the passage and the text citing it contain. @param {string} text @param {string} cited */
 function commonWords(text, cited) {
   const said = [...wordsOf(cited)].filter((word) => word.length > 3);
   const there = wordsOf(text);
   return said.filter((word) => there.has(word));
 }
 
-/** Those that are most like what is said, first. @param {Passage[]} passages @param {string} cited */
+/**
+ * The passages that are most similar to the cited text, best first.
+ * @param {Passage[]} passages
+ * @param {string} cited
+ */
 function closest(passages, cited) {
   const ranked = passages.map((passage) => ({ passage, common: commonWords(passage.text, cited).length }));
   ranked.sort((one, other) => other.common - one.common);

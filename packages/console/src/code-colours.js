@@ -19,7 +19,9 @@ import xml from "highlight.js/lib/languages/xml";
 import yaml from "highlight.js/lib/languages/yaml";
 import { createLowlight } from "lowlight";
 
-/** Code in the colours of its language, as nodes. A script of its own: it is loaded when there is code. */
+/**
+ * Highlights code in the colours of its language, as nodes. This is a separate script: it is loaded when there is code.
+ */
 
 const languages = {
   bash,

@@ -1,8 +1,9 @@
 /**
- * A request as programs make it: for curl, Python, TypeScript and Go. The key is named, never shown.
+ * The code of a request for curl, Python, TypeScript and Go. The code reads the key from a variable and never contains
+ * it.
  */
 
-/** Stands in a body for a file, which a program reads for itself. */
+/** Stands in a body for a file that the program reads itself. */
 export class LocalFile {
   /** @param {string} name @param {string} type */
   constructor(name, type) {
@@ -12,7 +13,7 @@ export class LocalFile {
 }
 
 /**
- * @param {Record<string, unknown>} body without what the transport says; files as LocalFile
+ * @param {Record<string, unknown>} body without the transport's fields; files as LocalFile
  * @param {import("./sending.js").Transport} transport
  * @param {string} baseUrl with `/v1`
  * @returns {{ name: string, code: string }[]}

@@ -2,13 +2,14 @@ import { html, render } from "lit-html";
 import { samplesOf } from "./code-samples.js";
 import { copy } from "./save.js";
 
-/** The language that was chosen last, in this tab. */
+/** The language that the user chose last in this tab. */
 let language = "curl";
 
 /**
- * A request as code, in a box that opens: made when it is opened.
+ * A request as code, in a box. The code is made when the user opens the box.
  * @param {string} label
- * @param {() => { body: Record<string, unknown>, transport: import("./sending.js").Transport }} request Throws where there can be none.
+ * @param {() => { body: Record<string, unknown>, transport: import("./sending.js").Transport }} request Throws if no
+ *   request can be made.
  */
 export function codeView(label, request) {
   const element = document.createElement("details");

@@ -1,17 +1,18 @@
 import { html } from "lit-html";
 
 /**
- * The entries of the configuration that administrators change, each kind with its form (docs/keys.md).
+ * The entries of the configuration that administrators change. Each kind has its form (docs/keys.md).
  *
- * @typedef {Record<string, any>} Entry As the API has it
+ * @typedef {Record<string, any>} Entry In the API's form
  *
  * @typedef {object} Kind
  * @property {string} title of the list
- * @property {string} one what an entry is called
- * @property {string} name what its name is
+ * @property {string} one the word for one entry
+ * @property {string} name the meaning of its name
  * @property {(entry: Entry) => string} summary
- * @property {(entry: Entry, prefix: string) => unknown} fields a template; `prefix` of the ids of the fields
- * @property {(form: FormData, before: Entry) => Entry} read The entry in the form, or of a server what has changed. Throws an Error that says what cannot be read.
+ * @property {(entry: Entry, prefix: string) => unknown} fields a template; `prefix` starts the ids of the fields
+ * @property {(form: FormData, before: Entry) => Entry} read The entry in the form, or the changed fields of a server.
+ *   Throws an Error that names the invalid field.
  */
 
 /** @param {FormData} form @param {string} name */
@@ -107,7 +108,7 @@ const servers = {
       ...(models && { models }),
       ...(key !== "" && { api_key: key }),
     };
-    // A field that is not given stays as it is.
+    // An empty field does not change its value.
     const isSame = (/** @type {string} */ name) => JSON.stringify(entry[name]) === JSON.stringify(before[name]);
     const changed = Object.entries(entry).filter(([name]) => !isSame(name));
     return Object.fromEntries(changed.filter(([name, value]) => name !== "drain" || value || before.drain));
@@ -126,7 +127,7 @@ function others(json) {
   throw new Error("The other fields are not a JSON object.");
 }
 
-/** The models of a route, with their shares where there are several. @param {unknown} to */
+/** The models of a route. Each has its share if there are several. @param {unknown} to */
 function targetsText(to) {
   if (typeof to === "string") return to;
   if (!Array.isArray(to)) return "";
@@ -190,11 +191,15 @@ const prices = {
   },
 };
 
-/** By the API's names. @typedef {"upstreams" | "routes" | "model_prices"} KindName @type {Record<KindName, Kind>} */
+/**
+ * The kinds by the API's names.
+ * @typedef {"upstreams" | "routes" | "model_prices"} KindName
+ * @type {Record<KindName, Kind>}
+ */
 export const KINDS = { upstreams: servers, routes, model_prices: prices };
 
 /**
- * The entries in force of a kind, by name. Aliases and fallbacks that have a variable of their own are routes.
+ * The effective entries of a kind, by name. Aliases and fallbacks that have a variable of their own count as routes.
  * @param {string} kind
  * @param {Record<string, Record<string, any> | undefined>} values
  * @returns {Record<string, Entry>}

@@ -2,13 +2,14 @@ import { html, nothing, render } from "lit-html";
 import { ApiFault } from "./api.js";
 import { copy } from "./save.js";
 
-/** Questions and answers before everything else. Each is a modal dialog, which Escape puts away. */
+/** Modal dialogs with questions and answers. Escape closes each. */
 
 /**
- * Shows a dialog before everything else until it is closed, and takes it out of the page. A browser tells of its closing in a task of its own:
- * `close` does not wait for that, as what the dialog shows may be a secret.
+ * Shows a modal dialog until it is closed, then removes it from the page. Browsers fire a dialog's close event in a
+ * later task. `close` removes the dialog at once, because the dialog may show a secret.
  * @param {HTMLDialogElement} dialog
- * @returns {{ closed: Promise<string>, close: (result: string) => void }} `closed`: what it was closed with; empty where it was put away
+ * @returns {{ closed: Promise<string>, close: (result: string) => void }} `closed`: the value given to `close`; empty
+ *   if the user dismissed the dialog
  */
 export function showModal(dialog) {
   const { promise, resolve } = /** @type {PromiseWithResolvers<string>} */ (Promise.withResolvers());
@@ -32,7 +33,7 @@ export function showModal(dialog) {
  * @param {string} title
  * @param {unknown} content a template
  * @param {(close: (result: string) => void) => unknown} buttons a template
- * @returns {Promise<string>} what it was closed with; empty where it was put away
+ * @returns {Promise<string>} the value given to `close`; empty if the user dismissed the dialog
  */
 export function ask(title, content, buttons) {
   const dialog = document.createElement("dialog");

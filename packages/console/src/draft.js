@@ -1,11 +1,11 @@
 import { emptyDraft } from "./request-body.js";
 import { recall, remember, session } from "./session.js";
 
-/** The request that is being typed in. It is remembered over a reload, except for tokens of MCP servers and large files. */
+/** The request that the user is editing. A reload keeps it, except for tokens of MCP servers and large files. */
 
 const MAX_REMEMBERED_FILES = 1_000_000;
 
-/** Between a change and its being remembered. Milliseconds. */
+/** The time from a change until it is saved. Milliseconds. */
 const PAUSE_MS = 300;
 
 /** @type {import("./request-body.js").Draft} */
@@ -14,7 +14,7 @@ export const draft = { ...emptyDraft(), ...recall("draft") };
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let waiting;
 
-/** Remembers the draft, soon or when the page is left. */
+/** Saves the draft after a short time, or when the user leaves the page. */
 export function rememberDraft() {
   waiting ??= setTimeout(rememberNow, PAUSE_MS);
 }
@@ -23,7 +23,7 @@ function rememberNow() {
   if (waiting === undefined) return;
   clearTimeout(waiting);
   waiting = undefined;
-  // A user who signs out leaves nothing.
+  // Signing out deletes the draft.
   if (session.who === "unknown") return;
   const { attachments, servers, ...rest } = draft;
   const characters = attachments.reduce((sum, { url }) => sum + url.length, 0);

@@ -1,24 +1,25 @@
 /**
- * The events of a response as they came to this page, with the time of their arrival. The page keeps a bounded number of them.
+ * The events of a response that this page received, with the time each arrived. The page keeps a bounded number of
+ * them.
  *
  * @typedef {object} RecordedEvent
  * @property {number} sequence
  * @property {string} type
- * @property {number | undefined} at Milliseconds since the request was sent; undefined where the event comes from a log.
+ * @property {number | undefined} at Milliseconds since the request was sent; undefined if the event comes from a log.
  * @property {number} size Characters of its JSON
- * @property {string | undefined} json undefined where there was no room for it
+ * @property {string | undefined} json undefined if there was no room for it
  */
 
 const MAX_EVENTS = 100_000;
 const MAX_CHARACTERS = 16 * 1024 * 1024;
 
-/** Responses whose events are kept, the latest ones. */
+/** The number of latest responses whose events are kept. */
 const MAX_RESPONSES = 20;
 
 export class EventRecord {
   /** @type {RecordedEvent[]} */
   events = [];
-  /** How many were not kept, because there were too many. */
+  /** The number of events that were dropped because there were too many. */
   dropped = 0;
   #characters = 0;
 
@@ -55,7 +56,7 @@ export function keepRecord(id, record) {
   if (records.size > MAX_RESPONSES && oldest !== undefined) records.delete(oldest);
 }
 
-/** The events of a response that this page has seen. @param {string} id */
+/** The events of a response that this page has received. @param {string} id */
 export function recordOf(id) {
   return records.get(id);
 }

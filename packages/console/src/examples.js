@@ -1,7 +1,7 @@
 import { html } from "lit-html";
 import { FUNCTION_EXAMPLE, SCHEMA_EXAMPLE } from "./request-form.js";
 
-/** Three requests to begin with. The simulator has an answer to each, and so has any model. */
+/** Three example requests. The simulator answers each of them, and so does any model. */
 
 /** @type {readonly { label: string, request: Partial<import("./request-body.js").Draft> }[]} */
 const EXAMPLES = [
@@ -16,7 +16,7 @@ const EXAMPLES = [
   },
 ];
 
-/** Buttons that ask. @param {(request: Partial<import("./request-body.js").Draft>) => void} ask */
+/** Buttons that send the examples. @param {(request: Partial<import("./request-body.js").Draft>) => void} ask */
 export function examplesTemplate(ask) {
   return html`<div class="empty stack">
     <p class="note">Ask something. The answer appears here as it comes. To begin with:</p>

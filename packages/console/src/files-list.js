@@ -30,7 +30,7 @@ export function filesSection(element) {
   let hasMore = false;
   let purpose = "";
   let fault = "";
-  /** Ids of those that are being downloaded or deleted. @type {Set<string>} */
+  /** Ids of files that are being downloaded or deleted. @type {Set<string>} */
   const busy = new Set();
   const settings = { purpose: "assistants", expires: "" };
   const uploads = new Uploads({
@@ -43,7 +43,7 @@ export function filesSection(element) {
     }),
     ended: () => void load(),
   });
-  /** Tells the answer to the last question from those before. */
+  /** Identifies the latest question, so that answers to earlier ones are ignored. */
   let asked = 0;
 
   /** @param {string} [after] */

@@ -7,8 +7,8 @@ import { storesSection } from "./stores-list.js";
  * Files and vector stores of the tenant: `#/files`, `#/files/stores`, `#/files/stores/{id}`.
  *
  * @typedef {object} Part
- * @property {() => void} show Called whenever it comes up: asks for what is new.
- * @property {() => void} [hide] Called when something else is shown.
+ * @property {() => void} show Called each time the part is shown: loads new data.
+ * @property {() => void} [hide] Called when another part is shown.
  */
 
 /** @param {HTMLElement} view @returns {import("./main.js").View} */

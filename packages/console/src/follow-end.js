@@ -1,12 +1,13 @@
-/** Pixels between the end of the element and what covers the view. */
+/** Pixels between the end of the element and the element that covers the view. */
 const GAP = 8;
 
-/** Pixels that say nothing: text has sizes in fractions of pixels, and browsers round places. */
+/** Differences of this many pixels are ignored: text has fractional sizes, and browsers round positions. */
 const TOLERANCE = 2;
 
 /**
- * Keeps the end of a growing element in view. Stops when the reader scrolls up, or opens something whose end is out of view; goes on when the reader
- * has come back to the end. It never scrolls smoothly: that would lag behind the text, and some people have turned motion off.
+ * Keeps the end of a growing element in view. It stops when the reader scrolls up, or opens a part whose end is out of
+ * view. It continues when the reader scrolls back to the end. It never scrolls smoothly: smooth scrolling would lag
+ * behind the text, and some people have turned motion off.
  */
 export class EndFollower {
   #element;
@@ -34,18 +35,18 @@ export class EndFollower {
     element.addEventListener("click", (event) => this.#clicked(event));
   }
 
-  /** Tells whether the end is out of view because the reader has left it. */
+  /** True if the end is out of view because the reader scrolled away. */
   get isAway() {
     return this.#isAway;
   }
 
-  /** Goes to the end, and stays there. */
+  /** Scrolls to the end and follows it again. */
   follow() {
     this.#isFollowing = true;
     this.#resized();
   }
 
-  /** Pixels by which the end is below what can be seen. */
+  /** Pixels between the end and the bottom of the visible part. */
   #missing() {
     const { clientHeight } = document.documentElement;
     const seen = Math.min(this.#cover.getBoundingClientRect().top, clientHeight - keyboardHeight());
@@ -67,7 +68,7 @@ export class EndFollower {
   #scrolled() {
     if (!this.#cover.checkVisibility()) return;
     const hasGoneUp = scrollY < this.#top - TOLERANCE;
-    // A page that has become shorter scrolls up by itself, and then ends at its end.
+    // A page that becomes shorter scrolls up by itself. Its end is then in view.
     if (hasGoneUp || !this.#isFollowing) this.#isFollowing = this.#missing() <= TOLERANCE;
     if (hasGoneUp || scrollY > this.#top) this.#top = scrollY;
     this.#told();
@@ -78,7 +79,7 @@ export class EndFollower {
     const opened = /** @type {Element} */ (target).closest("summary, .more");
     if (!opened) return;
     const { top } = opened.getBoundingClientRect();
-    // A part that has been opened is there with the next frame.
+    // An opened part has its size from the next frame on.
     requestAnimationFrame(() => {
       if (this.#missing() > top) this.#isFollowing = false;
       this.#told();
@@ -93,7 +94,7 @@ export class EndFollower {
   }
 }
 
-/** Pixels at the bottom of the page that a keyboard covers: not all browsers make the page shorter for it. */
+/** Pixels at the bottom of the page that a keyboard covers. Not all browsers make the page shorter for a keyboard. */
 function keyboardHeight() {
   if (visualViewport?.scale !== 1) return 0;
   const { offsetTop, height } = visualViewport;

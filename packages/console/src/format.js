@@ -1,4 +1,4 @@
-/** Numbers, sizes and times as people read them. */
+/** Formats numbers, sizes and times for people. */
 
 const number = new Intl.NumberFormat("en");
 
@@ -37,7 +37,10 @@ export function beginning(text, length) {
   return text.length > length ? `${text.slice(0, length)}…` : text;
 }
 
-/** JSON laid out to be read, where it is JSON and not too long for that; else the text as it is. @param {string} text */
+/**
+ * Formats a text as indented JSON. A text that is not JSON, or is too long, is returned unchanged.
+ * @param {string} text
+ */
 export function readableJson(text) {
   if (text.length > 100_000) return text;
   try {
@@ -47,7 +50,7 @@ export function readableJson(text) {
   }
 }
 
-/** Only what a browser would open as a page. @param {string} href */
+/** The URL if a browser would open it as a web page. @param {string} href */
 export function isWebPage(href) {
   const protocol = URL.parse(href)?.protocol;
   return protocol === "https:" || protocol === "http:";

@@ -1,13 +1,14 @@
 import temml from "temml";
 
-/** Formulas as MathML. A script of its own: it is loaded when there is a formula. */
+/** Formulas as MathML. This is a separate script: it is loaded when there is a formula. */
 
 /** @param {string} tex @param {boolean} displayMode @returns {Element} */
 export function formulaElement(tex, displayMode) {
   const element = document.createElement("span");
-  // A formula that is no TeX is shown as it is written, in another colour. Nothing is trusted: no link, class or style of the formula's.
+  // A formula that is not valid TeX is shown as it is written, in another colour. `trust` is off: a formula adds no
+  // links, classes or styles.
   temml.render(tex, element, { displayMode, throwOnError: false, trust: false, maxExpand: 200, maxSize: [10, 50] });
-  // Labels would name elements of the page.
+  // A label would set the id of an element of the page.
   for (const each of element.querySelectorAll("[id], [href]")) {
     each.removeAttribute("id");
     each.removeAttribute("href");

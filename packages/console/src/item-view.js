@@ -9,13 +9,13 @@ import { passageText } from "./passage.js";
 import { saveFile } from "./save.js";
 
 /**
- * An item of a response or of its input, on the page. Texts of models and tools become text and nothing else, an answer's in the elements
- * that `markdown-view.js` has: no markup of theirs, no image from elsewhere.
+ * An item of a response or of its input, on the page. Texts of tools are shown as plain text. Texts of models use only
+ * the elements that `markdown-view.js` makes. No HTML in a text takes effect, and no image is loaded from another site.
  *
- * @typedef {Record<string, any>} Item As the API has it
+ * @typedef {Record<string, any>} Item In the API's form
  *
  * @typedef {object} Part A text of an item
- * @property {string} key Names it within the item, also for the events that add to it.
+ * @property {string} key Its key within the item. Events that add text use the same key.
  * @property {string} [label]
  * @property {string} text
  * @property {boolean} [isCode]
@@ -26,16 +26,16 @@ import { saveFile } from "./save.js";
  * @property {string} [status]
  * @property {Part[]} parts
  * @property {boolean} [isMarkdown] True if its texts are markdown.
- * @property {boolean} [isFolded] True if it is closed until it is opened.
+ * @property {boolean} [isFolded] True if the item is closed at first.
  * @property {string[]} [images] `data:` URLs
  * @property {{ href: string, label: string }[]} [links]
- * @property {{ id: string, name: string }[]} [files] those that code has written
+ * @property {{ id: string, name: string }[]} [files] files that code has written
  * @property {import("./citations.js").Citation[]} [citations] files that its texts cite
  * @property {{ filename: string, score: string, text: string }[]} [found] passages of files
  * @property {string} kind for the style
  */
 
-/** Links of one item: more are told by their number. */
+/** The maximum number of links shown for one item. For more, the page shows their number. */
 const MAX_LINKS = 50;
 
 /** @type {Record<string, (item: Item) => Omit<Description, "status">>} */

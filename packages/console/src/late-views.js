@@ -2,9 +2,9 @@ import { html } from "lit-html";
 import { until } from "lit-html/directives/until.js";
 import { copy } from "./save.js";
 
-/** Elements that few answers have: their libraries are loaded when the first one is on the page. */
+/** Views that few answers need. Their libraries are loaded when the first such view is on the page. */
 
-/** Longer code stays in one colour. UTF-16 units. */
+/** Longer code is not highlighted. UTF-16 units. */
 const MAX_COLOURED = 20_000;
 
 /** @type {typeof import("./code-colours.js") | undefined} */
@@ -12,7 +12,7 @@ let colours;
 /** @type {typeof import("./formulas.js") | undefined} */
 let formulas;
 
-/** Scripts beside this one that are being loaded, by name. @type {Map<string, Promise<any>>} */
+/** Scripts that are being loaded, by name. @type {Map<string, Promise<any>>} */
 const loading = new Map();
 
 /** @param {string} name */
@@ -23,9 +23,10 @@ function beside(name) {
 }
 
 /**
- * Code in the colours of its language, once these are loaded, with a button that copies it.
- * @param {string} code @param {string} info what stands after its fence
- * @param {boolean} [isOpen] whether more of it comes: it then stays in one colour
+ * Code with a button that copies it. The code is highlighted after the library has been loaded.
+ * @param {string} code
+ * @param {string} info the text after its fence
+ * @param {boolean} [isOpen] true if more of the code follows: it is then not highlighted
  */
 export function codeBlock(code, info, isOpen = false) {
   const [language = ""] = info.split(/[\s{,]/);

@@ -1,9 +1,9 @@
 import { html } from "lit-html";
 
 /**
- * The limits of a key or a tenant, as fields of a form: those that are often set have one each, the others are written as JSON.
+ * The limits of a key or a tenant, as fields of a form. Common limits have a field each, all others are edited as JSON.
  *
- * @typedef {Record<string, any>} Limits As the API has them (docs/keys.md)
+ * @typedef {Record<string, any>} Limits In the API's form (docs/keys.md)
  */
 
 /** @type {[name: string, label: string][]} */
@@ -35,7 +35,10 @@ const WINDOWS = ["hour", "day", "week", "month", "total"];
 
 const NAMED = new Set([...NUMBERS, ...SWITCHES].map(([name]) => name).concat("models", "budget", "end_user"));
 
-/** @param {Limits | null} limits @param {string} prefix of the ids of the fields: a page may have several of these forms */
+/**
+ * @param {Limits | null} limits
+ * @param {string} prefix starts the ids of the fields: a page may have several of these forms
+ */
 export function limitsFields(limits, prefix) {
   const given = limits ?? {};
   const others = Object.entries(given).filter(([name, value]) => !NAMED.has(name) && value != null);

@@ -2,15 +2,16 @@ import { count } from "./format.js";
 import { copy, download } from "./save.js";
 
 /**
- * A text of any length, that may still be growing. The page shows its beginning, and more on demand: a browser takes seconds to lay out a
- * line of megabytes. All of it can be copied and saved. Appended text is shown with the next frame, at once for all texts of the page.
+ * A text of any length that may still be growing. The page shows the beginning, and more when the user asks for it: a
+ * browser takes seconds to lay out a line of megabytes. The user can copy and save the whole text. Appended text is
+ * shown in the next frame, for all texts of the page together.
  */
 
-/** Characters shown at first, and with each demand for more. */
+/** Characters that are shown at first and added with each click on "more". */
 const FIRST = 20_000;
 const MORE = 100_000;
 
-/** Characters of one text node: appending to a long one lays all of it out again. */
+/** Characters of one text node. Appending to a long node lays out the whole node again. */
 const NODE_LENGTH = 4_000;
 
 /** A text on the page. @typedef {{ draw(): void }} Drawn */
@@ -34,8 +35,8 @@ export function drawSoon(text) {
 }
 
 /**
- * @typedef {object} Insert An element that stands in a text and is none of it
- * @property {number} at the index of the character before which it stands
+ * @typedef {object} Insert An element within a text that is not part of the text
+ * @property {number} at the index of the character after it
  * @property {HTMLElement} element
  */
 
@@ -48,20 +49,21 @@ export class LongText {
   #pieces = [];
   #shown = 0;
   #limit = FIRST;
-  /** The first piece that is not shown as a whole, and where in the text it begins. */
+  /** The first piece that is not shown completely, and its offset in the text. */
   #next = { piece: 0, offset: 0 };
   #pre = document.createElement("pre");
   /** @type {HTMLElement | undefined} */
   #more;
   #fileName;
-  /** In their order. @type {Insert[]} */
+  /** In ascending order. @type {Insert[]} */
   #inserts = [];
-  /** How many of them are on the page. */
+  /** The number of inserts on the page. */
   #inserted = 0;
 
   /**
    * @param {string} [text]
-   * @param {{ fileName?: string, dir?: "auto" | "ltr" }} [options] `fileName`: what it is saved as; `dir`: which way it is written
+   * @param {{ fileName?: string, dir?: "auto" | "ltr" }} [options] `fileName`: the name of the saved file; `dir`: the
+   *   direction of writing
    */
   constructor(text = "", { fileName = "text.txt", dir = "auto" } = {}) {
     this.#fileName = fileName;
@@ -79,7 +81,7 @@ export class LongText {
     drawSoon(this);
   }
 
-  /** Makes it this text. One that it has already is left as it is. @param {string} text */
+  /** Replaces the text. An equal text changes nothing. @param {string} text */
   set(text) {
     if (text.length === this.length && text === this.text()) return;
     this.#pieces = [];
@@ -88,7 +90,7 @@ export class LongText {
     this.append(text);
   }
 
-  /** Has elements stand in the text. @param {readonly Insert[]} inserts */
+  /** Sets the elements that are inserted into the text. @param {readonly Insert[]} inserts */
   insert(inserts) {
     const isSame = (/** @type {Insert} */ { at, element }, /** @type {number} */ index) =>
       this.#inserts[index]?.at === at && this.#inserts[index]?.element === element;
@@ -109,7 +111,7 @@ export class LongText {
   text() {
     if (this.#pieces.length > 1) {
       const text = this.#pieces.join("");
-      // Where the pieces shown end is where the one piece is shown to.
+      // The shown part ends at the end of the shown pieces.
       this.#pieces = [text];
       this.#next = { piece: 0, offset: this.#shown };
     }

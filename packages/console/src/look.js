@@ -11,12 +11,15 @@ import { linkButton } from "./share.js";
 import { Timeline } from "./timeline.js";
 import { waterfall } from "./waterfall.js";
 
-/** Responses: the list of those that are stored (`#/responses`), and one of them (`#/responses/{id}`): its items, events, figures and raw messages. */
+/**
+ * Responses. `#/responses` lists the stored ones. `#/responses/{id}` shows the items, events, figures and raw messages
+ * of one.
+ */
 
-/** Items of the input that are asked for at once. */
+/** Items of the input that are loaded at once. */
 const PAGE = 100;
 
-/** Raw messages shown at first, and with each demand for more. */
+/** Raw messages that are shown at first and added with each click on "more". */
 const MESSAGES = 50;
 
 /** @param {HTMLElement} section @returns {import("./main.js").View} */

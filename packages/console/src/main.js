@@ -10,8 +10,8 @@ import { treeView } from "./tree.js";
 import { tryView } from "./try.js";
 
 /**
- * The shell: who is signed in, which view is shown. A view is made when it is first asked for and stays, hidden, while another one is shown:
- * nothing that was typed is lost.
+ * The shell: it knows who is signed in and shows the views. A view is made when it is first shown. It stays hidden
+ * while another view is shown, so that typed text is not lost.
  *
  * @typedef {object} Route An address: `#/{view}/{path…}?{query}`
  * @property {string} view
@@ -19,9 +19,9 @@ import { tryView } from "./try.js";
  * @property {URLSearchParams} query
  *
  * @typedef {object} View
- * @property {(route: Route) => void} show Called whenever an address of this view has come up.
- * @property {() => void} [hide] Called when another one is shown.
- * @property {() => void} [signedIn] Called when another key was given, after one that is none any more.
+ * @property {(route: Route) => void} show Called each time the address becomes one of this view.
+ * @property {() => void} [hide] Called when another view is shown.
+ * @property {() => void} [signedIn] Called when the user gave a new key after the server refused the old one.
  *
  * @typedef {object} Kind
  * @property {string} label
@@ -41,11 +41,14 @@ const VIEWS = {
 const bar = element("bar");
 const main = element("main");
 
-/** `top`: where it was scrolled to when another one was shown. @type {Map<string, { view: View, section: HTMLElement, top: number }>} */
+/**
+ * `top`: the scroll position at the time another view was shown.
+ * @type {Map<string, { view: View, section: HTMLElement, top: number }>}
+ */
 const made = new Map();
 /** @type {string | undefined} */
 let shown;
-/** The path that it was shown with. */
+/** The path of the last shown address. */
 let address = "";
 
 /** @param {string} id @returns {HTMLElement} */

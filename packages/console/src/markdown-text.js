@@ -7,18 +7,19 @@ import { blockTemplate, markOf, withoutMarks } from "./markdown-view.js";
 import { copy, download } from "./save.js";
 
 /**
- * An answer in markdown, that may still be growing. Blocks that nothing can change any more are made once; only the last one is read again as
- * it grows, and of code that is not closed not even that. The page shows its beginning, and more on demand, as of a `LongText`.
+ * An answer in Markdown that may still be growing. Blocks that no further text can change are made once. Only the last
+ * block is parsed again as it grows. A code block that is still open is not parsed again. The page shows the beginning,
+ * and more when the user asks for it, like a `LongText`.
  */
 
-/** Characters shown at first, and with each demand for more. */
+/** Characters that are shown at first and added with each click on "more". */
 const FIRST = 20_000;
 const MORE = 100_000;
 
-/** A block that grows longer is read as a paragraph of its own from there on. */
+/** At this length a block ends, and the rest becomes a paragraph of its own. */
 const MAX_OPEN = 8_000;
 
-/** A block of which less is there may be the beginning of any. */
+/** A shorter block may be the beginning of any kind of block. */
 const SHORT = 5;
 
 export class MarkdownText {
@@ -26,7 +27,7 @@ export class MarkdownText {
   #fileName;
   #text = "";
   #limit = FIRST;
-  /** Up to where the text stands in blocks that are made. */
+  /** The offset in the text up to which blocks are made. */
   #settled = 0;
   /** The block that grows. */
   #open = document.createElement("div");
@@ -34,7 +35,7 @@ export class MarkdownText {
   /** @type {readonly import("./long-text.js").Insert[]} */
   #inserts = [];
 
-  /** @param {string} fileName what it is saved as */
+  /** @param {string} fileName the name of the saved file */
   constructor(fileName) {
     this.#fileName = fileName;
     this.element.className = "markdown";
@@ -58,7 +59,7 @@ export class MarkdownText {
     drawSoon(this);
   }
 
-  /** Makes it this text. One that it has already is left as it is. @param {string} text */
+  /** Replaces the text. An equal text changes nothing. @param {string} text */
   set(text) {
     if (text === this.#text) return;
     const isLonger = text.startsWith(this.#text);
@@ -67,7 +68,7 @@ export class MarkdownText {
     else drawSoon(this);
   }
 
-  /** Has elements stand in the text. @param {readonly import("./long-text.js").Insert[]} inserts */
+  /** Sets the elements that are inserted into the text. @param {readonly import("./long-text.js").Insert[]} inserts */
   insert(inserts) {
     const sorted = inserts.toSorted((one, other) => one.at - other.at);
     const isSame = sorted.every(({ at, element }, index) => {
@@ -87,7 +88,7 @@ export class MarkdownText {
 
   draw() {
     const end = Math.min(this.#text.length, this.#limit);
-    // The replacement has the same length, since `#settled` counts characters.
+    // The replacement has the same length, because `#settled` counts characters.
     const source = this.#text.slice(this.#settled, end).replaceAll("\r", " ");
     const fence = fenceOf(source);
     if (fence && !isClosed(source, fence)) {
@@ -97,7 +98,7 @@ export class MarkdownText {
       const first = openFrom(blocks);
       for (const block of blocks.slice(0, first)) this.#settle(block);
       const open = blocks.slice(first);
-      // A list or a paragraph without an end would be read again and again.
+      // A list or a paragraph without an end would be parsed again and again.
       if (open.reduce((sum, { raw }) => sum + raw.length, 0) > MAX_OPEN)
         for (const block of open.splice(0)) this.#settle(block);
       this.#drawOpen(open.map((block) => blockTemplate(block, this.#insertOf)));
@@ -119,7 +120,11 @@ export class MarkdownText {
     this.#open.before(made);
   }
 
-  /** A part of the text, with marks where something stands in it. @param {string} source @param {number} from */
+  /**
+   * A part of the text, with marks at the positions of inserted elements.
+   * @param {string} source
+   * @param {number} from
+   */
   #marked(source, from) {
     const clean = withoutMarks(source);
     let marked = "";

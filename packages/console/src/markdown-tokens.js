@@ -1,15 +1,16 @@
 import { Marked } from "marked";
 
 /**
- * The text of an answer, as tokens of markdown with mathematics. Nothing of it is markup yet.
+ * The text of an answer, as tokens of Markdown with mathematics. The tokens contain no HTML yet.
  *
- * @typedef {import("marked").Token & { tokens?: Token[], items?: any[], text?: string, raw: string, [field: string]: any }} Token
+ * @typedef {import("marked").Token & { tokens?: Token[], items?: any[], text?: string, raw: string, [field: string]:
+ *   any }} Token
  */
 
-/** A longer formula is shown as its text. UTF-16 units. */
+/** A longer formula is shown as text. UTF-16 units. */
 const MAX_FORMULA = 2_000;
 
-/** A dollar sign is a price where a space or a digit stands at its wrong side. */
+/** A dollar sign with a space or a digit on the wrong side belongs to a price. */
 const INLINE = [
   /^\$(?![\s$])((?:\\.|[^\\$\n]){0,500}?(?:\\.|[^\\$\s]))\$(?!\d)/,
   /^\\\(((?:[^\\\n]|\\(?!\))){1,2000}?)\\\)/,
@@ -48,7 +49,11 @@ const marked = new Marked({
   ],
 });
 
-/** The blocks of a text. One that cannot be read, such as a quotation in a thousand others, is a paragraph. @param {string} source @returns {Token[]} */
+/**
+ * The blocks of a text. A text that cannot be parsed, such as a thousand nested quotations, becomes one paragraph.
+ * @param {string} source
+ * @returns {Token[]}
+ */
 export function blocksOf(source) {
   try {
     return /** @type {Token[]} */ (marked.lexer(source));
@@ -57,7 +62,7 @@ export function blocksOf(source) {
   }
 }
 
-/** The fence that a text begins with: its mark, its language, and where the code begins. @param {string} source */
+/** The fence at the beginning of a text: its mark, its language, and the offset of the code. @param {string} source */
 export function fenceOf(source) {
   const [line, mark = "", language = ""] = /^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^\n`]*\n/.exec(source) ?? [];
   return line === undefined ? undefined : { mark, language, start: line.length };
@@ -77,7 +82,7 @@ const ENTITIES = {
   times: "×",
 };
 
-/** A text without its references to characters. @param {string} text */
+/** A text with its character references resolved. @param {string} text */
 export function decoded(text) {
   return text.replaceAll(/&(?:#(\d{1,7})|#x([0-9a-f]{1,6})|([a-z]{2,6}));/gi, (whole, decimal, hex, name) => {
     if (name !== undefined) return Object.hasOwn(ENTITIES, name) ? ENTITIES[/** @type {"amp"} */ (name)] : whole;

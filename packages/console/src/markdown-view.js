@@ -4,17 +4,17 @@ import { codeBlock, formula } from "./late-views.js";
 import { decoded } from "./markdown-tokens.js";
 
 /**
- * Tokens of markdown as templates. A model's text becomes text of elements that are listed here, and links to web pages: markup in it is
- * shown as it is written, and no image is fetched.
+ * Tokens of Markdown as templates. A model's text becomes the text of the elements listed here, and links to web pages.
+ * HTML in the text is shown as text, and no image is loaded.
  *
  * @typedef {import("./markdown-tokens.js").Token} Token
- * @typedef {(number: number) => Element | undefined} Inserts The element in the place of a mark in the text, by its number
+ * @typedef {(number: number) => Element | undefined} Inserts The element that replaces the mark with this number
  */
 
-/** Deeper markdown is shown as it is written. */
+/** Markdown that is nested deeper is shown as text. */
 const MAX_DEPTH = 24;
 
-/** Where something is to stand in a text: its number, between two characters that are nobody's. */
+/** A mark for an inserted element: its number between two private-use characters. */
 const MARK = /\ue000(\d+)\ue001/;
 
 /** @param {number} number */
@@ -132,14 +132,14 @@ function inlineTemplate(token, inserts, depth) {
   }
 }
 
-/** A text, with what stands in it. @param {string} text @param {Inserts} inserts @returns {unknown} */
+/** A text with its inserted elements. @param {string} text @param {Inserts} inserts @returns {unknown} */
 function written(text, inserts) {
   if (!MARK.test(text)) return text;
-  // Every second one is a number.
+  // Every second part is a number.
   return text.split(MARK).map((part, index) => (index % 2 === 0 ? part : (inserts(Number(part)) ?? nothing)));
 }
 
-/** A text that nothing can stand in. @param {string} text */
+/** A text without inserted elements. @param {string} text */
 function plain(text) {
   return text.replaceAll(new RegExp(MARK, "g"), "");
 }

@@ -5,9 +5,10 @@ import { faultNotice, messageOf } from "./dialogs.js";
 import { beginning, moment } from "./format.js";
 
 /**
- * The audit log, who did what and when: `GET /v1/organization/audit_logs`, newest first.
+ * The audit log: `GET /v1/organization/audit_logs`, newest first.
  *
- * @typedef {object} Row The object of an action stands under the name of the action: `{ type: "api_key.created", "api_key.created": { id } }`
+ * @typedef {object} Row The action's object is in the field with the action's name: `{ type: "api_key.created",
+ *   "api_key.created": { id } }`
  * @property {string} id
  * @property {string} type
  * @property {number} effective_at
@@ -39,10 +40,10 @@ export function auditSection(element) {
   let isBusy = false;
   let fault = "";
   const filter = { tenant: "", type: "" };
-  /** Tells the answer to the last question from those before. */
+  /** Identifies the latest question, so that answers to earlier ones are ignored. */
   let asked = 0;
 
-  /** @param {string} [after] the id of the last row that is there; without it all is new */
+  /** @param {string} [after] the id of the last loaded row; without it all rows are loaded anew */
   async function load(after) {
     asked += 1;
     const question = asked;

@@ -7,7 +7,7 @@ import { download } from "./save.js";
 import { yamlOf } from "./yaml.js";
 
 /**
- * Model servers, routes and prices, as they are in force and as administrators change them: `/v1/admin/configuration`.
+ * The effective model servers, routes and prices, and the changes that administrators make: `/v1/admin/configuration`.
  *
  * @typedef {object} Configuration
  * @property {number} version
@@ -40,7 +40,11 @@ export function configurationSection(element) {
     draw();
   }
 
-  /** Changes entries of a kind. Rejects with what refuses that. @param {KindName} kind @param {Record<string, any>} entries */
+  /**
+   * Changes entries of a kind. Rejects with the server's error.
+   * @param {KindName} kind
+   * @param {Record<string, any>} entries
+   */
   async function change(kind, entries) {
     configuration = await callJson(PATH, { body: { [kind]: entries } });
     fault = "";
@@ -48,7 +52,7 @@ export function configurationSection(element) {
     draw();
   }
 
-  /** The same, whose failure is shown in the section. @param {KindName} kind @param {Record<string, any>} entries */
+  /** The same, but shows the error in the section. @param {KindName} kind @param {Record<string, any>} entries */
   async function changeHere(kind, entries) {
     try {
       await change(kind, entries);
@@ -58,7 +62,11 @@ export function configurationSection(element) {
     }
   }
 
-  /** Asks for an entry until it is saved, or nobody wants to. @param {KindName} kind @param {string} [name] of one that is there */
+  /**
+   * Shows the form of an entry until it is saved or the user cancels.
+   * @param {KindName} kind
+   * @param {string} [name] of an existing entry
+   */
   async function edit(kind, name) {
     const { one, name: label, fields, read } = KINDS[kind];
     const before = name === undefined ? {} : (entriesOf(kind, configuration?.values ?? {})[name] ?? {});
@@ -170,7 +178,12 @@ export function configurationSection(element) {
     </section>`;
   }
 
-  /** @param {KindName} kind @param {string} name @param {string | undefined} summary undefined of one that was taken away @param {boolean} isChanged */
+  /**
+   * @param {KindName} kind
+   * @param {string} name
+   * @param {string | undefined} summary undefined for an entry that was removed
+   * @param {boolean} isChanged
+   */
   function rowTemplate(kind, name, summary, isChanged) {
     return html`<tr>
       <th scope="row">

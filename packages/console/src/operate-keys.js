@@ -18,12 +18,12 @@ import { limitsFields, limitsInWords, limitsOf } from "./limits-form.js";
  * @property {number | null} expires_at
  * @property {boolean} disabled
  * @property {import("./limits-form.js").Limits | null} limits
- * @property {string} [value] only of one that was made just now
+ * @property {string} [value] only of a key that was created just now
  */
 
 const PAGE_LENGTH = 50;
 
-/** For how long the text of before goes on being good when a key is rotated. */
+/** The times for which a rotated key's old text stays valid. */
 const GRACES = [
   ["3600", "for an hour"],
   ["0", "no longer"],

@@ -7,7 +7,7 @@ import { count, duration, moment } from "./format.js";
 import { Refresher } from "./refresher.js";
 
 /**
- * Background runs that live: `GET /v1/admin/runs`.
+ * Background runs that have not ended: `GET /v1/admin/runs`.
  *
  * @typedef {object} Run
  * @property {string} id
@@ -16,14 +16,14 @@ import { Refresher } from "./refresher.js";
  * @property {string | null} model
  * @property {number | null} created_at
  * @property {boolean | null} background
- * @property {boolean} [foreground] of a turn beside its client
+ * @property {boolean} [foreground] true for a turn whose client is connected
  * @property {string | null} server
  * @property {number | null} events
  */
 
 const EVERY_MS = 5_000;
 
-/** Runs that are shown: a page of the API's is 100. */
+/** The number of runs that are shown. A page of the API has 100. */
 const MAX_PAGES = 5;
 
 /** @param {HTMLElement} element @returns {import("./operate.js").Section} */
@@ -32,7 +32,7 @@ export function runsSection(element) {
   let runs;
   let hasMore = false;
   let fault = "";
-  /** Ids of those that are being cancelled. @type {Set<string>} */
+  /** Ids of runs that are being cancelled. @type {Set<string>} */
   const ending = new Set();
   const refresher = new Refresher(ask, EVERY_MS);
 

@@ -5,16 +5,16 @@ import { confirmed, faultNotice, messageOf } from "./dialogs.js";
 import { count, duration } from "./format.js";
 import { Refresher } from "./refresher.js";
 
-/** How each model server is: `GET /health/upstream`, whose answer is worth reading also where its status is 503. */
+/** The state of each model server: `GET /health/upstream`. Its answer is also used if its status is 503. */
 
 const EVERY_MS = 15_000;
 
-/** Names of models that are shown of a server. */
+/** Model names that are shown of one server. */
 const MAX_MODELS = 20;
 
 /**
  * @typedef {object} Server
- * @property {string} [name] only where there are several
+ * @property {string} [name] only if there are several
  * @property {"ok" | "unreachable"} status
  * @property {number} latency_ms
  * @property {string[]} [models]
@@ -27,7 +27,8 @@ const MAX_MODELS = 20;
  * @property {boolean} [ejected]
  * @property {{ down: boolean, load: number | null }} [board]
  *
- * @typedef {Omit<Server, "status"> & { status: string, servers?: Server[], recovery: { background_ms: number, foreground_ms: number } }} Health
+ * @typedef {Omit<Server, "status"> & { status: string, servers?: Server[], recovery: { background_ms: number,
+ *   foreground_ms: number } }} Health
  */
 
 /** @param {HTMLElement} element @returns {import("./operate.js").Section} */
@@ -40,7 +41,7 @@ export function serversSection(element) {
   async function ask() {
     try {
       const answer = await callJson("/health/upstream", { alsoGood: [503, 504] });
-      // A 503 may also be that of keys which cannot be looked up.
+      // The 503 may also mean that keys cannot be looked up.
       fault = answer.error?.message && !answer.status ? answer.error.message : "";
       if (!fault) health = answer;
     } catch (error) {
@@ -49,7 +50,7 @@ export function serversSection(element) {
     draw();
   }
 
-  /** Drains a server, or has it take conversations again. @param {string} name @param {boolean} drain */
+  /** Drains a server, or ends its draining. @param {string} name @param {boolean} drain */
   async function setDrain(name, drain) {
     const text = `Its conversations move to other servers with their next turn. It ends its running answers.`;
     if (drain && !(await confirmed({ title: `Drain ${name}?`, text, action: "Drain" }))) return;

@@ -19,7 +19,7 @@ import { barPlot, MAX_SERIES } from "./plot.js";
  *
  * @typedef {{ start_time: number, results: Result[] }} Bucket
  *
- * and what is stored now: `GET /v1/organization/usage/storage`.
+ * and the present storage: `GET /v1/organization/usage/storage`.
  *
  * @typedef {object} Stored
  * @property {number} usage_bytes
@@ -53,14 +53,14 @@ const MEASURES = {
   cost: { label: "Cost in US dollars", of: ({ cost_usd: cost }) => cost },
 };
 
-/** The kinds into which tokens are divided, where they are not grouped. @type {[name: string, of: Amount][]} */
+/** The kinds of tokens, shown if the tokens are not grouped. @type {[name: string, of: Amount][]} */
 const KINDS = [
   ["Cached input", ({ input_cached_tokens: cached }) => cached],
   ["Other input", ({ input_tokens: input, input_cached_tokens: cached }) => input - cached],
   ["Output", ({ output_tokens: output }) => output],
 ];
 
-/** Tenants that the page shows of those that store something: those that store most. */
+/** The number of tenants shown: those that store most. */
 const MAX_STORING = 100;
 
 const COUNTED = html`Only keys and tenants with a counted limit, or with <code>track_usage</code>, are counted.`;
@@ -242,7 +242,7 @@ function byKind(buckets) {
 }
 
 /**
- * The largest groups, and all the others together.
+ * The largest groups, and all others together.
  * @param {readonly Bucket[]} buckets
  * @param {"project_id" | "api_key_id" | "model"} field
  * @param {Amount} of

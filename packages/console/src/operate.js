@@ -8,14 +8,17 @@ import { usageSection } from "./operate-usage.js";
 import { session } from "./session.js";
 
 /**
- * The operator's views, a section each: `#/operate/{section}`. A section is made when it is first asked for.
+ * The operator's views. Each is a section: `#/operate/{section}`. A section is made when it is first shown.
  *
  * @typedef {object} Section
- * @property {() => void} show Called whenever it comes up: asks for what is new.
- * @property {() => void} [hide] Called when something else is shown.
+ * @property {() => void} show Called each time the section is shown: loads new data.
+ * @property {() => void} [hide] Called when another section is shown.
  */
 
-/** `isOpen`: also where the server takes no keys. @type {Record<string, { label: string, isOpen?: true, make: (element: HTMLElement) => Section }>} */
+/**
+ * `isOpen` is true for sections that are also shown if the server needs no keys.
+ * @type {Record<string, { label: string, isOpen?: true, make: (element: HTMLElement) => Section }>}
+ */
 const SECTIONS = {
   servers: { label: "Model servers", isOpen: true, make: serversSection },
   configuration: { label: "Configuration", make: configurationSection },

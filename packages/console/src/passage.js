@@ -1,16 +1,16 @@
 import { html, nothing } from "lit-html";
 import { stemOf } from "./stem.js";
 
-/** Passages of files: the text of a chunk, with the words by which it was found. */
+/** Passages of files: the text of a chunk, with the words that the search matched. */
 
-/** Words as searches see them. */
+/** Splits text into words as the search does. */
 const WORD = /[\p{L}\p{N}\p{Co}\p{Mn}\p{Mc}]+/gu;
 
-/** Scripts without spaces between words: searches take each two characters for a word. */
+/** Scripts without spaces between words: the search takes every two characters as a word. */
 const IS_UNSPACED =
   /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\u30fc\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}\p{Script=Tibetan}]/u;
 
-/** The form of a word that a search compares. @param {string} word */
+/** The form of a word that the search compares. @param {string} word */
 function normalOf(word) {
   return stemOf(
     word
@@ -20,13 +20,13 @@ function normalOf(word) {
   );
 }
 
-/** The words of a text, each as what it is the same as. @param {string} text @returns {Set<string>} */
+/** The compared forms of a text's words. @param {string} text @returns {Set<string>} */
 export function wordsOf(text) {
   return new Set((text.match(WORD) ?? []).map(normalOf));
 }
 
 /**
- * Where words stand in a text, in order; none overlaps another.
+ * The positions of words in a text, in order. None overlaps another.
  * @param {string} text
  * @param {readonly string[]} words
  * @returns {[start: number, end: number][]}
@@ -52,7 +52,7 @@ export function placesOf(text, words) {
   return joined;
 }
 
-/** A text with words marked. @param {string} text @param {readonly string[]} words */
+/** A text with the given words marked. @param {string} text @param {readonly string[]} words */
 export function passageText(text, words) {
   const parts = [];
   let at = 0;

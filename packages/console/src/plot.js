@@ -2,7 +2,7 @@ import { nothing, svg } from "lit-html";
 import { count } from "./format.js";
 
 /**
- * Amounts over time as stacked bars. The same figures stand in a table beside it, for who cannot see it.
+ * Amounts over time as stacked bars. A table beside the plot has the same figures for people who cannot see the plot.
  *
  * @typedef {object} Series
  * @property {string} name
@@ -11,16 +11,16 @@ import { count } from "./format.js";
 
 const MARGIN = { left: 52, right: 4, top: 12, bottom: 28 };
 
-/** The sizes of the plot, in pixels, and how many labels have room below the bars. */
+/** The sizes of the plot, in pixels, and the maximum number of labels below the bars. */
 const SIZES = {
   wide: { width: 1_180, height: 280, labels: 8 },
   narrow: { width: 340, height: 240, labels: 3 },
 };
 
-/** As the style sheets have it. */
+/** The same values as in the style sheets. */
 const NARROW = "(max-width: 640px)";
 
-/** Colours that there are (`operate.css`). */
+/** The number of colours in `operate.css`. */
 export const MAX_SERIES = 7;
 
 /**
@@ -65,7 +65,7 @@ export function barPlot({ title, labels, series }) {
   </svg>`;
 }
 
-/** A round number that is not below `most`. @param {number} most */
+/** The next round number at or above `most`. @param {number} most */
 function niceTop(most) {
   if (most <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(most));

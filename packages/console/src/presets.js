@@ -3,14 +3,14 @@ import { announce } from "./announce.js";
 import { ask, confirmed } from "./dialogs.js";
 
 /**
- * Instructions that are used again and again, by name. They are kept in this browser, for all tabs and also when nobody is signed in.
+ * Named instructions for repeated use. This browser keeps them, for all tabs, whether or not a user is signed in.
  *
  * @typedef {Record<string, string>} Presets
  */
 
 const KEY = "console.presets";
 
-/** Presets that are kept, and the longest of them. */
+/** The maximum number of presets, and the maximum length of one. */
 const MAX_PRESETS = 100;
 const MAX_NAME = 64;
 const MAX_LENGTH = 100_000;
@@ -26,7 +26,7 @@ function presets() {
   }
 }
 
-/** False where the browser keeps nothing. @param {Presets} all */
+/** False if the browser could not store them. @param {Presets} all */
 function keep(all) {
   try {
     localStorage.setItem(KEY, JSON.stringify(all));
@@ -37,8 +37,8 @@ function keep(all) {
 }
 
 /**
- * The choice of a preset, and what is done with it.
- * @param {string} instructions as they are typed in
+ * The selection of a preset and its buttons.
+ * @param {string} instructions the typed text
  * @param {(instructions: string) => void} choose
  * @param {() => void} redraw
  */

@@ -2,8 +2,8 @@ import { html } from "lit-html";
 import { recall } from "./session.js";
 
 /**
- * The responses that were made in this tab, newest first, as links.
- * @param {string} view that the links lead to, such as `responses`
+ * Links to the responses that were made in this tab, newest first.
+ * @param {string} view the view that the links open, such as `responses`
  */
 export function recentResponses(view) {
   /** @type {import("./turn-view.js").Sent[]} */

@@ -1,6 +1,4 @@
-/**
- * Does something now and again, as long as somebody looks: not in a tab in the background, and never twice at once.
- */
+/** Repeats a task while the page is visible. It does not run in a background tab, and never twice at the same time. */
 export class Refresher {
   #work;
   #everyMs;
@@ -8,16 +6,19 @@ export class Refresher {
   #timer;
   #isRunning = false;
   #isOn = false;
-  /** True if it was asked for while it was done: what it has found may be older. */
+  /** True if the task was requested while it ran: its result may be older than the request. */
   #isAgain = false;
 
-  /** @param {() => Promise<boolean | void>} work Does not throw. Gives false where nothing new is to be expected. @param {number} everyMs between the end of one and the beginning of the next */
+  /**
+   * @param {() => Promise<boolean | void>} work Does not throw. Returns false if no change is expected.
+   * @param {number} everyMs the time from the end of one run to the start of the next
+   */
   constructor(work, everyMs) {
     this.#work = work;
     this.#everyMs = everyMs;
   }
 
-  /** Does it at once, and goes on. */
+  /** Runs the task at once, and then repeats it. */
   start() {
     this.#isOn = true;
     void this.now();

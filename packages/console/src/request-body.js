@@ -1,31 +1,31 @@
 /**
- * A request as it is typed in, and the body that it makes.
+ * A request that the user is editing, and the body that is made of it.
  *
  * @typedef {object} Attachment
  * @property {string} name
  * @property {string} type its MIME type
  * @property {number} size bytes
- * @property {string} url `data:` URL with all of it; empty where it was uploaded
- * @property {string} [fileId] of one that was uploaded
+ * @property {string} url `data:` URL with the whole file; empty if it was uploaded
+ * @property {string} [fileId] id of an uploaded file
  *
  * @typedef {object} McpServer
  * @property {string} label
  * @property {string} url
- * @property {string} authorization a token for it; not remembered over a reload
- * @property {boolean} asks whether each call has to be approved
+ * @property {string} authorization a token for the server; a reload deletes it
+ * @property {boolean} asks true if the user approves each call
  *
  * @typedef {object} Draft
  * @property {string} model
- * @property {string} secondModel is asked the same, side by side; empty for none
+ * @property {string} secondModel the model that gets the same request, side by side; empty for none
  * @property {string} instructions
  * @property {string} input
  * @property {Attachment[]} attachments
- * @property {boolean} enterSends whether Enter sends it; else Ctrl + Enter does
+ * @property {boolean} enterSends true if Enter sends the request; otherwise Ctrl + Enter sends it
  * @property {string} functions JSON: a list of functions
  * @property {McpServer[]} servers
  * @property {string[]} hosted types of hosted tools
  * @property {string[]} stores ids of the vector stores that `file_search` searches
- * @property {string} searchResults at most so many results of a search
+ * @property {string} searchResults the maximum number of results
  * @property {string} searchFilters JSON
  * @property {string} effort
  * @property {"text" | "json_object" | "json_schema"} format
@@ -35,11 +35,11 @@
  * @property {string} temperature
  * @property {boolean} store
  * @property {boolean} rawMessages
- * @property {string} further JSON: fields of the body as they are
+ * @property {string} further JSON: more fields of the body
  * @property {string} previous the id of the response that is continued
  */
 
-/** A field of the form that no body can be made of. */
+/** A field of the form that has an invalid value. */
 export class FormFault extends Error {
   /** @param {string} field its id on the page @param {string} message */
   constructor(field, message) {
@@ -79,9 +79,9 @@ export function emptyDraft() {
 }
 
 /**
- * The body for a draft, without what its transport says. Throws a FormFault.
+ * The body for a draft, without the transport's fields. Throws a FormFault.
  * @param {Draft} draft
- * @param {unknown} [input] other than the draft's: the outputs of calls
+ * @param {unknown} [input] replaces the draft's input: the outputs of calls
  * @returns {Record<string, unknown>}
  */
 export function bodyOf(draft, input = inputOf(draft)) {
@@ -105,9 +105,9 @@ export function bodyOf(draft, input = inputOf(draft)) {
 }
 
 /**
- * The input that is typed in: its text, or a message with its parts.
+ * The typed input: its text, or a message with its parts.
  * @param {Draft} draft
- * @param {(attachment: Attachment) => unknown} [urlOf] what stands for an attachment's URL
+ * @param {(attachment: Attachment) => unknown} [urlOf] gives the URL of an attachment
  */
 export function inputOf({ input, attachments }, urlOf = ({ url }) => url) {
   if (attachments.length === 0) return input;
@@ -159,7 +159,7 @@ function functionsIn(text) {
   return list.map((each) => {
     if (typeof each !== "object" || each === null)
       throw new FormFault("functions", "Expected a list of functions, each a JSON object.");
-    // As chat completions write them, too.
+    // The form of chat completions is accepted too.
     const flat = typeof each.function === "object" && each.function !== null ? each.function : each;
     const parameters = flat.parameters ?? { type: "object", properties: {} };
     return { type: "function", strict: false, ...flat, parameters };

@@ -47,7 +47,7 @@ const FILTER_EXAMPLE = '{ "type": "eq", "key": "language", "value": "en" }';
  * @typedef {object} FormState
  * @property {{ field: string, message: string } | undefined} fault of a field
  * @property {() => void} changed Called when the draft has changed.
- * @property {() => void} redraw Called when something else has.
+ * @property {() => void} redraw Called when something else has changed.
  */
 
 /** @param {Event} event */

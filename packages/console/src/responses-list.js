@@ -8,7 +8,7 @@ import { recentResponses } from "./recent.js";
 import { Refresher } from "./refresher.js";
 
 /**
- * The tenant's stored responses, newest first, as they are searched and filtered: `#/responses?query=…&status=…`.
+ * The tenant's stored responses, newest first, with a search and filters: `#/responses?query=…&status=…`.
  *
  * @typedef {object} Listed
  * @property {string} id
@@ -27,15 +27,19 @@ import { Refresher } from "./refresher.js";
 
 const PAGE_LENGTH = 50;
 
-/** Between two looks at responses that run. Milliseconds. */
+/** The time between two checks of responses that run. Milliseconds. */
 const EVERY_MS = 3_000;
 
 const STATUSES = ["completed", "incomplete", "failed", "cancelled", "in_progress", "queued"];
 
-/** Names of conversations, once they are known; ids without a name stand for themselves. @type {Map<string, string>} */
+/** Known names of conversations. A conversation without a name has its id here. @type {Map<string, string>} */
 const names = new Map();
 
-/** The words by which a conversation is known, as its metadata have them. @param {Record<string, string> | undefined} metadata @param {string} id */
+/**
+ * The display name of a conversation, from its metadata.
+ * @param {Record<string, string> | undefined} metadata
+ * @param {string} id
+ */
 function nameOf(metadata, id) {
   return metadata?.title || metadata?.name || metadata?.topic || id;
 }
@@ -46,9 +50,9 @@ export class ResponsesList {
   #listed;
   #hasMore = false;
   #fault = "";
-  /** True where the deployment has no list. */
+  /** True if the deployment has no list. */
   #isOff = false;
-  /** The query, as the address has it. */
+  /** The query in the address. */
   #query = new URLSearchParams();
   #refresher = new Refresher(() => this.#refresh(), EVERY_MS);
 

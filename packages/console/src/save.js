@@ -1,9 +1,9 @@
 import { call } from "./api.js";
 
-/** The ways by which a text leaves the page: to the clipboard, or into a file. */
+/** Copies a text to the clipboard, or saves it as a file. */
 
 /**
- * Saves a file of the server's.
+ * Saves a file that the server stores.
  * @param {string} id
  * @param {string} name
  */
@@ -13,7 +13,7 @@ export async function saveFile(id, name) {
 }
 
 /**
- * Copies a text, and says so on the button for a moment.
+ * Copies a text. The button shows the result for a moment.
  * @param {Event} event of the button
  * @param {string} text
  */
@@ -24,7 +24,7 @@ export async function copy(event, text) {
     await navigator.clipboard.writeText(text);
     button.textContent = "Copied";
   } catch {
-    // Browsers refuse it on pages that came over plain HTTP from another machine.
+    // Browsers refuse the clipboard on pages that another machine served over plain HTTP.
     button.textContent = "Not allowed by the browser";
   }
   setTimeout(() => (button.textContent = button.dataset.label ?? ""), 1_500);

@@ -1,20 +1,20 @@
 import { ApiFault, arrival, call, callJson, eventBatches, openSocket, tellKeyRefused } from "./api.js";
 
 /**
- * The ways to ask for a response, each as batches of its events.
+ * The ways to request a response. Each gives batches of its events.
  *
- * - `background`: goes on without this page, which follows it, also after a reload.
- * - `stream`: the answer's own stream. The response stops with the page.
- * - `socket`: over a WebSocket. The same, and `store: false` can be continued.
- * - `whole`: one answer at the end, which is given as if it were the last event.
+ * - `background`: the response goes on without this page. The page follows it, also after a reload.
+ * - `stream`: the answer's own stream. The response stops when the page is closed.
+ * - `socket`: over a WebSocket. Like `stream`, but a response with `store: false` can be continued.
+ * - `whole`: one answer at the end, handled like the last event.
  * @typedef {"background" | "stream" | "socket" | "whole"} Transport
  */
 
-/** Between two attempts to follow a background response whose stream has broken off. Milliseconds. */
+/** The pause between two attempts to follow a background response after its stream broke. Milliseconds. */
 const FIRST_PAUSE_MS = 500;
 const LAST_PAUSE_MS = 5_000;
 
-/** So often it is asked for again without anything new before that is given up. */
+/** The maximum number of attempts without a new event. */
 const MAX_ATTEMPTS = 60;
 
 const TERMINAL = ["response.completed", "response.failed", "response.incomplete"];
@@ -28,7 +28,7 @@ function isTerminal({ event }) {
 
 /**
  * Sends a request.
- * @param {Record<string, unknown>} body without what the transport says
+ * @param {Record<string, unknown>} body without the transport's fields
  * @param {Transport} transport
  * @param {AbortSignal} signal
  * @returns {AsyncGenerator<Arrival[]>}

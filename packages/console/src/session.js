@@ -1,14 +1,13 @@
 /**
- * The user of this tab. The key is kept in the tab's session storage and nowhere else: a reload goes on, another tab begins without it. A
- * user who signed in at the issuer has a cookie instead, which scripts cannot read.
- * @typedef {"unknown" | "open" | "tenant" | "admin" | "both"} Who
- * `open`: the server serves without keys. `admin`: a root key, which has no responses of its own. `both`: a user of the issuer who has a
- * tenant and a role.
+ * The user of this tab. The key is kept only in the tab's session storage: a reload keeps it, another tab starts
+ * without it. A user who signed in at the issuer has a cookie instead. Scripts cannot read that cookie.
+ * @typedef {"unknown" | "open" | "tenant" | "admin" | "both"} Who `open`: the server serves without keys. `admin`: a
+ *   root key, which has no responses of its own. `both`: a user of the issuer who has a tenant and a role.
  */
 
 const KEY = "console.key";
 
-/** The other names of this console in the session storage begin with this. */
+/** The prefix of this console's other names in the session storage. */
 const OWN = "console.";
 
 export const session = {
@@ -16,19 +15,19 @@ export const session = {
   key: sessionStorage.getItem(KEY) ?? undefined,
   /** @type {Who} */
   who: "unknown",
-  /** True if there is an issuer to sign in at. */
+  /** True if users can sign in at an issuer. */
   canSignIn: false,
   /** The user who is signed in at the issuer. @type {string | undefined} */
   user: undefined,
   /**
-   * The models that the server has, by their names; empty where it could not say.
+   * The names of the server's models. Empty if the server could not list them.
    * @type {string[]}
    */
   models: [],
 };
 
 /**
- * Takes a key that the server has accepted; undefined where it needs none.
+ * Takes a key that the server has accepted. Undefined if the server needs none.
  * @param {string | undefined} key
  */
 export function keepKey(key) {
@@ -37,7 +36,7 @@ export function keepKey(key) {
   else sessionStorage.setItem(KEY, key);
 }
 
-/** Forgets the key, and all that this tab remembers of what was done with it. */
+/** Deletes the key, and everything that this tab saved. */
 export function forgetEverything() {
   for (const name of Object.keys(sessionStorage)) if (name.startsWith(OWN)) sessionStorage.removeItem(name);
   session.key = undefined;
@@ -46,7 +45,7 @@ export function forgetEverything() {
 }
 
 /**
- * The value that this tab remembers under a name; undefined where there is nothing, or nothing that can be read.
+ * The value that this tab saved under a name. Undefined if there is none, or it cannot be parsed.
  * @param {string} name
  * @returns {any}
  */
@@ -59,7 +58,7 @@ export function recall(name) {
 }
 
 /**
- * Remembers a value for this tab, until it is closed or signed out. False where there was no room for it.
+ * Saves a value until the tab is closed or the user signs out. False if there was no room.
  * @param {string} name
  * @param {unknown} value
  */

@@ -2,7 +2,8 @@ import { html } from "lit-html";
 import { copy } from "./save.js";
 
 /**
- * A button that copies the address of a view. It has nothing of the key: whoever opens it needs one of the same tenant.
+ * A button that copies the address of a view. The address does not contain the key: its reader needs a key of the same
+ * tenant.
  * @param {string} hash such as `#/responses/resp_…`
  */
 export function linkButton(hash) {

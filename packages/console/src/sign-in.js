@@ -3,12 +3,12 @@ import { ApiFault, call, callJson } from "./api.js";
 import { showModal } from "./dialogs.js";
 import { keepKey, recall, remember, session } from "./session.js";
 
-/** Finding out who uses this tab, and asking for a key where one is needed. */
+/** Finds out who uses this tab, and asks for a key if one is needed. */
 
 /**
- * Asks the server whom it takes a key for, and what models it has. Sets `session`. Throws the ApiFault of a key that it does not
- * accept (401), and of a server that cannot say.
- * @param {string | undefined} key undefined tries without
+ * Asks the server for the key's owner and for the list of models. Sets `session`. Throws an ApiFault if the server
+ * refuses the key (401) or cannot check it.
+ * @param {string | undefined} key undefined: tries without a key
  */
 export async function identify(key) {
   /** @type {string[]} */
@@ -32,7 +32,7 @@ export async function identify(key) {
       await call("/v1/admin/keys?limit=1", { key });
       who = "admin";
     }
-    // A server that answers that a model server is down has accepted the key.
+    // A server that reports a model server as down has accepted the key.
     else if (![429, 502, 503, 504].includes(error.status)) throw error;
   }
   keepKey(key);
@@ -40,7 +40,10 @@ export async function identify(key) {
   session.models = models;
 }
 
-/** The server's codes in the address after a failed sign-in (`src/http/sign-in.ts`), in words. @type {Record<string, string>} */
+/**
+ * Messages for the server's codes in the address after a failed sign-in (`src/http/sign-in.ts`).
+ * @type {Record<string, string>}
+ */
 const REFUSALS = {
   refused: "You were not signed in: the sign-in was refused or cancelled.",
   expired: "You were not signed in: the sign-in took too long, or began in another browser. Try again.",
@@ -48,7 +51,10 @@ const REFUSALS = {
   unavailable: "You were not signed in: the identity provider did not answer. Try again later.",
 };
 
-/** Comes back from the issuer: to where the user was, without its words in the address. @returns {string | undefined} why nobody was signed in */
+/**
+ * Returns from the issuer to the previous view, and removes the issuer's parameters from the address.
+ * @returns {string | undefined} the reason if the sign-in failed
+ */
 export function returnFromIssuer() {
   const why = new URLSearchParams(location.search).get("sign-in");
   const at = recall("sign-in-at");

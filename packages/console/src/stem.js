@@ -1,10 +1,11 @@
 /**
- * Porter's stemmer ("An algorithm for suffix stripping", 1980), as SQLite's FTS5 has it: words of one stem are one word to a search.
+ * Porter's stemmer ("An algorithm for suffix stripping", 1980), equal to the one in SQLite's FTS5. A search treats
+ * words with one stem as one word.
  */
 
 const CONSONANTS = "[^aeiou][^aeiouy]*";
 const VOWELS = "[aeiouy][aeiou]*";
-/** The measure of a stem is how often a vowel is followed by a consonant. */
+/** The measure of a stem is the number of times a consonant follows a vowel. */
 const ABOVE_0 = new RegExp(`^(${CONSONANTS})?${VOWELS}${CONSONANTS}`);
 const EXACTLY_1 = new RegExp(`^(${CONSONANTS})?${VOWELS}${CONSONANTS}(${VOWELS})?$`);
 const ABOVE_1 = new RegExp(`^(${CONSONANTS})?${VOWELS}${CONSONANTS}${VOWELS}${CONSONANTS}`);
@@ -17,7 +18,7 @@ const STEP_2 = endings(
 const STEP_3 = endings("icate ic ative - alize al iciti ic ical ic ful - ness -");
 const STEP_4 = /^(.+?)(al|ance|ence|er|ic|able|ible|ant|ement|ment|ent|ou|ism|ate|iti|ous|ive|ize|(?<=[st])ion)$/;
 
-/** @param {string} pairs an ending and what takes its place, `-` for nothing */
+/** @param {string} pairs an ending and its replacement; `-` means none */
 function endings(pairs) {
   const words = pairs.split(" ");
   /** @type {[string, string][]} */

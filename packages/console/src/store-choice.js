@@ -4,7 +4,10 @@ import { callJson } from "./api.js";
 import { messageOf } from "./dialogs.js";
 import { nameOf } from "./stores-list.js";
 
-/** The vector stores that a request's `file_search` may search: those of the tenant, asked for when somebody looks. */
+/**
+ * The vector stores that a request's `file_search` may search: the tenant's stores. They are loaded when the user opens
+ * the list.
+ */
 
 const MAX_STORES = 100;
 
@@ -12,7 +15,7 @@ const MAX_STORES = 100;
 let stores;
 let fault = "";
 
-/** Asks for the stores anew. @param {() => void} redraw */
+/** Loads the stores again. @param {() => void} redraw */
 export async function loadStores(redraw) {
   try {
     stores = (await callJson(`/v1/vector_stores?limit=${MAX_STORES}`)).data;

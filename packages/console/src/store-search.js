@@ -6,7 +6,8 @@ import { count } from "./format.js";
 import { pagesTag, passageText } from "./passage.js";
 
 /**
- * Try a search of a vector store, and see why each chunk was found: `POST /v1/vector_stores/{id}/search` with `include: ["explanation"]`.
+ * Searches a vector store and shows why each chunk was found: `POST /v1/vector_stores/{id}/search` with `include:
+ * ["explanation"]`.
  *
  * @typedef {object} Found
  * @property {string} file_id
@@ -14,10 +15,8 @@ import { pagesTag, passageText } from "./passage.js";
  * @property {number} score
  * @property {Record<string, string | number | boolean> | null} attributes
  * @property {{ text: string }[]} content
- * @property {{
- *   fusion_score: number, page: number | null, last_page: number | null,
- *   queries: { embedding_rank: number | null, text_rank: number | null, words: string[] }[]
- * }} explanation
+ * @property {{ fusion_score: number, page: number | null, last_page: number | null, queries: { embedding_rank: number |
+ *   null, text_rank: number | null, words: string[] }[] }} explanation
  */
 
 const FILTER_EXAMPLE = `{ "type": "and", "filters": [
@@ -25,14 +24,17 @@ const FILTER_EXAMPLE = `{ "type": "and", "filters": [
   { "type": "gte", "key": "year", "value": 2024 }
 ] }`;
 
-/** Weights of embeddings and of words, by what a user chooses. @type {Record<string, [label: string, embedding: number, text: number]>} */
+/**
+ * Weights of embeddings and of words, for each choice of the user.
+ * @type {Record<string, [label: string, embedding: number, text: number]>}
+ */
 const WEIGHTS = {
   both: ["words and meaning", 1, 1],
   text: ["words", 0, 1],
   embedding: ["meaning", 1, 0],
 };
 
-/** Scores that are no more apart are the same. */
+/** Scores with a smaller difference count as equal. */
 const SAME = 1e-9;
 
 /**
@@ -190,7 +192,7 @@ export function storeSearch(element, id) {
   }
 
   return {
-    /** Tells whether the store has no embeddings. @param {boolean} is */
+    /** Sets whether the store has no embeddings. @param {boolean} is */
     byWordsAlone(is) {
       if (is === isByWordsAlone && element.firstChild) return;
       isByWordsAlone = is;

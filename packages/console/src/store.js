@@ -11,7 +11,7 @@ import { countsInWords, deleteStore, EVERY_MS, nameOf } from "./stores-list.js";
 import { Uploads } from "./uploads.js";
 
 /**
- * A vector store: its files, how far they are indexed, and a search of it.
+ * A vector store: its files, the progress of their indexing, and a search.
  *
  * @typedef {object} StoreFile
  * @property {string} id
@@ -24,7 +24,7 @@ import { Uploads } from "./uploads.js";
 
 const PAGE_LENGTH = 50;
 
-/** A store does not say what its files are called. Names that are asked for at once. */
+/** A store does not list its files' names. This is the number of names loaded at once. */
 const NAMES_AT_ONCE = 6;
 
 /** @param {HTMLElement} element @param {string} id @returns {import("./files.js").Part} */

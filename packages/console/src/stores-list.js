@@ -25,7 +25,7 @@ import { Refresher } from "./refresher.js";
 
 const PAGE_LENGTH = 50;
 
-/** Between two looks at stores that are being indexed. Milliseconds. */
+/** The time between two checks of stores that are being indexed. Milliseconds. */
 export const EVERY_MS = 2_000;
 
 /** @param {Store} store */
@@ -33,7 +33,7 @@ export function nameOf({ name, id }) {
   return name || id;
 }
 
-/** How far the indexing of a store's files is. @param {Store["file_counts"]} counts */
+/** The progress of indexing a store's files. @param {Store["file_counts"]} counts */
 export function countsInWords({ in_progress: open, completed, failed, cancelled, total }) {
   if (total === 0) return "no files";
   const parts = [

@@ -1,4 +1,4 @@
-/** Light, dark, or what the system says. Kept for all tabs of this browser. */
+/** Light, dark, or the system's theme. The browser keeps the choice for all tabs. */
 
 const NAME = "console.theme";
 const THEMES = /** @type {const} */ (["auto", "light", "dark"]);
@@ -14,7 +14,7 @@ export function theme() {
   }
 }
 
-/** Shows the theme that was chosen. */
+/** Applies the chosen theme. */
 export function applyTheme() {
   document.documentElement.dataset.theme = theme();
 }
@@ -24,7 +24,7 @@ export function chooseTheme(chosen) {
   try {
     localStorage.setItem(NAME, chosen);
   } catch {
-    // A browser that keeps nothing: it holds for this page.
+    // If the browser stores nothing, the choice applies to this page.
   }
   document.documentElement.dataset.theme = chosen;
 }

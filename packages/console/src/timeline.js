@@ -3,14 +3,14 @@ import { count, duration, readableJson, size } from "./format.js";
 import { LongText } from "./long-text.js";
 
 /**
- * The events of a response, one after another: its number, when it came, and its JSON on demand. Events of one type in a row, such as deltas, are one line
- * that can be opened.
+ * The events of a response in order: the number of each, its time of arrival, and its JSON when the user opens it.
+ * Consecutive events of one type, such as deltas, share a line that can be opened.
  *
  * @typedef {import("./event-record.js").RecordedEvent} RecordedEvent
  * @typedef {{ type: string, events: RecordedEvent[] }} Run
  */
 
-/** Lines shown at first, and with each demand for more. */
+/** Lines that are shown at first and added with each click on "more". */
 const PAGE = 200;
 
 /** @param {RecordedEvent[]} events @returns {Run[]} */
@@ -30,9 +30,9 @@ export class Timeline {
   /** @type {import("./event-record.js").EventRecord} */
   #record;
   #shown = PAGE;
-  /** How many events of a run that is open are shown, by its first event's number. @type {Map<number, number>} */
+  /** The number of events shown of each open run, by the number of its first event. @type {Map<number, number>} */
   #open = new Map();
-  /** The JSON that is open, by the event's number. @type {Map<number, LongText>} */
+  /** The open JSON texts, by the event's number. @type {Map<number, LongText>} */
   #json = new Map();
 
   /** @param {import("./event-record.js").EventRecord} record */
@@ -41,7 +41,7 @@ export class Timeline {
     this.draw();
   }
 
-  /** Shows the record as it is by now. */
+  /** Shows the present state of the record. */
   draw() {
     const { events, dropped } = this.#record;
     const runs = runsOf(events);

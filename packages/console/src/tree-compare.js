@@ -6,12 +6,12 @@ import { showTurnItems, turnText } from "./turn-items.js";
 import { diffTemplate } from "./word-diff.js";
 
 /**
- * Two branches, side by side, from where they part.
+ * Two branches side by side, from the point where they part.
  *
  * @typedef {import("./tree-model.js").Entry} Entry
  */
 
-/** Turns of each branch that are shown at first, and with each demand for more. */
+/** Turns of each branch that are shown at first and added with each click on "more". */
 const TURNS = 10;
 
 /** @param {HTMLElement} element @param {[one: Entry, other: Entry]} pair */

@@ -2,8 +2,9 @@ import { html, nothing, render } from "lit-html";
 import { beginning, count, moment } from "./format.js";
 
 /**
- * A tree as a list of rows, of which only those are on the page that can be seen. One tab stop; then as the ARIA pattern for trees has it: arrows
- * up and down, right opens or goes in, left closes or goes out, Home, End, Page Up and Page Down, Enter chooses.
+ * A tree as a list of rows. Only visible rows are on the page. The list is one tab stop and follows the ARIA pattern
+ * for trees: the up and down arrows move, right opens or goes in, left closes or goes out, Home, End, Page Up and Page
+ * Down jump, Enter chooses.
  *
  * @typedef {import("./tree-model.js").Tree} Tree
  * @typedef {import("./tree-model.js").Entry} Entry
@@ -12,13 +13,13 @@ import { beginning, count, moment } from "./format.js";
 /** The height of a row, in pixels. */
 const ROW_HEIGHT = 56;
 
-/** Rows that are there above and below what can be seen. */
+/** Extra rows above and below the visible ones. */
 const SPARE_ROWS = 8;
 
-/** Beyond this nothing is moved in further. */
+/** Deeper rows get no further indentation. */
 const MAX_INDENT = 16;
 
-/** Statuses of which nothing is said: they are what is expected. */
+/** The expected status. Rows do not show it. */
 const USUAL = "completed";
 
 export class TreeList {
@@ -31,7 +32,7 @@ export class TreeList {
   /** @type {Set<string>} */
   #closed = new Set();
   #active = 0;
-  /** The text that is looked for, in small letters. */
+  /** The text of the search, in lower case. */
   #wanted = "";
   /** @type {string | undefined} */
   #chosen;

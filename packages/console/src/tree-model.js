@@ -1,7 +1,7 @@
 /**
- * A conversation as the tree that it is, made of the nodes that `GET /v1/responses/{id}/tree` gives in pages.
+ * A conversation as a tree. It is made of the nodes that `GET /v1/responses/{id}/tree` returns in pages.
  *
- * @typedef {object} TreeNode As the API has it (docs/tree.md)
+ * @typedef {object} TreeNode In the API's form (docs/tree.md)
  * @property {string} id
  * @property {string | null} previous_response_id
  * @property {number | null} position
@@ -19,9 +19,10 @@
  * @property {Entry | undefined} parent
  * @property {Entry[]} children oldest first
  * @property {number} index among its parent's children, from 0
- * @property {number} depth of a root: 1
- * @property {number} indent how far it is moved in: only where its parent has several children, so that a long conversation stays straight
- * @property {boolean} isOrphan True if the response that it continues is not there any more.
+ * @property {number} depth 1 for a root
+ * @property {number} indent its indentation. It grows only if the parent has several children, so that a long
+ *   conversation stays straight
+ * @property {boolean} isOrphan True if the response that it continues no longer exists.
  */
 
 export class Tree {
@@ -59,7 +60,7 @@ export class Tree {
     return this.#entries.size;
   }
 
-  /** Nodes that nothing continues. */
+  /** Nodes that no other node continues. */
   get leaves() {
     let count = 0;
     for (const { children } of this.#entries.values()) if (children.length === 0) count += 1;
@@ -71,14 +72,15 @@ export class Tree {
     return this.#entries.get(id);
   }
 
-  /** The turns of the conversation by their places. */
+  /** The turns of the conversation by their positions. */
   #spoken() {
     const turns = [...this.#entries.values()].filter(({ node }) => node.position !== null);
     return turns.sort((one, other) => (one.node.position ?? 0) - (other.node.position ?? 0));
   }
 
   /**
-   * The nodes that are to be seen, from top to bottom: each node is followed by what continues it, but for those in `closed`.
+   * The visible nodes from top to bottom. Each node is followed by the nodes that continue it, unless it is in
+   * `closed`.
    * @param {ReadonlySet<string>} closed ids
    * @returns {Entry[]}
    */
@@ -97,7 +99,11 @@ export class Tree {
   }
 }
 
-/** The last of the turns that has a place up to this one: the one at that place may be no response. @param {Entry[]} turns @param {number | null} position */
+/**
+ * The last turn with a position up to this one. The item at the position itself may not be a response.
+ * @param {Entry[]} turns
+ * @param {number | null} position
+ */
 function lastUpTo(turns, position) {
   if (position === null) return undefined;
   let [low, high] = [0, turns.length];
@@ -109,7 +115,7 @@ function lastUpTo(turns, position) {
   return turns[low - 1];
 }
 
-/** A node and all that it continues, oldest first. @param {Entry} entry */
+/** A node and all nodes that continue it, oldest first. @param {Entry} entry */
 export function pathTo(entry) {
   /** @type {Entry[]} */
   const path = [];
@@ -118,10 +124,11 @@ export function pathTo(entry) {
 }
 
 /**
- * Where two branches part.
+ * The point where two branches part.
  * @param {Entry} one
  * @param {Entry} other
- * @returns {{ common: Entry | undefined, one: Entry[], other: Entry[] }} the last node that both continue, and what each has after it
+ * @returns {{ common: Entry | undefined, one: Entry[], other: Entry[] }} the last common node, and the nodes of each
+ *   branch after it
  */
 export function compared(one, other) {
   const [path, otherPath] = [pathTo(one), pathTo(other)];

@@ -18,7 +18,7 @@ import { showTurnItems } from "./turn-items.js";
 
 const PAGE_LENGTH = 100;
 
-/** Responses that are shown of one tree. */
+/** The maximum number of responses shown of one tree. */
 const MAX_NODES = 20_000;
 
 /** @param {HTMLElement} section @returns {import("./main.js").View} */
@@ -29,14 +29,14 @@ export function treeView(section) {
   let tree;
   /** @type {Entry | undefined} */
   let chosen;
-  /** The node that the chosen one is to be compared with. @type {Entry | undefined} */
+  /** The node to compare with the chosen one. @type {Entry | undefined} */
   let marked;
   /** @type {[one: Entry, other: Entry] | undefined} */
   let branches;
   let isCut = false;
   let progress = "";
   let fault = "";
-  /** The question that is under way. */
+  /** The question that is in progress. */
   let asking = new AbortController();
   let reading = new AbortController();
 

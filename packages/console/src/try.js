@@ -15,12 +15,12 @@ import { recall, remember, session } from "./session.js";
 import { pairElement } from "./turn-pair.js";
 import { attachmentLabel, TurnView } from "./turn-view.js";
 
-/** Try: a request, its answer as it comes, and the request as a program makes it. */
+/** The view "Try": a request, its answer while it arrives, and the request as code. */
 
-/** Requests that a tab remembers. */
+/** The number of requests that a tab keeps. */
 const MAX_TURNS = 20;
 
-/** Opens what a field is in, and goes there. @param {string} id */
+/** Opens the box of a field and focuses the field. @param {string} id */
 function reveal(id) {
   const field = document.getElementById(id);
   for (let around = field?.closest("details"); around; around = around.parentElement?.closest("details"))
@@ -72,20 +72,20 @@ export function tryView(section) {
     redraw: drawSoon,
   };
 
-  /** A select shows its first model where the draft's is none of them. */
+  /** A select shows its first model if it does not list the draft's model. */
   function chooseModel() {
     const [first] = session.models;
     if (first !== undefined && !session.models.includes(draft.model)) draft.model = first;
   }
 
-  /** The turns that have not ended: several where two models were asked. */
+  /** The turns that have not ended. There are several if two models were asked. */
   function running() {
     return turns.filter((turn) => turn.isOpen);
   }
 
   function rememberTurns() {
     const latest = turns.slice(-MAX_TURNS).map((turn) => turn.remembered);
-    // A turn that is not remembered is still stored by the server.
+    // The server still stores a turn that this tab no longer keeps.
     if (!remember("turns", latest)) remember("turns", latest.slice(-1));
   }
 
@@ -97,7 +97,7 @@ export function tryView(section) {
     },
     began: () => {},
     ended: (turn, response) => {
-      // The first of two models is continued, unless the user chooses the other one.
+      // The next request continues the first of two models, unless the user chooses the other.
       const isSecond = turn.sent.pair !== undefined && turns.find(({ sent }) => sent.pair === turn.sent.pair) !== turn;
       const canContinue = (turn.sent.isStored || turn.sent.transport === "socket") && !isSecond;
       if (canContinue && ["completed", "incomplete"].includes(response.status)) draft.previous = response.id;
@@ -127,7 +127,7 @@ export function tryView(section) {
   /** The attachments of requests that this page has sent. @type {WeakMap<TurnView, import("./request-body.js").Attachment[]>} */
   const sentWith = new WeakMap();
 
-  /** Forgets the text that was typed in and has been sent. */
+  /** Deletes the typed text after it was sent. */
   function typedWasSent() {
     draft.input = "";
     draft.attachments = [];
@@ -135,8 +135,8 @@ export function tryView(section) {
   }
 
   /**
-   * Sends what is typed in, or outputs of calls.
-   * @param {{ input?: object[], text?: string, began?: () => void }} [outputs] `text`: what they are, for people
+   * Sends the typed input, or outputs of calls.
+   * @param {{ input?: object[], text?: string, began?: () => void }} [outputs] `text`: the outputs as text for people
    */
   async function send({ input, text = draft.input, began = typedWasSent } = {}) {
     if (running().length > 0) return;
@@ -163,7 +163,7 @@ export function tryView(section) {
     if (!isTyped || secondModel === "")
       return ask(body, sent, parts, { began, attachments: isTyped ? attachments : [] });
     const pair = crypto.randomUUID();
-    // Both would speak on the one connection.
+    // Both would use the same connection.
     const beside = { ...sent, pair, transport: transport === "socket" ? /** @type {const} */ ("stream") : transport };
     await Promise.all([
       ask(body, { ...sent, pair }, parts, { began, attachments }),
@@ -172,10 +172,10 @@ export function tryView(section) {
   }
 
   /**
-   * Sends a request, and shows its answer as it comes.
+   * Sends a request, and shows its answer while it arrives.
    * @param {Record<string, unknown>} body
    * @param {import("./turn-view.js").Sent} sent
-   * @param {object[]} parts of the input that are no text
+   * @param {object[]} parts parts of the input that are not text
    * @param {{ began?: () => void, attachments?: import("./request-body.js").Attachment[] }} [options]
    */
   async function ask(body, sent, parts, { began = () => {}, attachments = [] } = {}) {
@@ -189,7 +189,7 @@ export function tryView(section) {
     drawSoon();
   }
 
-  /** Puts a turn at the end, beside the other one of its pair. @param {TurnView} turn */
+  /** Puts a turn at the end, or beside the other turn of its pair. @param {TurnView} turn */
   function show(turn) {
     const other = turns.at(-1);
     turns.push(turn);
@@ -207,7 +207,10 @@ export function tryView(section) {
     );
   }
 
-  /** Asks one of the examples, with the settings that it needs. @param {Partial<import("./request-body.js").Draft>} request */
+  /**
+   * Sends one of the examples, with the settings that it needs.
+   * @param {Partial<import("./request-body.js").Draft>} request
+   */
   function askExample(request) {
     Object.assign(draft, { format: "text", functions: "" }, request);
     state.changed();
@@ -420,7 +423,7 @@ export function tryView(section) {
       if (previous) {
         draft.previous = previous;
         rememberDraft();
-        // The address is for this once: a reload must not undo what was done since.
+        // The address applies once: a reload must not undo later changes.
         history.replaceState(null, "", "#/try");
       }
       chooseModel();

@@ -2,13 +2,13 @@ import { html, nothing, render } from "lit-html";
 import { callJson } from "./api.js";
 import { ItemView } from "./item-view.js";
 
-/** The words of a turn: its own input, and its output. */
+/** The texts of a turn: its own input, and its output. */
 
-/** Items of the input that are shown; the view of the response has the rest. */
+/** Items of the input that are shown. The response's view has the rest. */
 const MAX_INPUT_ITEMS = 100;
 
 /**
- * Asks for a turn's items and puts them into an element. A failure is told there.
+ * Loads a turn's items and puts them into an element. The element shows a failure.
  * @param {HTMLElement} element
  * @param {string} id of the response
  * @param {AbortSignal} signal

@@ -1,7 +1,7 @@
 import { html, render } from "lit-html";
 import { diffTemplate } from "./word-diff.js";
 
-/** Two answers to one request, of two models, side by side, and the words in which they differ. */
+/** The answers of two models to one request, side by side, and the words that differ. */
 
 /** @param {import("./turn-view.js").TurnView} one @param {import("./turn-view.js").TurnView} other */
 export function pairElement(one, other) {

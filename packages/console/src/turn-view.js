@@ -11,43 +11,46 @@ import { ItemView, statusTag } from "./item-view.js";
 import { cancel, follow, send } from "./sending.js";
 
 /**
- * A request of this tab, and its response as it comes.
+ * A request of this tab, and its response while it arrives.
  *
- * @typedef {object} Sent The request as the tab remembers it over a reload
+ * @typedef {object} Sent The request as the tab keeps it over a reload
  * @property {string} [id] of the response
  * @property {string} input as text, for people
  * @property {import("./sending.js").Transport} transport
  * @property {boolean} isStored
- * @property {boolean} isOpen whether it had not ended
- * @property {boolean} [isAnswered] whether its calls have been answered
- * @property {boolean} [isCut] whether the connection was lost before the response had ended, so that only the server knows what became of it
- * @property {string} [note] how it ended, where its response does not say so
- * @property {string} [fault] why it failed, where its response does not say so
- * @property {Record<string, unknown>} [body] of the request, without what its transport says; absent after a reload where it is long or has a token
- * @property {boolean} [isTyped] whether its input was typed in: no output of a call
+ * @property {boolean} isOpen true if it had not ended
+ * @property {boolean} [isAnswered] true if its calls have been answered
+ * @property {boolean} [isCut] true if the connection broke before the response ended, so that only the server knows its
+ *   result
+ * @property {string} [note] its end, if its response does not show it
+ * @property {string} [fault] the reason of its failure, if its response does not have it
+ * @property {Record<string, unknown>} [body] of the request, without the transport's fields; absent after a reload if
+ *   it is long or has a token
+ * @property {boolean} [isTyped] true if the user typed its input; false for an output of a call
  * @property {string} [pair] the same for two requests of two models, side by side
  *
  * @typedef {object} Actions
- * @property {() => void} changed There is something new to remember.
+ * @property {() => void} changed The kept state has changed.
  * @property {() => void} began The server has accepted the request.
  * @property {(turn: TurnView, response: Record<string, any>) => void} ended
  * @property {(id: string) => void} branch
- * @property {(turn: TurnView) => void} again Sends the same once more.
- * @property {(turn: TurnView) => void} edit Puts what was asked into the form, as what it continued.
- * @property {(turn: TurnView, input: object[], text: string) => void} answer Sends outputs of the turn's calls; `text`: the same for people.
+ * @property {(turn: TurnView) => void} again Sends the same request again.
+ * @property {(turn: TurnView) => void} edit Puts the request into the form again, with the response that it continued.
+ * @property {(turn: TurnView, input: object[], text: string) => void} answer Sends outputs of the turn's calls; `text`:
+ *   the outputs as text for people.
  */
 
-/** A response that stopped with its page is stored soon after the server has noticed. */
+/** The server stores a response that stopped with its page soon after it notices the closed connection. */
 const STORED_ATTEMPTS = 15;
 const STORED_PAUSE_MS = 1_000;
 
-/** Longer input is not remembered as a whole, and a longer body not at all. */
+/** A longer input is not kept whole, and a longer body is not kept. */
 const MAX_INPUT = 20_000;
 const MAX_BODY = 20_000;
 
 const UNSTORED = "This response was not stored: it was shown only once.";
 
-/** The fault of a response whose page lost its connection. A page that is left does. */
+/** The error of a response whose page lost its connection. Leaving the page causes it. */
 const CUT_WITHOUT_ID = "The page was left before the server had answered: the answer is lost to it.";
 const CUT_UNSTORED =
   "The page was left before the response had ended, which stopped it. It was not stored: nothing is left of it.";
@@ -68,12 +71,12 @@ export class TurnView {
   #last = -1;
   #isStopping = false;
   #times = { start: performance.now(), first: 0, token: 0, end: 0 };
-  /** Outputs that are typed in, by call. @type {Map<string, string>} */
+  /** Outputs that the user typed, by call. @type {Map<string, string>} */
   #outputs = new Map();
   #input;
   #code;
 
-  /** @param {Sent} sent @param {Actions} actions @param {object[]} [attachments] the parts that are no text */
+  /** @param {Sent} sent @param {Actions} actions @param {object[]} [attachments] the parts that are not text */
   constructor(sent, actions, attachments = []) {
     this.sent = sent;
     this.#actions = actions;
@@ -81,22 +84,22 @@ export class TurnView {
     this.attachments = attachments;
     this.#code = codeView("As code", () => ({ body: withLocalFiles(this.sent.body), transport: this.sent.transport }));
     this.#input = new ItemView({ type: "message", role: "user", content });
-    // A long question scrolls in itself: also for who has no mouse.
+    // A long question scrolls within its own box, also with a keyboard.
     if (sent.input.length > 300 || sent.input.split("\n").length > 6) this.#input.element.tabIndex = 0;
     this.element.className = "turn";
     this.#draw();
   }
 
-  /** The part of it that is to be remembered. @returns {Sent} */
+  /** The part of the turn that the tab keeps. @returns {Sent} */
   get remembered() {
     const { body, ...sent } = this.sent;
     const json = JSON.stringify(body ?? null);
-    // A token of an MCP server is not remembered.
+    // The token of an MCP server is not kept.
     const isKept = body !== undefined && json.length <= MAX_BODY && !json.includes('"authorization":');
     return { ...sent, ...(isKept && { body }), input: sent.input.slice(0, MAX_INPUT) };
   }
 
-  /** The text of its answer, as far as it has come. */
+  /** The text of the answer that has arrived. */
   get answerText() {
     const parts = this.#answer.items.flatMap(({ type, content }) => (type === "message" ? (content ?? []) : []));
     return parts.map((part) => part.text ?? part.refusal ?? "").join("\n\n");
@@ -106,13 +109,13 @@ export class TurnView {
     return this.sent.isOpen;
   }
 
-  /** Sends it. @param {Record<string, unknown>} body */
+  /** Sends the request. @param {Record<string, unknown>} body */
   async send(body) {
     this.sent.body = body;
     await this.#take(send(body, this.sent.transport, this.#abort.signal), true);
   }
 
-  /** Shows what there is of it after a reload, says what became of it, and goes on where it goes on. */
+  /** Shows the kept state after a reload, says how the response ended, and follows it if it still runs. */
   async restore() {
     const { id, transport, isOpen, isStored } = this.sent;
     if (isOpen && id !== undefined && transport === "background")
@@ -138,29 +141,29 @@ export class TurnView {
     }
   }
 
-  /** Ends the response, wherever it runs. */
+  /** Cancels the response, wherever it runs. */
   async stop() {
     this.#isStopping = true;
     this.#draw();
     const { id, transport } = this.sent;
     if (transport !== "background") this.#abort.abort();
-    // Without an id it is stopped as soon as it has one.
+    // Without an id, it is stopped as soon as it has one.
     else if (id !== undefined) await this.#cancel(id);
   }
 
-  /** Its calls have been answered: they are not asked for again. */
+  /** Its calls have been answered: the form for them is not shown again. */
   answered() {
     this.sent.isAnswered = true;
     this.#actions.changed();
     this.#draw();
   }
 
-  /** Leaves the response to itself. */
+  /** Stops following the response. */
   leave() {
     this.#abort.abort();
   }
 
-  /** Goes on with what a refused key has interrupted, after the last event. */
+  /** Continues after the last event, if a refused key has interrupted it. */
   followAgain() {
     const { id, isOpen, transport } = this.sent;
     if (this.sent.fault === undefined || !isOpen || id === undefined || transport !== "background") return;
@@ -181,7 +184,7 @@ export class TurnView {
 
   /**
    * @param {AsyncGenerator<import("./api.js").Arrival[]>} batches
-   * @param {boolean} isTimed whether the time of arrival says when an event was made
+   * @param {boolean} isTimed true if the time of arrival is the time at which an event was made
    */
   async #take(batches, isTimed) {
     this.sent.fault = undefined;
@@ -194,7 +197,7 @@ export class TurnView {
       this.#finished();
     } catch (error) {
       if (!this.#abort.signal.aborted) {
-        // A page that is being left loses its connections before it is told so.
+        // A page that is being left loses its connections before it gets the event for leaving.
         this.sent.isCut = this.sent.transport !== "background" && !(error instanceof ApiFault && error.status !== 0);
         this.#fail(error);
       } else if (this.sent.isOpen) this.#end("Stopped.");
@@ -222,7 +225,7 @@ export class TurnView {
     this.#draw();
   }
 
-  /** @param {Record<string, any>} response as it is */
+  /** @param {Record<string, any>} response the whole response */
   #show(response) {
     this.#answer.show(response);
     if (["queued", "in_progress"].includes(response.status)) this.#draw();

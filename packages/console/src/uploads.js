@@ -5,9 +5,10 @@ import { messageWithField } from "./dialogs.js";
 import { size } from "./format.js";
 
 /**
- * Files on their way to the server: what is dropped or chosen, with its progress.
+ * Uploads of dropped or chosen files, with their progress.
  *
- * @typedef {"waiting" | "sending" | "adding" | "done" | "failed" | "cancelled"} UploadState `adding`: what follows the upload
+ * @typedef {"waiting" | "sending" | "adding" | "done" | "failed" | "cancelled"} UploadState `adding`: the step after
+ *   the upload
  *
  * @typedef {object} Upload
  * @property {number} number
@@ -19,17 +20,18 @@ import { size } from "./format.js";
  *
  * @typedef {object} UploadOptions
  * @property {() => Record<string, string>} fields of the form beside the file
- * @property {(file: any, signal: AbortSignal) => Promise<void>} [uploaded] Called with each file as the API has it; what it throws is shown.
- * @property {() => void} ended Called when a file has been uploaded, or has not.
+ * @property {(file: any, signal: AbortSignal) => Promise<void>} [uploaded] Called with each file in the API's form. The
+ *   page shows an error that it throws.
+ * @property {() => void} ended Called when an upload has ended, with or without success.
  */
 
-/** Uploads at once. Browsers open six connections to a server. */
+/** Uploads at the same time. Browsers open six connections to a server. */
 const AT_ONCE = 3;
 
-/** Names of fields and labels are told apart by this, on a page with several lists. */
+/** A counter that makes ids unique on a page with several lists. */
 let made = 0;
 
-/** Expiry of files that are uploaded, in seconds. */
+/** The choices for the expiry of uploaded files, in seconds. */
 export const EXPIRIES = [
   ["", "never"],
   ["3600", "after an hour"],

@@ -2,10 +2,11 @@ import { html, nothing } from "lit-html";
 import { count, duration } from "./format.js";
 
 /**
- * The making of a response: its items as bars over time, where this page has seen them come, and its rounds by their tokens.
+ * The course of a response: its items as bars over time, if this page received them, and the tokens of its rounds.
  *
  * @typedef {import("./event-record.js").RecordedEvent} RecordedEvent
- * @typedef {{ name: string, from: number, until: number, isCall: boolean }} Bar Milliseconds since the request was sent.
+ * @typedef {{ name: string, from: number, until: number, isCall: boolean }} Bar Milliseconds since the request was
+ *   sent.
  */
 
 /** Bars that are shown. */

@@ -8,13 +8,13 @@ import { html, nothing } from "lit-html";
  * @property {string} text
  */
 
-/** Longer texts are compared up to here. Characters. */
+/** Longer texts are compared up to this length. Characters. */
 const MAX_LENGTH = 200_000;
 
-/** Texts with more differences are shown as one that was replaced by the other. */
+/** If texts have more differences, one is shown as replaced by the other. */
 const MAX_DIFFERENCES = 1_000;
 
-/** A word, a space, or one other sign. */
+/** A word, a space, or another single character. */
 const WORDS = /\s+|[\p{L}\p{N}\p{M}_]+|[\s\S]/gu;
 
 /** @param {string} one @param {string} other @returns {Part[]} */
@@ -48,14 +48,14 @@ function whole(removed, added) {
 }
 
 /**
- * The shortest way from one list to the other; undefined where it is too long.
+ * The shortest edit from one list to the other. Undefined if it is too long.
  * @param {string[]} removed
  * @param {string[]} added
  * @returns {Part[] | undefined}
  */
 function differences(removed, added) {
   const most = Math.min(MAX_DIFFERENCES, removed.length + added.length);
-  // For each number of differences: how far each diagonal gets, from -d to d.
+  // For each number of differences: the furthest point of each diagonal, from -d to d.
   /** @type {Int32Array[]} */
   const ways = [];
   const reached = (/** @type {number} */ d, /** @type {number} */ diagonal) => ways[d]?.[diagonal + d] ?? -1;
@@ -71,7 +71,7 @@ function differences(removed, added) {
   }
   return undefined;
 
-  /** Tells whether a word was added last. @param {number} d @param {number} diagonal */
+  /** True if the last step added a word. @param {number} d @param {number} diagonal */
   function fromAbove(d, diagonal) {
     if (diagonal === -d) return true;
     return diagonal !== d && reached(d - 1, diagonal - 1) < reached(d - 1, diagonal + 1);
@@ -101,7 +101,7 @@ function differences(removed, added) {
   }
 }
 
-/** Joins neighbours of one kind, and leaves out what is empty. @param {Part[]} parts @returns {Part[]} */
+/** Joins neighbours of one kind, and removes empty ones. @param {Part[]} parts @returns {Part[]} */
 function joined(parts) {
   /** @type {Part[]} */
   const list = [];
@@ -114,7 +114,7 @@ function joined(parts) {
   return list;
 }
 
-/** Two texts as one, with what was removed and what was added. @param {string} one @param {string} other */
+/** Two texts as one, with the removed and the added words. @param {string} one @param {string} other */
 export function diffTemplate(one, other) {
   const parts = wordDiff(one, other);
   if (parts.every(({ kind }) => kind === "same")) return html`<p class="note">They say the same.</p>`;

@@ -1,4 +1,9 @@
-/** A value as YAML: mappings and lists in blocks, all else as JSON, which is YAML, too. @param {unknown} value @param {string} [indent] @returns {string} */
+/**
+ * A value as YAML. Mappings and lists are blocks. All other values are JSON, which is valid YAML.
+ * @param {unknown} value
+ * @param {string} [indent]
+ * @returns {string}
+ */
 export function yamlOf(value, indent = "") {
   if (typeof value !== "object" || value === null) return `${indent}${JSON.stringify(value)}\n`;
   const isList = Array.isArray(value);
