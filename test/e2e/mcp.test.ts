@@ -1,9 +1,11 @@
 import type { Response } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { GPT_OSS, messagesOf } from "./harmony-support.ts";
-import { eventually, type Gateway, startGateway } from "./support.ts";
+import { GPT_OSS, lastTurns, messagesOf } from "./harmony-support.ts";
+import { SocketClient } from "./socket-support.ts";
+import { eventually, type Gateway, lastPrompt, startGateway } from "./support.ts";
 import {
   ask,
+  chatMessages,
   EVERY_WAY,
   generations,
   givenBack,
@@ -31,6 +33,8 @@ const SECRETS = {
 
 let gateway: Gateway;
 let server: ToolServer;
+/** Each answers a call of the tool `wait`. */
+const held: (() => void)[] = [];
 
 beforeAll(async () => {
   server = await startTools({
@@ -43,6 +47,7 @@ beforeAll(async () => {
     write: { properties: { text: { type: "string" } }, readOnly: false, run: () => "written" },
     plain: { run: () => "plain" },
     bare: { description: "", run: () => "bare" },
+    wait: { run: () => new Promise((resolve) => held.push(() => resolve("It is over."))) },
     fail: { run: () => ({ content: [{ type: "text", text: "The disk is full." }], isError: true }) },
   });
   gateway = await startGateway({ MCP_SERVERS: server.url });
@@ -368,4 +373,34 @@ describe("credentials", () => {
     expectDiscreet(JSON.stringify(server.headers.slice(requests)));
     expect(server.headers.length).toBeGreaterThan(requests);
   });
+});
+
+it.each(MODELS)("is steered while a call runs: %s answers the words after the call's result", async (model) => {
+  const socket = await SocketClient.open(gateway);
+  try {
+    socket.create({ model, input: "Call docs__wait.", tools: [mcp(server)] });
+    await eventually(() => held.length > 0);
+    const [created] = await socket.reached(({ type }) => type === "response.mcp_call.in_progress");
+    const previous_response_id = created?.response?.id;
+    socket.send({ type: "response.steer", previous_response_id, input: "Say it in French." });
+    await socket.reached(({ type }) => type === "response.steer.accepted");
+    held.shift()?.();
+    const { last } = await socket.ended();
+    expect(last).toMatchObject({
+      type: "response.incomplete",
+      response: { status: "incomplete", incomplete_details: { reason: "steered" } },
+    });
+    const { output } = last.response as unknown as Response;
+    expect(onlyItem({ output }, "mcp_call")).toMatchObject({ status: "completed", output: "It is over." });
+    const next = await socket.ended();
+    expect(next.last).toMatchObject({ type: "response.completed", response: { previous_response_id } });
+    const told =
+      model === GPT_OSS
+        ? await lastTurns(gateway)
+        : chatMessages(lastPrompt(gateway)).map(({ role, content }) => `${role}: ${content}`);
+    expect(told.at(-2)).toContain("It is over.");
+    expect(told.at(-1)).toMatch(/user.*Say it in French\./s);
+  } finally {
+    socket.terminate();
+  }
 });
