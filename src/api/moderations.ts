@@ -7,29 +7,43 @@ import { type Moderation, moderationRequest } from "@responses-edge/responses-ap
 import { parse } from "@responses-edge/responses-api/validation";
 import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "@responses-edge/turn/call-answers";
 import { judge } from "../assembly/guard.ts";
+import { checkMediaUrls } from "../assembly/media-policy.ts";
 import type { Config } from "../config/index.ts";
 import { reserveUse, type Used } from "../store/quota/counted-use.ts";
 import type { Caller } from "./transport.ts";
 
 /**
- * Judges texts (openai 7.57 `moderations`): each text of a list by itself, parts together. `body` is the request's, as parsed JSON. Throws the 400 of a guard that there
- * is not, the 429 of a limit, and the 503 of a guard that cannot be asked.
+ * Judges texts and images (openai 7.57 `moderations`): each text of a list by itself, parts together. `body` is the request's, as parsed JSON.
+ * Throws the 400s of a guard that there is not, that judges no images, and of an image that may not be fetched, the 429 of a limit, and the
+ * 503 of a guard that cannot be asked.
  */
 export async function moderate(caller: Caller, body: unknown): Promise<Moderation> {
   const { config, tenant, identity, quotas, waitUntil, signal } = caller;
   const { input, model } = parse(moderationRequest, body);
   checkGuard(config, "model", model);
   const { guard } = config;
+  const images = checkImages(input, config);
+  await checkMediaUrls(
+    images.filter(({ url }) => !/^data:/i.test(url)),
+    config,
+    signal,
+    "input",
+  );
   const texts = textsOf(input);
   const name = guard?.name ?? "";
-  const estimated = estimateTokens(texts);
+  const estimated = estimateTokens(input);
   const read = { kind: "moderations" as const, model: name, tokens: estimated, prices: config.keys.prices };
   const end = await reserveUse(identity, quotas, read, waitUntil);
   let used: Used | undefined;
   try {
     const judgements: Judgement[] = [];
     await forEachAtOnce([...texts.entries()], MAX_CONCURRENT_CALLS, async ([index, text]) => {
-      judgements[index] = await judge({ side: "input", text }, tenant, config, signal);
+      judgements[index] = await judge(
+        { side: "input", text, images: images.map(({ url }) => url) },
+        tenant,
+        config,
+        signal,
+      );
     });
     const tokens = judgements.reduce((sum, each) => sum + (each.tokens ?? 0), 0);
     used = { tokens: tokens || estimated };
@@ -42,10 +56,25 @@ export async function moderate(caller: Caller, body: unknown): Promise<Moderatio
   }
 }
 
-function textsOf(input: ReturnType<typeof moderationRequest.parse>["input"]): string[] {
+type ModerationInput = ReturnType<typeof moderationRequest.parse>["input"];
+
+function textsOf(input: ModerationInput): string[] {
   if (typeof input === "string") return [input];
-  const texts = input.map((each) => (typeof each === "string" ? each : "text" in each ? each.text : ""));
-  return typeof input[0] === "string" ? texts : [texts.join("\n")];
+  if (typeof input[0] === "string") return input as string[];
+  return [input.flatMap((part) => (typeof part === "object" && part.type === "text" ? [part.text] : [])).join("\n")];
+}
+
+/** The images of an input. Throws the 400 of a guard that judges none. */
+function checkImages(input: ModerationInput, { guard }: Config): { url: string; param: string }[] {
+  if (typeof input === "string") return [];
+  return input.flatMap((part, at) => {
+    if (typeof part === "string" || part.type === "text") return [];
+    if (guard?.model?.takesImages === false) {
+      const message = `The moderation model '${guard.name}' judges text.`;
+      throw invalidRequest(`input[${at}].type`, message, "unsupported_content_type");
+    }
+    return [{ url: part.image_url.url, param: `input[${at}].image_url.url` }];
+  });
 }
 
 /** Throws the 400 of a create that asks for moderation which there is not. */

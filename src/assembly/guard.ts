@@ -5,6 +5,7 @@ import {
   type Judgement,
   judge as judgeBy,
   ModeratedTurn,
+  moderatedImages,
   moderatedText,
   modesOf,
 } from "@responses-edge/guard-models";
@@ -24,7 +25,7 @@ function guardOf(tenant: string, config: Config): Guard | undefined {
   const { model, hook, timeoutMs = 0 } = config.guard ?? {};
   if (hook) return { timeoutMs, hook: { ...hook, tenant } };
   if (!model) return undefined;
-  const { format, policy } = model;
+  const { format, policy, takesImages } = model;
   const ask: NonNullable<Guard["model"]>["ask"] = async (question, signal) => {
     const body = ({ separatesTenants }: { separatesTenants?: boolean | undefined }) => {
       const salt = separatesTenants === true && { cache_salt: tenantCacheSalt(tenant) };
@@ -32,7 +33,7 @@ function guardOf(tenant: string, config: Config): Guard | undefined {
     };
     return jsonOf(await askOwnModel(model, "/chat/completions", body, { config, signal, withinMs: timeoutMs }));
   };
-  return { timeoutMs, model: { format, policy, ask } };
+  return { timeoutMs, model: { format, policy, takesImages, ask } };
 }
 
 /** A turn whose texts are to be judged: as its request asks for, or as the operator does. */
@@ -54,7 +55,10 @@ export function moderationOf({ request, tenant, input, output }: Moderated, conf
     judge: (judged, signal) => judge(judged, tenant, config, signal),
     modes,
     failsOpen: guard.failsOpen,
-    input: () => [request.instructions ?? "", moderatedText(input)].filter((text) => text !== "").join("\n"),
+    input: () => ({
+      text: [request.instructions ?? "", moderatedText(input)].filter((text) => text !== "").join("\n"),
+      images: moderatedImages(input),
+    }),
     earlier: moderatedText(output),
   });
 }

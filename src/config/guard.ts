@@ -1,4 +1,4 @@
-import { formatNameOf, GUARD_FORMATS, OPENAI_MODELS } from "@responses-edge/guard-models";
+import { formatNameOf, GUARD_FORMATS, OPENAI_MODELS, takesImages } from "@responses-edge/guard-models";
 import { z } from "zod";
 import type { OperatorNetwork } from "./network.ts";
 import type { ServerValues } from "./servers.ts";
@@ -91,13 +91,14 @@ export function guardConfig(
   const hook = url === undefined ? undefined : { url, apiKey, fetch: network.fetch };
   if (!own && !hook) return undefined;
   const name = own?.name ?? "guard";
+  const guardFormat = format ?? formatNameOf(name) ?? "llama-guard";
   const further = Object.keys(aliases).filter((alias) => aliases[alias] === name);
   return {
     ...values,
     name,
     /** The names that a request may say for the guard: OpenAI's are among them, so that its clients need not be changed. */
     names: new Set([name, ...further, ...OPENAI_MODELS]) as ReadonlySet<string>,
-    model: own && { ...own, format: format ?? formatNameOf(own.name) ?? "llama-guard", policy },
+    model: own && { ...own, format: guardFormat, policy, takesImages: takesImages(guardFormat, name) },
     hook,
   };
 }

@@ -33,6 +33,7 @@ const SECRETS = {
 
 let gateway: Gateway;
 let server: ToolServer;
+let slow: ToolServer;
 /** Each answers a call of the tool `wait`. */
 const held: (() => void)[] = [];
 
@@ -47,14 +48,15 @@ beforeAll(async () => {
     write: { properties: { text: { type: "string" } }, readOnly: false, run: () => "written" },
     plain: { run: () => "plain" },
     bare: { description: "", run: () => "bare" },
-    wait: { run: () => new Promise((resolve) => held.push(() => resolve("It is over."))) },
     fail: { run: () => ({ content: [{ type: "text", text: "The disk is full." }], isError: true }) },
   });
-  gateway = await startGateway({ MCP_SERVERS: server.url });
+  slow = await startTools({ wait: { run: () => new Promise((resolve) => held.push(() => resolve("It is over."))) } });
+  gateway = await startGateway({ MCP_SERVERS: `${server.url},${slow.url}` });
 });
 afterAll(async () => {
   await gateway?.close();
   await server?.close();
+  await slow?.close();
 });
 
 /** Runs something and says how often it made the server list its tools. */
@@ -378,7 +380,7 @@ describe("credentials", () => {
 it.each(MODELS)("is steered while a call runs: %s answers the words after the call's result", async (model) => {
   const socket = await SocketClient.open(gateway);
   try {
-    socket.create({ model, input: "Call docs__wait.", tools: [mcp(server)] });
+    socket.create({ model, input: "Call docs__wait.", tools: [mcp(slow)] });
     await eventually(() => held.length > 0);
     const [created] = await socket.reached(({ type }) => type === "response.mcp_call.in_progress");
     const previous_response_id = created?.response?.id;

@@ -14,9 +14,10 @@ interface Asked {
   path: string;
   authorization: string | undefined;
   body: {
-    messages?: { role: string; content: string }[];
+    messages?: { role: string; content: string | { type: string; text?: string }[] }[];
     type?: string;
     text?: string;
+    images?: string[];
     tenant?: string;
     model?: string;
   };
@@ -79,7 +80,7 @@ function judgement({ path, body }: Asked): string {
       category_scores: { illicit: flagged ? 0.97 : 0.02 },
     });
   }
-  const content = body.messages?.at(-1)?.content.includes(BAD) ? "\n\nunsafe\nS2" : "\n\nsafe";
+  const content = JSON.stringify(body.messages?.at(-1)).includes(BAD) ? "\n\nunsafe\nS2" : "\n\nsafe";
   return JSON.stringify({ choices: [{ message: { content } }], usage: { prompt_tokens: 9, total_tokens: 10 } });
 }
 
@@ -212,10 +213,25 @@ describe("/v1/moderations", () => {
     expect(together.results.map(({ flagged }) => flagged)).toEqual([true]);
   });
 
-  it("refuses images, other models and empty lists by name, and says when the guard is away", async () => {
+  it("judges images with the text beside them, and says so", async () => {
     const image = { type: "image_url" as const, image_url: { url: "https://owls.dev/a.png" } };
-    const refused = openai.moderations.create({ input: [image] });
-    await expect(refused).rejects.toMatchObject({ status: 400, param: "input[0].type" });
+    const text = { type: "text" as const, text: BAD };
+    const { results } = await openai.moderations.create({ input: [text, image] });
+    expect(results).toMatchObject([{ flagged: true, category_applied_input_types: { violence: ["text", "image"] } }]);
+    expect(asked.map(({ body }) => body.messages)).toEqual([[{ role: "user", content: [image, text] }]]);
+    const inside = { ...image, image_url: { url: "http://169.254.169.254/a.png" } };
+    const refused = openai.moderations.create({ input: [text, inside] });
+    await expect(refused).rejects.toMatchObject({ status: 400, param: "input[1].image_url.url", code: "invalid_url" });
+    const scored = { model: "llama-guard-4", policy: { output: { mode: "score" as const } } };
+    const content = [{ type: "input_image" as const, detail: "auto" as const, image_url: image.image_url.url }];
+    const input = [{ role: "user" as const, content }];
+    asked.length = 0;
+    const response = await openai.responses.create({ model: "simulator", input, moderation: scored });
+    expect(response.moderation?.input).toMatchObject({ category_applied_input_types: { violence: ["text", "image"] } });
+    expect(asked[0]?.body.messages).toEqual([{ role: "user", content: [image, { type: "text", text: "" }] }]);
+  });
+
+  it("refuses other models and empty lists by name, and says when the guard is away", async () => {
     const other_ = openai.moderations.create({ input: "x", model: "gpt-5" });
     await expect(other_).rejects.toMatchObject({ status: 400, param: "model" });
     await expect(openai.moderations.create({ input: [] })).rejects.toMatchObject({ status: 400, param: "input" });
@@ -266,6 +282,16 @@ describe("a hook of the operator's", () => {
       output: { flagged: false },
     });
     expect(asked.slice(-2).map(({ body: { type } }) => type)).toEqual(["input", "output"]);
+  });
+
+  it("is given a turn's images beside its text", async () => {
+    const image = "data:image/png;base64,iVBORw0KGgo=";
+    const content = [
+      { type: "input_text" as const, text: "Is this an owl?" },
+      { type: "input_image" as const, detail: "auto" as const, image_url: image },
+    ];
+    await client.responses.create({ model: "simulator", input: [{ role: "user", content }] });
+    expect(asked[0]?.body).toEqual({ type: "input", text: "Is this an owl?", images: [image], tenant: "acme" });
   });
 
   it("is waited for no longer than GUARD_TIMEOUT_MS, and its answer is held to OpenAI's shape", async () => {

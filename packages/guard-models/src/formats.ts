@@ -4,7 +4,7 @@ import { CATEGORIES, GuardFault, type Judged, type Judgement, joined } from "./j
 /** The requests of guard models over chat completions, and their answers, by the models' documentation. */
 
 /** The body of a chat completion, without its model. */
-type GuardBody = { messages: { role: string; content: string }[] } & Record<string, unknown>;
+type GuardBody = { messages: { role: string; content: string | object[] }[] } & Record<string, unknown>;
 
 export interface GuardFormat {
   /** One text may need several questions. `policy` is the operator's, for a guard that accepts one. */
@@ -27,10 +27,19 @@ export function formatNameOf(model: string): GuardFormatName | undefined {
   return BY_NAME.find(([pattern]) => pattern.test(model))?.[1];
 }
 
+/** Tells whether a guard model judges images, by its card: Llama Guard 4, and Llama Guard 3 11B Vision. */
+export function takesImages(format: GuardFormatName, model: string): boolean {
+  return format === "llama-guard" && /guard[-_ ]?4|vision/i.test(model);
+}
+
 /** Templates of guards judge the last message: a model's output follows its question. */
 const UNKNOWN_QUESTION = "…";
 
-function conversation({ side, text }: Judged): GuardBody["messages"] {
+function conversation({ side, text, images = [] }: Judged): GuardBody["messages"] {
+  if (images.length > 0) {
+    const parts = images.map((url) => ({ type: "image_url", image_url: { url } }));
+    return [{ role: "user", content: [...parts, { type: "text", text }] }];
+  }
   if (side === "input") return [{ role: "user", content: text }];
   return [
     { role: "user", content: UNKNOWN_QUESTION },

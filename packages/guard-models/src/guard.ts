@@ -3,7 +3,7 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import type { JsonObject } from "@responses-edge/responses-api/json";
 import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "@responses-edge/turn/call-answers";
 import { type GuardFormatName, guardFormat, readHookAnswer } from "./formats.ts";
-import { GuardFault, type Judged, type Judgement, joined, piecesOf } from "./judgement.ts";
+import { GuardFault, type Judged, type Judgement, joined, MAX_IMAGES, piecesOf } from "./judgement.ts";
 
 /** A guard: a model over chat completions, or a hook over HTTP. */
 export type Guard = { timeoutMs: number } & (
@@ -13,6 +13,8 @@ export type Guard = { timeoutMs: number } & (
 
 interface GuardModel {
   format: GuardFormatName;
+  /** It judges images, too. */
+  takesImages: boolean;
   policy: string | undefined;
   /** Gives the body of a chat completion's answer. Rejects with ApiError. */
   ask: (question: JsonObject, signal: AbortSignal) => Promise<JsonObject>;
@@ -29,14 +31,25 @@ interface GuardHook {
 const MAX_HOOK_BYTES = 64 * 1024;
 
 /**
- * Judges a text, piece by piece. Rejects with GuardFault if the guard does not answer, and with the signal's reason.
+ * Judges a text, piece by piece, and the images beside it, each with the text's first piece, if the guard judges images.
+ * Rejects with GuardFault if the guard does not answer, and with the signal's reason.
  */
-export async function judge({ side, text }: Judged, guard: Guard, signal: AbortSignal): Promise<Judgement> {
+export async function judge(
+  { side, text, images = [] }: Judged,
+  guard: Guard,
+  signal: AbortSignal,
+): Promise<Judgement> {
   const pieces = piecesOf(text);
-  if (!pieces) throw new GuardFault(`The ${side} is too long to be moderated.`);
+  if (!pieces || images.length > MAX_IMAGES) throw new GuardFault(`The ${side} is too long to be moderated.`);
+  const [first = ""] = pieces;
+  const seen = guard.hook || guard.model.takesImages ? images : [];
+  const withImages = seen.map((image): Judged => ({ side, text: first, images: [image] }));
+  // An image's question has the first piece in it.
+  const alone = pieces.slice(withImages.length > 0 ? 1 : 0).map((piece): Judged => ({ side, text: piece }));
   const judgements: Judgement[] = [];
-  await forEachAtOnce(pieces, MAX_CONCURRENT_CALLS, async (piece) => {
-    judgements.push(await judgePiece({ side, text: piece }, guard, signal));
+  await forEachAtOnce([...withImages, ...alone], MAX_CONCURRENT_CALLS, async (judged) => {
+    const judgement = await judgePiece(judged, guard, signal);
+    judgements.push(judged.images ? { ...judgement, hasImages: true } : judgement);
   });
   return joined(judgements);
 }
@@ -62,7 +75,7 @@ async function judgePiece(judged: Judged, guard: Guard, signal: AbortSignal): Pr
 
 async function askHook(
   { url, apiKey, fetch, tenant }: GuardHook,
-  { side, text }: Judged,
+  { side, text, images }: Judged,
   signal: AbortSignal,
   timeoutMs: number,
 ): Promise<Judgement> {
@@ -70,7 +83,7 @@ async function askHook(
     "content-type": "application/json",
     ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }),
   };
-  const body = JSON.stringify({ type: side, text, tenant });
+  const body = JSON.stringify({ type: side, text, ...(images && { images }), tenant });
   const response = await fetch(url, { method: "POST", headers, body, signal });
   const answer = await readBoundedText(response, { maxBytes: MAX_HOOK_BYTES, timeoutMs, signal });
   if (!response.ok) throw new GuardFault(`The hook answered with status ${response.status}.`);

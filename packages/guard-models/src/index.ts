@@ -7,6 +7,7 @@ export {
   guardFormat,
   OPENAI_MODELS,
   readHookAnswer,
+  takesImages,
 } from "./formats.ts";
 export { type Guard, judge } from "./guard.ts";
 export {
@@ -20,5 +21,5 @@ export {
   piecesOf,
 } from "./judgement.ts";
 export { ModeratedTurn, type Moderation, type ModerationMode, type ModerationResult } from "./moderated-engine.ts";
-export { moderatedText } from "./moderated-text.ts";
+export { moderatedImages, moderatedText } from "./moderated-text.ts";
 export { type Modes, modesOf } from "./modes.ts";

@@ -7,10 +7,12 @@ export const CATEGORIES = [
   "violence/graphic",
 ] as const;
 
-/** A text to judge: the input of a model, or its output. */
+/** A text to judge, the input of a model or its output, and the images beside it. */
 export interface Judged {
   side: "input" | "output";
   text: string;
+  /** URLs, most of them with the image's data. */
+  images?: readonly string[] | undefined;
 }
 
 export interface Judgement {
@@ -19,6 +21,8 @@ export interface Judgement {
   scores: Readonly<Record<string, number>>;
   /** Tokens that the guard has read, if it reports them. */
   tokens?: number | undefined;
+  /** Images were judged, too. */
+  hasImages?: boolean | undefined;
 }
 
 /** A guard without an answer, or with an unreadable one. */
@@ -36,7 +40,9 @@ export function joined(judgements: readonly Judgement[]): Judgement {
     for (const [name, score] of Object.entries(each.scores)) scores[name] = Math.max(scores[name] ?? 0, score);
   }
   const tokens = judgements.reduce((sum, each) => sum + (each.tokens ?? 0), 0);
-  return { flagged: judgements.some(({ flagged }) => flagged), scores, ...(tokens > 0 && { tokens }) };
+  const hasImages = judgements.some((each) => each.hasImages);
+  const flagged = judgements.some((each) => each.flagged);
+  return { flagged, scores, ...(tokens > 0 && { tokens }), ...(hasImages && { hasImages }) };
 }
 
 /** The common fields of OpenAI's moderations and of a response's moderation. */
@@ -48,14 +54,14 @@ export interface ModerationFields {
 }
 
 /** A judgement in OpenAI's shape, with all of its categories, and those of the guard's own. */
-export function moderationFields({ flagged, scores }: Judgement): ModerationFields {
+export function moderationFields({ flagged, scores, hasImages }: Judgement): ModerationFields {
   const names = [...new Set<string>([...CATEGORIES, ...Object.keys(scores)])];
   const all = <Value>(of: (name: string) => Value) => Object.fromEntries(names.map((name) => [name, of(name)]));
   return {
     flagged,
     categories: all((name) => (scores[name] ?? 0) >= THRESHOLD),
     category_scores: all((name) => scores[name] ?? 0),
-    category_applied_input_types: all(() => ["text"]),
+    category_applied_input_types: all(() => (hasImages ? ["text", "image"] : ["text"])),
   };
 }
 
@@ -64,6 +70,9 @@ const PIECE_LENGTH = 12_000;
 
 /** The maximum of pieces of a text. */
 const MAX_PIECES = 64;
+
+/** The maximum of images beside a text. */
+export const MAX_IMAGES = 64;
 
 /** The pieces in which a text is judged; undefined if it is too long. */
 export function piecesOf(text: string): string[] | undefined {

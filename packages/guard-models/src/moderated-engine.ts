@@ -23,8 +23,8 @@ export interface Moderation {
   modes: { input: ModerationMode | undefined; output: ModerationMode | undefined };
   /** If the guard does not answer, text that it should block passes. */
   failsOpen: boolean;
-  /** The texts of the turn's own input. */
-  input: () => string;
+  /** The texts and images of the turn's own input. */
+  input: () => Omit<Judged, "side">;
   /** The turn's output before a crash. */
   earlier: string;
 }
@@ -96,7 +96,9 @@ export class ModeratedTurn {
     if (prompt.asksForText) return engine.generate(prompt, signal);
     const { modes } = this.#moderation;
     this.#input ??=
-      modes.input === undefined ? Promise.resolve(true) : this.#passes("input", this.#moderation.input(), signal);
+      modes.input === undefined
+        ? Promise.resolve(true)
+        : this.#passes({ side: "input", ...this.#moderation.input() }, signal);
     // A score is waited for at the end.
     this.#input.catch(() => {});
     if (modes.input === "block" && !(await this.#input)) return blocked(prompt, 0);
@@ -122,7 +124,7 @@ export class ModeratedTurn {
       if (mode === undefined || unjudged === "") return true;
       unjudged = "";
       if (isHeld) context = text.slice(-CONTEXT_LENGTH);
-      return (await this.#passes("output", text, signal)) || !isHeld;
+      return (await this.#passes({ side: "output", text }, signal)) || !isHeld;
     };
     for await (const batch of source) {
       for (const delta of batch) {
@@ -144,11 +146,12 @@ export class ModeratedTurn {
     else if (held.length > 0) yield held;
   }
 
-  /** Judges a text. False where it is flagged. Throws the 503 of a guard that cannot be asked where it should block. */
-  async #passes(side: Side, text: string, signal: AbortSignal): Promise<boolean> {
+  /** Judges a side. False where it is flagged. Throws the 503 of a guard that cannot be asked where it should block. */
+  async #passes(judged: Judged, signal: AbortSignal): Promise<boolean> {
+    const { side } = judged;
     const { judge, modes, failsOpen } = this.#moderation;
     try {
-      const judgement = await judge({ side, text }, signal);
+      const judgement = await judge(judged, signal);
       this.#judgements[side].push(judgement);
       return !judgement.flagged;
     } catch (error) {
