@@ -1,7 +1,7 @@
 /**
- * `npm run paths`: the functions of `src` and `packages` that one warm request runs through, the files that they are in, and how
- * often the next function is in another file. It counts them in the Worker's bundle, into whose functions it has written a call.
- * `-- --files` lists the files, `-- --functions` the functions as well.
+ * `npm run paths`: counts the functions of `src` and `packages` that one warm request runs, their files, and the number
+ * of calls into another file. It inserts a call into each function of the Worker's bundle and counts there. `--
+ * --files` lists the files, `-- --functions` also lists the functions.
  */
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { SourceMap, type SourceMapPayload } from "node:module";
@@ -13,7 +13,7 @@ import { startMcpServer } from "../test/tools/mcp-server.ts";
 import { startWorkerd } from "../test/workerd/process.ts";
 import { serveSimulator } from "./simulator/serve.ts";
 
-/** A function of the project, where it was written. */
+/** A function of the project, at its place in the source. */
 interface OwnFunction {
   name: string;
   file: string;
@@ -32,7 +32,10 @@ interface SyntaxNode {
 
 const WARM_UPS = 3;
 
-/** A busy machine takes other ways at times: it reads in smaller pieces, and looks after what is late. The shortest of so many counts. */
+/**
+ * On a busy machine requests sometimes run other code: they read in smaller pieces, or handle late work. The result is
+ * the lowest of this many counts.
+ */
 const SAMPLES = 5;
 const wanted = new Set(process.argv.slice(2));
 
@@ -111,7 +114,7 @@ function instrument(path: string): OwnFunction[] {
   const found: OwnFunction[] = [];
   const insertions: { at: number; text: string }[] = [];
 
-  // The walk goes through the text in order, or nearly so.
+  // The walk follows the order of the text, or almost.
   let line = 0;
   const visit = (node: SyntaxNode, parent: SyntaxNode | undefined) => {
     const { body } = node;
@@ -128,21 +131,21 @@ function instrument(path: string): OwnFunction[] {
     }
   };
 
-  /** Where in the project a place of the bundle was written; undefined for what libraries have. */
+  /** The source position of a place in the bundle. Undefined for code of libraries. */
   const sourceOf = (offset: number) => {
     while ((lineStarts[line + 1] ?? script.length) <= offset) line += 1;
     while ((lineStarts[line] ?? 0) > offset) line -= 1;
     const entry = map.findEntry(line, offset - (lineStarts[line] ?? 0));
     if (!("originalSource" in entry)) return undefined;
     const file = /(?:^|\/)((?:src|packages)\/(?!.*node_modules).*)$/.exec(entry.originalSource)?.[1];
-    // Libraries, too, have sources in folders named `src`.
+    // Libraries also have sources in folders named `src`.
     return file === undefined || !existsSync(file) ? undefined : { file, line: entry.originalLine + 1 };
   };
 
   visit(parseAst(script) as unknown as SyntaxNode, undefined);
   const pieces: string[] = [];
   let from = 0;
-  // An expression's end, which was noted after its beginning, comes before the beginning of what follows it.
+  // The end of an expression was recorded after its start. It sorts before the start of the next expression.
   for (const { at, text: added } of insertions.toReversed().toSorted((one, other) => one.at - other.at)) {
     pieces.push(script.slice(from, at), added);
     from = at;

@@ -6,19 +6,19 @@ import type { Measurement, Scale, Scenario } from "./scenarios.ts";
 import { quantile } from "./statistics.ts";
 import type { Target } from "./targets.ts";
 
-/** Short streams that come and go: so many begin each second, and each ends after a while. */
+/** Short streams that come and go: a fixed number begins each second, and each ends after a while. */
 
 const STARTS_PER_SECOND = 400;
 const TOKENS = 64;
 const TOKEN_MS = 20;
 
-/** A token that comes later than this after its time is late. */
+/** A token that arrives more than this after its time counts as late. */
 const IN_TIME_MS = 200;
 
-/** All that is open once streams have begun to end: 512 at this rate. */
+/** The number of open streams once streams have begun to end: 512 at this rate. */
 const STREAM_MS = TOKENS * TOKEN_MS;
 
-/** Streams that have not ended so long after the last one was begun are broken off. */
+/** Streams that are still open this long after the last one began are aborted. */
 const PATIENCE_MS = 5_000;
 
 export const COMING_MODEL = `simulator?words=${TOKENS}&tps=${1000 / TOKEN_MS}`;

@@ -7,9 +7,9 @@ import { responseIdIn, responsesRequest, type Upstream } from "./targets.ts";
 import { bundleFolder } from "./workers.ts";
 
 /**
- * `npm run bench -- --workers`: `serve` with several workers beside one. Client and model server share the machine's cores with them, so
- * that the rate of a run says little: what counts is the CPU that a request takes of the busiest worker, which is the first to have a core of
- * its own used up.
+ * `npm run bench -- --workers`: `serve` with several workers, compared with one. The client and the model server share
+ * the machine's cores with the workers, so the rate of a run means little. The measure is the CPU per request of the
+ * busiest worker, because that worker is the first to use up its core.
  */
 
 export const CORES_MODEL = "simulator?words=20";
@@ -18,12 +18,12 @@ const CLIENTS = 128;
 const NUMBERS = [1, 2, 4] as const;
 const WARM_UP_MS = 1_000;
 
-/** One request after another on a connection of its own. */
+/** Sends one request after another on a connection of its own. */
 type Client = (connection: Connection) => Promise<void>;
 
 interface Work {
   name: string;
-  /** Makes a client; it may ask something before. */
+  /** Makes a client. It may send requests first. */
   client(connection: Connection): Promise<Client>;
 }
 

@@ -1,8 +1,8 @@
 /**
- * The server as it is, with a count of what its turns cost at their homes: rows written (those of every SQL statement,
- * and one per alarm set, as they are billed; which of them belong to what), calls to objects, alarms that rang, and
- * what the objects store. `GET /bench/counts` gives them and begins anew. Object and Worker share an isolate here, so
- * plain variables will do.
+ * The server with counters of the cost of its turns in Durable Objects: rows written (by every SQL statement, and one
+ * per alarm set, as Cloudflare bills them; by table), calls to objects, alarms that fired, and bytes that the objects
+ * store. `GET /bench/counts` returns the counters and resets them. The objects and the Worker share an isolate here, so
+ * plain variables are enough.
  */
 import app, { Home as PlainHome } from "./index.js";
 
@@ -11,7 +11,7 @@ export { KeyDirectory, Quota } from "./index.js";
 let statements = [];
 let counts = { calls: [], alarms: 0, rings: 0 };
 let patched = false;
-/** The object of each storage, and the bytes of its database as of its last statement. */
+/** The object of each storage, and the size of its database in bytes after its last statement. */
 const objects = new WeakMap();
 const sizes = new Map();
 
@@ -62,7 +62,7 @@ function counting(env) {
 
 function countingStub(stub) {
   return new Proxy(stub, {
-    // Not through a variable: everything on a stub is a remote property, `apply` too.
+    // The call cannot go through a variable: everything on a stub is a remote property, `apply` too.
     get:
       (target, property) =>
       (...args) => {
@@ -72,7 +72,7 @@ function countingStub(stub) {
   });
 }
 
-/** Rows written by what was done to which table: `INSERT events`. */
+/** Rows written by statement and table: `INSERT events`. */
 function rowsByKind() {
   const rows = {};
   for (const { text, cursor } of statements) {

@@ -3,11 +3,11 @@ import { targetTable } from "./report.ts";
 import { median } from "./statistics.ts";
 import { number, percent, table, type Verdict } from "./tables.ts";
 
-/** Everything that a run of the durable part has measured. */
+/** All measurements of a run of the durable part. */
 export interface DurableResults {
   machine: string;
   versions: string;
-  /** What other processes took of the machine, part by part. */
+  /** The CPU that other processes used, for each part. */
   noise: Record<string, number>;
   fleets: Fleet[];
   resume: Resume[];

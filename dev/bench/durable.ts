@@ -5,7 +5,7 @@ import { ask, responseIdIn, type Upstream } from "./targets.ts";
 import type { LoggedRequest } from "./upstream.ts";
 import { type RunningWorker, startWorker } from "./workers.ts";
 
-/** What durable runs cost and how fast they come back: background, resume, recovery after a kill, lock. */
+/** The cost of durable runs and the time of their recovery: background, resume, recovery after a kill, lock. */
 
 export interface DurableScale {
   /** Background runs at once. */
@@ -13,7 +13,7 @@ export interface DurableScale {
   resumes: number;
   kills: number;
   handOvers: number;
-  /** Streams at 50 tokens/s whose CPU is measured, and their tokens. */
+  /** The number of streams at 50 tokens/s whose CPU is measured, and their tokens. */
   streams: number;
   tokens: number;
 }
@@ -21,7 +21,7 @@ export interface DurableScale {
 const CREATORS = 32;
 const EVENT = "event: response.";
 
-/** Runs `work` for each of `count`, on a few connections; gives the results in order. */
+/** Runs `work` for each of `count`, on a few connections. Returns the results in order. */
 async function onConnections<T>(
   port: number,
   clients: number,
@@ -476,7 +476,9 @@ export interface HandOver {
   p99: number;
 }
 
-/** Turns that wait for one conversation: from the last byte of one turn's answer to the next turn's request. */
+/**
+ * Turns that wait for one conversation: the time from the last byte of one turn's answer to the next turn's request.
+ */
 export async function measureHandOver(upstream: Upstream, scale: DurableScale): Promise<HandOver[]> {
   const worker = await startWorker("ours", upstream.port, { variables: { CONVERSATION_LOCK_WAIT_MS: "120000" } });
   const turns = scale.handOvers + 1;

@@ -3,26 +3,26 @@ import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { randomFrom } from "../../test/random.ts";
 
-/** An embedding server without a model: a text has always the same embedding, and making one takes microseconds. */
+/** An embedding server without a model. A text always has the same embedding, and making it takes microseconds. */
 export interface EmbeddingServer {
   url: string;
-  /** How often each text was asked for and answered. */
+  /** The number of requests and of answers, by text. */
   answered: Map<string, number>;
-  /** Answers a request instead of the server, where it gives true. */
+  /** Answers a request instead of the server if it returns true. */
   fault: ((answer: ServerResponse) => boolean | Promise<boolean>) | undefined;
-  /** Listens no more, and ends all connections. */
+  /** Stops listening, and closes all connections. */
   stop(): Promise<void>;
   /** Listens again, at the same address. */
   start(): Promise<void>;
 }
 
-/** Texts of one of so many clusters are near each other. */
+/** Each text belongs to one of this many clusters. Texts of one cluster are near each other. */
 const CLUSTERS = 1_024;
 
-/** Each cluster has so many ends that tell its texts apart. */
+/** Each cluster has this many endings that distinguish its texts. */
 const ENDS = 4_096;
 
-/** The share of the elements that a text has of its cluster. */
+/** The share of a text's elements that comes from its cluster. */
 const SHARED = 3 / 4;
 
 export async function serveEmbeddings(dimensions: number, { isCounting = true } = {}): Promise<EmbeddingServer> {
@@ -40,7 +40,7 @@ export async function serveEmbeddings(dimensions: number, { isCounting = true } 
     try {
       for await (const bytes of request.setEncoding("utf8")) body += bytes;
     } catch {
-      // Who asked has died over it.
+      // The client disconnected while it sent the body.
       return;
     }
     if (await made.fault?.(answer)) return;
@@ -79,7 +79,7 @@ export async function serveEmbeddings(dimensions: number, { isCounting = true } 
   return made;
 }
 
-/** Each is made once, when it is first asked for. */
+/** Each is made once, at its first use. */
 function lazily<Value>(count: number, make: (index: number) => Value): (index: number) => Value {
   const made = new Array<Value | undefined>(count);
   return (index) => {
@@ -88,7 +88,7 @@ function lazily<Value>(count: number, make: (index: number) => Value): (index: n
   };
 }
 
-/** Normal numbers about 0 (Box and Muller), as the bytes of 32-bit floats. */
+/** Normally distributed numbers with mean 0 (Box and Muller), as the bytes of 32-bit floats. */
 function elements(seed: number, count: number): Uint8Array {
   const random = randomFrom(seed);
   const normal = () => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());

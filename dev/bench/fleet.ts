@@ -3,8 +3,8 @@ import { quantile } from "./statistics.ts";
 import { table } from "./tables.ts";
 
 /**
- * `npm run bench -- --fleet`: what clients of a pool see while some of its servers are in trouble: how long the first token takes,
- * and whether every word comes, once and in its order.
+ * `npm run bench -- --fleet`: the effect on clients while some servers of a pool are in trouble: the time to the first
+ * token, and whether every word arrives once and in order.
  */
 
 const REQUESTS = 600;

@@ -5,14 +5,14 @@ import { number, table } from "./tables.ts";
 import { responseIdIn, type Upstream } from "./targets.ts";
 import { bundleFolder } from "./workers.ts";
 
-/** `npm run bench -- --growth`: what a turn costs as its conversation grows. */
+/** `npm run bench -- --growth`: the cost of a turn as its conversation grows. */
 
 export const GROWTH_MODEL = "simulator?words=20";
 
-/** The turns that are looked at, by those before them. */
+/** The measured turns, by the number of turns before them. */
 const LENGTHS = [10, 100, 1_000] as const;
 
-/** A look is the mean of so many turns, which lengthen the conversation, too. */
+/** One measurement is the mean of this many turns. These turns also lengthen the conversation. */
 const TURNS = 20;
 
 const create = (body: object): Request =>
@@ -21,7 +21,7 @@ const create = (body: object): Request =>
 /** A way to continue. */
 interface Way {
   name: string;
-  /** Gives what the next turn is asked with. */
+  /** Returns the request of the next turn. */
   begin(connection: Connection): Promise<(before: string) => object>;
 }
 
@@ -43,7 +43,7 @@ const WAYS: readonly Way[] = [
     begin: async () => {
       let length = 0;
       return () => {
-        // A turn's text, both sides, and what is around it in the prompt.
+        // A turn's text, both sides, and the text around it in the prompt.
         length += 220;
         return { store: false, input: "word ".repeat(Math.ceil(length / 5)) };
       };
@@ -51,11 +51,11 @@ const WAYS: readonly Way[] = [
   },
 ];
 
-/** CPU of a turn, by how many are before it. */
+/** CPU of a turn, by the number of turns before it. */
 export async function measureGrowth(upstream: Upstream, progress: (text: string) => void): Promise<string> {
   const served = await startServe({ bundle: bundleFolder, upstreamPort: upstream.port });
   const rows: string[][] = [];
-  // A process that has done nothing yet has code to compile.
+  // A new process still has code to compile.
   for (const store of [true, false]) await hammer(served.port, create({ store }), { clients: 8, durationMs: 2_000 });
   for (const way of WAYS) {
     progress(way.name);

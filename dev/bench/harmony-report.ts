@@ -10,7 +10,7 @@ import { median } from "./statistics.ts";
 import { number, table, type Verdict } from "./tables.ts";
 import type { BundledModule } from "./workers.ts";
 
-/** What was measured of gpt-oss. */
+/** The measurements of gpt-oss. */
 export interface HarmonyResults {
   /** Per round. */
   streams: StreamCost[][];
@@ -30,7 +30,7 @@ export function harmonyTables(results: HarmonyResults): string[] {
   ];
 }
 
-/** The targets of gpt-oss against what was measured. */
+/** Compares the targets of gpt-oss with the measurements. */
 export function harmonyVerdicts({ streams, coldStarts }: HarmonyResults): Verdict[] {
   const found = streamRows(streams).map(({ label, ratio }) => ({
     target: `gpt-oss against another model, CPU per token, ${label}`,

@@ -16,25 +16,27 @@ import { median } from "./statistics.ts";
 import { ask, chatRequest, type Message, responseIdIn, responsesRequest, type Upstream } from "./targets.ts";
 import { type RunningWorker, startWorker } from "./workers.ts";
 
-/** What gpt-oss costs, over completions and in Harmony, beside any other model. */
+/** The cost of gpt-oss, over completions and in Harmony, compared with any other model. */
 
 // Streams
 
-/** Tokens of a streamed answer, some of them thoughts; as many with either model. */
+/** Tokens of a streamed answer. Some are reasoning. Both models have the same number. */
 export const STREAM_TOKENS = 539;
 
-/** The same thought before them; of these words gpt-oss's tokenizer cuts some in two, and its markers are tokens. */
+/**
+ * The same reasoning before both. gpt-oss's tokenizer splits some of these words in two, and its markers are tokens.
+ */
 const STREAM_WORDS = { chat: 526, harmony: 480 };
 
 const READS = [16, 1] as const;
 const NAMES = { chat: "simulator-reasoning", harmony: "simulator-gpt-oss" };
 type EngineName = keyof typeof NAMES;
-/** Tokens that usage counts and no event shows: those around a chat model's thoughts, and its end. */
+/** Tokens that the usage counts and no event shows: the markers of a chat model's reasoning, and its end token. */
 const MARKERS: Record<EngineName, number> = { chat: 3, harmony: 0 };
 const ENGINES = ["chat", "harmony"] as const;
 
 export interface StreamCost {
-  /** Tokens, each with an event of its own, in one HTTP chunk of the model server's. */
+  /** Tokens in one HTTP chunk of the model server. Each token has an event of its own. */
   perRead: (typeof READS)[number];
   store: boolean;
   /** CPU µs per token of each engine. */

@@ -7,7 +7,10 @@ import { number, table } from "./tables.ts";
 import { responseIdIn, type Upstream } from "./targets.ts";
 import { bundleFolder } from "./workers.ts";
 
-/** `npm run bench -- --growth`, its last table: many conversations, long bodies, a long run, many connections. Each row has a `serve` of its own. */
+/**
+ * `npm run bench -- --growth`, its last table: many conversations, long bodies, a long run, many connections. Each row
+ * has its own `serve`.
+ */
 
 const SHORT_MODEL = "simulator?words=20";
 const LONG_TOKENS = 100_000;

@@ -1,23 +1,23 @@
 import { connect, type Socket } from "node:net";
 
 /**
- * The client of the benchmark: one keep-alive connection, raw sockets, counting instead of parsing. It must be cheap,
- * because it shares the machine with what it measures.
+ * The client of the benchmark: one keep-alive connection on a raw socket. It counts instead of parsing. It must be
+ * cheap, because it shares the machine with the measured process.
  */
 
-/** What one request took. Times in milliseconds since it was written. */
+/** The times of one request, in milliseconds since it was written. */
 export interface Sample {
   status: number;
-  /** First byte of the body: for a stream, of its first event. */
+  /** The first byte of the body: for a stream, the first byte of its first event. */
   firstByteMs: number;
-  /** The read in which the first needle stood: the first delta. */
+  /** The read that contained the first needle, which is the first delta. */
   firstNeedleMs: number;
   totalMs: number;
   needles: number;
   bytes: number;
 }
 
-/** The bytes of a request. `needle` is what is counted in the answer. */
+/** The bytes of a request. `needle` is the text that is counted in the answer. */
 export interface Request {
   bytes: Buffer;
   needle: Buffer;

@@ -1,7 +1,7 @@
 /**
- * `npm run bench:pdf -- [PAGES [PAGES_OF_A_FILE]]`: PDFs of so many pages together (10000), each of so many (250), are put into a tenant's
- * vector store while another tenant makes small requests, one after the other: how long they wait, beside how long they do when nobody
- * else is there.
+ * `npm run bench:pdf -- [PAGES [PAGES_OF_A_FILE]]`: puts PDFs with PAGES pages in all (10000), each with
+ * PAGES_OF_A_FILE (250), into a tenant's vector store. Another tenant sends small requests at the same time, one after
+ * the other. The result is their latency, compared with their latency on an idle server.
  */
 import { createHash } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";
@@ -14,10 +14,10 @@ import { bundle, startWorker } from "./workers.ts";
 const pages = Number(process.argv[2] ?? 10_000);
 const pagesOfFile = Math.min(pages, Number(process.argv[3] ?? 250));
 
-/** Of a page: all pages together have less text than a file may have. */
+/** Text of a page. All pages together have less text than the limit of a file. */
 const LINES = 12;
 
-/** Between two small requests. Milliseconds. */
+/** The pause between two small requests. Milliseconds. */
 const PAUSE_MS = 20;
 
 bundle();

@@ -2,28 +2,31 @@ import { Connection } from "./load.ts";
 import { memoryMb } from "./processes.ts";
 import type { Target } from "./targets.ts";
 
-/** What an open stream takes of a process's memory. */
+/** The memory that an open stream takes. */
 
 export const MEMORY_STREAMS = 1_000;
 
-/** So slow that no process is busy with them, and so long that all are open at once. */
+/** The rate is so low that no process is busy, and the streams are so long that all are open at the same time. */
 export const MEMORY_MODEL = "simulator?words=32&tps=2";
 
 /** The same at once. */
 export const MEMORY_WARM_UP = "simulator?words=32";
 
-/** All streams take no longer, unless a target falls far behind. */
+/** All streams end within this time, unless a target falls far behind. */
 const LONGEST_MS = 60_000;
 
 const SAMPLE_MS = 100;
 
-/** Streams are begun so many at a time. */
+/** Streams begin in groups of this size. */
 const BATCH = 20;
 
-/** A process that has done nothing yet has code to compile and a heap to grow: no stream is to blame for these. */
+/** A new process has code to compile and a heap to grow. This memory is not the streams'. */
 const WARM_UP_REQUESTS = 300;
 
-/** Resident memory of a target that has answered some requests: idle, its highest with all streams open, and what a stream takes. */
+/**
+ * The resident memory of a target that has answered some requests: idle, the highest with all streams open, and the
+ * memory per stream.
+ */
 export async function measureMemory(target: Target): Promise<Record<string, number>> {
   const first = await Connection.open(target.port);
   for (let index = 0; index < WARM_UP_REQUESTS; index += 1) {
@@ -39,7 +42,7 @@ export async function measureMemory(target: Target): Promise<Record<string, numb
   let atOnce = 0;
   const watch = setInterval(() => {
     atOnce = Math.max(atOnce, begun - finished);
-    // Keeping what has ended takes memory, too, and is another matter.
+    // Kept answers take memory too. They are measured elsewhere.
     if (finished === 0) open = Math.max(open, memoryMb(target.pid).now);
   }, SAMPLE_MS);
   const streams: Promise<void>[] = [];
@@ -53,7 +56,7 @@ export async function measureMemory(target: Target): Promise<Record<string, numb
     const sent = connection.send(request).then(() => {
       finished += 1;
     });
-    // Looked at below, once all have been begun.
+    // Checked below, after all have begun.
     sent.catch(() => {});
     streams.push(sent);
   }

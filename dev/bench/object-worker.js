@@ -1,6 +1,6 @@
 /**
- * The least that storing costs on this runtime: one row in an object, with an alarm. `/new` makes an object for each
- * request, as a new conversation does; `/known` always asks the same one.
+ * The minimum cost of storing on this runtime: one row in an object, with an alarm. `/new` makes an object for each
+ * request, as a new conversation does. `/known` always calls the same one.
  */
 import { DurableObject } from "cloudflare:workers";
 

@@ -3,17 +3,17 @@ import { cpuSeconds } from "./processes.ts";
 import { quantile } from "./statistics.ts";
 import type { Target } from "./targets.ts";
 
-/** Many streams at once whose tokens come at a steady pace. */
+/** Many streams at the same time, whose tokens arrive at a steady rate. */
 
 const TOKENS_PER_SECOND = 50;
 
-/** Streams are begun over this time. */
+/** The time over which streams begin. */
 const BEGINNING_MS = 500;
 
-/** And measured from this long after the last one was begun. */
+/** The time from the last beginning to the start of the measurement. */
 const SETTLING_MS = 250;
 
-/** More tokens than are said until the end: no stream ends by itself. */
+/** More tokens than the run can stream: no stream ends by itself. */
 export const PACED_MODEL = `simulator?words=300&tps=${TOKENS_PER_SECOND}`;
 
 /** What the target still does for streams that were left is not to count against the next one. */
@@ -45,7 +45,7 @@ export async function measurePaced(target: Target, streams: number, { windowMs }
     };
     await connection.send(request);
   });
-  // All are broken off below.
+  // All are aborted below.
   const ended = Promise.allSettled(sent);
   await sleep(begin + BEGINNING_MS + SETTLING_MS - performance.now());
   isMeasuring = true;
@@ -67,7 +67,7 @@ export async function measurePaced(target: Target, streams: number, { windowMs }
   };
 }
 
-/** Waits until a process has next to nothing to do. */
+/** Waits until a process is almost idle. */
 export async function untilIdle(pid: number): Promise<void> {
   for (let rest = 0, before = cpuSeconds(pid); rest < MAX_RESTS; rest += 1) {
     await sleep(REST_MS);

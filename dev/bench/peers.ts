@@ -8,9 +8,10 @@ import { GATEWAY_CORE, start, stop } from "./processes.ts";
 import { ASKED, HELLO, RESPONSES_DELTA, type TargetKind } from "./targets.ts";
 
 /**
- * Other gateways that answer `POST /v1/responses`, as a file lists them (`peers.example.json`): how each is started, when it is
- * ready, and how it is asked. In all texts `{port}` is the peer's port, `{spare}` another free one, `{upstream}` the model server's
- * origin, and `{directory}` a folder that is removed at the end. A program with a slash is looked for from the file's own folder.
+ * Other gateways that answer `POST /v1/responses`. A file lists them (`peers.example.json`): the command that starts
+ * each, the path that tells that it is ready, and its form of a request. In all texts `{port}` is the peer's port,
+ * `{spare}` another free port, `{upstream}` the model server's origin, and `{directory}` a folder that is removed at
+ * the end. A program whose name contains a slash is resolved from the file's own folder.
  */
 
 const scratch = mkdtempSync(join(tmpdir(), "responses-edge-peers-"));
@@ -19,22 +20,25 @@ process.on("exit", () => rmSync(scratch, { recursive: true, force: true }));
 const peer = z.strictObject({
   /** The column's head. */
   name: z.string(),
-  /** The program that listens, and its arguments: the process whose CPU is measured. */
+  /** The program that listens, and its arguments. The CPU of this process is measured. */
   command: z.array(z.string()).min(1),
   environment: z.record(z.string(), z.string()).default({}),
-  /** Written into `{directory}` before the start, by their names. */
+  /** Files that are written into `{directory}` before the start, by name. */
   files: z.record(z.string(), z.string()).default({}),
-  /** A path that answers 200 when the peer can be asked. */
+  /** A path that answers 200 when the peer is ready. */
   ready: z.string(),
   path: z.string().default("/v1/responses"),
   headers: z.record(z.string(), z.string()).default({}),
-  /** Sent instead of the model's name, which then stands in `instructions` (upstream.ts): for a peer that knows one model only. */
+  /**
+   * Sent instead of the model's name. The name is then in `instructions` (upstream.ts). For a peer that knows only one
+   * model.
+   */
   model: z.string().optional(),
   /** Fields of the request beside `model`, `stream` and `input`. */
   body: z.record(z.string(), z.unknown()).default({}),
-  /** What stands in the stream once for each delta. */
+  /** A text that each delta of the stream contains once. */
   delta: z.string().default(RESPONSES_DELTA),
-  /** JavaScript runs it: a target is to be cheaper than each of these. */
+  /** True if JavaScript runs the peer: a target must be cheaper than each such peer. */
   javascript: z.boolean().default(false),
 });
 type Peer = z.output<typeof peer>;
@@ -47,7 +51,7 @@ export function readPeers(file: string): TargetKind[] {
 }
 
 function toTarget({ name, path, model, body, delta, javascript, ...rest }: Peer, folder: string): TargetKind {
-  // A peer is told its headers before it can be asked: those may name the model server.
+  // The headers are set before the peer starts, because they may name the model server.
   let headers: Record<string, string> = {};
   return {
     name,

@@ -2,25 +2,25 @@ import { type ChildProcess, type SpawnOptions, spawn, spawnSync } from "node:chi
 import { readdirSync, readFileSync } from "node:fs";
 import { cpus, release, totalmem } from "node:os";
 
-/** Processes under measurement: starting them on a core of their own, and what /proc says of them. */
+/** Processes under measurement: starts them on a core of their own, and reads their figures from /proc. */
 
 const CLOCK_TICKS = Number(spawnSync("getconf", ["CLK_TCK"], { encoding: "utf8" }).stdout) || 100;
-// Not availableParallelism(), which counts what this process may use once it is pinned.
+// Not availableParallelism(): that counts only the cores that this process may use once it is pinned.
 const CORES = cpus().length;
 const canPin = CORES > 1 && spawnSync("taskset", ["-V"]).status === 0;
 
-/** The gateway has a core of its own; the model server and the client share the other one. */
+/** The gateway has its own core. The model server and the client share the other one. */
 export const GATEWAY_CORE = 0;
 export const OTHER_CORE = 1;
 
 const running = new Set<ChildProcess>();
-/** CPU seconds of those that were stopped. */
+/** CPU seconds of stopped processes. */
 let stoppedCpu = 0;
 process.on("exit", () => {
   for (const child of running) child.kill("SIGKILL");
 });
 
-/** Starts a program on a core, or wherever the system likes. */
+/** Starts a program on a core, or on any core. */
 export function start(
   command: string,
   args: readonly string[],
@@ -35,7 +35,7 @@ export function start(
   return child;
 }
 
-/** Puts this process (the client) on the core that it shares with the model server. */
+/** Pins this process (the client) to the core that it shares with the model server. */
 export function pinSelf(): boolean {
   return canPin && spawnSync("taskset", ["-a", "-cp", String(OTHER_CORE), String(process.pid)]).status === 0;
 }
@@ -48,7 +48,7 @@ export async function stop(child: ChildProcess): Promise<void> {
   await gone;
 }
 
-/** CPU seconds of a process so far, all threads, user and system. */
+/** CPU seconds that a process has used, all threads, user and system. */
 export function cpuSeconds(pid: number): number {
   const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");

@@ -12,7 +12,7 @@ interface CpuProfile {
   timeDeltas: number[];
 }
 
-/** A function's share of the busy time: its own, and with everything that it calls (not what it awaits). */
+/** A function's share of the busy time: its own, and including everything that it calls (without awaited work). */
 export interface ProfileLine {
   name: string;
   self: number;
@@ -35,12 +35,12 @@ export async function profile(inspectorPort: number, work: () => Promise<void>):
   return summarize(profile);
 }
 
-/** What is on JavaScript's heap, garbage included (workerd has no collection on demand), in MB. */
+/** The size of JavaScript's heap in MB, garbage included (workerd cannot collect on demand). */
 export async function heapMb(inspectorPort: number): Promise<number> {
   return (await heapUsage(inspectorPort)).used;
 }
 
-/** The same, and the buffers and memories of WebAssembly beside the heap, in MB. */
+/** The same, plus the buffers and WebAssembly memories outside the heap, in MB. */
 export async function heapUsage(inspectorPort: number): Promise<{ used: number; buffers: number }> {
   const session = await openSession(inspectorPort);
   const usage = (await session.call("Runtime.getHeapUsage")) as { usedSize: number; backingStorageSize?: number };

@@ -1,4 +1,7 @@
-/** The least that a Worker can do whose JavaScript sees the answer: reads it, and writes the same bytes to its client. */
+/**
+ * The minimum for a Worker whose JavaScript handles the answer: it reads the answer and writes the same bytes to its
+ * client.
+ */
 export default {
   async fetch(request, env, context) {
     const answer = await fetch(new Request(env.UPSTREAM_ORIGIN + new URL(request.url).pathname, request));

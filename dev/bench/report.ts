@@ -13,24 +13,24 @@ import { median } from "./statistics.ts";
 import { number, percent, table, type Verdict } from "./tables.ts";
 import type { TargetKind } from "./targets.ts";
 
-/** Everything that a run has measured. */
+/** All measurements of a run. */
 export interface Results {
   machine: string;
   versions: string;
-  /** What other processes took of the machine: the median of all measurements, and the worst. */
+  /** The CPU that other processes used: the median of all measurements, and the maximum. */
   noise: { median: number; worst: number; repeated: number };
   /** The columns. */
   targets: Pick<TargetKind, "name" | "peer">[];
-  /** Per scenario: what each round measured of each target. */
+  /** The measurements of each round, by scenario and target. */
   scenarios: { scenario: Scenario; rounds: Partial<Record<string, Measurement>>[] }[];
-  /** Those of `targets`, and ours and others with V8's flags of `npm start`. */
+  /** The targets in `targets`, and our and other gateways with V8's flags of `npm start`. */
   memory: Partial<Record<string, Measurement>>;
   stored: StoredTurnCost[];
-  /** CPU µs of a Worker that only writes a row, into a new object and into a known one. */
+  /** CPU µs of a Worker that only writes a row, into a new and into a known object. */
   objectFloor: { fresh: number; known: number };
-  /** Per round, turn 2 and turn 200. */
+  /** Turn 2 and turn 200, for each round. */
   chain: { second: ChainTurn; last: ChainTurn }[];
-  /** Per round, CPU µs of a stored turn as JSON that continues another. */
+  /** CPU µs of a stored turn as JSON that continues another, for each round. */
   laterTurns: number[];
   harmony: HarmonyResults;
 }
@@ -255,7 +255,7 @@ function pick(rounds: readonly Partial<Record<string, Measurement>>[], target: s
   return rounds.map((round) => round[target]?.[metric]).filter((value) => value !== undefined);
 }
 
-/** The median over the rounds of what `target` takes beyond direct. */
+/** The median over the rounds of the cost of `target` beyond a direct request. */
 function added(rounds: readonly Partial<Record<string, Measurement>>[], target: string, metric: string): number {
   return median(
     rounds.map((round) => (round[target]?.[metric] ?? Number.NaN) - (round.direct?.[metric] ?? Number.NaN)),

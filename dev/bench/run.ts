@@ -107,8 +107,8 @@ const scale: Scale = options.quick
   : { windowMs: 1000, warmUpMs: 300, rounds: 3 };
 
 /**
- * A measurement during which others took more of the machine than this is repeated, at most twice, and as long as
- * repeating takes no more than a minute of the run.
+ * A measurement is repeated if other processes used more of the machine than this: at most twice, and only while
+ * repeating takes at most a minute of the run.
  */
 const NOISY = 0.1;
 let repeatBudgetMs = options.quick ? 0 : 60_000;
@@ -123,7 +123,7 @@ if (options.fleet) {
   process.exit(0);
 }
 if (options.ways) {
-  // Of others' work before it: a start is mostly CPU time.
+  // The same for other processes before a start: a start is mostly CPU time.
   const load = `load average ${(loadavg()[0] ?? 0).toFixed(1)} before it`;
   const upstream = await startUpstream(OTHER_CORE, [WAYS_MODEL, OPEN_MODEL]);
   const results = await measureWays(upstream, 5 * scale.windowMs, progress);

@@ -16,18 +16,18 @@ import {
 } from "./targets.ts";
 import { startWorker } from "./workers.ts";
 
-/** What is measured of a target in one round, by the metric's name. */
+/** The measurements of a target in one round, by the metric's name. */
 export type Measurement = Record<string, number>;
 
 export interface Scenario {
   name: string;
   model: string;
-  /** The name of each metric, and how many decimals it deserves. */
+  /** The name of each metric, and its number of decimals. */
   metrics: Record<string, number>;
   measure(target: Target, scale: Scale): Promise<Measurement>;
 }
 
-/** How long one measurement of one target takes, in milliseconds. */
+/** The length of one measurement of one target, in milliseconds. */
 export interface Scale {
   windowMs: number;
   warmUpMs: number;
@@ -36,7 +36,7 @@ export interface Scale {
 
 const LATENCY = { "p50 ms": 2, "p99 ms": 2 };
 
-/** Runs a load after a warm-up; CPU is that of the target's process in the same window. */
+/** Runs a load after a warm-up. The CPU is that of the target's process in the same window. */
 export async function load(target: Target, question: Question, clients: number, { windowMs, warmUpMs }: Scale) {
   const request = target.request(question);
   await hammer(target.port, request, { clients, durationMs: warmUpMs });
@@ -45,7 +45,7 @@ export async function load(target: Target, question: Question, clients: number, 
   return { samples, seconds, cpuMicros: (cpuSeconds(target.pid) - before) * 1e6 };
 }
 
-/** Makes sure that what was counted is what was asked for. */
+/** Throws if an answer has fewer deltas than requested tokens. */
 function expectDeltas(target: Target, samples: readonly Sample[], words: number): void {
   const least = Math.min(...samples.map((sample) => sample.needles));
   if (least < words) throw new Error(`${target.name} sent ${least} deltas instead of ${words}`);

@@ -5,7 +5,10 @@ import { BUNDLE_VARIABLE, freePort, root, untilReady } from "../../test/workerd/
 import { GATEWAY_CORE, start, stop } from "./processes.ts";
 import type { Running } from "./targets.ts";
 
-/** `serve` as it ships: its own flags, transports and watching, begun by its command. CPU and memory are those of the workerd process that it starts. */
+/**
+ * `serve` as it ships: its own flags, transports and watching, started by its command. CPU and memory are those of the
+ * workerd process that it starts.
+ */
 
 const scratch = mkdtempSync(join(tmpdir(), "responses-edge-served-"));
 process.on("exit", () => rmSync(scratch, { recursive: true, force: true }));
@@ -15,12 +18,12 @@ export interface ServeOptions {
   bundle: string;
   upstreamPort: number;
   variables?: Record<string, string>;
-  /** It may use all cores, in place of the gateway's alone. */
+  /** True if it may use all cores, not only the gateway's. */
   usesAllCores?: boolean;
 }
 
 export interface Served extends Running {
-  /** The workerd processes that it has started. */
+  /** The workerd processes that it started. */
   pids: readonly number[];
   /** The data folder. */
   state: string;

@@ -29,8 +29,9 @@ import {
 import { bundleFolder, startWorker } from "./workers.ts";
 
 /**
- * `npm run bench -- --shipped`: a request's own cost, with `serve` as it ships beside Workers that do less, under the same flags of V8, and other
- * gateways. Another checkout's bundle may be measured in the same rounds.
+ * `npm run bench -- --shipped`: the cost of a request with `serve` as it ships. It is compared with Workers that do
+ * less, under the same flags of V8, and with other gateways. The bundle of another checkout can be measured in the same
+ * rounds.
  */
 
 const unstored: TargetKind["request"] = (question) => responsesRequest(question, { store: false });
@@ -121,12 +122,12 @@ const rows: readonly Row[] = [
   coming,
 ];
 
-/** Ours that keep what they answer: their turns can be continued. */
+/** Our targets that store their answers: their turns can be continued. */
 function isStored({ name }: TargetKind): boolean {
   return OURS.includes(name.replace(STORED, "")) && name.endsWith(STORED);
 }
 
-/** The last turn of a chain, asked over and over: with its history in the body, and by id of those who have it. */
+/** Repeats the last turn of a conversation: with the history in the body, and by id for targets that store it. */
 function chainRow(chains: ReadonlyMap<string, Chain>, history: readonly Message[]): Row {
   const [resent, byId, storedById] = ["CPU µs, resent", "CPU µs, by id", "CPU µs, by id, stored"];
   return {

@@ -9,7 +9,9 @@ import { number, table } from "./tables.ts";
 import { responsesRequest, type Upstream } from "./targets.ts";
 import { startWorker } from "./workers.ts";
 
-/** The same turns over a WebSocket and as SSE, asked of one Worker: there every event is a frame of its own. */
+/**
+ * The same turns over a WebSocket and as SSE, sent to one Worker. Over a WebSocket, every event is a frame of its own.
+ */
 
 const WAYS = ["SSE", "WebSocket"] as const;
 type Way = (typeof WAYS)[number];

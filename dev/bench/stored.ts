@@ -10,7 +10,7 @@ import { number, table } from "./tables.ts";
 import { ask, responseIdIn, type Upstream } from "./targets.ts";
 import { bundleFolder } from "./workers.ts";
 
-/** `npm run bench -- --growth`: what requests, a restart and a backup cost as more is stored. */
+/** `npm run bench -- --growth`: the cost of requests, a restart and a backup as more is stored. */
 
 export const STORED_MODEL = "simulator?words=5";
 

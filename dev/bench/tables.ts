@@ -4,7 +4,7 @@ export interface Verdict {
   met: boolean;
 }
 
-/** What was not measured, or never came, is a dash. */
+/** A value that was not measured, or did not arrive, is a dash. */
 export function number(value: number, digits: number): string {
   if (!Number.isFinite(value)) return "–";
   return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });

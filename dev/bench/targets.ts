@@ -6,14 +6,16 @@ import type { UpstreamLog } from "./upstream.ts";
 import { startWorker, type WorkerKind, type WorkerOptions } from "./workers.ts";
 
 /**
- * What is compared, side by side in every row: the model server, Workers that do less than ours, ours asked in two ways,
+ * The compared targets, side by side in every row: the model server, Workers that do less than ours, ours in two forms,
  * and other gateways (`peers.ts`).
  */
 
-/** What can be started and asked. Each is a process of its own, so that what one has made does not count against another. */
+/**
+ * A target that can be started and asked. Each is its own process, so that the memory of one does not affect another.
+ */
 export interface TargetKind {
   name: string;
-  /** A gateway of others, and what runs it. What it cannot do is left out of the tables. */
+  /** Another project's gateway, and its runtime. Scenarios that it does not support are left out of the tables. */
   peer?: "javascript" | "native";
   start(upstream: Upstream): Promise<Running>;
   request(question: Question): Request;
@@ -39,8 +41,8 @@ export const DIRECT: TargetKind = {
 };
 
 /**
- * Workers; `reads` copies the bytes in JavaScript, `translates` makes an event of each delta and nothing else. `mixed` is
- * the transport to the model server.
+ * Workers. `reads` copies the bytes in JavaScript. `translates` only makes an event of each delta. `mixed` is the
+ * transport to the model server.
  */
 export const WORKERS: readonly TargetKind[] = [
   worker("pipe", "pipe", chatRequest),
@@ -51,16 +53,16 @@ export const WORKERS: readonly TargetKind[] = [
   worker("store:true", "ours", stored),
 ];
 
-/** Those of which only the memory is measured: with V8's flags of `npm start`. */
+/** Targets whose memory alone is measured: with V8's flags of `npm start`. */
 export const FLAGGED: readonly TargetKind[] = [
   worker("reads, flags", "reads", chatRequest, { flags: V8_FLAGS }),
   worker("store:false, flags", "ours", unstored, { flags: V8_FLAGS }),
   worker("store:true, flags", "ours", stored, { flags: V8_FLAGS }),
 ];
 
-/** One question, however a target wants to be asked. */
+/** One question, in the form that each target expects. */
 export interface Question {
-  /** Name and settings of the simulated model. */
+  /** The name and the settings of the simulated model. */
   model: string;
   stream: boolean;
   history?: readonly Message[];
@@ -73,24 +75,24 @@ export interface Message {
 
 export const HELLO: readonly Message[] = [{ role: "user", content: "Hello" }];
 
-/** What marks a delta in either stream. The chat stream has it once more, empty, beside its finish reason. */
+/** The text that marks a delta in either stream. The chat stream has it once more, empty, with its finish reason. */
 const CHAT_DELTA = '"delta":{"content":"';
 export const RESPONSES_DELTA = "event: response.output_text.delta";
 
-/** Behind it, up to a semicolon, a request to `/v1/responses` may name its model a second time. */
+/** After this mark, up to a semicolon, a request to `/v1/responses` may name its model a second time. */
 export const ASKED = "asked:";
 
 export interface Upstream {
   port: number;
   pid: number;
-  /** Bytes of the last request body. */
+  /** The size of the last request body in bytes. */
   promptBytes(): Promise<number>;
-  /** The requests since the log was begun. */
+  /** The requests since the log was reset. */
   log(begin?: "reset"): Promise<UpstreamLog>;
   stop(): Promise<void>;
 }
 
-/** `models` are those that it lists; it answers for any. */
+/** `models` are the listed models. The server answers for any model. */
 export async function startUpstream(core: number, models: readonly string[]): Promise<Upstream> {
   const script = fileURLToPath(new URL("upstream.ts", import.meta.url));
   const child = start(process.execPath, [script, "0", ...models], core);

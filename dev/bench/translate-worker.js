@@ -1,9 +1,9 @@
 import { connect } from "cloudflare:sockets";
 
 /**
- * The floor of a Worker that translates: makes a chat completion of the request, and an event, or the JSON of a response, of
- * each delta of its answer. It checks nothing, bounds nothing, and leaves out every event that is not a delta. With `SOCKETS` it
- * asks for streams over a socket, as `serve` does.
+ * The minimum for a Worker that translates: it makes a chat completion of the request, and an event, or the JSON of a
+ * response, of each delta of the answer. It checks and limits nothing, and leaves out every event that is not a delta.
+ * With `SOCKETS` it streams over a socket to the model server, as `serve` does.
  */
 export default {
   async fetch(request, env, context) {

@@ -17,7 +17,7 @@ import { RECORDED_ID, responsesBody, responsesChunks } from "./vllm-responses.ts
 
 interface Recording {
   head: Buffer;
-  /** The body as it goes over the wire: each of them one HTTP chunk, the last one with the terminating chunk. */
+  /** The body in the form of the wire: each entry is one HTTP chunk, the last one includes the terminating chunk. */
   chunks: Buffer[];
   whole: Buffer;
 }
@@ -257,7 +257,7 @@ function pace(socket: Socket, head: Buffer, chunks: readonly Buffer[], tps: numb
       ended();
       return;
     }
-    // The role chunk and the first token go at once, as after a prefill.
+    // The role chunk and the first token are sent together, as after a prefill.
     const due = Math.floor(((performance.now() - start) * tps) / 1000) + 2;
     while (sent < chunks.length && sent < due) socket.write(chunks[sent++] ?? "");
     if (sent < chunks.length) setTimeout(tick, Math.max(0, start + ((sent - 1) * 1000) / tps - performance.now()));
@@ -267,7 +267,7 @@ function pace(socket: Socket, head: Buffer, chunks: readonly Buffer[], tps: numb
 
 const HEAD_END = Buffer.from("\r\n\r\n");
 
-/** A keep-alive HTTP/1.1 server without pipelining: node:http would cost more than all that it is to measure. */
+/** A keep-alive HTTP/1.1 server without pipelining: node:http would cost more than everything that it measures. */
 const server = createServer((socket) => {
   let held: Buffer[] = [];
   let length = 0;

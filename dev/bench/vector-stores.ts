@@ -1,6 +1,7 @@
 /**
- * `npm run bench:stores -- [CHUNKS …]`: a vector store that grows to so many chunks of 768 dimensions (1000 10000 100000 500000, unless
- * others are named), through the public API. Embeddings are made without a model. docs/benchmarks.md has the method and the last results.
+ * `npm run bench:stores -- [CHUNKS …]`: grows a vector store to the given numbers of chunks with 768 dimensions
+ * (default 1000 10000 100000 500000), through the public API. Embeddings are made without a model. docs/benchmarks.md
+ * has the method and the last results.
  */
 import { readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
@@ -14,20 +15,22 @@ import { bundle, type RunningWorker, startWorker } from "./workers.ts";
 
 const DIMENSIONS = 768;
 const CHUNKS_PER_FILE = 500;
-/** A chunk's tokens; chunks share none. */
+/** Tokens of a chunk. Chunks do not overlap. */
 const TOKENS = 200;
 const SEARCHES = 200;
-/** Between two searches beside ingestion. Milliseconds. */
+/** The pause between two searches during ingestion. Milliseconds. */
 const PAUSE_MS = 250;
 
-/** As many files are uploaded before the store is told of them. */
+/** The number of files that are uploaded before they are added to the store. */
 const FILES_AT_ONCE = 20;
 
 const sizes = process.argv.slice(2).map(Number);
 if (sizes.length === 0) sizes.push(1_000, 10_000, 100_000, 500_000);
 
 const random = randomFrom(1);
-/** Words of a language that nobody speaks: the n-th is as frequent as 1/n, as in any (Zipf). */
+/**
+ * Words of an invented language. The frequency of the n-th word is proportional to 1/n, as in natural languages (Zipf).
+ */
 const WORDS = Array.from({ length: 30_000 }, (_, index) => wordOf(index));
 
 function wordOf(index: number): string {
@@ -168,7 +171,7 @@ async function chunksIn(store: string, ids: readonly string[]): Promise<number> 
   return chunks;
 }
 
-/** The bytes of the store's database. */
+/** The size of the store's database in bytes. */
 function storeBytes(disk: string): number {
   const folder = join(disk, "vectorstore");
   return readdirSync(folder)

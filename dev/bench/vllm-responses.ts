@@ -1,6 +1,6 @@
 /**
- * vLLM's own Responses API for the peers, which pass it on: the answer of a chat completion once more, as vLLM says it there.
- * An event for each delta, and as many of them to an HTTP chunk as there were.
+ * vLLM's own Responses API for peers that forward to it: it returns the answer of a chat completion in the form of
+ * vLLM's Responses API. Each delta has an event, and an HTTP chunk has as many events as the original had deltas.
  */
 
 interface ChatChunk {

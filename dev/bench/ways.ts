@@ -8,31 +8,31 @@ import { number, table } from "./tables.ts";
 import { responsesRequest, type Upstream } from "./targets.ts";
 
 /**
- * `npm run bench -- --ways`: the ways in which this gateway is run on a machine of one's own. Each is begun by its command, as a
- * person does it, and measured with all that it starts: the first answer, memory, requests a second.
+ * `npm run bench -- --ways`: the ways to run this gateway on one's own machine. Each is started by its command and
+ * measured with all processes that it starts: time to the first answer, memory, requests per second.
  */
 
 export const WAYS_MODEL = "simulator?words=20";
 
-/** So slow that no process is busy with them, and so long that all are open at once. */
+/** The rate is so low that no process is busy, and the streams are so long that all are open at the same time. */
 export const OPEN_MODEL = "simulator?words=32&tps=2";
 
 const OPEN_STREAMS = 200;
 const CLIENTS = 32;
 const WARM_UP_MS = 2_000;
 
-/** A start that takes longer is none. */
+/** A longer start counts as failed. */
 const START_TIMEOUT_MS = 120_000;
 
-/** How often a new server is asked whether it answers. */
+/** The interval at which a new server is polled. */
 const LOOK_MS = 20;
 
-/** Memory is that at rest so long after the first answer. */
+/** Memory is measured at rest, this long after the first answer. */
 const REST_MS = 2_000;
 
 interface Way {
   name: string;
-  /** Of npm's; the rest is told by the environment, or on the command line. */
+  /** The part for npm. Environment variables or the command line set the rest. */
   args(port: number, upstream: string, state: string): string[];
 }
 

@@ -14,9 +14,9 @@ import {
 } from "../../test/workerd/tools.ts";
 import { GATEWAY_CORE, start, stop } from "./processes.ts";
 
-/** Workers on plain `workerd`: bundled as they are deployed, configured as wrangler would, without wrangler. */
+/** Workers on plain `workerd`: bundled as deployed, and configured as wrangler would do it, without wrangler. */
 
-/** Entry modules of the bench's own; `counting` comes with the server's. */
+/** The benchmark's own entry modules. `counting` contains the server. */
 const ENTRY = {
   pipe: "pipe-worker.js",
   reads: "reads-worker.js",
@@ -31,9 +31,9 @@ const directory = mkdtempSync(join(tmpdir(), "responses-edge-bench-"));
 process.on("exit", () => rmSync(directory, { recursive: true, force: true }));
 
 /**
- * `ours` is the server, and `counting` the same with an entry module that counts rows and object calls. The others do less:
- * `pipe` pipes bytes, `reads` reads and writes them in JavaScript, `translate` makes events of them, and `object` only writes a
- * row into an object.
+ * `ours` is the server. `counting` is the server with an entry module that counts rows and object calls. The others do
+ * less: `pipe` pipes bytes, `reads` reads and writes them in JavaScript, `translate` makes events of them, and `object`
+ * only writes a row into an object.
  */
 export type WorkerKind = "ours" | "counting" | keyof typeof ENTRY;
 
@@ -46,34 +46,34 @@ export interface WorkerOptions {
 
 export interface RunningWorker {
   port: number;
-  /** Another one after `restart`. */
+  /** Another id after `restart`. */
   readonly pid: number;
   inspectorPort: number | undefined;
-  /** The folder of what its objects have stored: one in it for each class. */
+  /** The folder with the objects' storage: one subfolder for each class. */
   disk: string;
-  /** kill -9. What it has stored stays until the benchmark ends. */
+  /** kill -9. Its storage stays until the benchmark ends. */
   stop(): Promise<void>;
-  /** Starts it again on its port and its storage, without waiting until it answers. */
+  /** Starts it again on its port and its storage. Does not wait until it answers. */
   restart(): void;
 }
 
-/** Where the Worker's bundle is. */
+/** The folder of the Worker's bundle. */
 export const bundleFolder = directory;
 
-/** Bundles the Worker, and puts the bench's own ones beside it. */
+/** Bundles the Worker, and adds the benchmark's own Workers. */
 export function bundle(): void {
   bundleInto(directory);
   for (const name of Object.values(ENTRY)) copyFileSync(join(here, name), join(directory, name));
 }
 
-/** A module of the Worker as it is deployed; sizes in bytes. */
+/** A module of the deployed Worker. Sizes in bytes. */
 export interface BundledModule {
   name: string;
   bytes: number;
   gzipped: number;
 }
 
-/** The modules of the Worker: its script, and the data that it imports when it needs it. */
+/** The modules of the Worker: its script, and the data that it imports on demand. */
 export function bundledModules(): BundledModule[] {
   const names = ["index.js", ...readdirSync(directory).filter((name) => name.endsWith(".tiktoken"))];
   return names.map((name) => {

@@ -1,8 +1,8 @@
 import type { Raster } from "./png.ts";
 
 /**
- * Draws the shapes and colours that a prompt names, such as "two red circles on blue". It is a rasteriser and no model: the same prompt always gives
- * the same image, and a prompt without such words gives a pattern of its own.
+ * Draws the shapes and colours that a prompt names, such as "two red circles on blue". It is a rasteriser, not a model:
+ * the same prompt always gives the same image. A prompt without such words gives a pattern of its own.
  */
 
 type Colour = readonly [red: number, green: number, blue: number];
@@ -21,7 +21,7 @@ const COLOURS: Readonly<Record<string, Colour>> = {
   yellow: [250, 215, 50],
 };
 
-/** Tells whether a point is inside of a shape, by its distance from the centre as a share of the radius. */
+/** True if a point is inside a shape, by its distance from the centre as a share of the radius. */
 const SHAPES: Readonly<Record<string, (x: number, y: number) => boolean>> = {
   circle: (x, y) => x * x + y * y <= 1,
   square: (x, y) => Math.max(Math.abs(x), Math.abs(y)) <= 0.85,
@@ -39,7 +39,7 @@ interface Figure {
 }
 
 interface Scene {
-  /** Undefined: transparent, or what was there before. */
+  /** Undefined: transparent, or the previous content. */
   background: Colour | undefined;
   figures: readonly Figure[];
 }

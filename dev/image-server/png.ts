@@ -1,6 +1,6 @@
 import { crc32, deflateSync, inflateSync } from "node:zlib";
 
-/** PNG of 8-bit RGBA, written and read: no other kind is. */
+/** Writes and reads PNG of 8-bit RGBA. Other kinds are not supported. */
 
 export interface Raster {
   width: number;
@@ -17,7 +17,7 @@ export function encodePng({ width, height, pixels }: Raster): Buffer {
   const header = Buffer.alloc(HEADER_LENGTH);
   header.writeUInt32BE(width, 0);
   header.writeUInt32BE(height, 4);
-  // Eight bits, colours with alpha; the compression and the filter that there are, not interlaced.
+  // Eight bits, RGB with alpha, the standard compression and filter, not interlaced.
   header.set([8, 6, 0, 0, 0], 8);
   const stride = width * RGBA;
   const rows = Buffer.alloc((stride + 1) * height);
@@ -35,7 +35,7 @@ function chunk(type: string, data: Buffer): Buffer {
   return framed;
 }
 
-/** Reads what {@link encodePng} has written. Undefined for anything else. */
+/** Reads the output of {@link encodePng}. Undefined for anything else. */
 export function decodePng(bytes: Buffer): Raster | undefined {
   if (!bytes.subarray(0, SIGNATURE.length).equals(SIGNATURE) || bytes.length < 33) return undefined;
   const [width, height] = [bytes.readUInt32BE(16), bytes.readUInt32BE(20)];

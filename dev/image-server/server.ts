@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { draw } from "./drawing.ts";
 import { decodePng, encodePng } from "./png.ts";
 
-/** OpenAI's image routes in front of a rasteriser, for development and tests: what is drawn is drawn here, and without a model. */
+/** OpenAI's image routes with a rasteriser behind them, for development and tests. It needs no model. */
 
 export const IMAGE_SERVER_MODEL = "painter";
 
@@ -12,11 +12,11 @@ export const IMAGE_SERVER_MODEL = "painter";
 export interface AskedImage {
   path: string;
   headers: Record<string, string>;
-  /** The fields, but for files. */
+  /** The fields, without files. */
   fields: Record<string, unknown>;
   /** The bytes of its images. */
   images: Buffer[];
-  /** Resolves when its answer has ended, or its client has left before. */
+  /** Resolves when its answer has ended, or its client has disconnected. */
   closed: Promise<unknown>;
 }
 
@@ -28,12 +28,12 @@ export interface ImageServer {
   close(): Promise<void>;
 }
 
-/** An answer in the place of a drawing. */
+/** An answer instead of a drawing. */
 export type OtherAnswer = { status?: number; body: unknown } | undefined;
 
 interface Options {
   port?: number;
-  /** Answers some requests otherwise. */
+  /** Changes the answers of some requests. */
   answer?: (asked: AskedImage) => OtherAnswer | Promise<OtherAnswer>;
 }
 
@@ -74,7 +74,7 @@ function send(response: ServerResponse, { status = 200, body }: Answer): void {
   response.end(typeof body === "string" ? body : JSON.stringify(body));
 }
 
-/** As FastAPI shapes its errors. */
+/** In FastAPI's form of errors. */
 function detail(message: string): object {
   return { detail: message };
 }

@@ -1,8 +1,8 @@
 /**
- * `npm run quality -- COLLECTION`: how well vector stores find what judges found relevant, how fast files become searchable, and how long a
- * search takes, through the public API alone. COLLECTION is a folder with `docs.jsonl` (`id`, `text`) and `queries.jsonl` (`id`, `text`,
- * `relevant`: ids). The gateway is one of its own, on plain workerd; EMBEDDINGS_BASE_URL and EMBEDDINGS_MODEL name the model, RERANK_MODEL
- * and RERANK_BASE_URL a reranker. `--peers FILE` has other servers do the same in turn (`servers.ts`).
+ * `npm run quality -- COLLECTION`: measures retrieval quality, indexing speed and search time of vector stores, through
+ * the public API alone. COLLECTION is a folder with `docs.jsonl` (`id`, `text`) and `queries.jsonl` (`id`, `text`,
+ * `relevant`: ids). The gateway runs on plain workerd. EMBEDDINGS_BASE_URL and EMBEDDINGS_MODEL name the model,
+ * RERANK_MODEL and RERANK_BASE_URL a reranker. `--peers FILE` measures other servers in turn (`servers.ts`).
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -23,7 +23,10 @@ interface Query extends Document {
   relevant: string[];
 }
 
-/** The documents are indexed in so many parts, each by one server after another: what else the machine does concerns all of them. */
+/**
+ * The documents are indexed in this many parts. For each part the servers take turns, so that other work of the machine
+ * affects all of them.
+ */
 const PARTS = 4;
 
 const { values, positionals } = parseArgs({ options: { peers: { type: "string" } }, allowPositionals: true });

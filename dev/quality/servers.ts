@@ -3,7 +3,10 @@ import OpenAI, { toFile } from "openai";
 import { z } from "zod";
 import { cpuSeconds } from "../bench/processes.ts";
 
-/** Servers that have OpenAI's files and vector stores: this one, and others that run already, as a file lists them (`peers.example.json`). */
+/**
+ * Servers with OpenAI's files and vector stores: this one, and others that already run. A file lists them
+ * (`peers.example.json`).
+ */
 
 export const WAYS = ["hybrid", "keyword", "vector"] as const;
 export type Way = (typeof WAYS)[number];
@@ -12,7 +15,7 @@ const peer = z.strictObject({
   name: z.string(),
   /** Of its API, with `/v1`. */
   url: z.string(),
-  /** Its process on this machine, whose CPU is measured. */
+  /** Its process on this machine. The CPU of this process is measured. */
   pid: z.int().optional(),
   /** Fields of the vector store beside its name. */
   store: z.record(z.string(), z.unknown()).default({}),
@@ -24,15 +27,15 @@ export function readPeers(file: string): z.output<typeof peer>[] {
   return z.array(peer).parse(JSON.parse(readFileSync(file, "utf8")));
 }
 
-/** Uploads under way at a time. */
+/** The number of simultaneous uploads. */
 const CONCURRENCY = 8;
 
-/** Results that are asked for: of long documents several chunks may be found. */
+/** The number of requested results. A long document may have several chunks among them. */
 const RESULTS = 50;
 
 const POLL_MS = 100;
 
-/** The ids of the documents that were found, best first, in how many milliseconds, and the CPU seconds of the server. */
+/** The ids of the found documents, best first, the time in milliseconds, and the CPU seconds of the server. */
 export interface Answer {
   documents: string[];
   ms: number;
@@ -63,7 +66,7 @@ export class Server {
     this.#store = id;
   }
 
-  /** Uploads documents, and waits until they are searchable. Throws where one is not. */
+  /** Uploads documents, and waits until they are searchable. Throws if one fails. */
   async index(documents: readonly { id: string; text: string }[]): Promise<void> {
     const ids = await this.#measured(this.uploads, () => this.#upload(documents));
     await this.#measured(this.ingestion, async () => {
