@@ -7,7 +7,10 @@ import type { Settings } from "./settings.ts";
 import { splitTokens, type Vocabulary } from "./tokenizer.ts";
 import { TOUR_QUESTION, tour } from "./tour.ts";
 
-/** Decides what the simulated model answers. README.md has the rules. `messages` is the body's own list, for `mode=transcript`. */
+/**
+ * Decides the simulated model's answer. README.md has the rules. `messages` is the body's own list, for
+ * `mode=transcript`.
+ */
 export function answerChat(
   request: ChatRequest,
   model: string,
@@ -150,7 +153,10 @@ function argumentsOf(name: string, part: string): string | undefined {
   return builtinArguments(name, part) ?? builtinArguments(name.replace("_", "."), part);
 }
 
-/** A part in backticks as the arguments of a built-in tool: JSON as it is, else as its argument. `undefined` for other tools. */
+/**
+ * The arguments of a built-in tool, from a part in backticks: JSON is used unchanged, another text becomes the tool's
+ * argument. `undefined` for other tools.
+ */
 export function builtinArguments(name: string, part: string): string | undefined {
   const argument = ARGUMENT[name];
   return argument === undefined || isJsonObject(part) ? argument && part : JSON.stringify(argument(part));

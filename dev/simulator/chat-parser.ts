@@ -4,7 +4,7 @@ import { pythonJson } from "./python-text.ts";
 /** A piece of a tool call: its name first, then its arguments. */
 export type CallDelta = { index: number; name: string } | { index: number; arguments: string };
 
-/** What some generated text adds to the message. A field that is not there adds nothing. */
+/** The fields that a piece of generated text adds to the message. A missing field adds nothing. */
 export type MessageDelta = { reasoning?: string; content?: string; calls?: CallDelta[] };
 
 /** A whole message. */
@@ -14,11 +14,11 @@ export type ParsedMessage = {
   calls: { name: string; arguments: string }[];
 };
 
-/** What the parsers are to do with a text. */
+/** Settings of the parsers for one text. */
 export type ParserOptions = {
-  /** Whether the text begins within the model's thoughts, which needs no `<think>`. */
+  /** True if the text begins in the model's reasoning. No `<think>` is then needed. */
   thinking: boolean;
-  /** Whether calls are read out of the text; otherwise their syntax is content. */
+  /** True if tool calls are parsed out of the text. Otherwise their syntax is content. */
   tools: boolean;
 };
 
@@ -41,12 +41,12 @@ export class ChatParser {
     this.#tools = tools;
   }
 
-  /** Whether what comes next is a thought. */
+  /** True if the next text is reasoning. */
   get thinking(): boolean {
     return this.#state === "thinking";
   }
 
-  /** Takes the next text. At the end, `finished`, nothing is held back any more. */
+  /** Takes the next text. If `finished`, the end, no text is held back. */
   add(text: string, finished: boolean): MessageDelta {
     const delta: MessageDelta = {};
     let rest = this.#held + text;
@@ -83,7 +83,7 @@ export class ChatParser {
     return text.slice(call);
   }
 
-  /** What is outside of calls now is dropped, as hermes does. */
+  /** Text that is outside of calls here is dropped, as hermes does. */
   #readCalls(text: string, delta: MessageDelta): void {
     for (let rest = text; ; ) {
       const mark = this.#call === undefined ? CALL : CALL_END;
@@ -102,7 +102,10 @@ export class ChatParser {
   }
 }
 
-/** Reads `{"name": …, "arguments": …}` as it comes: the name once it is whole, then the arguments up to their last bracket. */
+/**
+ * Reads `{"name": …, "arguments": …}` while it arrives: the name once it is complete, then the arguments up to their
+ * last bracket.
+ */
 class CallReader {
   named = false;
   #head: string | undefined = "";
@@ -136,7 +139,7 @@ class CallReader {
     return pieces;
   }
 
-  /** Where the arguments end in this text, or its length. */
+  /** The end of the arguments in this text, or its length. */
   #end(text: string): number {
     for (let at = 0; at < text.length; at++) {
       if (this.#over) return at;
@@ -148,7 +151,7 @@ class CallReader {
       } else if (character === '"') this.#inString = true;
       else if (character === "{" || character === "[") this.#depth++;
       else if (character === "}" || character === "]") {
-        // The bracket of the whole call, where the arguments are no object.
+        // The bracket that ends the whole call, if the arguments are not an object.
         if (this.#depth === 0) {
           this.#over = true;
           return at;
@@ -161,7 +164,10 @@ class CallReader {
   }
 }
 
-/** vLLM's parsers on a whole text. Unlike the stream they do not know the prompt: without an end of thoughts, all is a thought. */
+/**
+ * vLLM's parsers on a whole text. Unlike the streaming parsers they do not know the prompt: a text without an end of
+ * reasoning is all reasoning.
+ */
 export function parseMessage(text: string, { thinking, tools }: ParserOptions): ParsedMessage {
   let reasoning: string | null = null;
   let content: string | null = text;
@@ -174,7 +180,7 @@ export function parseMessage(text: string, { thinking, tools }: ParserOptions): 
   const calls = [...content.matchAll(/<tool_call>(.*?)<\/tool_call>|<tool_call>(.*)/gs)].map((match) =>
     readCall(match[1] ?? match[2] ?? ""),
   );
-  // One call that is none, and all of it is content.
+  // If one call is invalid, the whole text is content.
   if (calls.includes(undefined)) return { reasoning, content, calls: [] };
   const said = content.slice(0, content.indexOf(CALL));
   return { reasoning, content: said.trim() === "" ? null : said, calls: calls.filter((call) => call !== undefined) };
@@ -186,7 +192,7 @@ function readCall(text: string): { name: string; arguments: string } | undefined
   return { name: call.name, arguments: pythonJson(call.arguments) };
 }
 
-/** A call ends the thoughts, too, and is read on. */
+/** A call also ends the reasoning, and is parsed. */
 function endOfThoughts(text: string): { at: number; length: number } {
   const end = text.indexOf(THINK_END);
   const call = text.indexOf(CALL);
@@ -201,7 +207,7 @@ function tryJson(text: string): Json | undefined {
   }
 }
 
-/** How many characters at the end of the text may begin one of the marks. */
+/** The number of characters at the end of the text that may begin one of the marks. */
 function overlap(text: string, marks: readonly string[]): number {
   let most = 0;
   if (!text.includes("<", text.length - LONGEST_MARK)) return most;

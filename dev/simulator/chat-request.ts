@@ -13,11 +13,11 @@ import {
 
 const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
-/** A message as the model sees it: its parts turned into text. */
+/** A message in the form that the model sees: its parts as text. */
 export type ChatMessage = {
   role: string;
   text: string;
-  /** Whether it has parts that only a multimodal model reads. */
+  /** True if it has parts that only a multimodal model reads. */
   media: boolean;
   reasoning: string;
   toolCalls: { id: string; name: string; arguments: string }[];
@@ -33,13 +33,13 @@ export type ToolChoice = { kind: "none" | "auto" | "required" } | { kind: "named
 /** A checked chat completion request. */
 export type ChatRequest = Sampling & {
   messages: ChatMessage[];
-  /** Whose message the answer is. */
+  /** The role of the answer's message. */
   role: string;
   tools: Tool[];
   toolChoice: ToolChoice;
   parallelToolCalls: boolean;
   maxTokens: number | undefined;
-  /** The field that it was in. */
+  /** The field that had it. */
   maxTokensName: string;
   logprobs: number | undefined;
   effort: string | undefined;

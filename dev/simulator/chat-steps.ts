@@ -3,12 +3,15 @@ import type { ChatRequest } from "./chat-request.ts";
 import { type Ending, generateAll, type Limits, runEngine, type Step } from "./engine.ts";
 import type { Speech } from "./generation.ts";
 
-/** A generated token and what it adds to the message: often nothing, where text is held back or is a mark of the parsers. */
+/**
+ * A generated token and its addition to the message. The addition is often empty, because text is held back or belongs
+ * to a mark of the parsers.
+ */
 export type ChatStep = {
   name: string;
   id: number;
   delta: MessageDelta;
-  /** Whether it counts as a reasoning token. */
+  /** True if it counts as a reasoning token. */
   thought: boolean;
   ending: Ending | undefined;
 };
@@ -16,7 +19,7 @@ export type ChatStep = {
 /** A whole answer. */
 export type WholeAnswer = { message: ParsedMessage; steps: Step[]; ending: Ending; reasoningTokens: number };
 
-/** The stream of an answer, token by token, made as it is asked for. */
+/** The stream of an answer, token by token. Each token is made on demand. */
 export function* chatSteps(speech: Speech, request: ParsedRequest, maxTokens: number): Generator<ChatStep> {
   const parser = new ChatParser({
     thinking: speech.thinking && request.parsers !== false,
@@ -46,7 +49,7 @@ export function wholeAnswer(speech: Speech, request: ParsedRequest, maxTokens: n
   return { message, steps, ending, reasoningTokens };
 }
 
-/** A request, and whether the server looks for thoughts and calls in what is said. */
+/** A request, and whether the server parses reasoning and calls out of the answer. */
 type ParsedRequest = ChatRequest & { parsers?: boolean };
 
 function parsesTools({ tools, toolChoice, parsers = true }: ParsedRequest): boolean {
@@ -63,7 +66,7 @@ function limits(speech: Speech, request: ChatRequest, maxTokens: number): Limits
   };
 }
 
-/** vLLM counts on the tokens alone: all before the end of the thoughts but their marks. */
+/** vLLM counts by the tokens alone: all tokens before the end of the reasoning, without its marks. */
 class ThoughtCounter {
   #thinking: boolean;
   #eos: number;

@@ -10,20 +10,20 @@ import type { Settings } from "./settings.ts";
 import { hex } from "./tokenizer.ts";
 import { fingerprint, type PromptUsage, usageBody } from "./usage.ts";
 
-/** All that the shapes of one answer depend on. */
+/** The values that all forms of one answer need. */
 export type ChatResult = {
   id: string;
   created: number;
   model: string;
   request: ChatRequest & { parsers?: boolean };
   settings: Settings;
-  /** `ids`: of the whole prompt, made when asked for. */
+  /** `ids`: the ids of the whole prompt, made on demand. */
   prompt: PromptUsage & { ids(): readonly number[] };
   maxTokens: number;
   speech: Speech;
 };
 
-/** The chunks of a streamed chat completion, `[DONE]` included, made one by one as they are asked for. */
+/** The chunks of a streamed chat completion, `[DONE]` included. Each is made on demand. */
 export function* chatFrames(result: ChatResult): Generator<Frame> {
   const { request, settings, speech, id, created, model } = result;
   const head = `${JSON.stringify({ id, object: "chat.completion.chunk", created, model }).slice(0, -1)},"choices":[`;

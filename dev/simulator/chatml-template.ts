@@ -2,7 +2,7 @@ import type { ChatMessage } from "./chat-request.ts";
 import { isObject, type Json } from "./json.ts";
 import { pythonJson } from "./python-text.ts";
 
-/** The prompt of `tiny-qwen3`: ChatML with tools and thoughts. */
+/** The prompt of `tiny-qwen3`: ChatML with tools and reasoning. */
 export function renderChatml(
   messages: readonly ChatMessage[],
   tools: Json | undefined,
@@ -40,7 +40,10 @@ function renderMessage(message: ChatMessage): string {
   return `<|im_start|>assistant\n${thoughts}${parts.join("\n")}<|im_end|>\n`;
 }
 
-/** vLLM parses the arguments of earlier calls, and the template writes them again; what is no JSON is nothing. */
+/**
+ * vLLM parses the arguments of earlier calls, and the template writes them again. Arguments that are not JSON are
+ * dropped.
+ */
 function spaced(text: string): string {
   try {
     return pythonJson(JSON.parse(text));

@@ -18,10 +18,10 @@ const NAMES = new Map<number, string>([
 ]);
 const IDS = new Map([...NAMES].map(([id, name]) => [name, id]));
 const LITERAL = /<\|im_(?:start|end)\|>|<\/?(?:think|tool_call|tool_response)>/g;
-/** Qwen3's marks of thoughts and calls are ordinary tokens: they are in the text. */
+/** Qwen3's marks of reasoning and calls are ordinary tokens: they are part of the text. */
 const FIRST_ORDINARY = THINK;
 
-/** The vocabulary of gpt-oss with Qwen3's marks in the place of reserved tokens: that of `tiny-qwen3`. */
+/** The vocabulary of `tiny-qwen3`: gpt-oss's, with Qwen3's marks in the place of reserved tokens. */
 export class ChatmlTokenizer {
   #base: HarmonyTokenizer;
 
@@ -29,7 +29,7 @@ export class ChatmlTokenizer {
     this.#base = base;
   }
 
-  /** Text to token ids, literals of marks to their own ids. */
+  /** Text to token ids. Literals of marks become the marks' ids. */
   encode(text: string): number[] {
     const ids: number[] = [];
     let from = 0;
@@ -42,7 +42,7 @@ export class ChatmlTokenizer {
     return ids;
   }
 
-  /** Token ids to text; what is no UTF-8 reads as U+FFFD. */
+  /** Token ids to text. Invalid UTF-8 becomes U+FFFD. */
   decode(ids: readonly number[]): string {
     let text = "";
     let from = 0;
@@ -60,7 +60,7 @@ export class ChatmlTokenizer {
     return NAMES.get(id) ?? this.#base.token(id);
   }
 
-  /** Whether `skip_special_tokens` leaves the token out of the text. */
+  /** True if `skip_special_tokens` leaves the token out of the text. */
   isSpecial(id: number): boolean {
     return id >= 199_998 && !(id >= FIRST_ORDINARY && NAMES.has(id));
   }

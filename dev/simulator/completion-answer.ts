@@ -4,7 +4,7 @@ import { underGrammar } from "./grammar.ts";
 import { fillSchema } from "./schema-filler.ts";
 import type { Settings } from "./settings.ts";
 
-/** What the simulated model writes after a raw prompt: the prompt's last line that is not empty, said again. */
+/** The simulated model's text after a raw prompt: it repeats the prompt's last line that is not empty. */
 export function answerCompletion(prompt: string, request: CompletionRequest, settings: Settings): Said {
   if (settings.words !== undefined) return { kind: "content", tokens: deterministicWords(settings.words) };
   if (settings.mode === "transcript") return say("content", JSON.stringify(prompt));

@@ -8,7 +8,7 @@ import type { Settings } from "./settings.ts";
 import { tokenLimit } from "./token-limit.ts";
 import { splitTokens, type Vocabulary } from "./tokenizer.ts";
 
-/** What a model of the simulator's own vocabulary generates for each prompt. */
+/** The output of a model with the simulator's own vocabulary, for each prompt. */
 export function completionChoices(
   request: CompletionRequest,
   settings: Settings,

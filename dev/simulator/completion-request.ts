@@ -16,13 +16,13 @@ const DEFAULT_MAX_TOKENS = 16;
 /** A checked text completion request: one prompt per choice, as text or token ids. */
 export type CompletionRequest = Sampling & {
   prompts: (string | number[])[];
-  /** `undefined` is up to the context length. */
+  /** `undefined` means up to the context length. */
   maxTokens: number | undefined;
   echo: boolean;
   logprobs: number | undefined;
   skipSpecialTokens: boolean;
   format: AnswerFormat;
-  /** `structured_outputs.structural_tag`; the format is text then. */
+  /** `structured_outputs.structural_tag`. `format` is then text. */
   structuralTag: Json | undefined;
 };
 
@@ -79,7 +79,7 @@ function tokenIds(ids: number[]): number[] {
   return ids;
 }
 
-/** pydantic has tried the prompt as text, as a list of texts, and as lists of token ids. */
+/** pydantic tried the prompt as text, as a list of texts, and as lists of token ids. */
 function badTokenId(ids: number[], at: number): Error {
   const loc = `body.prompt.${at}`;
   const input = ids[at];

@@ -5,22 +5,22 @@ import { logprob } from "./logprobs.ts";
 import type { Settings } from "./settings.ts";
 import { fingerprint, type PromptUsage, usageBody } from "./usage.ts";
 
-/** What was generated for one prompt. Token ids are there if the request asks for them. */
+/** The output for one prompt. Token ids are present if the request asks for them. */
 export type CompletionChoice = {
-  /** `cacheKey`: what the prefix cache compares, an entry per token. */
+  /** `cacheKey`: the keys that the prefix cache compares, one entry per token. */
   prompt: { text: string; cacheKey: readonly (string | number)[]; ids: readonly number[] | undefined };
-  /** What each token adds to the text; a stop token's is empty. */
+  /** The text that each token adds. A stop token adds none. */
   texts: readonly string[];
-  /** What each token is called in `logprobs`. */
+  /** The text of each token in `logprobs`. */
   names: readonly string[];
   ids: readonly number[] | undefined;
   finish: "stop" | "length";
   stopReason: string | number | null;
-  /** How long each token takes, of a scripted model. */
+  /** The time of each token, for a scripted model. */
   delayMs?: number;
 };
 
-/** All that the shapes of one answer depend on. */
+/** The values that all forms of one answer need. */
 export type CompletionResult = {
   id: string;
   created: number;
@@ -31,7 +31,7 @@ export type CompletionResult = {
   choices: CompletionChoice[];
 };
 
-/** The chunks of a streamed text completion, `[DONE]` included; one choice after the other. */
+/** The chunks of a streamed text completion, `[DONE]` included, one choice after the other. */
 export function* completionFrames(result: CompletionResult): Generator<Frame> {
   const { request, settings } = result;
   const head = { id: result.id, object: "text_completion", created: result.created, model: result.model };
@@ -108,7 +108,7 @@ export function completionBody(result: CompletionResult): JsonObject {
   return body;
 }
 
-/** How many tokens all choices together took. */
+/** The total number of tokens of all choices. */
 export function generatedTokens(result: CompletionResult): number {
   return result.choices.reduce((sum, choice) => sum + choice.texts.length, 0);
 }

@@ -1,6 +1,6 @@
 import type { Node, TextGrammar } from "./text-grammar.ts";
 
-/** Reads xgrammar's EBNF, as far as vLLM's clients write it. `undefined` for what is none. */
+/** Reads xgrammar's EBNF, as far as vLLM's clients write it. `undefined` for an invalid grammar. */
 export function parseEbnf(source: string): TextGrammar | undefined {
   const reader = new EbnfReader(source);
   const rules = reader.grammar();
@@ -78,7 +78,7 @@ class EbnfReader {
       const texts = [...dispatch.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map((match) => unescaped(match[1] ?? ""));
       return { kind: "free", excludes: texts };
     }
-    // The name of the next rule is none of this one's.
+    // The name of the next rule does not belong to this rule.
     const name = this.#take(/([A-Za-z_][\w.-]*)(?![\w.-]|[ \t]*::=)/y);
     if (name === undefined) return undefined;
     this.used.push(name);
@@ -91,7 +91,7 @@ class EbnfReader {
     return found;
   }
 
-  /** What a pattern matches here, or its first group, and the space after it. */
+  /** The text that a pattern matches here, or its first group, with the space after it. */
   #take(pattern: RegExp): string | undefined {
     pattern.lastIndex = this.#at;
     const match = pattern.exec(this.#source);
@@ -121,7 +121,7 @@ const CONTROLS: Record<string, string> = {
 };
 const CHARACTER = /\\x([\da-fA-F]+)|\\u([\da-fA-F]{4})|\\U([\da-fA-F]{8})|\\([\s\S])|([^\\])/guy;
 
-/** The characters that a literal or a class is written with, and whether each was written with a backslash. */
+/** The characters of a literal or a class, each with a flag: true if it was written with a backslash. */
 function* characters(text: string): Generator<{ character: string; escaped: boolean }> {
   for (const [, x, u, long, letter, plain] of text.matchAll(CHARACTER)) {
     const digits = x ?? u ?? long;

@@ -2,14 +2,17 @@ import { invalidBody } from "./errors.ts";
 import { stringField } from "./fields.ts";
 import type { JsonObject } from "./json.ts";
 
-/** Embeddings without a model: texts that share words, or words of one stem, are near each other. The same text has always the same one. */
+/**
+ * Embeddings without a model. Texts that share words, or words with one stem, are near each other. The same text always
+ * has the same embedding.
+ */
 
 const DIMENSIONS = 256;
 
-/** Each word stands in so many dimensions. */
+/** The number of dimensions that each word sets. */
 const PER_WORD = 4;
 
-/** Words are known by so many of their letters: `wings` is `wing`. */
+/** Words are compared by this many letters: `wings` is `wing`. */
 const STEM = 5;
 
 /** The unit vector of a text's words. */
@@ -63,7 +66,7 @@ function base64Of(embedding: readonly number[]): string {
   return Buffer.from(Float32Array.from(embedding).buffer).toString("base64");
 }
 
-/** The answer of `/v1/rerank`: the share of the query's words that a document has. */
+/** The answer of `/v1/rerank`: the share of the query's words that a document contains. */
 export function rerankBody(body: JsonObject, model: string): JsonObject {
   const query = new Set(wordsIn(stringField(body, "query") ?? ""));
   const documents = Array.isArray(body.documents) ? body.documents.map(String) : [];

@@ -1,7 +1,13 @@
-/** A token that the model would say: its id, what it adds to the text, and what `logprobs` call it. An `inert` one ends nothing. */
+/**
+ * A token of the model's output: its id, the text that it adds, and its text in `logprobs`. An `inert` token ends
+ * nothing.
+ */
 export type Token = { id: number; text: string; name: string; inert?: boolean };
 
-/** A token that was generated, and the text that came out with it: later than the token itself while a stop string may begin in it. */
+/**
+ * A generated token, and the text that was output with it. The text may be later than the token while a stop string may
+ * begin in it.
+ */
 export type Step = { id: number; name: string; text: string };
 
 /** Why a generation ended. */
@@ -10,24 +16,24 @@ export type Ending = { finish: "stop" | "length"; stopReason: string | number | 
 /** What ends a generation. */
 export type Limits = {
   maxTokens: number;
-  /** The model's own end: no `stop_reason`. */
+  /** The model's own end token. It gives no `stop_reason`. */
   eos: number | undefined;
-  /** Tokens that end it too; the `stop_reason`. */
+  /** Other end tokens, each with its `stop_reason`. */
   stopIds: ReadonlySet<number>;
   stop: readonly string[];
   includeStop: boolean;
 };
 
 /**
- * Lets the model say `tokens` until a stop token, a stop string or the limit ends it, as vLLM's engine and detokenizer do:
- * the end token's text is left out, and as many characters are held back as the longest stop string has, less one.
+ * Generates `tokens` until a stop token, a stop string or the limit, as vLLM's engine and detokenizer do: the end token
+ * adds no text, and the detokenizer holds back one character less than the longest stop string has.
  */
 export function* runEngine(tokens: Iterable<Token>, limits: Limits): Generator<Step, Ending> {
   const { stop, includeStop, maxTokens } = limits;
   const longest = Math.max(0, ...stop.map((text) => text.length));
   const kept = includeStop ? 0 : Math.max(0, longest - 1);
   let held = "";
-  /** The end of all text so far: what a stop string may have begun in. */
+  /** The end of all text so far, in which a stop string may have begun. */
   let recent = "";
   let count = 0;
   for (const { id, text, name, inert } of tokens) {
@@ -41,7 +47,7 @@ export function* runEngine(tokens: Iterable<Token>, limits: Limits): Generator<S
       recent = (longest > 1 ? recent.slice(1 - longest) : "") + text;
       const found = firstStop(recent, stop, text.length);
       if (found !== undefined) {
-        // What came after it in its token goes with it.
+        // The rest of the text in that token is dropped with it.
         const surplus = recent.length - found.at - (includeStop ? found.text.length : 0);
         yield { id, name, text: held.slice(0, Math.max(0, held.length - surplus)) };
         return { finish: "stop", stopReason: found.text };
@@ -65,7 +71,7 @@ export function generateAll(tokens: Iterable<Token>, limits: Limits): { steps: S
   return { steps, ending: next.value };
 }
 
-/** Of the stop strings that the new characters complete, the one that ends first. */
+/** The stop string that ends first, of those that the new characters complete. */
 function firstStop(text: string, stop: readonly string[], added: number): { at: number; text: string } | undefined {
   let best: { at: number; text: string } | undefined;
   for (const candidate of stop) {

@@ -11,7 +11,7 @@ const TYPES: Record<number, string> = {
   503: "ServiceUnavailableError",
 };
 
-/** An error that vLLM answers with its JSON error body. */
+/** An error that vLLM returns with its JSON error body. */
 export class VllmError extends Error {
   readonly status: number;
   readonly param: string | null;
@@ -26,12 +26,12 @@ export class VllmError extends Error {
   }
 }
 
-/** A 400, vLLM's `BadRequestError`, that names no field. */
+/** A 400 without a field, vLLM's `BadRequestError`. */
 export function badRequest(message: string): VllmError {
   return new VllmError(400, message);
 }
 
-/** vLLM's 400 for a field's value: its message says which field, and what value (written as Python does). */
+/** vLLM's 400 for a field's value. Its message names the field and the value (in Python's form). */
 export function badField(message: string, field: string, value?: string): VllmError {
   const given = value === undefined ? "" : `, value=${value}`;
   return new VllmError(400, `${message} (parameter=${field}${given})`, field);

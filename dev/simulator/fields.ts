@@ -4,7 +4,10 @@ import { isObject, type Json, type JsonObject } from "./json.ts";
 const TRUE = ["true", "yes", "on", "t", "y", "1"];
 const FALSE = ["false", "no", "off", "f", "n", "0"];
 
-/** A boolean field, or a text or number that pydantic takes for one; absent and null read as `undefined`. Throws a 400 for another type, as do the readers below. */
+/**
+ * A boolean field, or a text or number that pydantic accepts as one. Absent and null read as `undefined`. This reader
+ * and the ones below throw a 400 for another type.
+ */
 export function booleanField(body: JsonObject, name: string): boolean | undefined {
   const value = body[name] ?? undefined;
   if (value === undefined || typeof value === "boolean") return value;

@@ -4,7 +4,7 @@ import { hash } from "./tokenizer.ts";
 
 const ODD_SIZES = 6;
 
-/** One SSE event: its data, the tokens it carries, and whether it counts as a delta or ends the answer. */
+/** One SSE event: its data, its tokens, and flags that say if it counts as a delta and if it ends the answer. */
 export type Frame = {
   readonly data: string;
   readonly tokens: number;
@@ -13,17 +13,17 @@ export type Frame = {
   bytes?: Uint8Array<ArrayBuffer>;
 };
 
-/** What the writer of the stream does next. */
+/** The next action of the stream's writer. */
 export type Step = { kind: "frame"; frame: Frame } | { kind: "stall" } | { kind: "cut" } | { kind: "end" };
 
-/** The end of an OpenAI stream: a new frame each time, since its bytes depend on the request's settings. */
+/** The end of an OpenAI stream. It is a new frame each time, because its bytes depend on the request's settings. */
 export function doneFrame(): Frame {
   return { data: "[DONE]", tokens: 0, role: "after" };
 }
 
 /**
- * The deltas of some tokens: `size` tokens each, or (`odd`) 1 to 6, as their position has it. All but the first have at least
- * `interval` of them: the request's `stream_interval`, as vLLM heeds it.
+ * The deltas of some tokens: `size` tokens each, or (`odd`) 1 to 6 by their position. All but the first have at least
+ * `interval` tokens: the request's `stream_interval`, as in vLLM.
  */
 export function* groups<Token>(
   tokens: Iterable<Token>,
@@ -48,7 +48,7 @@ function groupSize(at: number, size: Settings["perDelta"]): number {
   return size === "odd" ? 1 + (hash(String(at)) % ODD_SIZES) : size;
 }
 
-/** Lets a fault happen once its number of deltas has passed, or at the latest before the answer ends. */
+/** Triggers a fault after its number of deltas, or at the latest before the answer ends. */
 export function* withFault(frames: Iterable<Frame>, fault: Fault | undefined, settings: Settings): Generator<Step> {
   const pending = fault !== undefined && "after" in fault ? fault : undefined;
   let deltas = 0;
@@ -81,7 +81,7 @@ export function* withFault(frames: Iterable<Frame>, fault: Fault | undefined, se
   }
 }
 
-/** Whether the frame carries generated tokens. */
+/** True if the frame carries generated tokens. */
 export function isDelta(frame: Frame): boolean {
   return frame.role === "delta" || frame.role === "last delta";
 }

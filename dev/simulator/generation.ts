@@ -1,22 +1,22 @@
 import type { Token } from "./engine.ts";
 import { splitTokens, type Vocabulary } from "./tokenizer.ts";
 
-/** One stretch of what the model says, in tokens. */
+/** A part of the model's output, in tokens. */
 export type Said =
   | { kind: "reasoning" | "content" | "refusal"; tokens: readonly string[] }
   | { kind: "tool_call"; name: string; tokens: readonly string[] };
 
-/** What the model of a chat says, and how vLLM's parsers read it. */
+/** The output of a chat model, and vLLM's way to parse it. */
 export type Speech = {
-  /** All of it; there may be no end to it. */
+  /** All of the output. It may be endless. */
   tokens: Iterable<Token>;
   /** The model's own end. */
   eos: number;
-  /** Whether the stream begins in the model's thoughts, as the prompt has it. */
+  /** True if the stream begins in the model's reasoning, as the prompt says. */
   thinking: boolean;
-  /** The same for an answer in one piece, and for the count of reasoning tokens: neither looks at the prompt. */
+  /** The same for an answer in one piece, and for the count of reasoning tokens. Neither depends on the prompt. */
   thinkingByRequest: boolean;
-  /** The model refuses: its content is a refusal. */
+  /** True if the model refuses: its content is a refusal. */
   refuses: boolean;
 };
 
@@ -25,7 +25,7 @@ const WORDS =
     / \w+/g,
   ) ?? [" word"];
 
-/** What ends an answer in the simulator's own vocabulary. */
+/** The ends of an answer in the simulator's own vocabulary. */
 export const END = "<|im_end|>";
 
 /** Text as something said. */
@@ -40,7 +40,7 @@ export function deterministicWords(count: number): string[] {
   return words;
 }
 
-/** What is said as tokens, with the marks of thoughts and calls that a real model writes, and its end. */
+/** The output as tokens, with a real model's marks of reasoning and calls, and its end token. */
 export function speech(
   said: readonly Said[],
   vocabulary: Vocabulary,
@@ -58,7 +58,10 @@ export function speech(
 
 const MARKS = /(<\/?think>|<\/?tool_call>)/;
 
-/** A text that stands for all that a model says, marks of thoughts and calls among it. A beginning of it may be there already. */
+/**
+ * The whole output as one text, including the marks of reasoning and calls. The prompt may already contain its
+ * beginning.
+ */
 export function rawSpeech(text: string, vocabulary: Vocabulary, already: string): Speech {
   const rest = text.startsWith(already) ? text.slice(already.length) : text;
   const names = rest.split(MARKS).flatMap((part) => (MARKS.test(part) ? [part] : splitTokens(part)));
@@ -93,7 +96,7 @@ function* tokensOf(
   yield* endlessWords(vocabulary);
 }
 
-/** What a model says that may not end. */
+/** The output of a model that may not end. */
 export function* endlessWords(vocabulary: Vocabulary): Generator<Token> {
   for (let index = 0; ; index++) {
     const name = WORDS[index % WORDS.length] ?? " word";

@@ -18,14 +18,14 @@ const FORMATS = [
   "uri",
   "unknown",
 ];
-/** What llguidance has no grammar for. */
+/** Keywords that llguidance does not support. */
 const UNIMPLEMENTED = ["uniqueItems", "contains", "dependentSchemas", "unevaluatedProperties"];
 /** Under these keys are schemas by name. */
 const BY_NAME = ["properties", "patternProperties", "$defs", "definitions"];
-/** Under these keys is no schema. */
+/** Under these keys are no schemas. */
 const DATA = ["enum", "const", "default", "examples", "required"];
 
-/** Refuses a JSON schema as vLLM's grammar compiler does; the first mistake counts. */
+/** Refuses a JSON schema as vLLM's grammar compiler does. The first error is reported. */
 export function checkGrammar(schema: Json): void {
   const mistake = findMistake(schema, schema);
   if (mistake !== undefined) throw new GrammarError(400, `Grammar error: ${mistake}`);
@@ -54,12 +54,15 @@ export function underGrammar(format: { syntax: "grammar" | "regex"; source: stri
   return admitsText(grammar, text) ? text : sampleText(grammar);
 }
 
-/** Whether the schema has such a mistake: within a structural tag there is no word about which. */
+/** True if the schema has such an error. Within a structural tag, vLLM does not report which. */
 export function isRefused(schema: Json): boolean {
   return findMistake(schema, schema) !== undefined;
 }
 
-/** Whether a grammar made from the schema admits the text: JSON of the schema's shape, as far as the checks below know it. */
+/**
+ * True if a grammar made from the schema accepts the text: JSON of the schema's shape, as far as the checks below cover
+ * it.
+ */
 export function admits(schema: Json, text: string): boolean {
   let value: Json;
   try {
@@ -70,7 +73,7 @@ export function admits(schema: Json, text: string): boolean {
   return fits(value, schema, schema);
 }
 
-/** Types, constants, choices, members and references; other keywords admit everything. */
+/** Types, constants, choices, members and references. Other keywords accept everything. */
 function fits(value: Json, schema: Json | undefined, root: Json): boolean {
   if (!isObject(schema)) return schema !== false;
   if (typeof schema.$ref === "string" && schema.$ref.startsWith("#/"))

@@ -45,54 +45,59 @@ import { hex, splitTokens, Vocabulary } from "./tokenizer.ts";
 const KEPT_REQUESTS = 1000;
 const DEFAULT_MAX_MODEL_LEN = 131_072;
 
-/** How a simulator is set up. */
+/** The options of a simulator. */
 export type SimulatorOptions = {
-  /** Asked for as `Authorization: Bearer …` under /v1. */
+  /** The key that `Authorization: Bearer …` must have under /v1. */
   apiKey?: string;
-  /** The served model names; default DEFAULT_MODELS. */
+  /** The served model names. Default DEFAULT_MODELS. */
   models?: string[];
-  /** Served LoRA adapters: the name of each, and of its base model. */
+  /** The served LoRA adapters: the name of each, and of its base model. */
   adapters?: Record<string, string>;
-  /** The kind of server that is played; default "vllm". */
+  /** The kind of server to simulate. Default "vllm". */
   kind?: KindName;
-  /** Model cards say this of who serves the models; by default what the kind's do. Another name changes nothing else. */
+  /** `owned_by` of the model cards. Default: the kind's. Another name changes nothing else. */
   ownedBy?: string;
-  /** Settings for every request, or those to a path, as a query string; a model's and a header's override them. */
+  /**
+   * Settings for every request, or for requests to one path, as a query string. A model's and a header's settings
+   * override them.
+   */
   settings?: string | ((path: string) => string);
-  /** Default 131072; the setting `max_model_len` overrides it. */
+  /** Default 131072. The setting `max_model_len` overrides it. */
   maxModelLen?: number;
-  /** Whether `requests` is kept; default true. */
+  /** False to keep no `requests`. Default true. */
   record?: boolean;
 };
 
-/** One request as the simulator saw it. `aborted`: its caller left before the simulator was done with it. */
+/** One request that the simulator received. `aborted`: its caller disconnected before the answer ended. */
 export type SimulatedRequest = {
   path: string;
   headers: Record<string, string>;
   body: Json | undefined;
   state: "open" | "completed" | "aborted";
-  /** Streamed SSE events so far that carried generated tokens. */
+  /** The streamed SSE events with generated tokens so far. */
   deltasSent: number;
   /** Milliseconds since the epoch. */
   startedAt: number;
   endedAt?: number;
-  /** Lets a request that stalls (`fault=stall:N`, `stall_headers`) go on, and one that would does not stall. */
+  /** Releases a request that stalls (`fault=stall:N`, `stall_headers`). One that has not stalled yet will not stall. */
   release(): void;
 };
 
-/** A vLLM as seen on the wire. */
+/** A simulated vLLM, as clients see it. */
 export type Simulator = {
-  /** Answers a request. Rejects with ConnectionLost where a server would destroy the socket, or with the signal's reason. */
+  /**
+   * Answers a request. Rejects with ConnectionLost if a server would destroy the socket, or with the signal's reason.
+   */
   fetch(request: Request): Promise<Response>;
   /** The last 1000 requests, oldest first. */
   requests: SimulatedRequest[];
-  /** The last one with a body: no list of models, which is asked for at any time. */
+  /** The last request with a body. Lists of models are not counted: clients request them at any time. */
   readonly lastAsked: SimulatedRequest | undefined;
-  /** Forgets requests, the prefix cache and how often faults happened. */
+  /** Clears the requests, the prefix cache and the counts of faults. */
   clear(): void;
 };
 
-/** Creates a simulator. Nothing it answers depends on time or chance but `created`. */
+/** Creates a simulator. Of its answers only `created` depends on time or chance. */
 export function createSimulator(options: SimulatorOptions = {}): Simulator {
   const kind = kindOf(options.kind);
   const adapters = options.adapters ?? {};

@@ -13,10 +13,10 @@ import { boundText, type StructuralTag } from "./structural-tag.ts";
 
 const STRAYED_WORDS = 20_000;
 
-/** What an answer depends on, besides the messages. */
+/** The inputs of an answer, besides the messages. */
 export type Asked = { format: CompletionRequest["format"]; tag: StructuralTag | undefined; settings: Settings };
 
-/** What the model says after `<|start|>assistant`. README.md has the rules. */
+/** The model's output after `<|start|>assistant`. README.md has the rules. */
 export function answerHarmony(messages: readonly HarmonyMessage[], asked: Asked): Segment[] {
   const { settings, tag } = asked;
   const constrained = constrainedText(messages, asked);
@@ -38,20 +38,22 @@ export function answerHarmony(messages: readonly HarmonyMessage[], asked: Asked)
     : [...opening, text, RETURN];
 }
 
-/** To a JSON grammar a special token is a text like others, in a string: the model says one, and then finds no end. */
+/**
+ * A JSON grammar accepts a special token within a string, like other text: the model writes one, and then does not end.
+ */
 function strayed(json: string): Segment[] {
   const string = json.lastIndexOf('"', json.length - 3) + 1;
   return [json.slice(0, string), END, START, "assistant", deterministicWords(STRAYED_WORDS).join("")];
 }
 
-/** The script that the settings have for this round, if they have one. */
+/** The script that the settings have for this round, if any. */
 export function scriptOf(messages: readonly HarmonyMessage[], settings: Settings): Segment[] | undefined {
   const { text, rounds } = turnOf(messages);
   if (settings.harmony !== undefined) return settingScript(settings.harmony, rounds);
   return settings.script === "user" ? userScript(text, rounds) : undefined;
 }
 
-/** `structured_outputs` and `response_format` bind the whole output, markup included: there is none. */
+/** `structured_outputs` and `response_format` bind the whole output, markup included: the output has no markup. */
 function constrainedText(messages: readonly HarmonyMessage[], { format }: Asked): string | undefined {
   switch (format.kind) {
     case "text":

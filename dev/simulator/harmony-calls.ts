@@ -8,10 +8,10 @@ import { fillSchema } from "./schema-filler.ts";
 import type { Settings } from "./settings.ts";
 import { boundText, type StructuralTag, type Tag } from "./structural-tag.ts";
 
-/** A tool that the model may call: its full name, its header up to `<|message|>`, and what it says to it. */
+/** A tool that the model may call: its full name, its header up to `<|message|>`, and its arguments. */
 type Callable = { name: string; header: string; body(round: number): string };
 
-/** The call that the model makes next, header and body without `<|call|>`; `undefined` if it makes none. */
+/** The model's next call, header and body without `<|call|>`. `undefined` if it makes none. */
 export function nextCall(
   messages: readonly HarmonyMessage[],
   turn: HarmonyTurn,
@@ -34,7 +34,7 @@ export function nextCall(
   return [...readLiterals(next.header), next.body(least)];
 }
 
-/** Of several tags the one that begins as the model would of itself, else the first. */
+/** Of several tags, the one that begins like the model's own output, or else the first. */
 export function preferred(tags: readonly Tag[], begin: string): string {
   return tags.some((tag) => tag.begin === begin) ? begin : (tags[0]?.begin ?? begin);
 }

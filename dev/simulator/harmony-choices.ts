@@ -14,7 +14,7 @@ import { parseStructuralTag, type StructuralTag, type Tag, textGrammar } from ".
 import { admitsText } from "./text-grammar.ts";
 import { tokenLimit } from "./token-limit.ts";
 
-/** What a gpt-oss generates for each prompt; a `scripted` one says what its last user text scripts. */
+/** The output of a gpt-oss for each prompt. A `scripted` model follows the script in its last user text. */
 export function harmonyChoices(
   request: CompletionRequest,
   settings: Settings,
@@ -47,7 +47,7 @@ export function harmonyChoices(
   });
 }
 
-/** What `tiny-gpt-oss` says; `undefined` if a grammar binds it to something that it does not say. */
+/** The output of `tiny-gpt-oss`. `undefined` if a grammar does not accept it. */
 function scriptOfUser(
   prompt: string,
   { format }: CompletionRequest,
@@ -65,7 +65,7 @@ function scriptOfUser(
   return { ...script, text: ended ? script.text : `${script.text}<|return|>` };
 }
 
-/** Whether the final message may be this one. */
+/** True if the final message may be this one. */
 function saysFinal(text: string, format: CompletionRequest["format"], tag: StructuralTag | undefined): boolean {
   if (format.kind === "json_schema" && !admits(format.schema, text)) return false;
   if (format.kind === "grammar") return admitsText(compileText(format), text);
@@ -79,7 +79,7 @@ function isCallAdmitted(tags: readonly Tag[] | undefined, given: string): boolea
   return tags?.some(({ content }) => isAdmitted(content, given)) ?? false;
 }
 
-/** Whether what a tag asks for after its beginning may be this; what it does not bind may be anything. */
+/** True if the text may follow the tag's beginning. A tag that binds nothing accepts any text. */
 function isAdmitted(content: Json | undefined, text: string): boolean {
   if (!isObject(content)) return true;
   switch (content.type) {
@@ -97,7 +97,7 @@ function isAdmitted(content: Json | undefined, text: string): boolean {
   }
 }
 
-/** What follows a prompt that is not Harmony. */
+/** The output after a prompt that is not Harmony. */
 function plainAnswer(prompt: string, request: CompletionRequest, settings: Settings): string {
   return answerCompletion(prompt, request, settings).tokens.join("");
 }

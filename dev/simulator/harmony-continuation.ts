@@ -13,8 +13,9 @@ import {
 } from "./harmony-tokenizer.ts";
 
 /**
- * What the model says after a prompt. The prompt may already hold the beginning of it, of several messages even: so each assistant message
- * since the last of somebody else is taken for that beginning, the earliest first, and the rest is said if it is one.
+ * The model's output after a prompt. The prompt may already contain its beginning, even several messages of it. The
+ * function takes each assistant message since the last message of another author as a possible beginning, the earliest
+ * first. If it is one, the output is the rest.
  */
 export function continueHarmony(ids: readonly number[], asked: Asked, tokenizer: HarmonyTokenizer): number[] {
   const messages = parseHarmony(ids, tokenizer);
@@ -37,7 +38,7 @@ function beginnings(messages: readonly HarmonyMessage[], end: number, { settings
   const others = messages.findLastIndex(({ role }) => role !== "assistant" && role !== "");
   const places: Place[] = [];
   for (const [index, { role, at }] of messages.entries()) {
-    // A script may have messages of others in it.
+    // A script may contain messages of other authors.
     const own = index > others || (scripted && role === "assistant");
     if (own) places.push({ context: messages.slice(0, index), at });
   }
@@ -49,7 +50,7 @@ function saying(context: readonly HarmonyMessage[], asked: Asked): Segment[] {
   return scriptOf(context, asked.settings) ?? answerHarmony(context, asked);
 }
 
-/** What comes after `beginning` in `whole`: by tokens, else (text may be cut into other tokens) by what they say. */
+/** The rest of `whole` after `beginning`: compared by tokens, or else by text (text may be split into other tokens). */
 function restOf(
   whole: readonly number[],
   beginning: readonly number[],
@@ -73,7 +74,7 @@ function restOf(
   return at < whole.length ? whole.slice(at) : undefined;
 }
 
-/** A token's bytes as characters; a special token as a character that is no byte. */
+/** A token's bytes as characters. A special token is a character that is not a byte. */
 function spelling(id: number, tokenizer: HarmonyTokenizer): string {
   return isSpecial(id) ? String.fromCharCode(id - 190_000) : String.fromCharCode(...tokenizer.bytes(id));
 }
@@ -83,7 +84,7 @@ function cutToken(spelled: string, tokenizer: HarmonyTokenizer): number[] {
   return tokenizer.encodeSegments([new TextDecoder().decode(bytes)]);
 }
 
-/** How the model goes on after something that it would not have said. */
+/** The model's continuation of a text that it would not have generated. */
 function goOn(messages: readonly HarmonyMessage[], asked: Asked): Segment[] {
   const last = messages.at(-1);
   if (last?.role !== "assistant") return [" (continued)", END, START, "assistant", ...answerHarmony(messages, asked)];

@@ -4,13 +4,13 @@ import { deterministicWords } from "./generation.ts";
 import { CALL, Detokenizer, ENDOFTEXT, type HarmonyTokenizer, isSpecial, RETURN } from "./harmony-tokenizer.ts";
 import type { Settings } from "./settings.ts";
 
-/** What was generated: token ids, what each adds to the text and is called in `logprobs`, and why it ended. */
+/** The output: token ids, the text that each adds, its text in `logprobs`, and the reason for the end. */
 export type HarmonyGeneration = Ending & { ids: number[]; texts: string[]; names: string[] };
 
-/** What ends a gpt-oss's output besides `<|return|>`, by its `generation_config.json`. */
+/** The tokens that end a gpt-oss's output besides `<|return|>`, from its `generation_config.json`. */
 const OTHER_ENDS = [ENDOFTEXT, CALL];
 
-/** Lets the model say `wanted` until a stop token, a stop string or the token limit ends it, as the engine does. */
+/** Generates `wanted` until a stop token, a stop string or the token limit, as the engine does. */
 export function generateHarmony(
   wanted: readonly number[],
   request: CompletionRequest,
@@ -43,7 +43,7 @@ function* tokensOf(
   const detokenizer = new Detokenizer(tokenizer, request.skipSpecialTokens);
   for (const [at, id] of ids.entries()) {
     const text = detokenizer.add(id);
-    // A token that completes a character is called by all of it, those before it by nothing.
+    // The token that completes a character has the whole character as its text. The tokens before it have none.
     const name = text !== "" ? text : isSpecial(id) ? tokenizer.token(id) : "";
     yield { id, text, name, inert: !settings.stops && at < ids.length - 1 };
   }

@@ -1,6 +1,6 @@
 import { CALL, CHANNEL, CONSTRAIN, END, type HarmonyTokenizer, MESSAGE, RETURN, START } from "./harmony-tokenizer.ts";
 
-/** A message as the model sees it. */
+/** A message in the form that the model sees. */
 export type HarmonyMessage = {
   role: string;
   /** The author's name; a tool's full name. */
@@ -9,16 +9,16 @@ export type HarmonyMessage = {
   channel: string | undefined;
   contentType: string | undefined;
   content: string;
-  /** Where its `<|start|>` is in the prompt. */
+  /** The position of its `<|start|>` in the prompt. */
   at: number;
-  /** How far it has come: only the last one may be open. */
+  /** The part that it has reached. Only the last message may be open. */
   state: "header" | "content" | "closed";
 };
 
 const ROLES = ["system", "developer", "user", "assistant"];
 const CLOSING = new Set<number>([END, RETURN, CALL]);
 
-/** Reads a prompt's token ids. What stands outside of messages is left out. */
+/** Reads a prompt's token ids. Text outside of messages is dropped. */
 export function parseHarmony(ids: readonly number[], tokenizer: HarmonyTokenizer): HarmonyMessage[] {
   const messages: HarmonyMessage[] = [];
   for (let at = ids.indexOf(START); at >= 0; ) {

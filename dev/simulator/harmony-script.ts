@@ -4,12 +4,12 @@ const SEPARATOR = "\u001e";
 const IN_SETTING = /(\\?)(<\|[^|<>\s]+\|>)/g;
 const IN_USER_TEXT = /(\\?)(‹\|[^|‹›\s]+\|›)/g;
 
-/** The script of one round: what the setting `harmony` says, `<|…|>` in it a special token. */
+/** The script of one round, from the setting `harmony`. `<|…|>` in it is a special token. */
 export function settingScript(text: string, round: number): Segment[] | undefined {
   return script(text, round, IN_SETTING);
 }
 
-/** The script of one round: what the user says, `‹|…|›` in it a special token. */
+/** The script of one round, from the user's text. `‹|…|›` in it is a special token. */
 export function userScript(text: string, round: number): Segment[] | undefined {
   return script(text, round, IN_USER_TEXT);
 }
@@ -33,7 +33,7 @@ function script(text: string, round: number, marker: RegExp): Segment[] | undefi
   return plain === "" ? segments : [...segments, plain];
 }
 
-/** `<|end|>` and the like; `<|9552|>` is the token of that id, whatever it is. */
+/** `<|end|>` and the like. `<|9552|>` is the token with that id. */
 function tokenId(literal: string): number | undefined {
   const name = literal.slice(2, -2);
   return /^\d{1,6}$/.test(name) ? Number(name) : specialId(`<|${name}|>`);

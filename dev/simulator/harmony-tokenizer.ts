@@ -10,7 +10,7 @@ export const CALL = SPECIAL_TOKENS["<|call|>"];
 export const RETURN = SPECIAL_TOKENS["<|return|>"];
 export const ENDOFTEXT = SPECIAL_TOKENS["<|endoftext|>"];
 
-/** Text, which has no special token in it whatever it says, and token ids. */
+/** Text as ordinary tokens, or token ids. Literals of special tokens in the text stay text. */
 export type Segment = string | number;
 
 const FIRST_SPECIAL = 199_998;
@@ -24,12 +24,12 @@ const LITERAL = /<\|(?:[a-z]+|reserved_\d{6})\|>/g;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: false, ignoreBOM: true });
 
-/** Whether the id is a control token's; every id from the first of them on is. */
+/** True if the id is a control token's: every id from the first control token on. */
 export function isSpecial(id: number): boolean {
   return id >= FIRST_SPECIAL;
 }
 
-/** The id of a special token's literal; `undefined` for a text that is none. */
+/** The id of a special token's literal. `undefined` for another text. */
 export function specialId(literal: string): number | undefined {
   const named = IDS.get(literal);
   if (named !== undefined) return named;
@@ -37,7 +37,7 @@ export function specialId(literal: string): number | undefined {
   return id >= 200_000 && id <= LAST_SPECIAL && !NAMES.has(id) ? id : undefined;
 }
 
-/** Text in which the literals of special tokens are those tokens, as a Hugging Face tokenizer reads any text. */
+/** Text in which literals of special tokens become those tokens, as a Hugging Face tokenizer reads text. */
 export function readLiterals(text: string): Segment[] {
   const segments: Segment[] = [];
   let from = 0;
@@ -52,13 +52,13 @@ export function readLiterals(text: string): Segment[] {
   return segments;
 }
 
-/** Characters of the texts whose token ids are remembered. */
+/** The size of the cache of encoded texts, in characters. */
 const REMEMBERED = 10_000_000;
 
 /** `o200k_harmony`, the vocabulary of gpt-oss. */
 export class HarmonyTokenizer {
   #encode: (text: string) => number[];
-  /** The token ids of texts that were encoded before: most of a conversation's prompt was in the one before. */
+  /** The token ids of texts that were encoded before: a conversation's prompt mostly repeats the previous prompt. */
   #known = new Map<string, readonly number[]>();
   #knownCharacters = 0;
   #ranks: readonly (string | readonly number[])[];
@@ -68,12 +68,12 @@ export class HarmonyTokenizer {
     this.#ranks = ranks;
   }
 
-  /** Text to token ids, literals of special tokens to their own ids. */
+  /** Text to token ids. Literals of special tokens become the special tokens' ids. */
   encode(text: string): number[] {
     return this.encodeSegments(readLiterals(text));
   }
 
-  /** Each text on its own, as ordinary text. */
+  /** Each text separately, as ordinary text. */
   encodeSegments(segments: readonly Segment[]): number[] {
     return segments.flatMap((segment) => (typeof segment === "number" ? segment : this.#idsOf(segment)));
   }
@@ -91,7 +91,7 @@ export class HarmonyTokenizer {
     return ids;
   }
 
-  /** Token ids to text; what is no UTF-8 reads as U+FFFD. */
+  /** Token ids to text. Invalid UTF-8 becomes U+FFFD. */
   decode(ids: readonly number[]): string {
     let text = "";
     let bytes: number[] = [];
@@ -117,13 +117,13 @@ export class HarmonyTokenizer {
     return this.decode([id]);
   }
 
-  /** The bytes that a token stands for; a special token's literal. Throws vLLM's 400 for an id that is none. */
+  /** The bytes of a token, or a special token's literal. Throws vLLM's 400 for an unknown id. */
   bytes(id: number): Uint8Array {
     const piece = this.#piece(id);
     return typeof piece === "string" ? encoder.encode(piece) : Uint8Array.from(piece);
   }
 
-  /** A token's text, or its bytes if they are none. */
+  /** A token's text, or its bytes if they are not text. */
   #piece(id: number): string | readonly number[] {
     const rank = this.#ranks[id];
     if (rank !== undefined) return rank;
@@ -132,7 +132,7 @@ export class HarmonyTokenizer {
   }
 }
 
-/** What each token adds to the text, as vLLM's detokenizer has it: it waits while the text ends in U+FFFD. */
+/** The text that each token adds, as in vLLM's detokenizer: it waits while the text ends in U+FFFD. */
 export class Detokenizer {
   #tokenizer: HarmonyTokenizer;
   #skipSpecial: boolean;
@@ -143,7 +143,7 @@ export class Detokenizer {
     this.#skipSpecial = skipSpecial;
   }
 
-  /** The text that is complete once this token is there. */
+  /** The text that is complete after this token. */
   add(id: number): string {
     if (this.#skipSpecial && isSpecial(id)) return "";
     this.#held.push(id);
@@ -156,7 +156,7 @@ export class Detokenizer {
 
 let loading: Promise<HarmonyTokenizer> | undefined;
 
-/** The tokenizer, loaded when first asked for: it takes two megabytes and a quarter of a second. */
+/** The tokenizer. It is loaded on demand: it takes two megabytes and a quarter of a second. */
 export function harmonyTokenizer(): Promise<HarmonyTokenizer> {
   loading ??= load();
   return loading;

@@ -1,11 +1,11 @@
 import type { HarmonyMessage } from "./harmony-prompt.ts";
 import { isObject, type Json, type JsonObject, parseJson } from "./json.ts";
 
-/** A tool of the caller's, as the developer message shows it. */
+/** A tool of the client, in the form of the developer message. */
 export type HarmonyFunction = { name: string; schema: Json };
 
 const NO_ARGUMENTS: JsonObject = { type: "object", properties: {} };
-/** Of a property that may be called `__proto__`. */
+/** The name of a property. It may be `__proto__`. */
 const OWN = { enumerable: true, configurable: true, writable: true };
 const NAMESPACE = /^namespace functions \{$([\s\S]*?)^\} \/\/ namespace functions$/m;
 const DECLARATION = /^type (\S+) = \(/gm;
@@ -129,7 +129,7 @@ class TypeReader {
     while (!this.#skip("}")) {
       const key = this.#match(/[^\n]+?(?=\??:)/y)?.trim();
       if (key === undefined) {
-        // The second line of a description, which the renderer leaves without its slashes.
+        // The second line of a description. The renderer writes it without slashes.
         if (this.#match(/[^\n]+/y) === undefined) break;
         continue;
       }

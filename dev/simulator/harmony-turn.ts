@@ -1,15 +1,15 @@
 import type { HarmonyMessage } from "./harmony-prompt.ts";
 
-/** The last user message and what came after it. */
+/** The last user message and the messages after it. */
 export type HarmonyTurn = {
   text: string;
-  /** What tools have answered: their full names, such as `functions.get_weather`. */
+  /** The full names of the tools that have answered, such as `functions.get_weather`. */
   results: { name: string; output: string }[];
-  /** How often the model has spoken, or a tool in its stead. */
+  /** The number of messages of the model, or of tools in its place. */
   rounds: number;
 };
 
-/** Reads the turn that the model is in. */
+/** Reads the model's present turn. */
 export function turnOf(messages: readonly HarmonyMessage[]): HarmonyTurn {
   const at = messages.findLastIndex((message) => message.role === "user");
   const after = messages.slice(at + 1).filter(({ role }) => role === "assistant" || role === "tool");

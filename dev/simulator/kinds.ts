@@ -1,39 +1,39 @@
 import { badRequest, errorBody, VllmError } from "./errors.ts";
 import { isObject, type Json, type JsonObject } from "./json.ts";
 
-/** The kinds of model servers that the simulator plays: what each one has, reads and says otherwise than vLLM. */
+/** The kinds of model servers that the simulator plays: the paths, fields and texts in which each differs from vLLM. */
 
 export type KindName = "vllm" | "llamacpp" | "sglang" | "ollama" | "transformers";
 
-/** A kind of server, in facts. The simulated engine speaks vLLM's words: a request is read into these. */
+/** The facts of a kind of server. The simulated engine uses vLLM's words: each request is translated into them. */
 export type Kind = {
   /** `owned_by` of its model cards. */
   owner: string;
-  /** A card has this beside its id and its owner. An adapter's has a `parent`. */
+  /** More fields of a card besides its id and its owner. An adapter's card has a `parent`. */
   card(id: string, window: number, parent: string | null): JsonObject;
-  /** Those of vLLM's paths that it has, too. */
+  /** The paths of vLLM that it has too. */
   paths: readonly string[];
-  /** Paths that vLLM does not have, which tell of the server. */
+  /** Paths with facts about the server that vLLM does not have. */
   probes(model: string, window: number): Record<string, JsonObject>;
   headers: Record<string, string>;
-  /** Settings that its answers are made with. */
+  /** Settings that apply to its answers. */
   settings: string;
-  /** The fields that it reads, with vLLM's names of them. Undefined: vLLM's. */
+  /** The fields that it reads, with vLLM's names for them. Undefined: vLLM's fields. */
   fields?: Record<string, string>;
-  /** A field that it does not know is a 422. */
+  /** True if an unknown field is a 422. */
   refusesUnknown?: boolean;
-  /** A request in vLLM's words, made of the fields that it reads. Throws what it refuses. */
+  /** The request in vLLM's words, made of the fields that it reads. Throws the kind's error for a bad request. */
   read(body: JsonObject): JsonObject;
-  /** It answers every request with the model that it has. */
+  /** True if it answers every request with its only model, whatever name the request has. */
   answersAny?: boolean;
-  /** It cuts a prompt that is too long in silence, or refuses it in these words. */
+  /** It cuts a prompt that is too long without an error, or refuses it with this text. */
   overflow: "truncated" | ((prompt: number, wanted: number | undefined, window: number) => VllmError | undefined);
   /** Its body of an error. */
   error(error: VllmError): JsonObject;
-  /** The path and the field by which it counts a prompt's tokens, and `/detokenize`'s field. */
+  /** The path and the field for counting a prompt's tokens, and the field of `/detokenize`. */
   counts?: { path: string; field: string };
   detokenized?: string;
-  /** Names of its gauges; a text is the 501 of a server that was started without them. */
+  /** Names of its gauges. A text is the 501 of a server that was started without them. */
   gauges?: readonly [string, string] | string;
 };
 
@@ -262,7 +262,9 @@ export function readRequest(kind: Kind, body: JsonObject): JsonObject {
   return kind.read(Object.fromEntries(known.map(([field, value]) => [fields[field] ?? field, value])));
 }
 
-/** Tokens of a prompt as the window takes them, and of the answer that may follow. Throws what the kind says of too many. */
+/**
+ * The tokens of the prompt that fit the window, and the maximum of the answer. Throws the kind's error for too many.
+ */
 export function fitted(kind: Kind, prompt: number, wanted: number | undefined, window: number) {
   if (kind.overflow === "truncated") {
     const kept = Math.min(prompt, window - 1);
@@ -274,7 +276,7 @@ export function fitted(kind: Kind, prompt: number, wanted: number | undefined, w
   return { prompt, wanted: Math.min(wanted, window - prompt) };
 }
 
-/** The fault of a model that the server does not have. */
+/** The error for a model that the server does not have. */
 export function unknownModel(kind: Kind, name: string, models: readonly string[]): VllmError {
   if (kind.owner === "library") return new VllmError(404, `model '${name}' not found`);
   const aliases = models.join(", ");

@@ -1,4 +1,4 @@
-/** What a served name stands for, as a model card's `root` has it, where that is not the name itself. */
+/** The `root` of each model card whose `root` differs from its served name. */
 const ROOTS: Record<string, string> = {
   "tiny-qwen3": "models/tiny-qwen3",
   "tiny-gpt-oss": "models/tiny-gpt-oss",
@@ -6,7 +6,7 @@ const ROOTS: Record<string, string> = {
   "simulator-harmony": "openai/gpt-oss-120b",
 };
 
-/** The models that are served unless others are given. */
+/** The models that are served by default. */
 export const DEFAULT_MODELS = [
   "simulator",
   "simulator-reasoning",
@@ -21,7 +21,7 @@ export function rootOf(model: string): string {
   return Object.hasOwn(ROOTS, model) ? (ROOTS[model] ?? model) : model;
 }
 
-/** Whether a served model is a gpt-oss, which speaks Harmony on /v1/completions. */
+/** True if a served model is a gpt-oss, which uses Harmony on /v1/completions. */
 export function speaksHarmony(model: string): boolean {
   return /gpt-oss/i.test(`${model} ${rootOf(model)}`);
 }

@@ -1,11 +1,14 @@
 const BLOCK = 16;
 const SALTS = 1000;
 
-/** vLLM's prefix cache, as far as `cached_tokens` shows it: it remembers the last prompt of every `cache_salt`. */
+/** vLLM's prefix cache, as far as `cached_tokens` shows it. It keeps the last prompt of every `cache_salt`. */
 export class PrefixCache {
   #last = new Map<string, readonly (string | number)[]>();
 
-  /** How many tokens of `prompt` were cached, and how many are now: whole blocks of 16, and never the whole prompt. Remembers the prompt. */
+  /**
+   * The number of cached tokens of `prompt` before and after this request: whole blocks of 16, and never the whole
+   * prompt. Stores the prompt.
+   */
   lookUp(salt: string, prompt: readonly (string | number)[]): { cached: number; created: number } {
     const before = this.#last.get(salt) ?? [];
     this.#last.delete(salt);

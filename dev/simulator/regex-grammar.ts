@@ -1,6 +1,8 @@
 import type { Node, TextGrammar } from "./text-grammar.ts";
 
-/** Reads a regular expression as a grammar over characters, as far as xgrammar does. `undefined` for what it refuses. */
+/**
+ * Reads a regular expression as a grammar over characters, as far as xgrammar does. `undefined` if xgrammar refuses it.
+ */
 export function parseRegexGrammar(pattern: string): TextGrammar | undefined {
   const reader = new RegexReader(pattern.replace(/^\^/, "").replace(/(?<!\\)\$$/, ""));
   const start = reader.whole();

@@ -6,7 +6,7 @@ import { pythonFloat } from "./python-text.ts";
 const MAX_STOP_STRINGS = 4;
 const MAX_LOGPROBS = 20;
 
-/** What chat and text completions have in common. */
+/** The common fields of chat and text completions. */
 export type Sampling = {
   stream: boolean;
   includeUsage: boolean;
@@ -22,13 +22,13 @@ export type Sampling = {
   streamInterval: number;
 };
 
-/** What the content must be. */
+/** The required form of the content. */
 export type AnswerFormat =
   | { kind: "text" }
   | { kind: "json_object" }
   | { kind: "json_schema"; schema: Json }
   | { kind: "choice"; choice: string }
-  /** A grammar, or a regular expression, for all of it. */
+  /** A grammar, or a regular expression, for the whole content. */
   | { kind: "grammar"; syntax: "grammar" | "regex"; source: string };
 
 /** Reads and checks the fields that both routes share. Throws vLLM's 400s. */
@@ -63,7 +63,7 @@ function parseStreamInterval(body: JsonObject): number {
   throw invalidBody({ type: "greater_than_equal", loc: "body.stream_interval", msg, input: interval, ctx: { ge: 1 } });
 }
 
-/** The first of some fields that limit the tokens, and its name. Throws a 400 below 1. */
+/** The first of several fields that limit the tokens, with its name. Throws a 400 below 1. */
 export function maxTokensField(
   body: JsonObject,
   names: readonly string[],
@@ -74,7 +74,7 @@ export function maxTokensField(
   return { maxTokens: value, maxTokensName: name };
 }
 
-/** What vLLM says whichever field it was, and if the prompt leaves no room for one token. */
+/** vLLM's message for each of these fields, also if the prompt leaves no room for one token. */
 export function tooFewTokens(value: number): Error {
   return badField(`max_tokens must be at least 1, got ${value}.`, "max_tokens", String(value));
 }

@@ -18,15 +18,15 @@ const FORMATS: Record<string, string> = {
 
 const DEEPEST = 32;
 
-/** Arrays and strings are filled up to this length, whatever a schema demands: it may demand all memory. */
+/** The maximum length of arrays and strings: a schema may demand more than the memory holds. */
 const LONGEST = 10_000;
 
 type Place = { root: Json; name: string; depth: number; open: readonly string[]; sparse: boolean };
 
 /**
- * A value that satisfies a JSON Schema, always the same one for the same schema: the first of every choice, every property, one element
- * per array, a string's own property name. A recursive schema is followed once, then optional parts are left out.
- * Lengths beside a `pattern`, and `not`, are not understood.
+ * A value that satisfies a JSON Schema. It is always the same for the same schema: the first of every choice, every
+ * property, one element per array, a string's own property name. A recursive schema is followed once. Then optional
+ * parts are left out. Lengths beside a `pattern`, and `not`, are not supported.
  */
 export function fillSchema(schema: Json): Json {
   return fill(schema, { root: schema, name: "text", depth: 0, open: [], sparse: false });

@@ -1,10 +1,10 @@
-/** What a scripted model says after a prompt, and how long each of its tokens takes. */
+/** A scripted model's output after a prompt, and the time of each of its tokens. */
 export type Script = { text: string; delayMs: number };
 
 const SCRIPT = /SCRIPT\[\[(.*?)\]\]/s;
 const THOUGHTS_END = "</think>";
 
-/** What `tiny-qwen3` says after a ChatML prompt. README.md has the language. */
+/** The output of `tiny-qwen3` after a ChatML prompt. README.md has the language. */
 export function chatmlScript(prompt: string): Script {
   const users = [...prompt.matchAll(/<\|im_start\|>user\n(.*?)<\|im_end\|>/gs)].map((match) => match[1] ?? "");
   const user = users.findLast((text) => !text.startsWith("<tool_response>")) ?? prompt;
@@ -64,16 +64,16 @@ function scripted(
   };
 }
 
-/** What comes after thoughts and the lines around them. */
+/** The text after the reasoning and the lines around it. */
 function answerIn(text: string): string {
   const end = text.lastIndexOf(THOUGHTS_END);
   return text.slice(end < 0 ? 0 : end + THOUGHTS_END.length).replace(/^\n+/, "");
 }
 
-/** What is left to say if the prompt ends with the beginning of it. */
+/** The rest of the output if the prompt ends with its beginning. */
 function restOfChatml(text: string, tail: string): string {
   if (text.startsWith(tail)) return text.slice(tail.length);
-  // Templates add lines around thoughts, and grammars forbid them: what counts is the answer.
+  // Templates add lines around reasoning, and grammars forbid them. Only the answer is compared.
   const said = answerIn(tail);
   const content = answerIn(text);
   return content.startsWith(said) ? content.slice(said.length) : " (continued)<|im_end|>";

@@ -11,7 +11,7 @@ import { chatmlScript } from "./script-language.ts";
 
 let loading: Promise<ChatmlTokenizer> | undefined;
 
-/** The tokenizer of `tiny-qwen3`, loaded when first asked for. */
+/** The tokenizer of `tiny-qwen3`, loaded on demand. */
 export function chatmlTokenizer(): Promise<ChatmlTokenizer> {
   loading ??= harmonyTokenizer().then((base) => new ChatmlTokenizer(base));
   return loading;
@@ -29,7 +29,10 @@ export async function chatmlPrompt(
   return { text, tokens, ids: () => tokens };
 }
 
-/** What `tiny-qwen3` says after a prompt: what the last user text scripts, else an echo. A grammar wins over both. */
+/**
+ * The output of `tiny-qwen3` after a prompt: the script in the last user text, or else an echo. A grammar overrides
+ * both.
+ */
 export async function scriptedSpeech(
   request: ChatRequest,
   prompt: string,
@@ -51,13 +54,13 @@ export async function scriptedSpeech(
   };
 }
 
-/** Whether the message that the prompt ends in has its thoughts behind it. */
+/** True if the prompt's last message already has its reasoning. */
 function thoughtsEnded(ids: readonly number[]): boolean {
   const last = ids.findLast((id) => [IM_START, IM_END, THINK, THINK_END, TOOL_CALL].includes(id));
   return last === THINK_END || last === TOOL_CALL;
 }
 
-/** The text as a grammar lets it be: what follows the thoughts is JSON, or a call. */
+/** The text in the form that a grammar accepts: JSON or a call after the reasoning. */
 function bound(text: string, request: ChatRequest, thinking: boolean): string {
   const end = text.indexOf("</think>");
   if (thinking && end < 0) return text;
@@ -100,7 +103,10 @@ function callOf(tool: Tool | undefined): string {
   return `<tool_call>\n${JSON.stringify(call)}\n</tool_call>`;
 }
 
-/** Whether the text is calls of these tools; the schema of a strict one binds the arguments, other arguments are JSON. */
+/**
+ * True if the text consists of calls of these tools. The schema of a strict tool binds the arguments. Other arguments
+ * are any JSON.
+ */
 function callsAllowed(text: string, tools: readonly Tool[]): boolean {
   const calls = [...text.matchAll(/<tool_call>\s*\{"name": "([^"]+)", "arguments": (.*?)\}\s*<\/tool_call>/gs)];
   if (!text.startsWith("<tool_call>") || calls.length !== text.split("<tool_call>").length - 1) return false;
@@ -110,7 +116,10 @@ function callsAllowed(text: string, tools: readonly Tool[]): boolean {
   });
 }
 
-/** What each token adds to the text: it waits while the text ends in U+FFFD, and is nameless as long. */
+/**
+ * The text that each token adds. It waits while the text ends in U+FFFD. Meanwhile the token's text in `logprobs` is
+ * empty.
+ */
 function* tokensOf(ids: readonly number[], tokenizer: ChatmlTokenizer): Generator<Token> {
   let held: number[] = [];
   for (const id of ids) {
@@ -124,6 +133,6 @@ function* tokensOf(ids: readonly number[], tokenizer: ChatmlTokenizer): Generato
     yield { id, text: whole ? text : "", name: whole ? text : "" };
     if (whole) held = [];
   }
-  // A script that nothing ends: the model ends it.
+  // A script without an end: the model ends it.
   if (ids.at(-1) !== IM_END) yield { id: IM_END, text: "", name: "<|im_end|>" };
 }

@@ -10,17 +10,17 @@ export type SimulatorServer = {
   url: string;
   simulator: Simulator;
   /**
-   * SIGTERM, as a vLLM without `--shutdown-timeout` takes it: it stops listening, and what is under way falls silent.
-   * Resolves when nobody is listened to any more.
+   * SIGTERM, as a vLLM without `--shutdown-timeout` handles it: it stops listening, and running answers send nothing
+   * more. Resolves when all connections are closed.
    */
   terminate(): Promise<void>;
-  /** The EngineCore dies: what is under way ends with vLLM's own error, and the server stops listening. */
+  /** The EngineCore dies: running answers end with vLLM's own error, and the server stops listening. */
   crashEngine(): Promise<void>;
   /** Stops listening and destroys every open connection. */
   close(): Promise<void>;
 };
 
-/** What became of a server, and who has to know: the answers that are under way. */
+/** The state of a server, and the running answers that it affects. */
 type Life = { death?: "terminated" | "engine crashed"; mourners: Set<() => void> };
 
 const ENGINE_ERROR = errorBody(
@@ -29,8 +29,8 @@ const ENGINE_ERROR = errorBody(
 );
 
 /**
- * Serves a simulator over HTTP with node:http: each chunk of a body becomes one HTTP chunk, sent at once; a client that leaves aborts its
- * request; a lost connection is a destroyed socket. Port 0 takes a free one.
+ * Serves a simulator over HTTP with node:http. Each chunk of a body becomes one HTTP chunk and is sent at once. A
+ * client that disconnects aborts its request. ConnectionLost destroys the socket. Port 0 takes a free port.
  */
 export async function serveSimulator(
   options: SimulatorOptions & { port?: number; host?: string } = {},
@@ -39,7 +39,7 @@ export async function serveSimulator(
   const simulator = createSimulator(rest);
   const life: Life = { mourners: new Set() };
   const server = createServer({ keepAliveTimeout: 75_000, requestTimeout: 0 }, (request, response) => {
-    // A connection that was open before may outlive the port.
+    // A connection that was already open may outlive the listener.
     if (life.death === undefined) void answer(simulator, request, response, life);
     else request.socket.destroy();
   });
@@ -129,7 +129,7 @@ async function toRequest(incoming: IncomingMessage, signal: AbortSignal): Promis
 /** Sends a body as it comes, until it ends or `left` is aborted. */
 async function send(body: ReadableStream<Uint8Array>, outgoing: ServerResponse, left: AbortSignal): Promise<void> {
   const reader = body.getReader();
-  // The request's signal alone is not enough: Node forgets to abort it once the request itself is garbage.
+  // The request's signal alone is not enough: Node does not abort it after the request itself was garbage-collected.
   const leave = () => void reader.cancel().catch(() => {});
   if (left.aborted) leave();
   else left.addEventListener("abort", leave, { once: true });

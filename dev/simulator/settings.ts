@@ -1,12 +1,12 @@
 import { badRequest } from "./errors.ts";
 
-/** What goes wrong, and when. `after` counts deltas: SSE events that carry generated tokens. */
+/** A fault and its time. `after` counts deltas: SSE events with generated tokens. */
 export type Fault =
   | { kind: "refuse" | "stall_headers" | "html" | "json" }
   | { kind: "http"; status: number }
   | { kind: "stall" | "cut" | "end" | "error" | "engine" | "garbage"; after: number };
 
-/** How one request is to be answered. README.md has the table. */
+/** The settings of one answer. README.md has the table. */
 export type Settings = {
   ttft: number;
   headersDelay: number;
@@ -121,8 +121,8 @@ export function splitModel(name: string): { base: string; query: string } {
 }
 
 /**
- * Reads settings from query strings; a later one overrides an earlier one.
- * Throws a 400 for an unknown name or a wrong value, so that a typo in a test fails.
+ * Reads settings from query strings. A later one overrides an earlier one. Throws a 400 for an unknown name or a wrong
+ * value, so that a typo in a test fails.
  */
 export function parseSettings(...queries: string[]): Settings {
   const settings = { ...DEFAULTS };

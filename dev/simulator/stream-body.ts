@@ -4,14 +4,14 @@ import type { Settings } from "./settings.ts";
 import { Cutter, joinFrames } from "./sse-bytes.ts";
 import { sleep, stall } from "./time.ts";
 
-/** Told what becomes of a stream. `released` resolves when one that stalls is to go on. */
+/** Notified of the stream's events. `released` resolves when a stalled stream shall continue. */
 export type StreamObserver = { delta(): void; completed(): void; aborted(): void; readonly released: Promise<void> };
 
 type Ending = "stall" | "cut" | "end" | undefined;
 
 /**
- * The body of a streamed answer: makes each chunk when it is read and due, counts deltas, and notices at once when its reader cancels or
- * `signal` aborts, also while it waits.
+ * The body of a streamed answer. It makes each chunk when it is read and due, and counts deltas. It notices at once if
+ * its reader cancels or `signal` aborts, also while it waits.
  */
 export function streamBody(
   steps: Iterator<Step>,
@@ -42,7 +42,7 @@ export function streamBody(
     controller?.error(signal.reason);
   }
 
-  /** The frames of the next HTTP chunk. Looks one step ahead, so that the end comes with the last frame and not after it. */
+  /** The frames of the next HTTP chunk. It looks one step ahead, so that the end is sent with the last frame. */
   function nextGroup(): { frames: Frame[]; ending: Ending } {
     const frames: Frame[] = [];
     let weight = 0;
@@ -65,7 +65,7 @@ export function streamBody(
     return begin + pace - performance.now();
   }
 
-  /** Sends one group; "again" if nothing left the cutter, so that the pending read still waits. */
+  /** Sends one group. "again" if the cutter output nothing, so that the pending read still waits. */
   function write(frames: readonly Frame[], ending: Ending): Promise<void> | "again" | undefined {
     if (over) return undefined;
     for (const frame of frames) if (isDelta(frame)) observer.delta();
@@ -75,7 +75,7 @@ export function streamBody(
       case undefined:
         return pieces.length > 0 ? undefined : "again";
       case "stall":
-        // What comes after a stall is sent once it is released.
+        // The data after a stall is sent when the stream is released.
         upcoming = undefined;
         return stall(gone.signal, observer.released).then(() => (pieces.length > 0 ? undefined : pull()));
       case "end":
@@ -83,7 +83,7 @@ export function streamBody(
         controller?.close();
         return undefined;
       case "cut":
-        // Not yet: an error discards what is queued, and the next pull comes only when all of it was read.
+        // The error is delayed: an error discards queued data, and the next pull comes only after all of it was read.
         lost = true;
         settle("completed");
         return pieces.length > 0 ? undefined : "again";

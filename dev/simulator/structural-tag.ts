@@ -6,16 +6,19 @@ import { parseRegexGrammar } from "./regex-grammar.ts";
 import { fillSchema } from "./schema-filler.ts";
 import { sampleText, type TextGrammar } from "./text-grammar.ts";
 
-/** A tag that the output may begin with, and what must follow. */
+/** A tag that the output may begin with, and the required rest. */
 export type Tag = { begin: string; content: Json | undefined };
 
-/** What a structural tag for Harmony admits after free reasoning: calls of functions and of other tools, and final answers. */
+/**
+ * The output that a structural tag for Harmony accepts after free reasoning: calls of functions and of other tools, and
+ * final answers.
+ */
 export type StructuralTag = { functions: Map<string, Tag[]>; others: Tag[]; finals: Tag[]; excludes: boolean };
 
-/** A tag keeps special tokens out of its texts only if it says so. */
+/** A tag excludes special tokens from its texts only if it says so. */
 const EXCLUDES = /"exclude(?:s|_tokens)":\[[^\]]/;
 
-/** Reads `structured_outputs.structural_tag`. Throws a 400 for what is none. */
+/** Reads `structured_outputs.structural_tag`. Throws a 400 for an invalid one. */
 export function parseStructuralTag(given: Json): StructuralTag {
   const tag = typeof given === "string" ? parse(given) : given;
   const format = isObject(tag) && tag.type === "structural_tag" ? (tag.format ?? tag.structures) : undefined;
@@ -35,7 +38,7 @@ export function parseStructuralTag(given: Json): StructuralTag {
   return found;
 }
 
-/** What follows the first of some tags that bind it, if all of them do; `undefined` for free text. */
+/** The required text after the first of some tags, if all of them bind it. `undefined` for free text. */
 export function boundText(tags: readonly Tag[]): string | undefined {
   const texts = tags.map(({ content }) => textOf(content));
   return texts.includes(undefined) ? undefined : texts[0];
@@ -58,7 +61,7 @@ function textOf(content: Json | undefined): string | undefined {
   }
 }
 
-/** The grammar of a format that is one. Throws a 400 for what is none. */
+/** The grammar of a format that has one. Throws a 400 for an invalid grammar. */
 export function textGrammar({ type, grammar, pattern }: JsonObject): TextGrammar {
   const source = type === "regex" ? pattern : grammar;
   const found =
@@ -78,7 +81,7 @@ function* tags(format: Json | undefined): Generator<Tag> {
   }
 }
 
-/** A tag once for each beginning that it admits: constants at the front of what follows it belong to that. */
+/** A tag once for each beginning that it accepts: constants at the start of its content belong to the beginning. */
 function spelledOut(begin: string, content: Json | undefined): Tag[] {
   if (!isObject(content) || content.type !== "sequence" || !Array.isArray(content.elements))
     return [{ begin, content }];

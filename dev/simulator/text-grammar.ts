@@ -1,23 +1,23 @@
-/** A grammar over characters, whatever it was written in: what it admits, and a text that it does. */
+/** A grammar over characters, independent of its source format: it tests texts, and makes a text that it accepts. */
 export type TextGrammar = { start: Node; rules: ReadonlyMap<string, Node> };
 
 export type Node =
   | { kind: "text"; text: string }
   | { kind: "class"; ranges: readonly (readonly [number, number])[]; negated: boolean }
-  /** Any text that has none of these in it. */
+  /** Any text that contains none of these. */
   | { kind: "free"; excludes: readonly string[] }
   | { kind: "rule"; name: string }
   | { kind: "sequence" | "choice"; nodes: readonly Node[] }
   | { kind: "repeat"; node: Node; min: number; max: number };
 
-/** Whether the grammar admits the text, all of it. */
+/** True if the grammar accepts the whole text. */
 export function admitsText(grammar: TextGrammar, text: string): boolean {
   return new Recogniser(grammar.rules, text).endsOf(grammar.start).has(text.length);
 }
 
 /**
- * Finds where a node that begins at some place may end. Rules that use themselves are looked at again until nothing new
- * is found.
+ * Finds the possible ends of a node that begins at some position. Recursive rules are repeated until nothing new is
+ * found.
  */
 class Recogniser {
   readonly #rules: ReadonlyMap<string, Node>;
@@ -102,8 +102,8 @@ class Recogniser {
 }
 
 /**
- * A text that the grammar admits, always the same one: the first of every choice, one where there may be none, letters
- * before other characters. A rule within itself takes its shortest way out.
+ * A text that the grammar accepts, always the same one: the first of every choice, one repetition even if none is
+ * required, letters before other characters. A rule within itself takes its shortest end.
  */
 export function sampleText({ start, rules }: TextGrammar): string {
   const shortest = shortestTexts(rules);
@@ -135,10 +135,10 @@ export function sampleText({ start, rules }: TextGrammar): string {
   return write(start, new Set());
 }
 
-/** Repetitions written out, at most. */
+/** The maximum number of repetitions in the text. */
 const LONGEST = 10_000;
 
-/** For each rule that has an end a short text of it. */
+/** A short text for each rule that can end. */
 function shortestTexts(rules: ReadonlyMap<string, Node>): Map<string, string> {
   const texts = new Map<string, string>();
   for (let grew = true; grew; ) {
@@ -176,7 +176,7 @@ function shortestText(node: Node, known: ReadonlyMap<string, string>): string | 
   }
 }
 
-/** A character of a class: a letter or digit where it has one. */
+/** A character of a class: a letter or digit if the class has one. */
 function characterOf({ ranges, negated }: Node & { kind: "class" }): string {
   const has = (code: number) => ranges.some(([first, last]) => first <= code && code <= last) !== negated;
   for (const character of "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ ") {

@@ -14,11 +14,11 @@ export function sleep(ms: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** Resolves when `released` does, perhaps never; rejects with the signal's reason when it aborts. */
+/** Resolves when `released` does, or never. Rejects with the signal's reason when it aborts. */
 export function stall(signal: AbortSignal, released: Promise<void>): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal.aborted) return reject(signal.reason);
-    // workerd cancels a request as hung when nothing, not even a timer, could ever go on with it.
+    // workerd cancels a request as hung if nothing, not even a timer, can continue it.
     const alive = setInterval(() => {}, 10_000);
     function onAbort(): void {
       clearInterval(alive);

@@ -2,7 +2,7 @@ import { badField, badRequest, type VllmError } from "./errors.ts";
 import { tooFewTokens } from "./sampling.ts";
 import type { Settings } from "./settings.ts";
 
-/** How many tokens may follow a prompt: what is asked for, as far as the window has room. Throws vLLM's 400s. */
+/** The maximum number of tokens after a prompt: the requested number, limited by the window. Throws vLLM's 400s. */
 export function tokenLimit(
   promptTokens: number,
   wanted: { maxTokens: number | undefined; maxTokensName: string },

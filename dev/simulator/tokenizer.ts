@@ -11,14 +11,17 @@ export const SPECIAL_TOKENS = {
   "<|call|>": 200012,
 } as const;
 
-// Every code point, a lone surrogate included, falls under one alternative, so the tokens always join to the text again.
+// Every code point, a lone surrogate included, matches one alternative, so the tokens always join to the same text.
 const TOKEN =
   /<\|(?:startoftext|endoftext|return|constrain|channel|start|end|message|call)\|>| ?[\p{L}\p{M}\p{N}_]{1,24}|\n| ?[^\s\p{L}\p{M}\p{N}_<]{1,16}|<|\s/gu;
 
 const TEXT_IDS = 199_000;
 const OVERFLOW_ID = 300_000;
 
-/** Cuts text into tokens: a word with its leading space, a run of punctuation, a line break. They join to the text again. */
+/**
+ * Splits text into tokens: a word with its leading space, a run of punctuation, a line break. The tokens join to the
+ * same text.
+ */
 export function splitTokens(text: string): string[] {
   return text.match(TOKEN) ?? [];
 }

@@ -1,8 +1,11 @@
 import { type Said, say } from "./generation.ts";
 
-/** What the simulator answers to the console's first example: a thought, and an answer that has all that the console can show. */
+/**
+ * The simulator's answer to the console's first example: reasoning, and an answer with every element that the console
+ * can show.
+ */
 
-/** The question, as the console asks it. */
+/** The question, equal to the console's. */
 export const TOUR_QUESTION = "Show me what an answer can look like.";
 
 const THOUGHT =
@@ -37,7 +40,7 @@ $$
 P_n = p^n = e^{\\,n \\ln p}
 $$`;
 
-/** The tour; without its thought where the request wants none. */
+/** The tour. Without reasoning if the request wants none. */
 export function tour(thinks: boolean): Said[] {
   return [...(thinks ? [say("reasoning", THOUGHT)] : []), say("content", ANSWER)];
 }

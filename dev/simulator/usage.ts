@@ -1,10 +1,10 @@
 import type { JsonObject } from "./json.ts";
 import type { Settings } from "./settings.ts";
 
-/** What the prompt cost. `created`: the tokens that the prefix cache took in. */
+/** The usage of the prompt. `created`: the tokens that were added to the prefix cache. */
 export type PromptUsage = { promptTokens: number; cachedTokens: number; createdCacheTokens: number };
 
-/** What `system_fingerprint` says: the version, and a hash of how the server was started. */
+/** The `system_fingerprint`: the version, and a hash of the server's start options. */
 export function fingerprint({ version }: Settings): string {
   return `vllm-${version}.0-5133a70e`;
 }

@@ -1,6 +1,8 @@
 import type { LimitedProcess } from "./limited-process.ts";
 
-/** Stops a process when its time is over or its caller leaves. Returns what to call when the call is over. */
+/**
+ * Stops a process when its time is over or its caller disconnects. Returns a function to call at the end of the call.
+ */
 export function callLimits(process: LimitedProcess, timeoutMs: number, signal: AbortSignal): () => void {
   const timer = setTimeout(() => process.stop(`took more than ${timeoutMs / 1000} s, and was ended`), timeoutMs);
   function onAbort(): void {

@@ -1,6 +1,6 @@
 /**
- * Calls that a later request may cancel. Clients before 2026 send `notifications/cancelled` in a request of its own, and every request is
- * served by a server that knows no other.
+ * Calls that a later request may cancel. Clients before 2026 send `notifications/cancelled` in a separate request, and
+ * each request has its own server object.
  */
 export class Cancellations {
   readonly #calls = new Map<string, AbortController>();

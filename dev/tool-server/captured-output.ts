@@ -1,4 +1,4 @@
-/** What a program printed: all of it, or its beginning and its end, so that a program without end costs no memory. */
+/** The output of a program: all of it, or its beginning and its end, so that an endless program uses bounded memory. */
 export class CapturedOutput {
   readonly #half: number;
   readonly #head: Buffer[] = [];
@@ -21,7 +21,7 @@ export class CapturedOutput {
     if (chunk.length > room) this.#addToTail(chunk.subarray(Math.max(room, 0)));
   }
 
-  /** As UTF-8; a character that is not whole becomes U+FFFD, except at the cut, where it is left out. */
+  /** As UTF-8. An incomplete character becomes U+FFFD. At the cut it is left out. */
   text(): string {
     const head = Buffer.concat(this.#head);
     const tail = Buffer.concat(this.#tail);

@@ -7,17 +7,17 @@ import { CapturedOutput } from "./captured-output.ts";
 import type { Ending, LimitedProcess } from "./limited-process.ts";
 import type { ProgramHost } from "./program-host.ts";
 
-/** What a cell printed, and how the interpreter ended if it did. */
+/** The output of a cell, and the interpreter's end if it ended. */
 export type CellResult = { output: string; ending: Ending | null };
 
 export type Python = { path: string; version: string };
 
 const DRIVER = fileURLToPath(new URL("driver.py", import.meta.url));
 
-/** Only ever the end of what was written on the answers' descriptor counts. */
+/** Only the last message on the answers' descriptor counts. */
 const ANSWER_WINDOW = 1024;
 
-/** Finds the interpreter behind a command, past the wrappers of version managers; null if there is none. */
+/** Finds the interpreter behind a command, past the wrappers of version managers. Null if there is none. */
 export async function findPython(command: string): Promise<Python | null> {
   const question = "import platform, sys; print(sys.executable); print(platform.python_version())";
   try {
@@ -29,7 +29,7 @@ export async function findPython(command: string): Promise<Python | null> {
   }
 }
 
-/** A running Python that keeps its variables from cell to cell. */
+/** A running Python that keeps its variables between cells. */
 export class Interpreter {
   readonly #host: ProgramHost;
   readonly #process: LimitedProcess;
@@ -58,7 +58,7 @@ export class Interpreter {
     return this.#process.ended;
   }
 
-  /** Runs one cell; one at a time. A cell that takes too long, or that is aborted, ends the interpreter. */
+  /** Runs one cell at a time. A cell that takes too long, or is aborted, ends the interpreter. */
   async run(code: string, signal: AbortSignal): Promise<CellResult> {
     const captured = new CapturedOutput(this.#host.settings.maxOutputBytes);
     this.#captured = captured;
@@ -85,8 +85,8 @@ export class Interpreter {
         if (this.#answers.includes(token)) resolve();
       };
     });
-    // The output was written before the answer. This turn of the event loop may have read it before the rest came: the
-    // next one reads all of it.
+    // The output was written before the answer. This turn of the event loop may have read the answer before the rest of
+    // the output. The next turn reads all of it.
     await new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
     return null;
   }

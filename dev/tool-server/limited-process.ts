@@ -5,7 +5,7 @@ import { killWithUs } from "../../cli/orphan-guard.ts";
 import { MARKER, markedProcesses, tasksOnMachine } from "./marked-processes.ts";
 import type { Settings } from "./settings.ts";
 
-/** How a program came to its end. */
+/** The end of a program. */
 export type Ending =
   | { kind: "exited"; code: number }
   | { kind: "signalled"; signal: NodeJS.Signals }
@@ -14,34 +14,34 @@ export type Ending =
 export type ProgramOptions = {
   directory: string;
   environment?: Record<string, string>;
-  /** Receives stdout and stderr, in the order of printing. */
+  /** Receives stdout and stderr, in the order of output. */
   onOutput: (chunk: Buffer) => void;
-  /** Requests go to its stdin, and it answers on file descriptor 3. Otherwise both are closed. */
+  /** If set, requests go to its stdin, and it answers on file descriptor 3. Otherwise both are closed. */
   conversation?: boolean;
 };
 
-/** Leaves the server its share of the CPU, whatever the program starts. */
+/** The server keeps its share of the CPU, whatever the program starts. */
 const PRIORITY = 10;
 
 const MAX_OPEN_FILES = 256;
 
 /**
- * RLIMIT_NPROC counts all that a user runs, threads too, so it cannot be the limit of one program. It keeps a fork bomb small enough for
- * the limit on processes to be enforced. It does not bind root.
+ * RLIMIT_NPROC counts all processes and threads of a user, so it cannot be the limit of one program. It keeps a fork
+ * bomb small enough for the process limit to work. It does not apply to root.
  */
 const TASKS_PER_PROCESS = 4;
 
-/** A process that has left the group may fork while the others are being killed. */
+/** A process that has left the group may fork while the others are killed. */
 const KILL_ROUNDS = 10;
 
-/** For a process that nothing finds any more, and that still holds the pipe. */
+/** For a process that the search no longer finds and that still holds the pipe. */
 const PIPE_CLOSE_MS = 500;
 
-/** A program with limits, in a process group of its own, which ends as a whole with it. */
+/** A program with limits, in its own process group. The whole group ends with it. */
 export class LimitedProcess {
-  /** Its mark on every process that it starts. */
+  /** The mark on every process that it starts. */
   readonly marker = crypto.randomUUID();
-  /** Resolves when its processes are gone and its output has been read. */
+  /** Resolves when its processes have ended and its output has been read. */
   readonly ended: Promise<Ending>;
   readonly #child: ChildProcess;
   #stopped: string | null = null;
@@ -56,7 +56,7 @@ export class LimitedProcess {
       detached: true,
     });
     this.#child.stdout?.on("data", options.onOutput);
-    // It may end while a request is on its way: `ended` tells.
+    // It may end while a request is being sent: `ended` tells.
     this.#child.stdin?.on("error", () => {});
     this.answers?.on("error", () => {});
     lowerPriority(this.#child.pid);

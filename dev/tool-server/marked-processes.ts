@@ -1,6 +1,9 @@
 import { readdirSync, readFileSync } from "node:fs";
 
-/** The variable that tells to which program a process belongs: `setsid` leaves the process group, the environment is inherited still. */
+/**
+ * The variable that tells the program of a process. A process that calls `setsid` leaves the process group but still
+ * inherits the environment.
+ */
 export const MARKER = "RESPONSES_EDGE_TOOL";
 
 const MARKED = new RegExp(`(?:^|\0)${MARKER}=([^\0]*)`);
@@ -58,7 +61,7 @@ function markerOf(pid: number): string | null {
     const environment = readFileSync(`/proc/${pid}/environ`, "latin1");
     return MARKED.exec(environment)?.[1] ?? null;
   } catch {
-    // It ended meanwhile, or is another user's.
+    // The process has ended, or belongs to another user.
     return null;
   }
 }

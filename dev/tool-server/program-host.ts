@@ -7,10 +7,13 @@ import { markedProcesses } from "./marked-processes.ts";
 import type { Settings } from "./settings.ts";
 
 const WATCH_MS = 100;
-/** Looks for crowds until all processes of the machine are looked at again: a program's first one has its marker a moment late. */
+/**
+ * The number of searches after which all processes of the machine are examined again. A program's first process gets
+ * its marker a moment after its start.
+ */
 const LOOKS = 10;
 
-/** Owns everything that programs leave on this machine: their processes and their directories. */
+/** Owns the processes and the directories of programs on this machine. */
 export class ProgramHost {
   readonly settings: Settings;
   readonly #root = mkdtempSync(join(tmpdir(), "responses-edge-tools-"));

@@ -7,7 +7,7 @@ import { SessionPool } from "./session-pool.ts";
 import type { ToolEndpoint, ToolResult } from "./tool-endpoint.ts";
 import { ToolError } from "./tool-error.ts";
 
-/** gpt-oss's own words, which the model knows. */
+/** gpt-oss's own description, which the model was trained with. */
 const NO_OUTPUT = "[WARN] No output available. Use print() to output anything to stdout to receive the output";
 
 const DESCRIPTION = `Executes Python code and returns what it prints, and the value of a last expression. Variables, imports and files are kept \

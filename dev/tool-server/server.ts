@@ -10,7 +10,7 @@ import { createPythonTool } from "./python-tool.ts";
 import { settingsSchema, type ToolServerOptions } from "./settings.ts";
 import { serveTool } from "./tool-endpoint.ts";
 
-/** Not an option: whoever reaches it and has its key can run anything. */
+/** Fixed on purpose: a caller with access and the key can run anything. */
 const HOST = "127.0.0.1";
 
 /** A tool server behind a port. */
@@ -18,7 +18,7 @@ export type ToolServer = {
   pythonUrl: string;
   containerUrl: string;
   port: number;
-  /** The version of the Python found; null if there is none, and every call of `python` says so. */
+  /** The version of the Python found. Null if there is none: every call of `python` then returns an error. */
   pythonVersion: string | null;
   /** Stops listening, ends every program and removes its files. */
   close(): Promise<void>;

@@ -4,10 +4,10 @@ import { z } from "zod";
 import type { ToolResult } from "./tool-endpoint.ts";
 import { ToolError } from "./tool-error.ts";
 
-/** Where a model believes its directory to be: gpt-oss was trained with it. */
+/** The directory that a model expects: gpt-oss was trained with it. */
 const SHOWN_DIRECTORY = "/mnt/data";
 
-/** The files that are looked at, and the directories above each. */
+/** The files that are listed, and the directories above each. */
 const MAX_FILES = 1_000;
 const MAX_DEPTH = 8;
 
@@ -28,7 +28,7 @@ export const wantedPiece = z.object({
   length: z.int().min(1).max(MAX_PIECE_BYTES),
 });
 
-/** A file: its path, its length, and what changes when it is written. */
+/** A file: its path, its length, and a value that changes when it is written. */
 type ListedFile = { name: string; bytes: number; stamp: string };
 
 /** The files of a session. No name leads out of its directory, and no symbolic link is followed. */
@@ -41,7 +41,10 @@ export class SessionFiles {
     this.#maxBytes = maxBytes;
   }
 
-  /** Adds bytes to a file, or begins it anew. Throws a ToolError for a name that leads elsewhere, and for a file that is too large. */
+  /**
+   * Appends bytes to a file, or starts it anew. Throws a ToolError for a name outside the directory, and for a file
+   * that is too large.
+   */
   async write({ name, data, append }: z.output<typeof writtenPiece>): Promise<ToolResult> {
     const path = await this.#path(name, true);
     const bytes = Buffer.from(data, "base64");
@@ -99,7 +102,7 @@ export class SessionFiles {
     const below = relative(this.#directory, path);
     if (name.includes("\0") || isAbsolute(name) || below === "" || below.startsWith("..") || isAbsolute(below))
       throw outside;
-    // A program may have put a symbolic link where a directory, or the file, should be.
+    // A program may have replaced a directory, or the file, with a symbolic link.
     const base = await realpath(this.#directory);
     const real = await realpath(dirname(path)).catch(() => null);
     if (real === null || real !== join(base, dirname(below))) throw outside;
@@ -109,7 +112,7 @@ export class SessionFiles {
   }
 }
 
-/** The files that are new, or were written, between two lists. */
+/** The files that are new, or were written, between two listings. */
 export function changedFiles(
   before: ReadonlyMap<string, ListedFile>,
   after: ReadonlyMap<string, ListedFile>,

@@ -1,14 +1,14 @@
 import { ToolError } from "./tool-error.ts";
 
-/** What a session keeps between calls. */
+/** The state of a session between calls. */
 export type SessionState = {
-  /** Stops what runs, and lets go of everything. */
+  /** Stops running work, and releases everything. */
   end(): Promise<void>;
 };
 
 type Session<State> = {
   state: State;
-  /** Resolves when the calls so far are over. */
+  /** Resolves when the calls so far have ended. */
   idle: Promise<unknown>;
   calls: number;
   timer: NodeJS.Timeout;
@@ -16,11 +16,13 @@ type Session<State> = {
 
 export type SessionPoolOptions = { maxSessions: number; idleMs: number };
 
-/** The sessions of one tool. Calls of one session run one after another, those of several at once. */
+/**
+ * The sessions of one tool. Calls of one session run one after another. Calls of different sessions run in parallel.
+ */
 export class SessionPool<State extends SessionState> {
   readonly #create: () => State;
   readonly #options: SessionPoolOptions;
-  /** In the order of their last use. */
+  /** Ordered by last use. */
   readonly #sessions = new Map<string, Session<State>>();
 
   constructor(create: () => State, options: SessionPoolOptions) {
@@ -29,8 +31,8 @@ export class SessionPool<State extends SessionState> {
   }
 
   /**
-   * Runs a call in a session, a new one if there is none; without a key, in one that lasts for this call. Throws a ToolError if the
-   * session is ended before the call's turn, or if there are too many sessions that are all busy.
+   * Runs a call in a session. A missing session is created. Without a key, the session lasts for this call. Throws a
+   * ToolError if the session ends before the call's turn, or if there are too many sessions and all are busy.
    */
   async run<Result>(key: string | null, call: (state: State) => Promise<Result>): Promise<Result> {
     const name = key ?? crypto.randomUUID();
@@ -51,7 +53,7 @@ export class SessionPool<State extends SessionState> {
     }
   }
 
-  /** Ends a session and what runs in it; false if there is none. */
+  /** Ends a session and its running work. False if there is none. */
   async end(key: string): Promise<boolean> {
     const session = this.#sessions.get(key);
     if (session === undefined) return false;

@@ -4,7 +4,7 @@ import { z } from "zod";
 export const settingsSchema = z.strictObject({
   /** 0 takes a free one. */
   port: z.int().min(0).max(65_535).default(0),
-  /** What callers send as `Authorization: Bearer`. Everybody on this machine reaches the port. */
+  /** The key that callers send as `Authorization: Bearer`. Every process on this machine can reach the port. */
   apiKey: z.string().min(1),
   /** The interpreter: a command or a path. */
   python: z.string().min(1).default("python3"),
@@ -18,17 +18,17 @@ export const settingsSchema = z.strictObject({
   maxProcesses: z.int().min(1).default(64),
   /** One file. */
   maxFileMb: z.int().min(1).default(64),
-  /** What one call gives back: its beginning and its end are kept. */
+  /** The maximum output of one call: its beginning and its end are kept. */
   maxOutputBytes: z.int().min(256).default(262_144),
-  /** Sessions of one tool; past it, the one that was idle longest is ended. */
+  /** The maximum number of sessions of one tool. Beyond it, the session that was idle longest is ended. */
   maxSessions: z.int().min(1).default(32),
-  /** A session without calls is ended after this. */
+  /** A session without calls is ended after this time. */
   idleMs: z.int().min(1).max(86_400_000).default(600_000),
 });
 
 export type Settings = z.output<typeof settingsSchema>;
 
-/** What a caller may choose. */
+/** The options that a caller may choose. */
 export type ToolServerOptions = z.input<typeof settingsSchema>;
 
 const VARIABLES: Record<keyof Settings, string> = {

@@ -2,31 +2,31 @@ import { type CallToolResult, createMcpHandler, McpServer, type ServerContext } 
 import { Cancellations } from "./cancellations.ts";
 import { ToolError } from "./tool-error.ts";
 
-/** What a tool has to say to the model. */
+/** A tool's output for the model. */
 export type ToolResult = {
   text: string;
   failed: boolean;
-  /** What it has to say to its caller. */
+  /** A tool's output for its caller. */
   structured?: Record<string, unknown>;
 };
 
-/** Runs a call of a tool, with the signal that says that its caller is gone. */
+/** Runs a call of a tool. The signal aborts when the caller disconnects. */
 export type Answer = (
   context: ServerContext,
   call: (signal: AbortSignal) => Promise<ToolResult>,
 ) => Promise<CallToolResult>;
 
-/** A tool with its sessions, to be served under its name. */
+/** A tool with its sessions, served under its name. */
 export type ToolEndpoint = {
   name: string;
   sessions: { end(key: string): Promise<boolean>; close(): Promise<void> };
-  /** Adds the tool to a server of one request, for one session; null is a session for one call. */
+  /** Adds the tool to the server of one request, for one session. Null is a session for one call. */
   register(server: McpServer, session: string | null, answer: Answer): void;
 };
 
 /**
- * Serves a tool over MCP's streamable HTTP, to clients of 2026 (without sessions) and before (with). A session is named by the header
- * `x-session-id`, else by MCP's; with neither, every call has its own.
+ * Serves a tool over MCP's streamable HTTP, to clients of 2026 (without sessions) and before (with sessions). The
+ * header `x-session-id`, or else MCP's header, names a session. Without both, every call has its own.
  */
 export function serveTool(endpoint: ToolEndpoint): (request: Request) => Promise<Response> {
   const cancellations = new Cancellations();
@@ -88,7 +88,7 @@ function mcpKey(id: string): string {
   return `mcp:${id}`;
 }
 
-/** Calls of several connections may have the same id, those of a session hardly at once. */
+/** Calls of several connections may have the same id. Calls of one session rarely do at the same time. */
 function callKey(session: string | null, id: unknown): string {
   return JSON.stringify([session, id]);
 }
@@ -100,7 +100,7 @@ async function messageOf(request: Request): Promise<Message | null> {
   try {
     return (await request.clone().json()) as Message | null;
   } catch {
-    // The handler says what is wrong with it.
+    // The handler returns the error.
     return null;
   }
 }

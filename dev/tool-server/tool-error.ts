@@ -1,4 +1,4 @@
-/** Why a tool could not do what it was asked; the message is for the model. */
+/** The reason why a tool could not do the call. The message is for the model. */
 export class ToolError extends Error {
   override name = "ToolError";
 }
