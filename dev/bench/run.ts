@@ -135,10 +135,11 @@ progress("bundling");
 bundle();
 if (options.growth) {
   const upstream = await startUpstream(OTHER_CORE, [GROWTH_MODEL, STORED_MODEL, ...HEAVY_MODELS]);
-  const wants = (table: string) => options.only === undefined || options.only === table;
-  if (wants("turns")) console.log(await measureGrowth(upstream, progress));
-  if (wants("stored")) console.log(await measureStored(upstream, progress));
-  if (wants("heavy")) console.log(await measureHeavy(upstream, progress));
+  for (const [name, measure] of Object.entries({ turns: measureGrowth, stored: measureStored, heavy: measureHeavy })) {
+    if (options.only !== undefined && options.only !== name) continue;
+    const measured = await measure(upstream, progress);
+    publish(measured, `${machineLine()}\n\n${measured}`, `--growth --only ${name} --docs`);
+  }
   await upstream.stop();
   process.exit(0);
 }
