@@ -177,11 +177,7 @@ export class Upstream {
   async text(response: Response, signal: AbortSignal, timeoutMs?: number): Promise<string> {
     if (this.#only) return this.#only.text(response, signal, timeoutMs);
     const { server, leave } = this.#answerOf(response);
-    try {
-      return await server.text(response, signal, timeoutMs);
-    } finally {
-      leave();
-    }
+    return server.text(response, signal, timeoutMs).finally(leave);
   }
 
   /** The reads of a streamed body: `ModelServer.reads`. */

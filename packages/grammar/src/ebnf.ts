@@ -8,7 +8,7 @@ import {
   NOTHING,
   sizeOf,
 } from "./expression.ts";
-import type { Rules } from "./lark.ts";
+import type { Rules } from "./lark-rules.ts";
 
 /**
  * Writes rules in the EBNF of llama.cpp (GBNF), which vLLM's `structured_outputs.grammar` and xgrammar's structural

@@ -1,5 +1,6 @@
 import { Beyond, GrammarFault } from "./faults.ts";
-import { parseLark, type Rules } from "./lark.ts";
+import { parseLark } from "./lark.ts";
+import type { Rules } from "./lark-rules.ts";
 import { parseRegex } from "./regex.ts";
 
 /** The grammar of a custom tool's input, in the API's form. */

@@ -5,6 +5,7 @@ export * from "./expression.ts";
 export * from "./faults.ts";
 export * from "./grammar.ts";
 export * from "./lark.ts";
+export type { Rules } from "./lark-rules.ts";
 export * from "./lark-tokens.ts";
 export * from "./pattern.ts";
 export * from "./recogniser.ts";

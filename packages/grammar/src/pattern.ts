@@ -7,7 +7,7 @@ import {
   MAX_CODE_POINT,
   NOTHING,
 } from "./expression.ts";
-import type { Rules } from "./lark.ts";
+import type { Rules } from "./lark-rules.ts";
 
 /**
  * Writes rules as the `pattern` of a string in a JSON schema, in the constructs that all readers share: characters,

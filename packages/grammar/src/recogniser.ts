@@ -1,5 +1,5 @@
 import type { CharSet, Expression } from "./expression.ts";
-import type { Rules } from "./lark.ts";
+import type { Rules } from "./lark-rules.ts";
 
 /**
  * Tells whether a text matches rules while it is being written: Earley's method over a network of states for each rule.

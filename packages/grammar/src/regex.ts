@@ -1,6 +1,5 @@
 import {
   type CharSet,
-  charSet,
   chars,
   choice,
   complement,
@@ -15,6 +14,7 @@ import {
   union,
 } from "./expression.ts";
 import { type Beyond, GrammarFault, shortened } from "./faults.ts";
+import * as named from "./regex-sets.ts";
 
 /**
  * Reads a regular expression as what it matches from beginning to end. The language is what Rust's and Python's have in
@@ -44,77 +44,6 @@ export interface RegexOptions {
 export function parseRegex(pattern: string, options: RegexOptions): Expression {
   return new RegexParser(pattern, options).parse();
 }
-
-const DIGITS = charSet([[0x30, 0x39]]);
-const SPACES = charSet([
-  [0x09, 0x0d],
-  [0x20, 0x20],
-]);
-const WORDS = charSet([
-  [0x30, 0x39],
-  [0x41, 0x5a],
-  [0x5f, 0x5f],
-  [0x61, 0x7a],
-]);
-const NEWLINE = charSet([[0x0a, 0x0a]]);
-const ANYTHING = complement([]);
-const BEYOND_ASCII = charSet([[0x80, MAX_CODE_POINT]]);
-
-const SETS: Record<string, CharSet> = {
-  d: DIGITS,
-  D: complement(DIGITS),
-  s: SPACES,
-  S: complement(SPACES),
-  w: WORDS,
-  W: complement(WORDS),
-};
-
-/** POSIX classes, `[[:alpha:]]`, as Rust has them. */
-const POSIX: Record<string, CharSet> = {
-  alnum: charSet([...DIGITS, [0x41, 0x5a], [0x61, 0x7a]]),
-  alpha: charSet([
-    [0x41, 0x5a],
-    [0x61, 0x7a],
-  ]),
-  ascii: charSet([[0x00, 0x7f]]),
-  blank: charSet([
-    [0x09, 0x09],
-    [0x20, 0x20],
-  ]),
-  cntrl: charSet([
-    [0x00, 0x1f],
-    [0x7f, 0x7f],
-  ]),
-  digit: DIGITS,
-  graph: charSet([[0x21, 0x7e]]),
-  lower: charSet([[0x61, 0x7a]]),
-  print: charSet([[0x20, 0x7e]]),
-  punct: charSet([
-    [0x21, 0x2f],
-    [0x3a, 0x40],
-    [0x5b, 0x60],
-    [0x7b, 0x7e],
-  ]),
-  space: SPACES,
-  upper: charSet([[0x41, 0x5a]]),
-  word: WORDS,
-  xdigit: charSet([
-    [0x30, 0x39],
-    [0x41, 0x46],
-    [0x61, 0x66],
-  ]),
-};
-
-const CONTROLS: Record<string, string> = { n: "\n", r: "\r", t: "\t", f: "\f", v: "\v", a: "\x07" };
-
-const HEX = { x: /[\da-fA-F]{2}/y, u: /[\da-fA-F]{4}/y, U: /[\da-fA-F]{8}/y };
-const HEX_IN_BRACES = /\{([\da-fA-F]{1,8})\}/y;
-const COUNT = /\{(\d*)(,?)(\d*)\}/y;
-const GROUP_NAME = /P?<([A-Za-z_]\w*)>/y;
-const FLAGS = /([a-zA-Z]*)(-[a-zA-Z]+)?([:)])/y;
-const POSIX_NAME = /\[:(\^?)([a-z]+):\]/y;
-const PROPERTY = /\{[^{}]*\}|[A-Za-z]/y;
-const REFERENCE = /<[^<>]*>|\{[^{}]*\}/y;
 
 /** An expression, and whether it is at the beginning or the end of the match. */
 interface Part {
@@ -197,7 +126,7 @@ class RegexParser {
     if (this.#take("*")) return [0, Number.POSITIVE_INFINITY];
     if (this.#take("+")) return [1, Number.POSITIVE_INFINITY];
     if (this.#take("?")) return [0, 1];
-    const count = this.#match(COUNT);
+    const count = this.#match(named.COUNT);
     if (!count) return undefined;
     const [all, min = "", comma = "", max = ""] = count;
     if (min === "" && max === "") {
@@ -219,7 +148,7 @@ class RegexParser {
       case "[":
         return inner(chars(this.#class(begin)));
       case ".":
-        return inner(chars(this.#modes.dotAll ? ANYTHING : complement(NEWLINE)));
+        return inner(chars(this.#modes.dotAll ? named.ANYTHING : complement(named.NEWLINE)));
       case "^":
         return this.#anchor("start", isFirst);
       case "$":
@@ -258,7 +187,7 @@ class RegexParser {
         if (end < 0) throw this.#fault("a group without its ')'", begin);
         this.#at = end + 1;
         return inner(NOTHING);
-      } else if (!this.#match(GROUP_NAME)) {
+      } else if (!this.#match(named.GROUP_NAME)) {
         const isOpen = this.#flags(begin);
         // Flags without a group apply up to the end of the enclosing group.
         if (!isOpen) return inner(NOTHING);
@@ -272,7 +201,7 @@ class RegexParser {
 
   /** Reads flags, and tells whether a group follows to which they apply. */
   #flags(begin: number): boolean {
-    const found = this.#match(FLAGS);
+    const found = this.#match(named.FLAGS);
     if (!found) throw this.#fault("unknown extension of a group", begin);
     const [, on = "", off = "", end] = found;
     this.#modes = { ...this.#modes };
@@ -308,7 +237,7 @@ class RegexParser {
   /** Reads what follows a backslash, outside of a class. */
   #escape(begin: number, isFirst: boolean): Part {
     const character = this.#character();
-    const set = Object.hasOwn(SETS, character) ? SETS[character] : undefined;
+    const set = Object.hasOwn(named.SETS, character) ? named.SETS[character] : undefined;
     if (set) return inner(chars(set));
     switch (character) {
       case "A":
@@ -326,7 +255,7 @@ class RegexParser {
         this.#property(begin);
         return inner(NOTHING);
       case "k":
-        if (!this.#match(REFERENCE)) throw this.#fault("'\\k' without a name", begin);
+        if (!this.#match(named.REFERENCE)) throw this.#fault("'\\k' without a name", begin);
         this.#beyond("references to groups");
         return inner(NOTHING);
     }
@@ -338,17 +267,17 @@ class RegexParser {
   }
 
   #property(begin: number): void {
-    if (!this.#match(PROPERTY)) throw this.#fault("a Unicode property without a name", begin);
+    if (!this.#match(named.PROPERTY)) throw this.#fault("a Unicode property without a name", begin);
     this.#beyond("Unicode properties");
   }
 
   /** The character that an escape stands for. */
   #escaped(character: string, begin: number): string {
-    const control = Object.hasOwn(CONTROLS, character) ? CONTROLS[character] : undefined;
+    const control = Object.hasOwn(named.CONTROLS, character) ? named.CONTROLS[character] : undefined;
     if (control !== undefined) return control;
     if (character === "0") return "\0";
     if (character === "x" || character === "u" || character === "U") {
-      const digits = this.#match(HEX_IN_BRACES)?.[1] ?? this.#match(HEX[character])?.[0];
+      const digits = this.#match(named.HEX_IN_BRACES)?.[1] ?? this.#match(named.HEX[character])?.[0];
       const code = Number.parseInt(digits ?? "", 16);
       if (!(code <= MAX_CODE_POINT)) throw this.#fault(`'\\${character}' without the number of a character`, begin);
       return String.fromCodePoint(code);
@@ -360,7 +289,7 @@ class RegexParser {
   #literal(character: string): Expression {
     const code = character.codePointAt(0) ?? 0;
     if (!isWritable(code)) this.#beyond("characters that no model can write");
-    return chars(this.#modes.ignoreCase ? withOtherCase([[code, code]]) : [[code, code]]);
+    return chars(this.#modes.ignoreCase ? named.withOtherCase([[code, code]]) : [[code, code]]);
   }
 
   /** Reads the characters of a class, up to its `]`. */
@@ -373,7 +302,7 @@ class RegexParser {
       if (this.#takeAny(["&&", "~~", "||"])) this.#beyond("operations on classes");
       const first = this.#member();
       if (typeof first !== "string" || this.#next() !== "-" || "]".includes(this.#pattern[this.#at + 1] ?? "")) {
-        sets.push(typeof first === "string" ? one(first) : first);
+        sets.push(typeof first === "string" ? named.one(first) : first);
         continue;
       }
       this.#at += 1;
@@ -393,10 +322,10 @@ class RegexParser {
   /** One member of a class: a character, or a set that has a name. */
   #member(): string | CharSet {
     const begin = this.#at;
-    const posix = this.#match(POSIX_NAME);
+    const posix = this.#match(named.POSIX_NAME);
     if (posix) {
       const [, negated, name = ""] = posix;
-      const set = Object.hasOwn(POSIX, name) ? POSIX[name] : undefined;
+      const set = Object.hasOwn(named.POSIX, name) ? named.POSIX[name] : undefined;
       if (!set) throw this.#fault(`unknown class '${shortened(name)}'`, begin);
       return negated ? complement(set) : set;
     }
@@ -405,7 +334,7 @@ class RegexParser {
     if (character === "[") this.#beyond("'[' in a class without a backslash before it");
     if (character !== "\\") return character;
     const letter = this.#character();
-    const set = Object.hasOwn(SETS, letter) ? SETS[letter] : undefined;
+    const set = Object.hasOwn(named.SETS, letter) ? named.SETS[letter] : undefined;
     if (set) return set;
     if (letter === "b") return "\b";
     if (letter === "p" || letter === "P") {
@@ -417,10 +346,10 @@ class RegexParser {
 
   /** A set with the other cases of its letters. */
   #folded(set: CharSet): CharSet {
-    const others = intersection(set, BEYOND_ASCII);
-    const isExact = others.every(([first, last]) => first === last) || sizeOf(others) === sizeOf(BEYOND_ASCII);
+    const others = intersection(set, named.BEYOND_ASCII);
+    const isExact = others.every(([first, last]) => first === last) || sizeOf(others) === sizeOf(named.BEYOND_ASCII);
     if (!isExact) this.#beyond("ranges of letters beyond ASCII, in either case");
-    return withOtherCase(set);
+    return named.withOtherCase(set);
   }
 
   /** The next character, or "" at the end. */
@@ -464,34 +393,4 @@ class RegexParser {
 
 function inner(expression: Expression): Part {
   return { expression, isAtStart: false, isAtEnd: false };
-}
-
-function one(character: string): CharSet {
-  const code = character.codePointAt(0) ?? 0;
-  return [[code, code]];
-}
-
-/** The set with the other case of its ASCII letters, and of single characters. */
-export function withOtherCase(set: CharSet): CharSet {
-  const others: [number, number][] = [];
-  for (const [first, last] of set) {
-    if (first === last) {
-      const character = String.fromCodePoint(first);
-      for (const other of [character.toLowerCase(), character.toUpperCase()]) {
-        const code = other.codePointAt(0) ?? first;
-        if (other === String.fromCodePoint(code)) others.push([code, code]);
-      }
-      continue;
-    }
-    const lower = [Math.max(first, 0x61), Math.min(last, 0x7a)] as const;
-    const upper = [Math.max(first, 0x41), Math.min(last, 0x5a)] as const;
-    if (lower[0] <= lower[1]) others.push([lower[0] - 0x20, lower[1] - 0x20]);
-    if (upper[0] <= upper[1]) others.push([upper[0] + 0x20, upper[1] + 0x20]);
-  }
-  return charSet([...set, ...others]);
-}
-
-/** Text in any case, as characters of sets. */
-export function inAnyCase(text: string): Expression {
-  return sequence([...text].map((character) => chars(withOtherCase(one(character)))));
 }

@@ -252,11 +252,8 @@ export class ChatEngine implements Engine {
   }
 
   async inputMessages(prompt: Prompt, signal: AbortSignal): Promise<RawMessage[]> {
-    const tokenized = await this.#rawTokens(
-      "//tokenize",
-      signal,
-      this.#countRequest(this.#shown(prompt), "at_beginning"),
-    );
+    const body = this.#countRequest(this.#shown(prompt), "at_beginning");
+    const tokenized = await this.#rawTokens("//tokenize", signal, body);
     if (typeof tokenized !== "object" || tokenized === null || !("tokens" in tokenized)) throw malformedAnswer();
     if (!Array.isArray(tokenized.tokens)) throw malformedAnswer();
     return [await this.#rawMessage(prompt.model, tokenized.tokens as number[], signal)];
