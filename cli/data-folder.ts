@@ -148,7 +148,7 @@ function markerOf(workers = 1): Marker {
   return { version, schema: workers === 1 ? SCHEMA_VERSIONS : KNOWN, ...(workers !== 1 && { workers }) };
 }
 
-/** Deals the objects of a folder among so many workers, where they are not. Gives how many have moved. */
+/** Distributes the objects of a folder among the given number of workers. Returns the number of moved objects. */
 function deal(path: string, workers: number): number | undefined {
   const before = readMarker(path)?.workers ?? (shareFolders(path).length > 1 ? 0 : 1);
   if (before === workers) return undefined;
@@ -229,7 +229,7 @@ async function untilUnused(path: string): Promise<string[]> {
     .filter((file) => existsSync(file));
   const deadline = performance.now() + ORPHAN_WAIT_MS;
   for (const file of files) {
-    // One whose first page is whole can be locked; one that is none at all nobody has open.
+    // A database whose first page is complete can be locked. A file that is no database is not open anywhere.
     if (damageIn(file) !== undefined) {
       damaged.push(file);
       continue;

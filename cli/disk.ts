@@ -13,7 +13,7 @@ export async function faultText(error: unknown, folder: string): Promise<string>
   return free < LITTLE_ROOM ? `${systemCode(error)}; the disk has ${inMb(free)} left` : systemCode(error);
 }
 
-/** Throws the Refusal of a folder whose disk has not so many bytes left. */
+/** Throws a Refusal if the folder's disk has fewer free bytes. */
 export async function refuseFullDisk(folder: string, bytes: number): Promise<void> {
   const { bavail, bsize } = await statfs(folder);
   const free = bavail * bsize;

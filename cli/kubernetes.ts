@@ -61,7 +61,7 @@ interface Slice {
   ports?: { name?: string; port?: number }[] | null;
 }
 
-/** A list, or a line of a watch, that is longer is none of a model server's service. Bytes. */
+/** The maximum size of a list, or of a line of a watch, for a model server's service. Bytes. */
 const MAX_BYTES = 4 * 1024 * 1024;
 
 /** The API server ends a watch after so long, and it is begun again. Seconds. */

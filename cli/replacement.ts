@@ -7,7 +7,7 @@ import { findRoot, shippedBundle, version } from "./installation.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 import { startWorker } from "./worker-process.ts";
 
-/** Starts a Worker in the place of another one, with the installed version, which may be newer than the launcher. */
+/** Starts a Worker that replaces another one, with the installed version. That version may be newer than the launcher. */
 
 /**
  * A number that changes with the messages between launcher and Worker, and with the names of objects: another number

@@ -61,12 +61,12 @@ export class Service {
   }
 
   /**
-   * Starts another Worker in the place of the serving one, and ends that one once it is idle: no request fails, and
-   * none waits longer than a process takes to start. The configuration is read again (also the environment's files),
-   * and the installed version is started. For changes of a Worker's bindings, which it cannot change itself;
-   * simultaneous calls wait for each other. `reason` is for the log. HOST, PORT, WORKERS and STATE_DIRECTORY stay as
-   * they are. Rejects with a Refusal if the configuration is wrong or the new Worker does not start: the serving one
-   * goes on.
+   * Starts a Worker that replaces the serving one, and stops the old one once it is idle. No request fails, and none
+   * waits longer than a process takes to start. The configuration is read again (also the environment's files), and the
+   * installed version is started. Needed for changes of a Worker's bindings, which a running Worker cannot change.
+   * Simultaneous calls wait for each other. `reason` is for the log. HOST, PORT, WORKERS and STATE_DIRECTORY keep their
+   * values. Rejects with a Refusal if the configuration is wrong or the new Worker does not start. The serving one then
+   * continues.
    */
   replaceWorker(reason: string): Promise<void> {
     const replaced = this.#replacing.then(() => this.#replace(reason));

@@ -222,7 +222,7 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   }
 }
 
-/** Makes a link to a folder, also in the place of another one. */
+/** Makes a link to a folder. Replaces an existing link. */
 export function link(folder: string, path: string): void {
   rmSync(path, { force: true });
   symlinkSync(folder, path);

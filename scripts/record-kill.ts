@@ -18,7 +18,7 @@ const URL = `http://127.0.0.1:${PORT}/v1/responses`;
 const MODEL = "simulator?tps=12";
 const INPUT =
   "every event is written down before you see it, so a gateway that dies forgets nothing, and the next one goes on with the very next token.";
-/** The process is killed when so many tokens have arrived. */
+/** The process is killed after this number of tokens has arrived. */
 const KILLED_AFTER = 14;
 
 /** Characters of a line. */

@@ -76,7 +76,7 @@ export async function measureFleetTroubles(progress: (text: string) => void): Pr
     await fleet.close();
     rows.push([trouble.name, ...[0.5, 0.95, 0.99].map((share) => quantile(firsts, share).toFixed(0)), String(wrong)]);
   }
-  const head = [`${REQUESTS} streams, ${CLIENTS} at a time`, "p50 ms", "p95 ms", "p99 ms", "not whole"];
+  const head = [`${REQUESTS} streams, ${CLIENTS} at a time`, "p50 ms", "p95 ms", "p99 ms", "incorrect"];
   return table(head, rows);
 }
 

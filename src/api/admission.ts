@@ -32,7 +32,7 @@ export interface Admission<Used = UsedTurn> {
   end(used?: Used): void;
 }
 
-/** A turn beside its client, a run in its home, or a request that asks no model to generate. */
+/** A foreground turn, a run in its home, or a request that asks no model to generate. */
 export type AdmissionKind = "turn" | "run" | "count";
 
 /**
@@ -101,7 +101,7 @@ export async function admitStored(
   return { [Symbol.dispose]: () => reservation.end([]) };
 }
 
-/** Approximate bytes of a row beside the texts of its request. */
+/** Approximate bytes of a row without the texts of its request. */
 const ROW_BYTES = 4_096;
 
 /** Approximate bytes of a stored token of an answer. */

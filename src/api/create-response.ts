@@ -54,7 +54,7 @@ export async function createResponse<Sink extends ClientSink>(
   return await runForeground(creation, foreground);
 }
 
-/** A foreground turn: it runs in this process, beside its client, and stops with it. */
+/** A foreground turn: it runs in this process, and stops when its client disconnects. */
 
 /**
  * Milliseconds that the model generates before the home of a first turn is woken. Making an object takes as long as

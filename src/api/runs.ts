@@ -199,7 +199,7 @@ export async function createOnce(creation: Creation, key: string, body: unknown)
     }
     throw error;
   }
-  // Runs beside the answer. If it fails, the key only forgets a deletion.
+  // Runs in parallel with the answer. If it fails, the key only forgets a deletion.
   const noted = homes.openKey(key, (stub) => stub.begun(fingerprint, address.home, address.turn)).catch(() => {});
   const created = await answerRun(keyed, accepted);
   await noted;

@@ -75,7 +75,7 @@ export interface UnstoredTurn {
 export type Created<Sink extends ClientSink> =
   /** The response: ended, or, for a background run, in its current state. */
   | { kind: "response"; response: StoredResponse }
-  /** A foreground turn that runs beside its client, and whose events go to `sink`. `ended` never rejects. */
+  /** A foreground turn that runs while its client is connected. Its events go to `sink`. `ended` never rejects. */
   | { kind: "events"; sink: Sink; ended: Promise<TurnResult> }
   /** A run in its home, followed from its first event: SSE, as `followResponse` gives it. */
   | { kind: "run"; events: ReadableStream<Uint8Array> };

@@ -10,7 +10,7 @@ import type { Config } from "../config/index.ts";
 import { askOwnModel } from "./own-model.ts";
 import { fetchFile } from "./remote-file.ts";
 
-/** Draws on the operator's image servers; undefined where there are none. */
+/** Draws on the operator's image servers; undefined if there are none. */
 export function imageMaker(config: Config): ImageMaker | undefined {
   const { images } = config.tools;
   if (!images) return undefined;

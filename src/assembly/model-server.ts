@@ -31,7 +31,7 @@ export function askServers(config: Config): Promise<ServerReport[]> {
   return Promise.all(new Upstream(config).servers.map(askHowItIs));
 }
 
-/** Reads the board's report if it is due, beside the caller's work. Ignores a board that is away. */
+/** Reads the board's report if it is due, in parallel with the caller's work. Ignores an unreachable board. */
 export function hearReport(
   { boardMs }: Config,
   read: () => Promise<BoardReport | null>,

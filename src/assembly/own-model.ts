@@ -34,7 +34,7 @@ export async function askOwnModel(
   return upstream.text(response, signal, config.connectTimeoutMs);
 }
 
-/** The JSON object of an answer's text. Throws ApiError 502 if it is none. */
+/** The JSON object of an answer's text. Throws ApiError 502 if the text is not a JSON object. */
 export function jsonOf(text: string): JsonObject {
   let answer: unknown;
   try {

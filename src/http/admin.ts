@@ -27,7 +27,10 @@ import { adminOf, hasBody, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { byRoot, json, ok } from "./openapi/operation.ts";
 
-/** Most bytes of one import, a page of 200 homes, beside its last file. A page ends after the file that exceeds its length. */
+/**
+ * Maximum bytes of one import, a page of 200 homes, without its last file. A page ends after the file that exceeds its
+ * length.
+ */
 const IMPORT_BYTES = 1024 * 1024 * 1024;
 
 /** A unit of UTF-16 takes at most three bytes of UTF-8. */

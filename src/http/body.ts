@@ -43,7 +43,7 @@ export async function readForm(request: Request, sender: Sender): Promise<{ byte
   return { bytes: await readBytes(request, sender, permits), type };
 }
 
-/** Bytes of a form beside its file: fields and boundaries. */
+/** Bytes of a form without its file: fields and boundaries. */
 const MAX_FORM_EXTRA_BYTES = 64 * 1024;
 
 /**

@@ -116,7 +116,7 @@ export function readableTenant(context: Context<AppEnv>): string | undefined {
   return admin ? admin.tenant : identityOf(context).tenant;
 }
 
-/** Notes a tenant's deletions in the audit log, beside the answer. */
+/** Notes a tenant's deletions in the audit log, in parallel with the answer. */
 function noteOf(context: Context<AppEnv>, { tenant }: Identity): NonNullable<Caller["note"]> {
   const { actor } = context.get("authenticated");
   return (event) => {

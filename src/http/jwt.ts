@@ -27,7 +27,10 @@ const MAX_TOKEN_LENGTH = 8_192;
 const MAX_JWKS_BYTES = 256 * 1024;
 const JWKS_TIMEOUT_MS = 5_000;
 
-/** The keys are fetched again after this time, beside a request; and at once for a key that is missing, at most this often. */
+/**
+ * The keys are fetched again after this time, in parallel with a request. For a missing key they are fetched at once,
+ * at most this often.
+ */
 const REFRESH_AFTER_MS = 600_000;
 const MIN_INTERVAL_MS = 10_000;
 

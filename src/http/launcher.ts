@@ -79,7 +79,7 @@ export class Launcher extends WorkerEntrypoint<Env> {
         await adoptRest(this.env, body as string[]);
     }
     if (hasGiven()) await releaseObjects(this.env);
-    // Only the question of how it is gets the names: whoever tells something else does not look at them.
+    // Only the request for the state gets the names. Callers that send other facts do not read them.
     const released = request.method === "GET" ? takeReleased() : [];
     const predecessor = hasGiven() && { kept: keptObjects().length, released, rung: rungObjects() };
     return Response.json({

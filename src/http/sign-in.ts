@@ -93,7 +93,7 @@ async function begin(context: Context<AppEnv>, config: SignInConfig, jwt: JwtCon
 }
 
 /**
- * Signs in the user whom the issuer has sent back: gives the session's cookie, or the reason why there is none. Rejects
+ * Signs in the user whom the issuer has sent back. Returns the session's cookie, or the reason why there is none. Rejects
  * if the issuer cannot be asked.
  */
 async function finish(request: Request, config: SignInConfig, jwt: JwtConfig): Promise<{ session: string } | Refusal> {
@@ -146,7 +146,7 @@ function idTokens(config: SignInConfig, jwt: JwtConfig): JwtConfig {
   return known;
 }
 
-/** The settings of the sign-in. Throws the 404 where there is none. */
+/** The settings of the sign-in. Throws a 404 if there is none. */
 function settings(context: Context<AppEnv>): { config: Config; signIn: SignInConfig; jwt: JwtConfig } {
   const config = loadConfig(context.env);
   const { signIn, jwt } = config;
@@ -167,7 +167,7 @@ function failed(context: Context<AppEnv>, error: unknown): Response {
   return toConsole(context, "unavailable");
 }
 
-/** The console's paths beside its files. They are not part of the API. */
+/** The console's paths, in addition to its files. They are not part of the API. */
 export const consoleSignIn = new Hono<AppEnv>()
   .get("/console/session", async (context) => {
     const config = loadConfig(context.env);

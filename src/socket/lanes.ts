@@ -31,7 +31,7 @@ export class Lanes {
   readonly #busy = new Set<string | undefined>();
   readonly #inFlight = new Set<Entry>();
 
-  /** `maxLength`: the longest total of waiting requests, and of those that run beside others, in UTF-16 units. */
+  /** `maxLength`: the maximum total of waiting requests, and of those that run in parallel with others, in UTF-16 units. */
   constructor(maxLength: number) {
     this.#maxLength = maxLength;
   }

@@ -19,7 +19,7 @@ export const SEALED_LENGTH = 192 * 1024;
 /** UTF-16 units of a cell of a block. Even uncompressed it fits into a row. */
 const CELL_LENGTH = 600_000;
 
-/** Most bytes of the end of a log in its turn's row, beside the turn's texts. */
+/** Maximum bytes of the end of a log in its turn's row, in addition to the turn's texts. */
 const MAX_KEPT_BYTES = 180_000;
 
 /** Records without an event have negative parts, counted up from here. */

@@ -303,7 +303,7 @@ export class Home extends OwnedObject<RunEnv & FileBindings> {
     return added;
   }
 
-  /** Reports stored amounts to the quota, beside the answer, if they are counted. The alarm repeats a failed report. */
+  /** Reports stored amounts to the quota, in parallel with the answer, if they are counted. The alarm repeats a failed report. */
   async #counted(owner: string | undefined): Promise<void> {
     if (owner === undefined) return;
     this.#life.waitUntil(this.#rows.stored.tellSoon());

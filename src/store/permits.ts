@@ -72,7 +72,7 @@ export interface PermitOwner {
   config: { maxOpenTurns: number };
 }
 
-/** The length that one permit stands for, beside the turn itself. Bytes, or UTF-16 units of text. */
+/** The length that one permit stands for, in addition to the turn itself. Bytes, or UTF-16 units of text. */
 const PERMIT_LENGTH = 256 * 1024;
 
 /** While it is read, a body is in memory as bytes, as text and as values. */
@@ -89,7 +89,7 @@ const SHARE_FACTOR = 3;
  * fraction of a further one is free.
  */
 const NEEDED = {
-  /** A turn beside its client. */
+  /** A foreground turn. */
   turn: { fixed: 1, copies: 1, isWhole: true },
   /** A run, in its home. */
   run: { fixed: 1, copies: 1, isWhole: true },

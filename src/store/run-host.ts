@@ -85,7 +85,7 @@ export class RunHost {
     return { tenant, config: loadConfig(this.#home.env) };
   }
 
-  /** Throws the 429 of a run that is too long to live beside the others. */
+  /** Throws a 429 if there is no room for the run in addition to the others. */
   #checkLength(length: number): void {
     const others = this.#live.values().reduce((sum, run) => sum + run.length, 0);
     if (others === 0 || others + length <= MAX_LIVE_LENGTH) return;

@@ -392,8 +392,7 @@ async function send(kind: string, body: JsonObject): Promise<Response> {
   }
 }
 
-/** What the server takes where a type allows any text or number. */
-/** A vector store with a file of such attributes each, all of which the model finds. */
+/** A vector store with one file for each set of attributes. The model finds all files. */
 async function filledStore(...attributes: Record<string, string | number | boolean>[]): Promise<string> {
   const { files, vectorStores } = gateway.openai;
   const { id } = await vectorStores.create({});

@@ -67,7 +67,7 @@ const UNWATCHED_INTERVAL = 16;
 
 /** How an answer comes. */
 export interface Delivery extends Required<Pick<RequestOptions, "isWhole" | "isTokenStream">> {
-  /** vLLM's `stream_interval`: after the first token, so many come in one event. Undefined: not said. */
+  /** vLLM's `stream_interval`: after the first token, each event has this number of tokens. Undefined: not set. */
   interval: number | undefined;
 }
 

@@ -45,7 +45,7 @@ function tooLong(prompt: number, window: number): ApiError {
 
 let used = 0;
 
-/** A server that nobody has asked yet, and how to ask it for an answer to a prompt of so many tokens. */
+/** A server without requests yet, and a function that asks it with a prompt of a given number of tokens. */
 function start(version: string, window: number, card: number | undefined) {
   const server = `http://vllm-${used++}`;
   const asked: number[] = [];

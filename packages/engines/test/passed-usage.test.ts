@@ -42,7 +42,7 @@ async function counted(
 
 const sizes = fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 8 });
 const count = fc.nat(1_000_000);
-/** Texts and keys that look like usage and are none. */
+/** Texts and keys that look like usage but are not. */
 const deceiving = fc.constantFrom(
   '"usage"',
   '"usage":{"prompt_tokens":9}',

@@ -12,7 +12,7 @@ function shownOf(text: string, stops: readonly string[], included: boolean): str
   return text;
 }
 
-/** Cuts a text after every so many characters. */
+/** Splits a text into pieces of the given length. */
 function cut(text: string, lengths: readonly number[]): string[] {
   const parts: string[] = [];
   for (let at = 0, index = 0; at < text.length; index++) {

@@ -25,7 +25,7 @@ export const CALL = SPECIAL_TOKENS["<|call|>"];
 
 export const FIRST_SPECIAL_ID = 199998;
 
-/** The tokens that end a completion: the model has finished, or waits for a tool. `<|end|>` is none of them. */
+/** The tokens that end a completion: the model has finished, or waits for a tool. `<|end|>` does not end it. */
 export const STOP_TOKEN_IDS = [RETURN, CALL];
 
 const NAMES = new Map<number, string>(Object.entries(SPECIAL_TOKENS).map(([name, id]) => [id, name]));

@@ -60,7 +60,7 @@ export async function readTools(
         throw new ToolFault("too_large", `The input schema of tool '${name}' of ${server} is too large.`);
       }
       try {
-        // A model server binds calls to the schema, whoever has written it.
+        // A model server binds calls to the schema, and any server may have written the schema.
         refuseLargeFormats(inputSchema, ["input_schema"]);
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
@@ -89,7 +89,7 @@ const MAX_NAME_LENGTH = 200;
 
 /**
  * The result of a tool, as the text that the model reads: its text blocks by line, and a short placeholder for everything
- * that is none (`[image/png, 12345 bytes]`). Structured content counts only where there is no text: the specification
+ * else (`[image/png, 12345 bytes]`). Structured content counts only where there is no text: the specification
  * has servers repeat it as text. Longer text than `maxBytes` of UTF-8 is cut, and says so.
  */
 export function outputText(result: CallToolResult, maxBytes: number): string {

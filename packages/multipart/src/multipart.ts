@@ -90,7 +90,7 @@ class Source {
       const bytes = this.#held.subarray(0, end);
       this.#held = this.#held.subarray(at === -1 ? end : at + this.#delimiter.length);
       this.isAtDelimiter = at !== -1;
-      // A Buffer's `slice` is a view, which whoever copies with it would lose at the next read.
+      // A Buffer's `slice` is a view. Its bytes would change at the next read.
       if (bytes.length > 0) yield new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength);
       if (at !== -1) return;
       await this.#readMore();
@@ -217,7 +217,7 @@ function unquoted(text: string): string {
   });
 }
 
-/** RFC 5987, such as `utf-8''na%C3%AFve.txt`; undefined if it is none. */
+/** RFC 5987, such as `utf-8''na%C3%AFve.txt`; undefined if the text has another form. */
 function decodedExtended(text: string): string | undefined {
   const value = /^utf-8'[^']*'(.*)$/i.exec(text)?.[1];
   try {

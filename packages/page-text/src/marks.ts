@@ -29,7 +29,7 @@ export function linkMark(id: number, text: string, domain: string, from: string)
   return domain === from ? `【${id}†${shown}】` : `【${id}†${shown}†${domain}】`;
 }
 
-/** Host and port of a URL; `""` for what is none. */
+/** Host and port of a URL. `""` for an invalid URL. */
 export function domainOf(url: string): string {
   return URL.canParse(url) ? new URL(url).host : "";
 }

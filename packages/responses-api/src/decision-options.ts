@@ -45,8 +45,8 @@ interface ListedToken {
 }
 
 /**
- * The probabilities of so many options, which add up to one, by the log probabilities of a token and its alternatives. Undefined where no letter
- * is among them. A letter that is not listed has none.
+ * The probabilities of this many options, which add up to one, from the log probabilities of a token and its alternatives. Undefined if no letter
+ * is among them. A letter that is not listed has the probability 0.
  */
 export function probabilitiesOf(token: ListedToken, count: number): number[] | undefined {
   const masses = Array.from({ length: count }, () => 0);

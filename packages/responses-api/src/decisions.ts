@@ -112,7 +112,7 @@ export const createDecision = describedAs(z.unknown(), () => {
   });
 });
 
-/** A body whose messages have text in the place of `input_json`. Everything else stays, for the schema to refuse. */
+/** A body with text instead of `input_json` in its messages. Everything else is unchanged, so that the schema refuses it. */
 function withJsonAsText(body: unknown): unknown {
   if (!isJsonObject(body) || !Array.isArray(body.input)) return body;
   return { ...body, input: body.input.map((item: unknown) => withTextParts(item)) };

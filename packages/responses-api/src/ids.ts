@@ -147,7 +147,7 @@ export function partId(key: string, part: number): string {
   return `part_${key}${base62(part)}`;
 }
 
-/** The number in the id of a part of an upload, or undefined when it is none of this one. */
+/** The number in the id of a part of an upload, or undefined if the part belongs to another upload. */
 export function parsePartId(id: string, key: string): number | undefined {
   const match = PART_ID.exec(id);
   return match?.[1] === key ? fromBase62(match[2] as string) : undefined;

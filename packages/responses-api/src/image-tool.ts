@@ -42,7 +42,7 @@ export const imageGenerationTool = z
     moderation: z.enum(["auto", "low"]).nullish(),
     output_compression: z.int().min(0).max(100).nullish(),
     output_format: z.enum([...IMAGE_FORMATS, "gif", "svg"]).nullish(),
-    // OpenAI may give fewer than requested; here there are none.
+    // OpenAI may return fewer images than requested. This server returns none.
     partial_images: z.int().min(0).max(3).nullish(),
     quality: z.enum(IMAGE_QUALITIES).nullish(),
     size: z.string().max(32, { abort: true }).refine(isImageSize, SIZE_RULE).nullish(),

@@ -94,7 +94,7 @@ const promptCacheOptions = z.object({
   prewarm: z.boolean().nullish().describe("The same as `generate: false`."),
 });
 
-/** Values of `include`, here and in the queries that take it. `web_search_call.results` is none of them: searches give pages, no results. */
+/** Values of `include`, here and in the queries that take it. `web_search_call.results` is not supported: searches return pages, not results. */
 export const includeValues = list(
   z.enum([
     "file_search_call.results",

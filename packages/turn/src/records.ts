@@ -88,7 +88,7 @@ export function recordLine(record: TurnRecord): string {
   return JSON.stringify([toStored(record)]);
 }
 
-/** Reads the line of a record. Throws SyntaxError if it is none. */
+/** Reads the line of a record. Throws SyntaxError if the line is invalid. */
 export function parseRecord(line: string): TurnRecord {
   const [stored] = JSON.parse(line) as [StoredRecord];
   if ("held" in stored) return { buffered: stored.held };

@@ -1,4 +1,4 @@
-/** An event that is none of the turn's own, such as `response.steer.accepted`. */
+/** An event that does not belong to the turn's response, such as `response.steer.accepted`. */
 export type AsideEvent = { type: string } & Readonly<Record<string, unknown>>;
 
 /**

@@ -43,11 +43,11 @@ export interface ToolSession {
   readonly container: string;
   /** Makes a filter for a content part; undefined if there is nothing to cite. */
   readonly citations: (() => CitationFilter) | undefined;
-  /** Gives the citations that a whole text has of files of the session's container; undefined where there are none. */
+  /** Returns the citations of the session container's files in a complete text. Undefined if there are none. */
   readonly citationsIn: ((text: string) => readonly Citation[]) | undefined;
   /** The tools that the model sees. They change when tools have been listed. */
   readonly pluginTools: PluginTools;
-  /** The model may call something in so many rounds, and until then, in Unix milliseconds. */
+  /** The number of rounds in which the model may call tools, and the time until which it may, in Unix milliseconds. */
   readonly maxRounds: number;
   readonly deadline: number;
   /**

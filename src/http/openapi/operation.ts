@@ -4,7 +4,7 @@ import type { AnswerName, BodyName } from "./schemas.ts";
 /** An endpoint's access and counting, and its entry in the API's description (`GET /openapi.json`). */
 export type Operation = Admittance & Description;
 
-/** An endpoint's entry in the description, beside its route, query and summary. */
+/** An endpoint's entry in the description, without its route, query and summary. */
 interface Description {
   /** Its `operationId`. Generators name functions after it, so it never changes. */
   id: string;
@@ -19,7 +19,7 @@ interface Description {
   headers?: readonly OperationHeader[];
   /** The answers by status: the names of `schemas.ts` by media type. All other statuses are errors. */
   answers: Readonly<Record<number, OperationAnswer>>;
-  /** 4xx statuses beside those that follow from the declaration. Every endpoint may answer 5xx. */
+  /** 4xx statuses in addition to those that follow from the declaration. Every endpoint may answer 5xx. */
   errors?: readonly number[];
   /** Everything that only sentences can express. */
   description?: string;

@@ -16,7 +16,7 @@ import { givenUp, ReceivedPart, type Receiver } from "./received-part.ts";
 import { uploadNotFound, uploadOver, uploadsFull } from "./upload-faults.ts";
 import type { UploadRecord } from "./upload-table.ts";
 
-/** The attributes of a received file, beside its bytes. */
+/** The attributes of a received file, without its bytes. */
 export type FileAbout = Pick<FileRecord, "filename" | "mimeType" | "purpose" | "createdAt" | "expiresAt" | "container">;
 
 /**

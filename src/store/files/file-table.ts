@@ -3,7 +3,7 @@ import type { FileLimits } from "../../contract/grants.ts";
 import type { Schema } from "../schema.ts";
 import { checkFileLimits } from "./file-limits.ts";
 
-/** The record of a file beside its bytes. Times are Unix seconds. */
+/** The record of a file, without its bytes. Times are Unix seconds. */
 export interface FileRecord {
   /** Its id without the prefix. */
   key: string;

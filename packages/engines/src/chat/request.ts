@@ -37,7 +37,7 @@ export interface Asking {
   inputGrammar?: string;
 }
 
-/** The tools in the prompt; `callable`: those that the model may call, whoever answers them. */
+/** The tools in the prompt; `callable`: those that the model may call, the server's and the client's. */
 export function promptTools(prompt: Prompt, which: "shown" | "callable" = "shown"): FunctionTool[] {
   if (prompt.request.tools == null && !prompt.pluginTools) return [];
   const { functions, plugins } = which === "callable" ? offeredTools(prompt) : shownTools(prompt);

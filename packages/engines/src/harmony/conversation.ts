@@ -337,7 +337,7 @@ function partText(part: InputPart): string {
 
 const IMAGE_NOTE = { type: "input_text" as const, text: "[An image, which you cannot see]" };
 
-/** An item with notes in the place of its images. */
+/** An item with notes instead of its images. */
 function withImageNotes(item: Item): Item {
   const { field, parts } = partsOf(item);
   if (!parts.some(({ type }) => type === "input_image")) return item;

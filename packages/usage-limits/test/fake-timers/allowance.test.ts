@@ -128,7 +128,7 @@ describe("an allowance", () => {
     for (const each of taken.filter(isTaken)) each.end([]);
   });
 
-  /** A minute and a half of so many requests a second from two isolates; what was let in, by the time it was. */
+  /** Sends the given requests per second from two isolates for a minute and a half. Returns the admitted ones with their times. */
   async function ninetySeconds(quota: FakeQuota, limits: CountedLimits, perSecond: number): Promise<number[]> {
     const allowances = [quota.isolate(limits), quota.isolate(limits)];
     const passed: number[] = [];
