@@ -4,13 +4,14 @@ import { connect, type Socket } from "node:net";
 import { hammer } from "./load.ts";
 import { cpuSeconds } from "./processes.ts";
 import type { Scale } from "./scenarios.ts";
+import { startServe } from "./serve.ts";
 import { median, quantile } from "./statistics.ts";
 import { number, table } from "./tables.ts";
 import { responsesRequest, type Upstream } from "./targets.ts";
-import { startWorker } from "./workers.ts";
+import { bundleFolder } from "./workers.ts";
 
 /**
- * The same turns over a WebSocket and as SSE, sent to one Worker. Over a WebSocket, every event is a frame of its own.
+ * The same turns over a WebSocket and as SSE, sent to one `serve`. Over a WebSocket, every event is a frame of its own.
  */
 
 const WAYS = ["SSE", "WebSocket"] as const;
@@ -48,7 +49,7 @@ export interface SocketResults {
 
 /** Measures every case in both ways, by turns. */
 export async function measureSockets(upstream: Upstream, scale: Scale): Promise<SocketResults[]> {
-  const worker = await startWorker("ours", upstream.port);
+  const worker = await startServe({ bundle: bundleFolder, upstreamPort: upstream.port });
   const results: SocketResults[] = CASES.map((each) => ({ case: each, rounds: [] }));
   for (let round = 0; round < scale.rounds; round += 1) {
     for (const { case: each, rounds } of results) {
