@@ -73,7 +73,7 @@ export function beginLoad(load: Load): RunningLoad {
     // It could not be resumed after a crash.
     [
       "a background stream of JSON",
-      () => ({ model: `simulator?tps=${wordsPerSecond}`, background: true, text: { format: FORMAT } }),
+      () => ({ model: `simulator?live=json&tps=${wordsPerSecond}`, background: true, text: { format: FORMAT } }),
     ],
   ];
   for (let index = 0; index < streams; index += 1) {

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
-import { freePort, root, untilReady } from "../workerd/tools.ts";
+import { BUNDLE_VARIABLE, bundleInto, freePort, root, untilReady } from "../workerd/tools.ts";
 import { beginLoad } from "./hand-over-load.ts";
 
 /**
@@ -19,11 +19,15 @@ const WORDS_PER_SECOND = 4;
 const SETTLED_MS = 3_000;
 
 const modelPort = await freePort();
-const model = spawn(process.execPath, [join(root, "dev/simulator/main.ts")], {
+// It replays the simulator's answers, so that the model server takes little of the cores that are shared.
+const model = spawn(process.execPath, [join(root, "dev/bench/upstream.ts"), String(modelPort), "simulator"], {
   stdio: ["ignore", "ignore", "inherit"],
-  env: { ...process.env, PORT: String(modelPort) },
 });
 const folder = mkdtempSync(join(tmpdir(), "hand-over-"));
+// A package ships its bundle. A checkout would make one during each hand-over, which takes seconds of a core.
+const bundle = join(folder, "bundle");
+bundleInto(bundle);
+const state = join(folder, "state");
 process.on("exit", () => {
   model.kill("SIGKILL");
   rmSync(folder, { recursive: true, force: true });
@@ -35,8 +39,8 @@ const url = `http://127.0.0.1:${port}`;
 const gateway = spawn(process.execPath, [join(root, "cli/main.ts"), "serve"], {
   stdio: ["ignore", "pipe", "inherit"],
   env: {
-    ...{ ...process.env, PORT: String(port), STATE_DIRECTORY: folder, LOG_FORMAT: "json" },
-    ...{ VLLM_BASE_URL: `http://127.0.0.1:${modelPort}/v1`, ALLOW_ANONYMOUS: "true" },
+    ...{ ...process.env, PORT: String(port), STATE_DIRECTORY: state, LOG_FORMAT: "json" },
+    ...{ VLLM_BASE_URL: `http://127.0.0.1:${modelPort}/v1`, ALLOW_ANONYMOUS: "true", [BUNDLE_VARIABLE]: bundle },
   },
 });
 process.on("exit", () => gateway.kill("SIGKILL"));
