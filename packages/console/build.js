@@ -1,4 +1,4 @@
-/** Bundles the console for the browser: `dist/main.js`, the scripts that it loads later, and `dist/console.css`. Any Node that wrangler runs on runs this. */
+/** Bundles the console for the browser: `dist/main.js`, the script that it shares with the other views, the scripts that it loads later, and `dist/console.css`. Any Node that wrangler runs on runs this. */
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { build } from "esbuild";
@@ -10,17 +10,25 @@ const folder = fileURLToPath(new URL("./", import.meta.url));
  * Rejects with esbuild's faults, which it has printed.
  */
 export async function buildConsole() {
-  const { outputFiles } = await build({
+  /** @type {import("esbuild").BuildOptions} */
+  const options = {
     absWorkingDir: folder,
-    // The last two are loaded when an answer has code or formulas.
-    entryPoints: ["src/main.js", "src/console.css", "src/code-colours.js", "src/formulas.js"],
     outdir: "dist",
     bundle: true,
     format: "esm",
     minify: true,
     legalComments: "none",
     write: false,
-  });
+  };
+  const made = await Promise.all([
+    // Two entries have one chunk in common, so that its name needs no hash.
+    build({ ...options, entryPoints: ["src/main.js", "src/other-views.js"], splitting: true, chunkNames: "shared" }),
+    build({
+      ...options,
+      entryPoints: ["src/console.css", "src/markdown-reader.js", "src/code-colours.js", "src/formulas.js"],
+    }),
+  ]);
+  const outputFiles = made.flatMap((each) => each.outputFiles ?? []);
   mkdirSync(`${folder}dist`, { recursive: true });
   for (const { path, text } of outputFiles) {
     if (textOf(path) === text) continue;

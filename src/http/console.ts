@@ -4,6 +4,9 @@ import colours from "../../packages/console/dist/code-colours.js?raw";
 import style from "../../packages/console/dist/console.css?raw";
 import formulas from "../../packages/console/dist/formulas.js?raw";
 import script from "../../packages/console/dist/main.js?raw";
+import markdown from "../../packages/console/dist/markdown-reader.js?raw";
+import views from "../../packages/console/dist/other-views.js?raw";
+import shared from "../../packages/console/dist/shared.js?raw";
 import icon from "../../packages/console/src/icon.svg?raw";
 import index from "../../packages/console/src/index.html?raw";
 
@@ -38,11 +41,16 @@ const HEADERS = {
   "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 };
 
+const SCRIPT = "text/javascript; charset=utf-8";
+
 /** The files of the page, by name. */
 const FILES: Readonly<Record<string, { text: string; type: string }>> = {
-  "main.js": { text: script, type: "text/javascript; charset=utf-8" },
-  "code-colours.js": { text: colours, type: "text/javascript; charset=utf-8" },
-  "formulas.js": { text: formulas, type: "text/javascript; charset=utf-8" },
+  "main.js": { text: script, type: SCRIPT },
+  "shared.js": { text: shared, type: SCRIPT },
+  "other-views.js": { text: views, type: SCRIPT },
+  "markdown-reader.js": { text: markdown, type: SCRIPT },
+  "code-colours.js": { text: colours, type: SCRIPT },
+  "formulas.js": { text: formulas, type: SCRIPT },
   "console.css": { text: style, type: "text/css; charset=utf-8" },
   "icon.svg": { text: icon, type: "image/svg+xml" },
 };

@@ -121,7 +121,7 @@ describe("the files", () => {
     const page = await get("/", asBrowser);
     const html = await page.text();
     const names = [...html.matchAll(/\/assets\/[^"]+/g)].map(([name]) => name);
-    expect(names.map((name) => name.split("/").at(-1))).toEqual(["icon.svg", "console.css", "main.js"]);
+    expect(names.map((name) => name.split("/").at(-1))).toEqual(["icon.svg", "console.css", "shared.js", "main.js"]);
     for (const answer of [page, ...(await Promise.all(names.map((name) => get(name))))]) {
       expect(answer.status).toBe(200);
       const policy = answer.headers.get("content-security-policy") ?? "";

@@ -134,6 +134,17 @@ describe("a limit of each end user", () => {
     ];
     for (const answer of await Promise.all(refused))
       await expectError(answer, { status: 429, message: new RegExp(`end user 'dave' of organization ${tenant}`) });
+    const socket = await SocketClient.open(gateway, { headers: { authorization: `Bearer ${one.value}` } });
+    expect((await socket.turn({ input: "Hello!", ...user })).last).toMatchObject({
+      type: "error",
+      status: 429,
+      error: { code: "rate_limit_exceeded", message: expect.stringContaining("end user 'dave'") },
+    });
+    // Each turn of a connection has its own end user.
+    const turnOf = async () => (await socket.turn({ input: "Hello!", safety_identifier: "erik" })).last;
+    expect([(await turnOf()).type, (await turnOf()).type]).toEqual(["response.completed", "response.completed"]);
+    expect(await turnOf()).toMatchObject({ type: "error", status: 429 });
+    await socket.close();
   });
 
   it("counts tokens as they were used, in the background, too", async () => {

@@ -141,6 +141,34 @@ print(text.text)
   expect(await said(at, python, "use.py", worker.url)).toBe(ANSWER);
 });
 
+it.skipIf(lacks("go"))("Go: what the console shows as code", async () => {
+  const { samplesOf, LocalFile } = (await import(
+    new URL("../../packages/console/src/code-samples.js", import.meta.url).href
+  )) as {
+    samplesOf: (body: object, transport: string, baseUrl: string) => { name: string; code: string }[];
+    LocalFile: new (name: string, type: string) => object;
+  };
+  const text = `It's "quoted", $HOME, \`ticks\`, \\ and é`;
+  const file = { type: "input_image", image_url: new LocalFile("one.png", "image/png"), detail: "auto" };
+  const withFile = [{ role: "user", content: [{ type: "input_text", text }, file] }];
+  const answer = `You said: ${text}`;
+  for (const transport of ["whole", "stream", "background", "socket"]) {
+    for (const [name, input] of Object.entries({ text, file: withFile })) {
+      const samples = samplesOf({ model: "simulator", input }, transport, `${worker.url}/v1`);
+      const code = samples.find((sample) => sample.name === "Go")?.code ?? "";
+      const at = place(`console-go/${transport}-${name}`, {
+        "go.mod": "module example.com/sample\n\ngo 1.24\n",
+        "main.go": code,
+        "one.png": "no picture",
+      });
+      await said(at, "go", "vet", ".");
+      const printed = await said(at, "go", "run", ".");
+      const heard = transport === "whole" ? JSON.parse(printed).output[0].content[0].text : printed;
+      expect(heard, `${transport} ${name}`).toContain(answer);
+    }
+  }
+});
+
 it.skipIf(lacks("go"))("Go: oapi-codegen", async () => {
   const at = place("go", {
     "go.mod": "module example.com/client\n\ngo 1.24\n",

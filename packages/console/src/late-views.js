@@ -1,5 +1,6 @@
 import { html } from "lit-html";
 import { until } from "lit-html/directives/until.js";
+import { beside } from "./beside.js";
 import { copy } from "./save.js";
 
 /** Views that few answers need. Their libraries are loaded when the first such view is on the page. */
@@ -11,16 +12,6 @@ const MAX_COLOURED = 20_000;
 let colours;
 /** @type {typeof import("./formulas.js") | undefined} */
 let formulas;
-
-/** Scripts that are being loaded, by name. @type {Map<string, Promise<any>>} */
-const loading = new Map();
-
-/** @param {string} name */
-function beside(name) {
-  const known = loading.get(name) ?? import(new URL(name, import.meta.url).href);
-  loading.set(name, known);
-  return known;
-}
 
 /**
  * Code with a button that copies it. The code is highlighted after the library has been loaded.

@@ -1,12 +1,10 @@
 import { html, nothing, render } from "lit-html";
 import { ApiFault, call, whenKeyIsRefused } from "./api.js";
-import { filesView } from "./files.js";
-import { lookView } from "./look.js";
-import { operateView } from "./operate.js";
+import { faultNotice } from "./dialogs.js";
+import { loadMarkdown } from "./markdown-tokens.js";
 import { forgetEverything, session } from "./session.js";
 import { askForKey, identify, returnFromIssuer } from "./sign-in.js";
 import { applyTheme, chooseTheme, theme } from "./theme.js";
-import { treeView } from "./tree.js";
 import { tryView } from "./try.js";
 
 /**
@@ -32,11 +30,59 @@ import { tryView } from "./try.js";
 /** @type {Record<string, Kind>} */
 const VIEWS = {
   try: { label: "Try", for: ["open", "tenant", "both"], make: tryView },
-  responses: { label: "Responses", for: ["open", "tenant", "both"], make: lookView },
-  tree: { label: "Tree", for: ["open", "tenant", "both"], make: treeView },
-  files: { label: "Files", for: ["open", "tenant", "both"], make: filesView },
-  operate: { label: "Operate", for: ["open", "admin", "both"], make: operateView },
+  responses: { label: "Responses", for: ["open", "tenant", "both"], make: later("lookView") },
+  tree: { label: "Tree", for: ["open", "tenant", "both"], make: later("treeView") },
+  files: { label: "Files", for: ["open", "tenant", "both"], make: later("filesView") },
+  operate: { label: "Operate", for: ["open", "admin", "both"], make: later("operateView") },
 };
+
+/** @type {Promise<typeof import("./other-views.js")> | undefined} */
+let otherViews;
+
+/** Loads the views that are not shown first; again if that has failed. */
+function loadOtherViews() {
+  otherViews ??= import("./other-views.js").catch((error) => {
+    otherViews = undefined;
+    throw error;
+  });
+  return otherViews;
+}
+
+/**
+ * A view whose code is loaded when it is first made.
+ * @param {keyof typeof import("./other-views.js")} name
+ * @returns {(section: HTMLElement) => View}
+ */
+function later(name) {
+  return (section) => {
+    /** @type {View | undefined} */
+    let view;
+    /** @type {Route | undefined} */
+    let route;
+    const load = async () => {
+      try {
+        const made = await loadOtherViews();
+        section.replaceChildren();
+        view ??= made[name](section);
+        if (route) view.show(route);
+      } catch {
+        render(faultNotice("This part of the page could not be loaded. Reload the page."), section);
+      }
+    };
+    return {
+      show(shown) {
+        route = shown;
+        if (view) view.show(shown);
+        else void load();
+      },
+      hide() {
+        route = undefined;
+        view?.hide?.();
+      },
+      signedIn: () => view?.signedIn?.(),
+    };
+  };
+}
 
 const bar = element("bar");
 const main = element("main");
@@ -193,6 +239,17 @@ async function begin() {
   whenKeyIsRefused((message) => void keyRefused(message));
   addEventListener("hashchange", showRoute);
   showRoute();
+  // Another version of the server has other files: what may be needed is loaded while these are there.
+  whenIdle(() => {
+    loadOtherViews().catch(() => {});
+    loadMarkdown().catch(() => {});
+  });
+}
+
+/** @param {() => void} work */
+function whenIdle(work) {
+  if ("requestIdleCallback" in window) requestIdleCallback(work, { timeout: 1_000 });
+  else setTimeout(work, 200);
 }
 
 /** @param {ApiFault} error */

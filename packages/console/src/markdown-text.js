@@ -2,7 +2,7 @@ import { html, nothing, render } from "lit-html";
 import { count } from "./format.js";
 import { codeBlock } from "./late-views.js";
 import { drawSoon } from "./long-text.js";
-import { blocksOf, fenceOf } from "./markdown-tokens.js";
+import { blocksOf, fenceOf, loadMarkdown, readsMarkdown } from "./markdown-tokens.js";
 import { blockTemplate, markOf, withoutMarks } from "./markdown-view.js";
 import { copy, download } from "./save.js";
 
@@ -87,6 +87,12 @@ export class MarkdownText {
   }
 
   draw() {
+    if (!readsMarkdown()) {
+      this.#drawOpen(html`<p dir="auto" class="unread">${this.#text.slice(0, this.#limit)}</p>`);
+      const again = () => readsMarkdown() && drawSoon(this);
+      void loadMarkdown().then(again, () => {});
+      return;
+    }
     const end = Math.min(this.#text.length, this.#limit);
     // The replacement has the same length, because `#settled` counts characters.
     const source = this.#text.slice(this.#settled, end).replaceAll("\r", " ");

@@ -1,4 +1,4 @@
-import { Marked } from "marked";
+import { beside } from "./beside.js";
 
 /**
  * The text of an answer, as tokens of Markdown with mathematics. The tokens contain no HTML yet.
@@ -26,7 +26,11 @@ function formulaIn(forms, source) {
   return undefined;
 }
 
-const marked = new Marked({
+/** @type {import("marked").Marked | undefined} */
+let marked;
+
+/** @type {import("marked").MarkedExtension} */
+const FORMULAS = {
   extensions: [
     {
       name: "formula",
@@ -47,7 +51,18 @@ const marked = new Marked({
       },
     },
   ],
-});
+};
+
+/** Loads what reads markdown. */
+export async function loadMarkdown() {
+  const { Marked } = await beside("markdown-reader.js");
+  marked ??= new Marked(FORMULAS);
+}
+
+/** Whether it is loaded. */
+export function readsMarkdown() {
+  return marked !== undefined;
+}
 
 /**
  * The blocks of a text. A text that cannot be parsed, such as a thousand nested quotations, becomes one paragraph.
@@ -56,7 +71,7 @@ const marked = new Marked({
  */
 export function blocksOf(source) {
   try {
-    return /** @type {Token[]} */ (marked.lexer(source));
+    return /** @type {Token[]} */ (marked?.lexer(source) ?? []);
   } catch {
     return [{ type: "text", raw: source, text: source, escaped: false }];
   }
