@@ -8,8 +8,8 @@ import { OBJECT_CLASSES, uniqueKeyOf } from "./workerd.ts";
 
 /** Finds the damaged file: workerd reports damage, but not the object. */
 
-/** workerd's words for it. */
-const DAMAGE_WORDS = /SQLITE_(?:CORRUPT|NOTADB)/;
+/** The words of workerd and of the Worker (`src/store/damage.ts`) for it. */
+const DAMAGE_WORDS = /SQLITE_(?:CORRUPT|NOTADB)|"event":"object_suspected"/;
 
 /** Other messages of workerd about a disk, and their meanings. Each is logged at most once an hour. */
 const DISK_WORDS: readonly [words: RegExp, meaning: string][] = [

@@ -1,3 +1,4 @@
+import { logLine } from "@responses-edge/json-text";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { processState, type Suspect } from "./process-state.ts";
 
@@ -44,7 +45,11 @@ export async function faultOf(error: unknown, suspect: () => Suspect): Promise<u
   if (!isOfStorage(error) || !processState.hasLauncher || processState.disk === "low") return error;
   const called = suspect();
   const { id } = called;
-  if (!damaged.has(id) && suspected.size < MAX_IDS) suspected.set(id, called);
+  if (!damaged.has(id) && !suspected.has(id) && suspected.size < MAX_IDS) {
+    suspected.set(id, called);
+    // The launcher reads the log. The runtime does not name the damage in each case.
+    console.warn(logLine({ level: "warn", event: "object_suspected", binding: called.binding }));
+  }
   for (let waited = 0; waited < WAIT_MS && !damaged.has(id); waited += LOOK_MS) await scheduler.wait(LOOK_MS);
   return damaged.has(id) ? storageDamaged() : error;
 }

@@ -10,25 +10,31 @@ import {
   writeFileSync,
   writeSync,
 } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { diagnose, type Finding } from "../../cli/doctor.ts";
-import { uniqueKeyOf } from "../../cli/workerd.ts";
+import { OBJECT_CLASSES, uniqueKeyOf } from "../../cli/workerd.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { ADMIN_KEY, ask as askAsRoot, ROOT, sha256 } from "./key-support.ts";
 import { begin, cleanUp, mayMount, newFolder, run, type Served, start } from "./serve-support.ts";
-import { eventually } from "./support.ts";
+import { eventually, type Gateway } from "./support.ts";
 
 /** Data folders whose files are damaged on their disk: what serves them says, and what `doctor` makes of them. */
 
 const HOMES = uniqueKeyOf("Home");
 const LIST = "metadata.sqlite";
+const KEY = "key-of-local";
+/** A key of another tenant, whose list of files is damaged: a list stands before its files. */
+const LISTING = "key-of-listing";
 
 let vllm: SimulatorServer;
-/** A folder in which two homes and a list of alarms are, and what is in it. Nobody serves it. */
+/** A folder in which objects of each class and a list of alarms are: two homes, and what is in it. Nobody serves it. */
 let whole: string;
 const ids: string[] = [];
+/** A file, and a vector store that has it. */
+const stored = { file: "", vectorStore: "", listing: "" };
 
 beforeAll(async () => {
   vllm = await serveSimulator();
@@ -44,6 +50,21 @@ beforeAll(async () => {
     openai.webhooks.create({ name: "hook", url: "https://example.com/", event_types: ["response.completed"] }),
   ]);
   await openai.batches.create({ input_file_id: file.id, endpoint: "/v1/responses", completion_window: "24h" });
+  const listed = new Set(filesOf(whole, "FileDirectory"));
+  const listing = openai.withOptions({ apiKey: LISTING });
+  await listing.files.create({ purpose: "user_data", file: new File(["Kept."], "kept.txt") });
+  stored.listing = basename(filesOf(whole, "FileDirectory").find((name) => !listed.has(name)) ?? "");
+  const { id } = await openai.vectorStores.create({ name: "kept" });
+  stored.file = file.id;
+  stored.vectorStore = id;
+  const operator = { fetch: fetch as Gateway["fetch"], url: served.url };
+  await askAsRoot(operator, "POST", "/v1/admin/keys", { tenant: "other", name: "kept" });
+  // The board has its runs in a table, once there was one.
+  const { id: run } = await openai.responses.create({
+    ...{ model: "simulator?fault=stall_headers", input: "Run.", background: true, previous_response_id: ids[0] ?? "" },
+  });
+  await eventually(async () => JSON.stringify(await askAsRoot(operator, "GET", "/v1/admin/runs")).includes(run));
+  await openai.responses.cancel(run);
   await stop(served);
 });
 afterAll(async () => {
@@ -55,12 +76,13 @@ async function serve(data: string): Promise<{ served: Served; openai: OpenAI }> 
   const served = await start({
     STATE_DIRECTORY: data,
     VLLM_BASE_URL: `${vllm.url}/v1`,
-    ALLOW_ANONYMOUS: "true",
+    ADMIN_KEY,
+    API_KEYS: `local:${sha256(KEY)},listing:${sha256(LISTING)}`,
     TREES_PER_HOME: "1",
     RETENTION_DAYS: "30",
     STOP_TIMEOUT_MS: "1000",
   });
-  return { served, openai: new OpenAI({ apiKey: "any", baseURL: `${served.url}/v1`, maxRetries: 0 }) };
+  return { served, openai: new OpenAI({ apiKey: KEY, baseURL: `${served.url}/v1`, maxRetries: 0 }) };
 }
 
 async function stop(served: Served): Promise<void> {
@@ -173,17 +195,26 @@ describe("an object that is damaged", () => {
   });
 });
 
-it("objects of other classes that are damaged are answered as that, and named once with their tenant", async () => {
+it("damaged objects of every class are answered as that, and named once with their tenant", async () => {
   const data = copied();
+  const asRoot = { headers: { authorization: `Bearer ${ROOT}` } };
   // Each class, and what cannot be told without its objects.
   const asked: Record<string, (openai: OpenAI) => Promise<unknown>> = {
     Quota: (openai) => openai.responses.create({ model: "simulator", input: "Store me." }),
-    FileDirectory: (openai) => openai.files.list(),
+    FileDirectory: (openai) => openai.withOptions({ apiKey: LISTING }).files.list(),
     Webhooks: (openai) => openai.webhooks.list(),
     Batches: (openai) => openai.batches.list(),
     ResponseIndex: (openai) => openai.get("/responses"),
+    Home: (openai) => openai.responses.retrieve(ids[0] ?? ""),
+    FileBytes: (openai) => openai.files.content(stored.file),
+    VectorStore: (openai) => openai.vectorStores.retrieve(stored.vectorStore),
+    Board: (openai) => openai.get("/admin/runs", asRoot),
   };
-  for (const name of Object.keys(asked)) for (const file of filesOf(data, name)) overwrite(file, 1);
+  // Each request needs the directory of keys: it has a test of its own.
+  expect([...Object.keys(asked), "KeyDirectory"].toSorted()).toEqual(Object.values(OBJECT_CLASSES).toSorted());
+  const damagedIn = (name: string) =>
+    filesOf(data, name).filter((file) => name !== "FileDirectory" || basename(file) === stored.listing);
+  for (const name of Object.keys(asked)) for (const file of damagedIn(name)) overwrite(file, 1);
   const { served, openai } = await serve(data);
   const answers = () =>
     Promise.all(
@@ -194,6 +225,7 @@ it("objects of other classes that are damaged are answered as that, and named on
         ),
       ),
     );
+  const OTHERS: Record<string, string | undefined> = { Board: undefined, FileDirectory: "listing" };
   const damaged = Object.keys(asked).map((name) => [name, "500 storage_damaged"]);
   await answers();
   expect(await answers()).toEqual(damaged);
@@ -204,13 +236,35 @@ it("objects of other classes that are damaged are answered as that, and named on
     .map((line) => JSON.parse(line));
   expect(lines.map(({ class: name, tenant }) => [name, tenant]).toSorted()).toEqual(
     Object.keys(asked)
-      .map((name) => [name, "local"])
+      .map((name) => [name, name in OTHERS ? OTHERS[name] : "local"])
       .toSorted(),
   );
   await stop(served);
   const { findings } = await diagnose(data, true);
   expect(findings.every(({ done }) => done !== undefined)).toBe(true);
-  for (const name of Object.keys(asked)) expect(filesOf(data, name)).toEqual([]);
+  for (const name of Object.keys(asked)) expect(damagedIn(name)).toEqual([]);
+});
+
+it("a damaged directory of keys is named once, and answered as that to whoever asks with a key", async () => {
+  const data = copied();
+  for (const file of filesOf(data, "KeyDirectory")) overwrite(file, 1);
+  const { served, openai } = await serve(data);
+  const asRoot = { headers: { authorization: `Bearer ${ROOT}` } };
+  const codes = () =>
+    Promise.all(
+      [openai.get("/admin/keys", asRoot), openai.responses.retrieve(ids[0] ?? "")].map((answer) =>
+        answer.then(
+          () => 200,
+          ({ status, code }) => `${status} ${code}`,
+        ),
+      ),
+    );
+  await codes();
+  expect(await codes()).toEqual(["500 storage_damaged", "500 storage_damaged"]);
+  expect(served.output().match(/"event":"object_damaged"/g)).toHaveLength(1);
+  await stop(served);
+  await diagnose(data, true);
+  expect(filesOf(data, "KeyDirectory")).toEqual([]);
 });
 
 describe("a list of alarms that is damaged", () => {

@@ -59,7 +59,7 @@ export async function loadMarkdown() {
   marked ??= new Marked(FORMULAS);
 }
 
-/** Whether it is loaded. */
+/** Tells whether it is loaded. */
 export function readsMarkdown() {
   return marked !== undefined;
 }
