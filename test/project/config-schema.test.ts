@@ -9,13 +9,13 @@ import { mistakesOf } from "../../cli/environment.ts";
 import { cleanUp, newFolder } from "../e2e/serve-support.ts";
 import { root } from "../workerd/tools.ts";
 
-/** The schema of the configuration's file says what the server takes. */
+/** The schema of the configuration file agrees with the server's own checks. */
 
 afterEach(cleanUp);
 
 const validate = new Ajv2020({ strict: false, validateFormats: false }).compile(configSchema());
 
-/** What the server says of a file's text. */
+/** The server's errors for a file's text. */
 function mistakesIn(text: string): readonly string[] {
   const path = join(newFolder(), "edge.yaml");
   writeFileSync(path, text);

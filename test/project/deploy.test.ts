@@ -9,16 +9,16 @@ import { SERVE_VARIABLES } from "../../cli/serve-settings.ts";
 import { VARIABLE_NAMES } from "../../src/config/index.ts";
 import { root } from "../workerd/tools.ts";
 
-/** What the files of deployments say of each other and of the program. `npm run test:deploy` runs them. */
+/** The deployment files agree with each other and with the program. `npm run test:deploy` runs them. */
 
 const read = (file: string) => readFileSync(join(root, file), "utf8");
 const manifest = JSON.parse(read("package.json"));
 const compose = parse(read("deploy/compose.yaml"));
 
-/** Variables that something of this project reads. */
+/** Variables that some part of this project reads. */
 const KNOWN: readonly string[] = [...VARIABLE_NAMES, ...SERVE_VARIABLES];
 
-/** The names that an example of an environment has, and those of them that have a value. */
+/** The names in an example of an environment, and those of them that have a value. */
 function entriesOf(file: string): [name: string, value: string][] {
   return [...read(file).matchAll(/^([A-Z_]+)=(.*)$/gm)].map(([, name = "", value = ""]) => [name, value]);
 }

@@ -2,7 +2,9 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 
-/** Commands that documentation and comments tell: they run with the Node that the project installs, whichever the reader has. */
+/**
+ * Commands in documentation and comments run with the Node that the project installs, independent of the reader's Node.
+ */
 
 const root = new URL("../../", import.meta.url);
 const manifest = JSON.parse(readFileSync(new URL("package.json", root), "utf8")) as {
@@ -11,7 +13,7 @@ const manifest = JSON.parse(readFileSync(new URL("package.json", root), "utf8"))
   devDependencies: Record<string, string>;
 };
 
-/** Every committed text that people read: documentation, and sources for their comments. */
+/** Every committed text for readers: documentation, and sources for their comments. */
 const texts = execFileSync("git", ["ls-files", "*.md", "*.ts", "*.js", "*.sh", "*.yml", "*.yaml"], {
   cwd: root,
   encoding: "utf8",

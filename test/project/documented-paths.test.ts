@@ -3,7 +3,9 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { root } from "../workerd/tools.ts";
 
-/** The paths that pages for contributors name: from the checkout, from `src`, or beside another path of the same line. */
+/**
+ * The paths that pages for contributors name: from the checkout, from `src`, or next to another path of the same line.
+ */
 
 const PAGES = ["docs/code-map.md", "docs/architecture.md", "CONTRIBUTING.md"];
 
@@ -18,7 +20,7 @@ function linesOf(page: string): string[] {
   return readFileSync(join(root, page), "utf8").split("\n");
 }
 
-/** The words between backticks of a line that look like paths. Addresses of the API begin with a slash. */
+/** The words between backticks in a line that look like paths. Addresses of the API begin with a slash. */
 function pathsIn(line: string): string[] {
   return [...line.matchAll(/`([^`]+)`/g)]
     .flatMap(([, words = ""]) => words.split(/\s+/))

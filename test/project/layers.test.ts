@@ -3,7 +3,10 @@ import { dirname, join, relative, resolve } from "node:path";
 import { describe, expect, it } from "vitest";
 import { root } from "../workerd/tools.ts";
 
-/** Imports point down, from layer to layer (docs/architecture.md). Each layer of `src`, and those that it may import. */
+/**
+ * Imports go from each layer to lower layers (docs/architecture.md). Each layer of `src`, with the layers that it may
+ * import.
+ */
 const BASE = ["config", "contract"];
 const LAYERS: Record<string, readonly string[]> = {
   config: [],
@@ -18,7 +21,7 @@ const LAYERS: Record<string, readonly string[]> = {
   http: [...BASE, "telemetry", "assembly", "store", "api", "socket", "batches"],
 };
 
-/** What tools and engines, of which a turn is made, may know of it: what it asks of them. */
+/** The modules that tools and engines may import from a turn. */
 const TURN = "@responses-edge/turn";
 const ASKED = [
   "answer-format",
@@ -38,7 +41,7 @@ function filesIn(folder: string): string[] {
     .map((path) => join(folder, path));
 }
 
-/** The specifiers that a file imports. Its imports come first: those further down are in texts. */
+/** The specifiers that a file imports. Its imports come first. Later matches are in texts. */
 function importsOf(file: string): string[] {
   const text = readFileSync(join(root, file), "utf8");
   const [head = ""] = text.split(/^(?:export )?(?:const|let|class|(?:async )?function)\b/m, 1);
@@ -47,7 +50,7 @@ function importsOf(file: string): string[] {
   return [...stated.map(([, name = ""]) => name), ...dynamic];
 }
 
-/** The layer of a file of `src`; a file beside the layers, such as `src/config.ts`, is one of its name. */
+/** The layer of a file of `src`. A file outside the layers, such as `src/config.ts`, has its own name as its layer. */
 function layerOf(file: string): string {
   const [first = ""] = relative("src", file).split("/");
   return first.replace(/\.ts$/, "");

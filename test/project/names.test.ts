@@ -10,8 +10,8 @@ import { expect, it } from "vitest";
 import { OBJECT_CLASSES, uniqueKeyOf } from "../../cli/workerd.ts";
 
 /**
- * Names that what is kept is found by: under another one a deployment is empty (docs/upgrades.md). What these tests say may be
- * added to, and never changed. `test/e2e/upgrade.test.ts` shows the same with a data folder of an earlier version.
+ * Names under which data is stored. With another name a deployment has no data (docs/upgrades.md). Expectations may be
+ * added here, never changed. `test/e2e/upgrade.test.ts` shows the same with a data folder of an earlier version.
  */
 
 const settings = readFileSync(new URL("../../wrangler.toml", import.meta.url), "utf8");

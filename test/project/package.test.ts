@@ -8,7 +8,7 @@ import { startProgram } from "../deploy/program.ts";
 import { freePort, root, workerdVersion } from "../workerd/tools.ts";
 
 /**
- * The folder that is published, run where it was made: it finds workerd above itself. `npm run test:deploy` installs it as a
+ * The published folder, run where it was made: it finds workerd above itself. `npm run test:deploy` installs it as a
  * user does.
  */
 describe("the package", () => {
@@ -81,7 +81,7 @@ describe("the package", () => {
     return startProgram({
       command: process.execPath,
       args: [program],
-      // The tests' own bundle is not the one that is shipped.
+      // The tests' own bundle differs from the shipped one.
       environment: { PATH: process.env.PATH, PORT: port, STATE_DIRECTORY: data, ...variables },
       url: `http://127.0.0.1:${port}`,
     });

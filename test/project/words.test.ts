@@ -7,7 +7,7 @@ import { root } from "../workerd/tools.ts";
 
 const SOURCES = ["src", "cli", "scripts", "packages"];
 
-/** What ships, and what is read of it, by paths in the checkout. */
+/** The shipped files and the documentation, by paths in the checkout. */
 const files = [...SOURCES, "docs"]
   .flatMap((folder) =>
     readdirSync(join(root, folder), { recursive: true, encoding: "utf8" }).map((path) => join(folder, path)),

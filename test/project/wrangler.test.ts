@@ -4,7 +4,7 @@ import { parse } from "smol-toml";
 import { describe, expect, it } from "vitest";
 import { VARIABLE_NAMES } from "../../src/config/index.ts";
 
-/** What a deployment to Cloudflare is made with. */
+/** The configuration of a deployment to Cloudflare. */
 
 function read(name: string): string {
   return readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");

@@ -1,6 +1,6 @@
 import { findInstallation } from "./vllm-installation.ts";
 
-/** Says, before anything runs, what the facts are checked against. */
+/** Prints the tested model server before any test runs. */
 export default function announce(): void {
   const { VLLM_CHAT_URL, VLLM_HARMONY_URL } = process.env;
   const installation = findInstallation();

@@ -1,36 +1,38 @@
-/** What the facts about model servers need of one, real or simulated. */
+/** The interface of a model server, real or simulated, that the facts use. */
 
 export type Engine = "chat" | "harmony";
 
 export interface ModelServer {
   engine: Engine;
-  /** What it is, for the log: `vLLM 0.32.0`. */
+  /** Its name for the log: `vLLM 0.32.0`. */
   version: string;
   /** `http://127.0.0.1:PORT`, without `/v1`; the same after a restart. */
   url: string;
-  /** The served name of a model that speaks by script; see `speech.ts`. */
+  /** The served name of a scripted model (`speech.ts`). */
   model: string;
   /** `max_model_len`. */
   window: number;
-  /** What is another way with it; vLLM unless told. */
+  /** Its differences from vLLM. */
   kind?: "llamacpp";
-  /** How many generations are under way or wait for their turn. Absent where other people use the server, too. */
+  /** The number of generations that run or wait. Absent if other people use the server, too. */
   generations?(): Promise<number>;
-  /** Absent where the server is not ours to kill. */
+  /** Absent if the tests must not kill the server. */
   life?: Life;
-  /** Ends a server that is ours. */
+  /** Ends a server that the tests own. */
   close(): Promise<void>;
 }
 
-/** Ways to die, and the way back. Each resolves when it has happened, as far as somebody outside can see it. */
+/** Kinds of death, and the restart. Each resolves when a client can see the effect. */
 export interface Life {
   /** `kill -9` of the process that generates: open streams get vLLM's own error, then the server closes its port. */
   crashEngine(): Promise<void>;
-  /** SIGTERM: the port is closed, open streams fall silent and stay open. */
+  /** SIGTERM: the port is closed, open streams send nothing more and stay open. */
   terminate(): Promise<void>;
-  /** `kill -9` of all of it: every connection is reset. */
+  /** `kill -9` of all processes: every connection is reset. */
   kill(): Promise<void>;
-  /** Starts it again on its port, and waits until it serves. Also ends what was left of its last life. */
+  /**
+   * Starts it again on its port, and waits until it serves. Also ends the remaining processes of the previous start.
+   */
   start(): Promise<void>;
 }
 

@@ -4,28 +4,31 @@ import { createInterface } from "node:readline";
 
 /** A model server that is run in a process group of its own. */
 export interface Running {
-  /** Waits until `url` is answered with 200; throws when the process exits first, with the end of its log. */
+  /** Waits until `url` is answered with 200. Throws if the process exits first, with the end of its log. */
   ready(url: string): Promise<void>;
   /** SIGTERM to the command itself, as a service manager would. */
   terminate(): void;
-  /** The ids of those of its processes whose name has this in it. */
+  /** The ids of its processes whose name contains this text. */
   processes(name: string): number[];
-  /** SIGKILL to all of them; resolves when they are gone. */
+  /** SIGKILL to all of them. Resolves when they have ended. */
   kill(): Promise<void>;
 }
 
 export interface GroupCommand {
-  /** What it is, for messages. */
+  /** Its name in messages. */
   name: string;
   command: string[];
   env: Record<string, string>;
-  /** The file that it writes to. */
+  /** The file of its output. */
   log: string;
-  /** How long it may take to come up. */
+  /** The maximum time of its start. */
   startMs: number;
 }
 
-/** Runs it below a shell that waits for its standard input to end: whatever becomes of this process, the shell then kills the group. */
+/**
+ * Runs it below a shell that waits for the end of its standard input. When this process ends, the shell kills the
+ * group.
+ */
 export async function runGroup({ name, command, env, log, startMs }: GroupCommand): Promise<Running> {
   const shell = spawn("sh", ["-c", '"$@" >>"$LOG" 2>&1 </dev/null & echo $!; read -r _; kill -9 0', "sh", ...command], {
     detached: true,
@@ -80,7 +83,7 @@ async function isServed(url: string): Promise<boolean> {
   );
 }
 
-/** Waits until nobody listens any more. */
+/** Waits until no process listens on the port. */
 export async function untilRefused(url: string): Promise<void> {
   const deadline = Date.now() + 60_000;
   const answers = () =>

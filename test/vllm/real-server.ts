@@ -6,7 +6,10 @@ import { START_MS, sharedVllm, startVllm } from "./vllm-server.ts";
 
 const SHARED: Record<Engine, string> = { chat: "VLLM_CHAT_URL", harmony: "VLLM_HARMONY_URL" };
 
-/** Registers the facts against a real vLLM: one that runs already, else one that is started here, else none. */
+/**
+ * Registers the facts against a real vLLM: a running one, or else one that is started here. Without vLLM there are
+ * none.
+ */
 export function factsAboutVllm(engine: Engine): void {
   const url = process.env[SHARED[engine]];
   const installation = findInstallation();

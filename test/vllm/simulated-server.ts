@@ -2,7 +2,7 @@ import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.
 import { freePort } from "../workerd/tools.ts";
 import { type Engine, MODELS, type ModelServer, WINDOWS } from "./model-server.ts";
 
-/** The simulator as a model server: the same ways to die, and back in no time. */
+/** The simulator as a model server, with the same kinds of death and an immediate restart. */
 export async function startSimulator(engine: Engine): Promise<ModelServer> {
   const port = await freePort();
   let running: SimulatorServer | undefined = await serveSimulator({ models: [MODELS[engine]], port });

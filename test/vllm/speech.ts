@@ -1,22 +1,22 @@
 import type { Engine } from "./model-server.ts";
 
-/** What a model is to say, in terms of both engines. */
+/** The intended output of a model, independent of the engine. */
 export interface Speech {
-  /** Its reasoning; `hm` unless given. None where it is empty and the call is forced. */
+  /** Its reasoning. Default `hm`. None if it is empty and the call is forced. */
   thought?: string;
   text?: string;
-  /** Calls of functions, arguments as text. A gpt-oss says one per completion, so the others are ignored. */
+  /** Calls of functions, arguments as text. A gpt-oss makes one per completion. The others are ignored. */
   calls?: { name: string; arguments: string }[];
-  /** A call of a custom tool. A chat model that is forced to make it writes its input alone. */
+  /** A call of a custom tool. A chat model that is forced to make it writes only its input. */
   input?: { name: string; text: string; isForced?: boolean };
   /**
-   * A grammar binds what follows the reasoning, and knows no gap between the two. Needed for forced calls; the logits
+   * True if a grammar applies directly after the reasoning and allows no gap. Needed for forced calls. The logits
    * processor skips gaps, but an older one did not.
    */
   bound?: boolean;
 }
 
-/** The user's text that makes a model say this, token by token, waiting `delay` milliseconds before each. */
+/** The user's text that makes a model output this, token by token, with a pause of `delay` milliseconds before each. */
 export function saying(engine: Engine, speech: Speech, delay = 0): string {
   const script = engine === "chat" ? chatml(speech) : harmony(speech);
   return `${delay > 0 ? `DELAY=${delay} ` : ""}SCRIPT[[${script.replaceAll("<", "‹").replaceAll(">", "›")}]]`;

@@ -1,14 +1,14 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 
-/** A balancer that knows nothing of HTTP: every connection goes to the next target that takes it. */
+/** A balancer below HTTP: every connection goes to the next target that accepts it. */
 export interface TcpBalancer {
   /** `http://127.0.0.1:PORT`. */
   url: string;
   close(): Promise<void>;
 }
 
-/** Starts one on a free port; `targets` are URLs, of which only host and port count. */
+/** Starts one on a free port. `targets` are URLs. Only host and port matter. */
 export async function startTcpBalancer(targets: readonly string[]): Promise<TcpBalancer> {
   const addresses = targets.map((target) => new URL(target));
   const open = new Set<Socket>();

@@ -1,6 +1,6 @@
 import { defineConfig } from "vitest/config";
 
-/** `npm run test:vllm`. A configuration of its own, so that `npm test` never starts a model server. */
+/** `npm run test:vllm`. This is a separate configuration, so that `npm test` never starts a model server. */
 export default defineConfig({
   test: {
     name: "vllm",

@@ -13,10 +13,10 @@ export interface Installation {
   python: string;
 }
 
-/** Where the scripts for Python are: the model maker, and the logits processor that vLLM imports by name. */
+/** The folder of the Python scripts: the model maker, and the logits processor that vLLM imports by name. */
 export const scripts = join(root, "test/vllm/models");
 
-/** Where models and logs are kept: outside of what git sees, gone with the next `npm ci`. */
+/** The folder of models and logs. git ignores it, and `npm ci` deletes it. */
 export const cache = join(root, "node_modules/.cache/vllm-facts");
 
 /** The folder in which OpenAI's own Harmony library, inside vLLM, looks for its vocabulary instead of downloading it. */
@@ -30,7 +30,7 @@ export function findInstallation(): Installation | undefined {
   return folder === undefined ? undefined : { command: join(folder, "vllm"), python: join(folder, "python") };
 }
 
-/** The folder of the model that speaks by script; made on first use, and again when the way it is made has changed. */
+/** The folder of the scripted model. It is made at the first use, and again when its recipe has changed. */
 export async function scriptedModel({ python }: Installation, engine: Engine): Promise<string> {
   const maker = join(scripts, "make_models.py");
   const hash = createHash("sha256");

@@ -5,7 +5,7 @@ import { type Engine, MODELS, type ModelServer, WINDOWS } from "./model-server.t
 import { type Running, runGroup, untilRefused } from "./process-group.ts";
 import { cache, type Installation, scriptedModel, scripts, vocabularies } from "./vllm-installation.ts";
 
-/** How long a server may take to come up: two minutes without a GPU, many more on a busy machine. */
+/** The maximum time of a server's start: two minutes without a GPU, many more on a busy machine. */
 export const START_MS = 1_200_000;
 
 const OPTIONS: Record<Engine, string[]> = {
@@ -13,7 +13,7 @@ const OPTIONS: Record<Engine, string[]> = {
   harmony: ["--tool-call-parser", "openai"],
 };
 
-/** Starts a real vLLM with a model that speaks by script, on a free port; it ends with this process at the latest. */
+/** Starts a real vLLM with a scripted model on a free port. It ends at the latest with this process. */
 export async function startVllm(installation: Installation, engine: Engine): Promise<ModelServer> {
   const model = await scriptedModel(installation, engine);
   const port = await freePort();
@@ -52,7 +52,7 @@ export async function startVllm(installation: Installation, engine: Engine): Pro
   };
 }
 
-/** A server that is there already, and is left as it is found. */
+/** A running server, which the tests leave as it is. */
 export async function sharedVllm(engine: Engine, base: string): Promise<ModelServer> {
   const url = base.replace(/\/+$/, "").replace(/\/v1$/, "");
   const { version } = (await (await fetch(`${url}/version`)).json()) as { version: string };
@@ -109,7 +109,7 @@ async function run(installation: Installation, engine: Engine, model: string, po
       VLLM_CPU_KVCACHE_SPACE: "1",
       VLLM_CPU_OMP_THREADS_BIND: "nobind",
       OMP_NUM_THREADS: "1",
-      // A step that takes this many seconds kills the engine: 300 by default, which a busy machine can reach.
+      // A step that takes this many seconds kills the engine. The default is 300, which a busy machine can reach.
       VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS: "3600",
     },
   });

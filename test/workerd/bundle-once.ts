@@ -5,8 +5,8 @@ import type { TestProject } from "vitest/node";
 import { BUNDLE_VARIABLE, bundleInto } from "./tools.ts";
 
 /**
- * Bundles the Worker once for all test files of a run, which each have a process of their own, where `npm run check` has
- * not done so just now. Gives what removes it.
+ * Bundles the Worker once for all test files of a run, unless `npm run check` has just done so. Each test file has its
+ * own process. Returns a function that removes the bundle.
  */
 export default function setup(project: TestProject): (() => void) | undefined {
   if (process.env[BUNDLE_VARIABLE]) return undefined;

@@ -10,15 +10,15 @@ import { ObjectStorage } from "./storage.ts";
 import { BUNDLE_VARIABLE, bundleInto, freePort, root, untilReady, untilSilent, workerd } from "./tools.ts";
 
 /**
- * The Worker on plain `workerd`, bundled as it is deployed and configured as `serve` does it, with its storage on disk: a
- * process that can be killed and started again on the same storage and port. `through`: that of `serve` itself, with its
- * lock and its launcher, which is what is killed. `bundle`: a folder with another Worker's bundle.
+ * The Worker on plain `workerd`, bundled as it is deployed and configured as `serve` does it, with its storage on disk.
+ * The process can be killed and started again on the same storage and port. `through`: starts `serve` itself, with its
+ * lock and its launcher, and kills that. `bundle`: a folder with another Worker's bundle.
  */
 export interface WorkerdProcess {
   url: string;
-  /** What its homes have stored. */
+  /** The storage of its homes. */
   storage: ObjectStorage;
-  /** What its other objects have stored: keys, what tenants have used, files and vector stores. */
+  /** The storage of its other objects: keys, tenants' usage, files and vector stores. */
   keys: ObjectStorage;
   quotas: ObjectStorage;
   fileDirectories: ObjectStorage;
@@ -26,20 +26,20 @@ export interface WorkerdProcess {
   vectorStores: ObjectStorage;
   /** Its process, while there is one. */
   pid(): number | undefined;
-  /** Those of tenants' webhooks and batches. */
+  /** The storage of tenants' webhooks and batches. */
   webhooks: ObjectStorage;
   batches: ObjectStorage;
-  /** That of the lists of responses. */
+  /** The storage of the lists of responses. */
   responseIndexes: ObjectStorage;
   /** Resident memory of the process, in MB (Linux). */
   memory(): number;
-  /** All that it has printed: the Worker's console, and workerd's own words. */
+  /** Its whole output: the Worker's console, and workerd's own messages. */
   logs(): string;
   /** SIGKILL: nothing gets a chance to finish. */
   kill(): Promise<void>;
   /** Starts it again. */
   restart(): Promise<void>;
-  /** Lets time pass, for alarms, while it is dead. */
+  /** Advances the time of alarms while the process is dead. */
   passTime(ms: number): void;
   /** Kills it and removes its storage. */
   close(): Promise<void>;
@@ -53,7 +53,7 @@ export async function startWorkerd(
   const storage = join(directory, "storage");
   mkdirSync(storage);
   const port = await freePort();
-  // The transport is that of the test project (vitest.config.ts).
+  // The transport of the test project (vitest.config.ts).
   const { VLLM_TRANSPORT } = process.env;
   const variables = { ...(VLLM_TRANSPORT && { VLLM_TRANSPORT }), ...given };
   const command =

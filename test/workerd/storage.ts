@@ -4,23 +4,23 @@ import { DatabaseSync, type SQLInputValue, type SQLOutputValue } from "node:sqli
 import { objectId as objectIdOf } from "../../cli/object-ids.ts";
 import { uniqueKeyOf } from "../../cli/workerd.ts";
 
-/** What a gateway's objects have stored. SQLite lets others at its files while workerd has them open. */
+/** The storage of a gateway's objects. SQLite lets other processes read its files while workerd has them open. */
 export class ObjectStorage {
   readonly #directory: string;
 
-  /** `directory` is the namespace's in workerd's disk service. */
+  /** `directory` is the namespace's folder in workerd's disk service. */
   constructor(directory: string) {
     this.#directory = directory;
   }
 
-  /** The ids of all objects that have stored anything. */
+  /** The ids of all objects that have stored data. */
   ids(): string[] {
     if (!existsSync(this.#directory)) return [];
     const files = readdirSync(this.#directory).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
     return files.map((name) => name.slice(0, 64)).sort();
   }
 
-  /** The rows of a query in the object of an id; none where it has stored nothing. */
+  /** The rows of a query in the object with an id. Empty if it has stored nothing. */
   exec(id: string, sql: string, ...values: SQLInputValue[]): Record<string, SQLOutputValue>[] {
     const file = join(this.#directory, `${id}.sqlite`);
     if (!existsSync(file)) return [];

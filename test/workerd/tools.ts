@@ -7,9 +7,9 @@ export { BUNDLE_VARIABLE, bundleInto } from "../../cli/bundle.ts";
 export { root, workerd, workerdVersion } from "../../cli/installation.ts";
 export { modulesOf, objectBindings, objectNamespaces } from "../../cli/workerd.ts";
 
-/** What it takes to run the Worker on plain `workerd`: for the tests that kill it, and for the benchmark. */
+/** Functions that run the Worker on plain `workerd`, for the tests that kill it and for the benchmark. */
 
-/** Waits until a process answers at `url`; throws when it exits, or has not answered in a minute. */
+/** Waits until a process answers at `url`. Throws if it exits, or does not answer within a minute. */
 export async function untilReady(child: ChildProcess, url: string): Promise<void> {
   for (let attempt = 0; attempt < 2_400; attempt += 1) {
     if (child.exitCode !== null) throw new Error(`the process exited with ${child.exitCode}`);
@@ -52,8 +52,8 @@ export const fetchAnew: typeof fetch = (input, init) => {
 };
 
 /**
- * A port on which nothing listens. It is below those that systems give to connections (Linux: from 32768), so that no connection
- * takes it before somebody listens there, or after.
+ * A port on which nothing listens. It is below the range from which systems take ports of connections (Linux: from
+ * 32768), so that no connection takes it.
  */
 export async function freePort(): Promise<number> {
   for (;;) {
@@ -62,7 +62,7 @@ export async function freePort(): Promise<number> {
   }
 }
 
-/** Whether nothing listens on a port. */
+/** True if nothing listens on a port. */
 export async function isFree(port: number): Promise<boolean> {
   const server = createServer().listen(port, "127.0.0.1");
   const isListening = await once(server, "listening").then(

@@ -1,8 +1,8 @@
 import { expect } from "vitest";
 
 /**
- * The transport to the model server (`VLLM_TRANSPORT`) that a test file's gateways take, unless they are given another. Files of one
- * project share their processes, so that each file sets its own.
+ * The default transport to the model server (`VLLM_TRANSPORT`) for a test file's gateways. Files of one project share
+ * their processes, so each file sets its own.
  */
 
 const e2e = (name: string) => `test/e2e/${name}.test.ts`;

@@ -14,8 +14,8 @@ import { tokens } from "./tokens.ts";
 import { contextWindow } from "./window.ts";
 
 /**
- * The facts about a gateway in front of a model server, registered as tests. They are written once and hold for a real
- * vLLM (`npm run test:vllm`) as for the simulator (`npm test`).
+ * The facts about a gateway in front of a model server, registered as tests. They are written once and apply to a real
+ * vLLM (`npm run test:vllm`) and to the simulator (`npm test`).
  */
 export function facts(run: Run): void {
   let current: Subject | undefined;

@@ -17,12 +17,12 @@ export function answers(subject: () => Subject): void {
     const { input_tokens, output_tokens, output_tokens_details, total_tokens } = response.usage ?? {};
     expect(total_tokens).toBe(Number(input_tokens) + Number(output_tokens));
     if (server.kind === "llamacpp") {
-      // A token is a byte there, and those of thoughts are not told.
+      // There a token is a byte, and reasoning tokens are not reported.
       expect(output_tokens).toBeGreaterThan(words(60).length);
       expect(output_tokens).toBeLessThan(words(60).length + 60);
       return;
     }
-    // 60 words are 120 tokens. The thought is four; a chat server counts the line breaks around it, too.
+    // 60 words are 120 tokens. The reasoning has four. A chat server also counts the line breaks around it.
     expect(output_tokens).toBeGreaterThan(120);
     expect(output_tokens).toBeLessThan(150);
     expect(output_tokens_details?.reasoning_tokens).toBeGreaterThanOrEqual(4);
@@ -80,7 +80,7 @@ export function answers(subject: () => Subject): void {
     const { ask, engine, server } = subject();
     const { usage } = await ask(longInput());
     const { cache_write_tokens, cached_tokens } = usage?.input_tokens_details ?? {};
-    // vLLM tells it on the chat route only.
+    // vLLM reports it only on the chat route.
     if (engine === "harmony" || server.kind === "llamacpp") expect(cache_write_tokens).toBe(0);
     else expect(cache_write_tokens).toBeGreaterThan(400);
     expect(Number(cache_write_tokens) + Number(cached_tokens)).toBeLessThanOrEqual(usage?.input_tokens ?? 0);

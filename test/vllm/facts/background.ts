@@ -4,17 +4,17 @@ import { eventually } from "../../e2e/support.ts";
 import { counting, words } from "../speech.ts";
 import { answerOf, expectCompleted, finalOf, type Run, type Subject, textOf } from "./subject.ts";
 
-/** Runs without a client: polled, resumed, cancelled; and clients that leave. */
+/** Runs without a client (polled, resumed, cancelled), and clients that disconnect. */
 export function background(subject: () => Subject, run: Run): void {
   const { owned, tokenMs } = run;
   const WAIT_MS = 60_000;
-  /** Words that nobody waits for: nearly all that fit into the smaller window. */
+  /** Words that no client waits for: almost as many as fit the smaller window. */
   const ENDLESS = 1_500;
 
-  /** How many generations the server has under way. */
+  /** The number of generations that the server is running. */
   const generations = async () => (await subject().server.generations?.()) ?? Number.NaN;
 
-  /** Reads a stream until it has given so many text deltas, then leaves it; gives the last event's number. */
+  /** Reads a stream up to the given number of text deltas, then disconnects. Returns the last event's number. */
   async function readSome(body: object, deltas: number): Promise<{ id: string; last: number; text: string }> {
     const { gateway, server } = subject();
     const stream = await gateway.openai.responses.create({

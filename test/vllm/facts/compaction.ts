@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { expectCompleted, type Subject } from "./subject.ts";
 
-/** A conversation that goes on from its summary. */
+/** A conversation that continues from its summary. */
 export function compaction(subject: () => Subject): void {
   const input = [
     { role: "user" as const, content: "Tell me all." },
@@ -28,7 +28,7 @@ export function compaction(subject: () => Subject): void {
       expect(summary).toBeGreaterThan(1_500);
       // A token of the model behind llama.cpp is a byte.
       expect(answer).toBeLessThan(server.kind === "llamacpp" ? summary : 1_000);
-      // All but what asks for the summary, which takes as many bytes as the conversation has tokens.
+      // All requests but the one for the summary, which takes as many bytes as the conversation has tokens.
       expect(cached[0]).toBeGreaterThan(server.kind === "llamacpp" ? 1_500 : summary * 0.7);
       const { input_tokens } = await gateway.openai.responses.inputTokens.count({
         model: server.model,

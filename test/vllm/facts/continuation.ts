@@ -9,7 +9,10 @@ type Raw = Response & { input_messages: { tokens: number[] }[]; output_messages:
 const raw = { enable_response_messages: true };
 const tokensOf = (messages: { tokens: number[] }[]) => messages.flatMap(({ tokens }) => tokens);
 
-/** What a chat template makes of what a model has said: the very tokens, so that it goes on as if it had not stopped. */
+/**
+ * The chat template's text for the model's earlier output: the same tokens, so that the model continues as if it had
+ * not stopped.
+ */
 export function continuation(subject: () => Subject): void {
   const look = { type: "function" as const, name: "look", parameters: { type: "object" }, strict: false };
   const call = (at: string) => ({ name: "look", arguments: `{"at": "${at}"}` });

@@ -38,13 +38,13 @@ interface Reading {
   end: Promise<void>;
 }
 
-/** What an answer is doing when its server dies. */
+/** The state of an answer at the time its server dies. */
 type State = "in the foreground" | "in the background" | "reasoning" | "reasoning before JSON" | "in its JSON";
 
-/** Servers that die in the middle of their answers. Each fact leaves the server running; they come last. */
+/** Servers that die in the middle of their answers. Each fact leaves the server running. These facts come last. */
 export function deaths(subject: () => Subject, run: Run): void {
   const { restartMs } = run;
-  /** A server's way back, and the rest of the answers. */
+  /** The time of a server's restart, and the rest of the answers. */
   const FACT_MS = 2 * restartMs + 60_000;
 
   function lifeOf({ life }: ModelServer): Life {
@@ -57,12 +57,15 @@ export function deaths(subject: () => Subject, run: Run): void {
     const end = (async () => {
       for await (const event of await gateway.openai.responses.create({ ...body, stream: true })) events.push(event);
     })();
-    // Looked at when the fact asks for it.
+    // Read when the fact needs it.
     end.catch(() => {});
     return { state, events, end };
   }
 
-  /** Answers in every state that a server can die in, each in the middle of it; slower ones where a machine stood still. */
+  /**
+   * Answers in every state in which a server can die, each in the middle of its output. On a machine that stood still,
+   * the answers are slower.
+   */
   async function beginAll(gateway: Gateway, tokenMs = run.tokenMs): Promise<Reading[]> {
     const { server, engine } = subject();
     const { model } = server;
@@ -79,7 +82,7 @@ export function deaths(subject: () => Subject, run: Run): void {
       begin("in its JSON", gateway, { ...say({ text: JSON_TEXT, bound: true }), text }),
     ];
     const spoken = ({ events }: Reading) => events.filter(({ type }) => type.endsWith("text.delta")).length;
-    // The reasoning of those that answer already is a few tokens.
+    // The reasoning of answers that are already in their text is a few tokens.
     await eventually(() => readings.every((reading) => spoken(reading) >= 16), 120_000);
     const isOver = ({ events }: Reading) => events.some(({ type }) => type === "response.completed");
     return readings.some(isOver) ? beginAll(gateway, tokenMs * 2) : readings;
@@ -103,7 +106,7 @@ export function deaths(subject: () => Subject, run: Run): void {
       } else if (state === "in its JSON") {
         expect(JSON.parse(messageTextOf(response))).toEqual({ words: words(WORDS) });
       } else {
-        // No word lost, none said twice: to the reader, and in what is kept.
+        // No word is lost or repeated, in the stream and in the stored response.
         expect(textOf(events).replace(/^\n+/, "")).toBe(words(WORDS));
         expect(answerOf(response)).toBe(words(WORDS));
       }
@@ -111,11 +114,11 @@ export function deaths(subject: () => Subject, run: Run): void {
   }
 
   /**
-   * A chat server cannot go on inside JSON: its grammar would begin anew. What was shown cannot be taken back, so the
-   * response may fail; what it may not do is end well with anything but all of it.
+   * A chat server cannot continue inside JSON: its grammar would start again. Streamed text cannot be withdrawn, so the
+   * response may fail. It must not complete with a part of the text.
    */
   async function expectHonest(gateway: Gateway, events: ResponseStreamEvent[], end: Promise<void>): Promise<void> {
-    // The client throws what a stream tells as an error.
+    // The client throws an error of the stream.
     await end.catch(() => {});
     const id = events[0] && "response" in events[0] ? events[0].response.id : "";
     const response = await eventually(async () => {

@@ -49,7 +49,7 @@ export function formats(subject: () => Subject): void {
     const { ask } = subject();
     const wrong = '{"name": "Eve", "age": 5}';
     const response = await ask({ text: wrong, bound: true }, { text: { format: person }, max_output_tokens: 400 });
-    // It may run into its limit, but what it says is no Eve.
+    // The output may reach its limit, but it does not contain Eve.
     expect(messageTextOf(response)).not.toContain("Eve");
     if (response.status === "completed") expect(["Ada", "Bob"]).toContain(JSON.parse(messageTextOf(response)).name);
   });

@@ -18,7 +18,7 @@ const functionTool = (name: string, strict: boolean): FunctionTool => ({
   strict,
 });
 
-/** Function calls, in every choice; with functions that are strict and with ones that are not. */
+/** Function calls, with every `tool_choice`, with strict and other functions. */
 export function functions(subject: () => Subject): void {
   describe.each([true, false])("functions with strict: %s", (strict) => {
     const tools = [functionTool("get_weather", strict), functionTool("get_time", strict)];
@@ -29,7 +29,7 @@ export function functions(subject: () => Subject): void {
       const { ask } = subject();
       const response = await ask({ calls: [call("get_weather")] }, { tools });
       expectCompleted(response);
-      // The blank line between thoughts and call is no message.
+      // The blank line between reasoning and call is not a message.
       expect(typesOf(response)).toEqual(["reasoning", "function_call"]);
       expect(callsOf(response)).toMatchObject([{ name: "get_weather", arguments: PARIS, status: "completed" }]);
       const output: ResponseInputItem = {
@@ -143,7 +143,7 @@ export function functions(subject: () => Subject): void {
       for (const { arguments: args, status } of callsOf(response)) {
         if (status === "completed") expect(() => JSON.parse(args)).not.toThrow();
       }
-      // What it did instead is told: a response that is completed has an answer, or a call.
+      // A completed response has an answer or a call.
       if (response.status === "completed")
         expect(callsOf(response).length + answerOf(response).length).toBeGreaterThan(0);
     });

@@ -12,7 +12,7 @@ const custom = (name: string, syntax: "lark" | "regex", definition: string): Cus
 
 const patch = custom("apply_patch", "lark", APPLY_PATCH);
 const date = custom("set_date", "regex", "^\\d{4}-\\d{2}-\\d{2}$");
-/** Rules that use themselves: no pattern says what these do. */
+/** Recursive rules: no regular expression can express them. */
 const lists = custom("keep", "lark", 'start: list\nlist: "(" (list ("," list)*)? ")"\n');
 const strictFunction = {
   type: "function" as const,
@@ -34,7 +34,7 @@ function inputsOf({ output }: Pick<Response, "output">): ResponseCustomToolCall[
   return output.filter((item) => item.type === "custom_tool_call");
 }
 
-/** The grammars of custom tools: what a model would say, and what they leave of it. */
+/** The grammars of custom tools: the model's intended output, and the output that the grammar allows. */
 export function grammars(subject: () => Subject): void {
   const forced: [name: string, fields: Fields][] = [
     ["by its name", { tools: [patch, strictFunction], tool_choice: { type: "custom", name: "apply_patch" } }],
@@ -60,7 +60,7 @@ export function grammars(subject: () => Subject): void {
       const [call] = inputsOf(response);
       expect(inputsOf(response)).toHaveLength(1);
       if (response.status === "completed") expect(call?.input).toMatch(IS_PATCH);
-      // A model of no mind may write names without an end.
+      // A small random model may write endless names.
       else expect(call?.input.slice(0, 20)).toBe("*** Begin Patch\n*** ");
     });
   });
@@ -89,7 +89,7 @@ export function grammars(subject: () => Subject): void {
       expect(answerOf(wrong)).toContain("does not match the tool's grammar");
       return;
     }
-    // A model of no mind may spell the end of its message with letters, where xgrammar takes that for the end.
+    // A small random model may spell the end of its message with letters, and xgrammar takes that as the end.
     for (const input of inputs) expect(input).toMatch(/^[(),]*(?:<\|end\|>)?$/);
     expect(inputs.length).toBeGreaterThan(0);
   });

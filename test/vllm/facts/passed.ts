@@ -9,9 +9,9 @@ interface Usage {
   completion_tokens: number;
 }
 
-/** What clients of vLLM's own endpoints use is counted as vLLM counts it, wherever in its answer it says so. */
+/** Requests to vLLM's own endpoints are counted as vLLM counts them, wherever the answer has the usage. */
 export function passed(subject: () => Subject): void {
-  /** Its keys are of several tenants, which an operator lets share what llama.cpp keeps. */
+  /** Its keys belong to several tenants. The operator lets them share llama.cpp's cache. */
   const serversOf = ({ url, kind }: ModelServer) =>
     kind === "llamacpp" ? [{ url, dialect: kind, shared_cache: true }] : url;
 
@@ -25,7 +25,7 @@ export function passed(subject: () => Subject): void {
   });
   afterAll(() => gateway.close());
 
-  /** What vLLM says itself, without a gateway. */
+  /** vLLM's own answer, without a gateway. */
   async function toldUsage(path: string, body: object): Promise<Usage> {
     const answer = await fetch(subject().server.url + path, {
       method: "POST",
@@ -41,7 +41,7 @@ export function passed(subject: () => Subject): void {
 
   it.each<[string, path: string, body: object, more: object]>([
     ["chat completions", "/v1/chat/completions", chat, {}],
-    // Longer than all else, and behind the usage.
+    // Longer than all other parts, and after the usage.
     [
       "token ids and log probabilities of the prompt",
       "/v1/chat/completions",
@@ -61,7 +61,7 @@ export function passed(subject: () => Subject): void {
     const answer = await call(gateway, "POST", path, { model, ...body, ...more }, key.value);
     const text = await answer.text();
     expect(answer.status, text).toBe(200);
-    // llama.cpp tells it in each stream of completions, asked or not.
+    // llama.cpp reports it in each stream of completions, with or without a request for it.
     const isTold = kind === "llamacpp" && path === "/v1/completions";
     expect(text.includes('"usage":{')).toBe(isTold || !stream || stream_options !== undefined);
     const used = await eventually(() => usageOf(gateway, key));

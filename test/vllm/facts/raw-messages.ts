@@ -13,7 +13,7 @@ type WithMessages = Response & { input_messages: Raw[]; output_messages: Raw[] }
 
 const textOf = ({ content }: Raw) => content.map(({ text }) => text ?? "").join("");
 
-/** gpt-oss's own messages, out and in. */
+/** gpt-oss's own messages, in output and input. */
 export function rawMessages(subject: () => Subject): void {
   it("enable_response_messages shows the model's input and output", async () => {
     const response = (await subject().ask(

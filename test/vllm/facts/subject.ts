@@ -11,7 +11,7 @@ import { startWorkerd, type WorkerdProcess } from "../../workerd/process.ts";
 import type { Engine, ModelServer } from "../model-server.ts";
 import { type Speech, saying } from "../speech.ts";
 
-/** What the facts are about: a gateway on plain workerd in front of a model server, and a client of it. */
+/** The subject of the facts: a gateway on plain workerd in front of a model server, and a client of it. */
 export interface Subject {
   engine: Engine;
   server: ModelServer;
@@ -26,33 +26,33 @@ export type Fields = Omit<Partial<ResponseCreateParamsNonStreaming>, "stream"> &
 
 export interface Gateway {
   url: string;
-  /** Which can be killed, and started again on what it has stored. */
+  /** A gateway that can be killed and started again on its storage. */
   process: WorkerdProcess;
   fetch: ConformantFetch;
   openai: OpenAI;
-  /** Throws what the conformance checks have found, and stops it. */
+  /** Stops it, and throws the errors that the conformance checks found. */
   close(): Promise<void>;
 }
 
-/** How a group of facts is run. */
+/** The options of a group of facts. */
 export interface Run {
   engine: Engine;
-  /** Starts a model server that is ours, or finds one that is not. */
+  /** Starts a model server, or connects to an existing one. */
   serve(engine: Engine): Promise<ModelServer>;
-  /** Whether it is ours: may be killed, and is used by nobody else. */
+  /** True if the tests own the server: they may kill it, and no one else uses it. */
   owned: boolean;
-  /** How long a model server may take to come back, in milliseconds. */
+  /** The maximum time of a model server's restart, in milliseconds. */
   restartMs: number;
-  /** How long the model waits before each token where a fact needs its middle, in milliseconds. */
+  /** The model's pause before each token if a fact needs the middle of an answer, in milliseconds. */
   tokenMs: number;
-  /** Variables of the gateway, beside those that all facts need. */
+  /** More variables of the gateway, in addition to those that all facts need. */
   variables?: Record<string, string>;
 }
 
-/** A model server's way back, as long as it may take on a busy machine. */
+/** The maximum time of a model server's restart on a busy machine. */
 const RECOVERY_MS = "3600000";
 
-/** A server of a pool: its URL without `/v1`, and what else the operator says of it. */
+/** A server of a pool: its URL without `/v1`, and the operator's other settings. */
 export type PoolServer = { url: string } & Record<string, unknown>;
 
 /**
@@ -105,7 +105,7 @@ function poolServer(server: string | PoolServer, place: number): PoolServer {
 export function subjectOf(server: ModelServer, gateway: Gateway): Subject {
   const { engine, model } = server;
   const bodyOf = (input: string | Speech, fields: Fields = {}) => {
-    // llama.cpp's grammars bind from the first token, so that nothing is thought before.
+    // llama.cpp's grammars apply from the first token, so that the model does not reason first.
     const noThought = server.kind === "llamacpp" && typeof input !== "string" && input.input?.isForced;
     const said = typeof input === "string" ? input : saying(engine, noThought ? { ...input, thought: "" } : input);
     return { model, input: said, ...fields } as ResponseCreateParamsNonStreaming;
@@ -120,7 +120,7 @@ export function subjectOf(server: ModelServer, gateway: Gateway): Subject {
   };
 }
 
-/** The response of the last event, which must be one that ends a stream. */
+/** The response of the last event. That event must end the stream. */
 export function finalOf(events: readonly ResponseStreamEvent[]): ApiResponse {
   const last = events.at(-1);
   if (last && /^response\.(completed|incomplete|failed)$/.test(last.type) && "response" in last) return last.response;
@@ -170,7 +170,7 @@ export async function refusalOf(asked: Promise<unknown>) {
   return { status, code, param, message };
 }
 
-/** Fails unless a response has ended well, showing what else there is. */
+/** Fails unless a response completed, and shows the other fields. */
 export function expectCompleted(response: ApiResponse): void {
   const { status, error, incomplete_details } = response;
   expect({ status, error, incomplete_details }).toEqual({ status: "completed", error: null, incomplete_details: null });

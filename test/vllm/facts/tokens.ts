@@ -10,7 +10,7 @@ import {
   thoughtOf,
 } from "./subject.ts";
 
-/** What is said about single tokens: how many a prompt has, logprobs, and strings that end an answer. */
+/** Facts about single tokens: the number in a prompt, logprobs, and strings that end an answer. */
 export function tokens(subject: () => Subject): void {
   describe("input_tokens", () => {
     const look = {
@@ -150,7 +150,7 @@ export function tokens(subject: () => Subject): void {
         expect(usage?.input_tokens).toBe(whole?.input_tokens);
         expect(usage?.output_tokens_details.reasoning_tokens).toBe(whole?.output_tokens_details.reasoning_tokens);
         expect(usage?.output_tokens).toBeGreaterThan(4);
-        // llama.cpp's model is at its end before anybody can stop it.
+        // llama.cpp's model ends before a client can stop it.
         if (server.kind === "llamacpp") expect(usage?.output_tokens).toBeLessThanOrEqual(whole?.output_tokens ?? 0);
         else expect(usage?.output_tokens).toBeLessThan(whole?.output_tokens ?? 0);
       }

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { answerOf, expectCompleted, refusalOf, type Subject } from "./subject.ts";
 
-/** A text of exactly so many tokens. */
+/** A text of exactly the given number of tokens. */
 const tokensOf = (count: number) => " word".repeat(count);
 
 /** The model's window: prompts that fill it, answers that would not fit, and truncation. */
 export function contextWindow(subject: () => Subject): void {
-  /** A prompt of exactly so many tokens, with everything that a template adds. */
+  /** A prompt of exactly the given number of tokens, including the template's. */
   async function promptOf(count: number): Promise<string> {
     const { usage } = await subject().ask(tokensOf(10), { max_output_tokens: 16 });
     return tokensOf(count - (usage?.input_tokens ?? 0) + 10);
@@ -49,7 +49,7 @@ export function contextWindow(subject: () => Subject): void {
   });
 
   describe("truncation", () => {
-    /** Two long turns that a third does not fit behind. */
+    /** Two long turns. A third does not fit after them. */
     async function longChain(): Promise<string> {
       const { ask, server } = subject();
       const third = tokensOf(Math.floor(server.window * 0.4));
