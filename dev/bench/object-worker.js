@@ -1,7 +1,9 @@
 /**
- * The minimum cost of storing on this runtime: one row in an object, with an alarm. `/new` makes an object for each
- * request, as a new conversation does. `/known` always calls the same one.
+ * The least that the parts of a request cost on this runtime. `/new` stores one row, with an alarm, in an object for each request, as a new
+ * conversation does; `/known` stores it always in the same one, and `/call` only calls that one. `/whole`, `/reads` and `/socket` ask the model
+ * server: for an answer in one piece, for a stream that is read by HTTP chunks, and for the same stream over a connection of its own.
  */
+import { connect } from "cloudflare:sockets";
 import { DurableObject } from "cloudflare:workers";
 
 export class Home extends DurableObject {
@@ -12,7 +14,41 @@ export class Home extends DurableObject {
     sql.exec("INSERT INTO rows (key, value) VALUES (?, ?)", key, value);
   }
 
+  nothing() {}
+
   alarm() {}
+}
+
+const STREAM = { stream: true, stream_interval: 16 };
+
+const ASK = {
+  "/whole": async (origin, body) => (await ask(origin, body)).text(),
+  "/reads": async (origin, body) => readAll((await ask(origin, { ...body, ...STREAM })).body),
+  async "/socket"(origin, body) {
+    const { hostname, port } = new URL(origin);
+    const socket = connect({ hostname, port: Number(port) }, { allowHalfOpen: true });
+    const json = JSON.stringify({ ...body, ...STREAM });
+    const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: ${hostname}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: ${json.length}\r\n\r\n`;
+    await socket.writable.getWriter().write(new TextEncoder().encode(head + json));
+    await readAll(socket.readable, true);
+  },
+};
+
+function ask(origin, body) {
+  const headers = { "content-type": "application/json" };
+  return fetch(`${origin}/v1/chat/completions`, { method: "POST", headers, body: JSON.stringify(body) });
+}
+
+/** A connection has no end of its own: the last event is it. */
+async function readAll(body, isConnection = false) {
+  const reader = body.getReader({ mode: "byob" });
+  let buffer = new ArrayBuffer(4096);
+  for (;;) {
+    const { value, done } = await reader.read(new Uint8Array(buffer));
+    if (done) return;
+    if (isConnection && new TextDecoder().decode(value).includes("[DONE]")) return reader.cancel();
+    buffer = value.buffer;
+  }
 }
 
 const VALUE = "x".repeat(3000);
@@ -20,7 +56,17 @@ const VALUE = "x".repeat(3000);
 export default {
   async fetch(request, env) {
     const { pathname } = new URL(request.url);
-    if (pathname === "/") return new Response();
+    if (request.method !== "POST") return new Response();
+    const { model } = await request.json();
+    if (pathname === "/empty") return new Response("ok");
+    if (pathname in ASK) {
+      await ASK[pathname](env.UPSTREAM_ORIGIN, { model, messages: [{ role: "user", content: "Hello" }] });
+      return new Response("ok");
+    }
+    if (pathname === "/call") {
+      await env.HOME.getByName("known").nothing();
+      return new Response("ok");
+    }
     const key = crypto.randomUUID();
     await env.HOME.getByName(pathname === "/new" ? key : "known").put(key, VALUE);
     return new Response("ok");

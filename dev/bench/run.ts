@@ -17,6 +17,7 @@
  *     npm run bench -- --shipped          instead: a request's own cost with `serve` as it ships; five minutes without peers
  *     npm run bench -- --shipped --before FOLDER   also another Worker's bundle (`npm run build` of another commit), in the same rounds
  *     npm run bench -- --shipped --only TEXT       only the rows whose names have that text
+ *     npm run bench -- --floors           instead: what the runtime takes for the parts of a request, beside requests of `serve`; two minutes
  *     npm run bench -- --profile          instead: where the CPU time goes, function by function
  */
 import { readFileSync, writeFileSync } from "node:fs";
@@ -36,6 +37,7 @@ import {
 } from "./durable.ts";
 import { durableReport } from "./durable-report.ts";
 import { measureFleetTroubles } from "./fleet.ts";
+import { measureFloors } from "./floors.ts";
 import { GROWTH_MODEL, measureGrowth } from "./growth.ts";
 import {
   HARMONY_MODELS,
@@ -96,6 +98,7 @@ const { values: options } = parseArgs({
     workers: { type: "boolean", default: false },
     growth: { type: "boolean", default: false },
     shipped: { type: "boolean", default: false },
+    floors: { type: "boolean", default: false },
     before: { type: "string" },
     only: { type: "string" },
     profile: { type: "boolean", default: false },
@@ -162,6 +165,7 @@ if (options.profile) await printProfiles(upstream);
 else if (options.durable) await runDurableBenchmark(upstream);
 else if (options.sockets) await runSocketBenchmark(upstream);
 else if (options.shipped) await runShippedBenchmark(upstream);
+else if (options.floors) console.log(`${machineLine()}\n\n${await measureFloors(upstream, scale, progress)}`);
 else await runBenchmark(upstream);
 await upstream.stop();
 
