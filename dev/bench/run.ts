@@ -17,7 +17,7 @@
  *     npm run bench -- --shipped          instead: a request's own cost with `serve` as it ships; five minutes without peers
  *     npm run bench -- --shipped --before FOLDER   also another Worker's bundle (`npm run build` of another commit), in the same rounds
  *     npm run bench -- --shipped --only TEXT       only the rows whose names have that text
- *     npm run bench -- --floors           instead: what the runtime takes for the parts of a request, beside requests of `serve`; two minutes
+ *     npm run bench -- --minimum          instead: what the runtime takes for the parts of a request, beside requests of `serve`; two minutes
  *     npm run bench -- --profile          instead: where the CPU time goes, function by function
  */
 import { readFileSync, writeFileSync } from "node:fs";
@@ -37,7 +37,6 @@ import {
 } from "./durable.ts";
 import { durableReport } from "./durable-report.ts";
 import { measureFleetTroubles } from "./fleet.ts";
-import { measureFloors } from "./floors.ts";
 import { GROWTH_MODEL, measureGrowth } from "./growth.ts";
 import {
   HARMONY_MODELS,
@@ -51,6 +50,7 @@ import type { HarmonyResults } from "./harmony-report.ts";
 import { HEAVY_MODELS, measureHeavy } from "./heavy.ts";
 import { hammer } from "./load.ts";
 import { measureMemory } from "./memory.ts";
+import { measureMinimum } from "./minimum.ts";
 import { readPeers } from "./peers.ts";
 import { machineLine, OTHER_CORE, pinSelf, watchNoise } from "./processes.ts";
 import { profile } from "./profile.ts";
@@ -98,7 +98,7 @@ const { values: options } = parseArgs({
     workers: { type: "boolean", default: false },
     growth: { type: "boolean", default: false },
     shipped: { type: "boolean", default: false },
-    floors: { type: "boolean", default: false },
+    minimum: { type: "boolean", default: false },
     before: { type: "string" },
     only: { type: "string" },
     profile: { type: "boolean", default: false },
@@ -165,7 +165,7 @@ if (options.profile) await printProfiles(upstream);
 else if (options.durable) await runDurableBenchmark(upstream);
 else if (options.sockets) await runSocketBenchmark(upstream);
 else if (options.shipped) await runShippedBenchmark(upstream);
-else if (options.floors) console.log(`${machineLine()}\n\n${await measureFloors(upstream, scale, progress)}`);
+else if (options.minimum) console.log(`${machineLine()}\n\n${await measureMinimum(upstream, scale, progress)}`);
 else await runBenchmark(upstream);
 await upstream.stop();
 

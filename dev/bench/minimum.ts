@@ -8,7 +8,7 @@ import { number, table } from "./tables.ts";
 import { responsesRequest, type Upstream } from "./targets.ts";
 import { bundleFolder, startWorker } from "./workers.ts";
 
-/** `npm run bench -- --floors`: what the runtime itself takes for the parts of a request, beside requests of `serve`, interleaved. */
+/** `npm run bench -- --minimum`: what the runtime itself takes for the parts of a request, beside requests of `serve`, interleaved. */
 
 const CLIENTS = 32;
 
@@ -16,7 +16,7 @@ const CLIENTS = 32;
 const ROWS: readonly { name: string; path: string; beyond?: string }[] = [
   { name: "a Worker that reads the body and answers", path: "/empty" },
   { name: "and calls a known object, which does nothing", path: "/call", beyond: "/empty" },
-  { name: "and that object writes a row", path: "/known", beyond: "/call" },
+  { name: "and that object writes a row (four statements, a commit)", path: "/known", beyond: "/call" },
   { name: "a new object writes a row", path: "/new", beyond: "/empty" },
   { name: "asks the model server by `fetch` for an answer in one piece", path: "/whole", beyond: "/empty" },
   { name: "asks by `fetch` for a stream of the same answer, 16 tokens an event", path: "/reads", beyond: "/empty" },
@@ -31,17 +31,17 @@ const OURS: readonly { name: string; stream: boolean; store: boolean; beyond?: s
 ];
 
 /** The table of all rows, in CPU µs of a request. */
-export async function measureFloors(
+export async function measureMinimum(
   upstream: Upstream,
   { warmUpMs, windowMs, rounds }: Scale,
   progress: (text: string) => void,
 ): Promise<string> {
-  const floor = await startWorker("object", upstream.port, { flags: V8_FLAGS });
+  const bare = await startWorker("object", upstream.port, { flags: V8_FLAGS });
   const serve = await startServe({ bundle: bundleFolder, upstreamPort: upstream.port });
   const parts = ROWS.map(({ path, ...row }) => ({
     ...row,
     key: path,
-    target: floor,
+    target: bare,
     request: post(path, { model: SHORT_MODEL }, "never"),
   }));
   const requests = OURS.map(({ stream, store, ...row }) => ({
@@ -63,7 +63,7 @@ export async function measureFloors(
       measured.get(key)?.push(((exactCpuSeconds(target.pid) - before) * 1e6) / samples.length);
     }
   }
-  await Promise.all([floor.stop(), serve.stop()]);
+  await Promise.all([bare.stop(), serve.stop()]);
   const figure = (key: string) => median(measured.get(key) ?? []);
   const lines = all.map(({ name, key, beyond }) => [
     name,
