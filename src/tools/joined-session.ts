@@ -1,3 +1,4 @@
+import { CitationMarks, type Cite } from "@responses-edge/gpt-oss-browser/citation-marks";
 import { ToolFault, toMcpError, toToolFault, truncate } from "@responses-edge/mcp-client";
 import { ClientTools } from "@responses-edge/responses-api/client-tools";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
@@ -15,7 +16,6 @@ import type {
   UnlistedServer,
 } from "@responses-edge/turn/tool-session";
 import type { ToolConfig } from "../config/index.ts";
-import { CitationMarks, type Cite } from "./citation-marks.ts";
 import {
   outOfTime,
   type PluginSession,

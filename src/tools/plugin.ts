@@ -1,3 +1,4 @@
+import type { Cite } from "@responses-edge/gpt-oss-browser/citation-marks";
 import type { ImageMaker } from "@responses-edge/image-generation";
 import { ToolFault } from "@responses-edge/mcp-client";
 import type { CreateRequest } from "@responses-edge/responses-api/create-request";
@@ -16,7 +17,6 @@ import type {
 import type { ToolConfig } from "../config/index.ts";
 import type { ContainerFiles, GivenFile } from "../contract/container-files.ts";
 import type { StoreSearch } from "../contract/store-search.ts";
-import type { Cite } from "./citation-marks.ts";
 
 /** A plugin with everything that runs its tools. */
 export interface RunnablePlugin<Tool extends CalledTool = CalledTool, Call extends ServerCall = ServerCall>

@@ -1,3 +1,4 @@
+import { asLink, CitationMarks } from "@responses-edge/gpt-oss-browser/citation-marks";
 import { contextLengthExceeded } from "@responses-edge/responses-api/errors";
 import { tools } from "@responses-edge/responses-api/tools";
 import { parse } from "@responses-edge/responses-api/validation";
@@ -6,8 +7,6 @@ import { readLoggedTurn } from "@responses-edge/turn/resume";
 import { type Beginning, type BegunCallFacts, beginningOf, type CallRules } from "@responses-edge/turn/round-output";
 import { waitsForClient } from "@responses-edge/turn/state";
 import { describe, expect, it } from "vitest";
-import { asLink } from "../../src/tools/browser/plugin.ts";
-import { CitationMarks } from "../../src/tools/citation-marks.ts";
 import { newOutput, toldBy } from "./turn-rig.ts";
 
 /** Each part of the output, by what it says and leaves: what reaches it is what its model does. */

@@ -1,3 +1,4 @@
+import { asLink, CitationMarks } from "@responses-edge/gpt-oss-browser/citation-marks";
 import type { OutputItem } from "@responses-edge/responses-api/items/registry";
 import type { ModelDelta } from "@responses-edge/turn/engine";
 import type { TurnOutput } from "@responses-edge/turn/output";
@@ -7,8 +8,6 @@ import type { Sealer } from "@responses-edge/turn/sealing";
 import { newTurnState, type TurnState } from "@responses-edge/turn/state";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { asLink } from "../../src/tools/browser/plugin.ts";
-import { CitationMarks } from "../../src/tools/citation-marks.ts";
 import { newOutput, type RigOptions } from "./turn-rig.ts";
 
 /** One step of a turn, as its model, its tools and its model server bring it. */

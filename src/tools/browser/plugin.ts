@@ -1,14 +1,13 @@
 import type { Browser, BrowserAction } from "@responses-edge/gpt-oss-browser/browser";
+import { asLink } from "@responses-edge/gpt-oss-browser/citation-marks";
 import { BROWSER_FUNCTIONS, BROWSER_NAMESPACE } from "@responses-edge/gpt-oss-browser/definition";
 import { type BrowserState, bounded } from "@responses-edge/gpt-oss-browser/state";
 import { ToolFault } from "@responses-edge/mcp-client";
-import { domainOf } from "@responses-edge/page-text";
 import { hostedOf, type WebSearchTool } from "@responses-edge/responses-api/hosted-tools";
 import { parseArguments } from "@responses-edge/responses-api/json";
 import type { Tool } from "@responses-edge/responses-api/tools";
 import type { CalledTool, ToolOutcome } from "@responses-edge/turn/tool-session";
 import type { ResponseFunctionWebSearch } from "openai/resources/responses/responses";
-import type { Cited } from "../citation-marks.ts";
 import { inOrder, type PluginSession, type RunnablePlugin, type SessionOptions, timeLeft } from "../plugin.ts";
 import { CLEAN_UP_TOOL, toolServer } from "../tool-server.ts";
 import { hasSearch, newBrowser } from "./web.ts";
@@ -139,17 +138,6 @@ function withBrowser(
       const page = /^[0-9]+$/.test(cursor) ? browser.citation(Number(cursor), lines) : undefined;
       return page && asLink(page);
     },
-  };
-}
-
-/** A citation as openai/gpt-oss writes it (`simple_browser_tool.py`, `normalize_citations`): ` ([domain](url)) `. */
-export function asLink({ url, title }: { url: string; title: string }): Cited {
-  return {
-    text: ` ([${domainOf(url)}](${url})) `,
-    annotation: ({ points: start_index }, { points: end_index }) => ({
-      type: "url_citation",
-      ...{ start_index, end_index, title, url },
-    }),
   };
 }
 

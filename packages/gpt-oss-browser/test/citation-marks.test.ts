@@ -1,9 +1,8 @@
+import { asLink, CitationMarks, type Cited } from "@responses-edge/gpt-oss-browser/citation-marks";
 import type { Citation } from "@responses-edge/turn/tool-session";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { asLink } from "../../src/tools/browser/plugin.ts";
-import { CitationMarks, type Cited } from "../../src/tools/citation-marks.ts";
-import { charactersTouched } from "../work.ts";
+import { charactersTouched } from "../../../test/work.ts";
 
 const PAGES = [
   { url: "https://a.dev/x", title: "A" },

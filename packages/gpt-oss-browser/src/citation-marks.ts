@@ -1,3 +1,4 @@
+import { domainOf } from "@responses-edge/page-text";
 import type { Citation, CitationFilter, CitedText } from "@responses-edge/turn/tool-session";
 
 /**
@@ -124,4 +125,15 @@ function isHigh(code: number): boolean {
 
 function isLow(code: number): boolean {
   return code >= 0xdc00 && code <= 0xdfff;
+}
+
+/** A citation as openai/gpt-oss writes it (`simple_browser_tool.py`, `normalize_citations`): ` ([domain](url)) `. */
+export function asLink({ url, title }: { url: string; title: string }): Cited {
+  return {
+    text: ` ([${domainOf(url)}](${url})) `,
+    annotation: ({ points: start_index }, { points: end_index }) => ({
+      type: "url_citation",
+      ...{ start_index, end_index, title, url },
+    }),
+  };
 }
