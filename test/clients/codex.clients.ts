@@ -7,11 +7,11 @@ import { Codex, type CodexRun } from "./codex.ts";
 import { type Door, openDoor } from "./door.ts";
 import { installedCodex } from "./installed.ts";
 
-/** The real Codex CLI in front of the gateway. What the models are to say stands in what the user says. */
+/** The real Codex CLI in front of the gateway. The user's text contains the script of the models' output. */
 
 const VERSION = "0.169.0";
 
-/** An MCP server of the user's, which Codex runs. */
+/** The user's MCP server, which Codex runs. */
 const NOTES_SERVER = fileURLToPath(new URL("notes-server.ts", import.meta.url));
 
 let binary: string;
@@ -98,7 +98,7 @@ function expectCompleted(run: CodexRun): void {
   expect(run.events.map(({ type }) => type)).not.toContain("error");
 }
 
-/** What the model server was asked, as text. */
+/** The requests to the model server, as text. */
 const prompts = () =>
   vllm.simulator.requests.filter(({ path }) => path.endsWith("completions")).map(({ body }) => JSON.stringify(body));
 
@@ -166,7 +166,7 @@ describe.each<[engine: Engine, model: string]>([
         }),
       );
       expectCompleted(run);
-      // The agent may have ended before its parent speaks again, which is told of that, too.
+      // The agent may end before its parent's next turn. The parent is then told of it.
       expect(run.answer).toMatch(/agent_id|subagent_notification/);
       expect(prompts().some((prompt) => prompt.includes("agent_id"))).toBe(true);
     });
@@ -195,7 +195,7 @@ describe.each<[engine: Engine, model: string]>([
       const run = await agent.exec("resume", "--last", "And the second?");
       expectCompleted(run);
       expect(run.answer.trim()).toBe("You said: And the second?");
-      // Codex asks for a summary itself, and begins anew with it.
+      // Codex itself asks for a summary, and continues from it.
       expect(prompts().some((prompt) => prompt.includes("CONTEXT CHECKPOINT COMPACTION"))).toBe(true);
       expect(prompts().at(-1)).toContain("use the information in this summary");
     });

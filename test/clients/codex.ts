@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** What a run of `codex exec` came to. */
+/** The result of a run of `codex exec`. */
 export interface CodexRun {
   /** The events of `--json`, a line each. */
   events: Record<string, unknown>[];
@@ -13,7 +13,7 @@ export interface CodexRun {
   log: string;
 }
 
-/** The Codex CLI with a home and a workspace of its own, that knows this gateway and nothing else. */
+/** The Codex CLI with its own home and workspace. It knows only this gateway. */
 export class Codex {
   readonly workspace: string;
   readonly #home: string;
@@ -28,7 +28,7 @@ export class Codex {
     writeFileSync(join(this.#home, "config.toml"), config);
   }
 
-  /** `codex exec`, with what follows it; the last one is the prompt. No command needs an approval. */
+  /** `codex exec` with these arguments. The last one is the prompt. No command needs an approval. */
   exec(...args: string[]): Promise<CodexRun> {
     const answer = join(this.#home, "answer.txt");
     const all = ["exec", ...args.slice(0, -1)];

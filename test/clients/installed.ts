@@ -4,7 +4,7 @@ import { existsSync, mkdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
-/** Clients that are too large to be dependencies: installed where caches are, when they are first asked for. */
+/** Clients that are too large to be dependencies. They are installed into the cache on first use. */
 
 const run = promisify(execFile);
 

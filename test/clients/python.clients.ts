@@ -14,11 +14,11 @@ import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { freePort } from "../workerd/tools.ts";
 import { installedPython } from "./installed.ts";
 
-/** The real Python clients in front of the gateway, as their users have them. */
+/** The real Python clients in front of the gateway, as users install them. */
 
 const PACKAGES = ["openai==3.54.0", "openai-agents==0.24.0", "langchain-openai==1.7.3", "websockets==16.1.1"];
 
-/** It asks for another version of openai's package. */
+/** It requires another version of openai's package. */
 const LLAMA_INDEX = ["llama-index-llms-openai==0.8.3"];
 
 let python: string;
@@ -27,7 +27,7 @@ let vllm: SimulatorServer;
 let painter: ImageServer;
 let guard: Server;
 let worker: WorkerdProcess;
-/** Where a script listens for webhooks. */
+/** The address at which a script listens for webhooks. */
 let port: number;
 beforeAll(async () => {
   python = await installedPython("python", ...PACKAGES);

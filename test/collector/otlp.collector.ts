@@ -4,7 +4,7 @@ import { ask, mcp, startTools, type ToolServer } from "../e2e/tool-support.ts";
 import { type Receiver, startReceiver } from "../telemetry/receiver.ts";
 import { type CollectorProcess, startCollector, whyNoCollector } from "./process.ts";
 
-/** OpenTelemetry's own collector takes what this server sends: it hands on what it has understood, to be looked at. */
+/** OpenTelemetry's own collector accepts this server's data and forwards it. The test checks the forwarded data. */
 
 const why = whyNoCollector();
 if (why !== undefined) console.warn(`SKIPPED: ${why}.`);

@@ -8,12 +8,12 @@ import { promisify } from "node:util";
 import { eventually } from "../e2e/support.ts";
 import { freePort } from "../workerd/tools.ts";
 
-/** OpenTelemetry's own collector, built from its Go modules (`main.go`) where caches are. */
+/** OpenTelemetry's own collector, built in the cache from its Go modules (`main.go`). */
 
 const source = fileURLToPath(new URL(".", import.meta.url));
 const cache = fileURLToPath(new URL("../../node_modules/.cache/collector/", import.meta.url));
 
-/** Why there is no collector to be had; undefined where there is. `COLLECTOR` names one that is built already. */
+/** The reason why there is no collector. Undefined if there is one. `COLLECTOR` names an existing build. */
 export function whyNoCollector(): string | undefined {
   if (process.env.COLLECTOR) return undefined;
   const go: SpawnSyncReturns<Buffer> = spawnSync("go", ["version"]);
@@ -31,14 +31,14 @@ async function builtCollector(): Promise<string> {
 }
 
 export interface CollectorProcess {
-  /** Where it takes OTLP over HTTP. */
+  /** The address at which it takes OTLP over HTTP. */
   url: string;
   /** All that it has printed. */
   logs(): string;
   close(): void;
 }
 
-/** Starts a collector that sends what it has understood on to `target`, as OTLP's JSON again. */
+/** Starts a collector that forwards its data to `target` as OTLP's JSON. */
 export async function startCollector(target: string): Promise<CollectorProcess> {
   const directory = mkdtempSync(join(tmpdir(), "responses-edge-collector-"));
   const port = await freePort();

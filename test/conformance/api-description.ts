@@ -1,4 +1,7 @@
-/** Holds requests and answers to the API's own description (`GET /openapi.json`): its paths, statuses, media types and schemas. */
+/**
+ * Checks requests and answers against the API's own description (`GET /openapi.json`): its paths, statuses, media types
+ * and schemas.
+ */
 import { Ajv2020, type ErrorObject, type ValidateFunction } from "ajv/dist/2020.js";
 import { isObject, type JsonObject, show } from "./violations.ts";
 
@@ -18,17 +21,17 @@ export interface ApiDescription {
   document: JsonObject;
   /** Every operation, as `GET /v1/models/{id}`. */
   operations: readonly string[];
-  /** The operation that a request is for; undefined where there is none. */
+  /** The operation of a request. Undefined if there is none. */
   operationOf(method: string, path: string): string | undefined;
-  /** What of an exchange is not as described. */
+  /** The differences between an exchange and the description. */
   violations(exchange: DescribedExchange): string[];
-  /** What of one value of a stream is not as described. */
+  /** The differences between a value of a stream and the description. */
   streamedViolations(exchange: Pick<DescribedExchange, "method" | "url">, value: unknown): string[];
 }
 
 let described: Promise<ApiDescription> | undefined;
 
-/** The description that a server gives of itself. The first one is asked: all servers of a test run are of one build, and say the same. */
+/** A server's description of its API. Only the first server is asked: all servers of a test run have the same build. */
 export function descriptionOf(origin: string): Promise<ApiDescription> {
   described ??= askFor(origin).catch((error: unknown) => {
     described = undefined;
@@ -38,7 +41,7 @@ export function descriptionOf(origin: string): Promise<ApiDescription> {
 }
 
 async function askFor(origin: string): Promise<ApiDescription> {
-  // Compiling takes long: a connection that is kept meanwhile may be about to be closed.
+  // Compiling takes long. Meanwhile the server may close an idle connection.
   const answer = await fetch(`${origin}/openapi.json`, { headers: { connection: "close" } });
   const text = await answer.text();
   if (answer.status !== 200) throw new Error(`GET /openapi.json: ${answer.status} ${text}`);
@@ -146,7 +149,10 @@ function unmapped(schema: JsonObject): JsonObject {
     : rest;
 }
 
-/** A schema by which an answer has no key that is not described. Clients are not to count on that, so it is not in the document. */
+/**
+ * A schema that allows no undescribed key in an answer. Clients must not rely on that, so the document does not have
+ * it.
+ */
 function closed(node: JsonObject): JsonObject {
   const entries = Object.entries(node).map(([key, child]) => [
     key,

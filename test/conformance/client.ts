@@ -1,4 +1,4 @@
-/** A `fetch` that checks every answer of the Responses API that passes through it, and changes none of them. */
+/** A `fetch` that checks every answer of the Responses API, and changes none. */
 import type { Response as ResponseObject } from "openai/resources/responses/responses";
 import type { ApiDescription } from "./api-description.ts";
 import { type CheckedStream, checkEventStream, checkWithOpenAiNode, parseEventStream } from "./event-stream.ts";
@@ -27,17 +27,17 @@ export type ConformantFetch = typeof fetch & {
   settled(): Promise<void>;
 };
 
-/** What one fetch knows of each response it has seen. */
+/** The facts about each response that one fetch has received. */
 interface Memory {
   /** The final object, as a stream or a body gave it. */
   readonly final: Map<string, ResponseObject>;
   /** Stream events by sequence number, to compare a replay with. */
   readonly events: Map<string, Map<number, unknown>>;
-  /** Responses that were asked to be cancelled. */
+  /** Responses with a request to cancel them. */
   readonly cancelled: Set<string>;
 }
 
-/** One request, as far as the checks need it. */
+/** One request, with the fields that the checks need. */
 interface Exchange {
   readonly method: string;
   readonly url: URL;
@@ -99,7 +99,7 @@ export function conformantFetch(base: typeof fetch = fetch, description?: ApiDes
     const copy = answer.clone();
     track(exchange, async () => {
       const text = await readText(copy);
-      // The reader gave up: there is no answer to check.
+      // The reader left: there is no answer to check.
       if (text === undefined) return [];
       if (answer.status >= 400) return errorBodyViolations(text, contentType);
       if (answer.status !== 200) return [];
@@ -284,7 +284,7 @@ function optionsOf({ method, url, sent }: Exchange): StreamOptions {
   };
 }
 
-/** The violations of a JSON body that came with status 200. */
+/** The violations of a JSON body with status 200. */
 function bodyViolations(body: unknown, exchange: Exchange, memory: Memory): readonly string[] {
   if (!isObject(body)) return [`#21 the body is not a JSON object: ${show(body)}`];
   if ("deleted" in body && body.object !== "conversation.deleted") return deletionViolations(body, exchange.url);

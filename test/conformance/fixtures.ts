@@ -1,4 +1,4 @@
-/** Hand-made answers that are right in every respect, for the self-tests to break one thing at a time. */
+/** Hand-made valid answers. The self-tests break one thing at a time. */
 import type { EventStream, WireEvent } from "./sse-parser.ts";
 import type { JsonObject } from "./violations.ts";
 
@@ -88,12 +88,12 @@ function call(id: string, callId: string, args: string): JsonObject {
   return { type: "function_call", id, call_id: callId, name: "weather", arguments: args, status: "completed" };
 }
 
-/** Until the end of a response: what its snapshots look like. */
+/** The snapshots before the end of a response. */
 export function openResponse(changes: JsonObject = {}): JsonObject {
   return goodResponse({ status: "in_progress", completed_at: null, output: [], usage: null, ...changes });
 }
 
-/** A stream that can be broken: events in a list, found by type, numbered when done. */
+/** A stream that tests can break: events in a list, found by type, numbered at the end. */
 export class Draft {
   events: { name: string; data: JsonObject }[] = [];
   done = true;

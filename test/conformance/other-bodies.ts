@@ -5,7 +5,7 @@ import { isObject, show } from "./violations.ts";
 const DEFAULT_LIMIT = 20;
 const STACK_TRACE = /\bat .*\(.*:\d+:\d+\)/;
 
-/** Objects that need no more than their shape. */
+/** Objects for which only their shape is checked. */
 const BY_OBJECT: Record<string, Root> = {
   "response.compaction": "CompactedResponse",
   "response.input_tokens": "InputTokenCountResponse",
@@ -21,7 +21,7 @@ const BY_OBJECT: Record<string, Root> = {
  */
 export function listViolations(body: unknown, url: URL): string[] {
   const conversation = url.pathname.includes("/conversations/");
-  // The nodes of a tree, and the list of responses, have no items: OpenAI has none of them.
+  // The nodes of a tree, and the list of responses, have no items: OpenAI has neither.
   const isOurs = url.pathname.endsWith("/tree") || url.pathname.endsWith("/responses");
   const shape = isOurs ? [] : shapeViolations(conversation ? "ConversationItemList" : "ResponseItemList", body);
   if (shape.length > 0 || !isObject(body) || !Array.isArray(body.data)) {

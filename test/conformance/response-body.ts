@@ -1,4 +1,4 @@
-/** What must hold of every Response object on the wire, whether it is a body or a snapshot inside a stream event. */
+/** The rules for every Response object on the wire, whether it is a body or a snapshot in a stream event. */
 import type { Response, ResponseOutputItem } from "openai/resources/responses/responses";
 import { shapeViolations } from "./schemas.ts";
 import { isObject, type Rule, runRules, show, throwIfAny } from "./violations.ts";
@@ -45,7 +45,7 @@ const WITH_STATUS: ReadonlySet<string> = new Set(["message", "reasoning", "funct
 
 const TERMINAL_STATUSES: ReadonlySet<string> = new Set(["completed", "failed", "incomplete", "cancelled"]);
 
-/** All rules about one Response whose shape is already known to be right. */
+/** All rules for one Response whose shape is valid. */
 export const RESPONSE_RULES: readonly Rule<Response>[] = [
   { check: 21, run: requiredKeysFilled },
   { check: 21, run: functionToolsFilled },

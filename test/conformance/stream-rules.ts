@@ -4,7 +4,7 @@ import { isJson, itemStatus, logprobEntryViolations, responseViolations } from "
 import { at, isTerminalEvent, itemId, type Placed, sameJson, type Trace } from "./stream-trace.ts";
 import { isObject, type Rule, show } from "./violations.ts";
 
-/** What may change between two snapshots of one response. */
+/** The fields that may change between two snapshots of one response. */
 const CHANGING_KEYS: ReadonlySet<string> = new Set([
   "completed_at",
   "error",
@@ -13,7 +13,7 @@ const CHANGING_KEYS: ReadonlySet<string> = new Set([
   "moderation",
   "output",
   "output_messages",
-  // Of this server's: an outage that the response waits for.
+  // An event of this server: an outage that the response waits for.
   "recovery",
   "service_tier",
   "status",
@@ -34,7 +34,7 @@ const CALL_TYPES: ReadonlySet<string> = new Set([
   "code_interpreter_call",
 ]);
 
-/** What the server does itself, with the events that say that it has done it. */
+/** The server's own calls, with the events that report their work. */
 const SERVER_WORK: Record<string, { written: string; ended: readonly string[] }> = {
   code_interpreter_call: {
     written: "response.code_interpreter_call_code.done",

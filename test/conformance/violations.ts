@@ -1,4 +1,4 @@
-/** What every checker here throws: all the violations of one body or stream, not only the first. */
+/** The error of every checker here: all violations of one body or stream, not only the first. */
 export class ConformanceError extends Error {
   readonly violations: readonly string[];
 
@@ -14,7 +14,7 @@ export function throwIfAny(subject: string, violations: readonly string[]): void
   if (violations.length > 0) throw new ConformanceError(subject, violations);
 }
 
-/** The violations a thrown value stands for. */
+/** The violations in a thrown value. */
 export function violationsIn(error: unknown): readonly string[] {
   if (error instanceof ConformanceError) return error.violations;
   return [error instanceof Error ? `${error.name}: ${error.message}` : String(error)];

@@ -23,7 +23,7 @@ beforeAll(async () => {
 });
 afterAll(() => rig.close());
 
-/** A tab that is signed in, at an address of the view; it must be clean when the test is done with it. */
+/** A signed-in tab at an address of the view. The test must leave it clean. */
 async function looking(at: string, use: (page: Page, tab: Tab) => Promise<void>, expected: string[] = []) {
   const tab = await rig.openSignedIn(KEY, at);
   await tab.page.getByRole("navigation", { name: "Sections" }).waitFor();
@@ -49,7 +49,7 @@ const TEXTS = {
   "bread.txt": "Bread is baked of flour, water, salt and yeast. The dough rests overnight.",
 };
 
-/** Makes a vector store through the form, and drops the texts into it. Gives its id. */
+/** Creates a vector store with the form, and drops the texts into it. Returns its id. */
 async function filledStore(page: Page, name: string): Promise<string> {
   await page.getByLabel("Name", { exact: true }).fill(name);
   await page.getByRole("button", { name: "Create" }).click();
@@ -98,7 +98,7 @@ describe("files", () => {
 
   it("an upload shows how far it is, and can be cancelled", () =>
     looking("#/files", async (page) => {
-      // The server is not asked before the test is done.
+      // The server must get no request before the test ends.
       await page.route("**/v1/files", (route) => (route.request().method() === "POST" ? undefined : route.continue()));
       await drop(page, ".uploads", { "never.txt": "never" });
       await page.getByRole("progressbar", { name: "never.txt" }).waitFor();
@@ -233,7 +233,7 @@ describe("a vector store", () => {
     ));
 });
 
-/** A tab at Try, with the tools' part of the form open; it must be clean when the test is done with it. */
+/** A tab at Try, with the tools' part of the form open. The test must leave it clean. */
 async function trying(use: (page: Page) => Promise<void>, expected: string[] = []) {
   const tab = await rig.openSignedIn(KEY, "#/try");
   await tab.page.locator("#input").waitFor();

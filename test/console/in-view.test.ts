@@ -4,9 +4,9 @@ import { call, chunk, type ScriptedGateway, startScripted, stream } from "../e2e
 import { eventually } from "../e2e/support.ts";
 import { launch, openTab } from "./support.ts";
 
-/** What was asked and what is being said is in view, on every turn, while it comes. */
+/** The question and the growing answer stay in view, in every turn. */
 
-/** A model that says what a test gives it, as soon as it does. */
+/** A model that outputs the test's text at once. */
 class FedModel {
   #given: object[] = [];
   #isDone = false;
@@ -52,7 +52,7 @@ const SIZES: [name: string, options: BrowserContextOptions][] = [
   ["phone", { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true, reducedMotion: "no-preference" }],
 ];
 
-/** A tab at Try, in front of a model that is fed. */
+/** A tab at Try, in front of a model whose output the test controls. */
 async function trying(options: BrowserContextOptions, use: (page: Page) => Promise<void>): Promise<void> {
   models = [];
   scripted.replies(() => {
@@ -67,7 +67,7 @@ async function trying(options: BrowserContextOptions, use: (page: Page) => Promi
   await close();
 }
 
-/** Asks, and gives the model that has been asked. */
+/** Sends a question. Returns the model that received it. */
 async function ask(page: Page, text: string): Promise<FedModel> {
   const before = models.length;
   await page.getByLabel("Input", { exact: true }).fill(text);
@@ -305,7 +305,7 @@ describe("scripts that are written from right to left", () => {
       await page.getByLabel("Input", { exact: true }).fill(QUESTION);
       expect(await page.locator("#input").evaluate((field) => getComputedStyle(field).direction)).toBe("rtl");
       expect(await wrong(page)).toEqual({ found: [], right: 3 });
-      // Each paragraph goes its own way.
+      // Each paragraph has its own direction.
       const sides = await turn(page)
         .locator(".item-answer .markdown p")
         .evaluate((paragraph) => {

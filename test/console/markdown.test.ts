@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { eventually } from "../e2e/support.ts";
 import { type ConsoleRig, expectAccessible, startConsole, type Tab } from "./support.ts";
 
-/** Answers in markdown, as people read them. The simulator says what it is told. */
+/** Answers in Markdown, as users see them. The simulator repeats its input. */
 
 let rig: ConsoleRig;
 beforeAll(async () => {
@@ -20,7 +20,7 @@ async function trying(use: (page: Page, tab: Tab) => Promise<void>, options = {}
   await tab.close();
 }
 
-/** Asks, and waits for the whole answer. */
+/** Sends a question, and waits for the whole answer. */
 async function answered(page: Page, text: string, further: object = {}): Promise<void> {
   await page.locator("summary", { hasText: "More" }).click();
   await page.getByLabel("Further fields (JSON)").fill(JSON.stringify(further));
@@ -30,7 +30,7 @@ async function answered(page: Page, text: string, further: object = {}): Promise
 }
 
 const answer = (page: Page) => page.locator(".item-answer .markdown");
-/** What is on the page of an answer, as markup without lit's marks. */
+/** An answer's markup on the page, without lit's marks. */
 const markup = async (page: Page) => (await answer(page).innerHTML()).replaceAll(/<!--.*?-->/gs, "");
 
 const SAMPLE = `

@@ -15,7 +15,7 @@ import {
   startConsole,
 } from "./support.ts";
 
-/** What an operator does, in a browser. */
+/** An operator's tasks, in a browser. */
 
 let rig: ConsoleRig;
 beforeAll(async () => {
@@ -23,7 +23,7 @@ beforeAll(async () => {
 });
 afterAll(() => rig.close());
 
-/** The answer that a root key has to the question which models there are: it is no tenant's. */
+/** The server's answer to a root key that asks for the models: the key has no tenant. */
 const EXPECTED = ["403"];
 
 const openOperate = (section: string) => rig.openSignedIn(ROOT_KEY, `#/operate/${section}`);
@@ -169,7 +169,7 @@ it("the configuration is changed by forms: a server, a route and a price, which 
   await close();
 });
 
-/** A key whose use is counted, that has been used. */
+/** A used key whose use is counted. */
 async function usedKey(): Promise<MadeKey> {
   const key = await makeKey(rig.gateway, newTenant(), { track_usage: true });
   expect((await create(rig.gateway, key, { input: "Hello there" })).status).toBe(200);

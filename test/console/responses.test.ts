@@ -11,7 +11,7 @@ import {
   startConsole,
 } from "./support.ts";
 
-/** The list of stored responses, as people use it. */
+/** The list of stored responses, as users see it. */
 
 let rig: ConsoleRig;
 beforeAll(async () => {
@@ -24,7 +24,7 @@ beforeAll(async () => {
 });
 afterAll(() => rig.close());
 
-/** Makes responses of the tenant, one of them in a conversation that has a name. */
+/** Creates responses of the tenant. One is in a named conversation. */
 async function makeResponses(): Promise<void> {
   const { responses, conversations } = rig.gateway.client({ apiKey: KEY });
   const { id: conversation } = await conversations.create({ metadata: { title: "Plans for the summer" } });

@@ -4,11 +4,11 @@ import { eventually } from "../e2e/support.ts";
 import { objectId } from "../workerd/storage.ts";
 import { type ConsoleRig, KEY } from "./support.ts";
 
-/** What pictures of the console show: a conversation with branches, and a deployment that is used. */
+/** The content of the console's pictures: a conversation with branches, and a deployment in use. */
 
 const HOUR_MS = 3_600_000;
 
-/** Makes a conversation, and gives the ids of the last turns of two of its branches. */
+/** Creates a conversation. Returns the ids of the last turns of two of its branches. */
 export async function sampleTree({ gateway }: ConsoleRig): Promise<{ one: string; other: string }> {
   const { responses } = gateway.client({ apiKey: KEY });
   const say = async (input: string, previous?: string, model = "simulator") =>
@@ -35,7 +35,7 @@ const DOCUMENTS: [name: string, text: string, attributes: Record<string, string 
   ["photograph.png", "\u0089PNG\r\n\u001a\n\0\0\0", {}],
 ];
 
-/** Makes a vector store, and gives its id. */
+/** Creates a vector store. Returns its id. */
 export async function sampleStore({ gateway }: ConsoleRig): Promise<string> {
   const { files, vectorStores } = gateway.client({ apiKey: KEY });
   const { id } = await vectorStores.create({
@@ -55,7 +55,7 @@ const TENANTS = [
   { tenant: "initech", name: "Prototype", limits: { max_concurrent_requests: 4, models: ["simulator*"] }, share: 0.2 },
 ];
 
-/** Makes keys that have been used for a day, and runs under way. Again is harmless. */
+/** Creates keys with a day of use, and running background runs. It can be called repeatedly. */
 export async function sampleOperations(rig: ConsoleRig): Promise<void> {
   const { gateway } = rig;
   const { data } = await ask<{ data: object[] }>(gateway, "GET", "/v1/admin/keys");
@@ -73,7 +73,7 @@ export async function sampleOperations(rig: ConsoleRig): Promise<void> {
   });
 }
 
-/** Writes usage of the last day, as if there had been some: more by day than by night. */
+/** Writes invented usage of the last day: more by day than by night. */
 function useForADay({ gateway }: ConsoleRig, tenant: string, key: string, share: number): void {
   const now = Math.floor(Date.now() / HOUR_MS) * HOUR_MS;
   for (let hour = 1; hour < 24; hour += 1) {

@@ -9,20 +9,20 @@ import type { Page } from "playwright-core";
 import { sampleOperations, sampleStore, sampleTree } from "./sample-data.ts";
 import { type ConsoleRig, KEY, KEYED, ROOT_KEY, startConsole } from "./support.ts";
 
-/** What is to be seen in a picture. */
+/** The content of a picture. */
 interface Picture {
   name: string;
-  /** Who is signed in; nobody without. */
+  /** The signed-in user. Absent: none. */
   key?: string;
   /** The address's hash. */
   at: string;
-  /** Brings the page to where it is to be shown. */
+  /** Brings the page into the state of the picture. */
   prepare(page: Page, rig: ConsoleRig): Promise<void>;
 }
 
 const QUESTION = "What is the weather in Lisbon? Use get_weather.";
 
-/** Asks a question whose answer is a call, and gives its output. */
+/** Sends a question whose answer is a call, and sends the call's output. */
 async function askForWeather(page: Page): Promise<void> {
   await page.getByLabel("Model", { exact: true }).selectOption("simulator-reasoning");
   await page.getByLabel("Instructions").fill("Answer in one sentence.");

@@ -13,7 +13,7 @@ import {
   startConsole,
 } from "./support.ts";
 
-/** Who gets in, and what the console's files say of themselves. */
+/** Signing in, and the headers of the console's files. */
 
 let rig: ConsoleRig;
 beforeAll(async () => {

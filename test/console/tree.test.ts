@@ -19,10 +19,10 @@ function say(input: string, previous?: Response, more: object = {}): Promise<Res
   return client().responses.create({ model: "simulator", input, ...continued, ...more });
 }
 
-/** What would be markup, if anything made any of it. */
+/** A text that would be markup if the page did not escape it. */
 const QUESTION = "A name for a boat? <img src=x onerror=alert(1)>";
 
-/** A question, two answers to it that were asked for, and one further turn of the second. */
+/** A question, two answers to it, and one further turn of the second. */
 async function smallTree() {
   const root = await say(QUESTION);
   const left = await say("Something shorter", root);
@@ -32,7 +32,7 @@ async function smallTree() {
 
 const rows = (page: Page) => page.getByRole("treeitem");
 
-/** The row under the cursor, as who listens to the page is told. */
+/** The row under the cursor, as screen readers announce it. */
 async function active(page: Page): Promise<{ level: string | null; text: string }> {
   const id = await page.getByRole("tree").getAttribute("aria-activedescendant");
   const row = page.locator(`#${id}`);
@@ -160,7 +160,7 @@ describe("the tree", () => {
   });
 });
 
-/** Copies a turn in its home, so often, as if all of its copies had been made. */
+/** Copies a turn in its home this many times, as if clients had made the copies. */
 function grow(id: string, copies: number): void {
   const { storage } = rig.gateway;
   const turn = id.slice(-10);

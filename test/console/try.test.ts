@@ -26,7 +26,7 @@ import {
   type Tab,
 } from "./support.ts";
 
-/** Try and Look, as people use them. */
+/** The views Try and Look, as users see them. */
 
 let rig: ConsoleRig;
 let tools: McpTestServer;
@@ -40,7 +40,7 @@ afterAll(async () => {
 });
 beforeEach(() => rig.gateway.vllm.simulator.clear());
 
-/** A tab that is signed in, at Try; it must be clean when the test is done with it. */
+/** A signed-in tab at Try. The test must leave it clean. */
 async function trying(use: (page: Page, tab: Tab) => Promise<void>, expected: string[] = []): Promise<void> {
   const tab = await rig.openSignedIn(KEY, "#/try");
   await tab.page.locator("#input").waitFor();

@@ -6,7 +6,7 @@ import { newSeed, randomFrom } from "../random.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { fetchAnew } from "../workerd/tools.ts";
 
-/** A batch is answered, whoever dies meanwhile: no line is lost, and none is answered twice. */
+/** A batch is answered even if processes die: no line is lost, and none is answered twice. */
 
 /** `KILLS=50 LINES=10000 npx vitest run test/crash/batch-kill.test.ts` shows more of them. */
 const KILLS = Number(process.env.KILLS ?? 3);

@@ -2,37 +2,37 @@ import { Agent, type IncomingMessage, request } from "node:http";
 import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** Requests and streams that go on while one process takes the place of another, and what became of them. */
+/** Requests and streams that continue while one process replaces another, with their results. */
 
 export interface Load {
   /** Of the gateway. */
   url: string;
-  /** Streams that are open all the time. */
+  /** Streams that are always open. */
   streams: number;
-  /** Words of each, and how many a second. */
+  /** Words of each stream, and words per second. */
   words: number;
   wordsPerSecond: number;
-  /** Short requests a second, beside the streams. */
+  /** Short requests per second, in addition to the streams. */
   rate: number;
 }
 
 export interface Outcome {
   requests: number;
   streams: number;
-  /** Why requests and streams have failed, or what of them was not as it should be. */
+  /** The reasons why requests and streams failed or were wrong. */
   failures: string[];
-  /** Requests that were sent again on another connection, because the server closed theirs at the same moment. */
+  /** Requests that were repeated on another connection because the server closed theirs at the same moment. */
   crossed: number;
-  /** How long short requests took, in order. Milliseconds. */
+  /** The times of short requests, in order. Milliseconds. */
   latencies: number[];
 }
 
 export interface RunningLoad {
-  /** How many streams have begun to speak. */
+  /** The number of streams that have had output. */
   openStreams(): number;
-  /** Forgets how long requests have taken until now. */
+  /** Forgets the times of earlier requests. */
   measureAnew(): void;
-  /** Begins nothing more, waits until all has ended, and looks at each response again. */
+  /** Starts nothing new, waits until all have ended, and reads each response again. */
   finish(): Promise<Outcome>;
 }
 

@@ -8,14 +8,14 @@ import { BUNDLE_VARIABLE, bundleInto, freePort, root, untilReady } from "../work
 import { beginLoad } from "./hand-over-load.ts";
 
 /**
- * `npm run hand-over -- RATE STREAMS TIMES`: has one process take the place of another again and again, under so many requests a second
- * and beside so many open streams, and says what failed and how long requests took. Ends with 1 where something did fail.
+ * `npm run hand-over -- RATE STREAMS TIMES`: replaces the serving process TIMES times, with RATE requests per second
+ * and STREAMS open streams. Prints the failures and the times of the requests. Exits with 1 if something failed.
  */
 
 const [rate = 200, streams = 100, times = 3] = process.argv.slice(2).map(Number);
 const SECONDS = 16;
 const WORDS_PER_SECOND = 4;
-/** Opening all streams at once takes a moment, which is not what is measured. */
+/** Opening all streams at once takes a moment. This time is not measured. */
 const SETTLED_MS = 3_000;
 
 const modelPort = await freePort();

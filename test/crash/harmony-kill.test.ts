@@ -6,7 +6,7 @@ import { newSeed, randomFrom } from "../random.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { create as createAt, hasEnded, type Reader, resume as resumeAt, streamOf } from "./reader.ts";
 
-/** A gpt-oss whose server really dies: it goes on after the very token at which its log ends. */
+/** A gpt-oss whose server really dies: it continues after the exact token at which its log ends. */
 
 let vllm: SimulatorServer;
 let worker: WorkerdProcess;
@@ -19,7 +19,7 @@ afterAll(async () => {
   await vllm.close();
 });
 
-/** A client that asks for the same again when it is told to. */
+/** A client that repeats a request when the server tells it to. */
 interface Asking extends Reader {
   request: object;
 }
@@ -80,7 +80,7 @@ it(`kill -9 in the middle of ${ROUNDS * STREAMS} background streams loses and re
     reading.push(...begun.map(create));
     readers.push(...begun);
     await eventually(() => begun.every(({ id }) => id !== ""));
-    // Most are in their middle; the others may be anywhere.
+    // Most are in their middle. The others may be anywhere.
     await eventually(() => begun.filter(({ text }) => text.includes(".delta")).length > (2 / 3) * STREAMS);
     await new Promise((resolve) => setTimeout(resolve, random() * 1_000));
     await worker.kill();
@@ -89,7 +89,7 @@ it(`kill -9 in the middle of ${ROUNDS * STREAMS} background streams loses and re
     reading = readers.filter((reader) => !hasEnded(reader)).map(resume);
   }
   await Promise.all(reading);
-  // Only a prompt that ends with what was sampled is sent as token ids.
+  // Only a prompt that ends with sampled tokens is sent as token ids.
   const continued = vllm.simulator.requests.filter(({ body }) => isObject(body) && Array.isArray(body.prompt));
 
   const whole = REQUESTS.map((request) => ({ request, id: "", text: "" }));
@@ -102,6 +102,6 @@ it(`kill -9 in the middle of ${ROUNDS * STREAMS} background streams loses and re
     expect(reader.text).toBe(replays[index]?.text);
     expect(saidBy(reader)).toEqual(expected.get(reader.request));
   }
-  // Most were cut off in the middle, or this shows nothing.
+  // Most must have been cut off in the middle. Otherwise the test shows nothing.
   expect(continued.length).toBeGreaterThan((ROUNDS * STREAMS) / 2);
 });

@@ -7,7 +7,7 @@ import { newSeed, randomFrom } from "../random.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { fetchAnew } from "../workerd/tools.ts";
 
-/** Files become searchable, whoever dies meanwhile: no chunk is lost, and none is there twice. */
+/** Files become searchable even if processes die: no chunk is lost or duplicated. */
 
 /** `KILLS=100 npx vitest run test/crash/ingestion-kill.test.ts` shows more of them. */
 const KILLS = Number(process.env.KILLS ?? 3);
@@ -189,7 +189,7 @@ describe("an embedding server", () => {
 });
 
 describe("while files are indexed", () => {
-  /** Holds all requests for embeddings until it is called. */
+  /** Holds all requests for embeddings until the returned function is called. */
   function hold(): { held: () => number; release: () => void } {
     const waiting: { destroy(): void }[] = [];
     embeddings.fault = (answer) => {

@@ -123,7 +123,7 @@ describe("kill -9 without a reader", () => {
       expect(["in_progress", "completed"]).toContain(response.status);
       return response.status === "completed";
     };
-    // Each is asked for again once it has answered, and has ended once.
+    // Each is requested again after it has answered, and has ended once.
     await Promise.all(ids.map((id) => eventually(() => done(id))));
     await expectEach(ids, model);
   });

@@ -2,7 +2,7 @@ import { expect } from "vitest";
 import { checkEventStream, parseEventStream } from "../conformance/event-stream.ts";
 import { fetchAnew } from "../workerd/tools.ts";
 
-/** What one client has of a response: the bytes of all whole events that it got, over all its connections. */
+/** One client's part of a response: the bytes of all complete events that it received, over all its connections. */
 export interface Reader {
   id: string;
   text: string;

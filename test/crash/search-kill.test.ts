@@ -9,13 +9,13 @@ import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { fetchAnew } from "../workerd/tools.ts";
 import { create as createAt, hasEnded, type Reader, resume as resumeAt, streamOf } from "./reader.ts";
 
-/** A server that really dies in the middle of searches and drawings: each is in its response once, and so is what came of it. */
+/** A server that really dies during searches and drawings. Each call and each result is in its response once. */
 
 /** `KILLS=100 npx vitest run test/crash/search-kill.test.ts` shows more of them. */
 const KILLS = Number(process.env.KILLS ?? 3);
 const STREAMS = 6;
 
-/** How long the embedding of a query takes. Milliseconds. */
+/** The time of a query's embedding. Milliseconds. */
 const EMBEDDING_MS = 300;
 
 let simulator: SimulatorServer;
@@ -61,7 +61,7 @@ const create = (reader: Searching) =>
   });
 const resume = (reader: Reader) => resumeAt(worker.url, reader);
 
-/** How often the query of a response was embedded. */
+/** The number of embeddings of a response's query. */
 const embeddedOf = ({ query }: Searching) => embeddings.answered.get(query) ?? 0;
 
 it(`kill -9 in the middle of searches, ${KILLS} times, leaves each response with one search and what it found`, async () => {
@@ -81,7 +81,7 @@ it(`kill -9 in the middle of searches, ${KILLS} times, leaves each response with
     await worker.restart();
     reading = readers.filter((reader) => !hasEnded(reader)).map(resume);
   }
-  // One more, whom nobody kills.
+  // One more, without a kill.
   const last = { id: "", text: "", query: "owls-unharmed" };
   readers.push(last);
   await Promise.all([...reading, create(last)]);

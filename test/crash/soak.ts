@@ -13,11 +13,11 @@ import { create, hasEnded, type Reader, resume, streamOf } from "./reader.ts";
 
 const KILLS = Number(process.argv[2] ?? 1_000);
 const STREAMS = 24;
-/** The model server stays away so long at most, in milliseconds. */
+/** The maximum time without a model server, in milliseconds. */
 const OUTAGE_MS = 1_500;
 
 const WORDS = "Grüße 🦜 你好, once more. ".repeat(6);
-/** What is asked, and what its answer must be, whatever dies. */
+/** The questions, and the required answers, with or without kills. */
 const REQUESTS = [
   { kind: "chat", body: { model: "simulator?tps=60&words=90", input: "Go on." } },
   { kind: "chat, with reasoning", body: { model: "simulator-reasoning?tps=40", input: WORDS } },

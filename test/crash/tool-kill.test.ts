@@ -108,7 +108,7 @@ it(`kill -9 in the middle of the calls of ${ROUNDS * STREAMS} background streams
       continue;
     }
     expect(response.status).toBe("completed");
-    // One in whose middle a chat model was cut off was not made, and begun anew.
+    // A call in whose middle a chat model was cut off was not made. The model started it again.
     const whole = calls.filter((call) => call.status !== "incomplete" || reader.model.includes("gpt-oss"));
     expect(whole).toHaveLength(2);
     expect(response.output.at(-1)).toMatchObject({ type: "message", status: "completed" });
@@ -116,10 +116,10 @@ it(`kill -9 in the middle of the calls of ${ROUNDS * STREAMS} background streams
     seen.completed += 1;
   }
   console.log(JSON.stringify(seen));
-  // Some were cut off in a call, or this shows nothing.
+  // Some must have been cut off in a call. Otherwise the test shows nothing.
   expect(seen.unknown).toBeGreaterThan(0);
   expect(seen.answered).toBeGreaterThan(0);
-  // And the model was told so.
+  // The model got this message.
   expect(
     vllm.simulator.requests.some(({ body }) => isObject(body) && JSON.stringify(body).includes("is not known")),
   ).toBe(true);

@@ -16,7 +16,7 @@ const configFile = join(cache, "containers.conf");
 /** The image's name. */
 export const IMAGE = "localhost/responses-edge-test";
 
-/** Why no image can be built here; undefined where it can. */
+/** The reason why no image can be built here. Undefined if it can. */
 export function whyNoContainers(): string | undefined {
   if (process.getuid?.() !== 0) return "only root can build an image of Debian's packages";
   const missing = ["podman", "mmdebstrap", "unshare"].filter((name) => spawnSync("which", [name]).status !== 0);
@@ -33,7 +33,7 @@ interface Done {
 export async function podman(...args: string[]): Promise<Done> {
   const storage = ["--root", join(cache, "storage"), "--runroot", join(cache, "run")];
   const command = ["podman", ...storage, ...args];
-  // The runtime knows either version of cgroups, and no machine that has both. It needs none here.
+  // The runtime supports either version of cgroups, but no machine with both. It needs none here.
   const hybrid = ["unshare", "--mount", "sh", "-c", 'mount -t cgroup2 none /sys/fs/cgroup && exec "$@"', "sh"];
   const [program = "", ...rest] = existsSync("/sys/fs/cgroup/unified") ? [...hybrid, ...command] : command;
   try {
@@ -46,7 +46,7 @@ export async function podman(...args: string[]): Promise<Done> {
   }
 }
 
-/** The same, of one that must not fail: what it has printed. */
+/** The same for a command that must succeed. Returns its output. */
 export async function podmanSays(...args: string[]): Promise<string> {
   const { code, stdout, stderr } = await podman(...args);
   if (code !== 0) throw new Error(`podman ${args.join(" ")}: ${code}\n${stdout}${stderr}`);

@@ -3,13 +3,13 @@ import OpenAI from "openai";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 
-/** What holds of responses-edge in whichever way it is run: from the package, as one file, in a container. */
+/** The facts about responses-edge in every form: from the package, as one file, in a container. */
 
-/** One that runs, in front of a simulated vLLM. */
+/** A running server, in front of a simulated vLLM. */
 export interface Running {
   /** `http://127.0.0.1:PORT`. */
   url: string;
-  /** SIGTERM, and until it has ended: its exit code. */
+  /** Sends SIGTERM and waits for the end. Returns the exit code. */
   stop(): Promise<number | null>;
 }
 
@@ -18,7 +18,7 @@ export type Start = (variables: Record<string, string>) => Promise<Running>;
 
 const KEY = "sk-deploy";
 
-/** Whoever has KEY is let in. */
+/** The server accepts KEY. */
 const API_KEYS = `acme:${createHash("sha256").update(KEY).digest("hex")}`;
 
 /** Shows the facts, within the suite that calls it. */

@@ -7,7 +7,7 @@ import { parse } from "yaml";
 import { root } from "../workerd/tools.ts";
 import { built, whyNot } from "./go-program.ts";
 
-/** The files of deploy/, read by the programs that they are for, or by what these programs are made of. */
+/** The files of deploy/, read by their programs or by these programs' parsers. */
 
 function whyNoProgram(command: string, argument: string, purpose: string): string | undefined {
   const why = spawnSync(command, [argument]).status === 0 ? undefined : `there is no ${command}, ${purpose}`;

@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "../workerd/tools.ts";
 
-/** Where programs and data of the deployments' tests are kept from run to run. */
+/** The folder that keeps programs and data of the deployment tests from run to run. */
 export const CACHE = join(root, "node_modules/.cache/deploy");
 
 /** A program that is a package of a Go module, or that a variable of the environment names. */
@@ -13,7 +13,7 @@ export interface GoProgram {
   source: string;
 }
 
-/** Why these programs are not to be had; undefined where they are. */
+/** The reason why these programs are not available. Undefined if they are. */
 export function whyNot(...programs: GoProgram[]): string | undefined {
   if (programs.every(({ variable }) => process.env[variable])) return undefined;
   if (spawnSync("go", ["version"]).status === 0) return undefined;

@@ -13,7 +13,7 @@ const SCHEMAS = "kubernetes-validate==1.37.0";
 /** The version of Kubernetes that charts are rendered for and validated against. */
 export const KUBERNETES = "1.37.0";
 
-/** Why charts cannot be tried here; undefined where they can. */
+/** The reason why charts cannot be tested here. Undefined if they can. */
 export function whyNoKubernetes(): string | undefined {
   const pip = spawnSync("python3", ["-m", "pip", "--version"]).status === 0;
   return whyNot(HELM, KUBECONFORM) ?? (pip ? undefined : "there is no pip, which fetches Kubernetes' schemas");

@@ -3,11 +3,11 @@ import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import { itemId } from "@responses-edge/responses-api/items/registry";
 import fc from "fast-check";
 
-/** Bodies that are made to cost more than they are worth. */
+/** Bodies that cost the server more than their size suggests. */
 
 export const MIB = 1024 * 1024;
 
-/** As many units as fit into so many characters, with commas between them. */
+/** As many units as fit into the given number of characters, with commas between them. */
 export function filled(unit: string, characters: number): string {
   const count = Math.max(1, Math.floor(characters / (unit.length + 1)));
   return `${unit},`.repeat(count).slice(0, -1);
@@ -443,14 +443,14 @@ export const ROWS: Row[] = [
   },
 ];
 
-/** Reads that validating the row's body may take. */
+/** The maximum number of reads while the row's body is validated. */
 export function mostReads(row: Row, values: number): number {
   return row.refused ? (row.reads ?? REFUSED_READS) : 400 + 40 * values;
 }
 
 // The generated ones
 
-/** JSON values (and what is none) of which a body is made, over and over. */
+/** JSON values (and invalid ones) that a body repeats. */
 const UNITS = [
   "0",
   "-1e400",
@@ -542,7 +542,7 @@ export interface Generated {
   characters: number;
 }
 
-/** Bodies from 1 kB to 12 MB: most of them small, because what is not linear shows there, too. */
+/** Bodies from 1 kB to 12 MB. Most are small, because superlinear cost is also visible there. */
 export const generated: fc.Arbitrary<Generated> = fc.record({
   place: fc.constantFrom(...Object.keys(PLACES)),
   shape: fc.constantFrom(...Object.keys(SHAPES)),

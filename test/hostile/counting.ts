@@ -1,7 +1,7 @@
-/** A value, every read of which is counted: properties, keys and lengths, at any depth. */
+/** A value that counts every read: properties, keys and lengths, at any depth. */
 export function counted<T>(value: T): { value: T; reads: () => number } {
   let reads = 0;
-  // One for each object: what is compared by identity stays comparable.
+  // One for each object, so that comparison by identity still works.
   const wrapped = new WeakMap<object, object>();
   const wrap = (given: unknown): unknown => {
     if (typeof given !== "object" || given === null) return given;
@@ -28,7 +28,7 @@ export function counted<T>(value: T): { value: T; reads: () => number } {
   return { value: wrap(value) as T, reads: () => reads };
 }
 
-/** How many values a JSON value is made of: itself, its elements and members, and theirs. */
+/** The number of values in a JSON value: itself, its elements and members, and theirs. */
 export function valuesOf(value: unknown): number {
   let values = 0;
   const rest = [value];

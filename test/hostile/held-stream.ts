@@ -1,17 +1,17 @@
 import type { Gateway } from "../e2e/support.ts";
 import { eventually } from "../e2e/support.ts";
 
-/** A stream of another tenant's, whose model says a word whenever the test wants it to. */
+/** Another tenant's stream. The model outputs a word when the test asks for it. */
 export interface HeldStream {
-  /** Has the model say a word, and waits until the client has it. */
+  /** Lets the model output a word, and waits until the client has it. */
   say(word: string): Promise<void>;
-  /** Ends the answer: what the client then has got, and how the response has ended. */
+  /** Ends the answer. Returns the client's text and the response's end. */
   end(): Promise<{ text: string; last: string }>;
 }
 
 const PROMPT = "Say what you are told, when you are told.";
 
-/** Begins one with a key of its tenant. */
+/** Starts one with a key of its tenant. */
 export async function beginHeldStream(gateway: Gateway, apiKey: string): Promise<HeldStream> {
   const { simulator } = gateway.vllm;
   const answer = simulator.fetch.bind(simulator);

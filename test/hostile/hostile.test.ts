@@ -11,8 +11,8 @@ import { counted, valuesOf } from "./counting.ts";
 import { beginHeldStream, type HeldStream } from "./held-stream.ts";
 
 /**
- * One request must not harm another. Whatever a body is, it is refused or served within a bound on work: what is read
- * of it, what is made of it, whom it makes the server call. No time is measured.
+ * One request must not harm another. Every body is refused or served within a bound on work: reads of it, values made
+ * of it, calls of other servers. No time is measured.
  */
 
 /** The limit on a body by default. */
@@ -21,7 +21,9 @@ const MAX_BYTES = 12 * MIB;
 /** Issues of one refusal: at most one for each field of the body and of what is in it. */
 const MAX_ISSUES = 64;
 
-/** Calls of the model server for one request: the list of models, the prompt, and once more for some templates. */
+/**
+ * Calls of the model server for one request: the list of models, the prompt, and a second prompt for some templates.
+ */
 const MAX_CALLS = 3;
 
 /** An error, as JSON. What a client has sent is quoted in its beginning only. */
@@ -43,7 +45,7 @@ afterAll(() => {
 
 const SENDER = { tenant: "attacker", config: { maxRequestBytes: MAX_BYTES, maxOpenTurns: 200 } };
 
-/** What is made of a body before it is validated, and what validating it then costs. */
+/** The values made of a body before validation, and the cost of its validation. */
 async function validated(body: string | Uint8Array) {
   const request = new Request("http://gateway/", {
     method: "POST",
@@ -159,7 +161,7 @@ describe("a hostile body", () => {
       expect({ status, param, code }).toEqual(row.refused);
       expect(text.length).toBeLessThan(MAX_ERROR_LENGTH);
     } else expect(status).toBe(200);
-    // A model's name is looked up before what depends on its engine.
+    // A model's name is looked up before the checks that depend on its engine.
     expect(attacked.calls - before).toBeLessThanOrEqual(row.refused ? 1 : MAX_CALLS);
 
     if (row.path) return;
@@ -170,7 +172,7 @@ describe("a hostile body", () => {
   });
 });
 
-/** Bodies that are on their way at a time. */
+/** Bodies that are uploaded at the same time. */
 const LANES = 4;
 
 it("1,000 generated bodies are each refused or served, within a bound on work", { timeout: 300_000 }, async () => {
@@ -182,7 +184,7 @@ it("1,000 generated bodies are each refused or served, within a bound on work", 
       if (index % 20 === 0) await open.streamGoesOn();
     }
   };
-  // Two large ones at a time are more than one tenant may have in memory.
+  // Two large ones at the same time exceed one tenant's share of memory.
   const isLarge = (body: Generated) => textOf(body).length > MIB;
   const left = bodies.filter((body) => !isLarge(body)).entries();
   await Promise.all(Array.from({ length: LANES }, () => send(left)));
@@ -196,7 +198,7 @@ async function expectBounded(body: Generated): Promise<void> {
   const described = JSON.stringify(body);
   expect([200, 400, 404, 413], described).toContain(status);
   if (status !== 200) expect(text.length, described).toBeLessThan(MAX_ERROR_LENGTH);
-  // What the request shows of itself, and the model's echo of it.
+  // The request's own texts, and the model's echo of them.
   else expect(text.length, described).toBeLessThan(10_000 + 8 * sent.length);
   if (code === "context_length_exceeded" || sent.length > 20_000) return;
   const work = await validated(sent);
