@@ -83,7 +83,8 @@ async function inBuckets<Result, Width extends string>(
   const starts: number[] = [];
   for (let start = first; start < end && starts.length < limit; start += seconds) starts.push(start);
   const next = first + starts.length * seconds;
-  const query = { from: first * 1000, until: Math.min(next, end) * 1000, keys, models, kinds };
+  const isSize = kinds?.includes("vector_stores") === true;
+  const query = { from: isSize ? 0 : first * 1000, until: Math.min(next, end) * 1000, keys, models, kinds };
   const tenants = tenant === undefined ? await tenantsOf(request.project_ids, sources) : [tenant];
   const rows = await rowsOf(tenants, query, sources);
   const byBucket = Map.groupBy(rows, ({ start }) => floor(start / 1000, seconds));
@@ -94,11 +95,17 @@ async function inBuckets<Result, Width extends string>(
       object: "bucket" as const,
       start_time: start,
       end_time: start + seconds,
-      results: resultsOf(byBucket.get(start) ?? []),
+      results: resultsOf(isSize ? sizesAt(rows, (start + seconds) * 1000) : (byBucket.get(start) ?? [])),
     })),
     has_more: hasMore,
     next_page: hasMore ? `page_${next}` : null,
   };
+}
+
+/** The last row of each vector store before a time, Unix milliseconds, if the store had content. `rows` are ordered by time. */
+function sizesAt(rows: readonly TenantUsage[], time: number): TenantUsage[] {
+  const before = rows.filter(({ start }) => start < time);
+  return [...new Map(before.map((row) => [`${row.tenant}:${row.model}`, row])).values()].filter(({ units }) => units);
 }
 
 /**

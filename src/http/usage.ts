@@ -20,6 +20,7 @@ const ABOUT: Readonly<Record<UsageKind, string>> = {
   audio_transcriptions: "seconds of speech",
   code_interpreter_sessions: "turns that have run programs",
   file_searches: "calls of `file_search`",
+  vector_stores: "bytes in vector stores at the end of each bucket",
   web_searches: "searches of the web",
 };
 

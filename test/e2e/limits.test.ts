@@ -432,6 +432,31 @@ describe("usage", () => {
     expect((await usageOf(a, "&group_by=project_id", ROOT)).map(({ project_id: id }) => id)).toContain(tenant);
   });
 
+  it("of vector stores is their size, by the hour, until they are deleted", async () => {
+    const { value } = await limited({ track_usage: true });
+    const client = gateway.client({ apiKey: value, adminAPIKey: value });
+    const sizeNow = async () => {
+      const start_time = Math.floor(Date.now() / 1000) - 3_600;
+      const usage = { start_time, bucket_width: "1h", group_by: ["project_id"] } as const;
+      const { data } = await client.admin.organization.usage.vectorStores({ ...usage, group_by: [...usage.group_by] });
+      const [result] = data.at(-1)?.results ?? [];
+      if (!result) return 0;
+      return result.object === "organization.usage.vector_stores.result" ? result.usage_bytes : Number.NaN;
+    };
+    expect(await sizeNow()).toBe(0);
+    const file = await client.files.create({ file: new File(["Owls hoot."], "owls.txt"), purpose: "assistants" });
+    const { id } = await client.vectorStores.create({ file_ids: [file.id] });
+    const size = await eventually(async () => (await sizeNow()) || undefined);
+    expect(size).toBe((await client.vectorStores.retrieve(id)).usage_bytes);
+    const other = await client.vectorStores.create({});
+    await client.vectorStores.files.createAndPoll(other.id, { file_id: file.id }, { pollIntervalMs: 20 });
+    await eventually(async () => (await sizeNow()) === 2 * size);
+    await client.vectorStores.delete(id);
+    expect(await sizeNow()).toBe(size);
+    await client.vectorStores.files.delete(file.id, { vector_store_id: other.id });
+    await eventually(async () => (await sizeNow()) === 0);
+  });
+
   it("of runs is reported by their homes, and their reservations end with them", async () => {
     const key = await limited({ max_background_runs: 1, tokens_per_minute: 100_000 });
     const client = gateway.client({ apiKey: key.value });

@@ -13,6 +13,7 @@ import { isMinted, isMintedForm, mintKey, newMint } from "../../src/store/keys/a
 import { AgeingCache } from "../../src/store/keys/key-cache.ts";
 import { AuditLog, DIRECTORY_VERSIONS } from "../../src/store/keys/key-directory.ts";
 import { QUOTA_VERSIONS } from "../../src/store/quota/quota.ts";
+import { UsageStore } from "../../src/store/quota/usage.ts";
 import { RESPONSE_INDEX_VERSIONS } from "../../src/store/response-index/response-index.ts";
 import { Schema } from "../../src/store/schema.ts";
 import { SCHEMA_VERSIONS } from "../../src/store/schema-versions.ts";
@@ -249,6 +250,36 @@ it("the versions that programs beside the Worker know are those that objects wri
     Webhooks: WEBHOOK_VERSIONS.length,
     Batches: BATCH_VERSIONS.length,
     ResponseIndex: RESPONSE_INDEX_VERSIONS.length,
+  });
+});
+
+it("usage forgets what is old, but not the size that a vector store still has", async () => {
+  await runInDurableObject(emptyObject(), (_, { storage }) => {
+    const usage = new UsageStore(new Schema(storage, QUOTA_VERSIONS));
+    const hour = (no: number) => no * 3_600_000;
+    const used = { model: "m", requests: 1, input: 1, cached: 0, output: 1, cost: 0 };
+    usage.add("key_1", [used], hour(1), hour(1_000));
+    for (const [at, bytes] of [1, 70, 7].entries()) usage.noteStore("vs_kept", bytes, hour(at + 1));
+    for (const bytes of [50, 0]) usage.noteStore("vs_deleted", bytes, hour(1));
+    usage.noteStore("vs_deleted", 50, hour(2));
+    usage.noteStore("vs_deleted", 0, hour(3));
+    const everything = { from: 0, until: hour(2_000) };
+    expect(usage.read(everything).map(({ model }) => model)).toEqual(["m"]);
+    const sizes = () => {
+      const rows = usage.read({ ...everything, kinds: ["vector_stores"] });
+      return rows.map(({ start, model, units }) => [start / hour(1), model, units]);
+    };
+    expect(sizes()).toEqual([
+      [1, "vs_deleted", 0],
+      [1, "vs_kept", 1],
+      [2, "vs_deleted", 50],
+      [2, "vs_kept", 70],
+      [3, "vs_deleted", 0],
+      [3, "vs_kept", 7],
+    ]);
+    usage.add("key_1", [used], hour(1_900), hour(1_000));
+    expect(sizes()).toEqual([[3, "vs_kept", 7]]);
+    expect(usage.read(everything).map(({ start }) => start)).toEqual([hour(1_900)]);
   });
 });
 

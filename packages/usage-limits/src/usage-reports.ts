@@ -43,6 +43,7 @@ export const USAGE_REPORTS: Readonly<Record<UsageKind, UsageReport>> = {
     num_sessions: "units",
   }),
   file_searches: report("file_search_calls", "file_searches", ["project_id", "api_key_id"], { num_requests: "units" }),
+  vector_stores: report("vector_stores", "vector_stores", ["project_id"], { usage_bytes: "units" }),
   web_searches: report("web_search_calls", "web_searches", BY_ALL, {
     num_requests: "units",
     num_model_requests: "requests",

@@ -4,6 +4,7 @@
 export const USAGE_KINDS = [
   ...["completions", "embeddings", "images", "moderations", "decisions"],
   ...["audio_transcriptions", "code_interpreter_sessions", "file_searches", "web_searches"],
+  "vector_stores",
 ] as const;
 export type UsageKind = (typeof USAGE_KINDS)[number];
 

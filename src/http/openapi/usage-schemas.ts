@@ -13,6 +13,7 @@ export const USAGE_PAGES = {
   audio_transcriptions: "AudioTranscriptionsUsagePage",
   code_interpreter_sessions: "CodeInterpreterSessionsUsagePage",
   file_searches: "FileSearchesUsagePage",
+  vector_stores: "VectorStoresUsagePage",
   web_searches: "WebSearchesUsagePage",
 } as const satisfies Record<UsageKind, string>;
 

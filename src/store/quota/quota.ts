@@ -234,6 +234,11 @@ export class Quota extends OwnedObject<WebhookBinding> {
     return this.#usage.read(query);
   }
 
+  /** Notes the present size of a vector store; 0 of a deleted one. */
+  noteStore(id: string, bytes: number): void {
+    this.#usage.noteStore(id, bytes, Date.now());
+  }
+
   /** Notes a home in which something is about to be stored. A noted home keeps its place. */
   noteHome(home: string): void {
     const add = "INSERT INTO homes (home, at) VALUES (?, ?) ON CONFLICT (home) DO UPDATE SET at = excluded.at";

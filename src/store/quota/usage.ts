@@ -12,7 +12,7 @@ export interface UsageQuery {
   until: number;
   keys?: readonly string[] | undefined;
   models?: readonly string[] | undefined;
-  /** Absent: all. */
+  /** Absent: all that is used up. The rows of `vector_stores` are sizes, one for each change. */
   kinds?: readonly UsageKind[] | undefined;
 }
 
@@ -69,7 +69,24 @@ export class UsageStore {
     }
     if (Math.abs(now - this.#sweptAt) < DAY_MS) return;
     this.#sweptAt = now;
-    this.#schema.write("DELETE FROM used WHERE start < ?", start - retentionMs);
+    const oldest = start - retentionMs;
+    // The last size of a vector store holds until the next one.
+    this.#schema.write(
+      `DELETE FROM used WHERE start < ?1 AND (kind, model, start) NOT IN
+        (SELECT kind, model, MAX(start) FROM used WHERE kind = 'vector_stores' AND start < ?1 GROUP BY model)`,
+      oldest,
+    );
+    this.#schema.write("DELETE FROM used WHERE start < ? AND kind = 'vector_stores' AND units = 0", oldest);
+  }
+
+  /** Notes the size of a vector store in the hour of `now`: the last one of an hour counts. */
+  noteStore(id: string, bytes: number, now: number): void {
+    this.#schema.write(
+      `INSERT INTO used (start, key, kind, model, requests, input, cached, output, units, cost)
+       VALUES (?, '', 'vector_stores', ?, 0, 0, 0, 0, ?, 0)
+       ON CONFLICT (start, key, kind, model) DO UPDATE SET units = excluded.units`,
+      ...[Math.floor(now / HOUR_MS) * HOUR_MS, id, bytes],
+    );
   }
 
   /** The rows of a query, oldest first; at most `MAX_USAGE_ROWS`. */
@@ -80,10 +97,11 @@ export class UsageStore {
       ["kind", among.kinds],
     ] as const;
     const wanted = columns.filter(([, values]) => values !== undefined);
-    const conditions = wanted.map(([column]) => ` AND ${column} IN (SELECT value FROM json_each(?))`).join("");
+    const conditions = wanted.map(([column]) => ` AND ${column} IN (SELECT value FROM json_each(?))`);
+    if (!among.kinds) conditions.push(" AND kind <> 'vector_stores'");
     return this.#schema.rows<UsageRow & Record<string, SqlStorageValue>>(
       `SELECT start, key, kind, model, requests, input, cached, output, units, cost FROM used
-       WHERE start >= ? AND start < ?${conditions} ORDER BY start, key, kind, model LIMIT ${MAX_USAGE_ROWS}`,
+       WHERE start >= ? AND start < ?${conditions.join("")} ORDER BY start, key, kind, model LIMIT ${MAX_USAGE_ROWS}`,
       ...[from, until, ...wanted.map(([, values]) => JSON.stringify(values))],
     );
   }

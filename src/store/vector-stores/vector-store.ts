@@ -1,6 +1,6 @@
 import { LongWork } from "@responses-edge/long-work";
 import type { Attributes } from "@responses-edge/responses-api/attribute-filter";
-import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
 import type {
   BatchObject,
   FileCounts,
@@ -14,6 +14,7 @@ import { Schema } from "../schema.ts";
 import { ChunkIndex } from "./chunk-index.ts";
 import { countFile, forgetIngestion, Ingestion, type IngestionHost, StoreGone } from "./ingestion.ts";
 import type { StoreEnv } from "./store-env.ts";
+import { expired, otherEmbedding } from "./store-faults.ts";
 import {
   type FileOwner,
   type NewStoreFile,
@@ -84,6 +85,7 @@ export class VectorStore extends OwnedObject<StoreEnv> {
         lastActiveAt: seconds,
         isExpired: false,
         embedding: null,
+        isCounted: owner.counted?.tellsUsage,
       };
       this.#row.write(this.#row.record ?? record);
       for (const file of files) this.#files.add(file, owner, now);
@@ -118,6 +120,7 @@ export class VectorStore extends OwnedObject<StoreEnv> {
   async delete(): Promise<boolean> {
     const record = this.#current();
     if (!record) return false;
+    await this.#noteBytes(record, 0);
     forgetIngestion(record.id);
     this.#index.forget();
     this.#row.forget();
@@ -250,6 +253,8 @@ export class VectorStore extends OwnedObject<StoreEnv> {
       // Should this process die, another one resumes.
       await this.ctx.storage.setAlarm(Date.now() + RESUMED_AFTER_MS);
       next = await new Ingestion(this.#host).run(Date.now() + WORK_MS);
+      const { record } = this.#row;
+      if (record) await this.#noteBytes(record, this.#files.totals().bytes);
     } finally {
       this.#isWorking = false;
     }
@@ -276,7 +281,8 @@ export class VectorStore extends OwnedObject<StoreEnv> {
         return added;
       });
       if (batch !== undefined) this.#files.createBatch(batch, value, now);
-      this.#row.write({ ...record, lastActiveAt: Math.floor(now / 1000) });
+      const isCounted = record.isCounted || owner.counted?.tellsUsage;
+      this.#row.write({ ...record, lastActiveAt: Math.floor(now / 1000), isCounted });
       return { ok: true, value };
     });
   }
@@ -293,6 +299,15 @@ export class VectorStore extends OwnedObject<StoreEnv> {
       this.#index.forget();
       return last;
     });
+  }
+
+  /** Notes the store's size in the tenant's usage, where it is counted. A repeated note is harmless. */
+  async #noteBytes({ id, isCounted, notedBytes }: StoreRecord, bytes: number): Promise<void> {
+    const { QUOTAS } = this.env;
+    if (!isCounted || !QUOTAS || bytes === notedBytes) return;
+    await QUOTAS.getByName(this.#host.tenant).noteStore(id, bytes);
+    const { record } = this.#row;
+    if (record) this.#row.write({ ...record, notedBytes: bytes });
   }
 
   #noteActivity(record: StoreRecord): void {
@@ -381,20 +396,4 @@ function statusOfBatch({ in_progress, completed, cancelled, total }: FileCounts)
   if (in_progress > 0) return "in_progress";
   if (cancelled > 0) return "cancelled";
   return completed > 0 || total === 0 ? "completed" : "failed";
-}
-
-function expired(id: string): ApiError {
-  return new ApiError({
-    status: 400,
-    message: `Vector store '${id}' has expired.`,
-    param: null,
-    code: "vector_store_expired",
-  });
-}
-
-/** The 409 of a store whose embeddings are of another model than this server's. */
-function otherEmbedding({ id, embedding }: StoreRecord, now: string): ApiError {
-  const known = embedding ? `'${embedding.model}' (${embedding.dimensions} dimensions)` : "none";
-  const message = `The embeddings of vector store '${id}' are from ${known}, but this server uses ${now}. Reindex it: POST /v1/vector_stores/${id}/reindex.`;
-  return new ApiError({ status: 409, message, param: null, code: "embedding_model_mismatch" });
 }

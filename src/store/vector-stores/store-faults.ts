@@ -1,0 +1,21 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
+import type { StoreRecord } from "./store-record.ts";
+
+/** The errors of a vector store. */
+
+/** The 400 of an expired store. */
+export function expired(id: string): ApiError {
+  return new ApiError({
+    status: 400,
+    message: `Vector store '${id}' has expired.`,
+    param: null,
+    code: "vector_store_expired",
+  });
+}
+
+/** The 409 of a store whose embeddings are of another model than this server's. */
+export function otherEmbedding({ id, embedding }: StoreRecord, now: string): ApiError {
+  const known = embedding ? `'${embedding.model}' (${embedding.dimensions} dimensions)` : "none";
+  const message = `The embeddings of vector store '${id}' are from ${known}, but this server uses ${now}. Reindex it: POST /v1/vector_stores/${id}/reindex.`;
+  return new ApiError({ status: 409, message, param: null, code: "embedding_model_mismatch" });
+}
