@@ -14,6 +14,8 @@ export interface Load {
   wordsPerSecond: number;
   /** Short requests per second, in addition to the streams. */
   rate: number;
+  /** The model of the streams of JSON, where the model server replays other answers. Parameters can follow. Default: `simulator?`. */
+  jsonModel?: string;
 }
 
 export interface Outcome {
@@ -54,7 +56,7 @@ const FORMAT = {
 
 /** Begins streams and requests. */
 export function beginLoad(load: Load): RunningLoad {
-  const { url, streams, words, wordsPerSecond, rate } = load;
+  const { url, streams, words, wordsPerSecond, rate, jsonModel = "simulator?" } = load;
   const failures: string[] = [];
   let latencies: number[] = [];
   /** What the server has said of each stored response. */
@@ -73,7 +75,7 @@ export function beginLoad(load: Load): RunningLoad {
     // It could not be resumed after a crash.
     [
       "a background stream of JSON",
-      () => ({ model: `simulator?live=json&tps=${wordsPerSecond}`, background: true, text: { format: FORMAT } }),
+      () => ({ model: `${jsonModel}tps=${wordsPerSecond}`, background: true, text: { format: FORMAT } }),
     ],
   ];
   for (let index = 0; index < streams; index += 1) {

@@ -57,7 +57,14 @@ await untilReady(gateway, `${url}/health`);
 let hasFailed = false;
 for (let time = 1; time <= times; time += 1) {
   const words = SECONDS * WORDS_PER_SECOND;
-  const load = beginLoad({ url, streams, words, wordsPerSecond: WORDS_PER_SECOND, rate });
+  const load = beginLoad({
+    url,
+    streams,
+    words,
+    wordsPerSecond: WORDS_PER_SECOND,
+    rate,
+    jsonModel: "simulator?live=json&",
+  });
   for (const deadline = Date.now() + 30_000; load.openStreams() < streams && Date.now() < deadline; ) await sleep(100);
   const open = load.openStreams();
   await sleep(SETTLED_MS);

@@ -234,7 +234,7 @@ describe("a compressed body", () => {
           param: null,
           code: "request_too_large",
           message:
-            "The request body is compressed too much: beyond 1048576 bytes it may become 100 times as long. Send it without Content-Encoding.",
+            "The request body expands too much: beyond 1048576 bytes it may expand to 100 times its size. Send it without Content-Encoding.",
         });
       }
       await expectUntouched();
