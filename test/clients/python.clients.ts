@@ -8,10 +8,12 @@ import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { IMAGE_SERVER_MODEL, type ImageServer, serveImages } from "../../dev/image-server/server.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
+import { conformantFetch } from "../conformance/client.ts";
 import { saying } from "../e2e/harmony-support.ts";
+import { ADMIN_KEY, makeKey } from "../e2e/key-support.ts";
 import { REPEATER, scripts, written } from "../e2e/tool-support.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
-import { freePort } from "../workerd/tools.ts";
+import { fetchAnew, freePort } from "../workerd/tools.ts";
 import { installedPython } from "./installed.ts";
 
 /** The real Python clients in front of the gateway, as users install them. */
@@ -43,6 +45,7 @@ beforeAll(async () => {
   worker = await startWorkerd({
     VLLM_BASE_URL: `${vllm.url}/v1`,
     ALLOW_ANONYMOUS: "true",
+    ADMIN_KEY,
     IMAGE_MODEL: IMAGE_SERVER_MODEL,
     IMAGE_BASE_URL: `${painter.url}/v1`,
     PASSTHROUGH_ENDPOINTS: "images/generations,images/edits",
@@ -110,6 +113,19 @@ describe.each(["simulator", "simulator-gpt-oss"])("%s", (model) => {
     expect(answer).toBe(told);
     expect(kept).toContain("compaction");
     expect(found).toBe("The tool deep_weather returned: waves in city");
+  });
+});
+
+it("openai-python reads what a key has used, of each kind", async () => {
+  const { value } = await makeKey({ url: worker.url, fetch: conformantFetch(fetchAnew) }, "used", {
+    track_usage: true,
+  });
+  expect(await run("usage.py", ["simulator", IMAGE_SERVER_MODEL, value])).toEqual({
+    completions: 1,
+    images: 1,
+    moderations: 1,
+    vector_stores: true,
+    costs: "page",
   });
 });
 

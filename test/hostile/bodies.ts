@@ -66,6 +66,10 @@ const mcp = (index: number) => ({ type: "mcp", server_label: `s${index}`, server
 const allowed = (tools: string) => `"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[${tools}]}`;
 const functionTool = (fields: object) => JSON.stringify({ type: "function", name: "f", ...fields });
 
+const decision = (question: string) => `{"model":"simulator","input":"x","questions":[${question}]}`;
+const batch = (field = "") =>
+  `{"input_file_id":"file-1","endpoint":"/v1/responses","completion_window":"24h"${field && ","}${field}}`;
+
 /** A compaction item without encryption, whose content is this JSON. */
 const compacted = (json: string) => JSON.stringify({ type: "compaction", encrypted_content: `cmp1.${json}` });
 const contentOf = (messages: number) =>
@@ -251,6 +255,57 @@ export const ROWS: Row[] = [
         `"input":[{"type":"image_generation_call","id":"ig_1","result":"${"*".repeat(11_000_000)}"},{"role":"user","content":"x"}]`,
       ),
     refused: null,
+  },
+
+  // Decisions, batches and webhook endpoints
+  {
+    name: "400,000 questions of a decision",
+    path: "/v1/decisions",
+    body: () => `{"model":"simulator","input":"x","questions":[${filled("0", 800_000)}]}`,
+    refused: bad("questions", "array_above_max_length"),
+  },
+  {
+    name: "a question with 400,000 choices",
+    path: "/v1/decisions",
+    body: () => decision(`{"type":"choice","instructions":"?","choices":[${filled("0", 800_000)}]}`),
+    refused: bad("questions[0].choices", "array_above_max_length"),
+  },
+  {
+    name: "a question with 400,000 levels",
+    path: "/v1/decisions",
+    body: () => decision(`{"type":"score","instructions":"?","levels":[${filled("0", 800_000)}]}`),
+    refused: bad("questions[0].levels", "array_above_max_length"),
+  },
+  {
+    name: "a question of 11 MB",
+    path: "/v1/decisions",
+    body: () => decision(`{"type":"predicate","instructions":"${"x".repeat(11_000_000)}"}`),
+    refused: bad("questions[0].instructions", "string_above_max_length"),
+  },
+  {
+    name: "a batch with 50,000 keys of metadata",
+    path: "/v1/batches",
+    body: () => batch(`"metadata":{${Array.from({ length: 50_000 }, (_, i) => `"k${i}":0`)}}`),
+    refused: bad("metadata", "object_above_max_properties"),
+  },
+  {
+    name: "a batch whose file's id is of 11 MB",
+    path: "/v1/batches",
+    body: () => batch().replace("file-1", "f".repeat(11_000_000)),
+    refused: bad("input_file_id", "string_above_max_length"),
+  },
+  {
+    name: "a webhook endpoint of 400,000 types of events",
+    path: "/v1/webhook_endpoints",
+    body: () => `{"name":"n","url":"https://example.com/","event_types":[${filled("0", 800_000)}]}`,
+    refused: bad("event_types", "array_above_max_length"),
+  },
+  {
+    name: "a webhook endpoint whose URL is of 11 MB",
+    path: "/v1/webhook_endpoints",
+    body: () =>
+      `{"name":"n","url":"https://example.com/${"u".repeat(11_000_000)}","event_types":["response.completed"]}`,
+    refused: bad("url", "string_above_max_length"),
   },
 
   // Maps
