@@ -29,6 +29,8 @@ let vllm: SimulatorServer;
 let painter: ImageServer;
 let guard: Server;
 let worker: WorkerdProcess;
+/** Of every gateway here. */
+let variables: Record<string, string>;
 /** The address at which a script listens for webhooks. */
 let port: number;
 beforeAll(async () => {
@@ -42,14 +44,16 @@ beforeAll(async () => {
     response.end(JSON.stringify({ flagged: text.includes("arson"), categories: { illicit: text.includes("arson") } }));
   }).listen(0, "127.0.0.1");
   await once(guard, "listening");
-  worker = await startWorkerd({
+  variables = {
     VLLM_BASE_URL: `${vllm.url}/v1`,
-    ALLOW_ANONYMOUS: "true",
-    ADMIN_KEY,
     IMAGE_MODEL: IMAGE_SERVER_MODEL,
     IMAGE_BASE_URL: `${painter.url}/v1`,
     PASSTHROUGH_ENDPOINTS: "images/generations,images/edits",
     GUARD_URL: `http://127.0.0.1:${(guard.address() as AddressInfo).port}/`,
+  };
+  worker = await startWorkerd({
+    ...variables,
+    ALLOW_ANONYMOUS: "true",
     WEBHOOK_URLS: `http://127.0.0.1:${port}/`,
     MODEL_ALIASES: JSON.stringify({ "gpt-oss-compact": "simulator-gpt-oss" }),
     ENCRYPTION_KEYS: `k1:${Buffer.alloc(32, 7).toString("base64")}`,
@@ -63,9 +67,14 @@ afterAll(async () => {
 });
 
 /** What a script prints, which is given the model and other words. */
-async function run(script: string, words: string[], interpreter = python): Promise<Record<string, unknown>> {
+async function run(
+  script: string,
+  words: string[],
+  interpreter = python,
+  { url } = worker,
+): Promise<Record<string, unknown>> {
   const file = fileURLToPath(new URL(`python/${script}`, import.meta.url));
-  const { stdout } = await promisify(execFile)(interpreter, [file, `${worker.url}/v1`, ...words]);
+  const { stdout } = await promisify(execFile)(interpreter, [file, `${url}/v1`, ...words]);
   return JSON.parse(stdout);
 }
 
@@ -117,10 +126,13 @@ describe.each(["simulator", "simulator-gpt-oss"])("%s", (model) => {
 });
 
 it("openai-python reads what a key has used, of each kind", async () => {
-  const { value } = await makeKey({ url: worker.url, fetch: conformantFetch(fetchAnew) }, "used", {
-    track_usage: true,
-  });
-  expect(await run("usage.py", ["simulator", IMAGE_SERVER_MODEL, value])).toEqual({
+  await using counting = await startWorkerd({ ...variables, ADMIN_KEY }).then((started) => ({
+    ...started,
+    [Symbol.asyncDispose]: started.close,
+  }));
+  const admin = { url: counting.url, fetch: conformantFetch(fetchAnew) };
+  const { value } = await makeKey(admin, "used", { track_usage: true });
+  expect(await run("usage.py", ["simulator", IMAGE_SERVER_MODEL, value], python, counting)).toEqual({
     completions: 1,
     images: 1,
     moderations: 1,
