@@ -118,26 +118,27 @@ export function toolConfig(
   images: ReturnType<typeof imageConfig>,
 ) {
   const { isListed, dohUrl, servers } = values;
+  /**
+   * The addresses that a request may have called: public https ones (looked up if DNS is configured) and listed ones, but never the
+   * operator's tool servers, where a header that callers set identifies each session; not by a redirect either.
+   */
+  const guard = {
+    allow: isListed,
+    fetchListed: fetch,
+    allowPublic: true,
+    ...(Object.keys(servers).length > 0 && { deny: hostsOf(Object.values(servers)) }),
+    ...(dohUrl !== undefined && { resolve: dohResolver(dohUrl, fetch) }),
+  };
   return {
     ...values,
     fetch,
-    /**
-     * The addresses that a request may have called: public https ones (looked up if DNS is configured) and listed ones, but never the
-     * operator's tool servers, where a header that callers set identifies each session; not by a redirect either.
-     */
-    guard: {
-      allow: isListed,
-      fetchListed: fetch,
-      allowPublic: true,
-      ...(Object.keys(servers).length > 0 && { deny: hostsOf(Object.values(servers)) }),
-      ...(dohUrl !== undefined && { resolve: dohResolver(dohUrl, fetch) }),
-    },
+    guard,
+    /** The same for MCP servers. `limit`: a key's own, if it may not call every server. */
+    mcpGuard: guard as typeof guard & { limit?: (url: URL) => boolean },
     /** Undefined without an image model. */
     images,
     /** Types of tools that this deployment does not have. */
     absent: images ? [] : ["image_generation"],
-    /** Tells whether this caller may call an MCP server; undefined if it may call any. */
-    mayCallMcp: undefined as ((url: URL) => boolean) | undefined,
   };
 }
 export type ToolConfig = ReturnType<typeof toolConfig>;

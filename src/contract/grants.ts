@@ -169,7 +169,9 @@ export function restrictedConfig(config: Config, policy: Policy): Config {
     tools: {
       ...tools,
       ...(kinds && { offeredKinds: new Set([...tools.offeredKinds].filter((kind) => kinds.has(kind))) }),
-      ...(mcpHosts.length > 0 && { mayCallMcp: (url: URL) => mcpHosts.every((hosts) => hasHost(hosts, url)) }),
+      ...(mcpHosts.length > 0 && {
+        mcpGuard: { ...tools.mcpGuard, limit: (url: URL) => mcpHosts.every((hosts) => hasHost(hosts, url)) },
+      }),
     },
     routes: new Map(routes),
     ...(vllmExtras && { vllmExtras: new Set(vllmExtras) }),

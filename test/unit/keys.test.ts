@@ -130,7 +130,9 @@ it("an MCP server that a key does not allow is not called by way of one that it 
   const vars = { VLLM_BASE_URL: "http://vllm/v1" } as Variables;
   const { tools } = restrictedConfig(loadConfig(vars), policyOf(null, grants.parse({ mcp_hosts: ["mcp.acme.dev"] })));
   const urls = ["https://mcp.acme.dev/a", "https://other.acme.dev/a"];
-  expect(urls.map((url) => tools.mayCallMcp?.(new URL(url)))).toEqual([true, false]);
+  expect(urls.map((url) => tools.mcpGuard.limit?.(new URL(url)))).toEqual([true, false]);
+  // Other tools are bound by no host.
+  expect(tools.guard).not.toHaveProperty("limit");
 });
 
 describe("an estimate of tokens", () => {

@@ -83,7 +83,7 @@ export const MCP: RunnablePlugin<McpTool, ResponseOutputItem.McpCall> = {
         "Expected an https URL of a public address, or of a server that the operator allows (MCP_SERVERS).";
       throw invalidRequest(path, message, "invalid_url");
     }
-    if (config.mayCallMcp?.(new URL(called)) === false) {
+    if (config.mcpGuard.limit?.(new URL(called)) === false) {
       throw invalidRequest(path, "This API key does not allow this MCP server to be called.", "mcp_server_not_allowed");
     }
     if (config.guard.deny?.(new URL(called))) {

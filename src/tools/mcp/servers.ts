@@ -154,9 +154,8 @@ export class McpServers implements PluginSession {
       throw new ToolFault("refused_address", message);
     }
     const { server_url: url, authorization, headers } = access;
-    const { guard, mayCallMcp: limit } = config;
     const connection = newConnection(label, this.#turn, {
-      ...{ url, headers, guard: limit ? { ...guard, limit } : guard },
+      ...{ url, headers, guard: config.mcpGuard },
       authorization: authorization || null,
     });
     this.#connections.set(label, connection);
