@@ -123,7 +123,7 @@ export function watchFiles(paths: readonly string[], onChange: () => void): Disp
   return { [Symbol.dispose]: () => clearInterval(timer) };
 }
 
-/** Another text for another file, or another content of it; an empty one where no file can be seen. */
+/** A text that changes with the file and with its content. It is empty if the file cannot be read. */
 function fileState(path: string): string {
   try {
     const { ino, mtimeMs, size } = statSync(path);
