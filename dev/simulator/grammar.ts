@@ -1,7 +1,9 @@
+import { mayConform } from "@responses-edge/json-text";
 import { parseEbnf } from "./ebnf.ts";
 import { badField, GrammarError } from "./errors.ts";
 import { isObject, type Json, parseJson } from "./json.ts";
 import { parseRegexGrammar } from "./regex-grammar.ts";
+import { fillSchema } from "./schema-filler.ts";
 import { admitsText, sampleText, type TextGrammar } from "./text-grammar.ts";
 
 const TYPES = ["null", "boolean", "object", "array", "number", "integer", "string"];
@@ -27,7 +29,7 @@ const DATA = ["enum", "const", "default", "examples", "required"];
 
 /** Refuses a JSON schema as vLLM's grammar compiler does. The first error is reported. */
 export function checkGrammar(schema: Json): void {
-  const mistake = findMistake(schema, schema);
+  const mistake = schemaMistake(schema);
   if (mistake !== undefined) throw new GrammarError(400, `Grammar error: ${mistake}`);
 }
 
@@ -56,7 +58,14 @@ export function underGrammar(format: { syntax: "grammar" | "regex"; source: stri
 
 /** True if the schema has such an error. Within a structural tag, vLLM does not report which. */
 export function isRefused(schema: Json): boolean {
-  return findMistake(schema, schema) !== undefined;
+  return schemaMistake(schema) !== undefined;
+}
+
+/** The first error of a schema. llguidance refuses a schema that no value satisfies; here: not the value made from it. */
+function schemaMistake(schema: Json): string | undefined {
+  const mistake = findMistake(schema, schema);
+  if (mistake !== undefined) return mistake;
+  return mayConform(JSON.stringify(fillSchema(schema)), schema) ? undefined : "Unsatisfiable schema";
 }
 
 /**

@@ -82,7 +82,7 @@ function fillObject(schema: JsonObject, place: Place): JsonObject {
   const properties = isObject(schema.properties) ? schema.properties : {};
   const required = Array.isArray(schema.required) ? schema.required : [];
   for (const name of Object.keys(properties)) {
-    if (place.sparse && !required.includes(name)) continue;
+    if (properties[name] === false || (place.sparse && !required.includes(name))) continue;
     set(filled, name, fill(properties[name], { ...place, name }));
   }
   for (const name of required) {

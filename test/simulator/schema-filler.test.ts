@@ -25,6 +25,10 @@ test.each<[string, JsonObject]>([
     },
   ],
   [
+    "a property that may not be there",
+    { type: "object", properties: { a: false, b: { type: "integer" } }, required: ["b"] },
+  ],
+  [
     "enum and const",
     { type: "object", properties: { a: { enum: ["x", "y"] }, b: { const: 7 } }, required: ["a", "b"] },
   ],
