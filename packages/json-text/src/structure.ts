@@ -35,15 +35,30 @@ export function structureFault(json: Uint8Array, maxValues = MAX_VALUES): "depth
   return undefined;
 }
 
-/** Where the string ends whose first byte is at `from`. Most of a body is in strings: this loop is three times as fast as one that also looks outside of them. */
+/** A string of more bytes is searched by the runtime, which is faster for long ones, and slower for short ones. */
+const SHORT_STRING = 32;
+
+/**
+ * Where the string ends whose first byte is at `from`. Most of a body is in strings, so their bytes have loops of their
+ * own.
+ */
 function stringEnd(json: Uint8Array, from: number): number {
+  const near = Math.min(json.length, from + SHORT_STRING);
   let index = from;
-  for (; index < json.length; index += 1) {
+  for (; index < near; index += 1) {
     const byte = json[index];
-    if (byte === QUOTE) break;
+    if (byte === QUOTE) return index;
     if (byte === BACKSLASH) index += 1;
   }
-  return index;
+  while (index < json.length) {
+    const quote = json.indexOf(QUOTE, index);
+    if (quote === -1) break;
+    let backslashes = 0;
+    while (quote - backslashes > index && json[quote - backslashes - 1] === BACKSLASH) backslashes += 1;
+    if (backslashes % 2 === 0) return quote;
+    index = quote + 1;
+  }
+  return json.length;
 }
 
 export type JsonObject = Record<string, unknown>;
