@@ -1,7 +1,7 @@
 /**
- * `npm run paths`: counts the functions of `src` and `packages` that one warm request runs, their files, and the number
- * of calls into another file. It inserts a call into each function of the Worker's bundle and counts there. `--
- * --files` lists the files, `-- --functions` also lists the functions.
+ * `npm run paths`: counts the functions of `src` and `packages` that one warm request runs, their files, the number of
+ * calls into another file, and the stops of its body. It inserts a call into each function of the Worker's bundle and
+ * counts there. `-- --files` lists the files, `-- --functions` also lists the functions, `-- --stops` lists the stops.
  */
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { SourceMap, type SourceMapPayload } from "node:module";
@@ -39,6 +39,12 @@ const WARM_UPS = 3;
 const SAMPLES = 5;
 const wanted = new Set(process.argv.slice(2));
 
+/**
+ * The body of a create is on its way to being accepted from the function that reads its bytes until the function that
+ * runs its turn. Each run of calls in one file between them is a stop.
+ */
+const [FROM, UNTIL] = [/^readJson\d*$/, /^runForeground\d*$/];
+
 const folder = mkdtempSync(join(tmpdir(), "responses-edge-paths-"));
 process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
 bundleInto(folder);
@@ -56,7 +62,8 @@ const REQUESTS = {
   "JSON, not stored": { store: false, input: "Hello" },
 };
 
-console.log("| One warm request | functions | files | calls | to another file |\n|---|---:|---:|---:|---:|");
+console.log("| One warm request | functions | files | calls | to another file | stops of its body |");
+console.log("|---|---:|---:|---:|---:|---:|");
 const lists: string[] = [];
 for (const [name, body] of Object.entries(REQUESTS)) {
   for (let times = 0; times < WARM_UPS; times += 1) await ask(body);
@@ -74,15 +81,20 @@ for (const [name, body] of Object.entries(REQUESTS)) {
     if (times === 0 || new Set(sample).size < new Set(called).size) called = sample;
   }
   const files = Map.groupBy(new Set(called), ({ file }) => file);
-  const hops = called.filter(({ file }, index) => index > 0 && file !== called[index - 1]?.file).length;
-  console.log(`| ${name} | ${new Set(called).size} | ${files.size} | ${called.length} | ${hops} |`);
+  const hops = runsByFile(called).length - 1;
+  const stops = runsByFile(acceptanceOf(called));
+  console.log(`| ${name} | ${new Set(called).size} | ${files.size} | ${called.length} | ${hops} | ${stops.length} |`);
   lists.push(`\n${name}`);
+  if (wanted.has("--stops")) {
+    lists.push(...stops.map((run, at) => `${at + 1} ${run[0]?.file}: ${run.map((each) => each.name).join(", ")}`));
+  }
+  if (!wanted.has("--files") && !wanted.has("--functions")) continue;
   for (const [file, own] of [...files].toSorted(([one], [other]) => (one < other ? -1 : 1))) {
     lists.push(`${String(own.length).padStart(4)} ${file}`);
     if (wanted.has("--functions")) lists.push(...own.map((each) => `       ${each.line} ${each.name}`));
   }
 }
-if (wanted.has("--files") || wanted.has("--functions")) console.log(lists.join("\n"));
+if (wanted.size > 0) console.log(lists.join("\n"));
 await worker.close();
 await tools.close();
 await simulator.close();
@@ -104,6 +116,24 @@ async function calls(): Promise<OwnFunction[]> {
   await new Promise((resolve) => setTimeout(resolve, 500));
   const indices = (await (await fetch(`${worker.url}/paths`)).json()) as number[];
   return indices.flatMap((index) => functions[index] ?? []);
+}
+
+/** The calls between the two functions, without the second. Throws where they are not called in this order. */
+function acceptanceOf(called: readonly OwnFunction[]): readonly OwnFunction[] {
+  const from = called.findIndex(({ name }) => FROM.test(name));
+  const until = called.findIndex(({ name }) => UNTIL.test(name));
+  if (from === -1 || until < from) throw new Error(`${String(FROM)} is not called before ${String(UNTIL)}.`);
+  return called.slice(from, until);
+}
+
+/** Calls in their order, those that follow each other in one file together. */
+function runsByFile(called: readonly OwnFunction[]): OwnFunction[][] {
+  const runs: OwnFunction[][] = [];
+  for (const each of called) {
+    if (each.file === runs.at(-1)?.[0]?.file) runs.at(-1)?.push(each);
+    else runs.push([each]);
+  }
+  return runs;
 }
 
 /** Has each function of ours in a bundle note that it is called; `GET /paths` takes what was noted. */

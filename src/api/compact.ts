@@ -9,7 +9,7 @@ import { NO_USAGE } from "@responses-edge/turn/response";
 import { compactionCodec } from "@responses-edge/turn/sealer";
 import { assembleTurn } from "../assembly/assemble-turn.ts";
 import { MAX_CALL_LENGTH } from "../store/rpc.ts";
-import { checkCreation, prepareTurn } from "./creation.ts";
+import { acceptCreate, prepareTurn } from "./creation.ts";
 import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
@@ -21,7 +21,7 @@ import type { Caller } from "./transport.ts";
  */
 export async function compactConversation(caller: Caller, body: unknown) {
   using scope = RequestScope.open(caller);
-  const creation = await checkCreation(scope, caller, body, { schema: compactRequest, makesTurn: false });
+  const creation = await acceptCreate(scope, caller, body, { schema: compactRequest, makesTurn: false });
   const { address, createdAt, abort, modelAccess } = creation;
   const { config, tenant, waitUntil, onAttempt, observation } = caller;
   const { spec, past } = await prepareTurn(creation, undefined);

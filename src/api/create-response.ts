@@ -13,7 +13,7 @@ import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, maxOutputLength } from "../store/rpc.ts";
 import { searchStores } from "../store/vector-stores/store-searcher.ts";
 import { type SaidTurn, tellContent } from "../telemetry/content-log.ts";
-import { type Creation, checkCreation, inQueue, type PreparedTurn, prepareTurn, type ReadHistory } from "./creation.ts";
+import { acceptCreate, type Creation, inQueue, type PreparedTurn, prepareTurn, type ReadHistory } from "./creation.ts";
 import { foregroundTurns, isEndedByOperator } from "./live-turns.ts";
 import { noteHome } from "./policy.ts";
 import { RequestScope } from "./request-scope.ts";
@@ -48,7 +48,7 @@ export async function createResponse<Sink extends ClientSink>(
 ): Promise<Created<Sink>> {
   using scope = RequestScope.open(caller);
   const kind = idempotencyKey === undefined ? undefined : "run";
-  const creation = await checkCreation(scope, caller, body, { turnState, kind });
+  const creation = await acceptCreate(scope, caller, body, { turnState, kind });
   if (idempotencyKey !== undefined) return await createOnce(creation, idempotencyKey, body);
   if (creation.request.background) return await answerRun(creation, await startRun(creation));
   return await runForeground(creation, foreground);

@@ -13,7 +13,7 @@ import { type Affinity, affinityOf, tenantCacheSalt } from "../assembly/session.
 import { type Config, VLLM_EXTRAS } from "../config/index.ts";
 import { type GivenFile, MAX_CONTAINER_BYTES } from "../contract/container-files.ts";
 import type { Identity } from "../contract/grants.ts";
-import { conversationAddress, knownTree, newTree } from "../store/client.ts";
+import { conversationAddress, knownTree, type NewTree, newTree } from "../store/client.ts";
 import { insufficientStorage, processState } from "../store/process-state.ts";
 import { type AdmissionKind, admit } from "./admission.ts";
 import { readInputFiles } from "./input-files.ts";
@@ -33,6 +33,8 @@ export interface Creation {
   request: CreateRequest;
   /** The request's own input, references not resolved. */
   input: InputItem[];
+  /** Tells whether the input is messages with text only. */
+  isText: boolean;
   /** The turn that the new one continues. */
   previous: TurnAddress | null;
   conversation: { id: string; address: TurnAddress } | undefined;
@@ -79,7 +81,7 @@ export interface CreationOptions {
  * check. Throws the 400s, 403s and 404s that are known without asking a home or a model server, the 507 of a full disk, and the
  * 429s and the 503 of the caller's limits. With several model servers it also throws the errors of listing their models.
  */
-export async function checkCreation(
+export async function acceptCreate(
   scope: RequestScope,
   caller: Caller,
   sent: unknown,
@@ -87,9 +89,9 @@ export async function checkCreation(
 ): Promise<Creation> {
   const { config, tenant, identity, signal } = caller;
   const { dropsUnknownTools, vllmExtraFields } = config;
-  const reading = { schema, dropsUnknownTools, absentTools: config.tools.absent, vllmExtraFields };
-  const body = await readCreateBody(sent, reading, new LongWork(tenant));
-  const { input, dropped } = body;
+  const reading = { schema, dropsUnknownTools, absentTools: config.tools.absent, vllmExtraFields, tenant };
+  const body = await readCreateBody(sent, reading);
+  const { input, isText, dropped } = body;
   if (makesTurn && dropped.length > 0) tellDroppedTools(caller, dropped);
   const request = underPolicy(body.request, identity, config);
   if (request.moderation != null) checkModeration(request, config);
@@ -100,7 +102,6 @@ export async function checkCreation(
   // Runs and the items of a conversation are always stored.
   const isStored = request.store !== false || request.background || conversation !== undefined || kind === "run";
   if (makesTurn && isStored && processState.disk === "low") throw insufficientStorage();
-  const isText = isTextOnly(input);
   const [givenFiles] = await Promise.all([
     request.tools ? filesOfTools(caller, request.tools) : undefined,
     !isText && checkRequestItems(input, "input", caller, signal),
@@ -113,21 +114,26 @@ export async function checkCreation(
   const modelAccess = new ModelAccess(config, tenant);
   const isNew = isText && !previous && !conversation;
   const known = isNew ? undefined : knownTree(input, previous, conversation?.address);
+  const cacheSalt = tenantCacheSalt(tenant, request.cache_salt);
+  const hasPool = config.modelServers.length > 1 || (config.routes.size > 0 && isSplit(config, request.model));
   const affinity = affinityOf({
     request,
     input,
     continues: known !== undefined,
     isKept: makesTurn && (request.store !== false || caller.keep !== undefined),
     clientSession: caller.clientSession ?? turnState,
-    hasPool: config.modelServers.length > 1 || (config.routes.size > 0 && isSplit(config, request.model)),
+    hasPool,
   });
   const isShared = makesTurn && request.store !== false && caller.bodyLength <= MAX_SHARED_LENGTH;
-  if (known) modelAccess.inTree(known);
-  const draw = newTree(tenant, isShared ? config.treesPerHome : 1);
-  const { home, tree, isFirst } = known
-    ? { ...known, isFirst: false }
-    : await modelAccess.placedTree({ model: request.model, affinity }, draw, abort.signal);
-  const address = newTurnAddress(home, tree);
+  let place: NewTree;
+  if (known) {
+    modelAccess.inTree(known);
+    place = { ...known, isFirst: false };
+  } else {
+    const draw = newTree(tenant, isShared ? config.treesPerHome : 1);
+    place = hasPool ? await modelAccess.placedTree({ model: request.model, affinity }, draw, abort.signal) : draw();
+  }
+  const address = newTurnAddress(place.home, place.tree);
   const kindOf = kind ?? (request.background ? "run" : "turn");
   const { counted } = identity;
   if (counted) scope.admit(await admit(caller, counted, request, input, address, { kind: kindOf, makesTurn, prompts }));
@@ -135,12 +141,13 @@ export async function checkCreation(
     caller,
     request,
     input,
+    isText,
     previous,
     conversation,
     address,
-    isNewHome: isFirst,
+    isNewHome: place.isFirst,
     owner: identity.storingKey,
-    cacheSalt: tenantCacheSalt(tenant, request.cache_salt),
+    cacheSalt,
     affinity,
     givenFiles,
     createdAt: Date.now(),
@@ -256,7 +263,7 @@ export async function prepareTurn(
   const { tenant, bodyLength } = caller;
   const { address, cacheSalt, affinity, givenFiles, createdAt } = creation;
   const hold = (length: number) => scope.resize(bodyLength + length);
-  const files = isTextOnly(sent)
+  const files = creation.isText
     ? { items: sent, length: 0 }
     : await readInputFiles(caller, sent, { field: "input", signal: abort.signal, hold });
   const [model, read, joined] = await Promise.all([
@@ -271,7 +278,7 @@ export async function prepareTurn(
   const length = read.length + (joined?.length ?? 0) + files.length;
   if (length > 0) scope.resize(bodyLength + length);
   const { history, replays } = joined ?? read;
-  const isText = isTextOnly(read.input);
+  const isText = creation.isText || isTextOnly(read.input);
   const matched = isText ? read.input : [...matchOutputs(history, read.input)];
   if (length > 0) await scope.expect(() => [...history, ...matched]);
   // Raw messages that a client has kept are found by the id of the input's first item.

@@ -23,7 +23,7 @@ import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "@responses-edge/turn/call-a
 import type { Engine, Prompt } from "@responses-edge/turn/engine";
 import { NO_USAGE } from "@responses-edge/turn/response";
 import { assemblePrompt } from "../assembly/assemble-turn.ts";
-import { checkCreation, prepareTurn } from "./creation.ts";
+import { acceptCreate, prepareTurn } from "./creation.ts";
 import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
@@ -47,7 +47,7 @@ export async function decide(caller: Caller, body: unknown): Promise<Decision> {
   using scope = RequestScope.open(caller);
   const { questions } = parse(decisionQuestions, body);
   const prompts = questions.reduce((sum, question) => sum + promptsFor(optionsOf(question).length), 0);
-  const creation = await checkCreation(scope, caller, body, { schema: decisionRequest, makesTurn: false, prompts });
+  const creation = await acceptCreate(scope, caller, body, { schema: decisionRequest, makesTurn: false, prompts });
   const { modelAccess, abort } = creation;
   const { spec, past } = await prepareTurn(creation, undefined);
   const { config, onAttempt } = caller;

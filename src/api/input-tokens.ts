@@ -5,7 +5,7 @@ import { measureOrExplain } from "@responses-edge/turn/truncation";
 import { assemblePrompt } from "../assembly/assemble-turn.ts";
 import { readHistory } from "../store/history.ts";
 import { unwrap } from "../store/rpc.ts";
-import { type Creation, checkCreation, prepareTurn, type ReadHistory } from "./creation.ts";
+import { acceptCreate, type Creation, prepareTurn, type ReadHistory } from "./creation.ts";
 import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
@@ -20,7 +20,7 @@ export async function countInputTokens(
   body: unknown,
 ): Promise<{ tokens: number; isEstimate: boolean }> {
   using scope = RequestScope.open(caller);
-  const creation = await checkCreation(scope, caller, body, {
+  const creation = await acceptCreate(scope, caller, body, {
     schema: countRequest,
     makesTurn: false,
     kind: "count",

@@ -21,9 +21,9 @@ export { routed } from "@responses-edge/engines/routes";
 
 /** The model access of one request: the model servers, the model, and the engine that speaks to it. Each is made once. */
 export class ModelAccess {
-  readonly upstream: Upstream;
   readonly #config: Config;
   readonly #tenant: string;
+  #upstream: Upstream | undefined;
   #model: Promise<RoutedModel> | undefined;
   #engine: Engine | undefined;
   /** The key of the conversation, by which a route with several models chooses one. All turns of the conversation have the same key. */
@@ -33,10 +33,15 @@ export class ModelAccess {
 
   /** `model`: the one that the request has used already, perhaps in another process. */
   constructor(config: Config, tenant: string, model?: Model) {
-    this.upstream = new Upstream(config);
     this.#config = config;
     this.#tenant = tenant;
     this.#model = model && Promise.resolve({ route: undefined, ...model });
+  }
+
+  /** The model servers. */
+  get upstream(): Upstream {
+    this.#upstream ??= new Upstream(this.#config);
+    return this.#upstream;
   }
 
   /**
@@ -106,9 +111,9 @@ export class ModelAccess {
   }
 
   /**
-   * Draws a tree for a new conversation such that its turns go to the right server: the one that the client's session
-   * name, or else the prompt's beginning, leads to; without either, one with a low load; never one that drains.
-   * Requests that send their history and requests that continue it here thus reach the same server, without any stored
+   * Draws a tree for a new conversation, where there are several servers or models, such that its turns go to the right
+   * server: the one that the client's session name, or else the prompt's beginning, leads to; without either, one with a
+   * low load; never one that drains. Requests that send their history and requests that continue it here thus reach the same server, without any stored
    * mapping. `draw` gives another tree with each call; the last one counts. Rejects as `resolve` does.
    */
   async placedTree<Tree extends TreeAddress>(

@@ -28,8 +28,6 @@ export interface AppEnv {
     /** Set for requests that are counted. */
     counting: Counting | undefined;
     requestId: string;
-    /** The length of the request's body in bytes; undefined until it was read. */
-    bodyLength: number | undefined;
     /** Set where there is telemetry. */
     observation: Observation | undefined;
   };

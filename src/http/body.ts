@@ -12,6 +12,7 @@ import { boundaryOf, type FormPart, MalformedForm, readParts } from "@responses-
 import { ApiError, clientLeft, invalidRequest } from "@responses-edge/responses-api/errors";
 import { bodyTooLarge, parseBody } from "@responses-edge/responses-api/json";
 import { type PermitOwner, Permits } from "../store/permits.ts";
+import { notePassed } from "../store/row-pieces.ts";
 
 /** Reads the body of a request within limits. Everything wrong with it is a 4xx in OpenAI's form. */
 
@@ -27,9 +28,12 @@ export interface Sender extends PermitOwner {
  */
 export async function readJson(request: Request, sender: Sender): Promise<{ value: unknown; length: number }> {
   requireJsonType(request);
-  using permits = new Permits("body", sender);
-  const bytes = await readBytes(request, sender, permits);
-  return { value: await parseBody(bytes, new LongWork(sender.tenant)), length: bytes.length };
+  using held = new DisposableStack();
+  const bytes = await readBytes(request, sender, held);
+  const value = await parseBody(bytes, sender.tenant);
+  // A short one dies young.
+  if (bytes.length > SHORT_BODY_LENGTH) notePassed(bytes.length);
+  return { value, length: bytes.length };
 }
 
 /**
@@ -39,8 +43,8 @@ export async function readJson(request: Request, sender: Sender): Promise<{ valu
 export async function readForm(request: Request, sender: Sender): Promise<{ bytes: Uint8Array; type: string }> {
   const type = request.headers.get("content-type") ?? "";
   if (!/^multipart\/form-data\s*;/i.test(type)) throw wrongType("multipart/form-data");
-  using permits = new Permits("body", sender);
-  return { bytes: await readBytes(request, sender, permits), type };
+  using held = new DisposableStack();
+  return { bytes: await readBytes(request, sender, held), type };
 }
 
 /** Bytes of a form without its file: fields and boundaries. */
@@ -147,17 +151,17 @@ function wrongType(wanted: string): ApiError {
 }
 
 /**
- * The bytes of a body, decompressed. It takes permits for the bytes that came, never for an announced length. A refused
- * body is read to its end, within bounds, so that the client sees the answer.
+ * The bytes of a body, decompressed. `held` gets permits for the bytes that came, never for an announced length. A
+ * refused body is read to its end, within bounds, so that the client sees the answer.
  */
-async function readBytes(request: Request, { tenant, config }: Sender, permits: Permits): Promise<Uint8Array> {
-  const { maxRequestBytes: maxBytes } = config;
+async function readBytes(request: Request, sender: Sender, held: DisposableStack): Promise<Uint8Array> {
+  const { maxRequestBytes: maxBytes } = sender.config;
   const { body, headers } = request;
   const announced = Number(headers.get("content-length") ?? Number.NaN);
   // A client would not send all of it before it reads the answer.
   if (announced > maxBytes + MAX_DISCARDED_BYTES) throw bodyTooLarge(maxBytes);
   if (announced <= Math.min(SHORT_BODY_LENGTH, maxBytes) && !headers.has("content-encoding")) {
-    permits.resize(0);
+    held.use(new Permits("body", sender, 0));
     const late = Promise.withResolvers<never>();
     const timer = setTimeout(() => late.reject(tooSlow()), SHORT_BODY_TIMEOUT_MS);
     try {
@@ -172,13 +176,13 @@ async function readBytes(request: Request, { tenant, config }: Sender, permits: 
   using source = new BodySource(body, BODY_TIMEOUT_MS);
   try {
     const encoding = encodingOf(request);
-    permits.resize(0);
+    const permits = held.use(new Permits("body", sender, 0));
     if (announced > maxBytes) throw bodyTooLarge(maxBytes);
     const take = (length: number) => {
       if (length > maxBytes) throw bodyTooLarge(maxBytes);
       permits.resize(length);
     };
-    if (encoding !== undefined) return await decompressAll(source, encoding, take, new LongWork(tenant));
+    if (encoding !== undefined) return await decompressAll(source, encoding, take, new LongWork(sender.tenant));
     const chunks: Uint8Array<ArrayBuffer>[] = [];
     let length = 0;
     for (let chunk = await source.read(); chunk; chunk = await source.read()) {
@@ -188,7 +192,7 @@ async function readBytes(request: Request, { tenant, config }: Sender, permits: 
     }
     return concatBytes(chunks);
   } catch (error) {
-    permits[Symbol.dispose]();
+    held.dispose();
     await source.discard();
     throw error instanceof DecompressionFault ? undecodable(error) : error;
   }

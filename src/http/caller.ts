@@ -10,7 +10,6 @@ import { BOARD } from "../store/board.ts";
 import { HomeClient } from "../store/client.ts";
 import { FileClient } from "../store/files/file-client.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
-import { notePassed } from "../store/row-pieces.ts";
 import { StoreClient } from "../store/vector-stores/store-client.ts";
 import { unknownUrl } from "./answers.ts";
 import type { Admin, AppEnv } from "./app-env.ts";
@@ -60,7 +59,7 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
       return new StoreClient(context.env, tenant);
     },
     past: homes,
-    bodyLength: context.get("bodyLength") ?? 0,
+    bodyLength: 0,
     clientSession,
     signal: context.req.raw.signal,
     observation: context.get("observation"),
@@ -126,16 +125,19 @@ function noteOf(context: Context<AppEnv>, { tenant }: Identity): NonNullable<Cal
   };
 }
 
-/** The parsed body of the request. Sets the context's `bodyLength`. Throws as `readJson` does. */
+/** The caller, and the parsed body of the request, whose length the caller has. Throws as `readJson` does. */
+export async function callWithBody(context: Context<AppEnv>): Promise<{ caller: Caller; body: unknown }> {
+  const caller = callerOf(context);
+  const { value: body, length } = await readJson(context.req.raw, caller);
+  caller.bodyLength = length;
+  return { caller, body };
+}
+
+/** The parsed body of a request whose length does not count. Throws as `readJson` does. */
 export async function jsonBody(context: Context<AppEnv>): Promise<unknown> {
-  const { value, length } = await readJson(context.req.raw, {
-    // Administrators belong to no tenant, and count together as one sender.
-    tenant: context.get("authenticated").identity?.tenant ?? "",
-    config: context.get("config"),
-  });
-  context.set("bodyLength", length);
-  notePassed(length);
-  return value;
+  // Administrators belong to no tenant, and count together as one sender.
+  const { tenant } = context.get("authenticated").identity ?? { tenant: "" };
+  return (await readJson(context.req.raw, { tenant, config: context.get("config") })).value;
 }
 
 /** True if a request has a body. */
@@ -143,12 +145,14 @@ export function hasBody({ req: { raw } }: Context<AppEnv>): boolean {
   return raw.body !== null && raw.headers.get("content-length") !== "0";
 }
 
-/** The body of a form, not parsed. Throws as `readForm` does. */
-export async function formBody(context: Context<AppEnv>): Promise<{ bytes: Uint8Array; type: string }> {
-  const sender = { tenant: identityOf(context).tenant, config: context.get("config") };
-  const form = await readForm(context.req.raw, sender);
-  context.set("bodyLength", form.bytes.length);
-  return form;
+/** The caller, and the body of a form, not parsed. Throws as `readForm` does. */
+export async function callWithForm(
+  context: Context<AppEnv>,
+): Promise<{ caller: Caller; bytes: Uint8Array; type: string }> {
+  const caller = callerOf(context);
+  const form = await readForm(context.req.raw, caller);
+  caller.bodyLength = form.bytes.length;
+  return { caller, ...form };
 }
 
 /** The Codex CLI (0.169) sends the value of this answer header with all further requests of its turn. */

@@ -11,7 +11,7 @@ import {
 import { includeQuery, pageQuery, treeQuery } from "../api/queries.ts";
 import { conversationTree } from "../api/responses.ts";
 import { itemList, jsonText } from "./answers.ts";
-import { callerOf, jsonBody } from "./caller.ts";
+import { callerOf, callWithBody, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { byTenantIn, json, ok } from "./openapi/operation.ts";
 
@@ -28,8 +28,8 @@ export const conversations = [
       // The body may be absent.
       const { raw } = context.req;
       const isEmpty = raw.body === null || raw.headers.get("content-length") === "0";
-      const body = isEmpty ? undefined : await jsonBody(context);
-      return context.json(await createConversation(callerOf(context), body ?? {}));
+      const { caller, body } = isEmpty ? { caller: callerOf(context), body: {} } : await callWithBody(context);
+      return context.json(await createConversation(caller, body ?? {}));
     },
   }),
   endpoint("GET /v1/conversations/:id", {
@@ -73,8 +73,8 @@ export const conversations = [
     }),
     query: includeQuery,
     handle: async (context, { include }) => {
-      const body = await jsonBody(context);
-      return itemList(context, await addConversationItems(callerOf(context), context.req.param("id"), body, include));
+      const { caller, body } = await callWithBody(context);
+      return itemList(context, await addConversationItems(caller, context.req.param("id"), body, include));
     },
   }),
   endpoint("GET /v1/conversations/:id/items/:item", {

@@ -1,5 +1,5 @@
 import { decide } from "../api/decisions.ts";
-import { callerOf, jsonBody } from "./caller.ts";
+import { callWithBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { byTenantIn, json, ok } from "./openapi/operation.ts";
 
@@ -12,6 +12,9 @@ export const decisions = [
       answers: ok("Decision"),
       errors: [404, 429],
     }),
-    handle: async (context) => context.json(await decide(callerOf(context), await jsonBody(context))),
+    handle: async (context) => {
+      const { caller, body } = await callWithBody(context);
+      return context.json(await decide(caller, body));
+    },
   }),
 ];

@@ -3,7 +3,7 @@ import type { Context } from "hono";
 import { AT_ROOT, type PassedAnswer, passForm, passJson } from "../api/passthrough.ts";
 import { PASSTHROUGH_ENDPOINTS, type PassthroughEndpoint } from "../config/index.ts";
 import type { AppEnv } from "./app-env.ts";
-import { callerOf, formBody, jsonBody } from "./caller.ts";
+import { callWithBody, callWithForm } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 
 /** vLLM's own endpoints, where the operator opens them (`PASSTHROUGH_ENDPOINTS`). */
@@ -47,11 +47,11 @@ export const passthrough = PASSTHROUGH_ENDPOINTS.map((name) => {
     isOpen: ({ passthroughEndpoints }) => passthroughEndpoints.has(name),
     handle: async (context) => {
       if (!isForm) {
-        const body = await jsonBody(context);
-        return answerOf(context, await passJson(callerOf(context), name, body));
+        const { caller, body } = await callWithBody(context);
+        return answerOf(context, await passJson(caller, name, body));
       }
-      const { bytes, type } = await formBody(context);
-      return answerOf(context, await passForm(callerOf(context), name, bytes, type));
+      const { caller, bytes, type } = await callWithForm(context);
+      return answerOf(context, await passForm(caller, name, bytes, type));
     },
   });
 });

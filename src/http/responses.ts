@@ -28,7 +28,7 @@ import { telemetryOf } from "../telemetry/telemetry.ts";
 import { itemList, jsonText } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
 import { authenticate } from "./auth.ts";
-import { CODEX_TURN_STATE, callerOf, codexTurnState, identityOf, jsonBody } from "./caller.ts";
+import { CODEX_TURN_STATE, callerOf, callWithBody, codexTurnState, identityOf } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { byTenantIn, json, ok } from "./openapi/operation.ts";
 
@@ -57,19 +57,18 @@ export const responses = [
     }),
     handle: async (context) => {
       const { heartbeatMs, jsonHeartbeats, showsUpstream } = context.get("config");
-      const body = await jsonBody(context);
       const turnState = codexTurnState(context.req.raw.headers);
-      if (turnState !== undefined) context.header(CODEX_TURN_STATE, turnState);
-      const caller = callerOf(context);
       /** The name of the model server that answered, where the operator shows it. */
       let server: string | undefined;
-      if (showsUpstream) {
-        caller.onAttempt = (call) => {
-          if (call.fault === undefined) server = call.server;
-        };
-      }
       const slowAnswer = jsonHeartbeats ? new JsonHeartbeats(heartbeatMs) : undefined;
       const answer = async () => {
+        const { caller, body } = await callWithBody(context);
+        if (turnState !== undefined) context.header(CODEX_TURN_STATE, turnState);
+        if (showsUpstream) {
+          caller.onAttempt = (call) => {
+            if (call.fault === undefined) server = call.server;
+          };
+        }
         const created = await createResponse(caller, body, {
           idempotencyKey: context.req.header("idempotency-key"),
           turnState,
@@ -97,8 +96,8 @@ export const responses = [
       errors: [404, 429],
     }),
     handle: async (context) => {
-      const body = await jsonBody(context);
-      const { tokens, isEstimate } = await countInputTokens(callerOf(context), body);
+      const { caller, body } = await callWithBody(context);
+      const { tokens, isEstimate } = await countInputTokens(caller, body);
       if (isEstimate) context.header("x-input-tokens", "estimated");
       return context.json({ object: "response.input_tokens", input_tokens: tokens });
     },
@@ -112,8 +111,8 @@ export const responses = [
       errors: [404, 429],
     }),
     handle: async (context) => {
-      const body = await jsonBody(context);
-      return context.json(await compactConversation(callerOf(context), body));
+      const { caller, body } = await callWithBody(context);
+      return context.json(await compactConversation(caller, body));
     },
   }),
   endpoint("GET /v1/responses", {

@@ -1,4 +1,3 @@
-import { LongWork } from "@responses-edge/long-work";
 import { ApiError, invalidRequest, serverIsStopping, tooManyInProgress } from "@responses-edge/responses-api/errors";
 import type { JsonObject } from "@responses-edge/responses-api/json";
 import { bodyTooLarge, parseBody } from "@responses-edge/responses-api/json";
@@ -224,7 +223,7 @@ export class Connection {
     const { maxRequestBytes } = this.#options.config;
     const bytes = encoder.encode(text);
     if (bytes.length > maxRequestBytes) throw bodyTooLarge(maxRequestBytes);
-    const frame = readFrame(await parseBody(bytes, new LongWork(this.#options.tenant)));
+    const frame = readFrame(await parseBody(bytes, this.#options.tenant));
     if (this.#isClosed) return;
     switch (frame.kind) {
       case "create":

@@ -1,15 +1,15 @@
-import type { LongWork } from "@responses-edge/long-work";
+import { LongWork } from "@responses-edge/long-work";
 import { z } from "zod";
 import { ClientTools, fullNameOf } from "./client-tools.ts";
 import { readAhead } from "./collections.ts";
 import { describedAs } from "./described-as.ts";
 import { invalidRequest } from "./errors.ts";
-import { bringsTools, type InputItem, inputItem } from "./items/registry.ts";
+import { bringsTools, type InputItem, inputItem, isTextOnly } from "./items/registry.ts";
 import { isJsonObject, type JsonObject } from "./json.ts";
 import { MAX_ITEMS, requestFields } from "./request-fields.ts";
 import { refuse } from "./tool-fields.ts";
 import { type ChosenTool, chosenTools, hostedKey, isServedType, type Tool, type ToolChoice } from "./tools.ts";
-import { parse } from "./validation.ts";
+import { firstFault } from "./validation.ts";
 
 /** The bodies of `POST /v1/responses` and of the endpoints with a create's fields, and the rules between fields. */
 
@@ -193,29 +193,37 @@ interface BodyReading {
   absentTools?: readonly string[];
   /** Fields that go to vLLM as they are (`VLLM_EXTRA_FIELDS`). */
   vllmExtraFields: readonly string[];
+  /** A long body is read in slices of this tenant's work. */
+  tenant: string;
 }
 
 interface CreateBody {
   request: CreateRequest;
   /** The request's own input, references not resolved. */
   input: InputItem[];
+  /** Tells whether the input is messages with text only. */
+  isText: boolean;
   /** The id of the conversation that the request names. */
   conversation: string | undefined;
   /** Types of the tools that were left out, each once. */
   dropped: readonly string[];
 }
 
-/** Throws the 400s of a body that is no create. A long one is read slice by slice, as `work`. */
-export async function readCreateBody(sent: unknown, reading: BodyReading, work: LongWork): Promise<CreateBody> {
+/** Reads a body. Throws the 400s of one that is no create. */
+export async function readCreateBody(sent: unknown, reading: BodyReading): Promise<CreateBody> {
   const isUnknown = (tool: unknown) => isToolWithout(tool, reading.absentTools ?? []);
   const dropped = reading.dropsUnknownTools ? unknownToolTypes(sent, isUnknown) : [];
   const body = dropped.length > 0 && isJsonObject(sent) ? withoutUnknownTools(sent, isUnknown) : sent;
+  const items = (body as { input?: unknown } | null)?.input;
   // Validating the body then takes little at once.
-  if (isJsonObject(body) && Array.isArray(body.input)) await work.run(readAhead(inputItem, body.input, MAX_ITEMS));
+  if (Array.isArray(items)) await new LongWork(reading.tenant).run(readAhead(inputItem, items, MAX_ITEMS));
   const { schema, vllmExtraFields } = reading;
-  const parsed = parse(schema, body);
-  const request = vllmExtraFields.length === 0 ? parsed : withExtraFields(parsed, body, vllmExtraFields);
-  return { request, input: toItems(request.input), conversation: conversationOf(request), dropped };
+  const parsed = schema.safeParse(body);
+  if (!parsed.success) throw firstFault(parsed.error, body);
+  const request = vllmExtraFields.length === 0 ? parsed.data : withExtraFields(parsed.data, body, vllmExtraFields);
+  const input = toItems(request.input);
+  const isText = typeof request.input === "string" || isTextOnly(input);
+  return { request, input, isText, conversation: conversationOf(request), dropped };
 }
 
 /** Types of the body's tools that are not served, each once. */

@@ -1,5 +1,5 @@
 import { isJsonObject, type JsonObject, MAX_DEPTH, MAX_VALUES, structureFault } from "@responses-edge/json-text";
-import type { LongWork } from "@responses-edge/long-work";
+import { LongWork } from "@responses-edge/long-work";
 import { ApiError, invalidRequest } from "./errors.ts";
 
 export { isJson, isJsonObject, type JsonObject } from "@responses-edge/json-text";
@@ -52,16 +52,21 @@ export function jsonLength(text: string): number {
 /** Bytes of a body per microsecond: for the scan, and for the parse. */
 const BYTES_PER_UNIT = 100;
 
+/** Reading a body of this length takes less than a slice of long work. Bytes. */
+const MAX_SHORT_BODY = 256 * 1024;
+
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
 
 /**
- * The value of a request's body within `MAX_REQUEST_BYTES`, for any transport. Throws ApiError: 413 for more than
- * `MAX_VALUES` values, 400 for anything that is not UTF-8 JSON or is nested too deeply.
+ * The value of a request's body within `MAX_REQUEST_BYTES`, for any transport. A long one is read in slices of its
+ * tenant's work. Throws ApiError: 413 for more than `MAX_VALUES` values, 400 for anything that is not UTF-8 JSON or is
+ * nested too deeply.
  */
-export async function parseBody(body: Uint8Array, work: LongWork): Promise<unknown> {
+export async function parseBody(body: Uint8Array, tenant: string): Promise<unknown> {
+  const work = body.byteLength > MAX_SHORT_BODY ? new LongWork(tenant) : undefined;
   // Charged before, because neither can be done in parts.
   const units = body.byteLength / BYTES_PER_UNIT;
-  await work.spend(units);
+  if (work) await work.spend(units);
   const fault = structureFault(body);
   if (fault === "depth") {
     throw invalidRequest(null, `The body is nested deeper than ${MAX_DEPTH} levels.`, "invalid_json");
@@ -70,7 +75,7 @@ export async function parseBody(body: Uint8Array, work: LongWork): Promise<unkno
     const message = `The request body has too many values. The limit is ${MAX_VALUES} array elements and object members.`;
     throw new ApiError({ status: 413, message, code: "request_too_large" });
   }
-  await work.spend(units);
+  if (work) await work.spend(units);
   let value: unknown;
   try {
     value = JSON.parse(decoder.decode(body));
@@ -79,7 +84,7 @@ export async function parseBody(body: Uint8Array, work: LongWork): Promise<unkno
     const message = "We could not parse the JSON body of your request. The body must be valid JSON in UTF-8.";
     throw invalidRequest(null, message, "invalid_json");
   }
-  await work.spend(units);
+  if (work) await work.spend(units);
   return value;
 }
 

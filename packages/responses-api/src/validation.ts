@@ -1,5 +1,5 @@
 import type * as z from "zod";
-import { invalidRequest } from "./errors.ts";
+import { type ApiError, invalidRequest } from "./errors.ts";
 
 /** Turns zod's issues into OpenAI's 400: one error, which names the invalid field by its path. */
 
@@ -136,14 +136,19 @@ function describe(issue: Issue, field: string, value: unknown, expected?: string
   }
 }
 
-/** Parses `value` with `schema`; throws the 400 of its first finding, with the field's path in `param`. */
+/** Parses `value` with `schema`. Throws as `firstFault` says. */
 export function parse<Schema extends z.ZodType>(schema: Schema, value: unknown): z.output<Schema> {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
-  const first = result.error.issues[0];
-  if (!first) throw invalidRequest(null, "Invalid request body.");
+  throw firstFault(result.error, value);
+}
+
+/** The 400 of the first finding about `value`, with the field's path in `param`. */
+export function firstFault({ issues }: z.core.$ZodError, value: unknown): ApiError {
+  const [first] = issues;
+  if (!first) return invalidRequest(null, "Invalid request body.");
   const { issue, path, expected } = mostTelling(first);
   const field = formatPath(path);
   const [message, code] = describe(issue, field, valueAt(value, path), expected);
-  throw invalidRequest(field === "" ? null : field, message, code);
+  return invalidRequest(field === "" ? null : field, message, code);
 }
