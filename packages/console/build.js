@@ -1,4 +1,4 @@
-/** Bundles the console for the browser: `dist/main.js`, the script that it shares with the other views, the scripts that it loads later, and `dist/console.css`. Any Node that wrangler runs on runs this. */
+/** Bundles the console for the browser: `dist/first.js`, the scripts that it loads later, and `dist/console.css`. Any Node that wrangler runs on runs this. */
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { build } from "esbuild";
@@ -21,8 +21,8 @@ export async function buildConsole() {
     write: false,
   };
   const made = await Promise.all([
-    // Two entries have one chunk in common, so that its name needs no hash.
-    build({ ...options, entryPoints: ["src/main.js", "src/other-views.js"], splitting: true, chunkNames: "shared" }),
+    // `later.js` imports `main.js`. So esbuild puts all of `main.js` into the one chunk that both have: the first load is one script.
+    build({ ...options, entryPoints: ["src/main.js", "src/later.js"], splitting: true, chunkNames: "first" }),
     build({
       ...options,
       entryPoints: ["src/console.css", "src/markdown-reader.js", "src/code-colours.js", "src/formulas.js"],

@@ -2,13 +2,14 @@ import { createHash } from "node:crypto";
 import { type Context, Hono } from "hono";
 import colours from "../../packages/console/dist/code-colours.js?raw";
 import style from "../../packages/console/dist/console.css?raw";
+import first from "../../packages/console/dist/first.js?raw";
 import formulas from "../../packages/console/dist/formulas.js?raw";
-import script from "../../packages/console/dist/main.js?raw";
+import later from "../../packages/console/dist/later.js?raw";
 import markdown from "../../packages/console/dist/markdown-reader.js?raw";
-import views from "../../packages/console/dist/other-views.js?raw";
-import shared from "../../packages/console/dist/shared.js?raw";
 import icon from "../../packages/console/src/icon.svg?raw";
 import index from "../../packages/console/src/index.html?raw";
+import { loadConfig } from "../config/index.ts";
+import type { AppEnv } from "./app-env.ts";
 
 /** The console: a page at `/` and its files. They hold no data: all data comes from the API, which wants a key. */
 
@@ -16,13 +17,13 @@ import index from "../../packages/console/src/index.html?raw";
 const FOR_GOOD = "public, max-age=31536000, immutable";
 
 /**
- * Only this origin's files, no inline script or style, no markup from strings (except the console's own lit-html
- * templates), and no page around it.
+ * Only this origin's files, no inline script, no style but the page's own, no markup from strings (except the console's own
+ * lit-html templates), and no page around it.
  */
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
-  "style-src 'self'",
+  `style-src 'sha256-${createHash("sha256").update(style).digest("base64")}'`,
   "connect-src 'self'",
   "img-src 'self' data: blob:",
   "base-uri 'none'",
@@ -45,13 +46,11 @@ const SCRIPT = "text/javascript; charset=utf-8";
 
 /** The files of the page, by name. */
 const FILES: Readonly<Record<string, { text: string; type: string }>> = {
-  "main.js": { text: script, type: SCRIPT },
-  "shared.js": { text: shared, type: SCRIPT },
-  "other-views.js": { text: views, type: SCRIPT },
+  "first.js": { text: first, type: SCRIPT },
+  "later.js": { text: later, type: SCRIPT },
   "markdown-reader.js": { text: markdown, type: SCRIPT },
   "code-colours.js": { text: colours, type: SCRIPT },
   "formulas.js": { text: formulas, type: SCRIPT },
-  "console.css": { text: style, type: "text/css; charset=utf-8" },
   "icon.svg": { text: icon, type: "image/svg+xml" },
 };
 
@@ -63,14 +62,14 @@ interface Console {
 
 let built: Console | undefined;
 
-/** The page, with the name of its files' folder. */
+/** The page, with its style and the name of its files' folder. */
 function theConsole(): Console {
   if (!built) {
     const hash = createHash("sha256");
-    for (const text of [index, ...Object.values(FILES).map((file) => file.text)])
+    for (const text of [index, style, ...Object.values(FILES).map((file) => file.text)])
       hash.update(`${text.length}\n${text}`);
     const version = hash.digest("hex").slice(0, 16);
-    built = { version, page: index.replaceAll("{version}", version) };
+    built = { version, page: index.replaceAll("{version}", version).replace("/* console.css */", () => style) };
   }
   return built;
 }
@@ -86,12 +85,27 @@ export function wantsPage({ headers }: Request): boolean {
   return headers.get("accept")?.includes("text/html") === true;
 }
 
+/** What the page needs to know before it has asked: `open` needs no key, `sign-in` has an issuer beside keys. */
+function accessOf({ env }: Context<AppEnv>): "open" | "keys" | "sign-in" | "unknown" {
+  try {
+    const { wantsKeys, allowAnonymous, signIn } = loadConfig(env);
+    if (!wantsKeys) return allowAnonymous ? "open" : "unknown";
+    return signIn ? "sign-in" : "keys";
+  } catch {
+    // The page is served by a Worker with a wrong configuration, too: its calls say what is wrong.
+    return "unknown";
+  }
+}
+
 /** The page itself. Browsers ask for it every time, and get a 304 if they have it. */
-export function consolePage(context: Context): Response {
+export function consolePage(context: Context<AppEnv>): Response {
   const { version, page } = theConsole();
-  const headers = { ...HEADERS, "cache-control": "no-cache", etag: `W/"${version}"` };
-  if (context.req.header("if-none-match")?.includes(`"${version}"`)) return context.body(null, 304, headers);
-  return context.body(page, 200, { ...headers, ...compressed(context), "content-type": "text/html; charset=utf-8" });
+  const access = accessOf(context);
+  const tag = `"${version}-${access}"`;
+  const headers = { ...HEADERS, "cache-control": "no-cache", etag: `W/${tag}` };
+  if (context.req.header("if-none-match")?.includes(tag)) return context.body(null, 304, headers);
+  const type = { "content-type": "text/html; charset=utf-8" };
+  return context.body(page.replace("{access}", access), 200, { ...headers, ...compressed(context), ...type });
 }
 
 /** The files of the console: `/assets/{version}/…`. Files of other versions do not exist any more. */

@@ -174,7 +174,7 @@ export const consoleSignIn = new Hono<AppEnv>()
     context.header("cache-control", "no-store");
     const who = await signedIn(context.req.raw, config);
     const session = who && { name: who.subject, tenant: who.tenant ?? null, role: who.role ?? null };
-    return context.json({ can_sign_in: config.signIn !== undefined, session: session ?? null });
+    return context.json({ session: session ?? null });
   })
   .get("/console/login", async (context) => {
     const { signIn, jwt } = settings(context);

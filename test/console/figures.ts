@@ -4,7 +4,7 @@
  */
 import type { CDPSession, Page } from "playwright-core";
 import { eventually } from "../e2e/support.ts";
-import { KEY, KEYED, startConsole } from "./support.ts";
+import { type ConsoleRig, KEY, KEYED, startConsole } from "./support.ts";
 
 /** A long answer: tokens a second, and for how many seconds. */
 const RATE = 200;
@@ -12,6 +12,21 @@ const SECONDS = 20;
 
 /** A long conversation. */
 const TURNS = 300;
+
+/** First loads of each kind, of which the median counts. */
+const LOADS = 9;
+
+/** Lighthouse's phone, but with what it computes really applied: slow 4G, and a fourth of the CPU. */
+const SLOW = { offline: false, latency: 150, downloadThroughput: 1_638_400 / 8, uploadThroughput: 768_000 / 8 };
+const PHONE = { viewport: { width: 412, height: 823 }, hasTouch: true, isMobile: true };
+
+/** Notes when the form is there, and when the server has named its models. */
+const WATCH = `window.noted = {};
+const watching = setInterval(() => {
+  if (document.querySelector("#input")) noted.form ??= performance.now();
+  if (document.querySelector("#model option")?.textContent) noted.models ??= performance.now();
+  if (noted.form && noted.models) clearInterval(watching);
+}, 2);`;
 
 /** Every task of the page's that took longer than 50 ms, from its beginning on. */
 const OBSERVE = `window.longTasks = [];
@@ -27,6 +42,47 @@ async function heapOf(session: CDPSession): Promise<string> {
   const { usedSize } = await session.send("Runtime.getHeapUsage");
   return `${(usedSize / 2 ** 20).toFixed(1)} MiB`;
 }
+
+/** A first load, in milliseconds and bytes. */
+async function load(
+  rig: ConsoleRig,
+  isPhone: boolean,
+): Promise<Record<"form" | "models" | "requests" | "bytes", number>> {
+  const context = await rig.browser.newContext(isPhone ? PHONE : {});
+  await context.addInitScript(WATCH);
+  const page = await context.newPage();
+  const session = await context.newCDPSession(page);
+  if (isPhone) {
+    await session.send("Network.enable");
+    await session.send("Network.emulateNetworkConditions", SLOW);
+    await session.send("Emulation.setCPUThrottlingRate", { rate: 4 });
+  }
+  await page.goto(rig.gateway.url);
+  await eventually(async () => (await page.evaluate("Boolean(noted.form && noted.models)")) === true);
+  const figures = await page.evaluate<{ form: number; models: number; requests: number; bytes: number }>(`(() => {
+    const entries = [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")];
+    const before = entries.filter(({ responseEnd }) => responseEnd > 0 && responseEnd <= noted.form);
+    return { ...noted, requests: before.length, bytes: before.reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0) };
+  })()`);
+  await context.close();
+  return figures;
+}
+
+const open = await startConsole();
+for (const isPhone of [false, true]) {
+  const loads = [];
+  for (let count = 0; count < LOADS; count += 1) loads.push(await load(open, isPhone));
+  const {
+    form = 0,
+    models = 0,
+    requests,
+    bytes,
+  } = loads.toSorted((one, other) => one.form - other.form)[LOADS >> 1] ?? {};
+  console.log(
+    `first load, ${isPhone ? "phone" : "desktop"}: the form after ${form.toFixed(0)} ms, ${requests} requests and ${bytes} bytes; the models after ${models.toFixed(0)} ms`,
+  );
+}
+await open.close();
 
 const rig = await startConsole(KEYED);
 

@@ -500,7 +500,7 @@ describe("hostile", () => {
       const stdin = { contents, resolveDir: join(root, "packages/console/src") };
       const { outputFiles } = await build({ stdin, bundle: true, format: "esm", write: false });
       const script = { body: outputFiles[0]?.text ?? "", contentType: "text/javascript" };
-      await page.route("**/main.js", (route) => route.fulfill(script));
+      await page.route("**/first.js", (route) => route.fulfill(script));
       await page.reload();
       await page.locator("#input").waitFor();
       const views = await page.evaluateHandle<{ ItemView: new (item: object) => { element: HTMLElement } }>(

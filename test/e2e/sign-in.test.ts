@@ -87,7 +87,7 @@ describe("who is signed in", () => {
   it("makes responses of the tenant that the issuer names, without a key", async () => {
     const browser = await signedIn();
     const session = await (await browser.call("/console/session")).json();
-    expect(session).toEqual({ can_sign_in: true, session: { name: "eve@acme.dev", tenant: "acme", role: null } });
+    expect(session).toEqual({ session: { name: "eve@acme.dev", tenant: "acme", role: null } });
     expect((await browser.call("/v1/responses", { ...newResponse, ...asJson })).status).toBe(200);
     await expectError(await browser.call("/v1/admin/keys"), { status: 403, code: "insufficient_permissions" });
   });
@@ -206,7 +206,7 @@ describe("nobody is signed in", () => {
   it("where there is no issuer to sign in at: the console asks for a key", async () => {
     const plain = await startGateway({ ADMIN_KEY });
     try {
-      expect(await (await fetch(`${plain.url}/console/session`)).json()).toEqual({ can_sign_in: false, session: null });
+      expect(await (await fetch(`${plain.url}/console/session`)).json()).toEqual({ session: null });
       for (const path of ["login", "callback?code=x&state=y"]) {
         expect((await fetch(`${plain.url}/console/${path}`, { redirect: "manual" })).status).toBe(404);
       }

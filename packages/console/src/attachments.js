@@ -56,3 +56,8 @@ function dataUrl(file) {
     reader.readAsDataURL(file);
   });
 }
+
+/** An attachment in a line. @param {import("./request-body.js").Attachment} attachment */
+export function attachmentLabel({ name, size: bytes }) {
+  return `${name} (${size(bytes)})`;
+}

@@ -12,3 +12,14 @@ export function beside(name) {
   loading.set(name, known);
   return known;
 }
+
+/** @returns {Promise<typeof import("./later.js")>} */
+export function loadLater() {
+  return beside("later.js");
+}
+
+/** Does some work when the page has nothing else to do. @param {() => void} work */
+export function whenIdle(work) {
+  if ("requestIdleCallback" in window) requestIdleCallback(work, { timeout: 1_000 });
+  else setTimeout(work, 200);
+}

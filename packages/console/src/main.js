@@ -1,8 +1,8 @@
 import { html, nothing, render } from "lit-html";
 import { ApiFault, call, whenKeyIsRefused } from "./api.js";
+import { beside, loadLater, whenIdle } from "./beside.js";
 import { faultNotice } from "./dialogs.js";
-import { loadMarkdown } from "./markdown-tokens.js";
-import { forgetEverything, session } from "./session.js";
+import { access, assumeUser, forgetEverything, session } from "./session.js";
 import { askForKey, identify, returnFromIssuer } from "./sign-in.js";
 import { applyTheme, chooseTheme, theme } from "./theme.js";
 import { tryView } from "./try.js";
@@ -19,6 +19,7 @@ import { tryView } from "./try.js";
  * @typedef {object} View
  * @property {(route: Route) => void} show Called each time the address becomes one of this view.
  * @property {() => void} [hide] Called when another view is shown.
+ * @property {() => void} [identified] Called when the server has said who the user is, and which models there are.
  * @property {() => void} [signedIn] Called when the user gave a new key after the server refused the old one.
  *
  * @typedef {object} Kind
@@ -36,21 +37,9 @@ const VIEWS = {
   operate: { label: "Operate", for: ["open", "admin", "both"], make: later("operateView") },
 };
 
-/** @type {Promise<typeof import("./other-views.js")> | undefined} */
-let otherViews;
-
-/** Loads the views that are not shown first; again if that has failed. */
-function loadOtherViews() {
-  otherViews ??= import("./other-views.js").catch((error) => {
-    otherViews = undefined;
-    throw error;
-  });
-  return otherViews;
-}
-
 /**
  * A view whose code is loaded when it is first made.
- * @param {keyof typeof import("./other-views.js")} name
+ * @param {"lookView" | "treeView" | "filesView" | "operateView"} name
  * @returns {(section: HTMLElement) => View}
  */
 function later(name) {
@@ -61,7 +50,7 @@ function later(name) {
     let route;
     const load = async () => {
       try {
-        const made = await loadOtherViews();
+        const made = await loadLater();
         section.replaceChildren();
         view ??= made[name](section);
         if (route) view.show(route);
@@ -224,16 +213,30 @@ async function begin() {
   history.scrollRestoration = "manual";
   element("skip").addEventListener("click", () => main.focus());
   const refusal = returnFromIssuer();
+  const isAssumed = refusal === undefined && assumeUser();
+  if (isAssumed) start();
+  const { who } = session;
   try {
-    await identify(session.key);
+    if (access() === "keys" && session.key === undefined) await askForKey({ reason: refusal, isRequired: true });
+    else await identify(session.key);
   } catch (error) {
     if (!(error instanceof ApiFault)) throw error;
+    // If another key is needed, the form for it is up.
+    if (isAssumed && error.status === 401) return;
     main.replaceChildren();
     if (error.status !== 401) return showUnusable(error);
     const reason =
       refusal ?? (session.key !== undefined || error.code === "no_api_keys_configured" ? error.message : undefined);
     await askForKey({ reason, isRequired: true });
   }
+  if (!isAssumed) return start();
+  for (const { view } of made.values()) view.identified?.();
+  if (session.who === who) drawBar();
+  else showRoute();
+}
+
+/** Shows the views. */
+function start() {
   main.replaceChildren();
   bar.hidden = false;
   whenKeyIsRefused((message) => void keyRefused(message));
@@ -241,15 +244,9 @@ async function begin() {
   showRoute();
   // Another version of the server has other files: what may be needed is loaded while these are there.
   whenIdle(() => {
-    loadOtherViews().catch(() => {});
-    loadMarkdown().catch(() => {});
+    loadLater().catch(() => {});
+    beside("markdown-reader.js").catch(() => {});
   });
-}
-
-/** @param {() => void} work */
-function whenIdle(work) {
-  if ("requestIdleCallback" in window) requestIdleCallback(work, { timeout: 1_000 });
-  else setTimeout(work, 200);
 }
 
 /** @param {ApiFault} error */

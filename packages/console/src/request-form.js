@@ -109,7 +109,8 @@ export function settingsTemplate(state) {
 
 /** @param {Set} set */
 function modelTemplate(set) {
-  if (session.models.length === 0) {
+  const { models = [draft.model] } = session;
+  if (models.length === 0) {
     return html`<div>
       <label for="model">Model</label>
       <input dir="auto" id="model" .value=${live(draft.model)} @input=${(/** @type {Event} */ e) => set({ model: textOf(e) })} />
@@ -120,14 +121,14 @@ function modelTemplate(set) {
     <div>
       <label for="model">Model</label>
       <select id="model" @change=${(/** @type {Event} */ e) => set({ model: textOf(e) })}>
-        ${session.models.map((name) => html`<option ?selected=${draft.model === name}>${name}</option>`)}
+        ${models.map((name) => html`<option ?selected=${draft.model === name}>${name}</option>`)}
       </select>
     </div>
     <div>
       <label for="second-model">Second model</label>
       <select id="second-model" title="Asks a second model the same question, and shows both answers side by side" @change=${(/** @type {Event} */ e) => set({ secondModel: textOf(e) })}>
         <option value="" ?selected=${draft.secondModel === ""}>None</option>
-        ${session.models.map((name) => html`<option value=${name} ?selected=${draft.secondModel === name}>${name}</option>`)}
+        ${models.map((name) => html`<option value=${name} ?selected=${draft.secondModel === name}>${name}</option>`)}
       </select>
     </div>
   </div>`;

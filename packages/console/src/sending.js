@@ -1,4 +1,5 @@
-import { ApiFault, arrival, call, callJson, eventBatches, openSocket, tellKeyRefused } from "./api.js";
+import { ApiFault, call, callJson, tellKeyRefused } from "./api.js";
+import { arrival, eventBatches, openSocket } from "./event-batches.js";
 
 /**
  * The ways to request a response. Each gives batches of its events.
@@ -19,7 +20,7 @@ const MAX_ATTEMPTS = 60;
 
 const TERMINAL = ["response.completed", "response.failed", "response.incomplete"];
 
-/** @typedef {import("./api.js").Arrival} Arrival */
+/** @typedef {import("./event-batches.js").Arrival} Arrival */
 
 /** @param {Arrival} arrival */
 function isTerminal({ event }) {

@@ -15,25 +15,46 @@ export const session = {
   key: sessionStorage.getItem(KEY) ?? undefined,
   /** @type {Who} */
   who: "unknown",
-  /** True if users can sign in at an issuer. */
-  canSignIn: false,
   /** The user who is signed in at the issuer. @type {string | undefined} */
   user: undefined,
   /**
-   * The names of the server's models. Empty if the server could not list them.
-   * @type {string[]}
+   * The names of the server's models. Empty if the server could not list them; undefined until it has answered.
+   * @type {string[] | undefined}
    */
-  models: [],
+  models: undefined,
 };
 
 /**
- * Takes a key that the server has accepted. Undefined if the server needs none.
- * @param {string | undefined} key
+ * What the page says of the server (`src/http/console.ts`): `open` needs no key, `sign-in` has an issuer beside keys.
+ * @returns {string | undefined} `open`, `keys`, `sign-in`, `unknown`
  */
-export function keepKey(key) {
+export function access() {
+  return document.documentElement.dataset.access;
+}
+
+/**
+ * Takes this tab's user to be the one of the last load, or anybody where no key is needed, before the server has said so.
+ * @returns {boolean} whether there is such a user
+ */
+export function assumeUser() {
+  const isOpen = access() === "open";
+  const { who, user, models } = recall("user") ?? {};
+  if (who !== undefined && (who === "open") === isOpen) Object.assign(session, { who, user, models });
+  else if (isOpen) session.who = "open";
+  return session.who !== "unknown";
+}
+
+/**
+ * Takes the user whom the server has named, and the key that it has accepted. Undefined if the server needs none.
+ * @param {string | undefined} key
+ * @param {{ who: Who, user: string | undefined, models: string[] }} user
+ */
+export function keepUser(key, user) {
   session.key = key;
   if (key === undefined) sessionStorage.removeItem(KEY);
   else sessionStorage.setItem(KEY, key);
+  Object.assign(session, user);
+  remember("user", user);
 }
 
 /** Deletes the key, and everything that this tab saved. */

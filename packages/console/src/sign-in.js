@@ -1,7 +1,7 @@
 import { html, nothing, render } from "lit-html";
 import { ApiFault, call, callJson } from "./api.js";
 import { showModal } from "./dialogs.js";
-import { keepKey, recall, remember, session } from "./session.js";
+import { access, keepUser, recall, remember } from "./session.js";
 
 /** Finds out who uses this tab, and asks for a key if one is needed. */
 
@@ -11,33 +11,37 @@ import { keepKey, recall, remember, session } from "./session.js";
  * @param {string | undefined} key undefined: tries without a key
  */
 export async function identify(key) {
-  /** @type {string[]} */
-  let models = [];
-  const { can_sign_in: canSignIn, session: signedIn } = await callJson("/console/session");
-  session.canSignIn = canSignIn;
-  session.user = key === undefined ? signedIn?.name : undefined;
-  const isUser = session.user !== undefined;
+  const [user, { models, isRoot }] = await Promise.all([key === undefined ? signedIn() : undefined, modelsFor(key)]);
   /** @type {import("./session.js").Who} */
-  let who = key === undefined && !isUser ? "open" : isUser && signedIn.role ? "both" : "tenant";
-  if (isUser && signedIn.tenant === null) {
-    Object.assign(session, { who: "admin", models });
-    return;
-  }
+  let who = key === undefined && !user ? "open" : "tenant";
+  if (isRoot) who = "admin";
+  else if (user?.role) who = "both";
+  keepUser(key, { who, user: user?.name, models });
+}
+
+/** The user who is signed in at the issuer, if any. @returns {Promise<{ name: string, role: string | null } | undefined>} */
+async function signedIn() {
+  if (access() !== "sign-in") return undefined;
+  return (await callJson("/console/session")).session ?? undefined;
+}
+
+/**
+ * The names of the models that a key may use; none where the server cannot list them. `isRoot`: the key may only administer.
+ * @param {string | undefined} key
+ * @returns {Promise<{ models: string[], isRoot: boolean }>}
+ */
+async function modelsFor(key) {
   try {
-    const list = await callJson("/v1/models", { key });
-    models = list.data.map((/** @type {{ id: string }} */ { id }) => id);
+    const { data } = await callJson("/v1/models", { key });
+    return { models: data.map((/** @type {{ id: string }} */ { id }) => id), isRoot: false };
   } catch (error) {
     if (!(error instanceof ApiFault)) throw error;
-    if (error.status === 403 && error.code === "insufficient_permissions") {
-      await call("/v1/admin/keys?limit=1", { key });
-      who = "admin";
-    }
+    const isRoot = error.status === 403 && error.code === "insufficient_permissions";
+    if (isRoot) await call("/v1/admin/keys?limit=1", { key });
     // A server that reports a model server as down has accepted the key.
     else if (![429, 502, 503, 504].includes(error.status)) throw error;
+    return { models: [], isRoot };
   }
-  keepKey(key);
-  session.who = who;
-  session.models = models;
 }
 
 /**
@@ -110,7 +114,7 @@ export function askForKey({ reason, isRequired }) {
         <div class="buttons">
           <button class="primary" type="submit" aria-disabled=${isBusy}>${isBusy ? "Signing in…" : "Sign in"}</button>
           ${
-            session.canSignIn
+            access() === "sign-in"
               ? html`<a class="button" href="/console/login" @click=${() => remember("sign-in-at", location.hash)}>Sign in with your account</a>`
               : nothing
           }

@@ -2,7 +2,6 @@ import { html, nothing } from "lit-html";
 import { live } from "lit-html/directives/live.js";
 import { callJson } from "./api.js";
 import { messageOf } from "./dialogs.js";
-import { nameOf } from "./stores-list.js";
 
 /**
  * The vector stores that a request's `file_search` may search: the tenant's stores. They are loaded when the user opens
@@ -28,7 +27,7 @@ export async function loadStores(redraw) {
 
 /** @param {readonly string[]} chosen ids @param {(ids: string[]) => void} choose */
 export function storesTemplate(chosen, choose) {
-  const shown = (stores ?? []).map((store) => ({ id: store.id, name: nameOf(store) }));
+  const shown = (stores ?? []).map(({ id, name }) => ({ id, name: name || id }));
   const others = chosen.filter((id) => !shown.some((store) => store.id === id)).map((id) => ({ id, name: id }));
   const all = [...shown, ...others];
   return html`<div class="store-choice">

@@ -1,24 +1,16 @@
 import { html, nothing, render } from "lit-html";
 import { live } from "lit-html/directives/live.js";
-import { attachmentFrom, checkAttachments, discardAttachment } from "./attachments.js";
-import { LocalFile } from "./code-samples.js";
-import { codeView } from "./code-view.js";
+import { attachmentFrom, attachmentLabel, checkAttachments, discardAttachment } from "./attachments.js";
+import { loadLater, whenIdle } from "./beside.js";
 import { messageWithField } from "./dialogs.js";
 import { draft, rememberDraft } from "./draft.js";
 import { examplesTemplate } from "./examples.js";
-import { EndFollower } from "./follow-end.js";
 import { beginning, size } from "./format.js";
-import { bodyOf, FormFault, inputOf } from "./request-body.js";
+import { bodyOf, FormFault } from "./request-body.js";
 import { faultTemplate, settingsTemplate } from "./request-form.js";
-import { closeConnection } from "./sending.js";
-import { recall, remember, session } from "./session.js";
-import { pairElement } from "./turn-pair.js";
-import { attachmentLabel, TurnView } from "./turn-view.js";
+import { recall, session } from "./session.js";
 
 /** The view "Try": a request, its answer while it arrives, and the request as code. */
-
-/** The number of requests that a tab keeps. */
-const MAX_TURNS = 20;
 
 /** Opens the box of a field and focuses the field. @param {string} id */
 function reveal(id) {
@@ -30,25 +22,16 @@ function reveal(id) {
 
 /** @param {HTMLElement} section @returns {import("./main.js").View} */
 export function tryView(section) {
-  const transcript = document.createElement("div");
-  transcript.className = "transcript";
-  /** @type {TurnView[]} */
-  let turns = [];
+  /** The requests and their answers. The form can be filled in before their code is loaded. @type {import("./transcript.js").Transcript | undefined} */
+  let transcript;
   /** @type {{ field: string, message: string } | undefined} */
   let fault;
   const isWide = matchMedia("(min-width: 900px)").matches;
-  const code = codeView("The same as code", () => ({
-    body: bodyOf(
-      draft,
-      inputOf(draft, ({ name, type }) => new LocalFile(name, type)),
-    ),
-    transport: draft.transport,
-  }));
   let isDrawing = false;
   /** Files that are being uploaded, to be attached. @type {{ file: File, sent: number, abort: AbortController }[]} */
   let pending = [];
-  /** @type {EndFollower | undefined} */
-  let follower;
+  /** True while a request waits for the code that sends it. */
+  let isSending = false;
 
   function drawSoon() {
     if (isDrawing) return;
@@ -56,7 +39,7 @@ export function tryView(section) {
     queueMicrotask(() => {
       isDrawing = false;
       draw();
-      code.draw();
+      transcript?.code.draw();
     });
   }
 
@@ -74,58 +57,29 @@ export function tryView(section) {
 
   /** A select shows its first model if it does not list the draft's model. */
   function chooseModel() {
-    const [first] = session.models;
-    if (first !== undefined && !session.models.includes(draft.model)) draft.model = first;
+    const { models = [] } = session;
+    const [first] = models;
+    if (first !== undefined && !models.includes(draft.model)) draft.model = first;
   }
 
-  /** The turns that have not ended. There are several if two models were asked. */
-  function running() {
-    return turns.filter((turn) => turn.isOpen);
+  /** @returns {Promise<import("./transcript.js").Transcript>} */
+  async function loadTranscript() {
+    const { Transcript } = await loadLater();
+    if (transcript) return transcript;
+    transcript = new Transcript({
+      changed: state.changed,
+      redraw: drawSoon,
+      focus: focusInput,
+      send: (input, text, began) => void send({ input, text, began }),
+    });
+    draw();
+    transcript.followEnd(/** @type {HTMLElement} */ (section.querySelector(".composer")));
+    return transcript;
   }
 
-  function rememberTurns() {
-    const latest = turns.slice(-MAX_TURNS).map((turn) => turn.remembered);
-    // The server still stores a turn that this tab no longer keeps.
-    if (!remember("turns", latest)) remember("turns", latest.slice(-1));
+  function focusInput() {
+    /** @type {HTMLElement | null} */ (section.querySelector("#input"))?.focus();
   }
-
-  /** @type {import("./turn-view.js").Actions} */
-  const actions = {
-    changed: () => {
-      rememberTurns();
-      drawSoon();
-    },
-    began: () => {},
-    ended: (turn, response) => {
-      // The next request continues the first of two models, unless the user chooses the other.
-      const isSecond = turn.sent.pair !== undefined && turns.find(({ sent }) => sent.pair === turn.sent.pair) !== turn;
-      const canContinue = (turn.sent.isStored || turn.sent.transport === "socket") && !isSecond;
-      if (canContinue && ["completed", "incomplete"].includes(response.status)) draft.previous = response.id;
-      state.changed();
-    },
-    branch: (id) => {
-      draft.previous = id;
-      state.changed();
-      section.querySelector("#input")?.scrollIntoView({ block: "nearest" });
-      /** @type {HTMLElement | null} */ (section.querySelector("#input"))?.focus();
-    },
-    again: (turn) => {
-      const { body, input, transport, isStored, isTyped } = turn.sent;
-      if (body) void ask(body, { input, transport, isStored, isTyped, isOpen: true }, turn.attachments);
-    },
-    edit: (turn) => {
-      draft.input = turn.sent.input;
-      draft.attachments = sentWith.get(turn) ?? [];
-      actions.branch(String(turn.sent.body?.previous_response_id ?? ""));
-    },
-    answer: (turn, input, text) => {
-      draft.previous = turn.sent.id ?? "";
-      void send({ input, text, began: () => turn.answered() });
-    },
-  };
-
-  /** The attachments of requests that this page has sent. @type {WeakMap<TurnView, import("./request-body.js").Attachment[]>} */
-  const sentWith = new WeakMap();
 
   /** Deletes the typed text after it was sent. */
   function typedWasSent() {
@@ -139,7 +93,7 @@ export function tryView(section) {
    * @param {{ input?: object[], text?: string, began?: () => void }} [outputs] `text`: the outputs as text for people
    */
   async function send({ input, text = draft.input, began = typedWasSent } = {}) {
-    if (running().length > 0) return;
+    if (isSending || transcript?.isRunning) return;
     fault = undefined;
     /** @type {Record<string, unknown>} */
     let body;
@@ -156,55 +110,16 @@ export function tryView(section) {
       reveal(error.field);
       return;
     }
-    const isTyped = input === undefined;
-    const { transport, store: isStored, attachments, secondModel } = draft;
-    const parts = isTyped && attachments.length > 0 ? attachmentParts() : [];
-    const sent = { input: text, transport, isStored, isTyped, isOpen: true };
-    if (!isTyped || secondModel === "")
-      return ask(body, sent, parts, { began, attachments: isTyped ? attachments : [] });
-    const pair = crypto.randomUUID();
-    // Both would use the same connection.
-    const beside = { ...sent, pair, transport: transport === "socket" ? /** @type {const} */ ("stream") : transport };
-    await Promise.all([
-      ask(body, { ...sent, pair }, parts, { began, attachments }),
-      ask({ ...body, model: secondModel }, beside, parts, { attachments }),
-    ]);
-  }
-
-  /**
-   * Sends a request, and shows its answer while it arrives.
-   * @param {Record<string, unknown>} body
-   * @param {import("./turn-view.js").Sent} sent
-   * @param {object[]} parts parts of the input that are not text
-   * @param {{ began?: () => void, attachments?: import("./request-body.js").Attachment[] }} [options]
-   */
-  async function ask(body, sent, parts, { began = () => {}, attachments = [] } = {}) {
-    if (running().some((turn) => turn.sent.pair === undefined || turn.sent.pair !== sent.pair)) return;
-    const turn = new TurnView({ ...sent, body }, { ...actions, began }, parts);
-    sentWith.set(turn, attachments);
-    show(turn);
-    drawSoon();
-    follower?.follow();
-    await turn.send(body);
-    drawSoon();
-  }
-
-  /** Puts a turn at the end, or beside the other turn of its pair. @param {TurnView} turn */
-  function show(turn) {
-    const other = turns.at(-1);
-    turns.push(turn);
-    const isPair = other !== undefined && turn.sent.pair !== undefined && other.sent.pair === turn.sent.pair;
-    if (isPair) transcript.append(pairElement(other, turn));
-    else transcript.append(turn.element);
-  }
-
-  /** The attachments, as the parts of a message that show them. */
-  function attachmentParts() {
-    return draft.attachments.map((attachment) =>
-      attachment.type.startsWith("image/")
-        ? { type: "input_image", image_url: attachment.url }
-        : { type: "input_file", filename: attachmentLabel(attachment) },
-    );
+    isSending = true;
+    try {
+      await loadTranscript();
+    } catch {
+      fault = { field: "input", message: "This part of the page could not be loaded. Reload the page." };
+      return draw();
+    } finally {
+      isSending = false;
+    }
+    await transcript?.send(body, { input: text, isTyped: input === undefined, began });
   }
 
   /**
@@ -218,13 +133,10 @@ export function tryView(section) {
   }
 
   function startAnew() {
-    for (const turn of turns) turn.leave();
-    turns = [];
-    transcript.replaceChildren();
+    transcript?.clear();
     draft.previous = "";
     state.changed();
-    rememberTurns();
-    /** @type {HTMLElement | null} */ (section.querySelector("#input"))?.focus();
+    focusInput();
   }
 
   /** @param {Iterable<File>} files */
@@ -293,21 +205,18 @@ export function tryView(section) {
             <div class="stack inner">${settingsTemplate(state)}</div>
           </details>
           <div class="conversation">
-            ${turns.length === 0 ? examplesTemplate(askExample) : nothing}
-            ${transcript}
+            ${isEmpty() ? examplesTemplate(askExample) : nothing}
+            ${transcript?.element}
             ${composerTemplate()}
-            ${code.element}
+            ${transcript?.code.element}
           </div>
         </div>
       `,
       section,
     );
-    follower ??= new EndFollower(transcript, /** @type {HTMLElement} */ (section.querySelector(".composer")), drawSoon);
   }
 
   function composerTemplate() {
-    const open = running();
-    const stop = () => void Promise.all(open.map((turn) => turn.stop()));
     return html`<form
       class="composer card"
       @submit=${(/** @type {Event} */ event) => {
@@ -320,7 +229,7 @@ export function tryView(section) {
         void attach(event.dataTransfer?.files ?? []);
       }}
     >
-      <button type="button" class="to-end" ?hidden=${!follower?.isAway} @click=${() => follower?.follow()}>
+      <button type="button" class="to-end" ?hidden=${!transcript?.isAway} @click=${() => transcript?.toEnd()}>
         <span aria-hidden="true">↓</span> To the end
       </button>
       ${
@@ -349,8 +258,8 @@ export function tryView(section) {
       ${draft.attachments.length + pending.length > 0 ? attachmentsTemplate() : nothing}
       <div class="buttons">
         ${
-          open.length > 0
-            ? html`<button type="button" class="danger" @click=${stop}>Stop</button>`
+          transcript?.isRunning
+            ? html`<button type="button" class="danger" @click=${() => transcript?.stop()}>Stop</button>`
             : html`<button type="submit" class="primary">Send</button>`
         }
         <label class="button" for="files">Attach</label>
@@ -365,7 +274,7 @@ export function tryView(section) {
             field.value = "";
           }}
         />
-        ${turns.length > 0 || draft.previous ? html`<button type="button" class="plain" @click=${startAnew}>Start anew</button>` : nothing}
+        ${!isEmpty() || draft.previous ? html`<button type="button" class="plain" @click=${startAnew}>Start anew</button>` : nothing}
         <label class="note hint">
           <input
             type="checkbox"
@@ -411,11 +320,14 @@ export function tryView(section) {
     </ul>`;
   }
 
-  for (const sent of recall("turns") ?? []) {
-    const turn = new TurnView(sent, actions);
-    show(turn);
-    void turn.restore();
+  /** Tells whether this tab has no requests, also before they are shown. */
+  function isEmpty() {
+    return transcript ? transcript.isEmpty : !recall("turns")?.length;
   }
+
+  const load = () => void loadTranscript().catch(() => {});
+  if (isEmpty()) whenIdle(load);
+  else load();
 
   return {
     show({ query }) {
@@ -429,10 +341,13 @@ export function tryView(section) {
       chooseModel();
       draw();
     },
-    signedIn() {
-      closeConnection();
+    identified() {
       chooseModel();
-      for (const turn of turns) turn.followAgain();
+      draw();
+    },
+    signedIn() {
+      chooseModel();
+      transcript?.signedIn();
     },
   };
 }

@@ -6,7 +6,7 @@ import { withLocalFiles } from "./code-samples.js";
 import { codeView } from "./code-view.js";
 import { messageWithField } from "./dialogs.js";
 import { EventRecord, keepRecord } from "./event-record.js";
-import { count, duration, size } from "./format.js";
+import { count, duration } from "./format.js";
 import { ItemView, statusTag } from "./item-view.js";
 import { cancel, follow, send } from "./sending.js";
 
@@ -183,7 +183,7 @@ export class TurnView {
   }
 
   /**
-   * @param {AsyncGenerator<import("./api.js").Arrival[]>} batches
+   * @param {AsyncGenerator<import("./event-batches.js").Arrival[]>} batches
    * @param {boolean} isTimed true if the time of arrival is the time at which an event was made
    */
   async #take(batches, isTimed) {
@@ -402,9 +402,4 @@ async function retrieve(id, attempts, signal) {
     }
     await new Promise((resolve) => setTimeout(resolve, STORED_PAUSE_MS));
   }
-}
-
-/** An attachment in a line. @param {import("./request-body.js").Attachment} attachment */
-export function attachmentLabel({ name, size: bytes }) {
-  return `${name} (${size(bytes)})`;
 }

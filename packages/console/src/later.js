@@ -1,0 +1,8 @@
+/** The page loads these when the first view is up, or when one is needed: the other views, and the requests of *Try* with their answers. */
+import "./main.js";
+
+export { filesView } from "./files.js";
+export { lookView } from "./look.js";
+export { operateView } from "./operate.js";
+export { Transcript } from "./transcript.js";
+export { treeView } from "./tree.js";
