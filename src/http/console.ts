@@ -85,7 +85,7 @@ export function wantsPage({ headers }: Request): boolean {
   return headers.get("accept")?.includes("text/html") === true;
 }
 
-/** What the page needs to know before it has asked: `open` needs no key, `sign-in` has an issuer beside keys. */
+/** The access that the page names, so that it need not ask first: `open` needs no key, `sign-in` has an issuer beside keys. */
 function accessOf({ env }: Context<AppEnv>): "open" | "keys" | "sign-in" | "unknown" {
   try {
     const { wantsKeys, allowAnonymous, signIn } = loadConfig(env);

@@ -25,7 +25,7 @@ export const session = {
 };
 
 /**
- * What the page says of the server (`src/http/console.ts`): `open` needs no key, `sign-in` has an issuer beside keys.
+ * The server's access, which the page names (`src/http/console.ts`): `open` needs no key, `sign-in` has an issuer beside keys.
  * @returns {string | undefined} `open`, `keys`, `sign-in`, `unknown`
  */
 export function access() {
