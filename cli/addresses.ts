@@ -3,24 +3,24 @@ import { createServer, isIP, isIPv6 } from "node:net";
 import { networkInterfaces } from "node:os";
 import { EXIT, Refusal, systemCode } from "./refusal.ts";
 
-/** Where a server listens: HOST and PORT. */
+/** The addresses on which a server listens: HOST and PORT. */
 
-/** A host as it is written in an address before the port. */
+/** The form of a host in an address, before the port. */
 function bracketed(host: string): string {
   return isIPv6(host) ? `[${host}]` : host;
 }
 
-/** The hosts that a name stands for: `localhost` is two, and some clients try only one. */
+/** The addresses behind a name. `localhost` has two, and some clients try only one of them. */
 function hostsOf(host: string): string[] {
   if (host !== "localhost") return [host];
   const addresses = Object.values(networkInterfaces()).flat();
   return ["127.0.0.1", ...(addresses.some((each) => each?.address === "::1") ? ["::1"] : [])];
 }
 
-/** The hosts of its sockets. */
+/** The hosts on which a server opens its sockets. */
 export function listeningHosts(host: string, port: number): string[] {
   const hosts = hostsOf(host);
-  // Two sockets would get two free ports.
+  // With port 0, two sockets would get two different ports.
   return port === 0 ? hosts.slice(0, 1) : hosts;
 }
 
@@ -40,7 +40,7 @@ export function ownUrl(scheme: "http" | "https", host: string, port: number): st
   return `${scheme}://${bracketed(reached)}:${port}`;
 }
 
-/** Throws a Refusal where the address is not to be had: workerd would only die of it. */
+/** Throws a Refusal if the address is not available. workerd itself would exit without a reason. */
 export async function checkAddress(host: string, port: number): Promise<void> {
   for (const each of hostsOf(host)) {
     const server = createServer();
@@ -55,7 +55,7 @@ export async function checkAddress(host: string, port: number): Promise<void> {
   }
 }
 
-/** Why nothing can listen there, as the system's code says it. */
+/** The reason why nothing can listen there, from the system's error code. */
 export function addressFault(host: string, port: number, code: string): string {
   return `Cannot listen on ${bracketed(host)}:${port}: ${reason(code)}.`;
 }

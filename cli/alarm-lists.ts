@@ -13,7 +13,7 @@ import { objectId } from "./object-ids.ts";
 const OBJECT_FILE = /^[0-9a-f]{64}\.sqlite$/;
 const SUFFIXES = ["", "-wal", "-shm"] as const;
 
-/** The folder within a data folder for damaged files. It is of no class: workerd does not read it. */
+/** The folder within a data folder for damaged files. It belongs to no class, so workerd does not read it. */
 export const QUARANTINE = "quarantine";
 
 /** Moves a file of an object or a list into quarantine, with the files that belong to it. Gives its new place. */
@@ -35,7 +35,7 @@ export function damageIn(file: string): string | undefined {
     using database = new DatabaseSync(file, { readOnly: true, timeout: 10_000 });
     const [row] = database.prepare("PRAGMA quick_check(1)").all();
     const [said] = Object.values(row ?? {});
-    // Its first line may say no more than where.
+    // Its first line may only name the place.
     return said === "ok"
       ? undefined
       : (String(said)
@@ -56,14 +56,17 @@ export function isDamage(error: unknown): boolean {
 }
 
 export interface RebuiltList {
-  /** Where the damaged one is now. */
+  /** The path of the damaged list, in quarantine. */
   quarantined: string;
   alarms: number;
-  /** Ids of objects that have an alarm and whose name was not found: theirs are not in the list. */
+  /** Ids of objects that have an alarm, but whose names were not found. The list does not have their alarms. */
   nameless: string[];
 }
 
-/** Makes the list of a class's folder again, of the alarms in its objects. To be called while nobody has the folder open. */
+/**
+ * Makes the list of a class's folder again, from the alarms in its objects. To be called while no process has the
+ * folder open.
+ */
 export function rebuildAlarmList(folder: string): RebuiltList {
   const file = join(folder, METADATA_FILE);
   const names = namesIn(file, basename(folder));
@@ -93,7 +96,7 @@ export function newAlarmList(file: string): DatabaseSync {
   database.exec(`CREATE TABLE _cf_ALARM (${columns}) WITHOUT ROWID`);
   return database;
 }
-/** The alarms that the objects of a folder have, by their ids; Unix nanoseconds. Objects that are damaged have none that is known. */
+/** The alarms that the objects of a folder have, by the objects' ids. Unix nanoseconds. Leaves out damaged objects. */
 export function* alarmsOf(folder: string): Generator<[id: string, at: bigint]> {
   for (const name of readdirSync(folder).filter((each) => OBJECT_FILE.test(each))) {
     try {
@@ -105,7 +108,7 @@ export function* alarmsOf(folder: string): Generator<[id: string, at: bigint]> {
   }
 }
 
-/** The alarm of an object, whose write-ahead log may have the latest of it. */
+/** The alarm of an object. Its latest value may be in the write-ahead log. */
 function liveAlarmIn(file: string): bigint | null {
   if (!existsSync(`${file}-wal`)) return alarmIn(file);
   using database = new DatabaseSync(file, { readOnly: true });
@@ -148,7 +151,7 @@ export function namesIn(file: string, uniqueKey: string): Map<string, string> {
 }
 
 /**
- * The parts of a run of letters that may be the name: neighbouring bytes, of the row's number and of the next row, may
+ * The parts of a run of letters that may be the name. Neighbouring bytes (of the row's number and of the next row) may
  * look like letters.
  */
 function* partsOf(run: string): Generator<string> {

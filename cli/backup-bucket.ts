@@ -25,7 +25,7 @@ const PIECE_BYTES = 8 * 1024 * 1024;
 const TRIES = 3;
 const BETWEEN_TRIES_MS = 500;
 
-/** Tells whether the operator's place for a backup is in a bucket. */
+/** Tells whether the operator's destination of a backup is in a bucket. */
 export function isInBucket(place: string): boolean {
   return place.startsWith("s3://");
 }
@@ -73,7 +73,7 @@ export class BackupBucket {
     return parseManifest(new TextDecoder().decode(bytes), `${this.name}/${name}`);
   }
 
-  /** The files that have not all of their pieces. */
+  /** The files of which pieces are missing. */
   async missing(files: readonly BackupFile[]): Promise<BackupFile[]> {
     const there = new Set(await this.#list("files/"));
     return files.filter((file) => !piecesOf(file).every((piece) => there.has(piece)));
@@ -104,7 +104,7 @@ export class BackupBucket {
       keep: async (file) => {
         const path = join(folder, file.path);
         if (!isThere(file)) await this.#upload(path, file);
-        // A class's list is written beside its objects' copies, which are read for it no more.
+        // A class's list is written after its objects' copies, so that nothing reads these any more.
         await rm(path);
       },
       finish: async (manifest) => {
@@ -118,10 +118,13 @@ export class BackupBucket {
     };
   }
 
-  /** Removes all backups but the newest `keep`, and what no other has. Gives the stamps of those that were removed. */
+  /**
+   * Removes all backups but the newest `keep`, and the pieces that no other backup has. Gives the stamps of the removed
+   * backups.
+   */
   async prune(keep: number): Promise<string[]> {
     const { kept, removed } = keptOf(await this.stamps(), keep);
-    // A backup is gone with its manifest, before its files are.
+    // A backup ends with its manifest, before its files are removed.
     await this.#remove(removed.map((stamp) => `backups/${stamp}.json`));
     const used = new Set<string>();
     for (const stamp of kept) {
@@ -158,7 +161,7 @@ export class BackupBucket {
     return this.#ask((bucket) => bucket.remove(names.map((name) => this.#prefix + name)));
   }
 
-  /** Throws the Refusal of a bucket that does not answer as it should. */
+  /** Throws a Refusal if the bucket's answer is an error. */
   async #ask<T>(question: (bucket: Bucket) => Promise<T>): Promise<T> {
     for (let tries = 1; ; tries += 1) {
       try {

@@ -25,7 +25,7 @@ import { uniqueKeyOf } from "./workerd.ts";
 /** Files that are copied at the same time; each may take a thread. */
 const AT_ONCE = 4;
 
-/** An object that sets and deletes its alarm between every two reads is not an object of this program. */
+/** More copies than an object of this program needs: none sets and deletes its alarm between every two reads. */
 const MAX_COPIES = 20;
 
 const OBJECT_FILE = /^[0-9a-f]{64}\.sqlite$/;
@@ -98,7 +98,7 @@ export class Copier {
       const path = `${name}/${file}`;
       const done = await this.#copyObject(path, join(folder, file), alarms).catch(async (error) => {
         if (!saysDamage(error)) throw error;
-        // One object that cannot be read is no reason to keep the others from being copied.
+        // The other objects are copied in spite of a damaged one.
         this.damaged.push(path);
         await rm(join(this.#folder, path), { force: true });
       });
@@ -113,7 +113,7 @@ export class Copier {
     this.files.push(await this.#entry(path, null, null));
   }
 
-  /** Undefined where the object is not there any more. */
+  /** Undefined if the object no longer exists. */
   async #copyObject(path: string, source: string, alarms: AlarmList): Promise<BackupFile | undefined> {
     const target = join(this.#folder, path);
     for (let copies = 0; copies < MAX_COPIES; copies += 1) {
@@ -130,7 +130,8 @@ export class Copier {
       const isAsItIs = settled !== undefined && (await isCopiedAsItIs(source, target, settled));
       if (!isAsItIs && !(await isCopiedLive(source, target))) return undefined;
       const alarm = alarmIn(target);
-      // An alarm is in the list before its object has it: where it is not, the object has lost it since.
+      // An alarm is in the list before it is in its object. If the list lacks it, the object has deleted it in the
+      // meantime.
       if (alarm === null || alarms.has(objectIdOf(path))) {
         const isChanged = this.#isMadeSure(path, target);
         return this.#entry(path, alarmIn(target), isAsItIs && !isChanged ? settled : null);
@@ -140,7 +141,7 @@ export class Copier {
     throw new Error(`${source} changes faster than it can be copied`);
   }
 
-  /** Counts the files whose bytes are in a bucket, by a copy of the object, where it is a directory. */
+  /** Counts the files whose bytes are in a bucket, if the copied object is a directory of files. */
   #noteBuckets(path: string, copy: string): void {
     if (!path.startsWith(`${DIRECTORIES}/`) || !existsSync(copy) || basename(path) === METADATA_FILE) return;
     const { files, bytes } = filesInBuckets(copy);
@@ -148,7 +149,7 @@ export class Copier {
     this.inBuckets.bytes += bytes;
   }
 
-  /** Takes out of a directory's copy what may not be in the backup. True where there was such. */
+  /** Removes files from a directory's copy whose bytes may be missing in the backup. True if the copy has changed. */
   #isMadeSure(path: string, copy: string): boolean {
     if (!path.startsWith(`${DIRECTORIES}/`)) return false;
     const before = join(this.#folder, BEFORE_FOLDER, basename(path));

@@ -33,10 +33,10 @@ export function withdrawUnsure(after: string, before: string | undefined, now = 
     // The users of a file are told that it is gone.
     "INSERT OR IGNORE INTO main.used_by (key, store) SELECT key, store FROM before.used_by",
     `INSERT OR REPLACE INTO main.removed (key, at, tries, kept) SELECT key, ${now}, 0, NULL FROM unsure`,
-    // A part that became whole meanwhile may not be in the copy of its bytes: it is given up.
+    // A part that became whole meanwhile may be missing in the copy of its bytes, so it is given up.
     `UPDATE main.part SET is_whole = 2, bytes = 0 WHERE is_whole = 1
       AND (key, part) NOT IN (SELECT key, part FROM before.part WHERE is_whole = 1)`,
-    // A store that went meanwhile may be in the backup. One that is not is found to be gone when it is asked.
+    // A vector store that was deleted meanwhile may still be in the backup. If it is not, its first use finds that.
     "INSERT OR IGNORE INTO main.vector_store (id) SELECT id FROM before.vector_store",
   ].map((statement) => Number(database.prepare(statement).run().changes));
   const isChanged = changes.some((rows) => rows > 0);

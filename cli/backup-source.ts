@@ -9,7 +9,7 @@ import { EXIT, Refusal } from "./refusal.ts";
 
 /** A backup to restore from. */
 export interface BackupSource {
-  /** Where it is, for people. */
+  /** Its path or address, for people. */
   name: string;
   manifest: BackupManifest;
   /** The files that are missing, or have another size than in the manifest. */
@@ -18,8 +18,8 @@ export interface BackupSource {
 }
 
 /**
- * The backup at a place: a folder that is one, or the backup `stamp` of a series in a folder or a bucket, by default
- * the newest. Throws a Refusal if the place has none.
+ * The backup at a path or address: the folder itself, or the backup `stamp` of a series in a folder or a bucket, by
+ * default the newest. Throws a Refusal if there is none.
  */
 export async function backupAt(
   place: string,

@@ -63,7 +63,7 @@ export interface ClusterInstance extends ClusterSettings {
 
 /** The file that workerd leaves in the folder of each class with objects of a cluster. */
 const CLUSTER_FILE = ".cluster";
-/** Where an object is kept. */
+/** The bucket and the key of an object. */
 const OBJECT_FILE = /^[0-9a-f]{64}\.sqlite$/;
 
 /** Reads the settings of a cluster; undefined without `CLUSTER_BUCKET`. Adds errors to `mistakes`. */
@@ -96,8 +96,9 @@ export function clusterConfig({ bucket, address, advertise, key, stopTimeoutMs }
 }
 
 /**
- * Throws a Refusal where a data folder is a cluster's cache and `isCluster` is not so, or the other way round. The data in a cache is old,
- * because another instance has gone on with it. And what a single server has kept is not taken into a bucket.
+ * Throws a Refusal if a data folder is a cluster's cache and `isCluster` is false, or the other way round. The data in
+ * a cache is old, because another instance has changed the objects since. And the data of a single server would not get
+ * into the bucket.
  */
 export function checkKind(folder: string, isCluster: boolean): void {
   const classes = readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isDirectory());

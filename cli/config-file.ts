@@ -77,7 +77,7 @@ export function readConfigFile(path: string, others: readonly string[]): ConfigF
   return file;
 }
 
-/** A value of the file as the text of a variable; undefined for one that says nothing. */
+/** A value of the file as the text of a variable; undefined for an empty value. */
 function textOf(value: unknown): string | undefined {
   if (value === null || value === undefined || value === "") return undefined;
   if (typeof value !== "object") return String(value);
@@ -85,7 +85,7 @@ function textOf(value: unknown): string | undefined {
   return isList ? value.join(",") : JSON.stringify(value);
 }
 
-/** Mistakes of variables (`NAME: …`), with the line of the file that says the variable. */
+/** Adds the path and line in the file to mistakes of variables (`NAME: …`). */
 export function inFile(file: ConfigFile, mistakes: readonly string[]): string[] {
   return mistakes.map((mistake) => {
     const [, name = "", rest = ""] = /^([A-Z][A-Z0-9_]*): ([\s\S]*)$/.exec(mistake) ?? [];
@@ -104,8 +104,8 @@ export function workerPart(variables: Readonly<Record<string, string>>): TextVar
 }
 
 /**
- * Calls `onChange` when one of the files is another than at this call, or than at the last `onChange`, and all have then stayed as they are
- * from one look to the next: an editor writes in pieces.
+ * Calls `onChange` when a file differs from its state at this call, or at the last `onChange`. It waits until no file
+ * has changed between two checks, because an editor writes in pieces.
  */
 export function watchFiles(paths: readonly string[], onChange: () => void): Disposable {
   const look = () => paths.map(fileState).join();
@@ -123,7 +123,7 @@ export function watchFiles(paths: readonly string[], onChange: () => void): Disp
   return { [Symbol.dispose]: () => clearInterval(timer) };
 }
 
-/** A text that changes with the file and with its content. It is empty if the file cannot be read. */
+/** A text that changes when the file is replaced or written. It is empty if the file cannot be read. */
 function fileState(path: string): string {
   try {
     const { ino, mtimeMs, size } = statSync(path);

@@ -21,7 +21,7 @@ export interface Configuration {
   variables: TextVariables;
   /** The variables of the file; undefined without one. */
   file: TextVariables | undefined;
-  /** Both together. */
+  /** The variables of both. */
   all: TextVariables;
   /** Settings that may be errors, one per line. */
   warnings: string[];
@@ -63,19 +63,21 @@ export function readChangedFile(environment: Environment, variables: TextVariabl
   return { file, mistakes, settings, placed: (found: readonly string[]) => inFile(written, found) };
 }
 
-/** A forgotten variable must not open the server to everybody. */
+/**
+ * The mistake of an environment without a source of keys: a forgotten variable must not open the server to everybody.
+ */
 function keySourceMistakes(variables: TextVariables): string[] {
   if (keySourcesOf(variables) !== "" || variables.ALLOW_ANONYMOUS === "true") return [];
   const how = "`responses-edge create-key TENANT` makes a key and its entry";
   return [`API_KEYS: needed, or ADMIN_KEY, or JWT_ISSUER (${how}); ALLOW_ANONYMOUS=true serves without keys`];
 }
 
-/** A model server that takes longer to answer is told of. Milliseconds. */
+/** The time that a model server has to answer `check`. Milliseconds. */
 const TIMEOUT_MS = 5_000;
 
 /**
- * `check`: says what is wrong with the configuration, and which model servers answer, without serving. Throws a Refusal as
- * `readConfiguration` does; a model server that is away is no mistake.
+ * `check`: prints the errors of the configuration, and the model servers that answer, without serving. Throws a Refusal
+ * as `readConfiguration` does; a model server that does not answer is no error.
  */
 export async function check(environment: Environment): Promise<void> {
   const { all, warnings } = readConfiguration(environment);

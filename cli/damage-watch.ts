@@ -8,10 +8,10 @@ import { OBJECT_CLASSES, uniqueKeyOf } from "./workerd.ts";
 
 /** Finds the damaged file: workerd reports damage, but not the object. */
 
-/** The words of workerd and of the Worker (`src/store/damage.ts`) for it. */
+/** The words that workerd and the Worker (`src/store/damage.ts`) have for damage. */
 const DAMAGE_WORDS = /SQLITE_(?:CORRUPT|NOTADB)|"event":"object_suspected"/;
 
-/** Other messages of workerd about a disk, and their meanings. Each is logged at most once an hour. */
+/** The meanings of workerd's other messages about a disk. Each is logged at most once an hour. */
 const DISK_WORDS: readonly [words: RegExp, meaning: string][] = [
   [
     /SQLITE_READONLY|Read-only file system/,
@@ -31,7 +31,7 @@ export interface DamageWatch {
 }
 
 /**
- * Watches workerd's messages. `suspects` asks the Worker which objects have failed, `tell` tells it which of them are
+ * Watches workerd's messages. `suspects` asks the Worker which objects have failed; `tell` tells it which of these are
  * damaged. `say` names each damaged file once.
  */
 export function watchDamage(

@@ -32,7 +32,7 @@ export const MARKER_FILE = "responses-edge.json";
 export const CONTROL_FILE = "responses-edge.socket";
 const METADATA_FILE = "metadata.sqlite";
 
-/** A workerd whose launcher was killed is killed, too, which takes a moment. */
+/** The time in which a workerd is killed whose launcher was killed. Milliseconds. */
 const ORPHAN_WAIT_MS = 5_000;
 const ORPHAN_LOOK_MS = 50;
 
@@ -110,7 +110,7 @@ function inWords(path: string, error: unknown): string {
   return fault === "EACCES" || fault === "EPERM" ? `this user may not write to it (${fault})` : (fault ?? code);
 }
 
-/** The system's word for why a folder cannot be written to; undefined where it can. */
+/** The system's code of the reason why a folder cannot be written to; undefined if it can. */
 function writeFaultOf(path: string): string | undefined {
   try {
     accessSync(path, constants.W_OK);
@@ -120,7 +120,7 @@ function writeFaultOf(path: string): string | undefined {
   }
 }
 
-/** Takes a folder to look through it, damaged or not. Throws a Refusal where somebody uses it. */
+/** Takes a folder, damaged or not, to examine it. Throws a Refusal if another process uses it. */
 export async function openFolderAsItIs(folder: string): Promise<Disposable> {
   const path = resolve(folder);
   try {
@@ -138,7 +138,10 @@ export async function openFolderAsItIs(folder: string): Promise<Disposable> {
   }
 }
 
-/** Notes in a folder that this version writes into it from now on. Throws a Refusal where a newer one has written there. */
+/**
+ * Records in a folder that this version writes into it from now on. Throws a Refusal if a newer version has written
+ * there.
+ */
 export function markDataFolder(path: string): void {
   const workers = checkMarker(path)?.workers;
   writeMarker(path, markerOf(workers));
@@ -163,7 +166,10 @@ export function tablesOf({ schema: { [WORKERS]: _, ...tables } }: Marker): Marke
   return tables;
 }
 
-/** The marker of a folder; undefined if there is none, because the folder is new or older than the marker. */
+/**
+ * The marker of a folder; undefined if there is none, because the folder is new, or was written before there were
+ * markers.
+ */
 export function readMarker(folder: string): Marker | undefined {
   const file = join(folder, MARKER_FILE);
   if (!existsSync(file)) return undefined;
@@ -174,7 +180,7 @@ export function readMarker(folder: string): Marker | undefined {
   }
 }
 
-/** Throws a Refusal where a marker tells of tables that this version does not know. */
+/** Throws a Refusal if a marker names versions of tables that this program does not know. */
 export function checkVersion({ version: other, schema }: Marker, folder: string): void {
   const newer = Object.entries(schema).filter(([name, number]) => number > (KNOWN[name] ?? 0));
   if (newer.length === 0) return;
@@ -194,7 +200,9 @@ function checkRestore(path: string): void {
   );
 }
 
-/** Tells whether a file in a data folder is this program's own. Such files are there before any data is. */
+/**
+ * Tells whether a file in a data folder is this program's own, and no data. A folder without data may have such files.
+ */
 export function isOwnFile(name: string): boolean {
   return name.startsWith(LOCK_FILE) || name.startsWith(MARKER_FILE) || name === CONTROL_FILE;
 }
@@ -205,7 +213,10 @@ function checkMarker(path: string): Marker | undefined {
   return noted;
 }
 
-/** Notes what has written into a folder; a marker that says the same is left as it is, so that a full disk is no hindrance. */
+/**
+ * Records the versions that have written into a folder. Does not write the same marker again, so that a full disk is no
+ * hindrance.
+ */
 export function writeMarker(path: string, noted: Marker): void {
   const text = `${JSON.stringify(noted)}\n`;
   const file = join(path, MARKER_FILE);
@@ -221,7 +232,7 @@ function takeLock(path: string): DatabaseSync {
   return lock;
 }
 
-/** Waits until no workerd has the folder's files open any more. Gives the lists of alarms that are damaged. */
+/** Waits until no workerd has the folder's files open. Gives the damaged lists of alarms. */
 async function untilUnused(path: string): Promise<string[]> {
   const damaged: string[] = [];
   const files = shareFolders(path)
@@ -229,7 +240,7 @@ async function untilUnused(path: string): Promise<string[]> {
     .filter((file) => existsSync(file));
   const deadline = performance.now() + ORPHAN_WAIT_MS;
   for (const file of files) {
-    // A database whose first page is complete can be locked. A file that is no database is not open anywhere.
+    // Only a database with a complete first page can be locked. No process has a file open that is no database.
     if (damageIn(file) !== undefined) {
       damaged.push(file);
       continue;
@@ -250,7 +261,7 @@ async function untilUnused(path: string): Promise<string[]> {
 function lockWhole(file: string): DatabaseSync | undefined {
   const database = new DatabaseSync(file);
   try {
-    // Readers share a write-ahead log only while none of them needs it exclusively.
+    // Readers share a write-ahead log unless one of them needs it exclusively.
     database.exec("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE");
     return database;
   } catch (error) {

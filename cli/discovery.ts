@@ -72,7 +72,7 @@ export class Discovery implements Disposable {
     return { ...others, UPSTREAMS: JSON.stringify(expanded), ...rest };
   }
 
-  /** True where any server is to be discovered. */
+  /** True if any server is to be discovered. */
   get isUsed(): boolean {
     return this.#sources.size > 0;
   }
@@ -94,7 +94,7 @@ function keyOf({ discover, url }: RawEntry): string {
   return `${String(discover)} ${String(url)}`;
 }
 
-/** The entry of one address. A server that has a name of its own keeps its conversations wherever its address goes. */
+/** The entry of one address. A server with a name of its own keeps its conversations when its address changes. */
 function serverAt(
   entry: RawEntry,
   name: string,

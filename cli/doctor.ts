@@ -61,7 +61,7 @@ function checkMarker(path: string, repairs: boolean): Finding[] {
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     const file = MARKER_FILE;
-    // `serve` writes it anew; a newer version's tables it then refuses by themselves.
+    // The next `serve` writes a new marker. It still refuses tables of a newer version, by the tables themselves.
     if (repairs) quarantineMarker(path);
     return [
       {
@@ -93,7 +93,7 @@ function strayLogs(folder: string, name: string, repairs: boolean): Finding[] {
     });
 }
 
-/** Compares the list of alarms with those that the objects have. */
+/** Compares the list of alarms with the objects' own alarms. */
 function checkAlarms(folder: string, name: string, repairs: boolean): Finding[] {
   const path = join(folder, METADATA_FILE);
   const file = `${name}/${METADATA_FILE}`;
@@ -138,7 +138,7 @@ function lost(nameless: readonly string[]): string {
     : `; of ${nameless.length} objects the names were not found, and their alarms are lost`;
 }
 
-/** `doctor`: prints what is wrong. Throws the Refusal of a folder in which something is, and stays so. */
+/** `doctor`: prints the faults of a folder. Throws a Refusal if faults are left. */
 export async function doctor(
   data: string,
   repairs: boolean,

@@ -1,6 +1,6 @@
 /**
- * Does `work` for each item, for at most `limit` of them at the same time, in order. Rejects like the first that
- * rejects, after the running ones have ended; no more begin then.
+ * Calls `work` for each item, in order, for at most `limit` of them at the same time. After a rejection it begins no
+ * more, waits for the running ones, and rejects with the first reason.
  */
 export async function eachOf<T>(items: readonly T[], limit: number, work: (item: T) => Promise<void>): Promise<void> {
   let next = 0;

@@ -9,7 +9,7 @@ import { EXIT, Refusal, systemCode } from "./refusal.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** A process has more memory than the isolate of 128 MB of the Worker's own default. */
+/** The default of a process. The Worker's own default is for an isolate of 128 MB; a process has more memory. */
 const MAX_OPEN_TURNS = 4000;
 
 /** The maximum of one entry of a process's environment (Linux: MAX_ARG_STRLEN), including its name. */
@@ -37,7 +37,10 @@ export function readVariable(name: string, environment: Environment, mistakes: s
   }
 }
 
-/** The Worker's variables, with what a process of its own, or one of several workers, has for defaults. Notes what is wrong with their sources. */
+/**
+ * The Worker's variables, with the defaults of a process that is alone, or one of several workers. Adds errors of their
+ * sources to `mistakes`.
+ */
 export function workerVariables(environment: Environment, mistakes: string[], workers = 1): TextVariables {
   const variables: TextVariables = {};
   for (const name of VARIABLE_NAMES) {
@@ -52,7 +55,7 @@ export function workerVariables(environment: Environment, mistakes: string[], wo
   const turns = Math.min(Math.ceil(MAX_OPEN_TURNS / workers), turnsWithin(openFilesLimit()));
   variables.MAX_OPEN_TURNS ??= String(turns);
   variables.RESPONSE_INDEX ??= "true";
-  // The cheaper way to a server near by (docs/operations.md).
+  // The cheaper transport to a server near by (docs/operations.md).
   if (variables.VLLM_BASE_URL?.startsWith("http://")) variables.VLLM_TRANSPORT ??= "mixed";
   return variables;
 }
@@ -62,7 +65,10 @@ export function variableFiles(environment: Environment): string[] {
   return VARIABLE_NAMES.flatMap((name) => environment[name + FILE] || []);
 }
 
-/** A line for each variable that nobody reads and that is like one that is read. `others` are read by this program. */
+/**
+ * A warning for each unknown variable whose name is like a known one. `others` are the variables that this program
+ * reads itself.
+ */
 export function warningsOf(environment: Environment, others: readonly string[]): string[] {
   const files = new Set(VARIABLE_NAMES.map((name) => name + FILE));
   const names = Object.keys(environment).filter((name) => !others.includes(name) && !files.has(name));
@@ -71,7 +77,7 @@ export function warningsOf(environment: Environment, others: readonly string[]):
   );
 }
 
-/** The mistakes in variables; empty if there are none. With one of them the Worker would refuse every request. */
+/** The errors in variables; empty if there are none. With an error the Worker would refuse every request. */
 export function mistakesOf(variables: TextVariables): readonly string[] {
   try {
     loadConfig(variables);
@@ -82,7 +88,7 @@ export function mistakesOf(variables: TextVariables): readonly string[] {
   }
 }
 
-/** Throws a Refusal with every mistake at once. `placed` says where mistakes are. */
+/** Throws a Refusal with all errors. `placed` adds the lines of the file to them. */
 export function checkVariables(
   variables: TextVariables,
   mistakes: readonly string[],

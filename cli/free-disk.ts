@@ -56,7 +56,7 @@ export async function watchDisk(
       await changed(disk);
       told = disk.isLow;
     } catch {
-      // At the next look.
+      // The next check calls it again.
     } finally {
       isLooking = false;
     }

@@ -25,13 +25,13 @@ const CLOSED_AFTER_MS = 250;
 const LEAST_MS = 2_000;
 
 /**
- * The time in which it holds answers back before it stops accepting connections. workerd closes idle connections, and a
- * request that a client sends at that moment is lost; connections that wait for an answer are closed after it.
- * Milliseconds.
+ * The time in which the predecessor holds answers back before it stops accepting connections. workerd closes idle
+ * connections, and loses a request that a client sends at that moment; it closes a connection that waits for an answer
+ * after this answer. Milliseconds.
  */
 const HOLD_MS = 600;
 
-/** The number of checks without a connection, after it was told to accept none. */
+/** The number of checks that must find no connection, after the predecessor was told to accept none. */
 const IDLE_LOOKS = 3;
 
 /** The interval at which the predecessor is asked which objects it has given up. Milliseconds. */
@@ -52,7 +52,7 @@ export async function handOver(
       ({ keeps = [] } = await predecessor.tell("give", null, GIVING_MS));
       await untilClosed(predecessor.pid, new Set(keeps.map(({ file }) => `${file}.sqlite`)));
     });
-    // Each finds the sockets of the other one.
+    // Each process finds the other one's sockets by this link.
     link(predecessor.folder, join(successor.folder, OTHER));
     link(successor.folder, join(predecessor.folder, OTHER));
     await successor.tell(
@@ -67,7 +67,10 @@ export async function handOver(
   }
 }
 
-/** Ends a predecessor when nothing is under way in it, or its time is up. Resolves when it has ended: false if something was cut off. */
+/**
+ * Ends a predecessor when its work has ended, or its time is up. Resolves when the process has ended: with false if
+ * work was cut off.
+ */
 async function retire(predecessor: WorkerProcess, successor: WorkerProcess, timeoutMs: number): Promise<boolean> {
   const deadline = performance.now() + timeoutMs;
   let hasEnded = false;
@@ -83,14 +86,17 @@ async function retire(predecessor: WorkerProcess, successor: WorkerProcess, time
       left = state.turns + (state.kept ?? 0);
     }
   } catch {
-    // It does not answer: it has ended, or is about to be.
+    // The predecessor does not answer: it has ended, or will be ended below.
   }
   const isWhole = await end(predecessor, successor.port, Math.max(LEAST_MS, deadline - performance.now()));
   await successor.tell("adopt-rest", rung).catch(() => {});
   return isWhole && left === 0;
 }
 
-/** Ends a process in which no turn and no object is left: it accepts nothing any more, and answers what it passes on. */
+/**
+ * Ends a process that has no turns and no objects left. It accepts no more connections, and answers the requests that
+ * it forwards.
+ */
 async function end(predecessor: WorkerProcess, port: number, graceMs: number): Promise<boolean> {
   await predecessor.tell("hold", HOLD_MS).catch(() => {});
   await sleep(HOLD_MS / 2);
@@ -98,8 +104,8 @@ async function end(predecessor: WorkerProcess, port: number, graceMs: number): P
 }
 
 /**
- * Ends a process as `WorkerProcess.stop` does, and does not wait for connections of other processes of this program, by which they have asked for its
- * objects: these never end by themselves.
+ * Ends a process as `WorkerProcess.stop` does, but does not wait for connections from this program's other processes.
+ * They have called its objects over these connections, which never end by themselves.
  */
 export async function stopWhenIdle(worker: WorkerProcess, port: number, graceMs: number): Promise<boolean> {
   const stopped = worker.stop(graceMs);
@@ -113,7 +119,7 @@ export async function stopWhenIdle(worker: WorkerProcess, port: number, graceMs:
   return true;
 }
 
-/** Waits until a process has no databases of objects open but some. */
+/** Waits until a process has only the given databases of objects open. */
 async function untilClosed(pid: number, files: ReadonlySet<string>): Promise<void> {
   const folder = `/proc/${pid}/fd`;
   if (!existsSync(folder)) {

@@ -42,8 +42,8 @@ export function askHealth({ url, certificateFile, timeoutMs }: HealthQuestion): 
 }
 
 /**
- * `health`: asks the server that `serve` starts under the same environment how it is. Throws a Refusal where it is not well,
- * so that a container's health check sees it by the exit code.
+ * `health`: asks `/health` of the server that `serve` starts under the same environment. Throws a Refusal if it is not
+ * healthy, so that a container's health check sees it by the exit code.
  */
 export async function health(environment: Environment): Promise<void> {
   const { host, port, keyPair } = readServeSettings(environment);

@@ -9,7 +9,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 /** An address behind a name. */
 export interface Endpoint {
   address: string;
-  /** Undefined: the port of the URL. */
+  /** If undefined, the URL's port applies. */
   port?: number | undefined;
   /** The pod's name, which a pod of a StatefulSet keeps when its address changes. */
   name?: string | undefined;
@@ -64,10 +64,10 @@ interface Slice {
 /** The maximum size of a list, or of a line of a watch, for a model server's service. Bytes. */
 const MAX_BYTES = 4 * 1024 * 1024;
 
-/** The API server ends a watch after so long, and it is begun again. Seconds. */
+/** The API server ends a watch after this time, and the next one begins. Seconds. */
 const WATCH_S = 300;
 
-/** Waits before the API is asked again that has failed: up to so long. Milliseconds. */
+/** The wait before the API is asked again after a failure: at first, and at most. Milliseconds. */
 const [RETRY_MS, MAX_RETRY_MS] = [1_000, 30_000];
 
 const MAX_ENDPOINTS = 64;
@@ -75,12 +75,12 @@ const MAX_ENDPOINTS = 64;
 interface Watched {
   /** `SERVICE`, `SERVICE.NAMESPACE` or `SERVICE.NAMESPACE.svc…`. */
   host: string;
-  /** That of the URL: it is the slice's port, or the service has one port alone. */
+  /** The URL's port: either it is a port of the slice, or the service has only one port. */
   port: number;
   api: KubernetesApi | undefined;
 }
 
-/** Watches the endpoints of a service until it is disposed of. `onChange` is called when there are others. */
+/** Watches the endpoints of a service until it is disposed of. Calls `onChange` when they have changed. */
 export function watchEndpoints({ host, port, api }: Watched, onChange: () => void, tell: (message: string) => void) {
   const first = Promise.withResolvers<void>();
   const stopping = new AbortController();
@@ -142,7 +142,7 @@ export function watchEndpoints({ host, port, api }: Watched, onChange: () => voi
     return metadata.resourceVersion;
   }
 
-  /** Follows changes until the API server ends the watch. Gives the last version that it has told. */
+  /** Follows changes until the API server ends the watch. Gives the last version that the server has named. */
   async function watch(api: KubernetesApi, path: string, from: string): Promise<string> {
     let version = from;
     let rest = "";
@@ -154,7 +154,7 @@ export function watchEndpoints({ host, port, api }: Watched, onChange: () => voi
       for (const line of lines) {
         if (line === "") continue;
         const { type, object } = JSON.parse(line) as { type: string; object: Slice };
-        // Mostly 410: the version is too old.
+        // Usually 410: the version is too old.
         if (type === "ERROR") throw new Error(GONE);
         version = object.metadata.resourceVersion ?? version;
         if (type === "DELETED") slices.delete(object.metadata.name);
@@ -169,7 +169,9 @@ export function watchEndpoints({ host, port, api }: Watched, onChange: () => voi
 /** The watch has to begin with a new list. */
 const GONE = "the version is gone";
 
-/** The endpoints of slices that take requests, each address once, and those that still end theirs. */
+/**
+ * The endpoints of slices: those that take requests, each address once, and those that still answer their last ones.
+ */
 function endpointsOf(slices: Iterable<Slice>, wanted: number): Endpoint[] {
   const found = new Map<string, Endpoint>();
   for (const { endpoints, ports } of slices) {
@@ -184,7 +186,7 @@ function endpointsOf(slices: Iterable<Slice>, wanted: number): Endpoint[] {
   return [...found.values()].toSorted((one, other) => (one.address < other.address ? -1 : 1)).slice(0, MAX_ENDPOINTS);
 }
 
-/** Asks the API server. Rejects where it answers with another status than 200, or stays silent for longer than a watch lasts. */
+/** Asks the API server. Rejects if the status is not 200, or if it is silent for longer than a watch lasts. */
 async function ask(
   { url, token, authority }: KubernetesApi,
   path: string,

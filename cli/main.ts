@@ -61,7 +61,7 @@ interface Options {
 }
 
 interface Command {
-  /** How many arguments it takes. */
+  /** The number of its arguments. */
   arguments: number;
   options?: readonly (keyof Options)[];
   run(given: readonly string[], options: Options): void | Promise<void>;
@@ -98,7 +98,7 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   },
 };
 
-/** The data folder of `serve` under the same environment, whatever else is wrong in it. */
+/** The data folder of `serve` under the same environment, in spite of other errors in it. */
 const dataFolder = () => readServeSettings(process.env, []).stateDirectory;
 
 async function makeBackup(into: string, since: string | undefined): Promise<void> {
@@ -109,7 +109,10 @@ async function makeBackup(into: string, since: string | undefined): Promise<void
   refuseDamaged(made);
 }
 
-/** One backup of a series, or one after another until the process is told to stop: one that fails is told of, and no end. */
+/**
+ * Makes one backup of a series, or one after another until the process is told to stop. Reports a backup that fails,
+ * and goes on.
+ */
 async function makeSeries(into: string, { keep: kept, every }: Options): Promise<void> {
   const keep = kept === undefined ? undefined : keepOf(kept);
   const interval = every === undefined ? undefined : durationOf(every);

@@ -4,7 +4,7 @@ import { existsSync, readFileSync } from "node:fs";
 /** The folder in which Linux lists the open files of the reading process. */
 const OPEN_FILE_LIST = "/proc/self/fd";
 
-/** A larger limit counts as none. */
+/** A larger limit counts as unlimited. */
 const MAX_FILES = 1_048_576;
 
 /** The usual limit, if the real one is unknown. */

@@ -13,7 +13,7 @@ import { readServeSettings } from "./serve-settings.ts";
  * start another process.
  */
 
-/** A connection requests a reload; the answer is empty, or the reason of a failure. */
+/** A connection requests a reload. The answer is empty, or has the reason of a failure. */
 export async function takeReloads(folder: string, reload: () => Promise<void>): Promise<Disposable> {
   const path = join(folder, CONTROL_FILE);
   rmSync(path, { force: true });

@@ -40,11 +40,11 @@ export interface RestoreResult {
   bytes: number;
   /** The time at which the backup began: it has everything that was acknowledged before. */
   startedAt: string;
-  /** The number of files whose bytes were in a bucket; undefined if the backup does not have it. */
+  /** The number of files whose bytes were in a bucket; undefined if the backup does not have this number. */
   inBuckets: BucketFiles | undefined;
 }
 
-/** The names that an empty folder may contain beside this program's own files. */
+/** The names that an empty folder may contain, besides this program's own files. */
 const IGNORED = [UNFINISHED_RESTORE, "lost+found"];
 
 /** Files that are copied at the same time. */
@@ -65,7 +65,7 @@ export async function restore({ from, at, environment = {}, data }: RestoreOptio
   const missing = await source.missing(files);
   if (missing.length > 0) throw notWhole(name, missing);
   checkEmpty(resolve(data));
-  // From here on no other process has it.
+  // From here on no other process has the folder.
   const folder = await openDataFolder(data, { isRestore: true });
   const unfinished = join(folder.path, UNFINISHED_RESTORE);
   try {
@@ -101,7 +101,7 @@ function checkEmpty(folder: string): void {
   try {
     names = readdirSync(folder);
   } catch {
-    // It is not there, or is found not to be a folder when it is opened.
+    // The folder does not exist; or it is no folder, which opening it finds.
     return;
   }
   if (names.every((name) => IGNORED.includes(name) || isOwnFile(name))) return;
@@ -125,7 +125,7 @@ async function putInPlace(
   unfinished: string,
   { version, schema, files }: BackupManifest,
 ): Promise<void> {
-  // An older program may serve the data that it has written itself.
+  // The marker names the version of the backup, not this one, so that an older program may serve its own data.
   if (schema) writeMarker(folder, { version, schema });
   for (const name of new Set(files.map(({ path }) => dirname(path)))) {
     await rename(join(unfinished, name), join(folder, name));

@@ -27,7 +27,7 @@ export async function serve(environment: Environment): Promise<void> {
   let { file } = configuration;
   const { host, port, keyPair, stateDirectory, stopTimeoutMs, logFormat, cluster } = settings;
   const say = (line: string) => console.log(line);
-  // A log without a reader is no reason to end.
+  // The server goes on when the reader of its log has gone.
   process.stdout.on("error", () => {});
   const tell = (level: "info" | "warn" | "error", message: string, fields?: object) =>
     say(ownLine(level, message, logFormat, fields));
@@ -61,7 +61,10 @@ export async function serve(environment: Environment): Promise<void> {
     );
     const discovered = { ...configuration, file: await discovery.expand(variables, file) };
     const workers = await Workers.start({ environment, folder, listening, say, signal }, discovered);
-    /** Puts what a file says in force, with the addresses that model servers have now. Gives what is wrong with the whole. */
+    /**
+     * Applies the file's variables, with the present addresses of model servers. Gives the errors of the whole
+     * configuration.
+     */
     const putInForce = async (said: TextVariables | undefined) =>
       workers.configure((await discovery.expand(variables, said)) ?? {});
     const tellDiscovered = (mistakes: readonly string[]) => {
@@ -96,7 +99,7 @@ export async function serve(environment: Environment): Promise<void> {
       }
       ({ file } = changed);
       tell("info", "The configuration file has changed, and was applied.");
-      // The settings of the process itself take another process; host and port, another start.
+      // A change of the process's own settings needs a new process; one of host and port, a restart.
       if (!isDeepStrictEqual(changed.settings, inForce)) await reload("the configuration's file");
       inForce = changed.settings;
     };
@@ -104,7 +107,7 @@ export async function serve(environment: Environment): Promise<void> {
     const onChange = () =>
       reread().catch((error: unknown) => tell("warn", `The configuration file could not be applied (${error}).`));
     using _watching = path ? watchFiles([resolve(path)], onChange) : undefined;
-    // A certificate that was renewed, or a secret: of a pair that is half written, the one that serves goes on.
+    // A certificate or a secret was renewed. While a new pair is half written, the old one is used.
     const { certificateFile, keyFile } = keyPair ?? {};
     const secrets = [certificateFile, keyFile, ...variableFiles(environment)].filter((file) => file !== undefined);
     using _secrets = watchFiles(secrets, () => void reload("a file of its variables").catch(() => {}));
@@ -129,7 +132,7 @@ export async function serve(environment: Environment): Promise<void> {
     if (isWhole) tell("info", "Stopped.");
     else tell("warn", "Stopped. Unfinished requests were cut off; background runs resume at the next start.");
   } catch (error) {
-    // Told to stop while it started.
+    // It was told to stop during its start.
     if (!stopping.signal.aborted) throw error;
   } finally {
     folder.close();

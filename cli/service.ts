@@ -16,7 +16,10 @@ export interface ServiceOptions {
   environment: Environment;
   folder: DataFolder;
   listening: Listening;
-  /** Its share if it is one of several workers, and a callback for the side on which it is reached from now on. */
+  /**
+   * Its share if it is one of several workers, and a callback that gets the side on which the others reach it from now
+   * on.
+   */
   share?: { of(): Share; moved(side: number): Promise<void> } | undefined;
   say(line: string): void;
   /** Aborted when this program is told to stop. */
@@ -111,21 +114,21 @@ export class Service {
     });
   }
 
-  /** Tells its process something, and the one before it. */
+  /** Sends a command to its process, and to the predecessor. */
   async tell(path: string, body: unknown): Promise<void> {
     await Promise.all([this.#worker.tell(path, body), this.#predecessor?.worker.tell(path, body)]);
   }
 
-  /** Has the Worker that serves take what the configuration's file says, as `WorkerProcess.configure` does. */
+  /** Applies the configuration file to the serving Worker, as `WorkerProcess.configure` does. */
   async configure(file: TextVariables): Promise<readonly string[]> {
     const mistakes = await this.#worker.configure(file);
     if (mistakes.length === 0) this.#configuration = { ...this.#configuration, file };
     return mistakes;
   }
 
-  /** Starts the Worker again, which has hung and was killed. */
+  /** Starts the Worker again after it has hung and was killed. */
   async startAgain(): Promise<void> {
-    // The runs that a predecessor still keeps would run twice.
+    // Otherwise the runs that a predecessor still has would run twice.
     if (this.#predecessor) await this.#end(0);
     const { port: _, ...others } = optionsOf(this.#options, this.#configuration);
     this.#worker = await startWorker({ ...others, port: this.#worker.port });
@@ -133,12 +136,12 @@ export class Service {
     this.#watch(this.#worker);
   }
 
-  /** Has it refuse new requests, and waits until no turn runs beside its client. Rejects where it does not answer. */
+  /** Lets the Worker refuse new requests, and waits until no foreground turn runs. Rejects if it does not answer. */
   drain(): Promise<void> {
     return this.#worker.drain();
   }
 
-  /** Ends it, as `WorkerProcess.stop` does. To be called again with less, too. */
+  /** Ends the Worker, as `WorkerProcess.stop` does. May be called again with less time. */
   async stop(graceMs: number): Promise<boolean> {
     const before = this.#predecessor?.worker.stop(graceMs);
     const isWhole = await (this.#options.share
@@ -166,7 +169,7 @@ function optionsOf(options: ServiceOptions, { settings, variables, file }: Confi
     listening: listening.ofWorkers[share?.worker ?? 0],
     storage: share?.storages[share.worker] ?? folder.path,
     share,
-    // The first half is for foreground turns; and the Worker must have ended before it is killed.
+    // The first half of the time is for foreground turns, and the Worker must have ended before it is killed.
     cluster: cluster && { ...cluster, stopTimeoutMs: Math.floor(stopTimeoutMs * 0.45) },
     format: logFormat,
   };

@@ -29,8 +29,8 @@ export function shareFolders(data: string): string[] {
 }
 
 /**
- * Puts every object's files, and its alarm, into the share of the worker that has it where there are `workers`. Gives how many objects have moved. To be
- * called while nobody has the folder open. One that was broken off is finished by the next call.
+ * Moves the files and the alarm of each object into the share of its worker, of this many `workers`. Gives the number
+ * of moved objects. To be called while no process has the folder open. The next call finishes an interrupted one.
  */
 export function dealShares(data: string, workers: number): number {
   for (let worker = 1; worker < workers; worker += 1) {

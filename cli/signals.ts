@@ -3,7 +3,7 @@
 /** The interval at which this process checks whether npm still runs. */
 const PARENT_CHECK_MS = 250;
 
-/** npm forwards a signal to a process that has already got it with its group: this counts as the first one. */
+/** npm forwards a signal to a process that has already got it with its group. Both count as one signal. */
 const SAME_MS = 1_000;
 
 export interface Stopping {
@@ -14,7 +14,7 @@ export interface Stopping {
   second: Promise<void>;
 }
 
-/** Listens from now on, instead of dying; for other signals than these, too. */
+/** Listens from now on, so that the signals do not end the process; for other signals than these, too. */
 export function untilStopped(others: readonly "SIGHUP"[] = ["SIGHUP"]): Stopping {
   const controller = new AbortController();
   const first = Promise.withResolvers<void>();

@@ -44,8 +44,9 @@ export interface WorkerOptions {
   /** The sockets on which it accepts connections, instead of its own. */
   listening?: ListeningSockets | undefined;
   /**
-   * It follows another process, which has the data until then: called when everything except the process itself is
-   * ready. The new process must know which objects the other one still has before it calls any object (`hand-over.ts`).
+   * Set if it follows another process, which has the data until then. Called when everything except the process itself
+   * is ready. The new process must know which objects the other one still has before it calls any object
+   * (`hand-over.ts`).
    */
   predecessorGives?: (() => Promise<void>) | undefined;
   keyPair?: KeyPairFiles | undefined;
@@ -63,7 +64,7 @@ export interface WorkerOptions {
   /** This program's environment, for `NODE_EXTRA_CA_CERTS` and other variables of the runtime. */
   environment: Environment;
   format: LogFormat;
-  /** Takes each line of the Worker and of workerd. */
+  /** Receives each line of the Worker and of workerd. */
   say(line: string): void;
   /** Abort it to end the start. */
   signal: AbortSignal;
@@ -155,7 +156,8 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   await predecessorGives?.();
   const child = spawn(workerd, args, {
     stdio: ["ignore", "pipe", "pipe", "pipe", ...descriptors],
-    // In a group of its own: Ctrl-C is for the terminal's, and would cut off what a stop in order lets end.
+    // In a group of its own: Ctrl-C signals the terminal's group, and would cut off requests that an orderly stop lets
+    // end.
     detached: true,
     env: { ...environment, ...variables },
   });
@@ -185,7 +187,7 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
       askLauncher(launcherSocket, path, body, timeoutMs);
     const url = ownUrl(keyPair ? "https" : "http", host, port);
     const question = { url, certificateFile: keyPair?.certificateFile, timeoutMs: READY_TIMEOUT_MS };
-    // The predecessor, or another worker, would answer on the same socket.
+    // On the shared socket the predecessor, or another worker, could answer instead.
     const isReady = predecessorGives || share ? untilAnswering(tell, signal) : askHealth(question);
     await Promise.race([isReady, ended.then(refuseEnded)]);
     const watch = await watchDisk(storage, leastFree, async (disk) => {
@@ -242,7 +244,7 @@ async function untilAnswering(tell: WorkerProcess["tell"], signal: AbortSignal):
   }
 }
 
-/** No tenant fills the disk: where nothing else is said, each may store a quarter of what the folder's disk has. */
+/** The default that keeps one tenant from filling the disk: each may store a quarter of its size. */
 function storedBytesOf(folder: string): TextVariables {
   const { blocks, bsize } = statfsSync(folder);
   return { STORED_BYTES_PER_TENANT: String(Math.floor((blocks * bsize) / 4)) };
@@ -279,7 +281,7 @@ async function makeBundle(directory: string, signal: AbortSignal): Promise<strin
   }
 }
 
-/** A child's exit code when it has ended. It is killed when this process ends, however that comes about. */
+/** Gives a child's exit code when it has ended. The child is killed when this process ends, in any way. */
 async function endOf(child: ChildProcess, format: LogFormat, say: (line: string) => void): Promise<number | null> {
   const forget = killWithUs({ pid: child.pid, group: false });
   const kill = () => void child.kill("SIGKILL");
@@ -296,7 +298,7 @@ async function endOf(child: ChildProcess, format: LogFormat, say: (line: string)
   }
 }
 
-/** The port on which a process has begun to listen, as it tells on descriptor 3. */
+/** The port on which a process has begun to listen, which it writes to descriptor 3. */
 async function portOf(child: ChildProcess, ended: Promise<unknown>): Promise<number> {
   const lines = createInterface({ input: child.stdio[3] as Readable });
   const told = new Promise<number>((resolve) => {

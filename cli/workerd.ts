@@ -14,7 +14,7 @@ export function modulesOf(bundle: string, folder = ""): string {
   const names = readdirSync(bundle);
   const data = names.filter((name) => name.endsWith(".tiktoken"));
   const wasm = names.filter((name) => name.endsWith(".wasm"));
-  // Files that wrangler's rules took out of the bundle have names that begin with their hash.
+  // The names of files that wrangler's rules took out of the bundle begin with a hash.
   const texts = names.filter((name) => /^[0-9a-f]{40}-.+\.(js|css|html|svg)$/.test(name));
   const embed = (name: string) => `embed ${JSON.stringify(join(folder, name))}`;
   return [
@@ -26,12 +26,13 @@ export function modulesOf(bundle: string, folder = ""): string {
 }
 
 /**
- * V8's flags. The Worker may have it collect (`src/store/row-pieces.ts`). Open streams make little garbage for a long time: in a young generation of 2 MB rather than 16 less of it lies about,
- * and the process takes an eighth less memory (docs/benchmarks.md).
+ * V8's flags. `--expose-gc` lets the Worker start a collection (`src/store/row-pieces.ts`). Open streams make little
+ * garbage for a long time. A smaller young generation is collected sooner, and the process takes an eighth less memory
+ * (docs/benchmarks.md).
  */
 export const V8_FLAGS = ["--max-semi-space-size=4", "--expose-gc"] as const;
 
-/** The classes of objects and the bindings to them, as wrangler.toml has them. */
+/** The classes of objects by their bindings, equal to those in wrangler.toml. */
 export const OBJECT_CLASSES = {
   HOME: "Home",
   KEYS: "KeyDirectory",
@@ -65,33 +66,36 @@ export function objectBindings(): string[] {
 }
 
 export interface WorkerdOptions {
-  /** Where it listens: `host:port` each. The sockets are named `http0`, `http1` and so on. */
+  /** The addresses on which it listens, `host:port` each. The sockets are named `http0`, `http1` and so on. */
   addresses: readonly string[];
-  /** TLS on all of them. */
+  /** The certificate for TLS on all of them. */
   keyPair?: KeyPairFiles | undefined;
   /** The folder of the process, with the Unix sockets on which the launcher and another process reach it; none without. */
   folder?: string | undefined;
-  /** Where it is one of several workers. */
+  /** Its share if it is one of several workers. */
   share?: Share | undefined;
-  /** It begins as a successor: the predecessor has objects yet (docs/upgrades.md). */
+  /** True if it begins as a successor: the predecessor still has objects (docs/upgrades.md). */
   isSuccessor?: boolean | undefined;
-  /** Where the bundle is; absolute. */
+  /** The folder of the bundle; absolute. */
   bundle: string;
-  /** Where the objects are kept; the disk service is named `disk`. */
+  /** The folder of the objects. The disk service is named `disk`. */
   storage: string;
   /** Names of the Worker's variables. workerd reads their values from its environment, which no other user can read. */
   variables: readonly string[];
   /** Certificates of authorities that are trusted beside those that browsers trust, as PEM. */
   authorities: readonly string[];
-  /** Where it is an instance of a cluster. */
+  /** Its settings if it is an instance of a cluster. */
   cluster?: ClusterInstance | undefined;
-  /** The limit of open files that the Worker is told; none if undefined. */
+  /** The limit of open files, for the Worker; none if undefined. */
   openFiles?: OpenFiles | undefined;
-  /** The path of a file with what the configuration's file says (`FILE_CONFIGURATION`); none without. */
+  /**
+   * The path of a file with the configuration file's variables (`FILE_CONFIGURATION`); undefined without a
+   * configuration file.
+   */
   fileConfiguration?: string | undefined;
 }
 
-/** A worker among several (docs/self-hosting.md): which, of how many, and how it reaches the others. */
+/** A worker among several (docs/self-hosting.md): its number, and the ways to the others. */
 export interface Share {
   /** From 0. */
   worker: number;
@@ -113,32 +117,33 @@ export function linkOf(links: string, worker: number, side: number): string {
   return join(links, `${worker}-${side}`);
 }
 
-/** In the folder of a process: a link to that of its predecessor or its successor, whose sockets it reaches there. */
+/** In the folder of a process: a link to the folder of its predecessor or successor, with the sockets of that one. */
 export const OTHER = "other";
 
 /** In the folder of a process: the socket on which other workers reach its share. */
 const SHARE_SOCKET = "share";
 
-/** workerd carries calls of objects by Cap'n Proto between processes that both name the same host. */
+/** workerd sends calls of objects as Cap'n Proto between processes whose configurations name the same host. */
 const OBJECTS_HTTP = '(capnpConnectHost = "objects")';
 
 /** The files that a process may have open (`src/store/open-homes.ts`). */
 export interface OpenFiles {
   limit: number;
-  /** A folder that lists those which are open; undefined where the system has none. */
+  /** A folder that lists the open ones; undefined if the system has no such folder. */
   list: string | undefined;
 }
 
-/** The folder in which the homes' databases are. It has to be there when workerd starts. */
+/** The folder of the homes' databases. It must exist when workerd starts. */
 export function homesFolder(storage: string): string {
   return join(storage, uniqueKeyOf(OBJECT_CLASSES.HOME));
 }
 
 /**
- * workerd's configuration: the sockets and nothing else that listens, no inspector, no explorer, no traces. The Worker of `wrangler dev`
- * that stands before this one lets a request name another host than its `Host` (`MF-Original-URL`), which would make the check of it void.
- * Addresses that clients name are asked on the network `internet`, which has no private addresses, whatever a name resolves to; those that
- * the operator names, on `private-network` (`src/config/network.ts`).
+ * workerd's configuration. Only the sockets listen: there is no inspector, no explorer and no trace. `wrangler dev`
+ * puts a Worker before this one, by which a request can name another host than in its `Host` (`MF-Original-URL`) and so
+ * evade the check of it. Requests to addresses that clients name use the network `internet`, which has no private
+ * addresses, whatever a name resolves to. Requests to addresses that the operator names use `private-network`
+ * (`src/config/network.ts`).
  */
 export function workerdConfig(options: WorkerdOptions): string {
   const { addresses, keyPair, bundle, storage, variables, authorities, cluster, openFiles } = options;
@@ -213,7 +218,7 @@ const worker :Workerd.Worker = (
 `;
 }
 
-/** What a worker asks of the others, and they of it. */
+/** The calls from a worker to the others, and from these to it. */
 function addShare({ worker: own, sides, links, storages }: Share, services: string[], bindings: string[]): void {
   bindings.push(
     `(name = "WORKER_SHARE", text = "${own}/${storages.length}")`,
@@ -233,7 +238,7 @@ function addShare({ worker: own, sides, links, storages }: Share, services: stri
   }
 }
 
-/** The command line of workerd under a configuration file. Absolute paths in it are those of the file system. */
+/** The arguments of workerd for a configuration file. Absolute paths in this file are those of the file system. */
 export function serveArguments(configFile: string, isCluster = false): string[] {
   return ["serve", "--import-path=/", ...(isCluster ? ["--experimental"] : []), configFile];
 }

@@ -13,7 +13,7 @@ import type { Share } from "./workerd.ts";
 
 /** The workers of `serve`: one process of workerd, or several behind one port (docs/self-hosting.md). */
 
-/** This many deaths of workers within this time end the whole. Milliseconds. */
+/** If this many workers die within this time, `serve` ends. Milliseconds. */
 const MAX_DEATHS = 5;
 const DEATHS_MS = 60_000;
 
@@ -26,7 +26,7 @@ export class Workers {
   /** The side of each worker on which the others reach it. */
   readonly #sides: number[];
   #links = "";
-  /** The times of workers' deaths. Milliseconds of this program's life. */
+  /** The times of workers' deaths, in milliseconds since this program's start. */
   #deaths: number[] = [];
   #isStopping = false;
   readonly #failed = Promise.withResolvers<never>();
@@ -38,7 +38,7 @@ export class Workers {
     this.#failed.promise.catch(() => {});
   }
 
-  /** Starts all of them. Throws a Refusal if one does not start; then none is left running. */
+  /** Starts all workers. Throws a Refusal if one does not start; then none is left running. */
   static async start(options: Options, configuration: Configuration): Promise<Workers> {
     const workers = new Workers(options, configuration);
     await workers.#start();
@@ -77,19 +77,22 @@ export class Workers {
     return { worker, side: this.#sides[worker] ?? 0, sides: this.#sides, links: this.#links, storages };
   }
 
-  /** A worker is reached on another side from now on. */
+  /** Notes that the others reach a worker on another side from now on. */
   async #moved(worker: number, side: number): Promise<void> {
     this.#sides[worker] = side;
-    // One that does not answer is started again, with the sides as they are then.
+    // A worker that does not answer will be started again, and gets the sides at its start.
     await Promise.allSettled(this.#services.map((service) => service.tell("side", { worker, side })));
   }
 
-  /** Rejects when it cannot go on: the one worker has died, or workers die again and again. */
+  /** Rejects when `serve` cannot go on: its only worker has died, or workers die again and again. */
   get failed(): Promise<never> {
     return this.#failed.promise;
   }
 
-  /** Starts a worker again that has died. The one worker only where it has hung: else its death is this program's. */
+  /**
+   * Starts a worker again that has died. If it is the only one, then only after it has hung: its other deaths end this
+   * program.
+   */
   async #watch(service: Service): Promise<never> {
     for (;;) {
       await service.ended.catch(() => {});
@@ -106,7 +109,7 @@ export class Workers {
     }
   }
 
-  /** The port of all of them. */
+  /** The port that all workers share. */
   get port(): number {
     return this.#services[0]?.worker.port ?? 0;
   }
@@ -116,7 +119,7 @@ export class Workers {
     for (const service of this.#services) await service.replaceWorker(reason);
   }
 
-  /** Has all of them take what the configuration's file says, as `Service.configure` does. */
+  /** Applies the configuration file to all workers, as `Service.configure` does. */
   async configure(file: TextVariables): Promise<readonly string[]> {
     const mistakes = await Promise.all(this.#services.map((service) => service.configure(file)));
     return mistakes.find((found) => found.length > 0) ?? [];
@@ -126,7 +129,7 @@ export class Workers {
   async stop(graceMs: number): Promise<boolean> {
     this.#isStopping = true;
     const began = performance.now();
-    // Another worker stores a turn of this one.
+    // A worker's turn may need another worker to store it.
     if (!this.#isOne && graceMs > 0) {
       const drained = Promise.allSettled(this.#services.map((service) => service.drain()));
       await Promise.race([drained, sleep(graceMs, undefined, { ref: false })]);

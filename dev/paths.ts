@@ -111,7 +111,10 @@ async function ask(body: object): Promise<string> {
   return text;
 }
 
-/** The functions that have been called since the last time, in order. What a request leaves to do afterwards has had a moment. */
+/**
+ * The functions that have been called since the last time, in order. It waits a moment, because a request may still
+ * have work after its answer.
+ */
 async function calls(): Promise<OwnFunction[]> {
   await new Promise((resolve) => setTimeout(resolve, 500));
   const indices = (await (await fetch(`${worker.url}/paths`)).json()) as number[];
@@ -144,7 +147,7 @@ function instrument(path: string): OwnFunction[] {
   const found: OwnFunction[] = [];
   const insertions: { at: number; text: string }[] = [];
 
-  // The walk follows the order of the text, or almost.
+  // The walk almost follows the order of the text.
   let line = 0;
   const visit = (node: SyntaxNode, parent: SyntaxNode | undefined) => {
     const { body } = node;

@@ -3,10 +3,10 @@ import { rmSync } from "node:fs";
 
 /** `npm run check`: every check that runs no test, in parallel. Prints the failures and their reasons. */
 
-// Parallel checkers would each read the same libraries: one thread does the least work. It skips files that have not
+// One thread does the least work: parallel checkers would each read the same libraries. It skips files that have not
 // changed since the last time.
 const TSC = "tsc --singleThreaded --incremental --tsBuildInfoFile node_modules/.cache/tsc";
-/** The files of the bundle are named by their content: those of an earlier one would stay. */
+/** Files of the bundle are named by their content, so those of an earlier bundle would stay. */
 const BUNDLE = "dist/worker";
 rmSync(BUNDLE, { recursive: true, force: true });
 

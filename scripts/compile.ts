@@ -22,7 +22,7 @@ try {
   const storage = "data";
   writeFileSync(configFile, workerdConfig({ addresses, bundle, storage, variables: VARIABLE_NAMES, authorities: [] }));
   mkdirSync(join(root, "dist"), { recursive: true });
-  // Another name until it is complete: the existing one may be running.
+  // Has another name until it is complete, because the existing one may be running.
   const file = openSync(`${target}.new`, "w", 0o755);
   execFileSync(workerd, ["compile", "--import-path=/", configFile], { stdio: ["ignore", file, "inherit"] });
   closeSync(file);

@@ -25,7 +25,10 @@ writeFileSync(join(target, "THIRD-PARTY-LICENSES"), folders.map(licenseOf).join(
 writeFileSync(join(target, "sbom.cdx.json"), `${JSON.stringify(billOfMaterials(folders), null, 2)}\n`);
 writeFileSync(join(target, "package.json"), `${JSON.stringify(manifest(), null, 2)}\n`);
 
-/** The command, for Node; and what a command that runs loads of a version which was installed meanwhile. */
+/**
+ * Bundles the command, for Node; and the module that a running command loads from a version which was installed
+ * meanwhile.
+ */
 async function bundleCommand(): Promise<void> {
   await build({
     entryPoints: { cli: join(root, "cli/main.ts"), replacement: join(root, "cli/replacement.ts") },
@@ -62,15 +65,15 @@ function bundledFolders(): string[] {
     .map((name) => readFileSync(join(target, name), "utf8"))
     .join("\n");
   const folders = [...code.matchAll(/^\/\/ (node_modules\/(?:@[^/]+\/)?[^/]+)\//gm)].map(([, folder = ""]) => folder);
-  // Files that go along as they are: the tokenizer's vocabulary, the reader of PDF, and what the console shows itself with.
+  // Files that are copied unchanged: the tokenizer's vocabulary, the PDF reader, and the console's libraries.
   const console = ["lit-html", "eventsource-parser", "marked", "lowlight", "devlop", "highlight.js", "temml"];
   const inFiles = ["gpt-tokenizer", "unpdf", ...console].map((name) => `node_modules/${name}`);
   return [...new Set([...folders, ...inFiles])].toSorted();
 }
 
 /**
- * The bill of materials, CycloneDX: the packages whose code is in the bundles, and workerd, with the checksums of the lock file. It has
- * no time and no number of its own, so that the same sources make the same package.
+ * The bill of materials, CycloneDX: the packages whose code is in the bundles, and workerd, with the checksums of the
+ * lock file. It has no time and no serial number, so that the same sources make the same package.
  */
 function billOfMaterials(folders: readonly string[]): object {
   const said = execFileSync(

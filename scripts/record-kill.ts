@@ -14,7 +14,7 @@ import { serveSimulator } from "../dev/simulator/serve.ts";
 
 const PORT = 8799;
 const URL = `http://127.0.0.1:${PORT}/v1/responses`;
-/** 12 tokens a second, which can be read along. */
+/** 12 tokens a second, a pace at which people can read along. */
 const MODEL = "simulator?tps=12";
 const INPUT =
   "every event is written down before you see it, so a gateway that dies forgets nothing, and the next one goes on with the very next token.";

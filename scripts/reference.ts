@@ -15,7 +15,7 @@ import { SECTIONS } from "../src/config/index.ts";
 import type { Section } from "../src/config/variable.ts";
 import { modelServerTable } from "./model-server-table.ts";
 
-/** The part of an endpoint's declaration that is in its row. */
+/** The part of an endpoint's declaration that its row shows. */
 interface DeclaredEndpoint {
   method: string;
   path: string;

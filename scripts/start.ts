@@ -81,7 +81,7 @@ async function start(): Promise<void> {
   await worker.stop(0);
 }
 
-/** Its own port is any that is free: PORT is the Worker's. */
+/** Starts the tool server on a free port, because PORT is the Worker's. */
 async function startTools(apiKey: string): Promise<ToolServer> {
   const { optionsFromEnvironment } = await import("../dev/tool-server/settings.ts");
   const { startToolServer } = await import("../dev/tool-server/server.ts");

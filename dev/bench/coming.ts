@@ -15,7 +15,7 @@ const TOKEN_MS = 20;
 /** A token that arrives more than this after its time counts as late. */
 const IN_TIME_MS = 200;
 
-/** The number of open streams once streams have begun to end: 512 at this rate. */
+/** The duration of a stream. At this rate, 512 streams are open once the first ones have ended. */
 const STREAM_MS = TOKENS * TOKEN_MS;
 
 /** Streams that are still open this long after the last one began are aborted. */
@@ -38,8 +38,9 @@ export const coming: Scenario = {
 };
 
 /**
- * Begins streams at a steady rate, and looks at those that are begun once as many are open as ever will be. A token is in time that comes within
- * 200 ms of when the model server says it to a client of its own. A gap is the time between two reads of a stream that bring deltas.
+ * Begins streams at a steady rate, and measures those that begin once the number of open streams is constant. A token
+ * is in time if it arrives within 200 ms of the time at which a direct client would get it. A gap is the time between
+ * two reads of a stream that bring deltas.
  */
 async function measureComing(target: Target, { windowMs }: Scale): Promise<Measurement> {
   const request = target.request({ model: COMING_MODEL, stream: true });

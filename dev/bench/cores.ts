@@ -23,7 +23,7 @@ type Client = (connection: Connection) => Promise<void>;
 
 interface Work {
   name: string;
-  /** Makes a client. It may send requests first. */
+  /** Makes a client, and may send its first requests. */
   client(connection: Connection): Promise<Client>;
 }
 
@@ -54,15 +54,16 @@ const sending =
   async (connection) =>
     void (await connection.send(request));
 
-/** CPU of each worker in microseconds, by the requests of all of them. */
+/** CPU per request in microseconds: of all workers, and of the busiest. */
 interface Spent {
   all: number;
   busiest: number;
 }
 
 /**
- * The table: CPU of a request, and how many times as many requests as one worker so many carry with a core each. The servers run side by
- * side and are asked in turn, so that what others do on the machine meets all of them.
+ * Makes the table: the CPU of a request, and the number of requests that several workers with a core each could serve,
+ * compared with one worker. The servers run side by side and are asked in turn, so that other work of the machine
+ * affects all of them.
  */
 export async function measureCores(
   upstream: Upstream,

@@ -62,7 +62,7 @@ function counting(env) {
 
 function countingStub(stub) {
   return new Proxy(stub, {
-    // The call cannot go through a variable: everything on a stub is a remote property, `apply` too.
+    // The call cannot go through a variable, because every property of a stub is remote, `apply` too.
     get:
       (target, property) =>
       (...args) => {

@@ -32,12 +32,12 @@ export function durableReport(results: DurableResults): string {
   ].join("\n\n");
 }
 
-/** The rows of a run's event log; of all runs that were made together. */
+/** The rows of the event log, of all runs that were created together. */
 export function logRows({ run }: RunCost): number {
   return run.rows["INSERT events"] ?? 0;
 }
 
-/** The targets of durable runs against what was measured. */
+/** Compares the targets of durable runs with the measurements. */
 export function durableVerdicts({ fleets, costs, recovery }: DurableResults): Verdict[] {
   const found: Verdict[] = fleets.map(({ runs, tokens, completed }) => ({
     target: `${number(runs, 0)} background runs of ${tokens} tokens on as many conversations all complete`,

@@ -79,9 +79,9 @@ export interface Fleet {
   runs: number;
   tokens: number;
   completed: number;
-  /** The most that the model server answered at the same time. */
+  /** The maximum number of requests that the model server answered at the same time. */
   atOnce: number;
-  /** Until the last run had been accepted, until all had completed. */
+  /** Seconds until the last run was accepted. `seconds`: until all had completed. */
   acceptedSeconds: number;
   seconds: number;
   cpuMsPerConversation: number;
@@ -90,7 +90,7 @@ export interface Fleet {
   peakMb: number;
 }
 
-/** As many background runs, each on a conversation of its own, at 50 tokens/s. */
+/** Measures many background runs at once, each in a conversation of its own, at 50 tokens/s. */
 export async function measureFleet(upstream: Upstream, runs: number, tokens: number): Promise<Fleet> {
   const worker = await startWorker("ours", upstream.port);
   try {
@@ -133,7 +133,7 @@ export async function measureFleet(upstream: Upstream, runs: number, tokens: num
   }
 }
 
-/** Waits until the model server has answered `count` requests; gives the most that it answered at once. */
+/** Waits until the model server has answered `count` requests. Gives the maximum that it answered at the same time. */
 async function untilAllEnded(upstream: Upstream, count: number): Promise<number> {
   for (const deadline = performance.now() + 120_000; performance.now() < deadline; await wait(100)) {
     const { requests, mostOpen } = await upstream.log();
@@ -154,7 +154,7 @@ export interface Resume {
   kilobytes: number;
 }
 
-/** The time to the first replayed event of a settled run, and to the end of the stream. */
+/** Measures the time to the first replayed event of a settled run, and to the end of the stream. */
 export async function measureResume(upstream: Upstream, { resumes }: DurableScale): Promise<Resume[]> {
   const worker = await startWorker("ours", upstream.port);
   const results: Resume[] = [];
@@ -211,14 +211,14 @@ interface Counts {
 export interface RunCost {
   name: string;
   tokens: number;
-  /** Of so many responses that were made at once, in one home. */
+  /** The number of responses that were created at once, in one home. The counts are of all of them. */
   together: number;
-  /** Until the run's end, and what its watchdog's last ring adds. */
+  /** The counts until the run's end. `afterwards`: of its watchdog's last alarm. */
   run: Counts;
   afterwards: Counts;
-  /** What removing it writes, by its client or by the sweep. */
+  /** The counts of its removal, by its client or at expiry. */
   removal: Counts;
-  /** What it has added to its object's database. */
+  /** The growth of its object's database. */
   storedBytes: number;
 }
 
@@ -229,13 +229,13 @@ interface CostCase {
   /** Earlier turns of the same chain, uncounted. */
   turnsBefore?: number;
   inConversation?: boolean;
-  /** As many are made at once, and have a home together. */
+  /** This many responses are created at once, and share a home. */
   together?: number;
-  /** Beside those of the benchmark. */
+  /** Variables besides the benchmark's own. */
   variables?: Record<string, string>;
 }
 
-/** Other cadences of the event log than the default. */
+/** Intervals of the event log other than the default. */
 const CADENCES = [
   { name: "background, read, kept every second", extra: { background: true, stream: true }, interval: "1000" },
   { name: "background, read, kept every two seconds", extra: { background: true, stream: true }, interval: "2000" },
@@ -247,7 +247,7 @@ const CADENCES = [
   variables: { EVENT_LOG_INTERVAL_MS: interval, EVENT_LOG_UNREAD_INTERVAL_MS: unread },
 }));
 
-/** Of one response where a home has as many trees as it takes. */
+/** Cases of a home that has as many trees as it accepts. The result is for one response. */
 const FULL_HOMES = [
   { name: "background, read as it runs", extra: { background: true, stream: true } },
   { name: "background, unread", extra: { background: true } },
@@ -270,7 +270,10 @@ const COST_CASES: readonly CostCase[] = [
 /** The watchdog's interval, and a little more. */
 const WATCHDOG_SECONDS = 31;
 
-/** Rows, calls and alarms of responses at 50 tokens/s, counted by the server itself; all at the same time. */
+/**
+ * Measures the rows, calls and alarms of responses at 50 tokens/s. The server itself counts them. All responses run at
+ * the same time.
+ */
 export async function countRuns(upstream: Upstream): Promise<RunCost[]> {
   return Promise.all(COST_CASES.map((costCase) => countRun(upstream, costCase)));
 }
@@ -293,7 +296,7 @@ async function countRun(upstream: Upstream, costCase: CostCase): Promise<RunCost
     const start = performance.now();
     const request = create(`words=${tokens}&tps=50`, { ...extra, previous_response_id: previous, conversation });
     const ids = await onConnections(worker.port, together, together, (connection) => createId(connection, request));
-    // Without a reader: nobody looks before it must have ended.
+    // Without a reader, no request comes before the run must have ended.
     if (extra.stream !== true) await wait((tokens / 50) * 1000 + 1_500);
     const run = await counts();
     if (extra.background) await wait(WATCHDOG_SECONDS * 1000 - (performance.now() - start));
@@ -320,7 +323,7 @@ export interface PacedCpu {
   cpuMs: number;
 }
 
-/** CPU of whole responses at 50 tokens/s, the Worker's and the object's together. */
+/** Measures the CPU of whole responses at 50 tokens/s, of the Worker and the object together. */
 export async function measurePacedCpu(upstream: Upstream, scale: DurableScale): Promise<PacedCpu[]> {
   const { streams, tokens } = scale;
   const model = `words=${tokens}&tps=50`;
@@ -361,11 +364,11 @@ export async function measurePacedCpu(upstream: Upstream, scale: DurableScale): 
 export interface Recovery {
   /** Milliseconds from the process's start until it answers, with nothing to recover. */
   ready: number[];
-  /** … until a reader that comes back has the first new event. */
+  /** Milliseconds from the process's start until a returning reader has the first new event. */
   reader: number[];
-  /** … until the model server is asked to go on. */
+  /** Milliseconds from the process's start until the model server is asked to continue. */
   asked: number[];
-  /** Nobody asks: … until the model server is asked again, and until the run has ended. */
+  /** Without any reader: milliseconds until the model server is asked again, and until the run has ended. */
   unasked: { started: number[]; ended: number[]; completed: number };
 }
 
@@ -419,7 +422,7 @@ async function knock(port: number, path: string): Promise<Response> {
   throw new Error("no answer");
 }
 
-/** Creates a stream and reads it for a while; gives its id and the last sequence number that came. */
+/** Creates a stream and reads it for a while. Gives its id and the last sequence number that arrived. */
 async function readAWhile(port: number, request: Request, ms: number): Promise<{ id: string; last: number }> {
   const connection = await Connection.open(port);
   let text = "";
@@ -434,7 +437,7 @@ async function readAWhile(port: number, request: Request, ms: number): Promise<{
   return { id: responseIdIn(text), last: Number([...whole.matchAll(/"sequence_number":(\d+)/g)].at(-1)?.[1] ?? -1) };
 }
 
-/** Runs that nobody asks for after the kill: found by the alarm. */
+/** Measures runs without a reader after the kill. The alarm finds them. */
 export async function measureUnaskedRecovery(upstream: Upstream, scale: DurableScale): Promise<Recovery["unasked"]> {
   const worker: RunningWorker = await startWorker("ours", upstream.port);
   try {
@@ -477,7 +480,8 @@ export interface HandOver {
 }
 
 /**
- * Turns that wait for one conversation: the time from the last byte of one turn's answer to the next turn's request.
+ * Measures turns that wait for one conversation: the time from the last byte of one turn's answer to the next turn's
+ * request.
  */
 export async function measureHandOver(upstream: Upstream, scale: DurableScale): Promise<HandOver[]> {
   const worker = await startWorker("ours", upstream.port, { variables: { CONVERSATION_LOCK_WAIT_MS: "120000" } });

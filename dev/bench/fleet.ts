@@ -11,15 +11,15 @@ const REQUESTS = 600;
 const CLIENTS = 12;
 const WORDS = Array.from({ length: 12 }, (_, index) => `w${index}`).join(" ");
 const MODELS = ["simulator?tps=200", "simulator-gpt-oss?tps=200"] as const;
-/** How long a server's headers are waited for while another one is free. */
+/** The time in which a server must send headers while another one is free. Milliseconds. */
 const FAILOVER_MS = 1_000;
 const SLOW_MS = 300;
 
 interface Trouble {
   name: string;
-  /** Brings it about before the requests. */
+  /** Causes the trouble before the requests. */
   begin(fleet: Fleet): void;
-  /** And in the middle of them. */
+  /** Changes the fleet in the middle of the requests. */
   middle?(fleet: Fleet): Promise<void>;
 }
 
@@ -49,7 +49,7 @@ const TROUBLES: readonly Trouble[] = [
   },
 ];
 
-/** The table of all troubles, each in a fleet of its own. */
+/** Makes the table of all troubles, each in a fleet of its own. */
 export async function measureFleetTroubles(progress: (text: string) => void): Promise<string> {
   const rows: string[][] = [];
   for (const trouble of TROUBLES) {
@@ -80,7 +80,7 @@ export async function measureFleetTroubles(progress: (text: string) => void): Pr
   return table(head, rows);
 }
 
-/** When the first word of an answer came, and all of them. */
+/** The time to the first word of an answer, and to the last. */
 async function read(fleet: Fleet, body: object): Promise<{ first: number; text: string }> {
   const answer = await fetch(`${fleet.url}/v1/responses`, {
     method: "POST",

@@ -9,7 +9,7 @@ import { bundleFolder } from "./workers.ts";
 
 export const GROWTH_MODEL = "simulator?words=20";
 
-/** The measured turns, by the number of turns before them. */
+/** The numbers of turns before the measured ones. */
 const LENGTHS = [10, 100, 1_000] as const;
 
 /** One measurement is the mean of this many turns. These turns also lengthen the conversation. */
@@ -51,7 +51,7 @@ const WAYS: readonly Way[] = [
   },
 ];
 
-/** CPU of a turn, by the number of turns before it. */
+/** Measures the CPU of a turn, by the number of turns before it. */
 export async function measureGrowth(upstream: Upstream, progress: (text: string) => void): Promise<string> {
   const served = await startServe({ bundle: bundleFolder, upstreamPort: upstream.port });
   const rows: string[][] = [];

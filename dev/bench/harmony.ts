@@ -16,7 +16,7 @@ import { median } from "./statistics.ts";
 import { ask, chatRequest, type Message, responseIdIn, responsesRequest, type Upstream } from "./targets.ts";
 import { type RunningWorker, startWorker } from "./workers.ts";
 
-/** The cost of gpt-oss, over completions and in Harmony, compared with any other model. */
+/** The cost of gpt-oss, which is served by completions in Harmony, compared with other models. */
 
 // Streams
 
@@ -51,7 +51,9 @@ export function streamRequest(engine: EngineName, perRead: number, store: boolea
   return responsesRequest({ model: streamModel(engine, perRead), stream: true }, { store });
 }
 
-/** Workers that serve one engine each, and either store or not: what one does to a process does not touch another. */
+/**
+ * Workers with one engine each, which either store or not: one engine's effects on its process do not affect another.
+ */
 export class StreamWorkers {
   readonly #workers: { engine: EngineName; store: boolean; worker: RunningWorker }[];
 
@@ -74,7 +76,7 @@ export class StreamWorkers {
     return new StreamWorkers(workers);
   }
 
-  /** One round; `measure` is given one engine's part of it, which takes as long as a scenario of one target. */
+  /** Measures one round. `quietly` gets one engine's part of it, which takes as long as a scenario of one target. */
   async measure(scale: Scale, quietly: <T>(part: () => Promise<T>) => Promise<T>): Promise<StreamCost[]> {
     const costs: StreamCost[] = [];
     for (const perRead of READS) {
@@ -116,10 +118,13 @@ async function cpuPerToken(
 export const HISTORY_TOKENS = 128_000;
 const HISTORY_MESSAGES = 64;
 
-/** A literal of a special token, which makes the prompt go out as token ids. At the very end: all is searched for it. */
+/**
+ * A literal of a special token, for which the prompt is sent as token ids. It is at the very end, so that the whole
+ * prompt is searched for it.
+ */
 const LITERAL = " What does <|end|> mean?";
 
-/** How a long history reaches the model server. */
+/** A way in which a long history reaches the model server. */
 interface HistoryWay {
   name: string;
   model: string;
@@ -147,12 +152,18 @@ export interface HistoryCost {
   name: string;
   /** Bytes of the request to the model server. */
   promptBytes: number;
-  /** Of the first such request of a process that has answered short ones; absent where an earlier turn came first. */
+  /**
+   * The first long request of a process that has answered short ones; absent if an earlier turn has loaded the history
+   * before.
+   */
   first?: { cpuMs: number; firstDeltaMs: number };
   warm: { cpuMs: number; firstDeltaMs: number };
 }
 
-/** CPU of the gateway's process per request, and the time to the first delta, for each way that a history can go. */
+/**
+ * Measures the CPU of the gateway's process per request, and the time to the first delta, for each way of a long
+ * history.
+ */
 export async function measureHistories(upstream: Upstream, scale: Scale): Promise<HistoryCost[]> {
   const history = longHistory();
   const costs: HistoryCost[] = [];
@@ -170,7 +181,7 @@ async function measureHistory(
   const last: Message = { role: "user", content: `And now?${literal ? LITERAL : ""}` };
   const connection = await Connection.open(worker.port);
   try {
-    // The code is warm then, but no tokenizer is there: none of these is long, or has a literal.
+    // Afterwards the code is warm, but no tokenizer is loaded: these requests are short, and have no literal.
     for (let index = 0; index < 5; index += 1)
       await connection.send(responsesRequest({ model, stream: true }, NOT_STORED));
     let request = responsesRequest({ model, stream: true, history: [...history, last] }, NOT_STORED);
@@ -239,7 +250,7 @@ export interface ModuleCost {
   warmMs: number;
 }
 
-/** The steps of rendering such a history, on the modules themselves and in this process. */
+/** Measures the steps of rendering such a history, by calls of the modules in this process. */
 export function measureModules(): ModuleCost[] {
   const history = longHistory();
   const bytes = vocabulary();
@@ -292,22 +303,22 @@ function hello(model: string, more = ""): Request {
 
 export interface ColdStart {
   name: string;
-  /** From the process's start until the first answer is there, all of it; and what the second one takes. */
+  /** Milliseconds from the process's start to the end of the first answer. `secondMs`: the duration of the second. */
   firstMs: number[];
   secondMs: number[];
   /** CPU ms of the process until the first answer. */
   cpuMs: number[];
   memoryMb: number[];
-  /** JavaScript's own, after it; undefined for what is not our Worker. */
+  /** The size of JavaScript's heap afterwards; undefined for a process that is not our Worker. */
   heapMb: number | undefined;
 }
 
-/** How long a Worker takes from nothing to its first answer, by what is asked first. */
+/** Measures the time from a Worker's start to its first answer, by the kind of the first request. */
 export async function measureColdStarts(upstream: Upstream, { rounds }: Scale): Promise<ColdStart[]> {
   const starts: ColdStart[] = [];
   for (const { name, worker: kind, request } of COLD_KINDS) {
     const worker = await startWorker(kind, upstream.port);
-    // The model server has its recording, and the disk's cache all files.
+    // Now the model server has its recording, and the disk's cache has all files.
     await ask(worker.port, request);
     await worker.stop();
     starts.push({
@@ -350,7 +361,7 @@ async function heapAfter(kind: ColdKind["worker"], request: Request, upstream: U
   }
 }
 
-/** A connection to a process that is just being started. */
+/** A connection to a starting process. */
 async function firstConnection(port: number): Promise<Connection> {
   for (const deadline = performance.now() + 10_000; ; ) {
     try {
@@ -362,7 +373,7 @@ async function firstConnection(port: number): Promise<Connection> {
   }
 }
 
-/** All models that are asked here. */
+/** All models that these measurements use. */
 export const HARMONY_MODELS: readonly string[] = [
   ...ENGINES.flatMap((engine) => READS.map((perRead) => streamModel(engine, perRead))),
   CHAT_MODEL,

@@ -26,11 +26,11 @@ const sleep = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve,
 
 interface Work {
   name: string;
-  /** What was measured, by its names. */
+  /** Gives the results as text. */
   measure(served: Served): Promise<string>;
 }
 
-/** So many conversations with a turn each. */
+/** Creates `count` conversations with a turn each. */
 async function converse({ port }: Served, count: number): Promise<void> {
   let left = count;
   await Promise.all(
@@ -46,7 +46,10 @@ async function converse({ port }: Served, count: number): Promise<void> {
   );
 }
 
-/** Asks for `/health` again and again; the function returned ends that, and tells the longest wait, and the process's highest memory meanwhile. */
+/**
+ * Requests `/health` again and again. The returned function ends that. It gives the longest wait, and the process's
+ * highest memory in the meantime.
+ */
 function watch({ port, pid }: Served): () => Promise<{ longestMs: number; peakMb: number }> {
   let isOver = false;
   let longestMs = 0;
@@ -68,7 +71,7 @@ function watch({ port, pid }: Served): () => Promise<{ longestMs: number; peakMb
   };
 }
 
-/** Asks the same of so many connections at once. */
+/** Sends one request on each of `count` connections at the same time. */
 async function askAtOnce({ port }: Served, request: Request, count: number): Promise<void> {
   await Promise.all(
     Array.from({ length: count }, async () => {

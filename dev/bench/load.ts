@@ -51,7 +51,7 @@ class AnswerReader {
   #left = 0;
   #isLast = false;
   #held: Buffer = EMPTY;
-  /** The end of the last slice, when a needle might begin in it. */
+  /** The end of the last slice, in which a needle may begin. */
   #tail: Buffer = EMPTY;
   #done = false;
 
@@ -145,11 +145,11 @@ export class Connection {
   readonly #socket: Socket;
   #reader: AnswerReader | undefined;
   #settle: { resolve(): void; reject(error: Error): void } | undefined;
-  /** Called when the body of the answer under way has begun. */
+  /** Called when the body of the current answer has begun. */
   onFirstByte: (() => void) | undefined;
-  /** Called with the number of needles that a read of it has brought, where there was one. */
+  /** Called after each read with needles, with their number. */
   onNeedles: ((count: number) => void) | undefined;
-  /** Called with each piece that was read, framing and all. */
+  /** Called with each piece that was read, including HTTP's framing. */
   onBytes: ((data: Buffer) => void) | undefined;
 
   private constructor(socket: Socket) {
@@ -180,7 +180,7 @@ export class Connection {
     return (await this.#send(request, false)).sample;
   }
 
-  /** The same, with the answer's text. */
+  /** Sends a request as `send` does. Also gives the answer's text. */
   async read(request: Request): Promise<{ sample: Sample; text: string }> {
     const { sample, kept } = await this.#send(request, true);
     return { sample, text: Buffer.concat(kept).toString() };
@@ -210,7 +210,7 @@ export class Connection {
 }
 
 /**
- * Sends `request` over and over on `clients` connections until `durationMs` are over; what was begun is finished. Of several
+ * Sends `request` again and again on `clients` connections for `durationMs`, and waits for the last answers. Of several
  * requests each client has its own.
  */
 export async function hammer(

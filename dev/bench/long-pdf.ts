@@ -40,7 +40,7 @@ async function call<Answer>(key: string, path: string, body?: object): Promise<A
   return (await answer.json()) as Answer;
 }
 
-/** Makes small requests of the other tenant until `isOver`. Gives how long each took, in milliseconds. */
+/** Sends small requests of the other tenant until `isOver`. Gives the duration of each in milliseconds. */
 async function smallRequests(isOver: () => boolean): Promise<number[]> {
   const times: number[] = [];
   while (!isOver()) {

@@ -9,7 +9,7 @@ export const MEMORY_STREAMS = 1_000;
 /** The rate is so low that no process is busy, and the streams are so long that all are open at the same time. */
 export const MEMORY_MODEL = "simulator?words=32&tps=2";
 
-/** The same at once. */
+/** The same answer without a pace, for the first requests. */
 export const MEMORY_WARM_UP = "simulator?words=32";
 
 /** All streams end within this time, unless a target falls far behind. */
@@ -56,7 +56,7 @@ export async function measureMemory(target: Target): Promise<Record<string, numb
     const sent = connection.send(request).then(() => {
       finished += 1;
     });
-    // Checked below, after all have begun.
+    // Failures are checked below, after all streams have begun.
     sent.catch(() => {});
     streams.push(sent);
   }

@@ -8,11 +8,14 @@ import { number, table } from "./tables.ts";
 import { responsesRequest, type Upstream } from "./targets.ts";
 import { bundleFolder, startWorker } from "./workers.ts";
 
-/** `npm run bench -- --minimum`: what the runtime itself takes for the parts of a request, beside requests of `serve`, interleaved. */
+/**
+ * `npm run bench -- --minimum`: the CPU that the runtime itself uses for the parts of a request, interleaved with
+ * requests to `serve`.
+ */
 
 const CLIENTS = 32;
 
-/** Each row is shown with the row that it adds to, if it does. */
+/** The measured paths. `beyond` names the row to which a row adds. */
 const ROWS: readonly { name: string; path: string; beyond?: string }[] = [
   { name: "a Worker that reads the body and answers", path: "/empty" },
   { name: "and calls a known object, which does nothing", path: "/call", beyond: "/empty" },
@@ -30,7 +33,7 @@ const OURS: readonly { name: string; stream: boolean; store: boolean; beyond?: s
   { name: "serve: a stream, `store: false`", stream: true, store: false },
 ];
 
-/** The table of all rows, in CPU µs of a request. */
+/** Makes the table of all rows, in CPU µs of a request. */
 export async function measureMinimum(
   upstream: Upstream,
   { warmUpMs, windowMs, rounds }: Scale,

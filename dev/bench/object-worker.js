@@ -1,7 +1,8 @@
 /**
- * The least that the parts of a request cost on this runtime. `/new` stores one row, with an alarm, in an object for each request, as a new
- * conversation does; `/known` stores it always in the same one, and `/call` only calls that one. `/whole`, `/reads` and `/socket` ask the model
- * server: for an answer in one piece, for a stream that is read by HTTP chunks, and for the same stream over a connection of its own.
+ * The minimal cost of the parts of a request on this runtime. `/new` stores one row, with an alarm, in a new object for
+ * each request, as a new conversation does. `/known` always stores it in the same object, and `/call` only calls that
+ * object. `/whole`, `/reads` and `/socket` ask the model server: for an answer in one piece, for a stream that is read
+ * by HTTP chunks, and for the same stream over a connection of its own.
  */
 import { connect } from "cloudflare:sockets";
 import { DurableObject } from "cloudflare:workers";
@@ -39,7 +40,7 @@ function ask(origin, body) {
   return fetch(`${origin}/v1/chat/completions`, { method: "POST", headers, body: JSON.stringify(body) });
 }
 
-/** A connection has no end of its own: the last event is it. */
+/** A connection does not end by itself, so that the last event marks the end. */
 async function readAll(body, isConnection = false) {
   const reader = body.getReader({ mode: "byob" });
   let buffer = new ArrayBuffer(4096);

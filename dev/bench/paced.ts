@@ -10,19 +10,20 @@ const TOKENS_PER_SECOND = 50;
 /** The time over which streams begin. */
 const BEGINNING_MS = 500;
 
-/** The time from the last beginning to the start of the measurement. */
+/** The time from the beginning of the last stream to the start of the measurement. */
 const SETTLING_MS = 250;
 
 /** More tokens than the run can stream: no stream ends by itself. */
 export const PACED_MODEL = `simulator?words=300&tps=${TOKENS_PER_SECOND}`;
 
-/** What the target still does for streams that were left is not to count against the next one. */
+/** The next measurement waits until the target has finished its work for aborted streams: at most this many rests. */
 const REST_MS = 200;
 const MAX_RESTS = 100;
 
 /**
- * Begins `streams` streams and looks at all of them for a while. "In time" are the deltas that have come in that while, of those
- * that the model server is to say in it: a gateway that falls behind delivers fewer. CPU is per delta delivered.
+ * Begins `streams` streams and measures all of them for a while. "In time" is the number of deltas that arrive in this
+ * time, as a share of those that the model server should send: a gateway that falls behind delivers fewer. CPU is per
+ * delivered delta.
  */
 export async function measurePaced(target: Target, streams: number, { windowMs }: { windowMs: number }) {
   const request = target.request({ model: PACED_MODEL, stream: true });

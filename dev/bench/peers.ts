@@ -9,7 +9,7 @@ import { ASKED, HELLO, RESPONSES_DELTA, type TargetKind } from "./targets.ts";
 
 /**
  * Other gateways that answer `POST /v1/responses`. A file lists them (`peers.example.json`): the command that starts
- * each, the path that tells that it is ready, and its form of a request. In all texts `{port}` is the peer's port,
+ * each, the path that answers when it is ready, and its form of a request. In all texts `{port}` is the peer's port,
  * `{spare}` another free port, `{upstream}` the model server's origin, and `{directory}` a folder that is removed at
  * the end. A program whose name contains a slash is resolved from the file's own folder.
  */
@@ -38,7 +38,7 @@ const peer = z.strictObject({
   body: z.record(z.string(), z.unknown()).default({}),
   /** A text that each delta of the stream contains once. */
   delta: z.string().default(RESPONSES_DELTA),
-  /** True if JavaScript runs the peer: a target must be cheaper than each such peer. */
+  /** True if the peer runs on JavaScript. Our targets must be cheaper than each such peer. */
   javascript: z.boolean().default(false),
 });
 type Peer = z.output<typeof peer>;

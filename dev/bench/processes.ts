@@ -55,9 +55,7 @@ export function cpuSeconds(pid: number): number {
   return (Number(fields[11]) + Number(fields[12])) / CLOCK_TICKS;
 }
 
-/**
- * The same of the threads that it has now, to the nanosecond rather than the clock tick, for what is done only once.
- */
+/** CPU seconds of the process's present threads, to the nanosecond rather than the clock tick, for single actions. */
 export function exactCpuSeconds(pid: number): number {
   const tasks = `/proc/${pid}/task`;
   let nanoseconds = 0;
@@ -86,7 +84,10 @@ function ownCpuSeconds(): number {
   return [process, ...running].reduce((sum, { pid }) => sum + (pid === undefined ? 0 : cpuSeconds(pid)), stoppedCpu);
 }
 
-/** Starts to watch what others do on the machine; the function returned says what share of it they took since. */
+/**
+ * Starts to measure other work on the machine. The returned function gives the share of the CPU that other processes
+ * have used since.
+ */
 export function watchNoise(): () => number {
   const begun = { at: performance.now(), machine: machineCpuSeconds(), own: ownCpuSeconds() };
   return () => {

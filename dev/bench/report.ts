@@ -122,12 +122,12 @@ function chainTable(chain: Results["chain"]): string {
   return table([`Turn 2 → turn ${CHAIN_LENGTH} of a chain`, ...CHAIN_WAYS], rows);
 }
 
-/** CPU µs that the last turn of the chain takes beyond the second. */
+/** CPU µs of the last turn of the chain beyond the second. */
 function growth(chain: Results["chain"], way: (typeof CHAIN_WAYS)[number]): number {
   return median(chain.map(({ second, last }) => last.ways[way].cpuMicros - second.ways[way].cpuMicros));
 }
 
-/** What a gateway may take, each of this run's own measurements. */
+/** Compares the gateways' measurements with their limits, which come from this run's own measurements. */
 export function verdicts(results: Results): Verdict[] {
   const value = (scenario: string, target: string, metric: string) =>
     median(
@@ -135,7 +135,7 @@ export function verdicts(results: Results): Verdict[] {
     );
   const found: Verdict[] = [];
   const check = (target: string, measured: number, limit: number, unit: string, digits = 2) => {
-    // A peer that could not do it sets no limit.
+    // A peer that does not support it sets no limit.
     if (!Number.isFinite(limit)) return;
     found.push({
       target,
@@ -227,7 +227,7 @@ export function verdicts(results: Results): Verdict[] {
   return found;
 }
 
-/** Turns that nobody stores, over each transport, and what a token of a flood may take there. */
+/** The targets without storage, by transport, with the CPU limit of a token of a flood. */
 const TRANSPORTS = [
   { target: "store:false", name: "store:false", perFloodToken: 15 },
   { target: "store:false, mixed", name: "store:false, mixed transport", perFloodToken: 8 },

@@ -1,24 +1,28 @@
 /**
- * `npm run bench`: what this gateway costs on plain workerd, beside the model server itself and a Worker that only
- * pipes bytes. docs/benchmarks.md has the method and the last results.
+ * `npm run bench`: the cost of this gateway on plain workerd, compared with the model server itself and a Worker that
+ * only pipes bytes. docs/benchmarks.md has the method and the last results.
  *
- *     npm run bench                       three rounds, about ten minutes; with five peers, twenty
- *     npm run bench -- --quick            one short round
- *     npm run bench -- --peers FILE       also other gateways, as peers.example.json lists some
- *     npm run bench -- --json FILE        also the raw numbers
- *     npm run bench -- --docs             also puts the tables into docs/benchmarks.md
- *     npm run bench -- --durable          instead: background runs, resume, recovery, locks; under four minutes
- *     npm run bench -- --sockets          instead: the same turns over a WebSocket and as SSE; half a minute
- *     npm run bench -- --fleet            instead: a pool of model servers of which some are in trouble; a minute
- *     npm run bench -- --growth           instead: what a turn costs as its conversation grows, and requests as more is stored; memory, waits and files; fifteen minutes
- *     npm run bench -- --growth --only TABLE       only its table `turns`, `stored` or `heavy`
- *     npm run bench -- --workers          instead: `serve` with several workers; two minutes
- *     npm run bench -- --ways             instead: `npm start`, `npm run serve` and `npm run dev` as they are; a minute
- *     npm run bench -- --shipped          instead: a request's own cost with `serve` as it ships; five minutes without peers
- *     npm run bench -- --shipped --before FOLDER   also another Worker's bundle (`npm run build` of another commit), in the same rounds
- *     npm run bench -- --shipped --only TEXT       only the rows whose names have that text
- *     npm run bench -- --minimum          instead: what the runtime takes for the parts of a request, beside requests of `serve`; two minutes
- *     npm run bench -- --profile          instead: where the CPU time goes, function by function
+ * npm run bench                       three rounds, about ten minutes; with five peers, twenty
+ * npm run bench -- --quick            one short round
+ * npm run bench -- --peers FILE       also other gateways, as peers.example.json lists some
+ * npm run bench -- --json FILE        also the raw numbers
+ * npm run bench -- --docs             also puts the tables into docs/benchmarks.md
+ * npm run bench -- --durable          instead: background runs, resume, recovery, locks; under four minutes
+ * npm run bench -- --sockets          instead: the same turns over a WebSocket and as SSE; half a minute
+ * npm run bench -- --fleet            instead: a pool of model servers of which some are in trouble; a minute
+ * npm run bench -- --growth           instead: what a turn costs as its conversation grows, and requests as more is
+ * stored; memory, waits and files; fifteen minutes
+ * npm run bench -- --growth --only TABLE       only its table `turns`, `stored` or `heavy`
+ * npm run bench -- --workers          instead: `serve` with several workers; two minutes
+ * npm run bench -- --ways             instead: `npm start`, `npm run serve` and `npm run dev` as they are; a minute
+ * npm run bench -- --shipped          instead: a request's own cost with `serve` as it ships; five minutes without
+ * peers
+ * npm run bench -- --shipped --before FOLDER   also another Worker's bundle (`npm run build` of another commit), in the
+ * same rounds
+ * npm run bench -- --shipped --only TEXT       only the rows whose names have that text
+ * npm run bench -- --minimum          instead: what the runtime takes for the parts of a request, beside requests of
+ * `serve`; two minutes
+ * npm run bench -- --profile          instead: where the CPU time goes, function by function
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { loadavg } from "node:os";
@@ -126,7 +130,7 @@ if (options.fleet) {
   process.exit(0);
 }
 if (options.ways) {
-  // The same for other processes before a start: a start is mostly CPU time.
+  // The same limit for measurements of starts, which are mostly CPU time.
   const load = `load average ${(loadavg()[0] ?? 0).toFixed(1)} before it`;
   const upstream = await startUpstream(OTHER_CORE, [WAYS_MODEL, OPEN_MODEL]);
   const results = await measureWays(upstream, 5 * scale.windowMs, progress);
@@ -230,7 +234,7 @@ async function runBenchmark(upstream: Upstream): Promise<void> {
   publish(results, report(results), "--docs");
 }
 
-/** Measures; of a peer that cannot do it, nothing. */
+/** Measures a target. Gives undefined for a peer that does not support it. */
 async function attempt<T>({ name, peer }: TargetKind, measure: () => Promise<T>): Promise<T | undefined> {
   try {
     return await measure();
@@ -265,7 +269,7 @@ async function runDurableBenchmark(upstream: Upstream): Promise<void> {
     ? { fleet: 100, resumes: 60, kills: 3, handOvers: 20, streams: 8, tokens: 100 }
     : { fleet: 1_000, resumes: 600, kills: 12, handOvers: 100, streams: 32, tokens: 500 };
   const noise: Record<string, number> = {};
-  /** Measures one part; a short one again when others were busy meanwhile, at most twice. */
+  /** Measures one part. Repeats a short one at most twice if other processes were busy. */
   const part = async <T>(name: string, measure: () => Promise<T>): Promise<T> => {
     progress(name);
     for (let attempt = 1; ; attempt += 1) {
@@ -286,7 +290,7 @@ async function runDurableBenchmark(upstream: Upstream): Promise<void> {
     await measureFleet(upstream, scale.fleet, 300),
   ]);
   const cpu = await part("CPU", () => measurePacedCpu(upstream, scale));
-  // Both mostly wait, and neither measures small times.
+  // The two run at the same time, because both mostly wait, and neither measures short times.
   const [costs, unasked] = await part("rows and alarms", () =>
     Promise.all([countRuns(upstream), measureUnaskedRecovery(upstream, scale)]),
   );
@@ -321,7 +325,9 @@ async function runShippedBenchmark(upstream: Upstream): Promise<void> {
   publish(results, shippedReport(`${machineLine()} · ${versions}\n\n${noise}`, results), "--shipped --docs");
 }
 
-/** `document`: which of docs/ has the place that `flags` fill. */
+/**
+ * Prints the results, and writes them if the options say so. `document`: the page in docs/ whose table `flags` writes.
+ */
 function publish(results: unknown, tables: string, flags: string, document = "benchmarks.md"): void {
   progress("");
   console.log(tables);
@@ -329,7 +335,7 @@ function publish(results: unknown, tables: string, flags: string, document = "be
   if (options.json) writeFileSync(options.json, `${JSON.stringify(results, null, 2)}\n`);
 }
 
-/** Puts the tables into a document, between the marks of those that `flags` make. */
+/** Writes the tables into a document, between the marks for `flags`. */
 function writeDocument(tables: string, flags: string, name: string): void {
   const document = new URL(`../../docs/${name}`, import.meta.url);
   const text = readFileSync(document, "utf8");
@@ -340,7 +346,7 @@ function writeDocument(tables: string, flags: string, name: string): void {
   writeFileSync(document, `${text.slice(0, begin)}${mark}\n\n${tables}\n\n${text.slice(end)}`);
 }
 
-/** Measures; again when others were busy meanwhile. The quietest attempt counts. */
+/** Measures, and repeats the measurement if other processes were busy. The attempt with the least other work counts. */
 async function quietly<T>(measure: () => Promise<T>): Promise<T> {
   let best: { value: T; noise: number } | undefined;
   for (let attempt = 0; attempt < 3 && (!best || repeatBudgetMs > 0); attempt += 1) {

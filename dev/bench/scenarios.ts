@@ -156,7 +156,7 @@ export interface StoredTurnCost {
   alarms: number;
 }
 
-/** What stored turns cost at their home, counted by the server itself (counting-worker.js). */
+/** The cost of stored turns in their home. The server itself counts it (counting-worker.js). */
 export async function countStoredTurns(upstream: Upstream): Promise<StoredTurnCost[]> {
   const worker = await startWorker("counting", upstream.port);
   const costs: StoredTurnCost[] = [];
@@ -187,7 +187,7 @@ export async function countStoredTurns(upstream: Upstream): Promise<StoredTurnCo
   return costs;
 }
 
-/** CPU µs of a stored turn as JSON that continues another, of so many clients with a conversation each. */
+/** Measures the CPU µs of a stored JSON turn that continues another. Each of `clients` has its own conversation. */
 export async function measureLaterTurns(
   { port, pid }: Running,
   { warmUpMs, windowMs }: Scale,
@@ -205,7 +205,10 @@ export async function measureLaterTurns(
   return ((cpuSeconds(pid) - before) * 1e6) / samples.length;
 }
 
-/** CPU µs per request of a Worker that only writes one row: into a new object each time, and always into the same. */
+/**
+ * Measures the CPU µs per request of a Worker that only writes one row: each time into a new object, and always into
+ * the same one.
+ */
 export async function measureObjectFloor({ warmUpMs, windowMs }: Scale): Promise<{ fresh: number; known: number }> {
   const worker = await startWorker("object", 0);
   const measure = async (path: string) => {
@@ -222,7 +225,7 @@ export async function measureObjectFloor({ warmUpMs, windowMs }: Scale): Promise
   }
 }
 
-/** How a turn of a chain is asked. The first three resend the history in the body. */
+/** The ways in which a turn of a chain is requested. The first three resend the history in the body. */
 export const CHAIN_WAYS = ["direct", "pipe", "resent", "by id", "by id, stored"] as const;
 export type ChainWay = (typeof CHAIN_WAYS)[number];
 
@@ -236,7 +239,10 @@ export interface ChainTurn {
 export const CHAIN_LENGTH = 200;
 export const CHAIN_MODEL = "simulator?words=20&chunk=16";
 
-/** All models that are asked here. One that its model server does not list is looked for with every request. */
+/**
+ * All models that the scenarios use. The model server must list them: the gateway would look for an unlisted one with
+ * every request.
+ */
 export const SCENARIO_MODELS: readonly string[] = [
   ...new Set([...scenarios.map(({ model }) => model), MEMORY_MODEL, MEMORY_WARM_UP, CHAIN_MODEL]),
 ];
@@ -246,7 +252,7 @@ const CHAIN_USER: Message = {
   content: "A sentence of some length, as people write them, to which the model has an answer.",
 };
 
-/** A chain of stored turns in one Worker, whose turns can be asked again and again. */
+/** A chain of stored turns in one Worker. Its turns can be requested again and again. */
 export class Chain {
   readonly #ids: string[];
   readonly #history: readonly Message[];
@@ -280,7 +286,7 @@ export class Chain {
     return new Chain(ids, history, { direct: upstream, pipe, ours: worker }, upstream);
   }
 
-  /** The messages of the last turn, with those before it. */
+  /** The messages of the last turn, including the history. */
   get history(): readonly Message[] {
     return [...this.#history, CHAIN_USER];
   }
@@ -300,8 +306,8 @@ export class Chain {
   }
 
   /**
-   * One turn of the chain, asked many times over: a turn that is asked again is another branch from the same previous
-   * response, so it stays the same turn. CPU is measured with 8 clients, the time to the first delta with one.
+   * Measures one turn of the chain by many requests. Each is another branch from the same previous response, so the
+   * work stays the same. CPU is measured with 8 clients, the time to the first delta with one.
    */
   async measure(turn: number, { windowMs, warmUpMs }: Scale): Promise<ChainTurn> {
     const requests = this.requests(turn);

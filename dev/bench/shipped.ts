@@ -40,12 +40,12 @@ const stored: TargetKind["request"] = (question) => responsesRequest(question, {
 const FLOOD_TOKENS = 500;
 const FLOOD_MODEL = `simulator?words=${FLOOD_TOKENS}&chunk=1`;
 
-/** Ours, of this checkout and of another one; and the end of the names of those that are asked to store. */
+/** Our targets, of this checkout and of another one; and the suffix of the names of targets that store. */
 const [SERVE, BEFORE] = ["serve", "before"];
 const OURS = [SERVE, BEFORE];
 const STORED = ", stored";
 
-/** The floors, over either transport of streams. */
+/** The Workers that every target is compared with, one for each transport of streams. */
 const [FLOOR, SOCKET_FLOOR] = ["translates", "translates, sockets"];
 
 function floorOf(name: string, variables: Record<string, string>): TargetKind {
@@ -74,12 +74,18 @@ function kindsOf(peers: readonly TargetKind[], before: string | undefined): Targ
   ];
 }
 
-/** A row of the table: measured of each target, undefined where a target is not asked for it. */
+/** A row of the table, with a measurement for each target that supports it. */
 interface Row {
   name: string;
-  /** The name of each metric, and how many decimals it deserves. One that the floor has not is compared with the floor's first. */
+  /**
+   * The name of each metric, with its number of decimals. A metric that the compared Worker does not have is compared
+   * with that Worker's first metric.
+   */
   metrics: Record<string, number>;
-  /** The floor to which a ratio is told: of what is added to direct, where the metric says so. */
+  /**
+   * The name of the Worker that ratios refer to. For a metric whose name says so, both values are costs beyond direct
+   * requests.
+   */
   floor?: string;
   measure(target: Target, scale: Scale): Promise<Measurement>;
 }
@@ -122,12 +128,15 @@ const rows: readonly Row[] = [
   coming,
 ];
 
-/** Our targets that store their answers: their turns can be continued. */
+/** Tells whether a target is one of ours that stores its answers, so that its turns can be continued. */
 function isStored({ name }: TargetKind): boolean {
   return OURS.includes(name.replace(STORED, "")) && name.endsWith(STORED);
 }
 
-/** Repeats the last turn of a conversation: with the history in the body, and by id for targets that store it. */
+/**
+ * A row that repeats the last turn of a conversation: with the history in the body, and by id for targets that store
+ * it.
+ */
 function chainRow(chains: ReadonlyMap<string, Chain>, history: readonly Message[]): Row {
   const [resent, byId, storedById] = ["CPU µs, resent", "CPU µs, by id", "CPU µs, by id, stored"];
   return {
@@ -164,7 +173,7 @@ interface RowResults {
 export interface ShippedResults {
   targets: string[];
   rows: RowResults[];
-  /** Resident memory of each target after all of it, and its highest, in MB. */
+  /** Resident memory of each target after all measurements, and its maximum, in MB. */
   memory: Record<string, { now: number; peak: number }>;
 }
 
@@ -172,10 +181,13 @@ export interface ShippedOptions {
   scale: Scale;
   peers: readonly TargetKind[];
   before: string | undefined;
-  /** Only the rows whose names have this; undefined: all. */
+  /** Measures only the rows whose names contain this; undefined: all. */
   only: string | undefined;
   progress(text: string): void;
-  /** Measures, and again when others were busy; of a peer that cannot do it, nothing. */
+  /**
+   * Measures, and repeats the measurement if other processes were busy. Gives undefined for a peer that does not
+   * support it.
+   */
   attempt<T>(kind: TargetKind, measure: () => Promise<T>): Promise<T | undefined>;
 }
 
@@ -213,10 +225,10 @@ export async function measureShipped(upstream: Upstream, options: ShippedOptions
   return { targets: targets.map(({ name }) => name), rows: results, memory };
 }
 
-/** So many requests have V8 compile what they run through. */
+/** After this many requests V8 has compiled their code. */
 const WARM_REQUESTS = 1_500;
 
-/** Asks a new process until it is as fast as it will be, also where other work leaves it little of the machine. */
+/** Sends a new process requests until it has its final speed, also on a busy machine. */
 async function warmUp(target: Target, { windowMs }: Scale): Promise<void> {
   for (const stream of [false, true]) {
     const request = target.request({ model: SHORT_MODEL, stream });
@@ -244,7 +256,7 @@ function memoryCell(memory: { now: number; peak: number } | undefined): string {
   return memory === undefined ? "–" : `${number(memory.now, 0)} (${number(memory.peak, 0)})`;
 }
 
-/** The median of the rounds, and the median of each round's own ratio to the floor. */
+/** The median of the rounds, and the median of the rounds' ratios to the compared Worker. */
 function cellOf({ row, rounds }: RowResults, target: string, metric: string, digits: number): string {
   const [first = metric] = Object.keys(row.metrics);
   const isAdded = metric.endsWith(", added");

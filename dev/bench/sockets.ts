@@ -47,7 +47,7 @@ export interface SocketResults {
   rounds: Record<Way, Cost>[];
 }
 
-/** Measures every case in both ways, by turns. */
+/** Measures every case in both ways, alternately. */
 export async function measureSockets(upstream: Upstream, scale: Scale): Promise<SocketResults[]> {
   const worker = await startServe({ bundle: bundleFolder, upstreamPort: upstream.port });
   const results: SocketResults[] = CASES.map((each) => ({ case: each, rounds: [] }));
@@ -68,7 +68,7 @@ export async function measureSockets(upstream: Upstream, scale: Scale): Promise<
   return results;
 }
 
-/** Asks over and over; gives each turn's milliseconds until its first delta. */
+/** Sends requests again and again. Gives each turn's milliseconds until its first delta. */
 async function load(way: Way, port: number, each: Case, durationMs: number): Promise<number[]> {
   const { words, clients } = each;
   const check = (deltas: number) => {
@@ -109,7 +109,10 @@ async function load(way: Way, port: number, each: Case, durationMs: number): Pro
 const DELTA = Buffer.from('"type":"response.output_text.delta"');
 const TERMINAL = Buffer.from('{"type":"response.completed"');
 
-/** A client that counts frames by what they begin with, and parses none: it shares the machine with what it measures. */
+/**
+ * A client that counts frames by their beginnings, and parses none, because it shares the machine with the measured
+ * process.
+ */
 class BenchSocket {
   readonly #socket: Socket;
   #held: Buffer = Buffer.alloc(0);
@@ -165,7 +168,7 @@ class BenchSocket {
   }
 }
 
-/** Where the payload of the server's frame at `at` begins and ends; undefined where its head is not whole. */
+/** The beginning and the end of the payload of the server's frame at `at`; undefined while its head is incomplete. */
 function frameEnd(bytes: Buffer, at: number): { payload: number; end: number } | undefined {
   if (bytes.length < at + 2) return undefined;
   const short = bytes.readUInt8(at + 1);
@@ -176,7 +179,7 @@ function frameEnd(bytes: Buffer, at: number): { payload: number; end: number } |
   return { payload, end: payload + length };
 }
 
-/** A client's frame. Its mask is zero, which masks nothing. */
+/** A client's frame. Its mask is zero and has no effect. */
 function textFrame(text: string): Buffer {
   const payload = Buffer.from(text);
   const head = Buffer.alloc(8);

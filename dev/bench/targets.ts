@@ -53,7 +53,7 @@ export const WORKERS: readonly TargetKind[] = [
   worker("store:true", "ours", stored),
 ];
 
-/** Targets whose memory alone is measured: with V8's flags of `npm start`. */
+/** Targets of which only the memory is measured, with V8's flags of `npm start`. */
 export const FLAGGED: readonly TargetKind[] = [
   worker("reads, flags", "reads", chatRequest, { flags: V8_FLAGS }),
   worker("store:false, flags", "ours", unstored, { flags: V8_FLAGS }),
@@ -75,7 +75,9 @@ export interface Message {
 
 export const HELLO: readonly Message[] = [{ role: "user", content: "Hello" }];
 
-/** The text that marks a delta in either stream. The chat stream has it once more, empty, with its finish reason. */
+/**
+ * The text that marks a delta in each kind of stream. The chat stream has one more, empty, beside its finish reason.
+ */
 const CHAT_DELTA = '"delta":{"content":"';
 export const RESPONSES_DELTA = "event: response.output_text.delta";
 
@@ -110,7 +112,7 @@ export async function startUpstream(core: number, models: readonly string[]): Pr
   };
 }
 
-/** A target that runs; CPU and memory of the process are its own. */
+/** A running target. CPU and memory of its process are its alone. */
 export interface Target extends TargetKind, Running {}
 
 export async function startTarget(kind: TargetKind, upstream: Upstream): Promise<Target> {
@@ -131,7 +133,7 @@ export function responsesRequest(
   return post("/v1/responses", { model, stream, input, ...extra }, RESPONSES_DELTA);
 }
 
-/** Asks once and gives the answer's text. */
+/** Sends one request and gives the answer's text. */
 export async function ask(port: number, request: Request): Promise<string> {
   const connection = await Connection.open(port);
   try {

@@ -26,7 +26,7 @@ export default {
 
 const encoder = new TextEncoder();
 
-/** The bytes of the connection: the lines of the head, and of the chunks' sizes, are none of an event. */
+/** Gives the bytes of the connection. The lines of the head and of the chunks' sizes look like no event. */
 function askOverSocket(origin, body) {
   const { hostname, port } = new URL(origin);
   const socket = connect({ hostname, port: Number(port) }, { allowHalfOpen: true });
@@ -41,7 +41,7 @@ function events(context, body, isConnection) {
   return new Response(readable, { headers: { "content-type": "text/event-stream" } });
 }
 
-/** A connection has no end of its own: that of the events is it. */
+/** A connection does not end by itself, so that the last event marks the end. */
 async function translate(reader, writer, isConnection) {
   const decoder = new TextDecoder();
   let held = "";

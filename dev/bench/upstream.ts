@@ -2,14 +2,14 @@
  * The model server of the benchmark: the project's simulator, recorded once per model name and then replayed.
  *
  * The simulator decides every byte (so the wire shape is vLLM's), but a simulator that makes its tokens anew would be
- * slower than what is measured. A replay costs one write of bytes that are already framed as HTTP chunks. This
- * server's own are the settings `tps` (a chunk per tick instead of all at once), `prompt=N` (a completion answers to a
- * prompt that is longer by N tokens, whose ids its first event repeats) and `live=TAG` (no replay: the simulator
- * itself answers, which can continue what was cut off), `GET /prompt-bytes`, and `GET /log` (when each answer was asked
- * for and ended; kept from the first time that it is asked for, begun anew by `GET /log?reset`), and `/v1/responses`
- * (vllm-responses.ts), which other gateways ask.
+ * slower than what is measured. A replay costs one write of bytes that are already framed as HTTP chunks. This server
+ * adds the settings `tps` (a chunk per tick instead of all at once), `prompt=N` (a completion answers a prompt that is
+ * longer by N tokens, whose ids its first event repeats) and `live=TAG` (no replay: the simulator itself answers, and
+ * can continue a broken answer). It adds the paths `GET /prompt-bytes`, `GET /log` (the times of each request and of
+ * its end, since the first `GET /log` or the last `GET /log?reset`), and `/v1/responses` (vllm-responses.ts), which
+ * other gateways use.
  *
- *     npx node dev/bench/upstream.ts PORT [MODEL...]      the models are those that `/v1/models` lists
+ * npx node dev/bench/upstream.ts PORT [MODEL...]      the models are those that `/v1/models` lists
  */
 import { createServer, type Socket } from "node:net";
 import { createSimulator } from "../simulator/handler.ts";
@@ -87,7 +87,7 @@ function streamed(response: Response, bodies: readonly Uint8Array[]): Recording 
   return { head, chunks, whole: Buffer.concat([head, ...chunks]) };
 }
 
-/** "Hello" to gpt-oss, after so many tokens of instructions; the rest as this project's Worker asks it. */
+/** "Hello" to gpt-oss, after `promptTokens` tokens of instructions, in the form of this project's Worker. */
 function completion(promptTokens: number): Record<string, unknown> {
   const instructions =
     promptTokens === 0 ? "" : `<|start|>developer<|message|># Instructions\n\n${"a ".repeat(promptTokens)}<|end|>`;
@@ -96,7 +96,7 @@ function completion(promptTokens: number): Record<string, unknown> {
       "<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\n\nReasoning: medium\n\n" +
       "# Valid channels: analysis, commentary, final. Channel must be included for every message.<|end|>" +
       `${instructions}<|start|>user<|message|>Hello<|end|><|start|>assistant`,
-    // What the window leaves, as the Worker says it: null means 16.
+    // The rest of the window, as the Worker sends it; null would mean 16.
     max_tokens: 130_000,
     return_token_ids: true,
     skip_special_tokens: false,
@@ -113,7 +113,7 @@ function httpChunk(bytes: Uint8Array): Buffer {
   return Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from("\r\n")]);
 }
 
-/** `tps` out of a model name, and the name without it. */
+/** Separates `tps` from a model name. */
 function splitPace(name: string): { model: string; tps: number } {
   const { name: base, settings } = splitName(name);
   const tps = Number(settings.get("tps") ?? 0);
@@ -136,7 +136,7 @@ export interface LoggedRequest {
 
 export interface UpstreamLog {
   requests: LoggedRequest[];
-  /** The most that ran at the same time. */
+  /** The maximum number that ran at the same time. */
   mostOpen: number;
 }
 
@@ -147,7 +147,7 @@ function now(): number {
   return performance.timeOrigin + performance.now();
 }
 
-/** Notes a request for tokens; the function returned notes its end. */
+/** Logs a request for tokens. The returned function logs its end. */
 function noteRequest(tag: string): () => void {
   const entry: LoggedRequest = { tag, receivedAt: now(), endedAt: null };
   open += 1;
@@ -179,7 +179,7 @@ const MODEL = Buffer.from('"model":"');
 /** `ASKED` in targets.ts. */
 const ASKED = Buffer.from("asked:");
 const STREAM = Buffer.from('"stream":true');
-/** vLLM heeds it, whoever asks. */
+/** vLLM applies it to every request. */
 const INTERVAL = /"stream_interval":(\d+)/;
 
 async function answer(socket: Socket, method: string, path: string, body: Buffer): Promise<void> {
@@ -197,7 +197,7 @@ async function answer(socket: Socket, method: string, path: string, body: Buffer
   if (tag !== undefined) return answerLive(socket, path, body, tag);
   const { model, tps } = splitPace(name);
   const ended = noteRequest("");
-  // At a pace each chunk has one token.
+  // With a pace each chunk has one token.
   const interval = tps === 0 ? Number(INTERVAL.exec(body.toString("latin1"))?.[1] ?? 1) : 1;
   const recorded = await recording(path, model, body.includes(STREAM), interval);
   const { head, chunks, whole } = path === "/v1/responses" ? withOwnIds(recorded) : recorded;
@@ -208,7 +208,7 @@ async function answer(socket: Socket, method: string, path: string, body: Buffer
 
 let answers = 0;
 
-/** The same with ids that no answer before had: a gateway that stores items stores none twice. They are as long as before. */
+/** The same answer with new ids of the same length, because a gateway stores no item twice. */
 function withOwnIds({ head, chunks, whole }: Recording): Recording {
   answers += 1;
   const id = answers.toString(36).padStart(RECORDED_ID.length, "0");
@@ -226,7 +226,7 @@ function textBehind(body: Buffer, mark: Buffer, end: string): string | undefined
 
 const LIVE = /\blive=(\w+)&/;
 
-/** Answers from the simulator itself, as it goes. */
+/** Answers with the simulator itself, while it generates. */
 async function answerLive(socket: Socket, path: string, body: Buffer, tag: string): Promise<void> {
   const left = new AbortController();
   socket.once("close", () => left.abort());

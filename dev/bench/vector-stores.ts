@@ -90,7 +90,7 @@ interface Store {
   file_counts: { in_progress: number; completed: number; failed: number };
 }
 
-/** Milliseconds that a search takes, by meaning and words. */
+/** Measures the milliseconds of a search by meaning and words. */
 async function search(store: string): Promise<number> {
   const begun = performance.now();
   await call(`/vector_stores/${store}/search`, { query: sentence(6) });
@@ -126,7 +126,7 @@ async function grow(target: RunningWorker): Promise<void> {
         const { file_counts: counts } = await call<Store>(`/vector_stores/${id}`);
         if (counts.failed > 0) throw new Error(`${counts.failed} files failed`);
         if (counts.in_progress === 0) break;
-        // The first chunks have no codes that a search could read.
+        // The first chunks do not have codes yet.
         if (chunks > 0 || counts.completed > 0) beside.push(await search(id));
         peak = Math.max(peak, memoryMb(target.pid).now);
       }

@@ -8,7 +8,7 @@ interface ChatChunk {
 }
 
 const CREATED_AT = 1_763_700_000;
-/** What its ids end with. */
+/** The last part of its ids. */
 export const RECORDED_ID = "00bench00";
 
 const ITEM = `msg_${RECORDED_ID}`;
@@ -44,7 +44,7 @@ export function responsesChunks(chunks: readonly string[], model: string): Uint8
   return [head, ...bodies, end].map((body) => encoder.encode(body));
 }
 
-/** The response as JSON's object. */
+/** The response as an object. */
 export function responsesBody(text: string, model: string, status: "in_progress" | "completed"): object {
   const isWhole = status === "completed";
   const content = [part(text)];

@@ -48,7 +48,7 @@ const WAYS: readonly Way[] = [
   },
 ];
 
-/** What was measured of a way. */
+/** The measurements of a way. */
 export interface WayResult {
   name: string;
   firstAnswerMs: number;
@@ -58,7 +58,7 @@ export interface WayResult {
   requestsPerSecond: number;
 }
 
-/** Each way once, one after another. */
+/** Measures each way once, one after another. */
 export async function measureWays(
   upstream: Upstream,
   windowMs: number,
@@ -91,7 +91,7 @@ async function measureWay(way: Way, upstream: Upstream, windowMs: number): Promi
   const url = `http://127.0.0.1:${upstream.port}/v1`;
   const json = responsesRequest({ model: WAYS_MODEL, stream: false }, { store: false });
   const begun = performance.now();
-  // In a group of its own, and known by a directory in the environment of all that it starts.
+  // In a group of its own. A directory in the environment identifies all processes that it starts.
   const child = spawn("npm", way.args(port, url, directory), {
     cwd: root,
     detached: true,
@@ -168,7 +168,7 @@ function processesOf(directory: string): number[] {
   });
 }
 
-/** What processes take together: what several have in common is counted once (`Pss`). */
+/** The memory of several processes. Shared memory counts once (`Pss`). */
 function memoryMb(pids: readonly number[]): number {
   const kilobytes = pids.map((pid) => {
     try {

@@ -40,13 +40,13 @@ export type WorkerKind = "ours" | "counting" | keyof typeof ENTRY;
 export interface WorkerOptions {
   inspect?: boolean;
   variables?: Record<string, string>;
-  /** V8's. */
+  /** V8's flags. */
   flags?: readonly string[];
 }
 
 export interface RunningWorker {
   port: number;
-  /** Another id after `restart`. */
+  /** Changes with `restart`. */
   readonly pid: number;
   inspectorPort: number | undefined;
   /** The folder with the objects' storage: one subfolder for each class. */
@@ -136,7 +136,7 @@ function config(
   const given = Object.entries(variables).map(([name, value]) => `\n    (name = "${name}", text = "${value}"),`);
   const hasHome = isServer(kind) || kind === "object";
   const upstream = `http://127.0.0.1:${upstreamPort}`;
-  // The benchmark's own Worker has a home alone.
+  // The benchmark's own Worker has only the class of homes.
   const isWhole = isServer(kind);
   const ownHome = '(className = "Home", uniqueKey = "home", enableSql = true)';
   const namespaces = isWhole ? objectNamespaces((name) => name.toLowerCase()) : ownHome;

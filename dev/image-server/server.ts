@@ -8,7 +8,7 @@ import { decodePng, encodePng } from "./png.ts";
 
 export const IMAGE_SERVER_MODEL = "painter";
 
-/** A request as the server saw it. */
+/** A request that the server has received. */
 export interface AskedImage {
   path: string;
   headers: Record<string, string>;

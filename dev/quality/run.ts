@@ -59,7 +59,7 @@ try {
   await simulator.close();
 }
 
-/** Weights are the tool's at OpenAI, whose types of a search do not have them. */
+/** OpenAI has weights only in the tool's types, not in those of a search. */
 function hybridWeights() {
   const weights = (embedding_weight: number, text_weight: number) => ({
     ranking_options: { hybrid_search: { embedding_weight, text_weight } },

@@ -72,7 +72,7 @@ function freshAnswer(
   return [...said, content(request, turn, settings, raw)];
 }
 
-/** The last user message and what came after it. */
+/** The last user message and the messages after it. */
 type Turn = { text: string; results: { name: string; output: string }[]; rounds: number };
 
 function lastTurn(messages: readonly ChatMessage[]): Turn {
@@ -88,7 +88,7 @@ function lastTurn(messages: readonly ChatMessage[]): Turn {
   };
 }
 
-/** Whether it is the console's first example, of which nothing else is wanted. */
+/** True if it is the console's first example, without other demands on the answer. */
 function isTour({ format, toolChoice, tools }: ChatRequest, { text, results }: Turn, settings: Settings): boolean {
   const isPlain = format.kind === "text" && results.length === 0 && (tools.length === 0 || toolChoice.kind === "auto");
   return text === TOUR_QUESTION && isPlain && settings.words === undefined && settings.mode !== "transcript";
@@ -111,7 +111,7 @@ function toolsToCall(request: ChatRequest, turn: Turn, rounds: number): Tool[] {
     case "none":
       return [];
     case "auto":
-      // The schema of an answer governs all of it, unless vLLM has a grammar for calls, which takes its place.
+      // The schema of an answer governs the whole answer, unless vLLM has a grammar for calls instead.
       if (request.format.kind !== "text" && !tools.some((tool) => tool.strict)) return [];
       // Tool results without a recorded call (a trimmed history) count as a round too.
       calls = Math.max(turn.rounds, Math.min(1, turn.results.length)) >= rounds ? [] : named;
@@ -125,7 +125,7 @@ function toolsToCall(request: ChatRequest, turn: Turn, rounds: number): Tool[] {
   return request.parallelToolCalls ? calls : calls.slice(0, 1);
 }
 
-/** Whether the name stands in the text as a word of its own. */
+/** True if the text contains the name as a separate word. */
 export function mentions(text: string, name: string): boolean {
   for (let at = text.indexOf(name); at >= 0; at = text.indexOf(name, at + 1)) {
     const inWord = /[\w-]/;
@@ -134,7 +134,7 @@ export function mentions(text: string, name: string): boolean {
   return false;
 }
 
-/** What the text has in backticks, but for the names of tools: what the model says to built-in tools. */
+/** The text's parts in backticks, without names of tools. The model sends them to built-in tools. */
 export function partsInBackticks(text: string, names: readonly string[]): string[] {
   return [...text.matchAll(/`([^`]+)`/g)].map((match) => match[1] ?? "").filter((part) => !names.includes(part));
 }
@@ -148,7 +148,7 @@ const ARGUMENT: Record<string, (given: string) => Json> = {
   "container.exec": (given) => ({ cmd: ["sh", "-c", given] }),
 };
 
-/** The same by the name of a function: `browser_search`, `file_search`. */
+/** The arguments for a function whose name stands for a built-in tool: `browser_search`, `file_search`. */
 function argumentsOf(name: string, part: string): string | undefined {
   return builtinArguments(name, part) ?? builtinArguments(name.replace("_", "."), part);
 }

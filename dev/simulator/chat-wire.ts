@@ -31,7 +31,7 @@ export function* chatFrames(result: ChatResult): Generator<Frame> {
   const usage = () =>
     request.continuousUsage ? `,"usage":${JSON.stringify(usageBody(undefined, result.prompt, sent, settings))}` : "";
   const withUsage = request.includeUsage && settings.usage && !settings.usageAtFinish;
-  // What reasoning is hidden from is told no tokens either.
+  // A request that hides the reasoning gets no token ids either.
   const withIds = request.returnTokenIds && request.includeReasoning;
   const top = request.includeReasoning ? request.logprobs : undefined;
 
@@ -42,7 +42,7 @@ export function* chatFrames(result: ChatResult): Generator<Frame> {
     role: "start",
   };
 
-  // A repeated text makes the very same chunk unless something in it counts: then its frame is kept.
+  // A repeated text gives the same chunk, unless the chunk contains a count. Its frame is then reused.
   const reusable = settings.words !== undefined && !withIds && !request.continuousUsage && top === undefined;
   const known = reusable ? new Map<string, Frame>() : undefined;
   const toolCallIds = toolCallId(result);
@@ -96,7 +96,7 @@ export function* chatFrames(result: ChatResult): Generator<Frame> {
   if (settings.done) yield doneFrame();
 }
 
-/** The body of a chat completion that is not streamed, and how many tokens it took. */
+/** The body of a chat completion that is not streamed, and its number of tokens. */
 export function chatBody(result: ChatResult): { body: JsonObject; tokens: number } {
   const { request, settings, speech } = result;
   const { message: parsed, steps, ending, reasoningTokens } = wholeAnswer(speech, request, result.maxTokens);
@@ -185,7 +185,7 @@ function deltaJson(
   toolCallIds: (index: number) => string,
 ): string {
   const fields: string[] = [];
-  // What hides the thoughts says so in every delta that has something else.
+  // If the request hides the reasoning, every other delta has `reasoning: null`.
   const hidden = hides && (content !== undefined || calls !== undefined);
   if (content !== undefined) fields.push(`"${refuses ? "refusal" : "content"}":${JSON.stringify(content)}`);
   else if (calls !== undefined) fields.push('"content":null');

@@ -29,7 +29,7 @@ function renderMessage(message: ChatMessage): string {
   const { role, text } = message;
   if (role === "tool") return `<|im_start|>user\n<tool_response>\n${text}\n</tool_response><|im_end|>\n`;
   if (role !== "assistant") return `<|im_start|>${role}\n${text}<|im_end|>\n`;
-  // As Qwen3's template: the line ends around thoughts, and before what follows them, are the template's own.
+  // As in Qwen3's template: the line ends around the reasoning, and before the text after it, are the template's own.
   const isThought = message.reasoning !== "";
   const thoughts = isThought ? `<think>\n${message.reasoning.replace(/^\n+|\n+$/g, "")}\n</think>\n\n` : "";
   const said = isThought ? text.replace(/^\n+/, "") : text;

@@ -10,10 +10,10 @@ export type Token = { id: number; text: string; name: string; inert?: boolean };
  */
 export type Step = { id: number; name: string; text: string };
 
-/** Why a generation ended. */
+/** The reason for the end of a generation. */
 export type Ending = { finish: "stop" | "length"; stopReason: string | number | null };
 
-/** What ends a generation. */
+/** The possible ends of a generation. */
 export type Limits = {
   maxTokens: number;
   /** The model's own end token. It gives no `stop_reason`. */

@@ -48,15 +48,15 @@ export function invalidBody(...findings: Finding[]): VllmError {
   return new VllmError(400, count + lines.join(""), param === "" ? null : param, "Bad Request");
 }
 
-/** The grammar that a request asks for cannot be built. A stream has begun by then. */
+/** The error for a grammar that cannot be built. A stream has already begun by then. */
 export class GrammarError extends VllmError {}
 
-/** What vLLM says of its EngineCore, which has died or failed. */
+/** vLLM's error after its EngineCore has died or failed. */
 export function engineError(): VllmError {
   return new VllmError(500, "EngineCore encountered an issue. See stack trace (above) for the root cause.");
 }
 
-/** What the fetch handler throws, or errors its body with, where a server would destroy the socket. */
+/** The fetch handler throws it, or ends its body with it, where a server would destroy the socket. */
 export class ConnectionLost extends Error {
   constructor(fault: string) {
     super(`Simulated fault: ${fault}`);
@@ -92,7 +92,7 @@ function pythonFinding({ type, loc, msg, input, ctx }: Finding): string {
   return `{${fields.join(", ")}}`;
 }
 
-/** vLLM shows no prompt: of a list or an object only how much is in it. */
+/** vLLM shows no prompt: of a list or an object it shows only the number of entries. */
 function shortInput(input: unknown): string {
   if (Array.isArray(input)) return `<list of ${input.length} items>`;
   if (typeof input === "object" && input !== null) return `<dict of ${Object.keys(input).length} items>`;

@@ -64,7 +64,7 @@ export function listField(body: JsonObject, name: string): Json[] | undefined {
   throw invalidBody({ type: "list_type", loc: `body.${name}`, msg: "Input should be a valid list", input: value });
 }
 
-/** The 400 for a field that must be there. `input`: the object that it is missing in. */
+/** The 400 for a missing required field. `input`: the object that lacks it. */
 export function missing(loc: string, input: Json): Error {
   return invalidBody({ type: "missing", loc, msg: "Field required", input });
 }

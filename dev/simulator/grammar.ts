@@ -34,8 +34,8 @@ export function checkGrammar(schema: Json): void {
 }
 
 /**
- * Reads a grammar or a regular expression. What xgrammar refuses goes to llguidance, so that the words of a refusal are
- * those of the latter. Throws a 400.
+ * Reads a grammar or a regular expression. vLLM passes what xgrammar refuses to llguidance, so that the words of a
+ * refusal are llguidance's. Throws a 400.
  */
 export function compileText({ syntax, source }: { syntax: "grammar" | "regex"; source: string }): TextGrammar {
   if (syntax === "regex") {
@@ -50,7 +50,7 @@ export function compileText({ syntax, source }: { syntax: "grammar" | "regex"; s
   throw new GrammarError(400, "Invalid grammar specification: Failed to convert the grammar from GBNF to Lark");
 }
 
-/** What a model under a grammar says that would have said `text`. */
+/** The output under a grammar of a model that would otherwise output `text`. */
 export function underGrammar(format: { syntax: "grammar" | "regex"; source: string }, text: string): string {
   const grammar = compileText(format);
   return admitsText(grammar, text) ? text : sampleText(grammar);
@@ -61,7 +61,10 @@ export function isRefused(schema: Json): boolean {
   return schemaMistake(schema) !== undefined;
 }
 
-/** The first error of a schema. llguidance refuses a schema that no value satisfies; here: not the value made from it. */
+/**
+ * The first error of a schema. llguidance refuses a schema that no value satisfies. Here a schema counts as such if the
+ * value made from it does not satisfy it.
+ */
 function schemaMistake(schema: Json): string | undefined {
   const mistake = findMistake(schema, schema);
   if (mistake !== undefined) return mistake;

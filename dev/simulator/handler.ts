@@ -97,7 +97,7 @@ export type Simulator = {
   clear(): void;
 };
 
-/** Creates a simulator. Of its answers only `created` depends on time or chance. */
+/** Creates a simulator. Only `created` in its answers depends on time or chance. */
 export function createSimulator(options: SimulatorOptions = {}): Simulator {
   const kind = kindOf(options.kind);
   const adapters = options.adapters ?? {};
@@ -206,7 +206,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     ...(kind.counts && { [kind.counts.path]: { method: "POST", answer: tokenize } satisfies Route }),
   };
 
-  /** Prometheus text: of the server's metrics the two gauges of requests. */
+  /** Prometheus text with two of the server's metrics: the gauges of requests. */
   function gauges(): Response {
     if (typeof kind.gauges === "string") throw new VllmError(501, kind.gauges);
     const [runs, waits] = kind.gauges ?? ["vllm:num_requests_running", "vllm:num_requests_waiting"];
@@ -222,7 +222,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     return new Response(`${lines.join("\n")}\n`, { headers: { "content-type": "text/plain; version=0.0.4" } });
   }
 
-  /** The scripted models read text alone, wherever a prompt is made of messages. */
+  /** The scripted models read only text, wherever a prompt is made of messages. */
   function expectReadable(messages: readonly ChatMessage[], model: string): void {
     const base = engineOf(model);
     if (isScripted(base) && messages.some(({ media }) => media)) throw badRequest(`${base} is not a multimodal model`);
@@ -279,18 +279,18 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     return whole(call, answer.body, answer.tokens);
   }
 
-  /** The model says several texts one after another, and the last one from then on: its server binds nothing. */
+  /** The model outputs several texts, one for each request, and then always the last one. No grammar binds them. */
   function nextSpeech(says: string, { continueFinalMessage, messages }: ChatRequest) {
     const texts = says.split("\u001e");
     const last = continueFinalMessage ? messages.at(-1)?.text : undefined;
     const count = said.get(says) ?? 0;
-    // An asking that goes on with a text does not begin the next one.
+    // A request that continues a text does not begin the next one.
     if (!continueFinalMessage) said.set(says, count + 1);
     const at = Math.min(Math.max(0, continueFinalMessage ? count - 1 : count), texts.length - 1);
     return rawSpeech(texts[at] ?? "", vocabulary, last ?? "");
   }
 
-  /** A prompt in the simulator's own vocabulary, which costs little. */
+  /** A prompt in the simulator's own vocabulary, which is cheap. */
   function echoPrompt(text: string): ChatPrompt {
     const tokens = splitTokens(text);
     return { text, tokens, ids: () => tokens.map((token) => vocabulary.id(token)) };
@@ -329,7 +329,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
   async function tokenize(call: Call, sent: JsonObject, model: string): Promise<Response> {
     const { counts } = kind;
     const body = sent.messages === undefined ? sent : readRequest(kind, sent);
-    // llama.cpp reads `content` alone, and says so of nothing else.
+    // llama.cpp reads only `content`, and ignores all other fields without an error.
     if (counts && call.record.path === "/tokenize") {
       const text = typeof sent.content === "string" ? sent.content : "";
       return json({ tokens: (await tokenizerOf(model)).encode(text) });
@@ -379,7 +379,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     return isScripted(base) ? chatmlTokenizer() : vocabulary;
   }
 
-  /** A LoRA adapter's card has its path, its base model, and no context length. */
+  /** The card of a LoRA adapter has its path and its base model, and no context length. */
   function modelCard(id: string, settings: Settings): JsonObject {
     const parent = Object.hasOwn(adapters, id) ? (adapters[id] ?? null) : null;
     return {
@@ -401,7 +401,7 @@ export function createSimulator(options: SimulatorOptions = {}): Simulator {
     };
   }
 
-  /** The model that answers: of an adapter its base. */
+  /** The model that answers: for an adapter, its base model. */
   function engineOf(model: string): string {
     const { base } = splitModel(model);
     return Object.hasOwn(adapters, base) ? (adapters[base] ?? base) : base;
@@ -450,9 +450,9 @@ type Call = {
   record: SimulatedRequest;
   settings: Settings;
   fault: Fault | undefined;
-  /** Set once a body is under way that will say itself when it has ended. */
+  /** True once a streamed body has begun. The body then reports its own end. */
   streaming: boolean;
-  /** Resolves when a stall is to end. */
+  /** Resolves when a stall must end. */
   released: Promise<void>;
 };
 
@@ -461,7 +461,10 @@ type Route = {
   answer(call: Call, body: JsonObject, model: string): Response | Promise<Response>;
 };
 
-/** The grammar is compiled where the engine is: a stream has its 200 by then. Throws what a request for one piece is answered with. */
+/**
+ * Gives the answer to a stream whose grammar is refused: the engine compiles the grammar when the stream already has
+ * its 200. Throws the error for an answer in one piece.
+ */
 function refusedGrammar(
   call: Call,
   request: { stream: boolean; format: AnswerFormat; tools?: Tool[] },
@@ -535,7 +538,7 @@ async function readBody(call: Call): Promise<JsonObject> {
   return body;
 }
 
-/** Faults that answer, or never answer, whatever was asked. */
+/** Triggers faults that do not depend on the request: those that answer at once, and those that never answer. */
 async function failEarly(call: Call): Promise<Response | undefined> {
   switch (call.fault?.kind) {
     case "refuse":
@@ -566,7 +569,9 @@ function stream(call: Call, frames: Iterable<Frame>): Response {
   return new Response(body, { headers: { "content-type": "text/event-stream; charset=utf-8" } });
 }
 
-/** An answer in one piece, after the time its tokens take. A fault with a count has no deltas to count here, and happens at once. */
+/**
+ * An answer in one piece, after the time of its tokens. There are no deltas, so a fault with a count happens at once.
+ */
 async function whole(call: Call, body: JsonObject, tokens: number): Promise<Response> {
   const { settings, fault, request } = call;
   const time = settings.ttft + (settings.tps > 0 ? (tokens * 1000) / settings.tps : 0);

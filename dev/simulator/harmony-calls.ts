@@ -76,7 +76,7 @@ function builtins(messages: readonly HarmonyMessage[], turn: HarmonyTurn, tag: S
   }));
 }
 
-/** A part in backticks as what is said to a tool: to python the script itself. */
+/** The body of a call from a part in backticks. For python the part is the script itself. */
 function asBody(name: string, part: string): string {
   return name === "python" ? part : (builtinArguments(name, part) ?? part);
 }

@@ -10,7 +10,7 @@ export type HarmonyGeneration = Ending & { ids: number[]; texts: string[]; names
 /** The tokens that end a gpt-oss's output besides `<|return|>`, from its `generation_config.json`. */
 const OTHER_ENDS = [ENDOFTEXT, CALL];
 
-/** Generates `wanted` until a stop token, a stop string or the token limit, as the engine does. */
+/** Generates the tokens `wanted` until a stop token, a stop string or the token limit, as the engine does. */
 export function generateHarmony(
   wanted: readonly number[],
   request: CompletionRequest,

@@ -11,7 +11,7 @@ export type HarmonyMessage = {
   content: string;
   /** The position of its `<|start|>` in the prompt. */
   at: number;
-  /** The part that it has reached. Only the last message may be open. */
+  /** The part of it that the prompt has reached. Only the last message may be open. */
   state: "header" | "content" | "closed";
 };
 

@@ -61,7 +61,10 @@ function inArraysOf(last: Json | undefined, schema: JsonObject): JsonObject {
     : schema;
 }
 
-/** Reads the TypeScript-like types of a tools block as the JSON Schema that they may come from. Never fails: what it cannot read is anything. */
+/**
+ * Reads the TypeScript-like types of a tools block as the JSON Schema that they may come from. Never fails: a type that
+ * it cannot read becomes the schema of any value.
+ */
 class TypeReader {
   #text: string;
   #at = 0;
@@ -79,7 +82,7 @@ class TypeReader {
     const rest = alternatives.filter((schema) => schema.type !== "null");
     const [first] = rest;
     if (first === undefined) return { type: "null" };
-    // The renderer puts no brackets around the choices of an array's elements: `"a" | "b"[]`.
+    // The renderer writes the choices of an array's elements without brackets: `"a" | "b"[]`.
     return listed || first.type === "array" ? first : inArraysOf(rest.at(-1), first);
   }
 

@@ -63,7 +63,7 @@ const vllm: Kind = {
 
 const LLAMA_TYPES: Record<number, string> = { 404: "not_found_error", 501: "not_supported_error", 500: "server_error" };
 
-/** llama.cpp's `llama-server`, build 11549, as it answered. */
+/** llama.cpp's `llama-server`, build 11549, by its answers. */
 const llamacpp: Kind = {
   ...vllm,
   owner: "llamacpp",
@@ -103,7 +103,7 @@ const llamacpp: Kind = {
     const format = isObject(body.response_format) && body.response_format.type !== "text";
     if (grammar !== undefined && calls) throw badRequest("Cannot use custom grammar constraints with tools.");
     if (grammar !== undefined && !format) read.structured_outputs = { grammar };
-    // The schema binds all that is said.
+    // The schema binds the whole output.
     if (format && calls) read.tool_choice = "none";
     if (body.top_logprobs === 0) delete read.logprobs;
     if (effort === "none") read.reasoning_effort = effort;
@@ -123,7 +123,7 @@ const llamacpp: Kind = {
   gauges: "This server does not support metrics endpoint. Start it with `--metrics`",
 };
 
-/** A last assistant message is gone on with, whatever is asked for. */
+/** The model continues a last assistant message, with every setting of the request. */
 function continued(read: JsonObject, { messages, ...body }: JsonObject): JsonObject {
   const list = Array.isArray(messages) ? messages.filter(isObject) : [];
   const isLast = (back: number) => list.at(-back)?.role === "assistant";
@@ -187,7 +187,7 @@ const sglang: Kind = {
     if (!isObject(last) || last.role !== "assistant") return { ...read, continue_final_message: false };
     if (read.continue_final_message !== true)
       return { ...read, messages: [...messages.slice(0, -1), { ...last, role: "user" }] };
-    // Its text alone is gone on with: thoughts of it are forgotten.
+    // The model continues only the text of the message. Its reasoning is dropped.
     const { reasoning: _, reasoning_content: __, ...text } = last;
     return { ...read, messages: [...messages.slice(0, -1), text], add_generation_prompt: false };
   },
@@ -225,7 +225,7 @@ const ollama: Kind = {
   }),
 };
 
-/** `transformers serve` 5.23: it refuses every field that OpenAI does not have, and most that it has mean nothing to it. */
+/** `transformers serve` 5.23: it refuses every field that OpenAI does not have, and ignores most of the others. */
 const transformers: Kind = {
   ...vllm,
   owner: "simulated",
@@ -250,7 +250,10 @@ export function kindOf(name: KindName = "vllm"): Kind {
   return KINDS[name];
 }
 
-/** A request as the engine takes it, in vLLM's words. Throws the 422 of a strict server, and whatever else the kind refuses. */
+/**
+ * A request as the engine takes it, in vLLM's words. Throws the 422 of a strict server, and the other refusals of the
+ * kind.
+ */
 export function readRequest(kind: Kind, body: JsonObject): JsonObject {
   const { fields } = kind;
   if (fields === undefined) return body;

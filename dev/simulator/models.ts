@@ -26,12 +26,15 @@ export function speaksHarmony(model: string): boolean {
   return /gpt-oss/i.test(`${model} ${rootOf(model)}`);
 }
 
-/** Whether a served model understands the script language: it behaves as the tiny models that a real vLLM is tested with. */
+/**
+ * True if a served model understands the script language. It then behaves like the tiny models for tests with a real
+ * vLLM.
+ */
 export function isScripted(model: string): boolean {
   return model.startsWith("tiny-");
 }
 
-/** The context length that such a model is served with; `undefined` for others. */
+/** The context length of such a model; `undefined` for others. */
 export function ownContextLength(model: string): number | undefined {
   return { "tiny-qwen3": 4096, "tiny-gpt-oss": 8192 }[model];
 }

@@ -74,12 +74,12 @@ export function maxTokensField(
   return { maxTokens: value, maxTokensName: name };
 }
 
-/** vLLM's message for each of these fields, also if the prompt leaves no room for one token. */
+/** vLLM's error for a value below 1 in any of these fields, and for a prompt after which no token fits. */
 export function tooFewTokens(value: number): Error {
   return badField(`max_tokens must be at least 1, got ${value}.`, "max_tokens", String(value));
 }
 
-/** Throws vLLM's 400 for more alternatives to a token than it gives. */
+/** Throws vLLM's 400 for more alternatives to a token than it supports. */
 export function checkLogprobs(top: number | undefined): void {
   if (top === undefined || top <= MAX_LOGPROBS) return;
   throw badField(

@@ -19,7 +19,7 @@ export function chatmlScript(prompt: string): Script {
   return { text: restOfChatml(text, tail), delayMs: said.delayMs };
 }
 
-/** What `tiny-gpt-oss` says after a Harmony prompt. */
+/** The output of `tiny-gpt-oss` after a Harmony prompt. */
 export function harmonyScript(prompt: string): Script {
   const last = Math.max(0, prompt.lastIndexOf("<|start|>user<|message|>"));
   const turn = prompt.slice(last);
@@ -32,7 +32,7 @@ export function harmonyScript(prompt: string): Script {
   ].at(-1);
   const rest = closed === undefined ? "" : prompt.slice(closed.index + closed[0].length);
   const tail = rest.startsWith("<|start|>assistant") ? rest.slice("<|start|>assistant".length) : "";
-  // Both orders of a tool message's header.
+  // A tool message's header may have either order.
   const result = [
     ...turn.matchAll(
       /<\|start\|>(?:[A-Za-z_]\w*\.|python|browser|container)[^<]*?(?: to=assistant)?(?:<\|channel\|>\w+(?: to=assistant)?)?<\|message\|>(.*?)<\|end\|>/gs,

@@ -69,7 +69,7 @@ function bound(text: string, request: ChatRequest, thinking: boolean): string {
   return said === undefined ? text : `${text.slice(0, from)}${said}<|im_end|>`;
 }
 
-/** What a grammar makes of the content; `undefined` if it leaves it as it is. */
+/** The content under the request's grammar; `undefined` if the grammar accepts it unchanged. */
 function grammatical(written: string, request: ChatRequest): string | undefined {
   const content = written.trim();
   const { toolChoice, tools, format } = request;
@@ -97,7 +97,7 @@ function grammatical(written: string, request: ChatRequest): string | undefined 
 
 type Tool = ChatRequest["tools"][number];
 
-/** A call of a tool, with arguments that its schema admits. */
+/** A call of a tool, with arguments that its schema accepts. */
 function callOf(tool: Tool | undefined): string {
   const call = { name: tool?.name ?? "", arguments: fillSchema(tool?.parameters ?? {}) };
   return `<tool_call>\n${JSON.stringify(call)}\n</tool_call>`;
@@ -133,6 +133,6 @@ function* tokensOf(ids: readonly number[], tokenizer: ChatmlTokenizer): Generato
     yield { id, text: whole ? text : "", name: whole ? text : "" };
     if (whole) held = [];
   }
-  // A script without an end: the model ends it.
+  // The end of a script that has none.
   if (ids.at(-1) !== IM_END) yield { id: IM_END, text: "", name: "<|im_end|>" };
 }

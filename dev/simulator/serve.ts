@@ -56,7 +56,7 @@ export async function serveSimulator(
       await die(server, life, "engine crashed");
     },
     async close() {
-      // It may have stopped listening before.
+      // The server may have stopped listening before.
       const closed = server.listening ? once(server, "close") : undefined;
       server.close();
       server.closeAllConnections();
@@ -100,13 +100,13 @@ async function answer(
       lastWords(outgoing, life.death);
       return;
     }
-    // The client left, or a fault wants the connection gone: what was sent before must still arrive.
+    // The client disconnected, or a fault destroys the connection. The bytes that were sent before must still arrive.
     if (outgoing.headersSent) await flushed(outgoing);
     outgoing.destroy();
   }
 }
 
-/** What a dying server still says to who waits for an answer: its error, or nothing at all, without an end. */
+/** Sends the last bytes of a dying server to a client that waits for an answer: its error, or nothing and no end. */
 function lastWords(outgoing: ServerResponse, death: NonNullable<Life["death"]>): void {
   if (death === "terminated") return;
   const error = JSON.stringify(ENGINE_ERROR);

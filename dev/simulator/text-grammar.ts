@@ -103,7 +103,7 @@ class Recogniser {
 
 /**
  * A text that the grammar accepts, always the same one: the first of every choice, one repetition even if none is
- * required, letters before other characters. A rule within itself takes its shortest end.
+ * required, letters before other characters. A rule that contains itself takes its shortest end.
  */
 export function sampleText({ start, rules }: TextGrammar): string {
   const shortest = shortestTexts(rules);

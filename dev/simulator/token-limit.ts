@@ -24,7 +24,7 @@ export function tokenLimit(
   return Math.min(maxTokens ?? room, room);
 }
 
-/** vLLM up to 0.19 does not cut `max_tokens` down to what there is room for. */
+/** vLLM up to 0.19 does not reduce `max_tokens` to the rest of the window. */
 function oldLimit(promptTokens: number, maxTokens: number | undefined, contextLength: number): number {
   const total = promptTokens + (maxTokens ?? 1);
   if (total > contextLength) {

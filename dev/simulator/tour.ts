@@ -40,7 +40,7 @@ $$
 P_n = p^n = e^{\\,n \\ln p}
 $$`;
 
-/** The tour. Without reasoning if the request wants none. */
+/** The tour, without reasoning if the request disables it. */
 export function tour(thinks: boolean): Said[] {
   return [...(thinks ? [say("reasoning", THOUGHT)] : []), say("content", ANSWER)];
 }

@@ -10,8 +10,8 @@ export function fingerprint({ version }: Settings): string {
 }
 
 /**
- * vLLM's `usage`, whose details depend on where it stands: in a body, in the last chunk of a stream, or (`undefined`, for
- * `continuous_usage_stats`) in any chunk, with the tokens so far.
+ * vLLM's `usage`. Its details depend on its place: a body, the last chunk of a stream, or (`undefined`, for
+ * `continuous_usage_stats`) any chunk, with the tokens so far.
  */
 export function usageBody(
   place: "chat" | "chat stream" | "completion" | "completion stream" | "completion chunk" | undefined,

@@ -12,7 +12,7 @@ import { ToolError } from "./tool-error.ts";
 const DESCRIPTION = `Executes a command and returns what it prints, stdout and stderr, and its exit code. Files are kept between calls; \
 processes end with the command. There is no shell unless the command is one: ["bash", "-lc", "ls | wc -l"].`;
 
-/** Models mean seconds or milliseconds; no command may run for so many seconds. */
+/** A number from here on means milliseconds: models use both units, and no command may run for so many seconds. */
 const FIRST_MILLISECONDS = 1000;
 
 const commandSchema = z.object({

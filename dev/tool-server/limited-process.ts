@@ -20,7 +20,7 @@ export type ProgramOptions = {
   conversation?: boolean;
 };
 
-/** The server keeps its share of the CPU, whatever the program starts. */
+/** A lower priority, so that the server keeps its share of the CPU, whatever the program starts. */
 const PRIORITY = 10;
 
 const MAX_OPEN_FILES = 256;
@@ -34,7 +34,7 @@ const TASKS_PER_PROCESS = 4;
 /** A process that has left the group may fork while the others are killed. */
 const KILL_ROUNDS = 10;
 
-/** For a process that the search no longer finds and that still holds the pipe. */
+/** The wait for a process that the search no longer finds and that still holds the pipe. */
 const PIPE_CLOSE_MS = 500;
 
 /** A program with limits, in its own process group. The whole group ends with it. */
@@ -56,7 +56,7 @@ export class LimitedProcess {
       detached: true,
     });
     this.#child.stdout?.on("data", options.onOutput);
-    // It may end while a request is being sent: `ended` tells.
+    // The program may end while a request is being sent. `ended` reports that.
     this.#child.stdin?.on("error", () => {});
     this.answers?.on("error", () => {});
     lowerPriority(this.#child.pid);
@@ -139,8 +139,9 @@ export function describeEnding(ending: Ending, settings: Settings): string {
 }
 
 /**
- * A constant script: the command follows as its arguments, which no shell reads. Limits set here hold from the command's first instruction
- * on; one that a system does not know (macOS: memory) is left out. The soft CPU limit is the one whose signal can be told from a kill.
+ * A constant script: the command follows as its arguments, which no shell reads. Limits set here hold from the
+ * command's first instruction on; one that a system does not know (macOS: memory) is left out. The signal of the soft
+ * CPU limit can be distinguished from a kill.
  */
 function launcher(settings: Settings): string {
   const tasks = tasksOnMachine();
@@ -155,7 +156,7 @@ function launcher(settings: Settings): string {
   const lines = limits.map((limit) => `ulimit ${limit} 2>/dev/null`);
   if (tasks !== null) {
     const most = tasks + settings.maxProcesses * TASKS_PER_PROCESS;
-    // The first is bash's name for it, the second dash's.
+    // bash and dash have different names for this limit.
     lines.push(`ulimit -u ${most} 2>/dev/null || ulimit -p ${most} 2>/dev/null`);
   }
   return ["exec 2>&1", ...lines, 'exec "$@"'].join("\n");

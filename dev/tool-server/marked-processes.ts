@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 
 /**
- * The variable that tells the program of a process. A process that calls `setsid` leaves the process group but still
+ * The variable that names the program of a process. A process that calls `setsid` leaves the process group but still
  * inherits the environment.
  */
 export const MARKER = "RESPONSES_EDGE_TOOL";
@@ -9,8 +9,8 @@ export const MARKER = "RESPONSES_EDGE_TOOL";
 const MARKED = new RegExp(`(?:^|\0)${MARKER}=([^\0]*)`);
 
 /**
- * The ids of running processes that carry a marker, by its value: all, or until one marker has `enough`. Empty where there is no /proc
- * (macOS). `others`: ids that were seen to carry none, which are not looked at; it is brought up to date.
+ * The ids of running processes that carry a marker, by its value: all, or until one marker has `enough`. Empty where
+ * there is no /proc (macOS). `others`: ids without a marker, which are skipped. The function updates it.
  */
 export function markedProcesses(
   enough = Number.POSITIVE_INFINITY,
@@ -18,7 +18,7 @@ export function markedProcesses(
 ): Map<string, number[]> {
   const found = new Map<string, number[]>();
   const running = processIds();
-  // An id may come again, for another process.
+  // The system may reuse an id for another process.
   const ended = others.difference(new Set(running));
   for (const pid of ended) others.delete(pid);
   for (const pid of running) {

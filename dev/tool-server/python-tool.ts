@@ -13,7 +13,9 @@ const NO_OUTPUT = "[WARN] No output available. Use print() to output anything to
 const DESCRIPTION = `Executes Python code and returns what it prints, and the value of a last expression. Variables, imports and files are kept \
 between calls. There is no display and no input.`;
 
-/** The tool `python`: a notebook per session. `python` is null where none is installed, and every call says so. */
+/**
+ * The tool `python`: a notebook per session. If none is installed, `python` is null, and every call returns an error.
+ */
 export function createPythonTool(host: ProgramHost, python: Python | null): ToolEndpoint {
   const sessions = new SessionPool(() => new PythonSession(host, python), host.settings);
   return {
@@ -80,7 +82,7 @@ Its variables are lost, files are kept: the next call starts a new one.`;
     return new Interpreter(this.#python.path, this.#directory, this.#host);
   }
 
-  /** For what ends between calls: a thread, or a process that was left running. */
+  /** The note that the interpreter has ended between calls, by a thread or a process that was left running. */
   async #noteOnEnded(): Promise<string> {
     if (this.#interpreter === null || this.#interpreter.running) return "";
     const ending = await this.#interpreter.ended;

@@ -10,7 +10,7 @@ import { createPythonTool } from "./python-tool.ts";
 import { settingsSchema, type ToolServerOptions } from "./settings.ts";
 import { serveTool } from "./tool-endpoint.ts";
 
-/** Fixed on purpose: a caller with access and the key can run anything. */
+/** Fixed on purpose, because a caller with access and the key can run anything. */
 const HOST = "127.0.0.1";
 
 /** A tool server behind a port. */
@@ -36,7 +36,7 @@ export async function startToolServer(options: ToolServerOptions): Promise<ToolS
   const handlers = new Map(
     endpoints.map((endpoint) => [`/${endpoint.name}/mcp`, toNodeHandler({ fetch: serveTool(endpoint) })]),
   );
-  // A page in a browser of this machine reaches the port too, under a name of its own (DNS rebinding).
+  // A web page in a browser of this machine reaches the port, too, under its own host name (DNS rebinding).
   const guards = [localhostHostValidation(), localhostOriginValidation()];
 
   const isCaller = keyCheck(settings.apiKey);
@@ -77,7 +77,7 @@ export async function startToolServer(options: ToolServerOptions): Promise<ToolS
   };
 }
 
-/** Whether a request has the key; the time that it takes does not tell how much of it is right. */
+/** Makes the check whether a request has the key. Its time does not depend on the number of right characters. */
 function keyCheck(apiKey: string): (request: IncomingMessage) => boolean {
   const digest = (text: string) => createHash("sha256").update(text).digest();
   const expected = digest(`Bearer ${apiKey}`);

@@ -86,12 +86,12 @@ export class SessionFiles {
     return files;
   }
 
-  /** A program that means the directory by the name that it knows. */
+  /** A program's text with the real path of the directory, instead of the one that the model knows. */
   withOwnPath(code: string): string {
     return code.replaceAll(SHOWN_DIRECTORY, this.#directory);
   }
 
-  /** What a program has printed, with that name. */
+  /** A program's output with the path that the model knows. */
   withShownPath(output: string): string {
     return output.replaceAll(this.#directory, SHOWN_DIRECTORY);
   }
