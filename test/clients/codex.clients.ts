@@ -41,15 +41,15 @@ afterEach(async () => {
 interface Setup {
   model: string;
   webSockets: boolean;
-  /** Without the command that gives the key Codex asks for no catalogue: it does not know the model. */
+  /** True: without the command that gives the key. Codex then requests no catalogue, and does not know the model. */
   isUnknown?: boolean;
   /** Tokens after which Codex compacts. */
   compactAt?: number;
-  /** As the provider that Codex compacts remotely at. */
+  /** True: under the name of the provider whose server Codex lets compact. */
   isOpenai?: boolean;
 }
 
-/** As docs/clients.md has it: the catalogue comes with a command that gives the key. */
+/** Starts Codex with the settings of docs/clients.md: Codex requests the catalogue if a command gives the key. */
 function start({ model, webSockets, compactAt, isOpenai = false, isUnknown = false }: Setup): Codex {
   codex = new Codex(
     binary,
@@ -74,11 +74,11 @@ interface Call {
   name: string;
   namespace?: string;
   arguments?: object;
-  /** Of a custom tool. */
+  /** The input of a custom tool. */
   input?: string;
 }
 
-/** The user's text that makes the model call this. */
+/** The user's text that makes the model make this call. */
 function calling(engine: Engine, { name, namespace, arguments: args, input }: Call): string {
   const script =
     engine === "chat"
@@ -122,7 +122,7 @@ describe.each<[engine: Engine, model: string]>([
       expect(door.asked("GET /v1/responses")).toBe(webSockets);
     });
 
-    it("runs a command, and reads what came of it", async () => {
+    it("runs a command, and reads its output", async () => {
       const agent = start(setup);
       const run = await agent.exec(
         calling(engine, { name: "exec_command", arguments: { cmd: "echo made > made.txt && cat made.txt" } }),
@@ -148,7 +148,7 @@ describe.each<[engine: Engine, model: string]>([
       expect(run.answer).toContain("The tool returned:");
     });
 
-    it("calls a tool of an MCP server of the user's", async () => {
+    it("calls a tool of the user's MCP server", async () => {
       const agent = start(setup);
       const run = await agent.exec(
         calling(engine, { namespace: "mcp__notes", name: "take_note", arguments: { text: "walrus" } }),
@@ -157,7 +157,7 @@ describe.each<[engine: Engine, model: string]>([
       expect(run.answer).toContain("noted: walrus");
     });
 
-    it("begins an agent of its own", async () => {
+    it("starts a sub-agent", async () => {
       const run = await start(setup).exec(
         calling(engine, {
           namespace: "multi_agent_v1",

@@ -1,10 +1,10 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 
-/** A door before a server, which passes bytes on and knows what was asked through it. */
+/** A proxy before a server, which passes bytes on and knows the requests that it has passed. */
 export interface Door {
   url: string;
-  /** Whether a request has begun with this: a method and a path. */
+  /** True if a request has begun with this: a method and a path. */
   asked(line: string): boolean;
   close(): Promise<void>;
 }

@@ -20,7 +20,7 @@ import { installedPython } from "./installed.ts";
 
 const PACKAGES = ["openai==3.54.0", "openai-agents==0.24.0", "langchain-openai==1.7.3", "websockets==16.1.1"];
 
-/** It requires another version of openai's package. */
+/** It has an environment of its own, because it requires another version of openai's package. */
 const LLAMA_INDEX = ["llama-index-llms-openai==0.8.3"];
 
 let python: string;
@@ -29,7 +29,7 @@ let vllm: SimulatorServer;
 let painter: ImageServer;
 let guard: Server;
 let worker: WorkerdProcess;
-/** Of every gateway here. */
+/** The variables of every gateway in this file. */
 let variables: Record<string, string>;
 /** The address at which a script listens for webhooks. */
 let port: number;
@@ -66,7 +66,7 @@ afterAll(async () => {
   guard.close();
 });
 
-/** What a script prints, which is given the model and other words. */
+/** Runs a script with these arguments. Gives its output. */
 async function run(
   script: string,
   words: string[],
@@ -78,14 +78,14 @@ async function run(
   return JSON.parse(stdout);
 }
 
-/** The models that answer a question of a decision with A, and what has them do so. */
+/** The models that answer a decision's question with A, and the script that makes each do so. */
 const DECIDING: Record<string, string[]> = {
   simulator: ["tiny-qwen3", "SCRIPT[[Answer: A‹|im_end|›]]"],
   "simulator-gpt-oss": [saying("<|channel|>final<|message|>Answer: A<|return|>")],
 };
 
 describe.each(["simulator", "simulator-gpt-oss"])("%s", (model) => {
-  it("talks with openai-python over a socket, counts and compacts", async () => {
+  it("answers openai-python over a WebSocket, counts tokens and compacts", async () => {
     const said = await run("openai_client.py", [model]);
     expect(said).toMatchObject({
       socket: ["You said: The first word is walrus.", "You said: And the second?"],
@@ -97,7 +97,7 @@ describe.each(["simulator", "simulator-gpt-oss"])("%s", (model) => {
     expect(counted).toBe(used);
   });
 
-  it("has openai-python run a batch, tell a webhook endpoint of it, and make a decision", async () => {
+  it("runs a batch of openai-python's, notifies its webhook endpoint, and makes a decision", async () => {
     const [deciding = "", script = ""] = DECIDING[model] ?? [];
     expect(await run("jobs.py", [model, String(port), deciding, script])).toEqual({
       types: true,
@@ -115,7 +115,7 @@ describe.each(["simulator", "simulator-gpt-oss"])("%s", (model) => {
     });
   });
 
-  it("works for the Agents SDK over sockets, for its compaction session, and for its deferred tools", async () => {
+  it("serves the Agents SDK over WebSockets, its compaction session, and its deferred tools", async () => {
     const { socket, answer, kept, found } = await run("agents_sdk.py", [model]);
     const told = "The tool get_weather returned: sunny in city";
     expect(socket).toEqual([told, told, told, told]);
@@ -125,7 +125,7 @@ describe.each(["simulator", "simulator-gpt-oss"])("%s", (model) => {
   });
 });
 
-it("openai-python reads what a key has used, of each kind", async () => {
+it("gives openai-python a key's usage of each kind", async () => {
   await using counting = await startWorkerd({ ...variables, ADMIN_KEY }).then((started) => ({
     ...started,
     [Symbol.asyncDispose]: started.close,
@@ -143,7 +143,7 @@ it("openai-python reads what a key has used, of each kind", async () => {
 
 const SAID = "<|channel|>final<|message|>";
 
-it("openai-python and the Agents SDK have images drawn and changed, and texts moderated", async () => {
+it("draws and changes images for openai-python and the Agents SDK, and moderates texts", async () => {
   const calls = (args: object) =>
     scripts(written("image_generation", JSON.stringify(args)), `${SAID}Here it is.<|return|>`);
   const drawing = calls({ prompt: "a red circle" });
@@ -164,7 +164,10 @@ it("openai-python and the Agents SDK have images drawn and changed, and texts mo
   });
 });
 
-/** The model, a request for which it searches for owls and says what it has found, and one that it answers without. */
+/**
+ * For each engine: the model, an input for which it searches for owls and cites the results, and an input without a
+ * search.
+ */
 const SEARCHING: Record<string, string[]> = {
   chat: ["simulator", "Use file_search for `owls`", "Thanks."],
   "gpt-oss": [
@@ -178,7 +181,7 @@ describe.each(Object.entries(SEARCHING))("with a model on %s", (_, words) => {
   const owls = ["owls.md", "Owls hoot at night."];
   const cite = ["file_citation", "owls.md", true, expect.any(Number)];
 
-  it("openai-python's helpers keep and search files, and the Agents SDK's and LangChain's models search them", async () => {
+  it("stores and searches files for openai-python's helpers, and for the models of the Agents SDK and LangChain", async () => {
     const said = await run("files.py", words);
     expect(said).toMatchObject({
       file: ["processed", 19, "Owls hoot at night."],
@@ -202,7 +205,7 @@ describe.each(Object.entries(SEARCHING))("with a model on %s", (_, words) => {
     expect(said.langchain).toEqual([langchain, langchain]);
   });
 
-  it("llama-index's model searches files by its built-in tool", async () => {
+  it("searches files for llama-index's model, by its built-in tool", async () => {
     expect(await run("llama_index_search.py", words, llamaIndex)).toEqual({
       results: [owls],
       cites: [[cite], [cite]],

@@ -12,7 +12,7 @@ import { freePort, untilReady } from "../workerd/tools.ts";
 const MODULE = "github.com/versity/versitygw/cmd/versitygw@v1.8.0";
 const cache = fileURLToPath(new URL("../../node_modules/.cache/versitygw/", import.meta.url));
 
-/** Why there is no S3 server to be had; undefined where there is. `VERSITYGW` names one that is built already. */
+/** The reason why no S3 server is available; undefined if one is. `VERSITYGW` names an existing binary. */
 export function whyNoBucket(): string | undefined {
   if (process.env.VERSITYGW) return undefined;
   const { status } = spawnSync("go", ["version"]);
@@ -30,9 +30,9 @@ async function builtServer(): Promise<string> {
 }
 
 export interface Bucket {
-  /** What an instance's environment says of it, by its own way there. */
+  /** The variables of an instance that reaches the bucket on this way. */
   variables(way: Way): Record<string, string>;
-  /** A new way to it. */
+  /** Makes a new way to the bucket. */
   way(): Promise<Way>;
   close(): void;
 }
@@ -40,11 +40,11 @@ export interface Bucket {
 /** A way to the bucket that can be blocked: for one instance, or in the moment of one write. */
 export interface Way {
   endpoint: string;
-  /** From now on what `matches` is not let through, until `open()`. */
+  /** Holds matching requests back from now on, until `open()`. */
   block(matches: (method: string, path: string) => boolean): void;
-  /** How many requests are held back. */
+  /** The number of requests that are held back. */
   held(): number;
-  /** Lets all through. */
+  /** Lets all requests through. */
   open(): void;
 }
 

@@ -6,7 +6,7 @@ import { eventually } from "../e2e/support.ts";
 import { whyNoBucket } from "./bucket.ts";
 import { type Cluster, type Instance, startCluster } from "./instances.ts";
 
-/** What docs/cluster.md says, on three instances of one machine: who dies, dies by SIGKILL, and its disk is lost. */
+/** The facts of docs/cluster.md, on three instances of one machine. An instance dies by SIGKILL and loses its disk. */
 
 const why = whyNoBucket();
 if (why !== undefined) console.warn(`SKIPPED: ${why}.`);
@@ -54,7 +54,7 @@ describe.skipIf(why !== undefined)("a cluster of three instances", () => {
 
   const newReader = (id = ""): Reader => ({ id, text: "" });
 
-  /** Reads to the end, from whichever of these instances serves. */
+  /** Reads to the end, from any of these instances that serves. */
   async function readOn(reader: Reader, ...from: Instance[]): Promise<void> {
     for (let turn = 0; !hasEnded(reader); turn += 1) {
       await resume((from[turn % from.length] as Instance).url, reader);
@@ -69,7 +69,7 @@ describe.skipIf(why !== undefined)("a cluster of three instances", () => {
     return JSON.stringify(response?.output).replaceAll(/"id":"[^"]*"/g, "");
   }
 
-  it("serves every response at each of them", async () => {
+  it("serves every response at each instance", async () => {
     const first = await respond(one, {});
     const second = await respond(two, { previous_response_id: first.id });
     for (const at of [one, two, three]) {
@@ -80,14 +80,14 @@ describe.skipIf(why !== undefined)("a cluster of three instances", () => {
     expect((await get(one, first.id)).status).toBe(404);
   });
 
-  it("answers only when the bucket has what it has stored", async () => {
+  it("answers only after the bucket has stored the response", async () => {
     one.way.block((method, path) => method === "PUT" && path.includes("/log/"));
     let isAnswered = false;
     const answer = respond(one, {}).finally(() => {
       isAnswered = true;
     });
     await eventually(() => one.way.held() > 0);
-    // The instance goes on with others, and does not answer this one.
+    // The instance answers other requests, and not this one.
     for (let n = 0; n < 20; n += 1) await respond(one, { store: false });
     expect(isAnswered).toBe(false);
     one.way.open();
@@ -109,7 +109,7 @@ describe.skipIf(why !== undefined)("a cluster of three instances", () => {
     await two.restart();
   });
 
-  it("loses nothing acknowledged when its instance dies at that moment", async () => {
+  it("loses no acknowledged response whose instance dies at that moment", async () => {
     const { id: conversation } = await made(one, "conversations", {});
     const answered: string[] = [];
     const ask = async (n: number) => {
@@ -128,21 +128,21 @@ describe.skipIf(why !== undefined)("a cluster of three instances", () => {
       await eventually(isThere, 60_000);
     }
     await one.restart();
-    // With an empty disk.
+    // The dead instance starts again with an empty disk.
     for (const id of answered) expect((await get(one, id)).status).toBe(200);
   });
 
-  it("resumes background runs elsewhere: readers get the same bytes, and runs without readers end too", async () => {
+  it("resumes background runs at other instances: readers get the same bytes, and runs without readers end, too", async () => {
     const model = "simulator?tps=20&words=60";
     const uninterrupted = newReader();
     await create(two.url, uninterrupted, { model, input: "Go on." });
     const expected = outputOf(uninterrupted);
 
     const readers = Array.from({ length: 12 }, () => newReader());
-    // All of them run at the first instance, whoever reads.
+    // All of them run at the first instance, also those that are read at another.
     const reading = readers.map(async (reader, n) => {
       if (n % 2 === 1) reader.id = (await respond(one, { model, input: "Go on.", background: true })).id;
-      // A connection to the process that has died before may be what breaks first.
+      // A connection to the process that has died before may break first.
       while (reader.text === "") {
         await (reader.id === "" ? create(one.url, reader, { model, input: "Go on." }) : resume(two.url, reader));
       }
@@ -155,14 +155,15 @@ describe.skipIf(why !== undefined)("a cluster of three instances", () => {
     await Promise.all(reading);
     expect(readers.filter(hasEnded)).toHaveLength(0);
 
-    // Where the runs are is not known before the dead instance's lease has expired.
+    // The others do not know the runs' owner before the dead instance's lease has expired.
     const refused = await get(two, readers[0]?.id ?? "");
     await expectError(refused, { status: 503, code: "storage_unavailable" });
     expect(refused.headers.get("retry-after")).toBe("5");
 
     await Promise.all(readers.map((reader) => readOn(reader, two, three)));
     const asked = () => vllm.simulator.requests.filter(({ body }) => JSON.stringify(body)?.includes(model));
-    // Each run twice, and the uninterrupted one: nobody has asked for the unread ones.
+    // The model server was asked twice for each run, also for those without readers, and once for the uninterrupted
+    // one.
     await eventually(() => asked().length >= 1 + 2 * (readers.length + unread.length));
     for (const reader of [...readers, ...unread.map(({ id }) => newReader(id))]) {
       const replay = newReader(reader.id);
@@ -173,7 +174,7 @@ describe.skipIf(why !== undefined)("a cluster of three instances", () => {
     await one.restart();
   });
 
-  it("ends an instance that does not reach the bucket, before another takes over what it had", async () => {
+  it("ends an instance that does not reach the bucket before another takes over its objects", async () => {
     const model = "simulator?tps=20&words=300";
     const reader = newReader();
     const reading = create(one.url, reader, { model, input: "Go on." });
@@ -190,7 +191,7 @@ describe.skipIf(why !== undefined)("a cluster of three instances", () => {
     await eventually(() => isReady(one).catch(() => false));
   });
 
-  it("hands its objects over when it is told to stop", async () => {
+  it("hands an instance's objects over when it is told to stop", async () => {
     const model = "simulator?tps=20&words=200";
     const readers = [newReader(), newReader()];
     const reading = readers.map((reader) => create(one.url, reader, { model, input: "Go on." }));
@@ -200,7 +201,7 @@ describe.skipIf(why !== undefined)("a cluster of three instances", () => {
     expect(await stopped).toBe(0);
     await Promise.all(reading);
     for (const reader of readers) {
-      // At once: there is no lease to wait for.
+      // This takes no wait for a lease.
       expect((await get(two, reader.id)).status).toBe(200);
       await readOn(reader, two);
       const replay = newReader(reader.id);

@@ -6,23 +6,23 @@ import { type Bucket, startBucket, type Way } from "./bucket.ts";
 /** Instances of a cluster on one machine, each `serve` as an operator starts it, with a supervisor. */
 export interface Instance {
   url: string;
-  /** Where the others reach it; `/ready` says whether it serves. */
+  /** The address at which the others reach it. `/ready` says whether it serves. */
   clusterUrl: string;
   /** Its way to the bucket. */
   way: Way;
-  /** SIGKILL to workerd, and its disk is lost. Resolves when it has ended. It stays so until `restart()`. */
+  /** Kills workerd with SIGKILL and removes its disk. Resolves when it has ended. It stays down until `restart()`. */
   kill(): Promise<void>;
-  /** SIGTERM to `serve`, as a supervisor stops it. Gives the exit code. */
+  /** Stops `serve` with SIGTERM, as a supervisor does. Gives the exit code. */
   stop(): Promise<number | null>;
   restart(): Promise<void>;
-  /** Resolves when it has ended by itself; the supervisor then starts it again, which this does not wait for. */
+  /** Resolves when it has ended by itself. The supervisor then starts it again; this does not wait for that. */
   untilEnded(): Promise<void>;
 }
 
 export interface Cluster {
   bucket: Bucket;
   instances: readonly [Instance, Instance, Instance];
-  /** How often an instance that nobody has stopped has ended, with its last words. */
+  /** The last output of each instance that has ended without being stopped. */
   ends(): readonly string[];
   close(): Promise<void>;
 }
@@ -60,7 +60,7 @@ export async function startCluster(variables: Record<string, string>): Promise<C
       ends.push(served.output().split("\n").slice(-4).join("\n"));
       void again();
     };
-    // A bucket that is not there ends an instance as it starts.
+    // An instance ends at its start if there is no bucket.
     const again = async () => {
       while (!isClosing) {
         try {

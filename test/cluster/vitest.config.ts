@@ -1,6 +1,9 @@
 import { defineConfig } from "vitest/config";
 
-/** `npm run test:cluster`. A configuration of its own: the S3 server is built, and leases take their time to expire. */
+/**
+ * `npm run test:cluster`. It has a configuration of its own, because it builds the S3 server, and leases take time to
+ * expire.
+ */
 export default defineConfig({
   test: {
     name: "cluster",

@@ -31,9 +31,9 @@ async function builtCollector(): Promise<string> {
 }
 
 export interface CollectorProcess {
-  /** The address at which it takes OTLP over HTTP. */
+  /** The address at which it accepts OTLP over HTTP. */
   url: string;
-  /** All that it has printed. */
+  /** Its whole output. */
   logs(): string;
   close(): void;
 }

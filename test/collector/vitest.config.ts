@@ -1,6 +1,6 @@
 import { defineConfig } from "vitest/config";
 
-/** `npm run test:collector`. A configuration of its own: the collector is built, which takes minutes. */
+/** `npm run test:collector`. It has a configuration of its own, because building the collector takes minutes. */
 export default defineConfig({
   test: {
     name: "collector",

@@ -5,15 +5,15 @@
 import { Ajv2020, type ErrorObject, type ValidateFunction } from "ajv/dist/2020.js";
 import { isObject, type JsonObject, show } from "./violations.ts";
 
-/** One exchange of a request for an answer, as far as it is checked. */
+/** The checked parts of a request and its answer. */
 export interface DescribedExchange {
   method: string;
   url: URL;
   status: number;
   contentType: string | null;
-  /** The JSON that was sent; undefined where none was. */
+  /** The JSON that was sent; undefined if none was. */
   sent?: unknown;
-  /** The JSON that was answered; undefined for other bodies. */
+  /** The JSON of the answer; undefined for other bodies. */
   answered?: unknown;
 }
 
@@ -141,7 +141,7 @@ function toldOf({ instancePath, message, keyword, params }: ErrorObject): string
   return `${instancePath} ${message ?? keyword}${detail === undefined ? "" : ` ${show(detail)}`}`;
 }
 
-/** ajv finds the member of a union by its `type` itself, and knows no mappings. */
+/** ajv itself finds the member of a union by its `type`, and knows no mappings. */
 function unmapped(schema: JsonObject): JsonObject {
   const { discriminator, ...rest } = schema;
   return isObject(discriminator)

@@ -17,7 +17,7 @@ describe("streams", () => {
     await checked.settled();
   });
 
-  test("bytes pass unchanged, chunk by chunk, before the end is there", async () => {
+  test("bytes pass unchanged, chunk by chunk, before the end", async () => {
     const draft = Draft.good().text();
     const chunks = [draft.slice(0, 1000), draft.slice(1000, 1001), draft.slice(1001)];
     let release = (): void => undefined;
@@ -73,7 +73,7 @@ describe("streams", () => {
     expect(await violations(checked)).toContain("#21 echo: temperature");
   });
 
-  test("a stream that ends early is reported, one that its reader leaves is not", async () => {
+  test("a stream that ends early is reported, one that its reader cancels is not", async () => {
     const draft = Draft.good();
     draft.events.length = 5;
     draft.done = false;
@@ -88,7 +88,7 @@ describe("streams", () => {
     await left.settled();
   });
 
-  test("a stream cut by the network, or still open, is checked as far as it got", async () => {
+  test("the received part of a stream is checked if the network cut it off, or it is still open", async () => {
     for (const end of ["error", "open"] as const) {
       const draft = Draft.good();
       draft.data("response.in_progress").sequence_number = 7;
@@ -104,7 +104,7 @@ describe("streams", () => {
     }
   });
 
-  test("a replay must give the same events, whether whole or in part", async () => {
+  test("a replay must give the same events, as a whole or in part", async () => {
     const other = Draft.good();
     other.data("response.output_text.delta").delta = "Ho";
     for (const [replayed, expected] of [
@@ -121,7 +121,7 @@ describe("streams", () => {
     }
   });
 
-  test("a replay whose beginning was not seen is checked from there", async () => {
+  test("a replay without a known beginning is checked from its first event", async () => {
     const tail = new Draft();
     tail.events = Draft.good().events.slice(6);
     const good = answering(sse(tail));
@@ -142,7 +142,7 @@ describe("streams", () => {
     await checked.settled();
   });
 
-  test("a refused cancellation excuses no missing end", async () => {
+  test("a missing end is reported after a refused cancellation", async () => {
     const draft = Draft.good();
     draft.events.length = 5;
     const checked = answering(json(NOT_FOUND, 400), sse(draft));
@@ -151,7 +151,7 @@ describe("streams", () => {
     expect(await violations(checked)).toContain("#5 oneTerminalEventLast");
   });
 
-  test("a stream that was asked for must come", async () => {
+  test("a requested stream must be a stream", async () => {
     const checked = answering(json(goodResponse()));
     await post(checked, { stream: true });
     expect(await violations(checked)).toContain("#7 a stream was asked for");
@@ -234,7 +234,7 @@ describe("bodies", () => {
     else expect(found).toContain(expected);
   });
 
-  test("JSON is declared as such", async () => {
+  test("JSON needs its content type", async () => {
     const checked = answering(new Response(JSON.stringify(goodResponse())));
     await post(checked, {});
     expect(await violations(checked)).toContain("content-type");
@@ -262,7 +262,7 @@ describe("errors", () => {
     else expect(found).toContain(expected);
   });
 
-  test("text is no error body", async () => {
+  test("text is reported as an invalid error body", async () => {
     const checked = answering(new Response("Internal Server Error", { status: 500 }));
     await post(checked, {});
     const found = await violations(checked);
@@ -270,7 +270,7 @@ describe("errors", () => {
     expect(found).toContain("is not {error");
   });
 
-  test("other paths are none of our business", async () => {
+  test("other paths are not checked", async () => {
     const checked = answering(new Response("nope", { status: 500 }));
     await checked("http://server.invalid/health");
     await checked.settled();
@@ -290,7 +290,7 @@ async function post(checked: ConformantFetch, body: JsonObject, path = "/respons
   return checked(BASE + path, { method: "POST", body: JSON.stringify(body) });
 }
 
-/** Everything found, as one text; empty when nothing was. */
+/** All violations, as one text; empty if there are none. */
 async function violations(checked: ConformantFetch): Promise<string> {
   try {
     await checked.settled();
@@ -308,7 +308,7 @@ function sse(draft: Draft): Response {
   return new Response(draft.text(), { headers: { "content-type": "text/event-stream; charset=utf-8" } });
 }
 
-/** A stream that gives some text, and then fails or hangs. */
+/** A stream that sends some text, and then fails or hangs. */
 function cut(text: string, end: "error" | "open"): Response {
   let sent = false;
   const body = new ReadableStream<Uint8Array>({

@@ -17,10 +17,10 @@ import { type StreamOptions, sameJson } from "./stream-trace.ts";
 import { ConformanceError, isObject, type JsonObject, show, violationsIn } from "./violations.ts";
 
 export type ConformantFetch = typeof fetch & {
-  /** What was found so far, each with its request: `POST /v1/responses: #9 …`. Clear it with `.length = 0`. */
+  /** The violations so far, each with its request: `POST /v1/responses: #9 …`. Clear it with `.length = 0`. */
   readonly violations: string[];
   /**
-   * Waits for all checks, and checks streams that are still open as far as they got.
+   * Waits for all checks, and checks the received part of streams that are still open.
    *
    * @throws {ConformanceError} when there were violations, and forgets them
    */
@@ -29,7 +29,7 @@ export type ConformantFetch = typeof fetch & {
 
 /** The facts about each response that one fetch has received. */
 interface Memory {
-  /** The final object, as a stream or a body gave it. */
+  /** The final object of a stream or a body. */
   readonly final: Map<string, ResponseObject>;
   /** Stream events by sequence number, to compare a replay with. */
   readonly events: Map<string, Map<number, unknown>>;
@@ -43,7 +43,7 @@ interface Exchange {
   readonly url: URL;
   /** The JSON body sent; empty when there was none. */
   readonly sent: JsonObject;
-  /** The JSON body as it was sent, whatever it is; undefined when there was none. */
+  /** The JSON body that was sent, of any type; undefined when there was none. */
   readonly body: unknown;
 }
 
@@ -77,7 +77,8 @@ export function conformantFetch(base: typeof fetch = fetch, description?: ApiDes
     const cancelledId = /\/responses\/([^/]+)\/cancel$/.exec(exchange.url.pathname)?.[1];
     if (cancelledId !== undefined) memory.cancelled.add(cancelledId);
     const answer = await base(input, init);
-    // Noted before the answer, since the stream may end first; a refused cancellation excuses nothing.
+    // Removes the note, which was made before the answer because the stream may end first: after a refused cancellation
+    // the end must not be missing.
     if (cancelledId !== undefined && !answer.ok) memory.cancelled.delete(cancelledId);
     const contentType = answer.headers.get("content-type");
     if (description) track(exchange, () => describedViolations(description, exchange, answer));
@@ -99,7 +100,7 @@ export function conformantFetch(base: typeof fetch = fetch, description?: ApiDes
     const copy = answer.clone();
     track(exchange, async () => {
       const text = await readText(copy);
-      // The reader left: there is no answer to check.
+      // The reader has cancelled, so there is no answer to check.
       if (text === undefined) return [];
       if (answer.status >= 400) return errorBodyViolations(text, contentType);
       if (answer.status !== 200) return [];
@@ -119,7 +120,7 @@ export function conformantFetch(base: typeof fetch = fetch, description?: ApiDes
   return Object.assign(checkedFetch, { violations, settled });
 }
 
-/** What of an exchange is not as the server describes it. Streams are looked at by their events. */
+/** The differences of an exchange from the server's description. The events of streams are checked one by one. */
 async function describedViolations(
   description: ApiDescription,
   { method, url, body }: Exchange,
@@ -135,11 +136,14 @@ async function describedViolations(
 
 interface Recording {
   readonly stream: ReadableStream<Uint8Array>;
-  /** Ends the recording (not the stream) with what has passed so far. */
+  /** Ends the recording, not the stream, with the bytes that have passed so far. */
   readonly stop: () => void;
 }
 
-/** Passes a body through, chunk by chunk, and tells what passed when it is over: `ended` when it was not cut off. */
+/**
+ * Passes a body through, chunk by chunk. At the end it calls `finished` with the bytes that passed; `ended` is true
+ * unless the body was cut off.
+ */
 function record(source: ReadableStream<Uint8Array>, finished: (bytes: Uint8Array, ended: boolean) => void): Recording {
   const reader = source.getReader();
   const chunks: Uint8Array[] = [];
@@ -172,7 +176,7 @@ function record(source: ReadableStream<Uint8Array>, finished: (bytes: Uint8Array
         await reader.cancel(reason);
       },
     },
-    // No chunk is read before it is asked for.
+    // No chunk is read before its reader wants it.
     { highWaterMark: 0 },
   );
   return { stream, stop: () => finish(false) };
@@ -195,13 +199,13 @@ async function streamViolations(
   const known = memory.events.get(id) ?? new Map<number, unknown>();
   const violations = [...undescribed, ...replayViolations(stream.events, known)];
 
-  // A replay that starts later is checked together with the beginning, when that was seen.
+  // A replay that starts later is checked together with the beginning, if this is known.
   const prefix = replaying ? eventsUpTo(known, startingAfter) : [];
   const whole = { ...stream, events: [...(prefix ?? []), ...stream.events] };
   const options: StreamOptions = { ...optionsOf(exchange), partial, cancelled: memory.cancelled.has(id) };
   if (prefix === undefined) options.startingAfter = startingAfter;
   else if (replaying) {
-    // The beginning was streamed with its own options.
+    // The beginning had options of its own.
     options.obfuscation = undefined;
     options.logprobs = undefined;
   }
@@ -210,7 +214,7 @@ async function streamViolations(
     checked = checkEventStream(whole, options);
   } catch (error) {
     violations.push(...violationsIn(error));
-    // openai-node would only repeat, less clearly, what is known.
+    // openai-node would only repeat the known violations, less clearly.
     return violations;
   }
 
@@ -317,7 +321,7 @@ function rememberFinal(response: ResponseObject, memory: Memory): string[] {
   return sameJson(now, then) ? [] : [`#18 final object: ${difference(now, then)} as before`];
 }
 
-/** A response without what `include` may add, since two requests may ask for different things. */
+/** A response without the fields that `include` may add, since two requests may differ in them. */
 function withoutIncludes(response: ResponseObject): object {
   const copy: unknown = JSON.parse(
     JSON.stringify(response, (key, value: unknown) => {

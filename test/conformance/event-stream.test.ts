@@ -609,7 +609,7 @@ describe("checkEventStream", () => {
     expect(items).toEqual(goodItems());
   });
 
-  test("accepts lists and calls of the server's that overlap", () => {
+  test("accepts overlapping lists and calls of the server", () => {
     checkEventStream(Draft.serverTools().stream());
   });
 
@@ -700,12 +700,12 @@ describe("parseEventStream", () => {
     expect(labels(() => parseEventStream(text))).toContain("#4 framing");
   });
 
-  test("refuses what is not UTF-8", () => {
+  test("refuses bytes that are not UTF-8", () => {
     const bytes = new Uint8Array([...new TextEncoder().encode('event: a\ndata: {"a":"'), 0xff, 0x22, 0x7d, 10, 10]);
     expect(labels(() => parseEventStream(bytes))).toContain("#4 framing");
   });
 
-  test("forgives a torn end when the stream was cut off, even inside a character", () => {
+  test("accepts a torn end if the stream was cut off, even within a character", () => {
     const bytes = new TextEncoder().encode('event: a\ndata: {}\n\nevent: b\ndata: {"x":"é');
     expect(parseEventStream(bytes.slice(0, -1), { partial: true }).events).toEqual([{ name: "a", data: {} }]);
   });
@@ -713,7 +713,7 @@ describe("parseEventStream", () => {
   test.each([
     ["a frame", "event: a"],
     ["a character", "é"],
-  ])("forgives no beginning of %s after [DONE]", (_what, beginning) => {
+  ])("refuses the beginning of %s after [DONE]", (_what, beginning) => {
     const bytes = new TextEncoder().encode(`data: [DONE]\n\n${beginning}`);
     expect(labels(() => parseEventStream(bytes.slice(0, -1), { partial: true }))).toContain("#4 framing");
   });
@@ -725,7 +725,7 @@ describe("checkWithOpenAiNode", () => {
     expect(await checkWithOpenAiNode(Draft.incomplete().text())).toMatchObject({ status: "incomplete" });
   });
 
-  test("expects a failed stream to throw", async () => {
+  test("requires that openai-node throws for a failed stream", async () => {
     expect(await checkWithOpenAiNode(Draft.failing().text(), true)).toBeUndefined();
   });
 
@@ -751,7 +751,7 @@ describe("checkWithOpenAiNode", () => {
   });
 });
 
-/** The labels of the violations an action throws. */
+/** The labels of the violations that an action throws. */
 function labels(action: () => unknown): string[] {
   try {
     action();

@@ -13,7 +13,7 @@ export type { StreamOptions } from "./stream-trace.ts";
 export interface CheckedStream {
   /** The response of the terminal event; undefined when the stream was cut off before, or cancelled. */
   readonly response: Response | undefined;
-  /** The items as they were done, by `output_index`. */
+  /** The items of `output_item.done`, by `output_index`. */
   readonly items: readonly ResponseOutputItem[];
   readonly events: readonly ResponseStreamEvent[];
 }
@@ -35,7 +35,7 @@ export function checkEventStream(stream: EventStream, options: StreamOptions = {
   };
 }
 
-/** The events with their types, once the schema has vouched for them. */
+/** The events as typed events, after the schema has accepted them. */
 function typed(events: readonly WireEvent[]): Placed[] {
   throwIfAny(
     "The event stream",
@@ -48,7 +48,7 @@ function typed(events: readonly WireEvent[]): Placed[] {
 
 /**
  * Runs the recorded bytes of a whole stream through openai-node's `responses.stream()`, the strictest public reader.
- * `fails`: whether it has an `error` event.
+ * `fails`: true if it has an `error` event.
  *
  * @returns what `finalResponse()` gives; undefined for a stream with an `error` event, where it must throw
  * @throws {ConformanceError} when openai-node cannot read the stream, or reads an error event without throwing

@@ -1,4 +1,4 @@
-/** Hand-made valid answers. The self-tests break one thing at a time. */
+/** Valid answers, written by hand. The self-tests break one thing at a time. */
 import type { EventStream, WireEvent } from "./sse-parser.ts";
 import type { JsonObject } from "./violations.ts";
 
@@ -282,7 +282,7 @@ export class Draft {
     this.add(type, { ...fields, obfuscation: "x7Qb" });
   }
 
-  /** Where the nth event of a type is. */
+  /** The position of the nth event of a type. */
   position(type: string, nth = 0): number {
     const position = this.events.flatMap(({ data }, index) => (data.type === type ? [index] : []))[nth];
     if (position === undefined) throw new Error(`the draft has no ${type} ${nth}`);
@@ -305,7 +305,7 @@ export class Draft {
     this.numbered();
   }
 
-  /** Moves the nth event of a type to where `position` is now. */
+  /** Moves the nth event of a type to the place that `position` has now. */
   move(type: string, nth: number, position: number): void {
     const [event] = this.events.splice(this.position(type, nth), 1);
     if (event !== undefined) this.events.splice(position, 0, event);

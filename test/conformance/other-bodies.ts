@@ -5,7 +5,7 @@ import { isObject, show } from "./violations.ts";
 const DEFAULT_LIMIT = 20;
 const STACK_TRACE = /\bat .*\(.*:\d+:\d+\)/;
 
-/** Objects for which only their shape is checked. */
+/** Objects of which only the shape is checked. */
 const BY_OBJECT: Record<string, Root> = {
   "response.compaction": "CompactedResponse",
   "response.input_tokens": "InputTokenCountResponse",
@@ -49,7 +49,7 @@ export function listViolations(body: unknown, url: URL): string[] {
 }
 
 /**
- * §1.1: what DELETE of a response answers: exactly `{id, object, deleted: true}`.
+ * §1.1: DELETE of a response answers exactly `{id, object, deleted: true}`.
  *
  * @returns the violations
  */
@@ -63,7 +63,7 @@ export function deletionViolations(body: Record<string, unknown>, url: URL): str
   return violations.map((message) => `#33 deletion: ${message}`);
 }
 
-/** Shape of a body known by its `object`; undefined when the object is unknown. */
+/** The shape of a body by its `object`; undefined when the object is unknown. */
 export function objectViolations(body: Record<string, unknown>): string[] | undefined {
   const root = typeof body.object === "string" ? BY_OBJECT[body.object] : undefined;
   if (!root) return undefined;
@@ -75,7 +75,7 @@ export function objectViolations(body: Record<string, unknown>): string[] | unde
 }
 
 /**
- * Checks 32 and 41: an HTTP error is exactly `{error: {message, type, param, code}}`, and shows nothing of the inside.
+ * Checks 32 and 41: an HTTP error is exactly `{error: {message, type, param, code}}`, and reveals nothing internal.
  *
  * @param contentType the answer's `content-type`
  * @returns the violations

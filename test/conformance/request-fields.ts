@@ -6,26 +6,26 @@ import { isObject, type JsonObject } from "./violations.ts";
 
 export interface RequestField {
   /**
-   * Its place: what it is in, and its name, as `tools<mcp>.headers` or `prompt_cache_options.ttl`. `tools<mcp>` is an object of one of
-   * several types itself.
+   * Its path of names, as `tools<mcp>.headers` or `prompt_cache_options.ttl`. `tools<mcp>` alone stands for an object
+   * of one of several types.
    */
   name: string;
-  /** The body that it is in, as `request-roots.ts` names it. */
+  /** The body that contains it, by its name in `request-roots.ts`. */
   body: string;
-  /** The names of what it is in, outermost first. */
+  /** The names of the objects that contain it, outermost first. */
   within: readonly string[];
-  /** From the body to it. */
+  /** The path from the body to it. */
   path: readonly (string | number)[];
-  /** What of the body lacks it, or, where it is required, has another value. Of an object of one of several types: nothing. */
+  /** A body without it, or with another value if it is required. Empty for an object of one of several types. */
   without: JsonObject;
-  /** Bodies with it, one for each value or alternative. */
+  /** Bodies that contain it, one for each value or alternative. */
   with: readonly { value: unknown; body: JsonObject }[];
 }
 
-/** Values to send, by a field's name in full or without what it is in. The first one stands wherever a field is required. */
+/** Values to send, by a field's full or last name. The first one is used wherever a field is required. */
 export type Samples = Readonly<Record<string, readonly unknown[]>>;
 
-/** An object of a body, and how a body is made that has a value there. */
+/** A place in a body, and the function that makes a body with a value there. */
 interface Place {
   body: string;
   name: string;
@@ -34,7 +34,7 @@ interface Place {
   put(value: unknown): JsonObject;
 }
 
-/** All fields, each once: what stands in several places alike is looked at in the first. */
+/** All fields, each once: a field with the same schema in several places is taken from the first. */
 export function requestFields(samples: Samples): RequestField[] {
   const fields = new Map<string, RequestField>();
   for (const { body, schema, definitions } of requestSchemas()) {
@@ -58,7 +58,7 @@ class Reader {
     this.#fields = fields;
   }
 
-  /** Notes the fields of the objects that a schema has, and of those within them. `around`: the definitions that it is in. */
+  /** Notes the fields of a schema's objects, also of nested ones. `around`: the definitions that contain it. */
   read(schema: unknown, place: Place, around: readonly string[]): void {
     for (const { name, node } of this.#branches(schema)) {
       if (name !== undefined && around.includes(name)) continue;
@@ -79,7 +79,8 @@ class Reader {
     }
     const required = new Set(Array.isArray(node.required) ? node.required : []);
     const within = [...place.within, ...(own === "" ? [] : [own])];
-    // Tools may be in items as well, where some are not served: they are looked at in the request's own list.
+    // Items may contain tools, too, but not all are supported there. So tools are taken from the request's own list
+    // first.
     const properties = Object.entries(node.properties as JsonObject);
     for (const [key, schema] of properties.toSorted(
       ([one], [other]) => Number(other === "tools") - Number(one === "tools"),
@@ -102,7 +103,7 @@ class Reader {
     }
   }
 
-  /** Whether it is a list of values that each ask for something else. */
+  /** True for a list of enum values, each of which requests something else. */
   #isListOfWords(schema: unknown): boolean {
     return this.#branches(schema).some(
       ({ node }) =>
@@ -114,7 +115,7 @@ class Reader {
     if (!this.#fields.has(key)) this.#fields.set(key, { name, body, within, path, without, with: bodies });
   }
 
-  /** A value of each kind that a schema allows; null, which stands for nothing, is none. */
+  /** A value of each kind that a schema allows, except null, which means the same as absence. */
   #values(schema: unknown, name: string): unknown[] {
     const given = this.#sampleOf(name);
     if (given) return [...given];
@@ -122,7 +123,7 @@ class Reader {
       if (Array.isArray(node.enum)) return node.enum.filter((value) => value !== null);
       if ("const" in node) return [node.const];
       if (node.items !== undefined) return this.#values(node.items, name).map((value) => [value]);
-      // What is in an object are fields themselves.
+      // The members of an object are fields themselves.
       if (isObject(node.properties)) return [];
       if (node.type === "boolean") return [true, false];
       if (node.type === "number") return [2];
@@ -131,7 +132,7 @@ class Reader {
     });
   }
 
-  /** What a schema allows with as little as may be, `name` being that of the field. */
+  /** The smallest value that a schema allows. `name` is the field's. */
   #minimal(schema: unknown, name: string): unknown {
     const first = this.#branches(schema).find(({ node }) => node.type !== "null")?.node ?? {};
     if (isObject(first.properties)) {
@@ -168,7 +169,7 @@ class Reader {
     return [{ name: undefined, node: schema }];
   }
 
-  /** What tells a field's schema from that of another of its name, whatever their definitions are called. */
+  /** A text that is equal for equal schemas of fields with one name, whatever the names of their definitions. */
   #print(schema: unknown, around: readonly string[]): string {
     const parts = this.#branches(schema).map(({ name, node }) => {
       if (name !== undefined && around.includes(name)) return "…";
@@ -185,7 +186,7 @@ function lastOf(name: string): string {
   return name.split(".").at(-1) ?? name;
 }
 
-/** What tells an object from others in its place. */
+/** The type of an object among the alternatives in its place. */
 function typeOf(node: JsonObject): string | undefined {
   const { type, role } = (node.properties ?? {}) as Record<string, JsonObject>;
   const told = type?.const ?? (Array.isArray(type?.enum) ? type.enum[0] : undefined);

@@ -3,7 +3,7 @@ import { goodItems, goodResponse, objectAt, openResponse } from "./fixtures.ts";
 import { checkResponse, echoViolations, RESPONSE_RULES, responseViolations } from "./response-body.ts";
 import { type JsonObject, ruleLabel } from "./violations.ts";
 
-/** Each breaks one thing of a valid completed response. */
+/** Each breaks one rule of a valid completed response. */
 const MUTATIONS: readonly (readonly [rule: string, what: string, mutate: (response: JsonObject) => void])[] = [
   [
     "#21 schema",
@@ -235,7 +235,7 @@ const MUTATIONS: readonly (readonly [rule: string, what: string, mutate: (respon
   ],
 ];
 
-/** Mutations the schema already refuses, though a rule looks for them too. */
+/** Mutations that the schema already refuses, although a rule refuses them, too. */
 const ALSO_SCHEMA = new Set(["top_logprobs without bytes"]);
 
 describe("checkResponse", () => {
@@ -291,7 +291,7 @@ describe("echoViolations", () => {
     text: { format: { type: "text" } },
   };
 
-  test("allows what the server fills in", () => {
+  test("accepts values that the server fills in", () => {
     expect(echoViolations(request, checkResponse(goodResponse()))).toEqual([]);
   });
 
@@ -303,7 +303,7 @@ describe("echoViolations", () => {
     ["reasoning.effort", { reasoning: { effort: "low" } }],
     ["the number of tools", { tools: [] }],
     ["tools[0]", { tools: [{ type: "function", name: "other" }] }],
-  ])("notices another %s", (place, changes) => {
+  ])("reports a different %s", (place, changes) => {
     const found = echoViolations({ ...request, ...changes }, checkResponse(goodResponse()));
     expect(found).toEqual([expect.stringContaining(`#21 echo: ${place} was`)]);
   });

@@ -1,11 +1,11 @@
-/** The rules for every Response object on the wire, whether it is a body or a snapshot in a stream event. */
+/** The rules for every Response object on the wire: a body, or a snapshot in a stream event. */
 import type { Response, ResponseOutputItem } from "openai/resources/responses/responses";
 import { shapeViolations } from "./schemas.ts";
 import { isObject, type Rule, runRules, show, throwIfAny } from "./violations.ts";
 
 const MAX_ID_LENGTH = 64;
 
-/** The keys Open Responses requires in every response (reference §2.2), each with what its value must be. */
+/** The keys that Open Responses requires in every response (reference §2.2), each with the condition for its value. */
 const ALWAYS_PRESENT: Record<string, (value: unknown) => boolean> = {
   id: isNonEmptyString,
   object: (value) => value === "response",
@@ -150,15 +150,18 @@ const SERVER_CALLS: ReadonlySet<string> = new Set(["mcp_call", "web_search_call"
 const BEGUN_ANEW: ReadonlySet<string> = new Set(["reasoning", "function_call", "custom_tool_call"]);
 
 /**
- * What a model begins anew in an item of its own: thoughts and server calls in whose middle its server has died, and a
- * call of a strict function or a custom tool that it has broken off itself, or that cannot be made (docs/deviations.md).
+ * True if a model may repeat an item in an item of its own: reasoning and server calls that a dead model server has cut
+ * off, and a call of a strict function or a custom tool that the model has broken off, or that cannot be made
+ * (docs/deviations.md).
  */
 function isBegunAnew(response: Response, index: number): boolean {
   const type = response.output[index]?.type ?? "";
   return index < response.output.length - 1 && (BEGUN_ANEW.has(type) || SERVER_CALLS.has(type));
 }
 
-/** Check 23, Open Responses: an incomplete item ends an incomplete (or cancelled, or failed) response, and ends it always. */
+/**
+ * Check 23, Open Responses: an incomplete item is the last one, and its response is incomplete, cancelled or failed.
+ */
 function* onlyLastItemIncomplete(response: Response): Iterable<string> {
   const status = statusOf(response);
   for (const [index, item] of response.output.entries()) {
@@ -172,7 +175,7 @@ function* onlyLastItemIncomplete(response: Response): Iterable<string> {
   }
 }
 
-/** Check 23: items that are state machines say their state, and none is open once the response is over. */
+/** Check 23: items that are state machines have a status, and none is open after the response has ended. */
 function* itemStatusesFitResponse(response: Response): Iterable<string> {
   for (const [index, item] of response.output.entries()) {
     const status = itemStatus(item);
@@ -203,7 +206,7 @@ function* idsUsable(response: Response): Iterable<string> {
   if (response.id.length > MAX_ID_LENGTH) yield `the response id has ${response.id.length} characters`;
 }
 
-/** §4.1(3), §4.5: keys that a client rejects when null are omitted instead. */
+/** §4.1(3), §4.5: keys that a client rejects as null are omitted instead. */
 function* nullsOmitted(response: Response): Iterable<string> {
   for (const [index, item] of response.output.entries()) {
     if (item.type === "message" && item.phase === null) yield `output[${index}].phase is null`;
@@ -221,7 +224,10 @@ function* completedArgumentsAreJson(response: Response): Iterable<string> {
   }
 }
 
-/** Check 16: reasoning precedes the message or call it led to; after a message it must lead to something further. */
+/**
+ * Check 16: reasoning precedes the message or call that follows from it. After a message, reasoning needs such a
+ * further item.
+ */
 function* reasoningLeadsSomewhere(response: Response): Iterable<string> {
   if (statusOf(response) !== "completed") return;
   const last = response.output.at(-1);
@@ -243,7 +249,7 @@ function* logprobsFilled(response: Response): Iterable<string> {
   }
 }
 
-/** What is missing in a list of logprobs, of a part or of an event. */
+/** The missing parts of a list of logprobs, of a part or of an event. */
 export function* logprobEntryViolations(place: string, entries: readonly unknown[]): Iterable<string> {
   for (const [index, entry] of entries.entries()) {
     if (!isObject(entry)) continue;
@@ -280,8 +286,8 @@ const ECHOED = [
 ];
 
 /**
- * Check 21, second half: what the response says about the request is what the request said. Keys the server fills in
- * beside the request's own (a tool's `strict: null`) are allowed.
+ * Check 21, second half: the request's fields in the response are equal to those of the request. Keys the server fills
+ * in beside the request's own (a tool's `strict: null`) are allowed.
  *
  * @returns the violations
  */
@@ -304,7 +310,7 @@ export function echoViolations(request: Record<string, unknown>, response: Respo
   if (Array.isArray(request.tools)) {
     expectContained("the number of tools", request.tools.length, response.tools.length);
     for (const [index, tool] of request.tools.entries()) {
-      // Hosted tools may come back normalised.
+      // Hosted tools may return normalised.
       if (!isObject(tool) || tool.type !== "function") continue;
       const sent = Object.fromEntries(
         Object.entries(tool).filter(([, value]) => value !== null && value !== undefined),
@@ -315,7 +321,7 @@ export function echoViolations(request: Record<string, unknown>, response: Respo
   return violations;
 }
 
-/** Whether `whole` has everything `part` has: equal, or an object with at least the same keys. */
+/** Tells whether `whole` contains `part`: an equal value, or an object with at least the same keys. */
 function contains(whole: unknown, part: unknown): boolean {
   if (Array.isArray(part)) {
     return (

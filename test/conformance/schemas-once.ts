@@ -1,4 +1,4 @@
 import { prepareSchemas } from "./schemas.ts";
 
-/** Generates the schemas before any test file needs them: each process would do so, where none has yet. */
+/** Generates the schemas before any test file needs them. Otherwise each process would generate them. */
 export default prepareSchemas;

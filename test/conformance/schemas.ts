@@ -1,6 +1,6 @@
 /**
- * JSON Schemas of the Responses API, generated from the types of the installed `openai` package, so that the wire is
- * checked against what OpenAI's own client expects and nothing foreign is committed.
+ * JSON Schemas of the Responses API, generated from the types of the installed `openai` package. So the wire is checked
+ * against the types of OpenAI's own client, and no foreign file is committed.
  */
 import { createHash, randomUUID } from "node:crypto";
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
@@ -47,9 +47,9 @@ const UNTYPED_EVENT_KEYS: Record<string, readonly string[]> = {
 
 interface Catalog {
   readonly ajv: Ajv;
-  /** The compiled checks by definition, as far as they were needed. */
+  /** The compiled checks by definition. Each is compiled at its first use. */
   readonly checks: Map<string, ValidateFunction>;
-  /** The keys that may be in an event, by its type. */
+  /** The possible keys of an event, by its type. */
   readonly eventKeys: Map<string, ReadonlySet<string>>;
   readonly definitions: Record<string, JsonObject>;
   readonly unions: Map<Union, Map<string, string[]>>;
@@ -65,7 +65,10 @@ export function prepareSchemas(): void {
   for (const roots of ROOTS) readOrGenerate(roots);
 }
 
-/** The bodies of requests, by the names in `request-roots.ts` and `beta-request-roots.ts`, with what they refer to. */
+/**
+ * The bodies of requests, by the names in `request-roots.ts` and `beta-request-roots.ts`, with the definitions that
+ * they refer to.
+ */
 export function requestSchemas(): { body: string; schema: JsonObject; definitions: Record<string, JsonObject> }[] {
   return (["request-roots", "beta-request-roots"] as const).flatMap((roots) => {
     const definitions = objectsIn(readOrGenerate(roots).definitions);
@@ -74,22 +77,22 @@ export function requestSchemas(): { body: string; schema: JsonObject; definition
   });
 }
 
-/** What is wrong with the shape of `value` as the named type; empty when it fits. */
+/** The violations of the named type in the shape of `value`; empty when it fits. */
 export function shapeViolations(definition: Root, value: unknown): string[] {
   return validate(definition, value);
 }
 
-/** What is wrong with the shape of a member of a union, chosen by its `type` (and, for messages, its `role`). */
+/** The violations in the shape of a member of a union, chosen by its `type` (and, for messages, its `role`). */
 export function memberViolations(union: Union, value: unknown): string[] {
   if (!isObject(value) || typeof value.type !== "string") return [`is not an object with a type: ${show(value)}`];
   const candidates = load().unions.get(union)?.get(value.type) ?? [];
   if (candidates.length === 0) return [`has unknown type ${show(value.type)}`];
   const attempts = candidates.map((definition) => validate(definition, value));
-  // The candidate with the fewest complaints is the one that was meant.
+  // The candidate with the fewest violations is the intended one.
   return attempts.reduce((best, next) => (next.length < best.length ? next : best));
 }
 
-/** What is wrong with the shape of a stream event: its schema, and keys that neither OpenAI nor its clients know. */
+/** The violations in the shape of a stream event: of its schema, and keys that neither OpenAI nor its clients know. */
 export function eventViolations(event: unknown): string[] {
   const violations = memberViolations("ResponseStreamEvent", event);
   if (!isObject(event) || typeof event.type !== "string") return violations;
@@ -152,7 +155,7 @@ function readOrGenerate(roots: (typeof ROOTS)[number]): JsonObject {
   } catch {
     const generated = JSON.stringify(generate(path));
     mkdirSync(CACHE_DIRECTORY, { recursive: true });
-    // Several test workers may be here at once: each writes its own file, and the rename is atomic.
+    // Several test workers may run this at once: each writes its own file, and the rename is atomic.
     const temporary = `${file}.${randomUUID()}`;
     writeFileSync(temporary, generated);
     renameSync(temporary, file);
@@ -188,7 +191,7 @@ function compile(schema: JsonObject): Catalog {
   return { ajv, checks: new Map(), eventKeys: new Map(), definitions, unions };
 }
 
-/** Where the types say more, or less, than the wire (reference §3). */
+/** Changes the types where they differ from the wire (reference §3). */
 function patch(definitions: Record<string, JsonObject>): void {
   const response = definition(definitions, "Response");
   // `output_text` exists only in the SDK.
@@ -200,7 +203,7 @@ function patch(definitions: Record<string, JsonObject>): void {
   const code = objectsIn(definition(definitions, "ResponseError").properties).code;
   if (code !== undefined) code.enum = [...listIn(code.enum), ...UNTYPED_ERROR_CODES];
 
-  // The user's messages are in it, which are no output anywhere else: its items are checked one by one.
+  // It contains the user's messages, which are no output anywhere else, so its items are checked one by one.
   const compacted = objectsIn(definition(definitions, "CompactedResponse").properties);
   if (compacted.output !== undefined) compacted.output.items = { type: "object" };
 
@@ -212,7 +215,7 @@ function patch(definitions: Record<string, JsonObject>): void {
   }
 }
 
-/** Turns unions told apart by `type` into discriminated ones, so that an error names the member that was meant. */
+/** Turns unions that `type` distinguishes into discriminated ones, so that an error names the intended member. */
 function discriminate(node: unknown, definitions: Record<string, JsonObject>): void {
   if (Array.isArray(node)) for (const child of node) discriminate(child, definitions);
   if (!isObject(node)) return;

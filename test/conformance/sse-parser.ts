@@ -1,7 +1,7 @@
-/** A parser for exactly the Server-Sent Events we write, which is less than the standard allows. */
+/** A parser for exactly the Server-Sent Events that we write: a subset of the standard. */
 import { isObject, show, throwIfAny } from "./violations.ts";
 
-/** One event as it was on the wire: its SSE name, and its data, not yet known to be a Responses event. */
+/** One event of the wire: its SSE name, and its data, which may not be a Responses event. */
 export interface WireEvent {
   readonly name: string;
   readonly data: unknown;
@@ -11,7 +11,7 @@ export interface EventStream {
   readonly events: readonly WireEvent[];
   /** The texts of the comments (heartbeats). */
   readonly comments: readonly string[];
-  /** Whether the stream ended with `data: [DONE]`. */
+  /** True if the stream ended with `data: [DONE]`. */
   readonly done: boolean;
 }
 
@@ -61,7 +61,7 @@ export function parseEventStream(source: Uint8Array | string, options: { partial
   return { events, comments, done };
 }
 
-/** `torn`: what stands for the beginning of a character whose rest was cut off. */
+/** `torn`: the replacement for the beginning of a character that was cut off. */
 function decode(source: Uint8Array | string, partial: boolean): { text: string; torn: string; problem?: string } {
   if (typeof source === "string") return { text: source, torn: "" };
   try {

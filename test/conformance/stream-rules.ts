@@ -67,7 +67,7 @@ const BEGINNING_TYPES: ReadonlySet<string> = new Set([
   "mcp_call",
 ]);
 
-/** Which items an event with an `item_id` belongs to, by the beginning of the event's type. */
+/** The type of item that an event with an `item_id` belongs to, by the beginning of the event's type. */
 const EVENT_FAMILIES: readonly (readonly [prefix: string, itemType: string])[] = [
   ["response.output_text.", "message"],
   ["response.refusal.", "message"],
@@ -139,7 +139,7 @@ function* inProgressNext({ events, options }: Trace): Iterable<string> {
   const queued = types[1] === "response.queued";
   if (options.background === true && types.length > 1 && !queued) yield "a background response is not queued first";
   if (options.background === false && queued) yield "a response that is not in the background is queued";
-  // A response that is only prepared (`generate: false`) never is in progress.
+  // A response that is only prepared (`generate: false`) is never in progress.
   if (options.prepared === true && types[1] === "response.completed" && types.length === 2) return;
   const next = types[queued ? 2 : 1];
   const mayEnd = options.partial || (queued && options.cancelled);
@@ -206,9 +206,9 @@ function* everyItemDoneOnce({ items, terminal }: Trace): Iterable<string> {
 }
 
 /**
- * Check 8: one item at a time, but for calls, which may be open together; while the server runs what has been
- * written (a call, or the listing of a server's tools), anything else may begin; and reasoning that is sealed with the
- * call after it is done just before that.
+ * Check 8: one item at a time. But calls may be open together; while the server runs a written call, or lists a
+ * server's tools, anything else may begin; and reasoning that is sealed with the next call ends just before that call
+ * does.
  */
 function* onlyCallsOverlap({ items }: Trace): Iterable<string> {
   for (const item of items) {
@@ -222,23 +222,25 @@ function* onlyCallsOverlap({ items }: Trace): Iterable<string> {
   }
 }
 
-/** Whether an item is reasoning without another word after the call `next` begins, and done before that is. */
+/**
+ * True if an item is reasoning without a delta after the beginning of the call `next`, and done before that call is.
+ */
 function isSealedWith({ added, done, doneAt, events }: Trace["items"][number], next: Trace["items"][number]): boolean {
   if (added.type !== "reasoning" || !next.added.type.endsWith("_call")) return false;
   const isSealed = done === undefined || (done.type === "reasoning" && done.encrypted_content != null);
   return isSealed && doneAt <= next.doneAt && events.every(({ position }) => position < next.addedAt);
 }
 
-/** When the model has finished what the server then works on. */
+/** The position at which the model has finished a call, and the server begins to run it. */
 function writtenAt({ added, events }: Trace["items"][number]): number {
   const written = SERVER_WORK[added.type]?.written;
   if (written !== undefined)
     return events.find(({ event }) => event.type === written)?.position ?? Number.POSITIVE_INFINITY;
-  // A search is only added when it is whole.
+  // A search is added only when it is complete.
   return added.type === "web_search_call" ? -1 : Number.POSITIVE_INFINITY;
 }
 
-/** Check 8: the server's work begins with `in_progress`, ends with its one outcome, and the item's status says which. */
+/** Check 8: the server's work begins with `in_progress` and ends with one outcome, which is also the item's status. */
 function* serverWorkInOrder({ items }: Trace): Iterable<string> {
   for (const item of items) {
     const work = SERVER_WORK[item.added.type];
@@ -291,7 +293,9 @@ function* itemIdsStable({ items }: Trace): Iterable<string> {
   }
 }
 
-/** Checks 10 and 12: the final output is the items as they were done, in order; of a failed response, some of them. */
+/**
+ * Checks 10 and 12: the final output is the items of `output_item.done`, in order; of a failed response, some of them.
+ */
 function* finalOutputIsDoneItems({ items, terminal }: Trace): Iterable<string> {
   if (terminal === undefined) return;
   const output = terminal.event.response.output;
@@ -449,7 +453,7 @@ function* snapshotsAreFull({ lifecycle }: Trace): Iterable<string> {
   }
 }
 
-/** Check 17: every lifecycle event carries the same response: what cannot change does not. */
+/** Check 17: every lifecycle event carries the same response: constant fields do not change. */
 function* snapshotsAreOneResponse({ lifecycle }: Trace): Iterable<string> {
   const first = lifecycle[0];
   if (first === undefined) return;

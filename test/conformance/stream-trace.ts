@@ -15,13 +15,13 @@ import type {
 import { show } from "./violations.ts";
 
 export interface StreamOptions {
-  /** Whether every delta must carry `obfuscation` (true), none may (false), or either (undefined). */
+  /** True: every delta must have `obfuscation`. False: none may. Undefined: either. */
   obfuscation?: boolean;
-  /** Whether log probabilities were asked for; undefined when unknown. */
+  /** True if log probabilities were requested; undefined when unknown. */
   logprobs?: boolean;
-  /** Whether the response was created with `background: true`; undefined when unknown. */
+  /** True if the response was created with `background: true`; undefined when unknown. */
   background?: boolean;
-  /** The request was only to be checked and kept (`generate: false`). */
+  /** The request was only prepared (`generate: false`). */
   prepared?: boolean;
   /** The stream was cut off: nothing is required of its end. */
   partial?: boolean;
@@ -54,7 +54,7 @@ export interface TracedItem {
   readonly added: ResponseOutputItem;
   readonly addedAt: number;
   readonly done: ResponseOutputItem | undefined;
-  /** Where its `output_item.done` is; Infinity when there is none. */
+  /** The position of its `output_item.done`; Infinity when there is none. */
   readonly doneAt: number;
   /** Every event with its `output_index`, but for added and done. */
   readonly events: readonly Placed[];
@@ -141,7 +141,7 @@ interface Part {
   state: "open" | "texted" | "closed";
 }
 
-/** What following one item's parts through the stream shows: broken order, and text that does not add up. */
+/** The faults of one item's parts in the stream: broken order, and text that does not add up. */
 export interface PartReplay {
   readonly order: string[];
   readonly text: string[];
@@ -293,7 +293,7 @@ function partText(part: { type: string; text?: string; refusal?: string }): stri
   return part.text ?? part.refusal ?? "";
 }
 
-/** Whether two values are the same JSON, whatever the order of keys. */
+/** Tells whether two values are the same JSON, in any order of keys. */
 export function sameJson(left: unknown, right: unknown): boolean {
   return isDeepStrictEqual(left, right) || canonical(left) === canonical(right);
 }

@@ -38,7 +38,7 @@ export interface Rule<Subject> {
   readonly run: (subject: Subject) => Iterable<string>;
 }
 
-/** How every violation of a rule begins: `#9 outputIndexesCountUp`. */
+/** The beginning of every violation of a rule: `#9 outputIndexesCountUp`. */
 export function ruleLabel<Subject>(rule: Rule<Subject>): string {
   return `#${rule.check} ${rule.run.name}`;
 }

@@ -1,6 +1,9 @@
 import { existsSync } from "node:fs";
 
-/** Where distributions put Chromium, and Google its Chrome. The one without a window does the same with half the work. */
+/**
+ * The paths of Chromium in distributions, and of Google's Chrome. The browser without a window (headless shell) needs
+ * half the CPU.
+ */
 const PLACES = [
   "/usr/bin/chromium-headless-shell",
   "/usr/bin/chromium",
@@ -9,5 +12,5 @@ const PLACES = [
   "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 ];
 
-/** The path of the installed browser, or of the one that CHROMIUM names; undefined where there is none. */
+/** The path of the installed browser, or of the one that CHROMIUM names; undefined if there is none. */
 export const chromium = process.env.CHROMIUM || PLACES.find((path) => existsSync(path));

@@ -1,12 +1,12 @@
 /**
- * `npm run console-figures`: measures the console in a real browser, in front of the simulator (docs/console.md, "Figures"). The figures are those of the
- * machine that it runs on: nothing else should.
+ * `npm run console-figures`: measures the console in a real browser, in front of the simulator (docs/console.md,
+ * "Figures"). The figures depend on the machine, which should do nothing else.
  */
 import type { CDPSession, Page } from "playwright-core";
 import { eventually } from "../e2e/support.ts";
 import { type ConsoleRig, KEY, KEYED, startConsole } from "./support.ts";
 
-/** A long answer: tokens a second, and for how many seconds. */
+/** A long answer: tokens a second, and the number of seconds. */
 const RATE = 200;
 const SECONDS = 20;
 

@@ -32,7 +32,7 @@ async function looking(at: string, use: (page: Page, tab: Tab) => Promise<void>,
   await tab.close();
 }
 
-/** Drops files where an element is, as a file manager does. */
+/** Drops files onto an element, as a file manager does. */
 async function drop(page: Page, onto: string, files: Record<string, string>): Promise<void> {
   const transfer = await page.evaluateHandle((given) => {
     const transfer = new DataTransfer();
@@ -62,7 +62,7 @@ async function filledStore(page: Page, name: string): Promise<string> {
 const client = () => rig.gateway.client({ apiKey: KEY });
 
 describe("files", () => {
-  it("are uploaded by drop and by button, several at once, and say what they are", () =>
+  it("are uploaded by drop and by button, several at once, and are shown with size and purpose", () =>
     looking("#/files", async (page) => {
       await page.getByLabel("Purpose", { exact: true }).selectOption("user_data");
       await page.getByLabel("Expires", { exact: true }).selectOption({ label: "after a day" });
@@ -81,7 +81,7 @@ describe("files", () => {
       await page.getByText("There are no files for this purpose.").waitFor();
     }));
 
-  it("one that the server refuses shows its message, the others are uploaded", () =>
+  it("are uploaded beside a refused one, which shows the server's message", () =>
     looking(
       "#/files",
       async (page) => {
@@ -96,7 +96,7 @@ describe("files", () => {
       ["413"],
     ));
 
-  it("an upload shows how far it is, and can be cancelled", () =>
+  it("show the progress of their upload, which can be cancelled", () =>
     looking("#/files", async (page) => {
       // The server must get no request before the test ends.
       await page.route("**/v1/files", (route) => (route.request().method() === "POST" ? undefined : route.continue()));
@@ -107,7 +107,7 @@ describe("files", () => {
       expect((await client().files.list()).data.some(({ filename }) => filename === "never.txt")).toBe(false);
     }));
 
-  it("are downloaded as they are, and deleted when that is meant", async () => {
+  it("are downloaded unchanged, and deleted after a confirmation", async () => {
     const { id } = await client().files.create({ file: new File(["its bytes"], "gone.txt"), purpose: "assistants" });
     await looking("#/files", async (page) => {
       const [saved] = await Promise.all([
@@ -130,7 +130,7 @@ describe("files", () => {
     });
   });
 
-  it("are a tenant's own", async () => {
+  it("are visible to their tenant alone", async () => {
     await client().files.create({ file: new File(["x"], "of-acme.txt"), purpose: "assistants" });
     const { page, close } = await rig.openSignedIn(OTHER_KEY, "#/files");
     await page.getByText("There are no files.").waitFor();
@@ -160,7 +160,7 @@ describe("a vector store", () => {
       ).toBe(404);
     }));
 
-  it("says of a file why it was not indexed", () =>
+  it("shows the reason why a file was not indexed", () =>
     looking("#/files/stores", async (page) => {
       await page.getByLabel("Name", { exact: true }).fill("pictures");
       await page.getByRole("button", { name: "Create" }).click();
@@ -171,7 +171,7 @@ describe("a vector store", () => {
       expect(await row.locator(".fault").textContent()).toMatch(/unsupported_file/);
     }));
 
-  it("is searched, and says why a chunk was found", () =>
+  it("is searched, and shows the reason for each found chunk", () =>
     looking("#/files/stores", async (page) => {
       await filledStore(page, "searched");
       await page.getByLabel("Queries, one a line").fill("Why does a wing stall?\nsalted dough");
@@ -281,7 +281,7 @@ describe("an answer from files", () => {
       await expectAccessible(page);
     }));
 
-  it("that is opened later finds the passage again if the response does not have it", async () => {
+  it("finds a passage again that a response, opened later, does not contain", async () => {
     const { files, vectorStores, responses } = client();
     const { id } = await vectorStores.create({ name: "pages" });
     const pdf = textPdf(["Nothing of interest.", "Owls hoot at night."]);
@@ -308,7 +308,7 @@ describe("an answer from files", () => {
 
 describe("a document with a message", () => {
   const PDF = Buffer.from(textPdf(["Owls hoot at night.", "", "They sleep by day."]));
-  /** The same, with a comment that makes it so large that it is uploaded. */
+  /** The same document with a comment that makes it large enough for an upload. */
   const LARGE = Buffer.concat([
     PDF,
     Buffer.from(`\n%${" ".repeat(300_000)}\n`),
@@ -338,7 +338,7 @@ describe("a document with a message", () => {
     }),
   );
 
-  it("is deleted if it was uploaded and removed again, and is reported if it is refused", () =>
+  it("is deleted if it was uploaded and removed from the message, and is reported if it is refused", () =>
     trying(
       async (page) => {
         const attach = (name: string, bytes: number) =>

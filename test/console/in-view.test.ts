@@ -82,7 +82,7 @@ const turn = (page: Page) => page.locator(".turn").last();
 const question = (page: Page) => turn(page).locator(".item-input");
 const word = (page: Page, text: string) => turn(page).locator(".answer :is(pre, .block)", { hasText: text }).last();
 
-/** Says something that ends in a word of its own, and waits until that is on the page. */
+/** Outputs a text with a unique last word, and waits until that is on the page. */
 let words = 0;
 async function say(page: Page, model: FedModel, text: string, field = "content"): Promise<string> {
   words += 1;
@@ -92,13 +92,11 @@ async function say(page: Page, model: FedModel, text: string, field = "content")
   return last;
 }
 
-/** Two frames: what has changed has been laid out and scrolled to. */
+/** Waits two frames, after which the page has laid out the change and scrolled. */
 const settled = (page: Page) =>
   page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))");
 
-/**
- * Which of the corners of an element, or of a text in it, cannot be seen: they are out of the view, or something covers them.
- */
+/** The corners of an element, or of a text in it, that are out of the view or covered. */
 async function unseen(page: Page, locator: ReturnType<Page["locator"]>, text?: string): Promise<string[]> {
   await settled(page);
   return locator.evaluate((element, wanted) => {
@@ -159,7 +157,7 @@ describe.each(SIZES)("%s", (_, options) => {
       }
     }));
 
-  it("and so is what comes of thoughts and calls", () =>
+  it("reasoning and calls are in view, too", () =>
     trying(options, async (page) => {
       const before = await ask(page, "Hello");
       await say(page, before, lines("the answer", 60));
@@ -180,7 +178,7 @@ describe.each(SIZES)("%s", (_, options) => {
       expect(await unseen(page, page.getByRole("button", { name: "Send output" }))).toEqual([]);
     }));
 
-  it("a reader who has scrolled up stays there, until they go to the end", () =>
+  it("the view of a reader who has scrolled up stays until they go to the end", () =>
     trying(options, async (page) => {
       const model = await ask(page, "Tell me all");
       await say(page, model, lines("the answer", 80));
@@ -199,13 +197,13 @@ describe.each(SIZES)("%s", (_, options) => {
       await isWordSeen(page, unread);
       expect(await toTheEnd(page).isVisible()).toBe(false);
       await isWordSeen(page, await say(page, model, lines("what is read", 40)));
-      // Whoever scrolls to the end is followed again, too.
+      // After scrolling to the end the page follows again, too.
       await page.mouse.wheel(0, -500);
       await toTheEnd(page).waitFor();
       await page.mouse.wheel(0, 5_000);
       await toTheEnd(page).waitFor({ state: "hidden" });
       await isWordSeen(page, await say(page, model, lines("the rest", 40)));
-      // And whoever asks anew sees that.
+      // A new question is in view.
       model.end();
       await turn(page).getByText("completed", { exact: true }).waitFor();
       await page.mouse.wheel(0, -1_500);
@@ -215,7 +213,7 @@ describe.each(SIZES)("%s", (_, options) => {
       await isWordSeen(page, await say(page, next, "Now "));
     }));
 
-  it("what a reader opens stays where it is", () =>
+  it("a part that a reader opens stays in its place", () =>
     trying(options, async (page) => {
       const model = await ask(page, "Think");
       await say(page, model, lines("a thought", 100), "reasoning");
@@ -232,7 +230,7 @@ describe.each(SIZES)("%s", (_, options) => {
       await toTheEnd(page).waitFor();
     }));
 
-  it("the end stays in view when the window changes, or a keyboard covers a part of it", () =>
+  it("the end stays in view when the window changes its size, or a keyboard covers a part of it", () =>
     trying(options, async (page) => {
       const model = await ask(page, "Tell me all");
       const last = await say(page, model, lines("the answer", 80));
@@ -243,7 +241,7 @@ describe.each(SIZES)("%s", (_, options) => {
       await isWordSeen(page, last);
       await page.setViewportSize({ width, height });
       await isWordSeen(page, last);
-      // Where a keyboard does not make the page shorter, it makes the visual viewport so.
+      // A keyboard that does not make the page shorter makes the visual viewport shorter.
       await page.evaluate((rest) => {
         Object.defineProperty(visualViewport, "height", { get: () => rest });
         visualViewport?.dispatchEvent(new Event("resize"));
@@ -254,7 +252,7 @@ describe.each(SIZES)("%s", (_, options) => {
     }));
 });
 
-it("a view that is opened begins at its top, and Try is again at the end", () =>
+it("an opened view begins at its top, and Try returns to the end", () =>
   trying({}, async (page) => {
     const model = await ask(page, "Tell me all");
     await say(page, model, lines("the answer", 80));
@@ -266,11 +264,11 @@ it("a view that is opened begins at its top, and Try is again at the end", () =>
     await isWordSeen(page, await say(page, model, lines("the rest", 40)));
   }));
 
-describe("scripts that are written from right to left", () => {
+describe("texts in right-to-left scripts", () => {
   const QUESTION = "מה מזג האוויר?";
   const ANSWER = "בליסבון שמשי.";
 
-  /** Texts in such a script that are laid out from left to right. */
+  /** The texts in such a script that the page lays out from left to right. */
   const wrong = (page: Page) =>
     page.evaluate(() => {
       const texts = document.createTreeWalker(document.querySelector("main") as Element, NodeFilter.SHOW_TEXT);

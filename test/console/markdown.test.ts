@@ -87,7 +87,7 @@ describe("an answer in markdown", () => {
       await expectAccessible(page);
     }));
 
-  it("is the same whether it comes token by token or is there as a whole", () =>
+  it("looks the same after a stream of tokens and as a whole", () =>
     trying(async (page) => {
       await answered(page, SAMPLE, { model: "simulator?tps=400" });
       await answer(page).locator(".formula math mfrac").waitFor();
@@ -99,7 +99,7 @@ describe("an answer in markdown", () => {
       expect(await markup(page)).toBe(live);
     }));
 
-  it("is shown as it is written on request, and copied so", () =>
+  it("is shown and copied as source on request", () =>
     trying(
       async (page) => {
         await answered(page, SAMPLE);
@@ -113,7 +113,7 @@ describe("an answer in markdown", () => {
       { permissions: ["clipboard-read", "clipboard-write"] },
     ));
 
-  it("makes no markup, no script and no request of what a model writes", () =>
+  it("turns no model's text into HTML, script or a request", () =>
     trying(async (page) => {
       const hostile = [
         "",
@@ -140,7 +140,7 @@ describe("an answer in markdown", () => {
       await page.locator("#input").fill("still here");
     }));
 
-  it("is JSON as it is written, where it is JSON", () =>
+  it("is shown as its source if it is JSON", () =>
     trying(async (page) => {
       await answered(page, "x", {
         text: {
@@ -161,7 +161,7 @@ describe("an answer in markdown", () => {
 });
 
 describe("a tab without requests", () => {
-  it("has three examples, and the simulator answers each with something to see", () =>
+  it("has three examples, and the simulator gives each a fitting answer", () =>
     trying(async (page) => {
       const start = async () => {
         await page.getByText("completed", { exact: true }).last().waitFor();
@@ -185,7 +185,7 @@ describe("a tab without requests", () => {
 });
 
 describe("the Enter key", () => {
-  it("sends, and makes a new line with Shift; Ctrl + Enter sends where that is chosen", () =>
+  it("sends, and makes a new line with Shift; Ctrl + Enter sends if that is chosen", () =>
     trying(async (page) => {
       const input = page.locator("#input");
       await input.focus();
@@ -200,7 +200,7 @@ describe("the Enter key", () => {
       await page.keyboard.type("three");
       await page.keyboard.press("Enter");
       expect(await input.inputValue()).toBe("three\n");
-      // It is remembered.
+      // The browser remembers the choice.
       await eventually(async () =>
         /"enterSends":false/.test(String(await page.evaluate("sessionStorage['console.draft']"))),
       );
@@ -225,13 +225,13 @@ describe("the Enter key", () => {
     ));
 });
 
-it("a model without output is reported", () =>
+it("an answer without output is reported", () =>
   trying(async (page) => {
     await answered(page, "hello", { model: "simulator?words=0" });
     await page.getByText("The model said nothing.").waitFor();
   }));
 
-it("a thought can be followed as it comes, and folds with the time that it took", () =>
+it("reasoning can be followed while it streams, and folds with its duration", () =>
   trying(async (page) => {
     await page.locator("summary", { hasText: "More" }).click();
     await page.getByLabel("Further fields (JSON)").fill(JSON.stringify({ model: "simulator-reasoning?fault=stall:4" }));

@@ -31,7 +31,7 @@ const openOperate = (section: string) => rig.openSignedIn(ROOT_KEY, `#/operate/$
 const rowOf = (page: Page, text: string) => page.getByRole("row").filter({ hasText: text });
 
 describe("keys", () => {
-  it("are made, shown once, disabled and enabled; a console that uses one says so in clear words", async () => {
+  it("are created, shown once, disabled and enabled; a console with a disabled key says so", async () => {
     const tenant = newTenant();
     const { page, expectClean, close } = await openOperate("keys");
     await page.getByText("Make a key").click();
@@ -64,7 +64,7 @@ describe("keys", () => {
     await close();
   });
 
-  it("are rotated and deleted, after a question that can be answered with no", async () => {
+  it("are rotated and deleted after a confirmation", async () => {
     const key = await makeKey(rig.gateway, newTenant(), undefined, { name: "To go" });
     const { page, expectClean, close } = await openOperate("keys");
     await page.getByRole("button", { name: "Rotate To go" }).click();
@@ -85,7 +85,7 @@ describe("keys", () => {
     await close();
   });
 
-  it("and tenants have limits, which the server checks: a refusal is shown, and no input is lost", async () => {
+  it("and tenants have limits, which the server checks: the form shows a refusal and loses no input", async () => {
     const tenant = newTenant();
     await makeKey(rig.gateway, tenant, { budget: { usd: 5, window: "week" }, tier: "gold" }, { name: "Limited" });
     const { page, close } = await openOperate("keys");
@@ -113,7 +113,7 @@ describe("keys", () => {
   });
 });
 
-it("the configuration is changed by forms: a server, a route and a price, which hold at once, are exported, and are taken back", async () => {
+it("forms change the configuration: a server, a route and a price apply at once, are exported, and are reset", async () => {
   const { page, expectClean, close } = await openOperate("configuration");
   const dialog = page.getByRole("dialog");
   const save = () => dialog.getByRole("button", { name: "Save" }).click();
@@ -169,7 +169,7 @@ it("the configuration is changed by forms: a server, a route and a price, which 
   await close();
 });
 
-/** A used key whose use is counted. */
+/** Makes a key and uses it until the usage is counted. */
 async function usedKey(): Promise<MadeKey> {
   const key = await makeKey(rig.gateway, newTenant(), { track_usage: true });
   expect((await create(rig.gateway, key, { input: "Hello there" })).status).toBe(200);
@@ -177,7 +177,7 @@ async function usedKey(): Promise<MadeKey> {
   return key;
 }
 
-it("usage is a plot, and a table with the same figures", async () => {
+it("usage has a plot, and a table with the same figures", async () => {
   const { tenant } = await usedKey();
   const { page, expectClean, close } = await openOperate("usage");
   await page.getByLabel("Tenant").fill(tenant);
@@ -203,7 +203,7 @@ it("usage is a plot, and a table with the same figures", async () => {
   await close();
 });
 
-it("a live run is seen and cancelled, after a question, and the audit log tells who did", async () => {
+it("a live run is shown and cancelled after a confirmation, and the audit log names who did it", async () => {
   const key = await makeKey(rig.gateway, newTenant());
   const client = rig.gateway.client({ apiKey: key.value });
   const model = "simulator?words=40&fault=stall:5";
@@ -255,7 +255,7 @@ describe("the sections", () => {
   });
 });
 
-it("what a tenant stores, and may store, stands beside its usage", async () => {
+it("show a tenant's stored amounts and their limits beside its usage", async () => {
   const key = await makeKey(rig.gateway, newTenant(), { stored_bytes: 2_000_000, stored_responses: 7 });
   expect((await create(rig.gateway, key, { input: "Hello there" })).status).toBe(200);
   const path = `/v1/organization/usage/storage?project_ids=${key.tenant}`;
@@ -278,7 +278,7 @@ it("what a tenant stores, and may store, stands beside its usage", async () => {
   await close();
 });
 
-it("the audit log comes in pages, and in parts", async () => {
+it("show the audit log in pages, and filtered", async () => {
   const tenant = newTenant();
   for (let index = 0; index < 52; index += 1) await makeKey(rig.gateway, tenant);
   const { page, expectClean, close } = await openOperate("audit");
@@ -295,7 +295,7 @@ it("the audit log comes in pages, and in parts", async () => {
 });
 
 describe("without a root key", () => {
-  it("a deployment without keys says what operating it needs, and how its model server is", async () => {
+  it("the view says that keys need one, and shows the model server's health", async () => {
     const open = await startConsole();
     try {
       const { page, expectClean, close } = await open.open("#/operate");

@@ -42,7 +42,7 @@ async function makeResponses(): Promise<void> {
 }
 
 describe("stored responses", () => {
-  it("are listed with what they say, their time, tokens and cost, and found by words and filters", async () => {
+  it("are listed with their text, time, tokens and cost, and found by words and filters", async () => {
     const { page, expectClean, close } = await rig.openSignedIn(KEY, "#/responses");
     const rows = page.getByRole("region", { name: "Stored responses" }).locator("tbody tr");
     const ferry = rows.filter({ hasText: "Where does the ferry to Almada leave?" });
@@ -69,14 +69,14 @@ describe("stored responses", () => {
     await close();
   });
 
-  it("are a tenant's own", async () => {
+  it("are visible to their tenant alone", async () => {
     const { page, expectClean, close } = await rig.openSignedIn(OTHER_KEY, "#/responses");
     await page.getByText("No response is stored yet.").waitFor();
     expectClean();
     await close();
   });
 
-  it("have a waterfall where this page has seen them come", async () => {
+  it("have a waterfall if this page has received their stream", async () => {
     const { page, expectClean, close } = await rig.openSignedIn(KEY, "#/try");
     await page.getByLabel("Model", { exact: true }).selectOption("simulator-reasoning");
     await page.getByLabel("Input", { exact: true }).fill("Think about it.");

@@ -73,7 +73,7 @@ export async function sampleOperations(rig: ConsoleRig): Promise<void> {
   });
 }
 
-/** Writes invented usage of the last day: more by day than by night. */
+/** Writes invented usage of the last day, with more by day than by night. */
 function useForADay({ gateway }: ConsoleRig, tenant: string, key: string, share: number): void {
   const now = Math.floor(Date.now() / HOUR_MS) * HOUR_MS;
   for (let hour = 1; hour < 24; hour += 1) {

@@ -1,6 +1,7 @@
 /**
- * `npm run screenshots`: pictures of the console's views for the docs, in both themes, of a real deployment in front of the simulator. Into
- * docs/images, or the directory that is named. `console.json` beside them says which views and sections each of them shows.
+ * `npm run screenshots`: makes the docs' pictures of the console's views, in both themes, from a real deployment in
+ * front of the simulator. It writes into docs/images, or the given directory. `console.json` beside them lists the
+ * views and sections that each picture shows.
  */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -9,12 +10,12 @@ import type { Page } from "playwright-core";
 import { sampleOperations, sampleStore, sampleTree } from "./sample-data.ts";
 import { type ConsoleRig, KEY, KEYED, ROOT_KEY, startConsole } from "./support.ts";
 
-/** The content of a picture. */
+/** The description of a picture. */
 interface Picture {
   name: string;
-  /** The signed-in user. Absent: none. */
+  /** The signed-in user; absent if nobody is signed in. */
   key?: string;
-  /** The address's hash. */
+  /** The hash of the address. */
   at: string;
   /** Brings the page into the state of the picture. */
   prepare(page: Page, rig: ConsoleRig): Promise<void>;

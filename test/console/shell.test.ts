@@ -25,7 +25,7 @@ beforeAll(async () => {
 afterAll(() => rig.close());
 
 describe("signing in", () => {
-  it("shows nothing but a form until the server has accepted a key, and keeps the key out of the address", async () => {
+  it("shows only a form until the server has accepted a key, and keeps the key out of the address", async () => {
     const { page, expectClean, close } = await rig.open("#/try");
     await page.getByRole("dialog").waitFor();
     expect(await page.getByRole("navigation").count()).toBe(0);
@@ -78,7 +78,7 @@ describe("signing in", () => {
     await close();
   });
 
-  it.each(LOOKS)("the form is accessible: %s", async (_, options) => {
+  it.each(LOOKS)("has an accessible form: %s", async (_, options) => {
     const { page, close } = await rig.open("", options);
     await page.getByRole("dialog").waitFor();
     await expectAccessible(page);
@@ -87,7 +87,7 @@ describe("signing in", () => {
   });
 });
 
-it("the pictures in the docs show the present views and sections", async () => {
+it("leads to the views and sections that the docs' pictures show", async () => {
   const docs = fileURLToPath(new URL("../../docs/", import.meta.url));
   const pictures = JSON.parse(readFileSync(`${docs}images/console.json`, "utf8")) as Record<string, string[]>;
   const linksOf = async (key: string, at: string) => {
@@ -113,7 +113,7 @@ it("the pictures in the docs show the present views and sections", async () => {
   expect(shown.toSorted()).toEqual(Object.keys(pictures).toSorted());
 });
 
-it("the theme is the system's until another one is chosen, which the browser keeps", async () => {
+it("uses the system's theme until another one is chosen, which the browser keeps", async () => {
   const { page, expectClean, close } = await rig.openSignedIn(KEY, "", { colorScheme: "light" });
   const paper = () => page.evaluate("getComputedStyle(document.documentElement).backgroundColor");
   await page.getByLabel("Theme").waitFor();
@@ -132,7 +132,7 @@ describe("the files", () => {
   const asBrowser = { headers: { accept: "text/html,application/xhtml+xml,*/*;q=0.8" } };
   const get = (path: string, init?: RequestInit) => fetch(rig.gateway.url + path, init);
 
-  it("a program that asks for / gets the list of endpoints, a browser the page", async () => {
+  it("are for browsers: at / a browser gets the page, another program the list of endpoints", async () => {
     for (const init of [undefined, { headers: { accept: "application/json" } }, { headers: { accept: "*/*" } }]) {
       const answer = await get("/", init);
       expect(answer.headers.get("vary")).toBe("Accept");
@@ -145,7 +145,7 @@ describe("the files", () => {
     expect([again.status, await again.text()]).toEqual([304, ""]);
   });
 
-  it("have a policy under which nothing that is written into the page can become script", async () => {
+  it("have a policy under which no text in the page can become script", async () => {
     const page = await get("/", asBrowser);
     const html = await page.text();
     const names = [...html.matchAll(/\/assets\/[^"]+/g)].map(([name]) => name);
@@ -167,7 +167,7 @@ describe("the files", () => {
     expect(html).not.toMatch(/<script>|\son\w+=|style=/);
   });
 
-  it("style with every rule that they have: the browser has dropped none, and each is for something that is there", async () => {
+  it("have only style rules that the browser understands and the page uses", async () => {
     const { page, close } = await rig.openSignedIn(KEY);
     await page.getByLabel("Theme").waitFor();
     const sheets = await page.evaluate(() => {

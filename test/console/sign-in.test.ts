@@ -11,7 +11,7 @@ let rig: ConsoleRig;
 let issuer: OidcIssuer;
 let front: Server;
 beforeAll(async () => {
-  // The gateway's port is not known when it is configured: this address leads to it.
+  // This address leads to the gateway, whose port is not yet known when it is configured.
   front = createServer((request, response) => {
     response.writeHead(302, { location: rig.gateway.url + request.url });
     response.end();
@@ -29,7 +29,7 @@ afterAll(async () => {
 });
 
 describe("a user of the issuer", () => {
-  it("signs in without a key, comes back to where it was, works over each transport, and signs out", async () => {
+  it("signs in without a key, returns to the same view, uses each transport, and signs out", async () => {
     issuer.user = { sub: "eve@acme.dev", org: "acme", groups: ["audit"] };
     const { page, close } = await rig.open("#/files");
     await page.getByRole("link", { name: "Sign in with your account" }).click();
@@ -55,7 +55,7 @@ describe("a user of the issuer", () => {
     await close();
   });
 
-  it("shows why it was not signed in", async () => {
+  it("sees the reason why the sign-in failed", async () => {
     issuer.isRefusing = true;
     const { page, close } = await rig.open();
     await page.getByRole("link", { name: "Sign in with your account" }).click();

@@ -10,7 +10,7 @@ import { chromium } from "./chromium.ts";
 
 /** The console in a real browser, in front of a real workerd and a simulated vLLM. */
 
-/** A key of the tenant "acme", and one of the tenant "other"; the root key of the admin API. */
+/** A key of the tenant "acme", one of the tenant "other", and the root key of the admin API. */
 export const KEY = "key-of-acme";
 export const OTHER_KEY = "key-of-other";
 export const ROOT_KEY = "root-key-of-ops";
@@ -24,7 +24,7 @@ export const KEYED = {
   KEY_CACHE_MS: "100",
 };
 
-/** A tab, and what went wrong in it that no test expects. */
+/** A tab, and the check that nothing unexpected went wrong in it. */
 export interface Tab {
   page: Page;
   /**
@@ -42,7 +42,7 @@ export interface ConsoleRig {
   browser: Browser;
   /** Opens the console in a tab of its own, with a storage of its own. `at`: the hash. */
   open(at?: string, options?: BrowserContextOptions): Promise<Tab>;
-  /** The same, as after a reload of a tab that was signed in with a key. */
+  /** Opens the console as after a reload of a tab that was signed in with a key. */
   openSignedIn(key: string, at?: string, options?: BrowserContextOptions): Promise<Tab>;
   close(): Promise<void>;
 }
@@ -72,7 +72,7 @@ export async function startConsole(vars: Record<string, string> = {}): Promise<C
   };
 }
 
-/** Opens the console of a server in a tab of its own; with a key as if it had been signed in before. */
+/** Opens the console of a server in a tab of its own. With a key, the tab is signed in already. */
 export async function openTab(
   browser: Browser,
   url: string,
@@ -80,13 +80,13 @@ export async function openTab(
   options: BrowserContextOptions = {},
   key?: string,
 ): Promise<Tab> {
-  // What moves while an answer comes is drawn sixty times a second.
+  // Without this the browser would draw animations during an answer sixty times a second.
   const context = await browser.newContext({
     viewport: { width: 1280, height: 900 },
     reducedMotion: "reduce",
     ...options,
   });
-  // What does not come in this time does not come.
+  // A missing element fails the test after this time.
   context.setDefaultTimeout(20_000);
   if (key !== undefined) await context.addInitScript(`sessionStorage["console.key"] ??= ${JSON.stringify(key)}`);
   const page = await context.newPage();
@@ -95,7 +95,7 @@ export async function openTab(
   return { page, expectClean, close: () => context.close() };
 }
 
-/** Types a key into the form that asks for it, and waits until it was taken. */
+/** Types a key into the sign-in form, and waits until it is accepted. */
 export async function signIn(page: Page, key: string): Promise<void> {
   await page.getByLabel("API key").fill(key);
   await page.getByRole("button", { name: "Sign in" }).click();
@@ -122,12 +122,15 @@ function watch(page: Page, own: string): Tab["expectClean"] {
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-/** Throws what axe finds in a page, with the places: all of it in the light theme, and in the dark one what colors can change. */
+/**
+ * Throws axe's findings in a page, with their places: all rules in the light theme, and the colour rules in the dark
+ * one.
+ */
 export async function expectAccessible(page: Page): Promise<void> {
-  // Not as a script of the page's: its policy would not let it in. It is half a megabyte: a page gets it once.
+  // axe is evaluated, because the page's policy refuses other scripts. Each page gets it once: it has half a megabyte.
   if (await page.evaluate("!window.axe")) await page.evaluate(axe);
   const found = (rules: string[]) =>
-    // What is found to be right would be thousands of places.
+    // Without `resultTypes` the result would have thousands of places without a fault.
     page.evaluate(`axe.run({ runOnly: ${JSON.stringify(rules)}, resultTypes: ["violations"] }).then(({ violations }) =>
       violations.map(({ id, nodes }) => ({ id, at: nodes.map(({ html, failureSummary }) => html + " " + failureSummary) })),
     )`);
@@ -138,8 +141,8 @@ export async function expectAccessible(page: Page): Promise<void> {
 }
 
 /**
- * Throws what of a page cannot be used: it is wider than the view; a control that has the focus is out of view, or something covers it; a card has less
- * than half of a phone's width; a text field takes one direction of writing only.
+ * Throws if a part of a page cannot be used: the page is wider than the view; a focused control is out of view or
+ * covered; a card has less than half of a phone's width; a text field has a fixed direction of writing.
  */
 export async function expectUsable(page: Page): Promise<void> {
   const faults = await page.evaluate(async () => {
@@ -162,7 +165,7 @@ export async function expectUsable(page: Page): Promise<void> {
         if (box.left < 0 || box.right > width + 1) return `Beside the view: ${named(control)}`;
         return control.contains(there) ? "" : `At the place of ${named(control)} is ${named(there)}`;
       };
-      // The browser has scrolled when the control has the focus. Only what the page itself moves is moved a frame later.
+      // The browser scrolls as it focuses the control. The page itself moves things a frame later.
       if (faultOf() === "") continue;
       await new Promise((done) => requestAnimationFrame(done));
       const fault = faultOf();
@@ -181,7 +184,7 @@ export async function expectUsable(page: Page): Promise<void> {
   expect(faults).toEqual([]);
 }
 
-/** The widths that every view is looked at in. A theme has colors only (`expectAccessible` looks at both). */
+/** The widths in which every view is checked. Themes differ only in colours (`expectAccessible` checks both). */
 export const LOOKS: [name: string, options: BrowserContextOptions][] = [
   ["desktop", {}],
   ["phone", { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }],

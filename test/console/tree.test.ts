@@ -40,13 +40,13 @@ async function active(page: Page): Promise<{ level: string | null; text: string 
 }
 
 describe("the tree", () => {
-  it("has every turn where it belongs, and shows the messages of the chosen one", async () => {
+  it("has every turn in its place, and shows the messages of the selected one", async () => {
     const { root, right, leaf } = await smallTree();
     const { page, expectClean, close } = await rig.openSignedIn(KEY, `#/tree/${leaf.id}`);
     await page.getByText("4 responses, 2 branches.", { exact: true }).first().waitFor();
     const levels = await rows(page).evaluateAll((found) => found.map((row) => row.getAttribute("aria-level")));
     expect(levels.toSorted()).toEqual(["1", "2", "2", "3"]);
-    // The one that was asked for is chosen.
+    // The requested turn is selected.
     await page.getByRole("link", { name: leaf.id }).waitFor();
     await rows(page).filter({ hasText: "Something windy" }).click();
     await page.locator(".turn-items").getByText("You said: Something windy").waitFor();
@@ -62,7 +62,7 @@ describe("the tree", () => {
     await close();
   });
 
-  it("branches from a turn: Try goes on from it, and the tree has one branch more", async () => {
+  it("branches from a turn: Try continues it, and the tree gets another branch", async () => {
     const { root } = await smallTree();
     const { page, expectClean, close } = await rig.openSignedIn(KEY, `#/tree/${root.id}`);
     await page.getByRole("link", { name: "Branch from here" }).click();
@@ -77,7 +77,7 @@ describe("the tree", () => {
     await close();
   });
 
-  it("is gone through with the keyboard alone", async () => {
+  it("is navigated by the keyboard alone", async () => {
     const { root } = await smallTree();
     const { page, close } = await rig.openSignedIn(KEY, `#/tree/${root.id}`);
     await rows(page).first().waitFor();
@@ -86,7 +86,7 @@ describe("the tree", () => {
       await page.keyboard.press(key);
       return Number((await active(page)).level);
     };
-    // The last row has nothing to close: left goes to what it continues.
+    // The last row has nothing to close, so "left" goes to its parent.
     expect(await levelAfter("End")).toBe((await levelAfter("ArrowLeft")) + 1);
     expect(await levelAfter("Home")).toBe(1);
     expect(await levelAfter("ArrowRight")).toBe(2);
@@ -111,7 +111,7 @@ describe("the tree", () => {
     await close();
   });
 
-  it("of a conversation has its turns one after the other, and branches beside them", async () => {
+  it("of a conversation shows its turns in a row, and branches beside them", async () => {
     const { id } = await client().conversations.create();
     const first = await say("One", undefined, { conversation: id });
     await say("Two", undefined, { conversation: id });
@@ -124,7 +124,7 @@ describe("the tree", () => {
     await close();
   });
 
-  it("stays quick with two thousand branches: what cannot be seen is not on the page", async () => {
+  it("stays fast with two thousand branches: only visible rows are on the page", async () => {
     const root = await say("The root");
     const branch = await say("Branch #0", root);
     grow(branch.id, 1_999);
@@ -150,7 +150,7 @@ describe("the tree", () => {
     await close();
   });
 
-  it("says what is wrong with an id, and keeps it in the field", async () => {
+  it("names the fault of an id, and keeps it in the field", async () => {
     const { page, close } = await rig.openSignedIn(KEY, "#/tree");
     await page.getByLabel("Response or conversation").fill("resp_<script>");
     await page.getByRole("button", { name: "Show" }).click();
@@ -160,7 +160,7 @@ describe("the tree", () => {
   });
 });
 
-/** Copies a turn in its home this many times, as if clients had made the copies. */
+/** Copies a turn in its home this many times, as if clients had created the copies. */
 function grow(id: string, copies: number): void {
   const { storage } = rig.gateway;
   const turn = id.slice(-10);
@@ -179,7 +179,7 @@ function grow(id: string, copies: number): void {
 }
 
 describe("comparing", () => {
-  it("has two branches side by side, from where they part", async () => {
+  it("shows two branches side by side, from their common turn on", async () => {
     const { root, left, leaf, right } = await smallTree();
     const { page, expectClean, close } = await rig.openSignedIn(KEY, `#/tree/${left.id}`);
     await page.getByRole("button", { name: "Compare with…" }).click();

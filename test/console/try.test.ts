@@ -68,7 +68,7 @@ const release = () => {
 };
 
 describe("an answer", () => {
-  it.each(["Background", "Stream", "WebSocket"])("appears as it comes: %s", (transport) =>
+  it.each(["Background", "Stream", "WebSocket"])("appears while it streams: %s", (transport) =>
     trying(async (page) => {
       await choose(page, transport);
       await further(page, { model: "simulator?fault=stall:2" });
@@ -82,7 +82,7 @@ describe("an answer", () => {
     }),
   );
 
-  it("can be had with the keyboard alone", () =>
+  it("can be requested with the keyboard alone", () =>
     trying(async (page) => {
       await page.keyboard.press("Tab");
       expect(await page.locator(":focus").textContent()).toBe("Skip to content");
@@ -94,7 +94,7 @@ describe("an answer", () => {
       await answers(page).getByText("You said: hello").waitFor();
     }));
 
-  it("comes as a whole, with the settings of the form", () =>
+  it("arrives as a whole, with the settings of the form", () =>
     trying(async (page) => {
       await choose(page, "No streaming");
       await page.getByLabel("Model", { exact: true }).selectOption("simulator-reasoning");
@@ -109,7 +109,7 @@ describe("an answer", () => {
       expect(lastPrompt(rig.gateway)).toMatchObject({ messages: [{ role: "system", content: "Be brief." }, {}] });
     }));
 
-  it("is continued by the next request, or another one is, until one starts again", () =>
+  it("is continued by the next request until another answer is chosen, or a new conversation begins", () =>
     trying(async (page) => {
       await further(page, { model: "simulator?mode=transcript" });
       await ask(page, "first");
@@ -133,7 +133,7 @@ describe("an answer", () => {
 });
 
 describe("a request that was sent", () => {
-  it("is sent again as it was, or is edited first: what came after it is not in the prompt", () =>
+  it("is sent again, unchanged or edited; later turns are not in the prompt", () =>
     trying(async (page) => {
       await further(page, { model: "simulator?mode=transcript" });
       await ask(page, "first");
@@ -153,7 +153,7 @@ describe("a request that was sent", () => {
       await page.getByText("completed", { exact: true }).nth(3).waitFor();
       expect(prompt()).toMatch(/first.*second/);
       expect(prompt()).not.toContain("third");
-      // After a reload, too.
+      // It works after a reload, too.
       await page.reload();
       await page.getByRole("button", { name: "Regenerate" }).nth(2).click();
       await eventually(() => prompt().includes("third"));
@@ -211,7 +211,7 @@ describe("a request that was sent", () => {
     }));
 });
 
-it("two tabs have a request each, and presets of instructions together", () =>
+it("belongs to its tab, but tabs share presets of instructions", () =>
   trying(async (page, tab) => {
     const instructions = (of: Page) => of.getByLabel("Instructions");
     await instructions(page).fill("Be brief.");
@@ -236,7 +236,7 @@ it("two tabs have a request each, and presets of instructions together", () =>
     await other.getByLabel("Preset").waitFor({ state: "detached" });
   }));
 
-/** A way to the gateway that can be cut, as a network is that is gone. */
+/** A proxy before the gateway that can break off, as a failing network does. */
 async function startNetwork() {
   const { hostname, port } = new URL(rig.gateway.url);
   const sockets = new Set<Socket>();
@@ -266,14 +266,14 @@ async function startNetwork() {
   };
 }
 
-it("a network that is gone in mid-stream is waited for: the answer goes on where it was", async () => {
+it("survives a network failure in mid-stream: the answer continues at the same token", async () => {
   const network = await startNetwork();
   const { page, expectClean, close } = await openTab(rig.browser, network.url, "#/try", {}, KEY);
   await further(page, { model: "simulator?fault=stall:3" });
   await ask(page, "one two three four");
   await answers(page).getByText(/^You/).waitFor();
   network.isGone = true;
-  // It is asked for again, in vain.
+  // The page tries again, without success.
   await page.waitForEvent("requestfailed", (request) => request.url().includes("starting_after="));
   network.isGone = false;
   release();
@@ -304,7 +304,7 @@ describe("stopping", () => {
 });
 
 describe("a reload in mid-stream", () => {
-  it("goes on where it was, without losing or repeating a token", () =>
+  it("continues the answer without losing or repeating a token", () =>
     trying(async (page) => {
       await further(page, { model: "simulator?fault=stall:3" });
       const words = Array.from({ length: 40 }, (_, at) => `word-${at}`).join(" ");
@@ -316,7 +316,7 @@ describe("a reload in mid-stream", () => {
       release();
       await page.getByText("completed", { exact: true }).waitFor();
       await answers(page).getByText(`You said: ${words}`, { exact: true }).waitFor();
-      // And what had ended is there again, too, with the settings.
+      // The ended turns and the settings are there again, too.
       await page.reload();
       await page.getByText("completed", { exact: true }).waitFor();
       expect(await answers(page).count()).toBe(1);
@@ -327,7 +327,7 @@ describe("a reload in mid-stream", () => {
     ["Stream", "This response stopped with its page"],
     ["WebSocket", "This response stopped with its page"],
     ["No streaming", "The page was left before the server had answered"],
-  ])("says what became of a response that does not go on, also after another reload: %s", (transport, said) =>
+  ])("shows the end of a response that does not continue, also after another reload: %s", (transport, said) =>
     trying(
       async (page) => {
         await choose(page, transport);
@@ -348,7 +348,7 @@ describe("a reload in mid-stream", () => {
     ),
   );
 
-  it("says of one that was not stored that nothing is left of it", () =>
+  it("says that a response without storage is lost", () =>
     trying(async (page) => {
       await choose(page, "Stream");
       await further(page, { model: "simulator?fault=stall:3&words=40" });
@@ -359,7 +359,7 @@ describe("a reload in mid-stream", () => {
       await page.getByText("nothing is left of it").waitFor();
     }));
 
-  it("says again why a first turn failed, after which one can start again", () =>
+  it("shows again why a first turn failed, and lets the user start again", () =>
     trying(
       async (page) => {
         await further(page, { top_p: 7 });
@@ -408,7 +408,7 @@ describe("tools", () => {
       await answers(page)
         .getByText(/The tool notes__echo returned:/)
         .waitFor();
-      // What others could use stays in this page.
+      // Secrets that others could use stay in this page.
       expect(await page.evaluate("JSON.stringify(sessionStorage)")).not.toContain("token-of-notes");
     }));
 });
@@ -419,7 +419,7 @@ describe("input", () => {
     "base64",
   );
 
-  it("an image and a file go with it", () =>
+  it("may contain an image and a file", () =>
     trying(async (page) => {
       await page.getByLabel("Attach").setInputFiles([
         { name: "pixel.png", mimeType: "image/png", buffer: PIXEL },
@@ -439,7 +439,7 @@ describe("input", () => {
       expect(await page.locator(".attachments li").count()).toBe(0);
     }));
 
-  it("a field that no request can be made of is named, and nothing is sent", () =>
+  it("with an invalid field sends nothing and names the field", () =>
     trying(async (page) => {
       await page.locator("summary", { hasText: "Tools" }).click();
       await page.getByLabel("Functions (JSON)").fill("{nonsense");
@@ -449,7 +449,7 @@ describe("input", () => {
       expect(await page.locator(".turn").count()).toBe(0);
     }));
 
-  it("a refused request shows the server's message, and stays in the form", () =>
+  it("stays in the form after a refusal, with the server's message", () =>
     trying(
       async (page) => {
         await further(page, { top_p: 7 });
@@ -461,8 +461,8 @@ describe("input", () => {
     ));
 });
 
-describe("hostile", () => {
-  it("a model's text is text, whatever it looks like", () =>
+describe("hostile content", () => {
+  it("of a model is shown as text", () =>
     trying(async (page) => {
       const attack = `<script>window.taken = 1</script><img src="https://evil.example.com/x" onerror="window.taken = 1"><b>bold</b>`;
       await ask(page, attack);
@@ -471,7 +471,7 @@ describe("hostile", () => {
       expect(await page.evaluate("window.taken")).toBeUndefined();
     }));
 
-  it("no item of any kind brings markup, a script's address or another host's image onto the page", () =>
+  it("of items puts no markup, no script URL and no other host's image onto the page", () =>
     trying(async (page) => {
       const html = "<img src=x onerror=window.taken=1>";
       const url = "javascript:window.taken=1";
@@ -523,7 +523,7 @@ describe("hostile", () => {
       expect(await page.evaluate("window.taken")).toBeUndefined();
     }));
 
-  it("5 MB on one line leave the page usable, and nothing of them is lost", async () => {
+  it("of 5 MB on one line leaves the page usable, and is complete", async () => {
     const line = "0123456789".repeat(500_000);
     const scripted = await startScripted();
     const chunk = { id: "x", object: "chat.completion.chunk", created: 1, model: "long" };
@@ -546,7 +546,7 @@ describe("hostile", () => {
     const saving = page.waitForEvent("download");
     await page.getByRole("button", { name: "Save all" }).click();
     expect(readFileSync(await (await saving).path(), "utf8")).toBe(line);
-    // Its events and its JSON, too.
+    // The events and the JSON are complete, too.
     await page.getByRole("link", { name: "Details", exact: true }).last().click();
     await page.getByRole("button", { name: /response.completed/ }).click();
     await page.locator("summary", { hasText: "JSON" }).click();
@@ -560,7 +560,7 @@ describe("hostile", () => {
   });
 });
 
-it("after a key is revoked in mid-stream, the next request asks for another with a clear message, and no input is lost", async () => {
+it("revocation of a key in mid-stream makes the next request ask for another key, without losing input", async () => {
   const admin = (path: string, body: object) =>
     fetch(`${rig.gateway.url}/v1/admin/keys${path}`, {
       method: "POST",
@@ -578,7 +578,7 @@ it("after a key is revoked in mid-stream, the next request asks for another with
     const headers = { authorization: `Bearer ${value}` };
     return (await fetch(`${rig.gateway.url}/v1/models`, { headers })).status === 401;
   });
-  // It has begun with the key as it was: it ends.
+  // The response began before the revocation, so it goes on to its end.
   release();
   await answers(page).getByText("You said: one two three", { exact: true }).waitFor();
   await page.getByText("completed", { exact: true }).waitFor();
@@ -594,7 +594,7 @@ it("after a key is revoked in mid-stream, the next request asks for another with
   await close();
 });
 
-it("a background response goes on over a server that dies and a key that is refused, and so does what is shown of it", async () => {
+it("a background response and its view survive a dead server and a refused key", async () => {
   const { page, expectClean, close } = await rig.openSignedIn(KEY, "#/try");
   await further(page, { model: "simulator?fault=stall:3" });
   await ask(page, "one two three four five six");
@@ -609,7 +609,7 @@ it("a background response goes on over a server that dies and a key that is refu
   await page.getByText("The server does not accept this key any more").waitFor();
   isRefused = false;
   await signIn(page, KEY);
-  // The run that was resumed asks the model anew.
+  // The resumed run sends the model server another request.
   await eventually(() => {
     release();
     return page.getByText("completed", { exact: true }).isVisible();
@@ -622,7 +622,7 @@ it("a background response goes on over a server that dies and a key that is refu
 describe("the same as code", () => {
   const run = promisify(execFile);
 
-  it("does what the form does, and names the key rather than show it", () =>
+  it("does the same as the form, and names the key's variable instead of the key", () =>
     trying(async (page) => {
       await choose(page, "No streaming");
       const text = `It's "quoted", $HOME, \`ticks\`, \\ and ${"é".repeat(3)}`;
@@ -648,7 +648,7 @@ describe("the same as code", () => {
 });
 
 describe("Details", () => {
-  /** Asks for a response with raw messages, and gives its id. */
+  /** Creates a response with raw messages, and gives its id. */
   async function made(): Promise<string> {
     const answer = await rig.gateway.post(
       { model: "simulator-gpt-oss", input: "hello", background: true, stream: true, enable_response_messages: true },
@@ -657,7 +657,7 @@ describe("Details", () => {
     return /"id":"(resp_\w+)"/.exec(await answer.text())?.[1] ?? "";
   }
 
-  it("shows the items, the log of events, figures and raw messages of a response that this page has not seen", async () => {
+  it("shows the items, events, figures and raw messages of a response that this page has not received", async () => {
     const id = await made();
     const { page, expectClean, close } = await rig.openSignedIn(KEY, `#/responses/${id}`);
     await page.getByText("You said: hello").first().waitFor();
@@ -677,7 +677,7 @@ describe("Details", () => {
     await close();
   });
 
-  it("shows long input in pages, also after another view was looked at", async () => {
+  it("shows long input in pages, also after a visit to another view", async () => {
     const input = Array.from({ length: 150 }, (_, at) => ({ role: "user", content: `number ${at}.` }));
     const answer = await rig.gateway.post({ model: "simulator", input }, { authorization: `Bearer ${KEY}` });
     const { id } = (await answer.json()) as { id: string };
@@ -702,7 +702,7 @@ describe("Details", () => {
     await close();
   });
 
-  it("follows one that is running, and cancels it", async () => {
+  it("follows a running response, and cancels it", async () => {
     const answer = await rig.gateway.post(
       { model: "simulator?fault=stall:2&words=50", input: "count", background: true },
       { authorization: `Bearer ${KEY}` },

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
 
-/** The words in which two texts differ. The module is the page's own. */
+/** The words in which two texts differ, by the page's own module. */
 
 interface Part {
   kind: "same" | "removed" | "added";
@@ -16,7 +16,7 @@ const text = (parts: Part[], without: Part["kind"]) =>
     .map((part) => part.text)
     .join("");
 
-it("make up both texts, whatever these are", () => {
+it("together with the common words make up both texts", () => {
   const word = fc.constantFrom("a", "b", "the", "Straße", "العربية", " ", "\n", ".", "👋🏽");
   const said = fc.array(word, { maxLength: 60 }).map((words) => words.join(" "));
   fc.assert(
@@ -28,7 +28,7 @@ it("make up both texts, whatever these are", () => {
   );
 });
 
-it("are as few as can be", () => {
+it("are as few as possible", () => {
   expect(wordDiff("The quick brown fox jumps.", "The slow brown fox jumps high.")).toEqual([
     { kind: "same", text: "The " },
     { kind: "removed", text: "quick" },
@@ -40,7 +40,7 @@ it("are as few as can be", () => {
   expect(wordDiff("same", "same")).toEqual([{ kind: "same", text: "same" }]);
 });
 
-it("are all of the middle where there are too many to look for", () => {
+it("are the whole middle of texts that are too long to compare", () => {
   const words = (letter: string) => Array.from({ length: 3_000 }, (_, at) => `${letter}${at}`).join(" ");
   expect(wordDiff(`Begin ${words("a")} end`, `Begin ${words("b")} end`).map(({ kind }) => kind)).toEqual([
     ...["same", "removed", "added", "same"],

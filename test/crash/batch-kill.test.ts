@@ -6,7 +6,7 @@ import { newSeed, randomFrom } from "../random.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { fetchAnew } from "../workerd/tools.ts";
 
-/** A batch is answered even if processes die: no line is lost, and none is answered twice. */
+/** A batch survives dying processes: no line is lost, and none is answered twice. */
 
 /** `KILLS=50 LINES=10000 npx vitest run test/crash/batch-kill.test.ts` shows more of them. */
 const KILLS = Number(process.env.KILLS ?? 3);
@@ -26,7 +26,7 @@ afterAll(async () => {
   await simulator.close();
 });
 
-/** All responses that are stored, in whichever home. */
+/** The stored responses of all homes. */
 function storedResponses(): number {
   const { storage } = worker;
   const hasTurns = (id: string) => storage.exec(id, "SELECT 1 FROM sqlite_schema WHERE name = 'turns'").length > 0;
@@ -68,7 +68,7 @@ it(`kill -9 in the middle of a batch, ${KILLS} times, leaves each line answered 
   expect(read.map(({ custom_id }) => custom_id)).toEqual(ids);
   expect(new Set(read.map(({ response }) => response.body.id)).size).toBe(LINES);
   expect(storedResponses()).toBe(LINES);
-  // The answers are in the file, and nowhere else.
+  // The answers are only in the file.
   const { batches } = worker;
   expect(batches.ids().flatMap((each) => batches.exec(each, "SELECT COUNT(*) AS rows FROM answer"))).toEqual([
     { rows: 0 },

@@ -5,11 +5,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 /** Requests and streams that continue while one process replaces another, with their results. */
 
 export interface Load {
-  /** Of the gateway. */
+  /** The gateway's URL. */
   url: string;
-  /** Streams that are always open. */
+  /** The number of streams that are always open. */
   streams: number;
-  /** Words of each stream, and words per second. */
+  /** The words of each stream, and the words per second. */
   words: number;
   wordsPerSecond: number;
   /** Short requests per second, in addition to the streams. */
@@ -23,7 +23,10 @@ export interface Outcome {
   streams: number;
   /** The reasons why requests and streams failed or were wrong. */
   failures: string[];
-  /** Requests that were repeated on another connection because the server closed theirs at the same moment. */
+  /**
+   * The number of requests that were repeated on another connection because the server closed theirs at the same
+   * moment.
+   */
   crossed: number;
   /** The times of short requests, in order. Milliseconds. */
   latencies: number[];
@@ -59,7 +62,7 @@ export function beginLoad(load: Load): RunningLoad {
   const { url, streams, words, wordsPerSecond, rate, jsonModel = "simulator?" } = load;
   const failures: string[] = [];
   let latencies: number[] = [];
-  /** What the server has said of each stored response. */
+  /** The text that the server has sent of each stored response. */
   const said = new Map<string, string>();
   const underWay: Promise<void>[] = [];
   const watched = (what: string, work: () => Promise<void>) => {
@@ -72,7 +75,7 @@ export function beginLoad(load: Load): RunningLoad {
     ["a stored stream", () => ({ model: slow })],
     ["a background stream", () => ({ model: slow, background: true })],
     ["a stream in a conversation", async () => ({ model: slow, conversation: await conversation(url) })],
-    // It could not be resumed after a crash.
+    // After a crash this response could not be resumed.
     [
       "a background stream of JSON",
       () => ({ model: `${jsonModel}tps=${wordsPerSecond}`, background: true, text: { format: FORMAT } }),
@@ -160,7 +163,7 @@ async function ask(url: string, method: string, path: string, body?: object): Pr
   return JSON.parse(said) as Answered;
 }
 
-/** Reads a stream to its end. Throws where an event is missing, or the last one. */
+/** Reads a stream to its end. Throws if an event is missing, or the last one. */
 async function readStream(url: string, body: object, opened: () => void): Promise<{ id: string; text: string }> {
   const answer = await send(url, "POST", "/v1/responses", body);
   if (answer.statusCode !== 200) throw new Error(`${answer.statusCode} ${(await text(answer)).slice(0, 200)}`);
@@ -190,10 +193,12 @@ async function readStream(url: string, body: object, opened: () => void): Promis
   return { id: end.id, text: heard };
 }
 
-/** Requests that were sent while the server closed the connection on which the client had kept nothing under way. */
+/** The number of requests that were sent on an idle connection while the server closed it. */
 let crossed = 0;
 
-/** Sends a request; again where its connection was an old one and was closed before an answer, as HTTP clients do (RFC 9112 §9.3.1). */
+/**
+ * Sends a request. Repeats it if a reused connection was closed before an answer, as HTTP clients do (RFC 9112 §9.3.1).
+ */
 function send(url: string, method: string, path: string, body?: object): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     const headers = body && { "content-type": "application/json" };

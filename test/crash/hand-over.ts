@@ -19,7 +19,7 @@ const WORDS_PER_SECOND = 4;
 const SETTLED_MS = 3_000;
 
 const modelPort = await freePort();
-// It replays the simulator's answers, so that the model server takes little of the cores that are shared.
+// The model server replays the simulator's answers, so that it uses little CPU of the shared cores.
 const model = spawn(process.execPath, [join(root, "dev/bench/upstream.ts"), String(modelPort), "simulator"], {
   stdio: ["ignore", "ignore", "inherit"],
 });

@@ -27,7 +27,7 @@ interface Asking extends Reader {
 const create = (reader: Asking) => createAt(worker.url, reader, reader.request);
 const resume = (reader: Reader) => resumeAt(worker.url, reader);
 
-/** A stream from its first event to its last, with the rules that every stream keeps; what it says, without ids. */
+/** Checks a stream from its first event to its last by the rules of every stream. Gives its output without ids. */
 function saidBy(reader: Reader): object {
   expect(reader.text).not.toMatch(/^data: \[(?!DONE)/m);
   const { response, events } = streamOf(reader);
@@ -39,7 +39,7 @@ function saidBy(reader: Reader): object {
     }
   }
   const { output, usage, status } = response ?? {};
-  // How many of them were reasoning is a guess where there are no ids.
+  // Without ids the number of reasoning tokens is a guess.
   const counted = usage && { input: usage.input_tokens, output: usage.output_tokens };
   const withoutIds = JSON.stringify(output).replaceAll(/"(id|call_id)":"[^"]*"/g, "");
   return { said, output: withoutIds, status, counted };
@@ -51,7 +51,8 @@ const STREAMS = 8;
 const properties = { city: { type: "string" }, note: { type: "string" }, days: { type: "array", minItems: 8 } };
 const tools = [{ type: "function", name: "get_weather", parameters: { type: "object", properties }, strict: false }];
 
-// Thoughts, a preamble and a call; thoughts and an answer, with characters that tokens cut in the middle; the same without ids; a second round.
+// Reasoning, a preamble and a call; reasoning and an answer, with characters that tokens split; the same without ids; a
+// second round.
 const ROUND = "‹|channel|›analysis‹|message|›I shall search for it 🧿.‹|end|›‹|start|›assistant";
 const REQUESTS = [
   {
@@ -80,7 +81,7 @@ it(`kill -9 in the middle of ${ROUNDS * STREAMS} background streams loses and re
     reading.push(...begun.map(create));
     readers.push(...begun);
     await eventually(() => begun.every(({ id }) => id !== ""));
-    // Most are in their middle. The others may be anywhere.
+    // Most streams are in the middle. The others may be anywhere.
     await eventually(() => begun.filter(({ text }) => text.includes(".delta")).length > (2 / 3) * STREAMS);
     await new Promise((resolve) => setTimeout(resolve, random() * 1_000));
     await worker.kill();
@@ -102,6 +103,6 @@ it(`kill -9 in the middle of ${ROUNDS * STREAMS} background streams loses and re
     expect(reader.text).toBe(replays[index]?.text);
     expect(saidBy(reader)).toEqual(expected.get(reader.request));
   }
-  // Most must have been cut off in the middle. Otherwise the test shows nothing.
+  // Most must have been cut off in the middle: otherwise the test proves nothing.
   expect(continued.length).toBeGreaterThan((ROUNDS * STREAMS) / 2);
 });

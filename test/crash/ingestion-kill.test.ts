@@ -39,7 +39,7 @@ const CHUNKING = {
 const CHUNKS = 60;
 const FILES = 6;
 
-/** A text of a chunk: sentences that name their file and their place in it. */
+/** The text of a chunk: sentences that name their file and their place in it. */
 const chunkText = (file: string, chunk: number) =>
   Array.from({ length: 12 }, (_, index) => `${file} ${chunk} tells story ${index}.`).join(" ");
 
@@ -52,7 +52,7 @@ async function upload(names: readonly string[]): Promise<string[]> {
   return files.map(({ id }) => id);
 }
 
-/** A store with files that are still to be indexed. */
+/** Makes a store with files that are not yet indexed. */
 async function fill(name: string, files = FILES): Promise<{ store: string; names: string[]; ids: string[] }> {
   const names = Array.from({ length: files }, (_, index) => `${name}${index}`);
   const ids = await upload(names);
@@ -75,7 +75,7 @@ async function contentOf(store: string, id: string): Promise<string[]> {
 
 const count = (id: string, what: string) => Number(worker.vectorStores.exec(id, `SELECT ${what} AS rows`)[0]?.rows);
 
-/** What a store's object has in its tables: the one that has this store. */
+/** The numbers of rows in the tables of a store's object. */
 function rowsOf(store: string): Record<"chunks" | "indexed" | "vectors" | "codes" | "words" | "removed", number> {
   const { vectorStores } = worker;
   const object = vectorStores.ids().find((id) => {
@@ -93,7 +93,10 @@ function rowsOf(store: string): Record<"chunks" | "indexed" | "vectors" | "codes
   };
 }
 
-/** A store's files are whole, each chunk once: in its content, in its rows, and in what searches read. */
+/**
+ * Checks that a store's files are complete, with each chunk once: in its content, its rows, and the data that searches
+ * read.
+ */
 async function expectWhole({ store, names, ids }: Awaited<ReturnType<typeof fill>>): Promise<void> {
   const { file_counts: counts, status } = await retrieve(store);
   expect(counts).toEqual({ in_progress: 0, completed: ids.length, failed: 0, cancelled: 0, total: ids.length });
@@ -112,7 +115,7 @@ async function expectWhole({ store, names, ids }: Awaited<ReturnType<typeof fill
   expect(new Set(places).size).toBe(places.length);
 }
 
-it(`kill -9 in the middle of ingestion, ${KILLS} times, loses no chunk and doubles none`, async () => {
+it(`kill -9 in the middle of ingestion, ${KILLS} times, loses no chunk and duplicates none`, async () => {
   const random = randomFrom(newSeed("ingestion"));
   const stores: Awaited<ReturnType<typeof fill>>[] = [];
   let cut = 0;
@@ -123,7 +126,7 @@ it(`kill -9 in the middle of ingestion, ${KILLS} times, loses no chunk and doubl
     const open = await Promise.all(stores.map(({ store }) => retrieve(store)));
     if (open.some(({ file_counts: counts }) => counts.in_progress > 0)) cut += 1;
     await worker.kill();
-    // The alarm of one that has died rings half a minute after its work began.
+    // The alarm of a store whose process died fires half a minute after its work began.
     worker.passTime(30_000);
     await worker.restart();
     if (kill % 3 === 2) await Promise.all(stores.map(({ store }) => completed(store)));
@@ -138,13 +141,13 @@ it(`kill -9 in the middle of ingestion, ${KILLS} times, loses no chunk and doubl
   const again = asked.reduce((sum, [, times]) => sum + times - 1, 0);
   console.log(JSON.stringify({ kills: KILLS, cut, chunks, embedded: asked.length, again }));
   expect(asked).toHaveLength(chunks);
-  // A death loses the answers that are under way: at most a batch of each store that was at work.
+  // A death loses the current answers: at most a batch of each working store.
   expect(again).toBeLessThanOrEqual(64 * 3 * KILLS);
   expect(cut).toBeGreaterThan(0);
 }, 1_800_000);
 
 describe("an embedding server", () => {
-  it("that is away for a while is waited for, and nothing is lost", async () => {
+  it("that is down for a while delays the files, and nothing is lost", async () => {
     await embeddings.stop();
     const filled = await fill("away");
     await eventually(() => /ingestion_waits/.test(worker.logs()));
@@ -160,7 +163,7 @@ describe("an embedding server", () => {
     ["429", (count: number) => (count <= 2 ? { status: 429, retryAfter: 1 } : undefined)],
     ["cut", (count: number) => (count <= 2 ? { status: 0 } : undefined)],
     ["not JSON", (count: number) => (count <= 2 ? { status: 200 } : undefined)],
-  ])("that answers %s at first is asked again, and no chunk is there twice", async (name, faultAt) => {
+  ])("that answers %s at first is asked again, and no chunk is duplicated", async (name, faultAt) => {
     let requests = 0;
     embeddings.fault = (answer) => {
       requests += 1;
@@ -205,7 +208,7 @@ describe("while files are indexed", () => {
     };
   }
 
-  it("a batch can be cancelled: its chunks go, and the store's other files stay", async () => {
+  it("a batch can be cancelled: its chunks are deleted, and the store's other files stay", async () => {
     const filled = await fill("kept", 2);
     await completed(filled.store);
     const { held, release } = hold();
@@ -224,7 +227,7 @@ describe("while files are indexed", () => {
     await expectWhole(filled);
   });
 
-  it("a file can be taken out, deleted, and a store deleted: nothing of it is left", async () => {
+  it("a file can be removed or deleted, and a store deleted, without traces", async () => {
     const filled = await fill("stays", 2);
     await completed(filled.store);
     const { held, release } = hold();

@@ -31,7 +31,7 @@ function post(body: object): Promise<Response> {
 const create = (reader: Reader, model: string) => createAt(worker.url, reader, { model, input: "Go on." });
 const resume = (reader: Reader) => resumeAt(worker.url, reader);
 
-/** A stream from its first event to its last, with the rules that every stream keeps; gives its output without ids. */
+/** Checks a stream from its first event to its last by the rules of every stream. Gives its output without ids. */
 function outputOf(reader: Reader): string {
   const { response, events } = streamOf(reader);
   const ends = events.filter(({ type }) => /^response\.(completed|incomplete|failed)$/.test(type));
@@ -52,7 +52,7 @@ describe("kill -9", () => {
       const begun = Array.from({ length: STREAMS / ROUNDS }, () => newReader());
       reading.push(...begun.map((reader) => create(reader, MODEL)));
       readers.push(...begun);
-      // Once most of them have begun; the last ones may be anywhere in their creation.
+      // The kill comes after most of them have begun. The last ones may be at any point of their creation.
       await eventually(() => begun.filter(({ id }) => id !== "").length >= begun.length - 2);
       await pause(random() * 1_000);
       await worker.kill();
@@ -60,10 +60,10 @@ describe("kill -9", () => {
       await worker.restart();
       reading = readers.filter((reader) => reader.id !== "" && !hasEnded(reader)).map(resume);
     }
-    // Nobody but the readers asks after the runs, and no reader asks twice.
+    // Only the readers request the runs, each once.
     await Promise.all(reading);
 
-    // A client that was never told an id has nothing to resume.
+    // A client that has no id yet has nothing to resume.
     const known = readers.filter((reader) => reader.id !== "");
     expect(known.length).toBeGreaterThanOrEqual(STREAMS - 2 * ROUNDS);
     expect(new Set(known.map(({ id }) => id)).size).toBe(known.length);
@@ -77,7 +77,7 @@ describe("kill -9", () => {
       expect(reader.text).toBe(replays[index]?.text);
       expect(outputOf(reader)).toBe(expected);
     }
-    // Some were cut off, or this shows nothing.
+    // Some must have been cut off: otherwise the test proves nothing.
     const continued = vllm.simulator.requests.filter(({ body }) => JSON.stringify(body)?.includes("continue_final"));
     expect(continued.length).toBeGreaterThan(STREAMS / 4);
   });
@@ -88,11 +88,13 @@ describe("kill -9 without a reader", () => {
   /** Events in the first half of a run. */
   const MOMENTS = 30;
 
-  /** Begins runs that nobody reads, and kills the process when the model server has sent so many events of one of them. */
+  /**
+   * Begins runs without readers, and kills the process when the model server has sent `moment` events of one of them.
+   */
   async function killUnread(model: string, moment: number): Promise<string[]> {
     const bodies = Array.from({ length: RUNS }, () => ({ model, input: "Go on.", background: true }));
     const ids = await Promise.all(bodies.map(async (body) => ((await (await post(body)).json()) as { id: string }).id));
-    // Several live in one home.
+    // Several runs share a home.
     expect(new Set(ids.map((id) => id.slice(0, 27))).size).toBeLessThanOrEqual(2);
     await eventually(() => asked(model).some(({ deltasSent }) => deltasSent >= moment));
     await worker.kill();
@@ -123,7 +125,7 @@ describe("kill -9 without a reader", () => {
       expect(["in_progress", "completed"]).toContain(response.status);
       return response.status === "completed";
     };
-    // Each is requested again after it has answered, and has ended once.
+    // Each run ends, however often it is requested, and ends once.
     await Promise.all(ids.map((id) => eventually(() => done(id))));
     await expectEach(ids, model);
   });
@@ -134,8 +136,8 @@ describe("kill -9 without a reader", () => {
     const ids = await killUnread(model, random() * MOMENTS);
     worker.passTime(60_000);
     await worker.restart();
-    // All of them are resumed, once each, and brought to their end, as the model server sees it. What the dead process
-    // has asked breaks off, and may come to be seen only now.
+    // The model server sees each run resumed once, and ended. It may notice only now that the dead process's requests
+    // broke off.
     const ended = (state: string) => asked(model).filter((request) => request.state === state).length;
     await eventually(() => ended("completed") >= RUNS);
     expect(ended("completed")).toBe(RUNS);
@@ -144,7 +146,7 @@ describe("kill -9 without a reader", () => {
     await expectEach(ids, model);
   });
 
-  it("keeps the response of a run that had ended, and its events", async () => {
+  it("keeps the response and the events of an ended run", async () => {
     const reader = newReader();
     await create(reader, "simulator");
     await worker.kill();

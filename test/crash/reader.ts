@@ -15,7 +15,7 @@ export function create(url: string, reader: Reader, request: object): Promise<vo
   return readInto(reader, fetchAnew(`${url}/v1/responses`, init));
 }
 
-/** Reads on after the last event that the reader has. */
+/** Continues after the last event that the reader has. */
 export function resume(url: string, reader: Reader): Promise<void> {
   const last = [...reader.text.matchAll(/"sequence_number":(\d+)/g)].at(-1)?.[1];
   const query = last === undefined ? "stream=true" : `stream=true&starting_after=${last}`;
@@ -31,7 +31,7 @@ async function readInto(reader: Reader, answering: Promise<Response>): Promise<v
       buffer += decoder.decode(bytes, { stream: true });
       const end = buffer.lastIndexOf("\n\n") + 2;
       if (end < 2) continue;
-      // Heartbeats are no events.
+      // Heartbeats are not events.
       reader.text += buffer.slice(0, end).replaceAll(/^: .*\n\n/gm, "");
       buffer = buffer.slice(end);
       reader.id ||= /"id":"(resp_\w+)"/.exec(reader.text)?.[1] ?? "";
@@ -43,7 +43,7 @@ async function readInto(reader: Reader, answering: Promise<Response>): Promise<v
 
 export const hasEnded = ({ text }: Reader) => text.endsWith("data: [DONE]\n\n");
 
-/** A stream from its first event to its last, with the rules that every stream keeps. */
+/** Checks a stream from its first event to its last by the rules of every stream. */
 export function streamOf({ text }: Reader): ReturnType<typeof checkEventStream> {
   const stream = checkEventStream(parseEventStream(text), { background: true });
   expect(stream.events.map((event) => event.sequence_number)).toEqual(stream.events.map((_, index) => index));

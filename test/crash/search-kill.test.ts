@@ -21,7 +21,7 @@ const EMBEDDING_MS = 300;
 let simulator: SimulatorServer;
 let embeddings: EmbeddingServer;
 let painter: ImageServer;
-/** Holds what is drawn. */
+/** Holds the drawings back. */
 let drawing: Promise<void> | undefined;
 let worker: WorkerdProcess;
 let store: string;
@@ -64,7 +64,7 @@ const resume = (reader: Reader) => resumeAt(worker.url, reader);
 /** The number of embeddings of a response's query. */
 const embeddedOf = ({ query }: Searching) => embeddings.answered.get(query) ?? 0;
 
-it(`kill -9 in the middle of searches, ${KILLS} times, leaves each response with one search and what it found`, async () => {
+it(`kill -9 in the middle of searches, ${KILLS} times, leaves each response with one search and its results`, async () => {
   const random = randomFrom(newSeed("searches"));
   const readers: Searching[] = [];
   let reading: Promise<void>[] = [];
@@ -73,7 +73,7 @@ it(`kill -9 in the middle of searches, ${KILLS} times, leaves each response with
     reading.push(...begun.map(create));
     readers.push(...begun);
     await eventually(() => begun.every(({ id }) => id !== ""));
-    // Every other time while a search is made; else at any moment.
+    // Every second kill comes during a search, the others at any moment.
     if (kill % 2 === 0) await eventually(() => begun.some(({ text }) => text.includes("file_search_call.searching")));
     await new Promise((resolve) => setTimeout(resolve, random() * (kill % 2 === 0 ? EMBEDDING_MS : 3_000)));
     await worker.kill();
@@ -81,7 +81,7 @@ it(`kill -9 in the middle of searches, ${KILLS} times, leaves each response with
     await worker.restart();
     reading = readers.filter((reader) => !hasEnded(reader)).map(resume);
   }
-  // One more, without a kill.
+  // Another one without a kill.
   const last = { id: "", text: "", query: "owls-unharmed" };
   readers.push(last);
   await Promise.all([...reading, create(last)]);
@@ -109,11 +109,11 @@ it(`kill -9 in the middle of searches, ${KILLS} times, leaves each response with
     expect(response?.output.at(-1)).toMatchObject({ type: "message", status: "completed" });
   }
   console.log(JSON.stringify({ kills: KILLS, responses: readers.length, repeated }));
-  // Some were cut off in a search, or this shows nothing.
+  // Some must have been cut off in a search: otherwise the test proves nothing.
   expect(repeated).toBeGreaterThan(0);
 }, 1_800_000);
 
-it("after kill -9 while an image is drawn, it is drawn again, and is in its response once", async () => {
+it("kill -9 while an image is drawn: it is drawn again, and its response contains it once", async () => {
   const { promise, resolve } = Promise.withResolvers<void>();
   drawing = promise;
   const reader: Reader = { id: "", text: "" };

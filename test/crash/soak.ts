@@ -6,9 +6,9 @@ import { freePort, root, untilReady } from "../workerd/tools.ts";
 import { create, hasEnded, type Reader, resume, streamOf } from "./reader.ts";
 
 /**
- * `npm run soak -- KILLS`: kills the gateway and the model server with SIGKILL, by turns and at random moments, in the
- * middle of background streams whose readers come again, and counts what got lost. Prints its seed and its numbers; ends
- * with 1 when a byte was lost, repeated or changed. SEED repeats a run's choices, not its moments.
+ * `npm run soak -- KILLS`: kills the gateway and the model server with SIGKILL, alternately and at random moments, in
+ * the middle of background streams whose readers return. Prints its seed and its counts; ends with 1 when a byte was
+ * lost, repeated or changed. SEED repeats a run's choices, not its moments.
  */
 
 const KILLS = Number(process.argv[2] ?? 1_000);
@@ -17,7 +17,7 @@ const STREAMS = 24;
 const OUTAGE_MS = 1_500;
 
 const WORDS = "Grüße 🦜 你好, once more. ".repeat(6);
-/** The questions, and the required answers, with or without kills. */
+/** The requests, whose answers must be the same with and without kills. */
 const REQUESTS = [
   { kind: "chat", body: { model: "simulator?tps=60&words=90", input: "Go on." } },
   { kind: "chat, with reasoning", body: { model: "simulator-reasoning?tps=40", input: WORDS } },
@@ -62,13 +62,13 @@ const gateway = await startWorkerd({ VLLM_BASE_URL: `http://127.0.0.1:${modelPor
 const runs: Run[] = [];
 let killing = true;
 
-/** One client: begins streams one after another, and comes again to each until it has all of it. */
+/** One client, which begins streams one after another, and returns to each until it has the whole stream. */
 async function client(): Promise<void> {
   while (killing) {
     const request = REQUESTS[Math.floor(random() * REQUESTS.length)] ?? REQUESTS[0];
     const run: Run = { request, id: "", text: "", connections: 1 };
     await create(gateway.url, run, request.body);
-    // A client that was never told an id has nothing to come back to.
+    // A client that has no id yet has nothing to return to.
     if (run.id === "") {
       await pause(50);
       continue;
@@ -101,7 +101,7 @@ for (let kill = 0; kill < KILLS; kill += 1) {
 killing = false;
 await Promise.all(clients);
 
-// What each stream says when nothing dies.
+// The output of each stream without kills.
 const expected = new Map<string, string>();
 for (const request of REQUESTS) {
   const whole: Reader = { id: "", text: "" };
@@ -144,7 +144,7 @@ console.log("failed:", failures.size === 0 ? "none" : Object.fromEntries(failure
 await gateway.close();
 process.exit(counts.lost + counts.repeated + counts.changed > 0 ? 1 : 0);
 
-/** The text of a stream's messages, from its deltas and from its end, which must be the same. */
+/** The text of a stream's messages, by its deltas and by its last event, which must be equal. */
 function answerOf(reader: Reader): string {
   const { response, events } = streamOf(reader);
   const said = new Map<number, string>();

@@ -25,7 +25,7 @@ afterAll(async () => {
   await vllm.close();
 });
 
-/** The test server's tool `slow`, with the one time that a simulated model gives it. */
+/** The test server's tool `slow`. A simulated model gives it the only allowed duration. */
 const SLOW = {
   name: "slow",
   description: "Takes its time.",
@@ -34,7 +34,7 @@ const SLOW = {
 
 /** A client with a tool server of its own. */
 interface Caller extends Reader {
-  /** Where its tools are: a path by which its calls are known. */
+  /** The path of its tool server, which identifies its calls. */
   name: string;
   model: string;
 }
@@ -55,7 +55,7 @@ const callsOf = ({ name }: Caller) =>
 const ROUNDS = 5;
 const STREAMS = 10;
 
-// Two calls, one after another; of gpt-oss each between thoughts.
+// Two calls, one after another; gpt-oss reasons before each.
 const MODELS = ["simulator-gpt-oss?tps=120&rounds=2", "simulator?tps=40&ttft=150&rounds=2"];
 
 it(`kill -9 in the middle of the calls of ${ROUNDS * STREAMS} background streams makes none of them twice`, async () => {
@@ -72,7 +72,7 @@ it(`kill -9 in the middle of the calls of ${ROUNDS * STREAMS} background streams
     reading.push(...begun.map(create));
     readers.push(...begun);
     await eventually(() => begun.every(({ id }) => id !== ""));
-    // Every other time while a call is being made; else at any moment.
+    // Every second kill comes during a call, the others at any moment.
     if (round % 2 === 0) await eventually(() => begun.some((reader) => callsOf(reader).length > 0));
     else await new Promise((resolve) => setTimeout(resolve, random() * 1_800));
     await worker.kill();
@@ -101,7 +101,7 @@ it(`kill -9 in the middle of the calls of ${ROUNDS * STREAMS} background streams
     expect(made.length).toBeGreaterThanOrEqual(calls.filter(({ status }) => status === "completed").length);
     expect(response.output.filter(({ type }) => type === "mcp_list_tools")).toHaveLength(1);
     if (response.status === "failed") {
-      // Only a chat model cannot resume a call.
+      // Only a chat model's call cannot be resumed.
       expect(reader.model).not.toContain("gpt-oss");
       expect(response.error?.message).toMatch(/cannot resume in the middle/);
       seen.failed += 1;
@@ -116,7 +116,7 @@ it(`kill -9 in the middle of the calls of ${ROUNDS * STREAMS} background streams
     seen.completed += 1;
   }
   console.log(JSON.stringify(seen));
-  // Some must have been cut off in a call. Otherwise the test shows nothing.
+  // Some must have been cut off in a call: otherwise the test proves nothing.
   expect(seen.unknown).toBeGreaterThan(0);
   expect(seen.answered).toBeGreaterThan(0);
   // The model got this message.

@@ -59,7 +59,7 @@ function processOf({ child }: Served, worker: number): number {
   return Number(found);
 }
 
-/** Asks on a connection of its own, so that any worker may answer. */
+/** Sends a request on a new connection, so that any worker may answer. */
 async function ask<T>(url: string, body?: object): Promise<T> {
   const headers = { "content-type": "application/json" };
   const answer = await fetchAnew(url, body && { method: "POST", headers, body: JSON.stringify(body) });
@@ -74,7 +74,7 @@ const createAt = ({ url }: Served, body: object) => ask<Told>(`${url}/v1/respons
 const textOf = ({ output }: Told) => output.flatMap(({ content }) => content.map(({ text }) => text)).join("");
 
 describe("workers", () => {
-  it("answer for each other's shares, while each is replaced, and no request fails and no byte is lost", async () => {
+  it("answer for each other's shares, also while each is replaced: no request fails, and no byte is lost", async () => {
     const served = await serve(newFolder(), WORKERS, { PROMETHEUS_METRICS: "true" });
     const load = beginLoad({ url: served.url, streams: 8, words: 60, wordsPerSecond: 20, rate: 20 });
     await eventually(() => load.openStreams() === 8, 30_000);
@@ -83,20 +83,20 @@ describe("workers", () => {
     const { failures, requests } = await load.finish();
     expect(failures).toEqual([]);
     expect(requests).toBeGreaterThan(0);
-    // One that answers tells of all.
+    // Any worker's metrics have those of all workers.
     const metrics = await (await fetchAnew(`${served.url}/metrics`)).text();
     for (let worker = 0; worker < WORKERS; worker += 1) expect(metrics).toContain(`worker="${worker}"`);
     await eventually(() => served.output().split("The previous process has ended.").length - 1 === WORKERS);
     await stop(served);
   });
 
-  it("count and know keys, limits and turns as one", async () => {
+  it("share keys, limits and counts", async () => {
     const served = await serve(newFolder(), WORKERS, { ADMIN_KEY, ALLOW_ANONYMOUS: "false" });
     const root = { url: served.url, fetch: conformantFetch(fetchAnew) };
     const keyed = (limits: object) => makeKey(root, newTenant(), limits);
     const create = (key: { value: string }, body: object) =>
       call(root, "POST", "/v1/responses", { model: "simulator", input: "Hi", ...body }, key.value);
-    // All workers know them by now, or not: it makes no difference.
+    // Whether all workers know them yet makes no difference.
     const [limited, revoked, shown] = await Promise.all([
       keyed({ requests_per_minute: 7 }),
       keyed({}),
@@ -127,7 +127,7 @@ describe("workers", () => {
     await stop(served);
   });
 
-  it("die alone: their own streams resume without losing a byte, those of the others are not disturbed", async () => {
+  it("die alone: their own streams resume without losing a byte, and the others' streams go on", async () => {
     const served = await serve();
     const { url } = served;
     const MODEL = "simulator?tps=30&words=120";
@@ -146,12 +146,12 @@ describe("workers", () => {
     const readers = Array.from({ length: 24 }, (): Reader => ({ id: "", text: "" }));
     const reading = readers.map((reader) => create(url, reader, { model: MODEL, input: "Go on." }));
     await eventually(() => streams.every(({ text }) => text.length > 40) && readers.every(({ id }) => id !== ""));
-    // The killed one may have been keeping others.
+    // The killed process may have been storing other streams' turns.
     const live = streams.filter(({ text }) => text.length < expected.length / 2);
     process.kill(processOf(served, killed), "SIGKILL");
     await Promise.all([...reading, ...streams.map(({ ended }) => ended)]);
 
-    // A new tree stays in the process that has its request, so its id tells which one that was.
+    // A new tree stays in the process that gets its request, so its id names this process.
     const own = beginning.filter((stream) => live.includes(stream) && workerWith(stream.id) === killed);
     const others = beginning.filter(({ id }) => workerWith(id) !== killed);
     expect(own.length).toBeGreaterThan(0);
@@ -159,9 +159,10 @@ describe("workers", () => {
     for (const { id, isWhole, text } of others) {
       expect({ id, isWhole, text }).toEqual({ id, isWhole: true, text: expected });
     }
-    // One that had ended by then is whole.
+    // A stream that had ended before the kill is complete.
     expect(own.some(({ isWhole }) => !isWhole)).toBe(true);
-    // Of those that continue what the killed one has, some were in other processes, and were kept when it was back.
+    // Some of the streams that continue the killed worker's responses ran in other processes, and were stored after its
+    // restart.
     expect(continuing.some(({ id, isWhole }) => isWhole && workerWith(id) === killed)).toBe(true);
     for (const { isWhole, text } of live) expect(isWhole).toBe(text === expected);
     for (const { id } of streams.filter(({ isWhole }) => isWhole)) {
@@ -215,21 +216,21 @@ describe("workers", () => {
         for (const id of ids) expect((await ask<Told>(`${other.url}/v1/responses/${id}`)).status).toBe("completed");
         await stop(other);
       }
-      // What it leaves the next start has to go on with.
+      // The next start uses the data folder that this one leaves.
       await stop(served);
       expect((await diagnose(data, false)).findings).toEqual([]);
     }
-    // One process has all of it, as if there had never been others.
+    // One process has all data, as if there had never been others.
     expect(shareFolders(data)).toEqual([data]);
     expect(readdirSync(data).filter((name) => name.startsWith("worker-"))).toEqual([]);
   });
 });
 
-/** A foreground stream, as far as it has come. */
+/** A foreground stream, and the part of it that has arrived. */
 interface Followed {
   id: string;
   text: string;
-  /** It has ended as it should. */
+  /** True after its regular end. */
   isWhole: boolean;
   ended: Promise<void>;
 }

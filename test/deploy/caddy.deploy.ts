@@ -21,13 +21,13 @@ const caddy = process.env.CADDY ?? "caddy";
 const why = spawnSync(caddy, ["version"]).status === 0 ? undefined : "there is no caddy; CADDY may name one";
 if (why !== undefined) console.warn(`SKIPPED: ${why}.`);
 
-/** A model that says the next word when it is told to. */
+/** A model that outputs the next word when it is told to. */
 interface Model {
   url: string;
-  /** Says a word of the answer that is under way, and waits until there is one. */
+  /** Sends a word of the current answer. Waits until there is an answer. */
   say(word: string): Promise<void>;
   finish(): Promise<void>;
-  /** Resolves when the answer under way has lost its reader. */
+  /** Resolves when the reader of the current answer has disconnected. */
   left(): Promise<void>;
   close(): void;
 }
@@ -73,9 +73,9 @@ async function startModel(): Promise<Model> {
 
 /** The body of a create, as a client reads it through Caddy. */
 interface Reading {
-  /** What has come so far. */
+  /** The text that has arrived. */
   text(): string;
-  /** Waits until it has something in it. */
+  /** Waits until the text contains something. */
   until(expected: string): Promise<void>;
   /** Reads to the end. */
   rest(): Promise<string>;
@@ -88,7 +88,7 @@ const HEADERS = { "content-type": "application/json" };
 function reading(body: Readable, hangUp: () => void): Reading {
   let text = "";
   const ended = once(body, "end");
-  // Nobody asks for the end of what is hung up on.
+  // The end of a request that is hung up on is not awaited.
   ended.catch(() => {});
   body.on("data", (piece) => (text += String(piece)));
   return {
@@ -168,7 +168,7 @@ describe.skipIf(why !== undefined)("Caddy", () => {
   describe.each(Object.keys(OVER))("over %s", (protocol) => {
     const create = () => OVER[protocol]?.() as Promise<Reading>;
 
-    it("forwards each word before the next one is generated, and heartbeats while the model is silent", async () => {
+    it("forwards each word before the next one is generated, and sends heartbeats while the model is silent", async () => {
       const answer = await create();
       for (const word of ["one ", "two ", "three "]) {
         await model.say(word);
@@ -181,7 +181,7 @@ describe.skipIf(why !== undefined)("Caddy", () => {
       expect(await answer.rest()).toContain("event: response.completed");
     });
 
-    it("tells the gateway, and so the model, that a client has hung up", async () => {
+    it("lets the gateway, and so the model, notice that a client has hung up", async () => {
       const answer = await create();
       await model.say("one ");
       await answer.until("one ");
@@ -190,7 +190,7 @@ describe.skipIf(why !== undefined)("Caddy", () => {
     });
   });
 
-  it("hands on WebSocket mode", async () => {
+  it("forwards WebSocket mode", async () => {
     const socket = await SocketClient.open({ url }, { ca: authority });
     const turn = socket.turn({ model: MODEL, input: "Hello!" });
     await model.say("Hello.");

@@ -7,7 +7,7 @@ import { freePort, root } from "../workerd/tools.ts";
 import { itServes } from "./facts.ts";
 import { startProgram } from "./program.ts";
 
-/** The single file, with the lock of its data folder as docs/containers.md gives it. */
+/** The single executable, with the lock of its data folder from docs/containers.md. */
 describe("the compiled executable", () => {
   const data = mkdtempSync(join(tmpdir(), "responses-edge-"));
   const locked = (port: number) => [
@@ -26,7 +26,7 @@ describe("the compiled executable", () => {
   };
   itServes(start);
 
-  it("serves nobody without keys", async () => {
+  it("refuses to serve without keys", async () => {
     const { url, stop } = await start({ VLLM_BASE_URL: "http://127.0.0.1:9/v1" });
     try {
       const answer = await fetch(`${url}/v1/models`);
@@ -36,7 +36,7 @@ describe("the compiled executable", () => {
     }
   });
 
-  it("is alone in its data folder", async () => {
+  it("has its data folder exclusively", async () => {
     const { stop } = await start({ VLLM_BASE_URL: "http://127.0.0.1:9/v1" });
     try {
       expect(spawnSync("flock", locked(await freePort())).status).toBe(75);

@@ -6,8 +6,8 @@ import { DockerfileParser } from "dockerfile-ast";
 import { root } from "../workerd/tools.ts";
 
 /**
- * Podman, which builds and runs the image without a daemon. Where no registry of images is reached, the images that the
- * Dockerfile begins with are made of what they are made of: Debian's packages, and the Node of this project.
+ * Podman builds and runs the image without a daemon. Without access to a registry of images, it makes the Dockerfile's
+ * base images from Debian's packages and this project's Node.
  */
 
 const cache = join(root, "node_modules/.cache/containers");
@@ -29,11 +29,11 @@ interface Done {
   stderr: string;
 }
 
-/** Runs a command of podman's, with images and containers of the tests' own. */
+/** Runs podman with separate storage for the tests' images and containers. */
 export async function podman(...args: string[]): Promise<Done> {
   const storage = ["--root", join(cache, "storage"), "--runroot", join(cache, "run")];
   const command = ["podman", ...storage, ...args];
-  // The runtime supports either version of cgroups, but no machine with both. It needs none here.
+  // The runtime supports each version of cgroups, but not both on one machine. It needs none here.
   const hybrid = ["unshare", "--mount", "sh", "-c", 'mount -t cgroup2 none /sys/fs/cgroup && exec "$@"', "sh"];
   const [program = "", ...rest] = existsSync("/sys/fs/cgroup/unified") ? [...hybrid, ...command] : command;
   try {
@@ -46,14 +46,14 @@ export async function podman(...args: string[]): Promise<Done> {
   }
 }
 
-/** The same for a command that must succeed. Returns its output. */
+/** Runs a command that must succeed. Returns its output. */
 export async function podmanSays(...args: string[]): Promise<string> {
   const { code, stdout, stderr } = await podman(...args);
   if (code !== 0) throw new Error(`podman ${args.join(" ")}: ${code}\n${stdout}${stderr}`);
   return stdout.trim();
 }
 
-/** OCI's format has no health check. Layers that are kept for the next build would pile up, a gigabyte each. */
+/** The format is Docker's because OCI's has no health check. Cached layers would pile up, a gigabyte each. */
 const BUILD = ["--format=docker", "--isolation=chroot", "--pull=never", "--layers=false"];
 
 /** Builds the image as the Dockerfile says. */
@@ -74,7 +74,7 @@ events_logger = "file"
     if ((await podman("image", "exists", name)).code === 0 || (await podman("pull", name)).code === 0) continue;
     await standIn(name);
   }
-  // The authorities of this machine: a registry of packages may be behind one of its own.
+  // The build gets this machine's certificate authorities: a registry of packages may need one of them.
   await podmanSays("build", ...BUILD, "--volume=/etc/ssl/certs:/etc/ssl/certs:ro", "-t", IMAGE, root);
 }
 
@@ -85,7 +85,7 @@ function baseImages(): string[] {
   return names.map((name) => (name.includes("/") ? name : `docker.io/library/${name}`));
 }
 
-/** What the images of these names have beside Debian, as far as the Dockerfile needs it. */
+/** The steps that give Debian the parts of these images that the Dockerfile needs. */
 const STAND_INS: readonly [prefix: string, steps: readonly string[]][] = [
   [
     "docker.io/library/node:",
@@ -100,7 +100,7 @@ const STAND_INS: readonly [prefix: string, steps: readonly string[]][] = [
   ["gcr.io/distroless/", ["RUN rm -f /bin/sh /bin/dash /bin/bash", "USER 65532"]],
 ];
 
-/** Makes an image of this name of Debian's packages. */
+/** Makes an image of this name from Debian's packages. */
 async function standIn(name: string): Promise<void> {
   const steps = STAND_INS.find(([prefix]) => name.startsWith(prefix))?.[1];
   if (!steps) throw new Error(`${name} cannot be pulled, and nothing is known to take its place.`);

@@ -13,7 +13,7 @@ export interface Running {
   stop(): Promise<number | null>;
 }
 
-/** Starts one with these variables, on the same data each time. Resolves when it answers. */
+/** Starts a server with these variables, on the same data each time. Resolves when it answers. */
 export type Start = (variables: Record<string, string>) => Promise<Running>;
 
 const KEY = "sk-deploy";
@@ -21,7 +21,7 @@ const KEY = "sk-deploy";
 /** The server accepts KEY. */
 const API_KEYS = `acme:${createHash("sha256").update(KEY).digest("hex")}`;
 
-/** Shows the facts, within the suite that calls it. */
+/** Adds the facts to the suite that calls it. */
 export function itServes(start: Start): void {
   let vllm: SimulatorServer;
   let running: Running | undefined;

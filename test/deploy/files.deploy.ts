@@ -7,7 +7,7 @@ import { parse } from "yaml";
 import { root } from "../workerd/tools.ts";
 import { built, whyNot } from "./go-program.ts";
 
-/** The files of deploy/, read by their programs or by these programs' parsers. */
+/** The files of deploy/, checked by their programs or by these programs' parsers. */
 
 function whyNoProgram(command: string, argument: string, purpose: string): string | undefined {
   const why = spawnSync(command, [argument]).status === 0 ? undefined : `there is no ${command}, ${purpose}`;
@@ -35,7 +35,7 @@ describe.skipIf(go !== undefined)("compose.yaml", () => {
 
   const REQUIRED = ["DOMAIN", "API_KEYS", "VLLM_API_KEY", "SEARXNG_SECRET", "VLLM_MODEL"];
 
-  it("is valid, once its secrets are given", () => {
+  it("is valid with its secrets", () => {
     const { stdout, stderr, status } = load(
       `${REQUIRED.map((name) => `${name}=a\n`).join("")}VLLM_ARGS=--tool-call-parser hermes`,
     );
@@ -61,7 +61,7 @@ const workflows = whyNot(ACTIONLINT);
 if (workflows !== undefined) console.warn(`SKIPPED: ${workflows}.`);
 
 describe.skipIf(workflows !== undefined)("the workflows of GitHub", () => {
-  it.each(["ci", "release"])("%s.yml is one, with the inputs that its actions have", (name) => {
+  it.each(["ci", "release"])("%s.yml is valid, with inputs that its actions have", (name) => {
     const file = join(root, `.github/workflows/${name}.yml`);
     const { status, stdout, stderr } = spawnSync(built(ACTIONLINT), ["-shellcheck=", file], { encoding: "utf8" });
     expect([status, stdout + stderr]).toEqual([0, ""]);
@@ -70,7 +70,7 @@ describe.skipIf(workflows !== undefined)("the workflows of GitHub", () => {
 
 describe.skipIf(systemd !== undefined)("the units", () => {
   it.each(["responses-edge", "responses-edge-backup"])(
-    "%s.service is a unit as systemd wants it, and leaves the process little to do harm with",
+    "%s.service is a valid unit, and restricts the process",
     (name) => {
       const unit = execFileSync("sed", [
         "s#^ExecStart=[^ ]*#ExecStart=/bin/true#",
@@ -85,7 +85,7 @@ describe.skipIf(systemd !== undefined)("the units", () => {
     },
   );
 
-  it("the timer is one", () => {
+  it("the timer is valid", () => {
     copyFileSync(join(root, "deploy/responses-edge-backup.timer"), join(folder, "responses-edge-backup.timer"));
     const file = join(folder, "responses-edge-backup.timer");
     const { status, stderr } = spawnSync("systemd-analyze", ["verify", file], { encoding: "utf8" });

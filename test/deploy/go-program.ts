@@ -6,7 +6,7 @@ import { root } from "../workerd/tools.ts";
 /** The folder that keeps programs and data of the deployment tests from run to run. */
 export const CACHE = join(root, "node_modules/.cache/deploy");
 
-/** A program that is a package of a Go module, or that a variable of the environment names. */
+/** A program that is built from a Go package, or that a variable of the environment names. */
 export interface GoProgram {
   variable: string;
   /** The package with its version. */

@@ -40,7 +40,7 @@ describe.skipIf(why !== undefined)("the chart", () => {
       ...valueFiles.flatMap((file) => ["--values", file]),
     );
 
-  /** The objects under these values, each of them valid. */
+  /** The chart's objects under these values, after their validation. */
   function rendered(values: object | string): Manifest[] {
     const { status, stdout, stderr } = template(typeof values === "string" ? values : valuesFile(values));
     expect([status, stderr]).toEqual([0, ""]);
@@ -95,7 +95,7 @@ describe.skipIf(why !== undefined)("the chart", () => {
     expect([status, stdout]).toEqual([0, expect.stringContaining("0 chart(s) failed")]);
   });
 
-  it("makes one server with a disk of its own, which may do nothing else", () => {
+  it("makes one server with a disk of its own and no other rights", () => {
     const objects = rendered({ secrets });
     expect(kinds(objects)).toEqual([
       "NetworkPolicy",
@@ -121,14 +121,14 @@ describe.skipIf(why !== undefined)("the chart", () => {
     });
     expect(container.readinessProbe.httpGet.path).toBe("/health/ready");
     expect(container.livenessProbe.httpGet.path).toBe("/health/live");
-    // The Service and the budget mean the pods of this set.
+    // The Service, the budget and the policy select the pods of this set.
     const labels = set.spec.template.metadata.labels;
     expect(labels).toMatchObject(of(objects, "Service").spec.selector);
     expect(labels).toMatchObject(of(objects, "PodDisruptionBudget").spec.selector.matchLabels);
     expect(labels).toMatchObject(of(objects, "NetworkPolicy").spec.podSelector.matchLabels);
   });
 
-  it("gives the process the variables that it reads, and more time to end than they say", () => {
+  it("gives the process the variables that it reads, and more time to end than these", () => {
     const objects = rendered({
       secrets,
       env: { STOP_TIMEOUT_MS: 300_000, MAX_REQUEST_BYTES: 12_582_912, PROMETHEUS_METRICS: true },
@@ -178,7 +178,7 @@ describe.skipIf(why !== undefined)("the chart", () => {
     expect(egress).toContainEqual(expect.objectContaining({ ports: [{ port: 7001 }] }));
   });
 
-  it("has an ingress, a monitor, and the right to read EndpointSlices where they are asked for", () => {
+  it("has an ingress, a monitor, and the right to read EndpointSlices on request", () => {
     const objects = rendered(EVERYTHING);
     const pod = of(objects, "StatefulSet").spec.template.spec;
     expect(pod.containers[0].image).toBe(`registry.example.com/responses-edge@${EVERYTHING.image.digest}`);
@@ -209,7 +209,7 @@ describe.skipIf(why !== undefined)("the chart", () => {
     expect(of(objects, "NetworkPolicy").spec.ingress[0].from).toHaveLength(2);
   });
 
-  it("backs the server's disk up at its machine, into a disk of its own or a bucket", () => {
+  it("backs up the server's disk on its machine, into another disk or a bucket", () => {
     const objects = rendered({ secrets, backup: { enabled: true, keep: 30 } });
     const job = of(objects, "CronJob").spec;
     const pod = job.jobTemplate.spec.template;
@@ -225,7 +225,7 @@ describe.skipIf(why !== undefined)("the chart", () => {
       `${server.spec.volumeClaimTemplates[0].metadata.name}-${server.metadata.name}-0`,
       of(objects, "PersistentVolumeClaim").metadata.name,
     ]);
-    // The Service sends nobody to it, and the policy holds for it.
+    // The Service does not select its pod, and the policy does.
     expect(pod.metadata.labels).not.toMatchObject(of(objects, "Service").spec.selector);
     expect(pod.metadata.labels).toMatchObject(of(objects, "NetworkPolicy").spec.podSelector.matchLabels);
     const bucket = rendered({ secrets, backup: { enabled: true, bucket: "s3://backups/edge" } });
@@ -242,7 +242,7 @@ describe.skipIf(why !== undefined)("the chart", () => {
     },
   );
 
-  it("finds the model servers of vLLM's own chart by the names that this gives its Service and pods", () => {
+  it("finds the model servers of vLLM's own chart by the names of its Service and pods", () => {
     const stack = parse(readFileSync(join(CHART, "examples/vllm-stack.yaml"), "utf8"));
     const values = parse(readFileSync(join(CHART, "examples/production-stack.yaml"), "utf8"));
     const [{ name }] = stack.servingEngineSpec.modelSpec;
@@ -264,7 +264,7 @@ describe.skipIf(why !== undefined)("the chart", () => {
     ["a value is misspelt", { secrets, podDisruptionBudgets: {} }, /podDisruptionBudgets/],
     ["a digest is none", { secrets, image: { digest: "latest" } }, /digest/],
     ["a variable is no name of one", { secrets, env: { "api-keys": "x" } }, /api-keys/],
-  ])("is not installed where %s", (_, values, words) => {
+  ])("refuses to be installed if %s", (_, values, words) => {
     const { status, stderr } = template(valuesFile(values));
     expect(status).toBe(1);
     expect(stderr).toMatch(words);

@@ -7,7 +7,7 @@ import { itServes, type Running } from "./facts.ts";
 const why = whyNoContainers();
 if (why !== undefined) console.warn(`SKIPPED: ${why}.`);
 
-/** As docs/containers.md runs it: nothing can be written but the data and /tmp, and no privilege is left. */
+/** The image runs as in docs/containers.md: it can write only its data and /tmp, and has no privileges. */
 const HARDENED = ["--read-only", "--tmpfs=/tmp", "--cap-drop=all", "--security-opt=no-new-privileges"];
 const VOLUME = "responses-edge-test-data";
 const DATA = `--volume=${VOLUME}:/data`;
@@ -45,7 +45,7 @@ describe.skipIf(why !== undefined)("the image", () => {
     return { url: `http://127.0.0.1:${port}`, stop };
   }
 
-  it("runs as a user that is not root, and has no secrets", async () => {
+  it("runs as a user other than root, and has no secrets", async () => {
     const [image] = JSON.parse(await podmanSays("image", "inspect", IMAGE)) as [{ Config: Record<string, unknown> }];
     expect(image.Config).toMatchObject({
       User: "65532:65532",
@@ -65,7 +65,7 @@ describe.skipIf(why !== undefined)("the image", () => {
 
   itServes(start);
 
-  it("does not start without keys, and says which variables it wants", async () => {
+  it("does not start without keys, and names the variables that it needs", async () => {
     const { code, stdout, stderr } = await podman("run", "--rm", ...HARDENED, DATA, IMAGE);
     expect(code).toBe(78);
     expect(stdout + stderr).toMatch(/API_KEYS: needed/);
@@ -77,7 +77,7 @@ describe.skipIf(why !== undefined)("the image", () => {
     );
   });
 
-  it("has its data for itself: a second container with it is refused, and its health is its own", async () => {
+  it("has its data exclusively: a second container with the same data is refused, and does not affect its health", async () => {
     const variables = { VLLM_BASE_URL: "http://127.0.0.1:9/v1", ALLOW_ANONYMOUS: "true" };
     const { stop } = await start(variables);
     try {

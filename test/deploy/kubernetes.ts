@@ -3,11 +3,11 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import { join } from "node:path";
 import { built, CACHE, whyNot } from "./go-program.ts";
 
-/** Helm, kubeconform and Kubernetes' own schemas, without a cluster and without its site. */
+/** Helm, kubeconform and Kubernetes' own schemas, without a cluster and without Kubernetes' site. */
 
 const HELM = { variable: "HELM", source: "helm.sh/helm/v3/cmd/helm@v3.19.0" };
 const KUBECONFORM = { variable: "KUBECONFORM", source: "github.com/yannh/kubeconform/cmd/kubeconform@v0.7.0" };
-/** A package of PyPI's that has the schemas. */
+/** The package of PyPI that has the schemas. */
 const SCHEMAS = "kubernetes-validate==1.37.0";
 
 /** The version of Kubernetes that charts are rendered for and validated against. */
@@ -19,7 +19,7 @@ export function whyNoKubernetes(): string | undefined {
   return whyNot(HELM, KUBECONFORM) ?? (pip ? undefined : "there is no pip, which fetches Kubernetes' schemas");
 }
 
-/** Makes what `helm` and `validate` need. Takes minutes the first time. */
+/** Makes the programs and schemas that `helm` and `validate` need. Takes minutes the first time. */
 export function prepare(): { helm(...args: string[]): HelmOutcome; validate(file: string): string } {
   const [helm, kubeconform] = [built(HELM), built(KUBECONFORM)];
   const location = `${standaloneSchemas()}/{{.ResourceKind}}{{.KindSuffix}}.json`;
@@ -29,7 +29,7 @@ export function prepare(): { helm(...args: string[]): HelmOutcome; validate(file
       return { status, stdout, stderr };
     },
     validate(file) {
-      // The schema of the Prometheus operator's own kind is the operator's.
+      // The schema of the Prometheus operator's kind comes from the operator.
       const options = ["-strict", "-summary", "-skip", "ServiceMonitor", "-kubernetes-version", KUBERNETES];
       const { stdout, stderr } = spawnSync(kubeconform, [...options, "-schema-location", location, file], {
         encoding: "utf8",
@@ -45,7 +45,7 @@ export interface HelmOutcome {
   stderr: string;
 }
 
-/** A folder with a file for each kind that needs no other: kubeconform follows no reference from file to file. */
+/** Makes a folder with a self-contained file for each kind, because kubeconform follows no references between files. */
 function standaloneSchemas(): string {
   const folder = join(CACHE, SCHEMAS.replace("==", "-"));
   const into = join(folder, "standalone");
@@ -63,7 +63,7 @@ function standaloneSchemas(): string {
   return into;
 }
 
-/** The definitions that a schema needs: with all of them kubeconform takes seconds for a kind. */
+/** The definitions that a schema needs. With all definitions kubeconform would take seconds for a kind. */
 function reachable(text: string, all: Record<string, object>): Record<string, object> {
   const found: Record<string, object> = {};
   const texts = [text];

@@ -7,7 +7,7 @@ import { freePort, root } from "../workerd/tools.ts";
 import { itServes } from "./facts.ts";
 import { startProgram } from "./program.ts";
 
-/** The package as a user gets it: packed, installed into an empty folder, run by its name. */
+/** The package, as a user has it: packed, installed into an empty folder, run by its name. */
 describe("the installed package", () => {
   const folder = mkdtempSync(join(tmpdir(), "responses-edge-"));
   const run = (command: string, ...args: string[]) =>
@@ -20,7 +20,7 @@ describe("the installed package", () => {
   });
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-  it("is there by its name", () => {
+  it("has its command", () => {
     expect(run("npx", "responses-edge", "--version")).toMatch(
       /^responses-edge \d+\.\d+\.\d+ \(workerd 1\.\d{8}\.\d+\)\n$/,
     );

@@ -7,12 +7,12 @@ import type { Running } from "./facts.ts";
 export interface Program {
   command: string;
   args: string[];
-  /** All of its environment. */
+  /** Its whole environment. */
   environment: Record<string, string | undefined>;
   url: string;
 }
 
-/** Starts it, and waits until it answers. It is killed when this process ends. */
+/** Starts a program, and waits until it answers. It is killed when this process ends. */
 export async function startProgram({ command, args, environment, url }: Program): Promise<Running> {
   const child = spawn(command, args, { stdio: ["ignore", "pipe", "pipe"], env: environment });
   const exited = once(child, "close").then(([code]) => code as number | null);

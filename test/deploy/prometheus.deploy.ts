@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { root } from "../workerd/tools.ts";
 
-/** The alert rules, by Prometheus' own tool. PROMTOOL names another binary. */
+/** Checks the alert rules with Prometheus' own tool. PROMTOOL names another binary. */
 
 const promtool = process.env.PROMTOOL ?? "promtool";
 const why = spawnSync(promtool, ["--version"]).status === 0 ? undefined : "there is no promtool; PROMTOOL may name one";

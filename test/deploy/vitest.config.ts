@@ -1,6 +1,9 @@
 import { defineConfig } from "vitest/config";
 
-/** `npm run test:deploy`. A configuration of its own: it installs, builds images, and needs programs that few machines have. */
+/**
+ * `npm run test:deploy`. It has a configuration of its own, because it installs packages, builds images, and needs
+ * programs that few machines have.
+ */
 export default defineConfig({
   test: {
     name: "deploy",

@@ -13,13 +13,13 @@ import { GPT_OSS, lastTurns, tolerating } from "./harmony-support.ts";
 import { type Gateway, gatewayAt, lastPrompt } from "./support.ts";
 import { ask, itemsOfType, MODELS, onlyItem, shortly, textOf } from "./tool-support.ts";
 
-/** A hosted tool that is added by the recipe of docs/tools.md ("Adding a hosted tool"), and in no other place, is served. */
+/** A hosted tool that is added by the recipe of docs/tools.md ("Adding a hosted tool") alone is served. */
 
-/** The files of a checkout in which the recipe writes. */
+/** The files of a checkout that the recipe changes. */
 const REQUEST = "packages/responses-api/src/hosted-tools.ts";
 const LIST = "src/tools/plugins.ts";
 const PLUGIN = "src/tools/dice/plugin.ts";
-/** Where Node finds the packages of `packages/`. */
+/** The folder in which Node finds the packages of `packages/`. */
 const OWN = "@responses-edge";
 const END = "} as const satisfies Record<string, HostedRequest>;";
 
@@ -30,7 +30,7 @@ const DICE_IS_UNKNOWN = /value of tag "type" must be in oneOf "dice"|: \/tool_ch
 
 let checkout: string;
 let gateway: Gateway;
-/** What the compiler says of it while there is another tool, `coin`, of which only the first step is done. */
+/** The compiler's errors while there is another tool, `coin`, of which only the first step is done. */
 let faults: string;
 
 beforeAll(async () => {
@@ -70,7 +70,7 @@ afterAll(async () => {
   rmSync(checkout, { recursive: true, force: true });
 });
 
-/** Writes before a line of a file of the checkout. */
+/** Inserts text before a line of a file of the checkout. */
 function write(path: string, line: string, added: string): void {
   const file = join(checkout, path);
   const text = readFileSync(file, "utf8");
@@ -78,7 +78,7 @@ function write(path: string, line: string, added: string): void {
   writeFileSync(file, text.replace(line, `${added}\n${line}`));
 }
 
-/** What the compiler says of the checkout. */
+/** The compiler's errors in the checkout. */
 async function compiled(): Promise<string> {
   const tsc = promisify(execFile)(join(root, "node_modules/.bin/tsc"), ["--singleThreaded"], { cwd: checkout });
   return tsc.then(
@@ -87,7 +87,7 @@ async function compiled(): Promise<string> {
   );
 }
 
-it("is all that the compiler and docs/tools.md ask for; the compiler asks for what is missing", () => {
+it("compiles with the steps of docs/tools.md; the compiler names missing steps", () => {
   expect(faults).toMatch(/^src\/tools\/plugins\.ts\(\d+,\d+\): .*'coin'.*\n$/);
   const docs = readFileSync(join(root, "docs/tools.md"), "utf8");
   const [, recipe = ""] = /^## Adding a hosted tool$([\s\S]*?)^## /m.exec(docs) ?? [];
@@ -116,7 +116,7 @@ it.each(MODELS)("is offered to %s, called, shown, and in the next prompt", async
   expect(prompt.join("\n")).toMatch(/roll_die[\s\S]*A 20\./);
 });
 
-it("is chosen by its type, and its fields are held to its schema", async () => {
+it("is chosen by its type, and its fields are checked by its schema", async () => {
   const choice = { type: "dice" } as unknown as ToolChoiceTypes;
   const request = { model: "simulator", input: "Hello.", tools: [search, dice], tool_choice: choice };
   const { response } = await tolerating(gateway, DICE_IS_UNKNOWN, () => ask(gateway, "json", request));

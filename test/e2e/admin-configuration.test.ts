@@ -3,7 +3,7 @@ import { expectError } from "./expectations.ts";
 import { type Fleet, startFleet } from "./fleet.ts";
 import { ADMIN_KEY, ask, call, sha256 } from "./key-support.ts";
 
-/** The configuration as administrators change it while the server runs: servers, routes and prices. */
+/** Administrators change the configuration while the server runs: servers, routes and prices. */
 
 const KEY = "key-of-acme";
 const AUDITOR = "key-of-an-auditor";
@@ -36,7 +36,7 @@ afterAll(() => fleet.close());
 
 const change = (body: object) => ask<Shown>(fleet, "POST", PATH, body);
 
-/** The servers that a few new conversations go to. */
+/** The servers of a few new conversations. */
 async function serversOf(model = "simulator"): Promise<string[]> {
   fleet.clear();
   for (let turn = 0; turn < 12; turn += 1) await client.responses.create({ model, input: `Hello ${turn}!` });
@@ -58,7 +58,7 @@ describe("the admin API", () => {
     expect(JSON.stringify(shown)).not.toContain("key-of-a");
   });
 
-  it("drains, adds and removes servers, and takes changes back, for the next request", async () => {
+  it("drains, adds and removes servers, and resets changes, from the next request on", async () => {
     expect(await serversOf()).toEqual(["a", "b"]);
     await change({ upstreams: { a: { drain: true }, spare: { drain: false } } });
     expect(await serversOf()).toEqual(["b", "spare"]);
@@ -70,7 +70,7 @@ describe("the admin API", () => {
     expect(await serversOf()).toEqual(["a", "b"]);
   });
 
-  it("sends another address neither the server's key nor the one that all share", async () => {
+  it("sends a changed address neither the server's key nor the shared one", async () => {
     const url = `${fleet.replicas[1]?.url}/v1/`;
     await change({ upstreams: { b: false, a: { url } } });
     const { values } = await ask<Shown>(fleet, "GET", PATH);
@@ -79,7 +79,7 @@ describe("the admin API", () => {
     await change({ upstreams: { a: null, b: null } });
   });
 
-  it("makes routes, and takes away those of other sources", async () => {
+  it("makes routes, and removes those of other sources", async () => {
     await change({ routes: { canary: { to: [{ model: "simulator" }], fallbacks: ["best"] }, best: false } });
     expect((await client.responses.create({ model: "canary", input: "Hello!" })).model).toBe("canary");
     await expect(client.responses.create({ model: "best", input: "Hello!" })).rejects.toMatchObject({ status: 400 });
@@ -87,7 +87,7 @@ describe("the admin API", () => {
     expect((await client.responses.create({ model: "best", input: "Hello!" })).model).toBe("best");
   });
 
-  it("refuses what would not be usable as a whole, and changes nothing", async () => {
+  it("refuses a change that makes the whole configuration invalid, and changes nothing", async () => {
     const before = await ask<Shown>(fleet, "GET", PATH);
     const none = { a: { drain: true }, b: { weight: 0 } };
     await expectError(await call(fleet, "POST", PATH, { upstreams: none }), {
@@ -103,7 +103,7 @@ describe("the admin API", () => {
     expect(await ask<Shown>(fleet, "GET", PATH)).toEqual(before);
   });
 
-  it("is an operator's to change and an auditor's to see, and each change is in the audit log without its secrets", async () => {
+  it("lets an operator change it and an auditor read it, and logs each change without its secrets", async () => {
     expect((await call(fleet, "GET", PATH, undefined, AUDITOR)).status).toBe(200);
     await expectError(await call(fleet, "POST", PATH, {}, AUDITOR), { status: 403, code: "insufficient_permissions" });
     await expectError(await call(fleet, "GET", PATH, undefined, KEY), {

@@ -17,7 +17,7 @@ import { GPT_OSS } from "./harmony-support.ts";
 import { type Gateway, startGateway } from "./support.ts";
 import { MODELS, startTools, type ToolServer } from "./tool-support.ts";
 
-/** `@openai/agents` as its users have it: an agent with functions of its own and an MCP server that is run here. */
+/** `@openai/agents` in its usual form: an agent with functions of its own and an MCP server that this server calls. */
 
 let gateway: Gateway;
 let server: ToolServer;
@@ -75,7 +75,7 @@ type Assistant = Agent<unknown, AgentOutputType>;
 type Result = RunResult<unknown, Assistant> | StreamedRunResult<unknown, Assistant>;
 type Input = string | RunState<unknown, Assistant> | Result["history"];
 
-/** Runs an agent to its end, or to what it needs an answer to. */
+/** Runs an agent to its end, or to its next interruption. */
 async function run(
   by: Assistant,
   input: Input,
@@ -112,7 +112,7 @@ describe.each(MODELS.flatMap((model) => [false, true].map((stream) => [model, st
       expect(types.at(-1)).toBe("message_output_item");
     });
 
-    it("goes on with its whole history, which it keeps itself", async () => {
+    it("continues with its whole history, which it keeps itself", async () => {
       const by = agent(model);
       const first = await run(by, "Call docs__add.", stream);
       const lists = server.lists;
@@ -124,7 +124,7 @@ describe.each(MODELS.flatMap((model) => [false, true].map((stream) => [model, st
       expect(server.lists).toBe(lists);
     });
 
-    it("goes on by previousResponseId", async () => {
+    it("continues by previousResponseId", async () => {
       const by = agent(model);
       const first = await run(by, "Call docs__add.", stream);
       const second = await run(by, "Call get_weather and docs__write.", stream, {
@@ -133,7 +133,7 @@ describe.each(MODELS.flatMap((model) => [false, true].map((stream) => [model, st
       expect(lines(second)).toEqual(["The tool docs__write returned: written", "The tool get_weather returned: sunny"]);
     });
 
-    it("does the same over a WebSocket, also where nothing is stored", async () => {
+    it("does the same over a WebSocket, also without storage", async () => {
       const overSocket = new OpenAIResponsesWSModel(newClient(), model);
       const by: Assistant = new Agent({ name: "Assistant", model: overSocket, tools: [getWeather] });
       const unstored = by.clone({ modelSettings: { store: false } });
@@ -148,7 +148,7 @@ describe.each(MODELS.flatMap((model) => [false, true].map((stream) => [model, st
       await overSocket.close();
     });
 
-    it("goes on in a conversation", async () => {
+    it("continues in a conversation", async () => {
       const by = agent(model);
       const conversationId = (await gateway.openai.conversations.create({})).id;
       await run(by, "Call get_weather and docs__add.", stream, { conversationId });
@@ -156,7 +156,7 @@ describe.each(MODELS.flatMap((model) => [false, true].map((stream) => [model, st
       expect(second.finalOutput).toBe("The tool docs__write returned: written");
     });
 
-    it.each([true, false])("stops for an approval, and goes on when it has it (approved: %s)", async (approved) => {
+    it.each([true, false])("stops for an approval, and continues with the answer (approved: %s)", async (approved) => {
       const by = agent(model, "always");
       const first = await run(by, "Call docs__write.", stream);
       expect(first.interruptions).toHaveLength(1);
@@ -164,7 +164,7 @@ describe.each(MODELS.flatMap((model) => [false, true].map((stream) => [model, st
       if (!interruption) throw new Error("There is no interruption.");
       expect(interruption.rawItem).toMatchObject({ name: "write" });
       expect(server.calls).toEqual([]);
-      // As an application does that waits for a human: the state goes to a store and comes back.
+      // As in an application that waits for a human, the state is serialised and restored.
       const state = await RunState.fromString<unknown, Assistant>(by, first.state.toString());
       const [found] = state.getInterruptions();
       if (!found) throw new Error("The interruption was lost.");
@@ -180,7 +180,7 @@ describe.each(MODELS.flatMap((model) => [false, true].map((stream) => [model, st
       expect(server.calls.map(({ name }) => name)).toEqual(approved ? ["write"] : []);
     });
 
-    it("asks for nothing where a function of its own approves", async () => {
+    it("does not stop if a function of its own approves", async () => {
       const asked: string[] = [];
       const by: Assistant = new Agent<unknown, AgentOutputType>({
         name: "Assistant",
@@ -209,7 +209,7 @@ describe.each([false, true])("an agent with an output type, stream: %s", (stream
   const report = z.object({ city: z.string(), sunny: z.boolean() });
 
   it.each(MODELS)(
-    "calls its functions, and the server's tools, and ends in what the type asks for: %s",
+    "calls its functions and the server's tools, and ends with an output of the type: %s",
     async (model) => {
       const by = agent(model);
       const typed: Assistant = by.clone({ outputType: report }) as unknown as Assistant;
@@ -217,7 +217,7 @@ describe.each([false, true])("an agent with an output type, stream: %s", (stream
       expect(weather.calls).toEqual(["city"]);
       expect(server.calls.map(({ name }) => name)).toEqual(["add"]);
       expect(report.parse(result.finalOutput)).toEqual({ city: "city", sunny: expect.any(Boolean) });
-      // Nothing that was said on the way is taken for the answer.
+      // No text before a call is taken for the answer.
       const messages = result.newItems.filter(({ type }) => type === "message_output_item");
       expect(messages).toHaveLength(1);
     },

@@ -5,7 +5,7 @@ import { z } from "zod";
 import { GPT_OSS } from "./harmony-support.ts";
 import { type Gateway, startGateway } from "./support.ts";
 
-/** The AI SDK as its users have it, with a tool of their own. It shows summaries, and keeps what is encrypted. */
+/** The AI SDK in its usual form, with a tool of its own. It shows summaries, and keeps encrypted reasoning. */
 
 let gateway: Gateway;
 beforeAll(async () => {
@@ -16,7 +16,7 @@ beforeEach(() => {
   gateway.vllm.simulator.requests.length = 0;
 });
 
-/** A provider whose requests and answers are kept, and checked. */
+/** Makes a provider whose requests and answers are recorded and checked. */
 function provider() {
   const bodies: { input: Record<string, unknown>[]; store?: boolean }[] = [];
   const openai = createOpenAI({
@@ -41,7 +41,7 @@ const options = { openai: { store: false, reasoningSummary: "auto", forceReasoni
 it.each([
   ["simulator-reasoning", "The user said: Use get_weather."],
   [GPT_OSS, "The user said: Use get_weather."],
-])("%s keeps its reasoning over a loop of tools that stores nothing", async (model, thought) => {
+])("%s keeps its reasoning over a tool loop without storage", async (model, thought) => {
   const { openai, bodies } = provider();
   const warn = vi.spyOn(console, "warn");
   const result = await generateText({
@@ -54,19 +54,19 @@ it.each([
   });
   expect(result.text).toContain("The tool get_weather returned: sunny in");
   expect(result.steps).toHaveLength(2);
-  // It is shown, and no part of it is dropped.
+  // The reasoning is shown completely.
   for (const step of result.steps) expect(step.reasoningText).toBeTruthy();
   expect(result.steps[0]?.reasoningText).toContain(thought);
   for (const step of result.steps) expect(step.warnings ?? []).toEqual([]);
   expect(warn).not.toHaveBeenCalled();
   const sent = bodies[1]?.input.find(({ type }) => type === "reasoning");
   expect(sent).toMatchObject({ encrypted_content: expect.stringMatching(/^re1\.k1\./) });
-  // The model has its thought again.
+  // The model gets its reasoning again.
   const prompt = JSON.stringify(gateway.vllm.simulator.lastAsked?.body);
   expect(prompt).toContain(thought);
 });
 
-it.each(["simulator-reasoning", GPT_OSS])("%s shows its reasoning as it is made", async (model) => {
+it.each(["simulator-reasoning", GPT_OSS])("%s shows its reasoning while it streams", async (model) => {
   const { openai } = provider();
   const result = streamText({
     model: openai.responses(model),

@@ -12,16 +12,19 @@ import { SocketClient } from "./socket-support.ts";
 import { eventually, type Gateway, startGateway } from "./support.ts";
 import { startTools, type ToolServer } from "./tool-support.ts";
 
-/** The description at `GET /openapi.json`, held to each of its operations. Other tests hold all that passes them to it, too (`startGateway`). */
+/**
+ * The description at `GET /openapi.json`, checked against each of its operations. Other tests check all of their
+ * exchanges against it, too (`startGateway`).
+ */
 
 const VARIABLES = { ADMIN_KEY, PROMETHEUS_METRICS: "true", PROMETHEUS_TOKEN: ROOT };
 
-/** With a tenant's key and all that the operations of a driver need. */
+/** A gateway with a tenant's key and all settings that the drivers need. */
 let gateway: Gateway;
 let key: string;
 let python: ToolServer;
 let description: ApiDescription;
-/** In front of a model server that has every endpoint of its own. */
+/** A gateway in front of a model server with every endpoint that can be passed on. */
 let passing: { url: string; fetch: ConformantFetch; close(): Promise<void> };
 
 beforeAll(async () => {
@@ -84,7 +87,7 @@ async function startPassing(): Promise<typeof passing> {
 
 interface Asked {
   body?: unknown;
-  /** The root key, where it is not another. */
+  /** The key; default: the root key. */
   bearer?: string | undefined;
   headers?: Record<string, string>;
 }
@@ -101,12 +104,12 @@ function send(method: string, path: string, { body, bearer = ROOT, headers }: As
   });
 }
 
-/** The same with the tenant's key. */
+/** Sends a request with the tenant's key. */
 function ask(method: string, path: string, body?: unknown): Promise<Response> {
   return send(method, path, { body, bearer: key });
 }
 
-/** The id of what a request has made. */
+/** The id of the object that a request has created. */
 async function idOf(answer: Promise<Response>): Promise<string> {
   return String(((await (await answer).json()) as { id: unknown }).id);
 }
@@ -115,7 +118,7 @@ const turn = { model: "simulator", input: "Hello!" };
 const newResponse = (more: object = {}) => idOf(ask("POST", "/v1/responses", { ...turn, ...more }));
 const hook = () => ({ name: "mine", url: python.url, event_types: ["response.completed"] });
 const batchOf = (file: string) => ({ input_file_id: file, endpoint: "/v1/responses", completion_window: "24h" });
-/** The ids of a file of requests, and of a batch of them. */
+/** Makes a file of requests, and a batch of it. Gives their ids. */
 async function newRequestBatch(): Promise<[file: string, batch: string]> {
   const line = { custom_id: "a", method: "POST", url: "/v1/responses", body: turn };
   const fields = { purpose: "batch", file: new File([JSON.stringify(line)], "batch.jsonl") };
@@ -148,7 +151,7 @@ function passFile(path: string, field = "file"): Promise<Response> {
   return passing.fetch(passing.url + path, { method: "POST", body });
 }
 
-/** Sends a form by the tenant's key. */
+/** Sends a form with the tenant's key. */
 function sendForm(path: string, fields: Record<string, string | File>): Promise<Response> {
   const body = new FormData();
   for (const [name, value] of Object.entries(fields)) body.append(name, value);
@@ -169,13 +172,13 @@ const STORES = "/v1/vector_stores";
 const newFile = () => idOf(sendFile());
 const newStore = async () => `${STORES}/${await idOf(ask("POST", STORES, { name: "owls" }))}`;
 
-/** A store with a file, each by its path. */
+/** Makes a store with a file. Gives the path of each. */
 async function newStoreFile(): Promise<string> {
   const [store, file_id] = await Promise.all([newStore(), newFile()]);
   return `${store}/files/${await idOf(ask("POST", `${store}/files`, { file_id }))}`;
 }
 
-/** The path of a file that a program has written. */
+/** Lets a program write a file. Gives the file's path. */
 async function newContainerFile(): Promise<string> {
   const tools = [{ type: "code_interpreter", container: { type: "auto" } }];
   const answer = await ask("POST", "/v1/responses", { ...turn, input: "Use python: `1`", tools });
@@ -188,7 +191,7 @@ async function newBatch(): Promise<string> {
   return `${store}/file_batches/${await idOf(ask("POST", `${store}/file_batches`, { file_ids: [file] }))}`;
 }
 
-/** For each operation requests that it answers well. Who adds an endpoint adds some here. */
+/** Valid requests for each operation. A new endpoint needs some here. */
 const DRIVERS: Record<string, () => Promise<Response>[]> = {
   "GET /v1/responses": () => [
     newResponse({ metadata: { team: "a" } }).then(() => ask("GET", "/v1/responses?limit=2&metadata[team]=a")),
@@ -403,12 +406,12 @@ describe("the description", () => {
     expect(validator.version).toBe("3.1");
   });
 
-  it("is there without a key, also for HEAD", async () => {
+  it("is served without a key, also for HEAD", async () => {
     const answer = await send("HEAD", "/openapi.json", { bearer: "" });
     expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "application/json"]);
   });
 
-  it("refers to nothing that is not in it", () => {
+  it("refers only to its own components", () => {
     const text = JSON.stringify(description.document);
     const references = [...text.matchAll(/"\$ref":"#\/components\/(\w+)\/(\w+)"/g)];
     const { components } = description.document as { components: Record<string, Record<string, unknown>> };
@@ -416,7 +419,7 @@ describe("the description", () => {
     expect(references.length).toBe(text.split('"$ref"').length - 1);
   });
 
-  it("has no operation that is not driven here (add yours to DRIVERS), and none is driven that it has not", () => {
+  it("has the same operations as DRIVERS (add a new one there)", () => {
     expect(Object.keys(DRIVERS).toSorted()).toEqual([...description.operations].toSorted());
   });
 });
@@ -435,7 +438,7 @@ describe.for(cases)("$operation", ({ operation, method, path, unknown }) => {
     const isPassed = JSON.stringify(operationOf(operation)).includes("PASSTHROUGH_ENDPOINTS");
     const { security, requestBody } = operationOf(operation);
     const refused: Promise<Response>[] = [];
-    // What cannot be the id of anything, an unknown one, and the endpoints that this deployment does not have.
+    // Requests with an invalid id and with an unknown one, and those for endpoints that this deployment does not have.
     if (path.includes("{id}") || isPassed)
       refused.push(send(method, unknown, { bearer: isPassed ? key : undefined, body: bodyOf(method) }));
     if (security.length > 0) refused.push(send(method, unknown, { bearer: "wrong", body: bodyOf(method) }));
@@ -488,7 +491,7 @@ function bodyOf(method: string): unknown {
   return method === "POST" ? {} : undefined;
 }
 
-/** Throws what was found of the exchanges so far. */
+/** Throws the violations of the exchanges so far. */
 async function settled(): Promise<void> {
   await gateway.fetch.settled();
   await passing.fetch.settled();

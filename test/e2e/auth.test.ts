@@ -13,7 +13,7 @@ const API_KEYS = `a:${sha256(KEYS.a)}, a:${sha256(KEYS.a2).toUpperCase()}\nb:${s
 
 const UNKNOWN = `resp_${"a".repeat(32)}`;
 
-/** Every call of the API that wants a key. */
+/** Every call of the API that needs a key. */
 const CALLS: [method: string, path: string][] = [
   ["POST", "/v1/responses"],
   ["GET", `/v1/responses/${UNKNOWN}`],
@@ -22,7 +22,7 @@ const CALLS: [method: string, path: string][] = [
   ["GET", "/v1/models"],
   ["GET", "/v1/models/simulator"],
   ["GET", "/health/upstream"],
-  // Also what is not there: a stranger learns nothing of the routes.
+  // Unknown routes need a key, too, so that strangers learn nothing about the routes.
   ["GET", "/v1/secrets"],
   ["PUT", "/v1/responses"],
 ];
@@ -43,7 +43,7 @@ describe("a deployment without keys", () => {
   });
   afterAll(() => gateway.close());
 
-  it.each(CALLS)("refuses %s %s, and says what to set", async (method, path) => {
+  it.each(CALLS)("refuses %s %s, and names the variables to set", async (method, path) => {
     for (const authorization of ["Basic x", "Bearer any-key"]) {
       await expectError(await call(gateway, method, path, { authorization }), {
         status: 401,
@@ -56,7 +56,7 @@ describe("a deployment without keys", () => {
     expect(gateway.vllm.simulator.requests).toEqual([]);
   });
 
-  it("is healthy nevertheless", async () => {
+  it("is healthy", async () => {
     expect((await gateway.fetch(`${gateway.url}/health`)).status).toBe(200);
   });
 });
@@ -73,7 +73,7 @@ describe("a deployment with keys", () => {
   });
   afterAll(() => gateway.close());
 
-  it.each(CALLS)("%s %s without a key is a 401", async (method, path) => {
+  it.each(CALLS)("answers %s %s without a key with a 401", async (method, path) => {
     const response = await call(gateway, method, path);
     expect(response.headers.get("www-authenticate")).toBe("Bearer");
     await expectError(response, {
@@ -106,7 +106,7 @@ describe("a deployment with keys", () => {
     expect(gateway.vllm.simulator.requests.some(({ path }) => path === "/v1/chat/completions")).toBe(false);
   });
 
-  it("the openai client throws an AuthenticationError", async () => {
+  it("makes the openai client throw an AuthenticationError", async () => {
     const stranger = gateway.client({ apiKey: "sk-stranger" });
     for (const stream of [false, true]) {
       const error = await rejection(stranger.responses.create({ model: "simulator", input: "Hello!", stream }));
@@ -116,12 +116,12 @@ describe("a deployment with keys", () => {
     }
   });
 
-  it.each(["Bearer", "bearer", "BEARER", "Bearer  "])("the scheme may be written '%s'", async (scheme) => {
+  it.each(["Bearer", "bearer", "BEARER", "Bearer  "])("accepts the scheme '%s'", async (scheme) => {
     const response = await call(gateway, "GET", "/v1/models", { authorization: `${scheme} ${KEYS.b}` });
     expect(response.status).toBe(200);
   });
 
-  it("keys of one tenant share everything", async () => {
+  it("lets keys of one tenant share everything", async () => {
     const first = await a.responses.create({ model: "simulator", input: "Hello!" });
     expect((await a2.responses.retrieve(first.id)).output_text).toBe("You said: Hello!");
     const second = await a2.responses.create({ model: "simulator", input: "Bye!", previous_response_id: first.id });
@@ -131,7 +131,7 @@ describe("a deployment with keys", () => {
   });
 
   describe("another tenant", () => {
-    /** The answer, with the id that was asked for made the same. */
+    /** The answer, with a constant in the place of the requested id. */
     async function answer(tenantKey: string, method: string, path: string, id: string, body?: string) {
       const response = await gateway.fetch(gateway.url + path.replace("ID", id), {
         method,
@@ -157,7 +157,7 @@ describe("a deployment with keys", () => {
       ["GET", "/v1/responses/ID?include=message.output_text.logprobs", 404],
       ["GET", "/v1/responses/ID/input_items", 404],
       ["DELETE", "/v1/responses/ID", 404],
-    ])("%s %s gives the very answer of an unknown id", async (method, path, status) => {
+    ])("gets the answer of an unknown id to %s %s", async (method, path, status) => {
       const known = await answer(KEYS.b, method, path, theirs);
       expect(known.status).toBe(status);
       expect(known).toEqual(await answer(KEYS.b, method, path, UNKNOWN));
@@ -184,14 +184,14 @@ describe("a deployment with keys", () => {
       expect((await b.webhooks.list()).data).toEqual([]);
     });
 
-    it.each([false, true])("cannot continue it: the very 400 of an unknown id, stream: %s", async (stream) => {
+    it.each([false, true])("cannot continue it: it gets the 400 of an unknown id, stream: %s", async (stream) => {
       const body = JSON.stringify({ model: "simulator", input: "Hello!", previous_response_id: "ID", stream });
       const known = await answer(KEYS.b, "POST", "/v1/responses", theirs, body);
       expect(known).toMatchObject({ status: 400, text: expect.stringContaining("previous_response_not_found") });
       expect(known).toEqual(await answer(KEYS.b, "POST", "/v1/responses", UNKNOWN, body));
     });
 
-    it("cannot refer to its items: the very 400 of an unknown id", async () => {
+    it("cannot refer to its items: it gets the 400 of an unknown id", async () => {
       const body = JSON.stringify({ model: "simulator", input: [{ type: "item_reference", id: "ID" }] });
       const known = await answer(KEYS.b, "POST", "/v1/responses", item, body);
       expect(known).toMatchObject({ status: 400, text: expect.stringContaining("item_not_found") });
@@ -200,7 +200,7 @@ describe("a deployment with keys", () => {
       expect(await rejection(b.responses.create(request))).toBeInstanceOf(BadRequestError);
     });
 
-    it("makes no tables by asking", async () => {
+    it("makes no tables by its requests", async () => {
       const home = homeKey(theirs);
       const tables = (tenant: string) =>
         gateway.storage.exec(objectId(`${tenant}:${home}`), "SELECT name FROM sqlite_schema WHERE name = 'turns'");
@@ -222,7 +222,7 @@ describe("a deployment with keys", () => {
       expect(referring.status).toBe("completed");
     });
 
-    it("may keep an input item under an id of A's: it is B's own item", async () => {
+    it("may store an input item under an id of A's: it is B's own item", async () => {
       const input = [{ type: "message" as const, role: "user" as const, content: "B's own", id: item }];
       const own = await b.responses.create({ model: "simulator", input: input as never });
       expect(JSON.stringify((await b.responses.inputItems.list(own.id)).data)).toContain("B's own");
@@ -230,7 +230,7 @@ describe("a deployment with keys", () => {
     });
   });
 
-  it("vLLM's cache_salt is a tenant's own, always the same, and tells no key or tenant", async () => {
+  it("sends vLLM a constant cache_salt for each tenant, which reveals no key or tenant", async () => {
     async function salt(openai: OpenAI, fields: object = {}): Promise<unknown> {
       await openai.responses.create({ model: "simulator", input: "Hello!", store: false, ...fields });
       const body = gateway.vllm.simulator.lastAsked?.body;
@@ -242,7 +242,7 @@ describe("a deployment with keys", () => {
     expect(await salt(a2)).toBe(ofA);
     const ofB = await salt(b);
     expect(ofB).not.toBe(ofA);
-    // A client's own salt parts its tenant's cache, and never meets another tenant's.
+    // A client's own salt divides its tenant's cache, and never gives access to another tenant's.
     const own = await Promise.all([
       await salt(a, { cache_salt: "x" }),
       await salt(a, { cache_salt: "y" }),
@@ -252,14 +252,14 @@ describe("a deployment with keys", () => {
     expect(await salt(a, { cache_salt: "x" })).toBe(own[0]);
   });
 
-  it("a client's key never reaches vLLM", async () => {
+  it("never sends a client's key to vLLM", async () => {
     await a.responses.create({ model: "simulator", input: "Hello!", store: false });
     for (const request of gateway.vllm.simulator.requests)
       expect(JSON.stringify(request)).not.toContain("key-of-tenant");
   });
 });
 
-/** More of these in test/unit/config.test.ts. */
+/** test/unit/config.test.ts has more of these. */
 describe("a misconfigured deployment", () => {
   const secret = "this-is-somebodys-key";
 
@@ -267,33 +267,36 @@ describe("a misconfigured deployment", () => {
     {
       API_KEYS: `a:${sha256("x")} b:${secret}`,
       VLLM_IDLE_TIMEOUT_MS: secret,
-      // Of base64's letters, but one too many.
+      // Valid letters of base64, but one too many.
       WEBHOOK_SECRET: `whsec_somebodys${"a".repeat(24)}`,
       HEARTBEAT_MS: secret,
       TOOL_SERVER_MCP_LABELS: secret,
       WEBHOOK_URL: secret,
     },
-    // No key at all is no invitation, though the deployment would serve without the variable.
+    // An empty list of keys is an error, although the deployment would serve without the variable.
     { API_KEYS: " , " },
-  ])("is a 500 that names every variable at fault at once and no value, and is healthy: %j", async (variables) => {
-    const gateway = await startGateway(variables);
-    try {
-      for (const [method, path] of [
-        ["POST", "/v1/responses"],
-        ["GET", "/v1/models"],
-        ["GET", "/health/upstream"],
-      ] as const) {
-        const response = await call(gateway, method, path, { authorization: "Bearer x" });
-        const text = await response.clone().text();
-        for (const name of Object.keys(variables)) expect(text).toContain(name);
-        expect(text).not.toMatch(/somebodys|[0-9a-f]{63}/);
-        await expectError(response, { status: 500, type: "server_error", code: "server_misconfigured" });
+  ])(
+    "answers with a 500 that names every wrong variable at once and no value, and is healthy: %j",
+    async (variables) => {
+      const gateway = await startGateway(variables);
+      try {
+        for (const [method, path] of [
+          ["POST", "/v1/responses"],
+          ["GET", "/v1/models"],
+          ["GET", "/health/upstream"],
+        ] as const) {
+          const response = await call(gateway, method, path, { authorization: "Bearer x" });
+          const text = await response.clone().text();
+          for (const name of Object.keys(variables)) expect(text).toContain(name);
+          expect(text).not.toMatch(/somebodys|[0-9a-f]{63}/);
+          await expectError(response, { status: 500, type: "server_error", code: "server_misconfigured" });
+        }
+        const health = await gateway.fetch(`${gateway.url}/health`);
+        expect(health.status).toBe(200);
+        expect(await health.json()).toMatchObject({ status: "ok" });
+      } finally {
+        await gateway.close();
       }
-      const health = await gateway.fetch(`${gateway.url}/health`);
-      expect(health.status).toBe(200);
-      expect(await health.json()).toMatchObject({ status: "ok" });
-    } finally {
-      await gateway.close();
-    }
-  });
+    },
+  );
 });

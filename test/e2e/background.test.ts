@@ -31,7 +31,7 @@ function settled(id: string, timeoutMs?: number): Promise<Response> {
   }, timeoutMs);
 }
 
-/** Cancels; with the text, which openai-node adds to what it retrieves only. */
+/** Cancels a response. Adds the output text, which openai-node adds only to retrieved responses. */
 async function cancel(id: string): Promise<Response> {
   const response = await gateway.openai.responses.cancel(id);
   const parts = response.output.flatMap((item) => (item.type === "message" ? item.content : []));
@@ -43,18 +43,18 @@ async function run(body: ResponseCreateParamsNonStreaming): Promise<Response> {
   return settled((await begin(body)).id);
 }
 
-/** The one generation of a model name that is used once. */
+/** The generation of a model name that is used once. */
 function generation(model: string) {
   const generations = generationsOf(gateway, model);
   if (generations.length !== 1 || !generations[0]) throw new Error(`${model} was asked ${generations.length} times.`);
   return generations[0];
 }
 
-/** The tests that need a model name of their own get one by a setting that changes nothing. */
+/** Gives a test a model name of its own, by a setting without effect. */
 let names = 0;
 const own = (model: string) => `${model}${model.includes("?") ? "&" : "?"}max_model_len=${100_000 + names++}`;
 
-/** Begins a run, and waits until the model has said something of it. */
+/** Begins a run, and waits for its first output. */
 async function beginTalking(model: string, body: Partial<ResponseCreateParamsNonStreaming> = {}): Promise<Response> {
   const response = await begin({ model, input: "Go on.", ...body });
   await eventually(() => (generationsOf(gateway, model).at(-1)?.deltasSent ?? 0) > 3);
@@ -83,7 +83,7 @@ describe("a background response", () => {
     await cancel(response.id);
   });
 
-  it("streams that it is queued and in progress before the model has said a word", async () => {
+  it("streams that it is queued and in progress before the model's first token", async () => {
     const model = own("simulator?fault=stall_headers");
     const stream = await gateway.openai.responses.create({ model, input: "Hello!", background: true, stream: true });
     const seen: [string, string | undefined][] = [];
@@ -101,7 +101,7 @@ describe("a background response", () => {
     ]);
   });
 
-  it("is in progress, without output, until it is completed with all of it", async () => {
+  it("is in progress without output, until it is completed with the whole output", async () => {
     const model = own("simulator?fault=stall:4");
     const { id } = await begin({ model, input: "one two three four five six seven eight" });
     await eventually(() => generationsOf(gateway, model)[0]?.deltasSent === 4);
@@ -115,7 +115,7 @@ describe("a background response", () => {
     expect(done.usage?.output_tokens).toBe(12);
   });
 
-  it("with a stream takes a message through its whole life, and is the same for GET", async () => {
+  it("with a stream has a message's events from beginning to end, and is the same for GET", async () => {
     const answer = await gateway.post({ model: "simulator", input: "Hello!", background: true, stream: true });
     const text = await answer.text();
     expect(answer.headers.get("content-type")).toMatch(/^text\/event-stream/);
@@ -138,7 +138,7 @@ describe("a background response", () => {
     expect(stored).toEqual(response);
   });
 
-  it("is the same as in the foreground but for its name and times", async () => {
+  it("is the same as in the foreground except its id and times", async () => {
     const body = { model: "simulator-reasoning", input: "Call get_weather.", tools: [weatherTool] };
     const foreground = await gateway.openai.responses.create(body);
     const background = await run(body);
@@ -167,7 +167,7 @@ describe("a background response", () => {
     ["there is no such model", "no-such-model", "invalid_prompt"],
     ["the model server sends an error after some text", "simulator?fault=error:3", "server_error"],
     ["the model server sends nonsense after some text", "simulator?fault=garbage:3", "server_error"],
-  ])("is failed when %s, and says why", async (_, model, code) => {
+  ])("fails when %s, and says why", async (_, model, code) => {
     const response = await run({ model, input: "Hello!" });
     expect(response).toMatchObject({ status: "failed", error: { code, message: expect.any(String) } });
     expect(response.completed_at).toBeNull();
@@ -183,7 +183,7 @@ describe("a background response", () => {
     ]);
   });
 
-  it("calls functions, and takes their outputs", async () => {
+  it("calls functions, and accepts their outputs", async () => {
     const first = await run({ model: "simulator", input: "Call get_weather.", tools: [weatherTool] });
     expect(first.status).toBe("completed");
     const [call] = first.output;
@@ -198,7 +198,7 @@ describe("a background response", () => {
     expect(second.output_text).toBe("The tool get_weather returned: sunny");
   });
 
-  it("is refused when its input does not fit its past", async () => {
+  it("is refused when its input does not fit its history", async () => {
     const input = [{ type: "function_call_output" as const, call_id: "call_of_nobody", output: "sunny" }];
     await expect(begin({ model: "simulator", input })).rejects.toMatchObject({ status: 400 });
   });
@@ -206,7 +206,7 @@ describe("a background response", () => {
 
 describe.concurrent("a background response whose model server is in trouble", () => {
   it.each(["fault=refuse", "fault=http:503", "fault=cut:0"])(
-    "tries again when the model server does not begin at first (%s)",
+    "tries again when the model server fails at first (%s)",
     async (fault) => {
       const model = own(`simulator?${fault}&fault_times=1`);
       const response = await run({ model, input: "Hello!" });
@@ -217,7 +217,7 @@ describe.concurrent("a background response whose model server is in trouble", ()
     },
   );
 
-  it("fails in bounded time when the model server never begins", async () => {
+  it("fails in bounded time when the model server never answers", async () => {
     const model = own("simulator?fault=refuse");
     const { id } = await begin({ model, input: "Hello!" });
     const response = await settled(id, 10_000);
@@ -225,7 +225,7 @@ describe.concurrent("a background response whose model server is in trouble", ()
     expect(generationsOf(gateway, model).length).toBeGreaterThan(2);
   });
 
-  it("cancelled between two attempts does not wait for the next", async () => {
+  it("ends at once when it is cancelled between two attempts", async () => {
     const model = own("simulator?fault=http:503");
     const { id } = await begin({ model, input: "Hello!" });
     await eventually(() => generationsOf(gateway, model).length >= 2);
@@ -234,14 +234,14 @@ describe.concurrent("a background response whose model server is in trouble", ()
     const other = await begin({ model: later, input: "Hello!" });
     await eventually(() => generationsOf(gateway, later).length > 0);
     const asked = generationsOf(gateway, model).length;
-    // It tries for as long as a run may.
+    // The other run tries for as long as a run may.
     expect((await settled(other.id)).status).toBe("failed");
     expect(generationsOf(gateway, model)).toHaveLength(asked);
   });
 });
 
 describe("a background response without a client", () => {
-  it("runs on when the client that began it has left its stream", async () => {
+  it("runs on when its client has left the stream", async () => {
     const model = own("simulator?tps=100&words=40");
     const stream = await gateway.openai.responses.create({ model, input: "Go on.", background: true, stream: true });
     let id = "";
@@ -277,7 +277,7 @@ describe("the history of a background response", () => {
   const said = (text: string) => ({ role: "assistant", content: text });
   const asked = (text: string) => ({ role: "user", content: text });
 
-  it("is that of the response it continues, whichever of the two ran in the background", async () => {
+  it("is that of the response that it continues, in whichever order the two run in the background", async () => {
     const ways = {
       background: run,
       foreground: (body: ResponseCreateParamsNonStreaming) => gateway.openai.responses.create(body),
@@ -296,7 +296,7 @@ describe("the history of a background response", () => {
     }
   });
 
-  it("must be there when it begins", async () => {
+  it("must exist when it begins", async () => {
     const body = { model: "simulator", previous_response_id: unknownId, input: "Who am I?" };
     await expect(begin(body)).rejects.toMatchObject({
       status: 400,
@@ -305,7 +305,7 @@ describe("the history of a background response", () => {
     });
   });
 
-  it("cannot be that of a response that still runs", async () => {
+  it("cannot be that of a running response", async () => {
     const { id } = await beginTalking(own("simulator?tps=50&words=1000"));
     const body = { model: "simulator", previous_response_id: id, input: "And then?" };
     await expect(gateway.openai.responses.create(body)).rejects.toMatchObject({ status: 400 });
@@ -313,7 +313,7 @@ describe("the history of a background response", () => {
     await cancel(id);
   });
 
-  it("may be cancelled: it keeps its partial output", async () => {
+  it("may be that of a cancelled response, with its partial output", async () => {
     const { id } = await beginTalking(own("simulator?tps=50&words=1000"));
     const { output_text } = await cancel(id);
     const next = await gateway.openai.responses.create({ model: "simulator", previous_response_id: id, input: "Why?" });
@@ -323,7 +323,7 @@ describe("the history of a background response", () => {
 });
 
 describe("the input items of a background response", () => {
-  it("are there while it runs, and the same afterwards", async () => {
+  it("can be listed while it runs, and are the same afterwards", async () => {
     const input = [
       { role: "user", content: "one" },
       { role: "assistant", content: "two" },
@@ -348,14 +348,14 @@ describe("the input items of a background response", () => {
 });
 
 describe("deleting a background response", () => {
-  it("that runs stops the model, and nothing is left", async () => {
+  it("that runs stops the model, and leaves nothing", async () => {
     const model = own("simulator?tps=50&words=1000");
     const { id } = await beginTalking(model);
-    // Not through the checks: they do not know that this ends the stream.
+    // This bypasses the checks, which do not know that it ends the stream.
     const reading = await fetch(`${gateway.url}/v1/responses/${id}?stream=true`);
     const reader = reading.body?.getReader();
     await reader?.read();
-    // Nothing was said that these have not got.
+    // These readers have all events so far.
     const waiting = Array.from({ length: 5 }, () =>
       fetch(`${gateway.url}/v1/responses/${id}?stream=true&starting_after=100000`),
     );
@@ -386,7 +386,7 @@ describe("deleting a background response", () => {
     await expect(cancel(id)).rejects.toMatchObject({ status: 404 });
   });
 
-  it("that has readers just then ends their streams, or is a 404 to them", async () => {
+  it("that is being read ends the readers' streams, or is a 404 for them", async () => {
     for (let round = 0; round < 5; round += 1) {
       const { id } = await begin({ model: "simulator?tps=50&words=1000", input: "Hello!" });
       const url = `${gateway.url}/v1/responses/${id}`;
@@ -402,7 +402,7 @@ describe("deleting a background response", () => {
     }
   });
 
-  it("that has ended removes its events too", async () => {
+  it("that has ended removes its events, too", async () => {
     const first = await run({ model: "simulator", input: "Hello!" });
     const second = await run({ model: "simulator", previous_response_id: first.id, input: "And now?" });
     await gateway.openai.responses.delete(second.id);
@@ -431,7 +431,7 @@ describe("cancelling", () => {
     expect(await gateway.openai.responses.retrieve(id)).toEqual(cancelled);
   });
 
-  it("again changes nothing, and it is never completed later", async () => {
+  it("again changes nothing, and the response never becomes completed", async () => {
     const model = own("simulator?tps=50&words=1000");
     const { id } = await beginTalking(model);
     const cancelled = await cancel(id);
@@ -441,14 +441,14 @@ describe("cancelling", () => {
     expect(await gateway.openai.responses.retrieve(id)).toEqual(cancelled);
   });
 
-  it("by many at the same time gives all of them the same", async () => {
+  it("by many at the same time gives all of them the same response", async () => {
     const { id } = await beginTalking(own("simulator?tps=50&words=1000"));
     const answers = await Promise.all(Array.from({ length: 5 }, () => cancel(id)));
     for (const answer of answers) expect(answer).toEqual(answers[0]);
     expect(answers[0]?.status).toBe("cancelled");
   });
 
-  it.each(["completed", "incomplete", "failed"])("a %s response leaves it as it is", async (status) => {
+  it.each(["completed", "incomplete", "failed"])("a %s response does not change it", async (status) => {
     const response = await run({
       model: status === "failed" ? "simulator?fault=http:500" : "simulator",
       input: "Hello!",
@@ -459,7 +459,7 @@ describe("cancelling", () => {
     expect(await gateway.openai.responses.retrieve(response.id)).toEqual(response);
   });
 
-  it("before the model has answered keeps no output", async () => {
+  it("before the model's answer keeps no output", async () => {
     const model = own("simulator?fault=stall_headers");
     const { id } = await begin({ model, input: "Hello!" });
     await eventually(() => generationsOf(gateway, model).length === 1);
@@ -467,12 +467,12 @@ describe("cancelling", () => {
     await eventually(() => generation(model).state === "aborted");
   });
 
-  it("in the middle of reasoning or a call keeps the part of it", async () => {
+  it("in the middle of reasoning or a call keeps the partial item", async () => {
     const thinking = await beginTalking(own("simulator-reasoning?tps=20"));
     expect((await cancel(thinking.id)).output).toMatchObject([
       { type: "reasoning", status: "incomplete", content: [{ text: expect.stringMatching(/^The user said/) }] },
     ]);
-    // Others are shown when they are whole.
+    // Other calls are shown only when they are complete.
     const body = { input: "Call get_weather.", tools: [{ ...weatherTool, strict: true }] };
     const calling = await beginTalking(own("simulator?tps=20"), body);
     const { output } = await cancel(calling.id);
@@ -512,7 +512,7 @@ describe("cancelling", () => {
     });
   });
 
-  it.each([unknownId, "resp_unknown", "msg_1"])("%s finds nothing", async (id) => {
+  it.each([unknownId, "resp_unknown", "msg_1"])("%s gives a 404", async (id) => {
     await expect(cancel(id)).rejects.toMatchObject({ status: 404 });
   });
 });

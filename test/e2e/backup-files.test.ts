@@ -9,11 +9,11 @@ import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.
 import { cleanUp } from "./serve-support.ts";
 import { serveFolder } from "./served-folder.ts";
 
-/** A directory of files is copied before their bytes, and after. What the backup has of it is what both copies say. */
+/** A directory of files is copied before their bytes and after. The backup has the files that both copies list. */
 
 let vllm: SimulatorServer;
 let folder: string;
-/** A directory that a server has made. */
+/** A file directory's database, made by a server. */
 let made: string;
 beforeAll(async () => {
   vllm = await serveSimulator();
@@ -35,7 +35,7 @@ afterAll(async () => {
 
 interface Rows {
   files?: string[];
-  /** Parts of uploads: the key, the number, and 1 for one that is whole. */
+  /** Parts of uploads: the key, the number, and 1 for a complete one. */
   parts?: [string, number, number][];
   removed?: string[];
   uses?: [string, string][];
@@ -43,7 +43,7 @@ interface Rows {
 }
 
 let copies = 0;
-/** A copy of a directory that has these rows. */
+/** Makes a copy of the directory with these rows. */
 function copyWith({ files = [], parts = [], removed = [], uses = [], stores = [] }: Rows) {
   copies += 1;
   const path = join(folder, `${copies}.sqlite`);
@@ -72,7 +72,7 @@ function read(path: string, select: string) {
     .map((row) => Object.values(row).join());
 }
 
-it("a file that came or went meanwhile is removed where the backup is restored", () => {
+it("a file that was added or deleted meanwhile is removed after a restore", () => {
   const before = copyWith({
     files: ["stays", "goes", "went"],
     uses: [["goes", "vs_1"]],
@@ -88,14 +88,14 @@ it("a file that came or went meanwhile is removed where the backup is restored",
     "went,5",
     "went before,1000",
   ]);
-  // It is told to who uses it, and at once.
+  // The file's users are told, and at once.
   expect(read(after, "SELECT key, store FROM used_by")).toEqual(["goes,vs_1"]);
   expect(read(after, "SELECT value FROM _cf_METADATA WHERE key = 1")).toEqual(["1000000000"]);
   expect(read(after, "SELECT id FROM vector_store ORDER BY id")).toEqual(["vs_1", "vs_2"]);
   expect(read(after, "SELECT files, bytes FROM total WHERE files > 0")).toEqual(["1,10"]);
 });
 
-it("a part that became whole meanwhile is given up", () => {
+it("a part that became complete meanwhile is given up", () => {
   const before = copyWith({
     parts: [
       ["u", 1, 1],
@@ -114,7 +114,7 @@ it("a part that became whole meanwhile is given up", () => {
   expect(read(after, "SELECT part, is_whole FROM part")).toEqual(["1,1", "2,2", "3,2", "4,0"]);
 });
 
-it("of a new directory nothing is listed; one without writes stays as it is", () => {
+it("a new directory lists no files, and one without writes stays unchanged", () => {
   const rows: Rows = { files: ["a"], parts: [["u", 1, 1]], removed: ["b"], uses: [["a", "vs_1"]], stores: ["vs_1"] };
   const [same, other] = [copyWith(rows), copyWith(rows)];
   expect(withdrawUnsure(same, other)).toBe(false);
@@ -124,7 +124,7 @@ it("of a new directory nothing is listed; one without writes stays as it is", ()
   expect(read(other, "SELECT key FROM removed")).toEqual(["a", "b"]);
 });
 
-it("a directory of another version is not touched", () => {
+it("a directory of another version stays unchanged", () => {
   const old = copyWith({ files: ["a"] });
   read(old, "UPDATE schema_version SET version = 2 RETURNING version");
   expect(withdrawUnsure(old, undefined)).toBe(false);

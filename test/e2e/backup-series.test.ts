@@ -11,15 +11,15 @@ import { begin, cleanUp, newFolder, run } from "./serve-support.ts";
 import { serveFolder } from "./served-folder.ts";
 import { eventually } from "./support.ts";
 
-/** Backups that are made again and again, in a folder or a bucket, and what is restored of them. */
+/** Series of backups in a folder or a bucket, and restores from them. */
 
 const model = "simulator";
-/** More than a piece in a bucket has. */
+/** Longer than a piece in a bucket. */
 const FILE_BYTES = 9_000_000;
 
 let vllm: SimulatorServer;
 let s3: S3Double;
-/** A data folder as it was, and as it was later, with one response more. */
+/** Two states of a data folder. The later one has one more response. */
 let data: string;
 let later: string;
 let first: string;
@@ -49,7 +49,7 @@ afterAll(async () => {
   await s3.close();
 });
 
-/** The files of a folder as nobody has touched them for a while. Those that are the same in both folders look the same. */
+/** Gives a folder's files an old time of change, the same in both folders, so that they count as settled. */
 function letAlone(folder: string): void {
   const then = new Date("2026-01-01");
   for (const name of readdirSync(folder, { recursive: true, encoding: "utf8" })) {
@@ -73,7 +73,7 @@ async function refused(work: Promise<unknown>): Promise<string> {
   return reason instanceof Refusal ? `${reason.exitCode}: ${reason.message}` : "";
 }
 
-/** What a server of a restored folder has: which of the two responses, and whether the file is whole. */
+/** Serves a restored folder. Tells which of the two responses it has, and whether the file is complete. */
 async function found(folder: string): Promise<{ first: boolean; second: boolean; file: boolean }> {
   const server = await serveFolder(folder, vllm, { ALLOW_ANONYMOUS: "true", TREES_PER_HOME: "1" });
   const has = (id: string) =>
@@ -93,7 +93,7 @@ describe("a series in a folder", () => {
   it("keeps the configured number, links unchanged files, and removes unfinished backups", async () => {
     const series = newFolder();
     const one = await nextBackup(data, series, 2, {});
-    // One that was killed.
+    // The unfinished backup of a killed process.
     mkdirSync(join(series, "2026-01-01T00-00-00-000Z"));
     const two = await nextBackup(data, series, 2, {});
     expect([two.unchanged, two.removed]).toEqual([two.objects, []]);
@@ -111,7 +111,7 @@ describe("a series in a folder", () => {
     );
   });
 
-  it("goes on until it is told to stop, also after a failed one", async () => {
+  it("continues until it is told to stop, also after a failed backup", async () => {
     const [series, nothing] = [newFolder(), newFolder()];
     const variables = { STATE_DIRECTORY: data, ALLOW_ANONYMOUS: "true", VLLM_BASE_URL: `${vllm.url}/v1` };
     const made = begin(variables, ["backup", series, "--keep", "3", "--every", "1h"]);
@@ -129,7 +129,7 @@ describe("a series in a bucket", () => {
   const names = (beginning: string) =>
     [...s3.objects.keys()].filter((name) => name.startsWith(`backups/edge/nightly/${beginning}`));
 
-  it("sends what has changed, and is restored by the command, whole or as it was before", async () => {
+  it("sends changed files, and is restored by the command, in its newest or an older state", async () => {
     const one = await nextBackup(data, PLACE, undefined, environment());
     const before = names("files/");
     const two = await nextBackup(data, PLACE, undefined, environment());
@@ -146,7 +146,7 @@ describe("a series in a bucket", () => {
     await restore({ from: PLACE, at: stampOf(one.at), environment: environment(), data: older });
     expect(await found(older)).toEqual({ first: true, second: false, file: true });
 
-    // Pieces that only removed backups had go with them.
+    // Pieces that only removed backups had are removed with them.
     const four = await nextBackup(data, PLACE, 1, environment());
     expect(four.removed).toEqual([one, two, three].map(({ at }) => stampOf(at)));
     expect(names("backups/")).toEqual([expect.stringContaining(stampOf(four.at))]);
@@ -155,7 +155,7 @@ describe("a series in a bucket", () => {
     expect(await found(last)).toEqual({ first: true, second: false, file: true });
   });
 
-  it("restores nothing of a backup of which a piece is missing or is another", async () => {
+  it("restores nothing from a backup with a missing or changed piece", async () => {
     const place = "s3://backups/damaged";
     await nextBackup(data, place, undefined, environment());
     const [name = ""] = [...s3.objects.keys()].filter((each) => each.startsWith("backups/damaged/files/"));
@@ -169,12 +169,12 @@ describe("a series in a bucket", () => {
     const into = newFolder();
     expect(await refused(restore({ ...wanted, data: into }))).toMatch(/^65: .* is incomplete.*Nothing was restored\.$/);
     expect(readdirSync(into)).toEqual([]);
-    // The next backup sends it again.
+    // The next backup sends the piece again.
     await nextBackup(data, place, undefined, environment());
     await restore({ ...wanted, data: into });
   });
 
-  it("says what is wrong with a bucket, and no secret", async () => {
+  it("names the fault of a bucket, and no secret", async () => {
     const { AWS_SECRET_ACCESS_KEY: _, ...half } = environment();
     expect(await refused(nextBackup(data, PLACE, 1, half))).toBe("78: AWS_SECRET_ACCESS_KEY: needed for a bucket");
     const wrong = { ...environment(), AWS_SECRET_ACCESS_KEY: "not-this-one" };
@@ -195,7 +195,7 @@ it.each([
   [["backup", "DIR", "--keep", "2", "--since", "OTHER"]],
   [["restore", "DIR", "--keep", "2"]],
   [["serve", "--at", "x"]],
-])("%j is no use", async (args) => {
+])("%j is refused as a wrong use", async (args) => {
   const [code] = await run({ STATE_DIRECTORY: data }, args);
   expect(code).toBe(64);
 });

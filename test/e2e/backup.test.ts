@@ -25,7 +25,7 @@ import { type ServedFolder, serveFolder } from "./served-folder.ts";
 import { eventually } from "./support.ts";
 import { ended, prompts, textsOf, unique } from "./turns.ts";
 
-/** `responses-edge backup` and `restore`, as an operator uses them, on data folders of real servers. */
+/** `responses-edge backup` and `restore`, on data folders of real servers. */
 
 let vllm: SimulatorServer;
 let directory: string;
@@ -61,14 +61,14 @@ async function run(args: string[], data: string): Promise<Outcome> {
   };
 }
 
-/** The same, which must succeed; what it tells last. */
+/** Runs the program, which must succeed. Gives its last line. */
 async function done(args: string[], data: string): Promise<Record<string, unknown>> {
   const { code, lines } = await run(args, data);
   expect(code, JSON.stringify(lines)).toBe(0);
   return lines.at(-1) ?? {};
 }
 
-/** What is said where something is refused: the exit code and the words. */
+/** The exit code and the message of a refusal. */
 async function refused(work: Promise<unknown>): Promise<string> {
   const reason: unknown = await work.then(
     () => undefined,
@@ -84,7 +84,7 @@ function newFolder(name: string): string {
   return join(directory, `${name}-${folders}`);
 }
 
-/** The events of a run from its beginning, as bytes; ends with the run. */
+/** The bytes of a run's events, from its beginning to its end. */
 async function eventsOf({ url }: ServedFolder, id: string): Promise<string> {
   return (await fetch(`${url}/responses/${id}?stream=true`)).text();
 }
@@ -95,7 +95,7 @@ const HOMES = "responses-edge-Home";
 /** Each tree of responses has an object of its own. */
 const A_HOME_EACH = { ALLOW_ANONYMOUS: "true", TREES_PER_HOME: "1" };
 
-/** A folder that was served, and has three responses. */
+/** A folder with three responses, which was served. */
 let served: { data: string; ids: string[] };
 beforeAll(async () => {
   const data = newFolder("data");
@@ -108,7 +108,7 @@ beforeAll(async () => {
   served = { data, ids };
 });
 
-/** Such a folder of a test's own, that nobody serves. */
+/** A copy of such a folder for one test, which nothing serves. */
 function filled(): string {
   const data = newFolder("data");
   cpSync(served.data, data, { recursive: true });
@@ -119,7 +119,7 @@ const objectsIn = (folder: string) =>
   readdirSync(join(folder, HOMES)).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
 
 describe("a backup that is made while the server writes", () => {
-  it("has all that was acknowledged before; what ran goes on by itself where it is restored, and comes to its end", async () => {
+  it("has everything that was acknowledged before; restored runs continue by themselves to their end", async () => {
     const [data, copy, restored] = [newFolder("data"), newFolder("backup"), newFolder("data")];
     const server = await serveFolder(data, vllm, A_HOME_EACH);
     const { openai } = server;
@@ -133,7 +133,7 @@ describe("a backup that is made while the server writes", () => {
     const kept = await Promise.all([first, second, finished].map(({ id }) => openai.responses.retrieve(id)));
     const log = await eventsOf(server, finished.id);
     const runTexts = Array.from({ length: 4 }, () => unique("runs on"));
-    // They stand still until they are released.
+    // The runs stall until they are released.
     const stalled = "simulator?words=40&fault=stall:5";
     const runs = await Promise.all(
       runTexts.map((input) => openai.responses.create({ model: stalled, input, background: true })),
@@ -141,7 +141,7 @@ describe("a backup that is made while the server writes", () => {
     const asked = (text: string) => prompts({ openai, vllm }).filter(({ texts: said }) => said.includes(text));
     await eventually(() => runTexts.every((text) => asked(text).length === 1));
 
-    // Turns that are acknowledged meanwhile, one after the other, and streams.
+    // Turns and streams that are acknowledged meanwhile, one after the other.
     let isOver = false;
     const busy = [1, 2, 3].map(async (number) => {
       let previous: string | null = null;
@@ -166,7 +166,7 @@ describe("a backup that is made while the server writes", () => {
     await server.stop("SIGKILL");
 
     expect(await done(["restore", copy], restored)).toMatchObject({ objects: made.objects, bytes: made.bytes });
-    // The watchdog's time comes, with nobody asking for a run.
+    // The watchdog's time comes, without a request for a run.
     passTime(join(restored, HOMES), 60_000);
     const other = await serveFolder(restored, vllm, A_HOME_EACH);
     await eventually(() => runTexts.every((text) => asked(text).length === 2));
@@ -186,7 +186,7 @@ describe("a backup that is made while the server writes", () => {
     await other.stop("SIGTERM");
   });
 
-  it("lists no file that it has not whole, and all files that were there from its beginning to its end; stores are searched", async () => {
+  it("lists only complete files, and all files that existed throughout; its vector stores can be searched", async () => {
     const [data, copy, restored] = [newFolder("data"), newFolder("backup"), newFolder("data")];
     const server = await serveFolder(data, vllm);
     const { files, vectorStores } = server.openai;
@@ -233,7 +233,7 @@ describe("a backup that is made while the server writes", () => {
     await other.stop("SIGTERM");
   });
 
-  it("is linked to an earlier one in what has not changed since", async () => {
+  it("links unchanged files to an earlier one", async () => {
     const data = filled();
     const [earlier, later, restored] = [newFolder("backup"), newFolder("backup"), newFolder("data")];
     letAlone(data);
@@ -244,7 +244,7 @@ describe("a backup that is made while the server writes", () => {
       input: "More",
       previous_response_id: served.ids[0] ?? null,
     });
-    // The list of responses is told of it after the answer.
+    // The list of responses gets it after the answer.
     await eventually(async () => (await (await fetch(`${server.url}/responses`)).text()).includes(id));
     await server.stop("SIGKILL");
     expect(await done(["backup", later, "--since", earlier], data)).toMatchObject({ objects: 5, unchanged: 2 });
@@ -257,7 +257,7 @@ describe("a backup that is made while the server writes", () => {
     expect(rows.toSorted()).toEqual([1, 1, 2]);
   });
 
-  it("leaves out an object that is damaged, says which, and has the others", async () => {
+  it("leaves out a damaged object, names it, and has the others", async () => {
     const data = filled();
     const [name = ""] = objectsIn(data);
     writeFileSync(join(data, HOMES, name), "x".repeat(8192));
@@ -268,7 +268,7 @@ describe("a backup that is made while the server writes", () => {
     expect(await done(["restore", copy], restored)).toMatchObject({ objects: 4 });
   });
 
-  it("has no alarm that its objects have not, and each that they have, with its name", async () => {
+  it("has exactly its objects' alarms, with their names", async () => {
     const data = filled();
     const metadata = join(data, HOMES, "metadata.sqlite");
     const alarms = (file: string) => {
@@ -279,7 +279,7 @@ describe("a backup that is made while the server writes", () => {
     };
     const whole = alarms(metadata);
     expect(whole).toHaveLength(3);
-    // As if the objects had been copied at other moments than the list.
+    // The list looks as if it had been copied at another moment than the objects.
     const database = new DatabaseSync(metadata);
     database.exec(`UPDATE _cf_ALARM SET scheduled_time = 1;
       INSERT INTO _cf_ALARM VALUES ('${"f".repeat(64)}', 1, 'local:gone')`);
@@ -290,7 +290,7 @@ describe("a backup that is made while the server writes", () => {
   });
 });
 
-/** The files of a folder as nobody has touched them for a while. */
+/** Gives a folder's files an old time of change. */
 function letAlone(folder: string): void {
   const then = new Date(Date.now() - 60_000);
   for (const name of readdirSync(folder, { recursive: true, encoding: "utf8" })) {
@@ -298,7 +298,7 @@ function letAlone(folder: string): void {
   }
 }
 
-describe("what is refused, in words", () => {
+describe("a refusal with a reason", () => {
   let data: string;
   let copy: string;
   beforeAll(async () => {
@@ -307,7 +307,7 @@ describe("what is refused, in words", () => {
     await backup({ data, into: copy });
   });
 
-  /** A backup like that one, but for what `change` does to it. */
+  /** A copy of the backup, changed by `change`. */
   function changed(change: (folder: string, object: string) => void): string {
     const folder = newFolder("backup");
     cpSync(copy, folder, { recursive: true });
@@ -360,13 +360,13 @@ describe("what is refused, in words", () => {
     ],
     ["its schema is newer", () => withManifest((manifest) => (manifest.schema = { Home: 99 })), /^78: .* newer/],
     ["its format is newer", () => withManifest((manifest) => (manifest.format = 2)), /^78: .* newer/],
-  ])("nothing is restored where %s", async (_, damaged, words) => {
+  ])("is the answer to a restore where %s", async (_, damaged, words) => {
     const into = newFolder("data");
     expect(await refused(restore({ from: damaged(), data: into }))).toMatch(words);
     expect(existsSync(into) ? readdirSync(into).filter((name) => !name.startsWith("responses-edge.")) : []).toEqual([]);
   });
 
-  it("nothing is restored over data, served or not", async () => {
+  it("is the answer to a restore over data, served or not", async () => {
     const server = await serveFolder(data, vllm, A_HOME_EACH);
     expect(await refused(restore({ from: copy, data }))).toMatch(
       /^64: The data folder .* is not empty\. A restore needs an empty one\.$/,
@@ -377,7 +377,7 @@ describe("what is refused, in words", () => {
     expect(await refused(restore({ from: copy, data }))).toMatch(/^64: /);
   });
 
-  it("an interrupted restore is not served, and can be repeated", async () => {
+  it("is the answer to serving an interrupted restore, which can be repeated", async () => {
     const into = newFolder("data");
     mkdirSync(join(into, ".restoring", HOMES), { recursive: true });
     const { code, lines } = await run(["serve"], into);
@@ -388,7 +388,7 @@ describe("what is refused, in words", () => {
     expect(existsSync(join(into, ".restoring"))).toBe(false);
   });
 
-  it("a backup is never written over anything, nor into the data folder, nor made of nothing", async () => {
+  it("is the answer to a backup over other files, into the data folder, or without data", async () => {
     const files = readdirSync(copy);
     expect(await refused(backup({ data, into: copy }))).toMatch(/^64: .* is not empty/);
     expect(readdirSync(copy)).toEqual(files);
@@ -400,11 +400,11 @@ describe("what is refused, in words", () => {
     );
   });
 
-  it.each([[["backup"]], [["serve", "--since", "DIR"]]])("%j is no use", async (args) => {
+  it.each([[["backup"]], [["serve", "--since", "DIR"]]])("is the answer to the wrong use %j", async (args) => {
     expect((await run(args, data)).code).toBe(64);
   });
 
-  it("a disk that is full ends both, and leaves nothing of them", async (context) => {
+  it("is the answer of both on a full disk, and they leave nothing", async (context) => {
     const small = newFolder("small");
     mkdirSync(small);
     try {

@@ -13,10 +13,10 @@ beforeEach(() => {
   gateway.vllm.simulator.requests.length = 0;
 });
 
-/** The objects that have any storage at all. */
+/** The objects that have storage. */
 const stored = () => gateway.storage.ids();
 
-/** A body that is not accepted: what is wrong with it, which field the answer blames, and with which code. */
+/** A refused body: its fault, the field that the answer names, and the code. */
 type Row = [
   what: string,
   fields: Record<string, unknown>,
@@ -25,7 +25,7 @@ type Row = [
   message?: RegExp | string,
 ];
 
-/** Each row is a 400 that blames the field, before vLLM or the store have heard of the request. */
+/** Each row is a 400 that names the field, before vLLM or the store get the request. */
 function refuses(rows: Row[]): void {
   let before: string[];
   beforeAll(async () => {
@@ -185,13 +185,13 @@ describe("metadata", () => {
     ["with null for a value", { metadata: { k: null } }, "metadata.k", "invalid_type"],
   ]);
 
-  it("of a megabyte's key is refused without repeating it", async () => {
+  it("with a key of a megabyte is refused without repeating it", async () => {
     const response = await gateway.post({ model: "simulator", input: "Hi", metadata: { [long(1_000_000)]: "v" } });
     expect(response.status).toBe(400);
     expect((await response.text()).length).toBeLessThan(1_000);
   });
 
-  it("may have 16 keys of 64 characters with values of 512, and the names of JavaScript's own properties", async () => {
+  it("may have 16 keys of 64 characters with values of 512, and keys with names of JavaScript's own properties", async () => {
     const metadata = Object.fromEntries([
       ...Array.from({ length: 14 }, (_, index) => [`${long(62)}${10 + index}`, long(512)] as const),
       ["constructor", "a"],
@@ -603,7 +603,7 @@ describe("tool_choice", () => {
   ]);
 });
 
-describe("what this server does not serve is named", () => {
+describe("an unsupported value is named", () => {
   const no = (field: string, value: unknown): Row => [
     `${field}: ${JSON.stringify(value)}`,
     { [field]: value },
@@ -695,7 +695,7 @@ describe("what this server does not serve is named", () => {
     { tools: [functionTool({ async: false, allowed_callers: ["direct"] })] },
     { generate: true, prompt_cache_options: { prewarm: false } },
     { client_metadata: { a: 1 }, unheard_of: [1, 2, 3] },
-  ])("%j asks for nothing, and is accepted", async (fields) => {
+  ])("%j requests nothing, and is accepted", async (fields) => {
     const response = await gateway.post({ model: "simulator", input: "Hello!", store: false, ...fields });
     expect(response.status).toBe(200);
   });
@@ -704,7 +704,7 @@ describe("what this server does not serve is named", () => {
 describe("null", () => {
   const optional = Object.keys(createRequest.shape).filter((field) => field !== "input");
 
-  it.each(optional)("%s: null is the same as its absence", async (field) => {
+  it.each(optional)("for %s is the same as its absence", async (field) => {
     const answer = async (body: object) => {
       const response = (await (await gateway.post(body)).json()) as Record<string, unknown>;
       return { ...response, id: "", created_at: 0, completed_at: 0, output: [], usage: null };
@@ -714,7 +714,7 @@ describe("null", () => {
     expect(await answer({ ...request, [field]: null })).toEqual(await answer(without));
   });
 
-  it("is accepted for all of them at once", async () => {
+  it("is accepted for all fields at once", async () => {
     const nulls = Object.fromEntries(optional.map((field) => [field, null]));
     const response = await gateway.post({ ...nulls, input: "Hello!" });
     expect(await response.json()).toMatchObject({ status: "completed", model: "simulator", error: null });
@@ -749,7 +749,7 @@ describe("null", () => {
   });
 });
 
-describe("a reference to something that does not exist", () => {
+describe("a reference to an unknown id", () => {
   const foreign = ["resp_68a1b2c3d4e5f60718293a4b5c6d7e8f", "resp_", "conv_1", "💥", "../../etc/passwd", "local:x"];
   const ours = `resp_${"a".repeat(32)}`;
 
@@ -765,7 +765,7 @@ describe("a reference to something that does not exist", () => {
     expect(gateway.vllm.simulator.requests).toEqual([]);
   });
 
-  it.each(["", long(65), long(1_000_000)])("previous_response_id of an impossible length is a 400", async (id) => {
+  it.each(["", long(65), long(1_000_000)])("previous_response_id of an invalid length is a 400", async (id) => {
     const response = await gateway.post({ model: "simulator", input: "Hello!", previous_response_id: id });
     await expectError(response, {
       status: 400,
@@ -788,7 +788,7 @@ describe("a reference to something that does not exist", () => {
     },
   );
 
-  it("reading an unknown id makes no tables", async () => {
+  it("makes no tables when it is read", async () => {
     await gateway.post({ model: "simulator", input: "Hello!", previous_response_id: ours });
     await gateway.fetch(`${gateway.url}/v1/responses/${ours}`, { method: "DELETE" });
     const tables = "SELECT name FROM sqlite_schema WHERE name NOT LIKE '\\_cf%' ESCAPE '\\'";
@@ -811,7 +811,7 @@ describe("queries", () => {
     [`after=${long(65)}`, "after", "string_above_max_length"],
     ["include=everything", "include[0]", "invalid_value"],
     ["include[]=everything", "include[0]", "invalid_value"],
-  ])("input_items?%s is a 400 that blames %s", async (query, param, code) => {
+  ])("input_items?%s is a 400 that names %s", async (query, param, code) => {
     const response = await gateway.fetch(`${gateway.url}/v1/responses/${id}/input_items?${query}`);
     await expectError(response, { status: 400, param, code });
   });
@@ -823,13 +823,13 @@ describe("queries", () => {
     ["starting_after=x", "starting_after"],
     ["starting_after=-1", "starting_after"],
     ["include=everything", "include[0]"],
-  ])("a response that did not run in the background is not given with ?%s", async (query, param) => {
+  ])("?%s is a 400 for a response that did not run in the background", async (query, param) => {
     const response = await gateway.fetch(`${gateway.url}/v1/responses/${id}?${query}`);
     await expectError(response, { status: 400, type: "invalid_request_error", param });
   });
 });
 
-it("the openai client throws a BadRequestError with the four fields", async () => {
+it("a 400 is a BadRequestError with four fields in the openai client", async () => {
   const error = await rejection(
     gateway.openai.responses.create({ model: "simulator", input: "Hello!", temperature: 3 }),
   );
