@@ -10,7 +10,7 @@ import { objectId } from "../workerd/storage.ts";
 import { type MortalServer, startMortalServer } from "./mortal-server.ts";
 import { eventually, type Gateway, gatewayAt } from "./support.ts";
 
-/** Batches: many requests in a file, answered in another one, each once. */
+/** Batches: a file of requests, each of which is answered once, in another file. */
 
 const KEYS = { a: "key-of-tenant-a", b: "key-of-tenant-b" };
 let server: MortalServer;
@@ -102,7 +102,7 @@ describe("a batch", () => {
     expect((await openai.files.retrieve(batch.output_file_id ?? "")).purpose).toBe("batch_output");
   });
 
-  it("tells in another file what was refused, and goes on", async () => {
+  it("lists refusals in another file, and continues", async () => {
     const bad = { ...say("no"), temperature: 9 };
     const batch = await over(
       await begin([line("good", say("yes")), line("bad", bad), line("streamed", { ...say("no"), stream: true })]),
@@ -117,7 +117,7 @@ describe("a batch", () => {
     ]);
   });
 
-  it("may ask the model server's own endpoints that the operator has opened", async () => {
+  it("may use the model server's own endpoints that the operator has opened", async () => {
     const chat = { model: "simulator", messages: [{ role: "user", content: "Hello!" }] };
     const url = "/v1/chat/completions";
     const batch = await over(await begin([line("chat", chat, url)], { endpoint: url }));
@@ -135,13 +135,13 @@ describe("a batch", () => {
     ["another endpoint", [line("a", {}, "/v1/embeddings")], "mismatched_url", 1],
     ["no id", [{ method: "POST", url: "/v1/responses", body: {} }], "missing_required_parameter", 1],
     ["no lines", [""], "empty_file", null],
-  ])("with %s fails before anything is asked", async (_, lines, code, at) => {
+  ])("with %s fails before any request", async (_, lines, code, at) => {
     const batch = await over(await begin(lines));
     expect(batch).toMatchObject({ status: "failed", errors: { data: [{ code, line: at }] } });
     expect(batch.output_file_id).toBeUndefined();
   });
 
-  it("waits for a server that dies in the middle of a line and comes back, and for one that is full", async () => {
+  it("waits for a server that dies in the middle of a line and returns, and for a busy one", async () => {
     const mortal = { model: "simulator?max_model_len=77777", input: "Come back." };
     const full = { model: "simulator?fault=http:503", input: "Full." };
     server.dieAfter(mortal.model, 3, "kill");
@@ -154,14 +154,14 @@ describe("a batch", () => {
     expect(await failed(1, 1)).toMatchObject({ tries: 0 });
     await server.restart();
     await eventually(async () => (await openai.batches.retrieve(made.id)).request_counts?.completed === 1);
-    // A key whose run has failed gives its failure again: another try has another one.
+    // An idempotency key repeats the failure of its run, so another try has another key.
     expect(await failed(2, 2)).toMatchObject({ tries: 0 });
     await openai.batches.cancel(made.id);
     const [answer] = await linesOf((await over(made)).output_file_id);
     expect(answer).toMatchObject({ custom_id: "mortal", response: { body: { status: "completed" } } });
   });
 
-  it("ends when it is cancelled, with what was answered", async () => {
+  it("ends when it is cancelled, with the answers so far", async () => {
     const slow = (id: string) => line(id, { model: "simulator?tps=5&words=1000", input: "Slow.", store: false });
     const made = await begin([
       line("quick", say("quick")),
@@ -174,7 +174,7 @@ describe("a batch", () => {
     expect((await linesOf(batch.output_file_id)).map(({ custom_id }) => custom_id)).toEqual(["quick"]);
   });
 
-  it("is on the list of its tenant alone", async () => {
+  it("is only on its tenant's list", async () => {
     const made = await begin([line("a", say("a"))]);
     await over(made);
     expect((await openai.batches.list({ limit: 1 })).data.map(({ id }) => id)).toEqual([made.id]);
@@ -187,7 +187,7 @@ describe("a batch", () => {
     await expect(theirs).rejects.toMatchObject({ status: 404, param: "input_file_id" });
   });
 
-  it("needs a file for batches", async () => {
+  it("needs a file with the purpose of batches", async () => {
     const file = await openai.files.create({ file: await toFile(Buffer.from("{}"), "a.jsonl"), purpose: "assistants" });
     const made = openai.batches.create({ input_file_id: file.id, endpoint: "/v1/responses", completion_window: "24h" });
     await expect(made).rejects.toMatchObject({ status: 400, param: "input_file_id" });

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { SocketClient } from "./socket-support.ts";
 import { type Gateway, joinGateway, startGateway } from "./support.ts";
 
-/** Pages in a browser of this machine: where no key protects, none of another host is served. */
+/** Web pages in a browser of this machine: a server without keys refuses pages of other hosts. */
 
 const KEY = "key-of-tenant-a";
 const UNKNOWN = `resp_${"a".repeat(32)}`;
@@ -28,7 +28,7 @@ interface Answer {
   error: { message: string; type: string; param: string | null; code: string } | undefined;
 }
 
-/** Sends a request as a browser may, which fetch does not: any `Host`, `Origin` and `Sec-Fetch-Site`. */
+/** Sends a request with any `Host`, `Origin` and `Sec-Fetch-Site`, as a browser may and fetch does not. */
 function send(
   gateway: Gateway,
   method: string,
@@ -71,7 +71,7 @@ const CALLS: [method: string, path: string, body?: string][] = [
 ];
 
 describe("without keys", () => {
-  it.each(CALLS)("%s %s is refused to a page of another host", async (method, path, body) => {
+  it.each(CALLS)("a page of another host may not %s %s", async (method, path, body) => {
     const port = new URL(open.url).port;
     for (const [header, headers] of [
       ["Host", { host: `rebound.example.com:${port}` }],
@@ -106,14 +106,14 @@ describe("without keys", () => {
     "localhost@evil.example.com",
     "evil.example.com#localhost",
     "evil.example.com/localhost",
-  ])("the host '%s' is another", async (host) => {
+  ])("the host '%s' is refused", async (host) => {
     const { status } = await send(open, "GET", "/v1/models", { host });
-    // What is no host at all, the HTTP server itself may refuse.
+    // The HTTP server itself may refuse an invalid host.
     expect([400, 403]).toContain(status);
   });
 
   it.each(["localhost", "localhost:8787", "LOCALHOST:1", "127.0.0.1", "127.0.0.1:99", "[::1]", "[::1]:8787"])(
-    "the host '%s' is this machine",
+    "the host '%s' is served",
     async (host) => {
       expect((await send(open, "GET", "/v1/models", { host })).status).toBe(200);
     },
@@ -127,7 +127,7 @@ describe("without keys", () => {
     "file://",
     "chrome-extension://abcdefghijklmnop",
     "localhost",
-  ])("the origin '%s' is another", async (origin) => {
+  ])("the origin '%s' is refused", async (origin) => {
     const { status, error } = await send(open, "POST", "/v1/responses", { ...JSON_TYPE, origin }, HELLO);
     expect({ status, code: error?.code }).toEqual({ status: 403, code: "browser_request_refused" });
   });
@@ -144,7 +144,7 @@ describe("without keys", () => {
   });
 
   it.each(["/v1/conversations", `/v1/responses/${UNKNOWN}/cancel`])(
-    "an empty POST %s from a browser needs a JSON content type, one from a program does not",
+    "an empty POST %s needs a JSON content type from a browser, and none from a program",
     async (path) => {
       const page = { origin: open.url, "sec-fetch-site": "same-origin" };
       expect((await send(open, "POST", path, page)).error?.code).toBe("unsupported_media_type");
@@ -160,13 +160,13 @@ describe("without keys", () => {
 describe("with keys", () => {
   const authorization = `Bearer ${KEY}`;
 
-  it("which hosts and origins are served is the operator's business", async () => {
+  it("all hosts and origins are served", async () => {
     const headers = { authorization, host: "api.example.com", origin: "https://app.example.com" };
     expect((await send(keyed, "GET", "/v1/models", headers)).status).toBe(200);
     expect((await send(keyed, "POST", "/v1/conversations", headers)).status).toBe(200);
   });
 
-  it("a page without a key is told so", async () => {
+  it("a page without a key gets a 401", async () => {
     const { error } = await send(keyed, "GET", "/v1/models", { origin: "https://evil.example.com" });
     expect(error?.code).toBe("missing_api_key");
   });
@@ -175,7 +175,7 @@ describe("with keys", () => {
 describe.each([
   ["without keys", () => open],
   ["with keys", () => keyed],
-])("a body that does not say that it is JSON, %s", (_, gateway) => {
+])("a body without JSON's content type, %s", (_, gateway) => {
   it.each([
     "/v1/responses",
     `/v1/responses/${UNKNOWN}/cancel`,
@@ -198,7 +198,7 @@ describe.each([
   });
 });
 
-it("a WebSocket is opened for this machine's pages, and for no other's", async () => {
+it("a WebSocket opens only for pages of this machine", async () => {
   const strangers: Record<string, string>[] = [{ origin: "https://evil.example.com" }, { host: "rebound.example.com" }];
   for (const headers of strangers) await expect(SocketClient.open(open, { headers })).rejects.toThrow("403");
   const socket = await SocketClient.open(open, { headers: { origin: "http://localhost:3000" } });
@@ -206,7 +206,7 @@ it("a WebSocket is opened for this machine's pages, and for no other's", async (
   await socket.close();
 });
 
-it("the SDK cancels, and makes conversations, as before", async () => {
+it("the SDK cancels responses and creates conversations", async () => {
   const { openai } = open;
   const run = await openai.responses.create({ model: "simulator", input: "Hello!", background: true });
   expect((await openai.responses.cancel(run.id)).id).toBe(run.id);

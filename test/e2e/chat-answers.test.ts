@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { errorOf, readStream } from "./expectations.ts";
 import { type Asked, call, chunk, fault, MODEL, type ScriptedGateway, startScripted, stream } from "./scripted-vllm.ts";
 
-/** What vLLM 0.32 was recorded to say, as this API's answers: logprobs, calls, formats, usage, faults. */
+/** This API's answers to recorded output of vLLM 0.32: logprobs, calls, formats, usage, faults. */
 
 let gateway: ScriptedGateway;
 beforeAll(async () => {
@@ -71,7 +71,7 @@ describe("logprobs", () => {
     ],
   };
 
-  it("are the text's own where thoughts, text and the end come in one chunk", async () => {
+  it("are those of the text if reasoning, text and end arrive in one chunk", async () => {
     gateway.replies({ events: merged });
     expect(logprobsOf(await create({ include }))).toEqual(wanted);
     const { events, response } = await streamed({ include });
@@ -95,7 +95,7 @@ describe("logprobs", () => {
 });
 
 describe("a decision", () => {
-  /** A model that prefers options in their order, and says what is none of them, too. */
+  /** A model that prefers options in their order, and also gives tokens of no option. */
   const preferring = (...letters: string[]) => {
     const listed = letters.map((letter, index) => ({ ...entry(letter, Math.log(0.5 / 2 ** index)) }));
     const { top_logprobs: _, ...other } = entry(" The", -1.5);
@@ -201,7 +201,7 @@ describe("a decision", () => {
 });
 
 describe("a choice", () => {
-  it("is the one with index 0, wherever it stands", async () => {
+  it("is the one with index 0, in any position", async () => {
     const other = { index: 1, delta: { content: "no" }, finish_reason: null };
     const first = { index: 0, delta: { content: "yes" }, finish_reason: null };
     gateway.replies(stream([{ choices: [other, first] }, { choices: [other] }], "stop"));
@@ -209,11 +209,11 @@ describe("a choice", () => {
   });
 });
 
-describe("white space that no word follows", () => {
+describe("white space without a word after it", () => {
   const thought = chunk({ reasoning: "Hm." }, null);
   const gap = chunk({ content: "\n\n" }, null);
 
-  it("between thoughts, calls and the end is no message", async () => {
+  it("between reasoning, calls and the end is no message", async () => {
     const calls = [...call(0, "get_time", "{}"), { content: "\n" }, ...call(1, "get_time", '{"zone":"CET"}')];
     const deltas = [{ reasoning: "Hm." }, { content: "\n" }, { content: "\n" }, ...calls, { content: "\n" }];
     for (const ask of [create, async (fields: object) => (await streamed(fields)).response]) {
@@ -222,7 +222,7 @@ describe("white space that no word follows", () => {
     }
   });
 
-  it("is none if the server dies after it, either: the model reasons again", async () => {
+  it("is no message if the server dies after it: the model reasons again", async () => {
     gateway.replies(
       { events: [thought, gap] },
       stream([{ reasoning: "Yes." }, { content: "\n\n" }, { content: "Hi" }], "stop"),
@@ -236,7 +236,7 @@ describe("white space that no word follows", () => {
     expect(events.filter(({ type }) => type === "response.output_text.delta")).toMatchObject([{ delta: "\n\nHi" }]);
   });
 
-  it("is given to no template, between thoughts and a text or a call", async () => {
+  it("between reasoning and a text or a call is not in the next prompt", async () => {
     const said = (...deltas: object[]) => [{ reasoning: "Hm." }, { content: "\n\n" }, ...deltas];
     gateway.replies(
       stream(said({ content: "I look." }, { content: "\n" }, ...call(0, "get_time", "{}")), "tool_calls"),
@@ -288,7 +288,7 @@ describe("a call that cannot be made", () => {
     });
   });
 
-  it("ends incomplete where it is of a strict function, which is shown as it is written", async () => {
+  it("of a strict function, which streams at once, ends incomplete", async () => {
     gateway.replies(stream(call(0, "get_time", '{"zone":'), "tool_calls"), right());
     const { response, types } = await streamed({ tools: [{ ...getTime, strict: true }] });
     expect(types.indexOf("response.function_call_arguments.delta")).toBeLessThan(
@@ -298,7 +298,7 @@ describe("a call that cannot be made", () => {
       { type: "function_call", arguments: '{"zone":', status: "incomplete" },
       { type: "function_call", arguments: '{"zone":"CET"}', status: "completed" },
     ]);
-    // Nobody has to answer the one that was not made.
+    // The call that was not made needs no output.
     const [, made] = response.output;
     if (made?.type !== "function_call") throw new Error("There is no call.");
     gateway.replies(stream([{ content: "Noon." }], "stop"));
@@ -308,7 +308,7 @@ describe("a call that cannot be made", () => {
     expect(messagesOf(gateway.asked[0])[1]?.tool_calls).toHaveLength(1);
   });
 
-  it("fails the response when the model makes no other", async () => {
+  it("fails the response when the model makes no valid one", async () => {
     gateway.replies(stream(call(0, "nope", "{}"), "tool_calls"));
     const answer = await gateway.post({ model: MODEL, input: "Hi", tools: [getTime] });
     expect(answer.status).toBe(502);
@@ -316,13 +316,13 @@ describe("a call that cannot be made", () => {
     expect(gateway.asked).toHaveLength(4);
   });
 
-  it("is left out beside one that can", async () => {
+  it("is left out beside a valid one", async () => {
     gateway.replies(stream([...call(0, "nope", "{}"), ...call(1, "get_time", '{"zone":"CET"}')], "tool_calls"));
     expect((await create({ tools: [getTime] })).output).toMatchObject([{ name: "get_time", status: "completed" }]);
     expect(gateway.asked).toHaveLength(1);
   });
 
-  it("is cut where the limit cuts it", async () => {
+  it("ends incomplete when the limit truncates it", async () => {
     gateway.replies(stream(call(0, "get_time", '{"zone":'), "length"));
     const response = await create({ tools: [getTime], max_output_tokens: 20 });
     expect(response).toMatchObject({ status: "incomplete", incomplete_details: { reason: "max_output_tokens" } });
@@ -330,7 +330,7 @@ describe("a call that cannot be made", () => {
     expect(gateway.asked).toHaveLength(1);
   });
 
-  it("costs of the limit what it has cost", async () => {
+  it("counts against the limit", async () => {
     gateway.replies(stream(call(0, "nope", "{}"), "tool_calls"), right());
     await create({ tools: [getTime], max_output_tokens: 20 });
     expect(gateway.asked.map((body) => body.max_completion_tokens)).toEqual([20, 15]);
@@ -346,7 +346,7 @@ describe("the input of a custom tool with a grammar", () => {
     name,
     format: { type: "grammar" as const, syntax, definition },
   });
-  /** No pattern says what a rule does that uses itself: nothing binds a call that the model may make. */
+  /** A pattern cannot express a recursive rule, so the schema of an optional call does not bind its input. */
   const lists = grammar("keep", "lark", 'start: list\nlist: "(" (list ("," list)*)? ")"\n');
   const date = grammar("set_date", "regex", "\\d{4}-\\d{2}-\\d{2}");
   const input = (name: string, text: string) => stream(call(0, name, JSON.stringify({ input: text })), "tool_calls");
@@ -354,7 +354,7 @@ describe("the input of a custom tool with a grammar", () => {
   it.each([
     [lists, "nonsense", "((),())", /does not match the tool's grammar: after 0 characters.*nonsense/],
     [lists, "((),", "()", /it ends too early/],
-  ])("that nothing binds is shown when it keeps to it: %j %s", async (tool, wrong, good, told) => {
+  ])("that nothing binds is shown when it matches: %j %s", async (tool, wrong, good, told) => {
     for (const ask of [() => create({ tools: [tool] }), async () => (await streamed({ tools: [tool] })).response]) {
       gateway.replies(input(tool.name, wrong), input(tool.name, good));
       const response = await ask();
@@ -364,7 +364,7 @@ describe("the input of a custom tool with a grammar", () => {
     }
   });
 
-  it("that a server does not enforce, though it was asked to, ends incomplete if it is shown, and is generated again", async () => {
+  it("that the server should enforce and does not ends incomplete if it was shown, and is generated again", async () => {
     gateway.replies(input("set_date", "tomorrow"), input("set_date", "2026-11-23"));
     const response = await create({ tools: [date] });
     expect(hasPattern(gateway.asked[0] ?? {})).toBe(true);
@@ -374,7 +374,7 @@ describe("the input of a custom tool with a grammar", () => {
     ]);
   });
 
-  it("fails the response if the model never obeys it, and names the broken promise", async () => {
+  it("fails the response if the model never matches it, and names the broken promise", async () => {
     gateway.replies(input("keep", "nonsense"));
     const answer = await gateway.post({ model: MODEL, input: "Hi", tools: [lists] });
     expect(answer.status).toBe(502);
@@ -393,7 +393,7 @@ describe("the input of a custom tool with a grammar", () => {
     ["a text that begins well", ["2026-", "I do not know"], ["2026-"]],
     ["a text that ends too early", ["2026-", "11"], ["2026-11"]],
   ])(
-    "that has to be called is asked for as a function where a server ignores it and gives %s",
+    "of a required call is requested as a function if the server ignores the grammar and gives %s",
     async (_, texts, shown) => {
       for (const ask of [create, async (fields: object) => (await streamed(fields)).response]) {
         const written = texts.map((content) => ({ content }));
@@ -415,7 +415,7 @@ describe("the input of a custom tool with a grammar", () => {
     },
   );
 
-  it("that matches it is asked for once", async () => {
+  it("that matches it is requested once", async () => {
     gateway.replies(stream([{ content: "2026-" }, { content: "11-23" }], "stop"));
     const { response, events } = await streamed({ tools: [date], tool_choice: "required" });
     expect(response.output).toMatchObject([{ input: "2026-11-23", status: "completed" }]);
@@ -446,7 +446,7 @@ describe("a format beside tools that may be called", () => {
     ["prose", "It is noon."],
     ["JSON of another form", '{"t":"y"}'],
     ["a document in a fence", '```json\n{"t":"x"}\n```'],
-  ])("asks once more for a final text that is %s, which nobody gets to see", async (_, draft) => {
+  ])("requests the final text again if it is %s, which no client sees", async (_, draft) => {
     gateway.replies(
       stream([{ reasoning: "Hm." }, { content: draft }], "stop"),
       stream([{ content: '{"t":"x"}' }], "stop"),
@@ -460,7 +460,7 @@ describe("a format beside tools that may be called", () => {
     expect(response.usage).toMatchObject({ input_tokens: 20, output_tokens: 10 });
   });
 
-  it("does not show what the model says before it calls", async () => {
+  it("does not show text before a call", async () => {
     gateway.replies(stream([{ content: "Let me see." }, ...call(0, "get_time", '{"zone":"CET"}')], "tool_calls"));
     expect(typesOf(await create({ tools: [getTime], text }))).toEqual(["function_call"]);
   });
@@ -481,14 +481,14 @@ describe("a format beside tools that may be called", () => {
     expect(gateway.asked).toHaveLength(1);
   });
 
-  it("binds from the beginning where no tool may be called", async () => {
+  it("binds from the beginning if no tool may be called", async () => {
     gateway.replies(stream([{ content: '{"t":"x"}' }], "stop"));
     await create({ text });
     await create({ text, tools: [getTime], tool_choice: "none" });
     for (const body of gateway.asked) expect(body).toHaveProperty("response_format");
   });
 
-  it("goes to vLLM with the tools where the operator says that it joins them", async () => {
+  it("goes to vLLM with the tools if the operator declares that vLLM combines them", async () => {
     const joining = await startScripted({ VLLM_FORMAT_WITH_TOOLS: "strict" });
     try {
       joining.replies(stream([{ content: '{"t":"x"}' }], "stop"));
@@ -507,7 +507,7 @@ describe("tools that may not be called", () => {
   const called = call(0, "get_time", '{"zone":"CET"}');
   const ways = [create, async (fields: object) => (await streamed(fields)).response];
 
-  it("stand in the prompt, where vLLM looks for calls", async () => {
+  it("are in the prompt if vLLM parses calls", async () => {
     for (const ask of ways) {
       gateway.replies(stream([{ content: "Noon." }], "stop"));
       expect((await ask(none)).output).toMatchObject([{ content: [{ text: "Noon." }] }]);
@@ -519,7 +519,7 @@ describe("tools that may not be called", () => {
     }
   });
 
-  it("are called in vain: the model is asked again without them, and its text is the answer", async () => {
+  it("are not called: after a call the model is asked again without them, and its text is the answer", async () => {
     for (const ask of ways) {
       gateway.replies(stream(called, "tool_calls"), stream([{ content: "Noon." }], "stop"));
       const response = await ask(none);
@@ -533,7 +533,7 @@ describe("tools that may not be called", () => {
     }
   });
 
-  it("are called in vain after a text, which stays, and which the model goes on from", async () => {
+  it("are not called after a text, which stays, and which the model continues", async () => {
     gateway.replies(
       stream([{ content: "Let me see." }, ...called], "tool_calls"),
       stream([{ content: "Noon." }], "stop"),
@@ -548,7 +548,7 @@ describe("tools that may not be called", () => {
     expect(gateway.asked[1]).not.toHaveProperty("tools");
   });
 
-  it("are called in vain again and again: the call is never shown", async () => {
+  it("are not called in repeated attempts: the call is never shown", async () => {
     for (const ask of ways) {
       gateway.replies(stream(called, "tool_calls"));
       expect((await ask(none)).output).toEqual([]);
@@ -556,7 +556,7 @@ describe("tools that may not be called", () => {
     }
   });
 
-  it("are seen no more by a model that has called them beside those that it may", async () => {
+  it("are left out after the model has called one of them beside allowed ones", async () => {
     const allowed = { type: "allowed_tools", mode: "auto", tools: [{ type: "function", name: "get_time" }] };
     const other = { ...getTime, name: "get_date" };
     gateway.replies(stream(call(0, "get_date", '{"zone":"CET"}'), "tool_calls"), stream(called, "tool_calls"));
@@ -574,7 +574,7 @@ describe("tools that may not be called", () => {
     }
   });
 
-  it("are left out where vLLM has no parser of calls, which is remembered", async () => {
+  it("are left out, for later requests, too, if vLLM has no parser of calls", async () => {
     const plain = await startScripted();
     try {
       const message = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set';
@@ -600,7 +600,7 @@ describe("the rest of an open message", () => {
   it.each([
     ["reasoning, as vLLM streams it where the prompt has no thoughts", [{ reasoning: " def" }, { reasoning: " ghi" }]],
     ["text", [{ content: " def" }, { content: " ghi" }]],
-  ])("is its text where it comes as %s", async (_, deltas) => {
+  ])("is its text when it arrives as %s", async (_, deltas) => {
     gateway.replies(stream(deltas, "stop"));
     const open = { type: "message", role: "assistant", status: "in_progress", id: "msg_1", content: "abc" };
     const { response } = await streamed({ input: [{ role: "user", content: "Go on." }, open] });
@@ -609,7 +609,7 @@ describe("the rest of an open message", () => {
 });
 
 describe("usage", () => {
-  it("counts no thoughts in the rest of an open message, and what was written into the cache", async () => {
+  it("counts no reasoning in the rest of an open message, and the tokens written into the cache", async () => {
     const usage = {
       prompt_tokens: 25,
       completion_tokens: 3,
@@ -639,7 +639,7 @@ describe("a fault", () => {
     ["a strict function", { tools: [getTime, { ...strict, name: "f", parameters: bad }] }, "tools[1].parameters"],
     ["structured_outputs", { structured_outputs: { regex: "[(" } }, "structured_outputs.regex"],
     ["both", { text, tools: [{ ...strict, parameters: bad }], tool_choice: "required" }, "tools[0].parameters"],
-  ])("in the schema of %s is a 400 that names it, streamed or not", async (_, fields, param) => {
+  ])("in the schema of %s is a 400 that names the field, streamed or not", async (_, fields, param) => {
     for (const stream of [true, false]) {
       for (const reply of [{ status: 400, body: grammar }, { events: [grammar] }]) {
         gateway.replies(reply);
@@ -650,7 +650,7 @@ describe("a fault", () => {
     }
   });
 
-  it("of vLLM's own at a schema is a 400 where it serves the prompt without", async () => {
+  it("of vLLM at a schema is a 400 if it serves the prompt without the schema", async () => {
     const broken = fault(500, "Internal server error");
     const free = stream([{ content: "x" }], "length");
     for (const reply of [
@@ -667,7 +667,7 @@ describe("a fault", () => {
     }
   });
 
-  it("in the grammar of a custom tool is none of the client's: the model is asked without", async () => {
+  it("in the grammar of a custom tool is not the client's: the model is asked without the grammar", async () => {
     const tool = { type: "custom", name: "f", format: { type: "grammar", syntax: "lark", definition: 'start: "a"+' } };
     const refused = fault(400, "Invalid grammar specification: Failed to convert the grammar from GBNF to Lark");
     const called = stream(call(0, "f", '{"input":"aa"}'), "tool_calls");
@@ -686,7 +686,7 @@ describe("a fault", () => {
     }
   });
 
-  it("in a picture names it", async () => {
+  it("in an image names the image", async () => {
     gateway.replies({ status: 400, body: fault(400, "tiny-qwen3 is not a multimodal model") });
     const content = [
       { type: "input_text", text: "See:" },
@@ -698,7 +698,7 @@ describe("a fault", () => {
 });
 
 describe("vLLM's own fields", () => {
-  it("reach it, also those that the operator has listed", async () => {
+  it("reach vLLM, also those that the operator has listed", async () => {
     const fields = {
       ...{ min_tokens: 1, bad_words: ["no"], allowed_token_ids: [1], thinking_token_budget: 7, stream_interval: 2 },
       ...{ repetition_detection: { max_pattern_size: 3, min_count: 3 }, documents: [{ title: "a", text: "b" }] },
@@ -709,7 +709,7 @@ describe("vLLM's own fields", () => {
     expect(gateway.asked[0]).not.toHaveProperty("guided_json");
   });
 
-  it("have a bound if they are unknown here", async () => {
+  it("have a maximum size if they are unknown here", async () => {
     let deep: unknown = 1;
     for (let depth = 0; depth < 40; depth += 1) deep = [deep];
     for (const documents of [deep, "x".repeat(70_000), Array(70_000).fill(0)]) {
@@ -718,7 +718,7 @@ describe("vLLM's own fields", () => {
     }
   });
 
-  it("have the budget of the effort, unless the request has one", async () => {
+  it("have the effort's budget, unless the request has one", async () => {
     gateway.replies(stream([{ content: "x" }], "stop"));
     await create({ reasoning: { effort: "low" } });
     await create({ reasoning: { effort: "low" }, thinking_token_budget: 9 } as object);

@@ -6,13 +6,13 @@ import { DATE, GPT_OSS, lastTurns, saying } from "./harmony-support.ts";
 import { type Gateway, lastPrompt, startGateway } from "./support.ts";
 import { type Answer, ask, chatMessages, generations, itemsOfType, MODELS, type Way } from "./tool-support.ts";
 
-/** What the model cites of the pages that it has seen becomes a link with an annotation. */
+/** The model's citations of pages that it has seen become links with annotations. */
 
 const search: Tool = { type: "web_search" };
 
 let web: Server;
 let gateway: Gateway;
-/** The page that is cited, and what a citation of it becomes. */
+/** The cited page, and the link of its citation. */
 let page: string;
 let link: string;
 beforeAll(async () => {
@@ -43,7 +43,7 @@ function lastText(response: Pick<Response, "output">): ResponseOutputText {
   return part;
 }
 
-/** What stands in a text where its annotations are, counted in code points. */
+/** The parts of a text at its annotations' positions, counted in code points. */
 function cited({ text, annotations }: ResponseOutputText): string[] {
   const characters = Array.from(text);
   return annotations.map((annotation) =>
@@ -53,14 +53,14 @@ function cited({ text, annotations }: ResponseOutputText): string[] {
   );
 }
 
-/** A turn in which the model has opened the page, as cursor 0. */
+/** Creates a turn in which the model has opened the page, as cursor 0. */
 async function opened(model: string): Promise<string> {
   const name = model === GPT_OSS ? "browser.open" : "browser_open";
   const input = `Use ${name}: \`${page}\``;
   return (await ask(gateway, "json", { model, tools: [search], input })).response.id;
 }
 
-/** What the model says is what it was asked: also marks. The pages are those of the turn before. */
+/** Creates a turn in which the model repeats its input, also marks. The pages are those of the turn before. */
 function echo(model: string, id: string, input: string, way: Way = "json"): Promise<Answer> {
   return ask(gateway, way, { model, tools: [search], previous_response_id: id, input });
 }
@@ -73,7 +73,7 @@ function shown(): string {
   return `You said: ${known}`;
 }
 
-describe.each(MODELS)("what %s cites", (model) => {
+describe.each(MODELS)("a citation by %s", (model) => {
   let id: string;
   beforeAll(async () => {
     id = await opened(model);
@@ -88,7 +88,7 @@ describe.each(MODELS)("what %s cites", (model) => {
     ["stream", "?bytes=3"],
     ["stream", "?bytes=1"],
     ["json", "?fault=json"],
-  ])("becomes links with annotations as %s%s", async (way, settings) => {
+  ])("becomes a link with an annotation, as %s%s", async (way, settings) => {
     const { response, events } = await echo(model + settings, id, SAID, way);
     expect(response.status).toBe("completed");
     const part = lastText(response);
@@ -97,7 +97,7 @@ describe.each(MODELS)("what %s cites", (model) => {
     expect(part.annotations).toMatchObject(
       Array.from({ length: 3 }, () => ({ type: "url_citation", title: "Tea 🍵 & more", url: page })),
     );
-    // Code points, not UTF-16 units: the emoji before it are one each.
+    // Positions count code points, not UTF-16 units: each emoji before it counts once.
     expect(part.annotations[0]).toMatchObject({ start_index: Array.from("You said: 😀é👩‍👩‍👧 one").length });
     const stored = await gateway.openai.responses.retrieve(response.id);
     expect(lastText(stored)).toEqual(part);
@@ -106,7 +106,7 @@ describe.each(MODELS)("what %s cites", (model) => {
     const added = events.filter((event) => event.type === "response.output_text.annotation.added");
     expect(added.map(({ annotation }) => annotation)).toEqual(part.annotations);
     expect(added.map(({ annotation_index }) => annotation_index)).toEqual([0, 1, 2]);
-    // No piece of a mark is shown before it is known whether it is one, and each is said once its link has been.
+    // No part of a possible mark is shown before it is known to be one, and an annotation comes after its link.
     let text = "";
     for (const event of events) {
       if (event.type === "response.output_text.delta") {
@@ -120,11 +120,12 @@ describe.each(MODELS)("what %s cites", (model) => {
     expect(text).toBe(part.text);
   });
 
-  it("is one whole where vLLM breaks off in the middle of a mark", async () => {
+  it("is complete if vLLM breaks off in the middle of a mark", async () => {
     const said = "one 【0†L1-L2】";
     const expected = `You said: one ${link}`;
     const before = generations(gateway).length;
-    // Faults are counted by their settings, whichever the model is. After the mark a chat model would go on with the link.
+    // Faults are counted by their settings, for all models together. After the mark a chat model would continue the
+    // link.
     const [settings, first, last] = model === GPT_OSS ? ["reasoning=0&chunk=1", 7, 15] : ["reasoning=0", 4, 9];
     for (let deltas = Number(first); deltas <= Number(last); deltas++) {
       const cut = `${model}?${settings}&fault=cut:${deltas}&fault_times=1`;
@@ -135,7 +136,7 @@ describe.each(MODELS)("what %s cites", (model) => {
     expect(generations(gateway).length - before).toBe(2 * (Number(last) - Number(first) + 1));
   });
 
-  it("is text where no page has that cursor, and where there is no browser", async () => {
+  it("is text if no page has that cursor, and without a browser", async () => {
     const unknown = await echo(model, id, "Look 【5†L1-L2】!");
     expect(lastText(unknown.response)).toMatchObject({ text: "You said: Look 【5†L1-L2】!", annotations: [] });
     const input = "Look 【0†L1-L2】!";
@@ -145,7 +146,7 @@ describe.each(MODELS)("what %s cites", (model) => {
     expect(lastText(fresh.response)).toMatchObject({ text: "You said: Look 【0†L1-L2】!", annotations: [] });
   });
 
-  it("of results of a search is the result in that line", async () => {
+  it("of a search's results links the result in that line", async () => {
     const name = model === GPT_OSS ? "browser.search" : "browser_search";
     const { response } = await ask(gateway, "json", { model, tools: [search], input: `Use ${name}: \`numbers\`` });
     const { response: answer } = await echo(model, response.id, "【0†L5】and【0†L4】and【0†L1】", "stream");
@@ -157,11 +158,11 @@ describe.each(MODELS)("what %s cites", (model) => {
     expect(cited(part)[0]).toBe(" ([two.example.org](https://two.example.org/)) ");
   });
 
-  it("is in the next prompt as the model is to see it", async () => {
+  it("is in the next prompt in the model's form", async () => {
     const { response } = await echo(model, id, "See 【0†L1】.");
     await echo(model, response.id, "Thanks.");
     if (model === GPT_OSS) {
-      // To the letter as it was said: vLLM has it in its cache.
+      // It is there unchanged: vLLM has it in its cache.
       expect(await lastTurns(gateway)).toContain("assistant<|channel|>final<|message|>You said: See 【0†L1】.<|end|>");
     } else {
       expect(chatMessages(lastPrompt(gateway)).at(-2)).toEqual({
@@ -183,7 +184,7 @@ describe("gpt-oss, in the turn in which it opens a page,", () => {
     ["json", ""],
     ["stream", "&per_delta=odd"],
     ["background", "&bytes=3"],
-  ])("cites it in what it says to the user, as %s%s", async (way, settings) => {
+  ])("cites it in its answer, as %s%s", async (way, settings) => {
     const { response } = await ask(gateway, way, {
       model: script() + settings,
       tools: [search],
@@ -206,7 +207,7 @@ describe("gpt-oss, in the turn in which it opens a page,", () => {
     expect(thoughts.map(({ text }) => text)).toEqual(["I look 【0†L1】.", "It says so 【0†L1】."]);
   });
 
-  it("keeps what it has begun to cite when it is cut off", async () => {
+  it("keeps an unfinished citation when it is cut off", async () => {
     const model = saying("<|channel|>final<|message|>Three minutes 【0†L3-");
     const { response } = await ask(gateway, "stream", {
       model,

@@ -8,7 +8,7 @@ import type {
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Gateway, lastPrompt, startGateway } from "./support.ts";
 
-/** Tools that the client runs, beside functions: custom tools, namespaces, searches, shells, patches. */
+/** Tools that the client runs, besides functions: custom tools, namespaces, searches, shells, patches. */
 
 let gateway: Gateway;
 beforeAll(async () => {
@@ -48,7 +48,10 @@ const tools: Tool[] = [
   { type: "local_shell" },
 ];
 
-/** What makes a scripted model call a tool: `name` is as chat models know it, `recipient` as gpt-oss does. */
+/**
+ * The input that makes a scripted model call a tool. `name` is the tool's name for chat models, `recipient` the one for
+ * gpt-oss.
+ */
 function script(model: string, name: string, recipient: string, json: string, raw = json): string {
   if (model === CHAT)
     return `SCRIPT[[‹think›\nhm\n‹/think›\n\n‹tool_call›\n{"name": "${name}", "arguments": ${json}}\n‹/tool_call›‹|im_end|›]]`;
@@ -88,7 +91,7 @@ function promptText(model: string): string {
 describe.each(MODELS)("%s", (model) => {
   const patch = '*** Begin\nline "one"\n+é\\';
 
-  it("calls a tool of a namespace by one name, and items have two", async () => {
+  it("calls a tool of a namespace by one name, which is two fields in the items", async () => {
     const input = script(model, "multi_agent_v1__close_agent", "multi_agent_v1.close_agent", '{"id": "a"}');
     const { events, response } = await stream({ model, input });
     const call = onlyCall(response, "function_call");
@@ -98,7 +101,7 @@ describe.each(MODELS)("%s", (model) => {
     const answered = await create({
       model,
       previous_response_id: response.id,
-      // As the types allow it: without a call_id.
+      // The output has no call_id, which the types allow.
       input: [{ type: "function_call_output", name: "close_agent", namespace: "multi_agent_v1", output: "closed" }],
     });
     expect(answered.output_text.trim()).toBe("The tool returned: closed");
@@ -109,7 +112,7 @@ describe.each(MODELS)("%s", (model) => {
     );
   });
 
-  it("calls a custom tool, whose input is what it was before it was JSON", async () => {
+  it("calls a custom tool, whose input is plain text", async () => {
     const input = script(model, "patch", "functions.patch", JSON.stringify({ input: patch }), patch);
     const { events, response } = await stream({ model, input });
     const call = onlyCall(response, "custom_tool_call");
@@ -157,7 +160,7 @@ describe.each(MODELS)("%s", (model) => {
     for (const text of ["remember", "noted", "[exit code 1]", "no such file"]) expect(prompt).toContain(text);
   });
 
-  it("searches for tools at the client, and calls what was found in the next turn", async () => {
+  it("lets the client search for tools, and calls a found one in the next turn", async () => {
     const asked = await create({
       model,
       input: script(model, "tool_search", "functions.tool_search", '{"query": "calendar", "limit": 3}'),
@@ -213,7 +216,7 @@ describe.each(MODELS)("%s", (model) => {
     expect(last.response.output.at(-1)).toMatchObject(expected);
   });
 
-  it("searches for deferred tools here, and offers what it finds from the next round on", async () => {
+  it("searches for deferred tools here, and offers the found ones from the next round on", async () => {
     const deferred: Tool[] = [
       {
         type: "namespace",
@@ -241,7 +244,7 @@ describe.each(MODELS)("%s", (model) => {
     const prompt = promptText(model);
     expect(prompt).toContain(model === CHAT ? '"name":"calendar__list_events"' : "namespace calendar {");
     expect(prompt).not.toContain("delete_event");
-    // Later turns know what was found, also those of a client that keeps everything itself.
+    // Later turns know the found tools, also those of a client that keeps everything itself.
     const call = script(model, "calendar__list_events", "calendar.list_events", "{}");
     const followed = await create({ model, previous_response_id: response.id, input: call, tools: deferred });
     expect(onlyCall(followed, "function_call")).toMatchObject({ name: "list_events", namespace: "calendar" });
@@ -254,7 +257,7 @@ describe.each(MODELS)("%s", (model) => {
     expect(onlyCall(again, "function_call")).toMatchObject({ name: "list_events", namespace: "calendar" });
   });
 
-  it("calls a deferred function that was found in the namespace of its own name, and shows the model its name alone", async () => {
+  it("calls a deferred function of a namespace with the same name, and shows the model the name once", async () => {
     const tools: Tool[] = [deferredWeather, { type: "tool_search" }];
     const input = script(model, "tool_search", "functions.tool_search", '{"query": "weather", "limit": 1}');
     const { response } = await stream({ model, input, tools });
@@ -276,7 +279,7 @@ describe.each(MODELS)("%s", (model) => {
     };
     await create({ model, previous_response_id: asked.id, input: [output], tools });
     showsItsName();
-    // The same of a client that keeps everything itself. A choice that names the function offers it once.
+    // It is the same for a client that keeps everything itself. A choice that names the function offers it once.
     const items = [...response.output, ...asked.output, output] as ResponseInputItem[];
     const again = script(model, "weather", "functions.weather", "{}");
     const forced = await create({
@@ -289,7 +292,7 @@ describe.each(MODELS)("%s", (model) => {
     showsItsName();
   });
 
-  it("takes more tools, and other settings, from the middle of the input", async () => {
+  it("accepts more tools, and other settings, in the middle of the input", async () => {
     const more: ResponseInputItem = {
       type: "additional_tools",
       role: "developer",
@@ -309,7 +312,7 @@ describe.each(MODELS)("%s", (model) => {
     expect(data.map(({ type }) => type)).toEqual(["message", "configuration_update", "additional_tools"]);
   });
 
-  it("is in a conversation with all of its items", async () => {
+  it("works in a conversation with all of its items", async () => {
     const conversation = await gateway.openai.conversations.create({});
     const input = script(model, "shell", "functions.shell", '{"commands": ["ls"]}');
     const asked = await create({ model, input, conversation: conversation.id });
@@ -333,7 +336,7 @@ describe.each(MODELS)("%s", (model) => {
       "multi_agent_v1.close_agent",
     ],
     [{ type: "shell" }, "shell", "functions.shell"],
-  ])("is made to call what %o names", async (choice, name, recipient) => {
+  ])("must call the tool that %o names", async (choice, name, recipient) => {
     const tool_choice = choice as ResponseCreateParamsNonStreaming["tool_choice"];
     await create({
       model,
@@ -345,8 +348,8 @@ describe.each(MODELS)("%s", (model) => {
   });
 });
 
-describe("tools that clients cannot help sending", () => {
-  it("are left out where the operator lets them, and a header says so", async () => {
+describe("unsupported tools that clients always send", () => {
+  it("are left out if the operator allows that, and a header names them", async () => {
     const unknown = [
       { type: "computer_use_preview", display_width: 1, display_height: 1, environment: "linux" },
       { type: "x y" },
@@ -355,7 +358,7 @@ describe("tools that clients cannot help sending", () => {
       { type: "additional_tools", tools: [{ type: "image_generation" }] },
       { role: "user", content: "Hello!" },
     ];
-    // Its echo is not what was sent, so its body is not checked against that.
+    // The echo differs from the request, so the body is not checked against it.
     const answer = await fetch(`${gateway.url}/v1/responses`, {
       method: "POST",
       headers: { "content-type": "application/json" },
@@ -368,7 +371,7 @@ describe("tools that clients cannot help sending", () => {
     expect(other.headers.get("x-dropped-tools")).toBeNull();
   });
 
-  it("are not offered where the operator has switched them off, and cannot be forced", async () => {
+  it("are not offered if the operator has disabled them, and cannot be forced", async () => {
     const search: Tool = { type: "web_search" };
     const code: Tool = { type: "code_interpreter", container: { type: "auto" } };
     const asked = await create({ model: CHAT, input: "Hello!", tools: [search, code, applyPatch] });

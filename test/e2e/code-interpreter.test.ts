@@ -15,14 +15,14 @@ import { eventually, type Gateway, joinGateway, lastPrompt, startGateway } from 
 import { ask, chatMessages, itemsOfType, MODELS, onlyItem, textOf } from "./tool-support.ts";
 import { ended } from "./turns.ts";
 
-/** The tools python and container, run by the tool server for development. */
+/** The tools python and container, run by the development tool server. */
 
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
 const OUTPUTS = "code_interpreter_call.outputs";
 
 const python: Tool = { type: "code_interpreter", container: { type: "auto" } };
-/** vLLM's, and unknown to OpenAI's types. */
+/** A field of vLLM's, unknown to OpenAI's types. */
 const container = { type: "container" } as unknown as Tool;
 const CONTAINER_IS_UNKNOWN = /value of tag "type" must be in oneOf "container"$/;
 
@@ -54,7 +54,7 @@ function stream(body: ResponseCreateParamsNonStreaming) {
   return ask(gateway, "stream", given, gateway.client({ apiKey: "key-a" }));
 }
 
-/** The events of the call with code, a run of deltas once. */
+/** The events of the call with code. Consecutive deltas count once. */
 function callEvents(events: readonly ResponseStreamEvent[], type: string): string[] {
   const added = events.find((event) => event.type === "response.output_item.added" && event.item.type === type);
   const index = added && "output_index" in added ? added.output_index : undefined;
@@ -68,14 +68,14 @@ function codeCalls(response: Pick<Response, "output">): ResponseCodeInterpreterT
   return itemsOfType(response, "code_interpreter_call");
 }
 
-/** What the code of each call has printed. */
+/** The output of each call's code. */
 function logsOf(response: Pick<Response, "output">): string[] {
   return codeCalls(response).map(({ outputs }) =>
     (outputs ?? []).map((part) => (part.type === "logs" ? part.logs : part.type)).join(),
   );
 }
 
-/** What the model last got to see of a tool's answer. */
+/** The last tool answer in the model's prompt. */
 async function seenBy(model: string): Promise<string> {
   if (model.startsWith(GPT_OSS)) {
     const message = (await lastTurns(gateway)).findLast((text) => /^(python|container)/.test(text)) ?? "";
@@ -87,7 +87,7 @@ async function seenBy(model: string): Promise<string> {
 const withPython = COMPLETE ? describe : describe.skip;
 
 withPython("the usage of programs", () => {
-  it("is a session for each turn that has run some, and costs what MODEL_PRICES says", async () => {
+  it("is a session for each turn that has used it, and costs the price in MODEL_PRICES", async () => {
     const key = await makeKey(gateway, newTenant(), { track_usage: true });
     for (const input of ["Use python: `print(1)`", "Hello!"]) await create({ input }, key.value);
     await eventually(async () => (await usageOf(gateway, key))?.num_model_requests === 2);
@@ -117,7 +117,7 @@ withPython.each(MODELS)("python for %s", (model) => {
     expect(hidden.output_text).toBe("The tool python returned: 1024\n");
   });
 
-  it("streams its code, and says when it runs", async () => {
+  it("streams its code, and the beginning of its run", async () => {
     const { events, response } = await stream({ model, input: "Use python: `print(2**10)`", include: [OUTPUTS] });
     expect(callEvents(events, "code_interpreter_call")).toEqual([
       "response.output_item.added",
@@ -133,7 +133,8 @@ withPython.each(MODELS)("python for %s", (model) => {
     const done = events.find((event) => event.type === "response.code_interpreter_call_code.done");
     expect(done).toMatchObject({ code: "print(2**10)" });
     expect(logsOf(response)).toEqual(["1024\n"]);
-    // An argument of a function can be taken out of its JSON only when it is complete; a message is the script itself.
+    // A function's argument can be taken from its JSON only when it is complete; gpt-oss's message is the script
+    // itself.
     expect(deltas.length > 1).toBe(model === GPT_OSS);
   });
 
@@ -171,7 +172,7 @@ withPython.each(MODELS)("python for %s", (model) => {
     expect(await inTime(() => toolProcesses() <= before)).toBe(true);
   });
 
-  it("keeps them in a container that has a name, for one tenant alone", async () => {
+  it("keeps them in a named container, for one tenant alone", async () => {
     const tools: Tool[] = [{ type: "code_interpreter", container: `cntr_${model.length}` }];
     const run = (code: string, key: string) =>
       create({ model, tools, input: `Use python: \`${code}\``, include: [OUTPUTS] }, key);
@@ -181,14 +182,14 @@ withPython.each(MODELS)("python for %s", (model) => {
     expect(logsOf(await run("print(secret)", "key-a"))).toEqual(["42\n"]);
   });
 
-  it("tells an error of the code as its output", async () => {
+  it("shows an error of the code as its output", async () => {
     const response = await create({ model, input: "Use python: `print(1)\n1/0`", include: [OUTPUTS] });
     expect(codeCalls(response)).toMatchObject([{ status: "completed" }]);
     expect(logsOf(response)[0]).toMatch(/^1\nTraceback[\s\S]*ZeroDivisionError: division by zero\n$/);
     expect(await seenBy(model)).toBe(logsOf(response)[0]);
   });
 
-  it("is stopped in an endless loop, and the model learns that", async () => {
+  it("is stopped in an endless loop, and the model is told", async () => {
     const before = toolProcesses();
     const response = await create({ model, input: "Use python: `while True: pass`", include: [OUTPUTS] });
     expect(response.status).toBe("completed");
@@ -198,7 +199,7 @@ withPython.each(MODELS)("python for %s", (model) => {
     expect(await inTime(() => toolProcesses() <= before)).toBe(true);
   });
 
-  it("is stopped when it prints without end, and the model sees the beginning and the end", async () => {
+  it("is stopped when it prints without end, and the model sees the beginning and the end of the output", async () => {
     const code = "import os\nwhile True: os.write(1, b'x' * 2**20)";
     const response = await create({ model, input: `Use python: \`${code}\``, include: [OUTPUTS] });
     expect(response.status).toBe("completed");
@@ -235,12 +236,12 @@ withPython.each(MODELS)("python for %s", (model) => {
     }
   });
 
-  it("is not run where no tool may be", async () => {
+  it("is not run if no tool may be called", async () => {
     const response = await create({ model, input: "Use python: `print(1)`", tool_choice: "none" });
     expect(codeCalls(response)).toEqual([]);
   });
 
-  it("is offered by the label that vLLM has for it", async () => {
+  it("is offered by vLLM's label for it", async () => {
     const tools: Tool[] = [{ type: "mcp", server_label: "code_interpreter", server_url: "http://127.0.0.1:1/nobody" }];
     const response = await create({ model, tools, input: "Use python: `print(3)`", include: [OUTPUTS] });
     expect(response.output.map(({ type }) => type).filter((type) => type.startsWith("mcp"))).toEqual([]);
@@ -249,7 +250,7 @@ withPython.each(MODELS)("python for %s", (model) => {
 });
 
 withPython("the next turn's prompt", () => {
-  it("has the call and its result: of a chat model as a function", async () => {
+  it("has the call and its result: for a chat model as a function", async () => {
     const first = await create({ input: "Use python: `print(2**10)`" });
     await create({ previous_response_id: first.id, input: "Thanks." });
     expect(lastPrompt(gateway).messages).toEqual([
@@ -270,7 +271,7 @@ withPython("the next turn's prompt", () => {
     ]);
   });
 
-  it("has them, from a client that keeps everything itself, as far as they were shown", async () => {
+  it("has the shown parts of them if a client keeps everything itself", async () => {
     const question = { role: "user", content: "Use python: `print(2**10)`" } as const;
     const first = await create({ input: [question], include: [OUTPUTS], store: false });
     const input = [question, ...first.output, { role: "user", content: "Thanks." }];
@@ -284,7 +285,7 @@ withPython("the next turn's prompt", () => {
     ]);
   });
 
-  it("has them in gpt-oss's thoughts, as long as these stay", async () => {
+  it("has them in gpt-oss's reasoning, as long as this stays", async () => {
     const first = await create({ model: GPT_OSS, input: "Use python: `print(2**10)`" });
     const during = await lastTurns(gateway);
     expect(during).toEqual([
@@ -320,7 +321,7 @@ withPython("the script of gpt-oss", () => {
 /** The client of the first tenant. */
 const client = () => gateway.client({ apiKey: "key-a" });
 
-/** Uploads a file; gives its id. */
+/** Uploads a file, and gives its id. */
 async function uploaded(text: string, name: string): Promise<string> {
   const file = new File([text], name);
   return (await client().files.create({ file, purpose: "user_data" })).id;
@@ -332,7 +333,7 @@ const withFiles = (...file_ids: string[]): Tool => ({
   container: { type: "auto", file_ids },
 });
 
-/** All that the model has last got to see. */
+/** The text of the model's last prompt. */
 async function promptOf(model: string): Promise<string> {
   return model.startsWith(GPT_OSS) ? (await lastMessages(gateway)).join("\n") : JSON.stringify(lastPrompt(gateway));
 }
@@ -345,7 +346,7 @@ function citationsOf({ output }: Pick<Response, "output">) {
 }
 
 withPython.each(MODELS)("files of a container for %s", (model) => {
-  it("are those that the request names, and the model gets their names", async () => {
+  it("are the request's files, whose names the model gets", async () => {
     const [owls, twin, long] = await Promise.all([
       uploaded("owl,hoot", "owls.csv"),
       uploaded("second", "owls.csv"),
@@ -364,7 +365,7 @@ withPython.each(MODELS)("files of a container for %s", (model) => {
     expect(await promptOf(model)).not.toContain("owls.csv");
   });
 
-  it("are kept where a program writes them, and cited where the text links them", async () => {
+  it("are stored when a program writes them, and cited where the text links them", async () => {
     const code = "open('/mnt/data/a.csv', 'w').write('1,2'); print('\u{1F989} [it](sandbox:/mnt/data/a.csv).')";
     const input = `Use python: \`${code}\``;
     const { events, response } = await stream({ model, input, include: [OUTPUTS] });
@@ -405,7 +406,7 @@ withPython.each(MODELS)("files of a container for %s", (model) => {
     });
   });
 
-  it("are cited at the end of the text where nothing names them, each once", async () => {
+  it("are cited once at the end of a text that does not name them", async () => {
     const code = "import os; os.mkdir('out'); open('out/b.txt', 'w').write('b' * 1500000); print('Done')";
     const response = await create({ model, input: `Use python: \`${code}\``, background: false });
     const end = response.output_text.length;
@@ -453,7 +454,7 @@ withPython("files of a container", () => {
     });
   });
 
-  it("leave the container's directory alone where a program makes links out of it", async () => {
+  it("stay within the container's directory if a program makes links out of it", async () => {
     const code = "import os; os.symlink('/etc/passwd', 'p.txt'); os.symlink('/etc', 'etc'); print('Linked')";
     const response = await create({ input: `Use python: \`${code}\`` });
     expect(citationsOf(response)).toEqual([]);
@@ -499,7 +500,7 @@ describe.each(MODELS)("container for %s", (model) => {
     expect(onlyItem(next, "mcp_call").output).toMatch(/No such file[\s\S]*\[exit code 1\]/);
   });
 
-  it("says what is wrong with a call", async () => {
+  it("names the fault of a call", async () => {
     const { response } = await exec('`{"cmd":"ls"}`');
     expect(response.status).toBe("completed");
     expect(onlyItem(response, "mcp_call")).toMatchObject({
@@ -510,7 +511,7 @@ describe.each(MODELS)("container for %s", (model) => {
     expect(textOf(response)).toContain("cmd");
   });
 
-  it("is offered by the label that vLLM has for it", async () => {
+  it("is offered by vLLM's label for it", async () => {
     const tools: Tool[] = [{ type: "mcp", server_label: "container", server_url: "https://tools.example.com/mcp" }];
     const response = await create({ model, tools, input: `Use ${name}: \`echo labelled\`` });
     expect(onlyItem(response, "mcp_call").output).toBe("labelled\n[exit code 0]");
@@ -528,7 +529,7 @@ describe("a deployment without tool servers", () => {
   it.each([
     ["code_interpreter", "python"],
     ["container", "container"],
-  ])("refuses %s by name, and says what to set", async (type, builtin) => {
+  ])("refuses %s by name, and names the variable to set", async (type, builtin) => {
     const answer = await bare.post({
       model: "simulator",
       input: "Hello!",
@@ -562,7 +563,7 @@ describe("a tool server that is down", () => {
   });
   afterAll(() => cut.close());
 
-  it.each(MODELS)("is told to %s, and the turn goes on", async (model) => {
+  it.each(MODELS)("is reported to %s, and the turn goes on", async (model) => {
     const name = model === GPT_OSS ? "container.exec" : "container_exec";
     const tools: Tool[] = [python, { type: "mcp", server_label: "container", server_url: "https://tools.example.com" }];
     const input = `Use python and ${name}: \`print(1)\``;

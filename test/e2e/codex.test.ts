@@ -2,7 +2,7 @@ import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resou
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { eventually, type Gateway, startGateway } from "./support.ts";
 
-/** What the Codex CLI (0.169) asks and reads beside the API. The binary itself: `npm run test:clients`. */
+/** The parts of the API that only the Codex CLI (0.169) uses. `npm run test:clients` runs the CLI itself. */
 
 let gateway: Gateway;
 beforeAll(async () => {
@@ -27,7 +27,7 @@ describe("GET /v1/models with client_version", () => {
     return ((await response.json()) as { models: Model[] }).models;
   };
 
-  it("lists the models and aliases of /v1/models, each with all that Codex demands", async () => {
+  it("lists the models and aliases of /v1/models, each with all fields that Codex requires", async () => {
     const models = await catalogue();
     const { data } = await gateway.openai.models.list();
     expect(models.map(({ slug }) => slug)).toEqual(data.map(({ id }) => id));
@@ -48,7 +48,7 @@ describe("GET /v1/models with client_version", () => {
     }
   });
 
-  it("says the window of a model's card, and the efforts of gpt-oss", async () => {
+  it("gives the window of a model's card, and the efforts of gpt-oss", async () => {
     const models = new Map((await catalogue()).map((model) => [model.slug, model]));
     expect(models.get("tiny-gpt-oss")).toMatchObject({
       context_window: 8192,
@@ -59,14 +59,14 @@ describe("GET /v1/models with client_version", () => {
     expect(models.get("tiny-qwen3")).toMatchObject({ context_window: 4096, supported_reasoning_levels: [] });
   });
 
-  it("says what the operator says, of all models and of one", async () => {
+  it("gives the operator's settings, for all models and for one", async () => {
     const models = new Map((await catalogue()).map((model) => [model.slug, model]));
     for (const model of models.values()) expect(model.truncation_policy).toEqual({ mode: "tokens", limit: 4_000 });
     expect(models.get("simulator")?.input_modalities).toEqual(["text", "image"]);
     expect(models.get("simulator-reasoning")?.input_modalities).toEqual(["text"]);
   });
 
-  it("is the API's own list without it", async () => {
+  it("without client_version is the API's own list", async () => {
     const response = await gateway.fetch(`${gateway.url}/v1/models`);
     expect(await response.json()).toMatchObject({ object: "list" });
   });
@@ -138,16 +138,16 @@ hunk: "*** Add File: " /(.+)/ LF ("+" /(.*)/ LF -> line)+
     return { events, response: last.response };
   };
 
-  it("are answered with a patch as it was written, and go on after its result", async () => {
+  it("are answered with an unchanged patch, and continue after its result", async () => {
     const input = [said("developer", "You are an agent."), said("user", "<environment/>"), said("user", script)];
     const { events, response } = await turn(input);
     const patched = response.output.find(({ type }) => type === "custom_tool_call");
     expect(patched).toMatchObject({ name: "apply_patch", input: patch, status: "completed" });
-    // Codex shows summaries only.
+    // Codex shows only summaries.
     expect(response.output[0]).toMatchObject({ type: "reasoning", summary: [{ text: expect.stringContaining("hm") }] });
     expect(events.map(({ type }) => type)).toContain("response.reasoning_summary_text.delta");
     const callId = patched?.type === "custom_tool_call" ? patched.call_id : "";
-    // It sends all of it back, reasoning without what it was not given.
+    // Codex sends all items back, and reasoning only with the fields that it got.
     const replayed = response.output.map((item) =>
       item.type === "reasoning" ? { ...item, encrypted_content: item.encrypted_content ?? null } : item,
     );
@@ -157,7 +157,7 @@ hunk: "*** Add File: " /(.+)/ LF ("+" /(.*)/ LF -> line)+
     expect(message).toMatchObject({ content: [{ text: expect.stringContaining("The tool returned: Success.") }] });
   });
 
-  it("that ask for a summary without any tool are answered in words", async () => {
+  it("that request a summary without tools are answered with text", async () => {
     const answer = await gateway.post({
       model,
       input: [said("user", "Hello!"), said("user", "Create a handoff summary.")],
@@ -185,7 +185,7 @@ describe("x-codex-turn-state", () => {
     expect(await state(ask({}))).toBeNull();
   });
 
-  it("that Codex sends again is sent again, unless it is none of ours", async () => {
+  it("is repeated when Codex sends it, unless it is not ours", async () => {
     expect(await state(ask({ ...metadata, "x-codex-turn-state": "sticky" }))).toBe("sticky");
     const long = "x".repeat(257);
     expect(await state(ask({ ...metadata, "x-codex-turn-state": long }))).toMatch(/^[0-9a-f-]{36}$/);
@@ -202,14 +202,14 @@ describe("X-Session-ID, to a router before the model servers", () => {
     return requests.find(({ path }) => path === "/v1/chat/completions")?.headers["x-session-id"];
   };
 
-  it("is the same for one prompt_cache_key, and another for another", async () => {
+  it("is the same for one prompt_cache_key, and differs for another", async () => {
     const first = await session({ prompt_cache_key: "thread-1" });
     expect(first).toMatch(/^[0-9a-f]{16}$/);
     expect(await session({ prompt_cache_key: "thread-1", stream: true })).toBe(first);
     expect(await session({ prompt_cache_key: "thread-2" })).not.toBe(first);
   });
 
-  it("is made of x-codex-turn-state where there is no key", async () => {
+  it("is derived from x-codex-turn-state without a key", async () => {
     const headers = { "x-codex-turn-state": "sticky" };
     const first = await session({}, headers);
     expect(first).toMatch(/^[0-9a-f]{16}$/);
@@ -219,7 +219,7 @@ describe("X-Session-ID, to a router before the model servers", () => {
     );
   });
 
-  it("is made of the session that a header of the agent's names", async () => {
+  it("is derived from the session that the agent's header names", async () => {
     for (const name of ["session-id", "x-claude-code-session-id", "x-session-affinity"]) {
       const first = await session({ store: false }, { [name]: "agent-1" });
       expect(await session({ store: false, input: "And now?" }, { [name]: "agent-1" })).toBe(first);
@@ -227,7 +227,7 @@ describe("X-Session-ID, to a router before the model servers", () => {
     }
   });
 
-  it("is the conversation's own where the client says nothing: in every turn and branch of it, and in no other", async () => {
+  it("is the conversation's own if the client names none: the same in all turns and branches, and in no other conversation", async () => {
     const { responses } = gateway.openai;
     const { requests } = gateway.vllm.simulator;
     requests.length = 0;
@@ -242,7 +242,7 @@ describe("X-Session-ID, to a router before the model servers", () => {
     expect(await session({})).not.toBe(sessions[0]);
   });
 
-  it("is made of how the prompt begins where nothing is kept", async () => {
+  it("is derived from the beginning of the prompt without storage", async () => {
     const first = await session({ store: false, instructions: "You are an agent." });
     const said = { role: "assistant", content: "You said: Hello!" };
     const input = [{ role: "user", content: "Hello!" }, said, { role: "user", content: "And now?" }];

@@ -14,7 +14,7 @@ beforeAll(async () => {
 afterAll(() => Promise.all([a?.close(), b?.close()]));
 afterEach(cleanUp);
 
-/** A folder as Kubernetes mounts a ConfigMap: its file is changed by another folder that a link leads to from then on. */
+/** A folder in the form of a mounted ConfigMap of Kubernetes: a link then leads to another folder with the new file. */
 function mountedFile(): { path: string; put(text: string): void } {
   const folder = newFolder();
   let version = 0;
@@ -32,8 +32,8 @@ function mountedFile(): { path: string; put(text: string): void } {
 const asked = (server: SimulatorServer | undefined) =>
   server?.simulator.requests.filter(({ path }) => path.endsWith("/completions")).length ?? 0;
 
-describe("a file that changes while requests come", () => {
-  it("takes effect from then on, with no request lost; an invalid one does not, and is reported by its lines", async () => {
+describe("a file that changes during requests", () => {
+  it("takes effect without losing a request; an invalid one has no effect, and is reported by its lines", async () => {
     const { path, put } = mountedFile();
     const server = (name: string, { url }: { url: string } = { url: "" }) => `  ${name}:\n    url: ${url}/v1\n`;
     put(`# One server.\nupstreams:\n${server("a", a)}allow_anonymous: true\n`);
@@ -63,7 +63,7 @@ describe("a file that changes while requests come", () => {
 
     put(`upstreams:\n${server("b", b)}allow_anonymous: true\n`);
     await inForce(2);
-    // Those that were under way end where they are.
+    // The running requests end at their servers.
     const before = statuses.length;
     await eventually(() => statuses.length > before + 8);
     const [atA, atB] = [asked(a), asked(b)];
@@ -88,7 +88,7 @@ describe("a file that changes while requests come", () => {
 });
 
 describe("`check`", () => {
-  it("names every mistake of the file by its line, and one of YAML itself", async () => {
+  it("names every error of the file by its line, also one of YAML itself", async () => {
     const path = join(newFolder(), "edge.yaml");
     writeFileSync(path, "port: here\nvllm_base_url: nowhere\nUPSTREAMS: []\nallow_anonymous: true\n");
     const [code, output] = await run({ CONFIG_FILE: path, LOG_FORMAT: "text" }, "check");
@@ -99,7 +99,7 @@ describe("`check`", () => {
     expect(again).toContain(`${path}:2: Map keys must be unique`);
   });
 
-  it("takes a file that sets all that is needed, before what the environment says", async () => {
+  it("accepts a file with all needed variables, which override the environment", async () => {
     const path = join(newFolder(), "edge.yaml");
     writeFileSync(path, `upstreams: [{ name: here, url: ${a?.url}/v1 }]\nallow_anonymous: true\nport: 0\n`);
     const [code, output] = await run({ CONFIG_FILE: path, VLLM_BASE_URL: "http://127.0.0.1:1/v1" }, "check");

@@ -8,7 +8,7 @@ import { SocketClient } from "./socket-support.ts";
 import { eventually, type Gateway } from "./support.ts";
 import { unique } from "./turns.ts";
 
-/** The log of contents, as the operator's sink gets it: of keys that have agreed, and of no others. */
+/** The log of contents, which the operator's sink gets: of keys that have consented, and of no others. */
 
 interface Entry {
   response_id: string;
@@ -32,7 +32,7 @@ beforeAll(async () => {
     for await (const part of request.setEncoding("utf8")) body += part;
     headers.push(request.headers);
     for (const line of body.split("\n").slice(0, -1)) entries.push(JSON.parse(line) as Entry);
-    // As Vector and Loki answer.
+    // The answer of Vector and Loki.
     response.writeHead(204).end();
   });
   sink.listen(0, "127.0.0.1");
@@ -54,7 +54,7 @@ const agreed = (limits: Partial<Grants> = {}): Promise<MadeKey> =>
 
 const entryOf = (text: string) => eventually(() => entries.find((entry) => JSON.stringify(entry).includes(text)));
 
-it("has the contents of every way to make a response, once each, with their owner", async () => {
+it("has the contents of every way to create a response, once each, with their owner", async () => {
   const key = await agreed();
   const [whole, stream, background, socket] = ["Whole", "Stream", "Background", "Socket"].map((name) => unique(name));
   const client = await SocketClient.open(gateway, { headers: { authorization: `Bearer ${key.value}` } });
@@ -81,7 +81,7 @@ it("has the contents of every way to make a response, once each, with their owne
   client.close();
 });
 
-it("is without what the operator's patterns find, without the bytes of images, and within its length", async () => {
+it("leaves out matches of the operator's patterns and the bytes of images, and has a maximum length", async () => {
   const key = await agreed();
   const said = unique("Redacted");
   const image = `data:image/png;base64,${"A".repeat(4_000)}`;
@@ -102,7 +102,7 @@ it("is without what the operator's patterns find, without the bytes of images, a
   expect(JSON.stringify(cut).length).toBeLessThan(3_000);
 });
 
-it("has nothing of a key that has not agreed; a tenant agrees for all of its keys", async () => {
+it("has nothing of a key without consent; a tenant consents for all of its keys", async () => {
   const tenant = newTenant();
   const key = await makeKey(gateway, tenant, { requests_per_minute: 100 });
   const before = unique("Before");

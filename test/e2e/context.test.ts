@@ -15,7 +15,7 @@ import { eventually, type Gateway, startGateway } from "./support.ts";
 import { MODELS, mcp, startTools, type ToolServer } from "./tool-support.ts";
 import { ended } from "./turns.ts";
 
-/** What a conversation takes of its model's window: it is counted before it is sent, and compacted when it grows. */
+/** A conversation in its model's window: it is counted before it is sent, and compacted when it grows. */
 
 let gateway: Gateway;
 let server: ToolServer;
@@ -36,7 +36,7 @@ afterAll(async () => {
 
 type Body = ResponseCreateParamsNonStreaming;
 
-/** Asks for the count of what a create with this body would send. */
+/** Requests the count of the prompt that a create with this body would send. */
 async function count(body: object): Promise<Response> {
   return gateway.fetch(`${gateway.url}/v1/responses/input_tokens`, {
     method: "POST",
@@ -111,7 +111,7 @@ describe("input_tokens", () => {
           expect(tokens).toBe(turn.tokens);
           previous = turn.id;
           const calls = await gateway.openai.responses.retrieve(turn.id);
-          // A call would have to be answered first.
+          // The next turn would have to answer the call first.
           if (calls.output.some(({ type }) => type === "function_call")) return;
         }
       }),
@@ -128,7 +128,7 @@ describe("input_tokens", () => {
     expect(tokens).toBeGreaterThan(await counted({ model, input: "Hello!" }));
   });
 
-  it("keeps nothing, asks no model and waits for no turn", async () => {
+  it("stores nothing, uses no model and waits for no turn", async () => {
     const { id } = await gateway.openai.conversations.create();
     const body = { model: "simulator?ttft=60000", input: "Hello!", conversation: id };
     const abort = new AbortController();
@@ -145,15 +145,15 @@ describe("input_tokens", () => {
   it.each([
     ["simulator?max_model_len=64", "by its server"],
     [`${GPT_OSS}?max_model_len=64`, "here"],
-  ])("%s: counts what is longer than the window, %s", async (model) => {
+  ])("%s: counts a prompt beyond the window, %s", async (model) => {
     expect(await counted({ model, input: " word".repeat(500) })).toBeGreaterThan(500);
   });
 
-  it("of a prompt that vLLM cuts is what it leaves", async () => {
+  it("of a prompt that vLLM truncates is the rest", async () => {
     expect(await counted({ model: "simulator", input: " word".repeat(50), truncate_prompt_tokens: 7 })).toBe(7);
   });
 
-  it("of what is continued alone needs no input", async () => {
+  it("of a history alone needs no input", async () => {
     const { id } = await gateway.openai.responses.create({ model: "simulator", input: "Hello!" });
     expect(await counted({ model: "simulator", previous_response_id: id })).toBeGreaterThan(0);
   });
@@ -163,14 +163,14 @@ describe("input_tokens", () => {
     [{ model: "simulator", input: "Hello!", previous_response_id: `resp_${"a".repeat(32)}` }, "previous_response_id"],
     [{ model: "simulator", input: [{ type: "function_call", call_id: "c", name: "f", arguments: "{}" }] }, "input"],
     [{ model: "simulator", input: "Hello!", temperature: 3 }, "temperature"],
-  ])("of %j is refused as a create", async (body, param) => {
+  ])("refuses %j as a create does", async (body, param) => {
     const answer = await count(body);
     expect(answer.status).toBe(400);
     expect(await answer.json()).toMatchObject({ error: { param } });
   });
 });
 
-/** Models that answer everything in five words, one behind each engine. */
+/** Models that answer everything in five words, one for each engine. */
 const BRIEF = ["simulator?words=5", `${GPT_OSS}?words=5`];
 const WORDS = "the quick brown fox jumps";
 const MANAGED = { context_management: [{ type: "compaction", compact_threshold: 1000 }] };
@@ -195,7 +195,7 @@ function bodies() {
   );
 }
 
-/** The same as texts. */
+/** The prompts as texts. */
 async function prompts(): Promise<string[]> {
   return Promise.all(
     bodies().map(async (body) =>
@@ -218,10 +218,10 @@ function compactionOf({ output }: { output: readonly { type: string }[] }): Resp
 describe.each(BRIEF)("compaction, %s", (model) => {
   beforeEach(() => gateway.vllm.simulator.clear());
 
-  /** Types of the items of an answer that nothing precedes. */
+  /** The types of items in an answer without a compaction before it. */
   const answerTypes = isGptOss(model) ? ["reasoning", "message"] : ["message"];
 
-  it("comes before the answer where the prompt reaches the threshold", async () => {
+  it("comes before the answer if the prompt reaches the threshold", async () => {
     const body: Body = { model, input: [...LONG, NOW], ...MANAGED, tools: [getWeather] };
     const events = await Array.fromAsync(await gateway.openai.responses.create({ ...body, stream: true }));
     const told = events.flatMap((event) =>
@@ -247,7 +247,7 @@ describe.each(BRIEF)("compaction, %s", (model) => {
     expect(answer).toContain(WORDS);
   });
 
-  it("asks for the summary at the end of the very prompt that it replaces", async () => {
+  it("requests the summary at the end of the same prompt that it replaces", async () => {
     const body: Body = { model, input: [...LONG, NOW], tools: [getWeather], instructions: "Be brief." };
     await gateway.openai.responses.create(body);
     await gateway.openai.responses.create({ ...body, ...MANAGED });
@@ -264,7 +264,7 @@ describe.each(BRIEF)("compaction, %s", (model) => {
     expect(summary?.cache_salt).toBe(plain?.cache_salt);
   });
 
-  it("adds what the summary has used to the usage, and leaves max_output_tokens to the answer", async () => {
+  it("adds the summary's tokens to the usage, and leaves max_output_tokens to the answer", async () => {
     const { usage, status } = await gateway.openai.responses.create({
       model,
       input: [...LONG, NOW],
@@ -280,7 +280,7 @@ describe.each(BRIEF)("compaction, %s", (model) => {
     expect(bodies()[1]).toMatchObject(isGptOss(model) ? { max_tokens: 100 } : { max_completion_tokens: 100 });
   });
 
-  it("does not come below the threshold, nor where the request asks for none", async () => {
+  it("does not come below the threshold, nor if the request disables it", async () => {
     const short = await gateway.openai.responses.create({ model, input: "Hello!", ...MANAGED });
     const unmanaged = await gateway.openai.responses.create({ model, input: [...LONG, NOW] });
     const empty = await gateway.openai.responses.create({ model, input: [...LONG, NOW], context_management: [] });
@@ -288,21 +288,18 @@ describe.each(BRIEF)("compaction, %s", (model) => {
     expect(bodies()).toHaveLength(3);
   });
 
-  // The card of gpt-oss tells its window, whatever a request's settings say.
-  it.skipIf(isGptOss(model))(
-    "has a threshold of its own where the request names none: most of the window, less the answer",
-    async () => {
-      const narrow = `${model}&max_model_len=3000`;
-      const context_management = [{ type: "compaction" }];
-      const body: Body = { model: narrow, input: [...LONG, NOW], context_management };
-      const { output } = await gateway.openai.responses.create({ ...body, max_output_tokens: 1000 });
-      expect(output[0]?.type).toBe("compaction");
-      const { output: wide } = await gateway.openai.responses.create({ ...body, max_output_tokens: 100 });
-      expect(wide.map(({ type }) => type)).toEqual(answerTypes);
-    },
-  );
+  // The card of gpt-oss has a fixed window, also with other settings in a request.
+  it.skipIf(isGptOss(model))("has a default threshold: most of the window, less the answer", async () => {
+    const narrow = `${model}&max_model_len=3000`;
+    const context_management = [{ type: "compaction" }];
+    const body: Body = { model: narrow, input: [...LONG, NOW], context_management };
+    const { output } = await gateway.openai.responses.create({ ...body, max_output_tokens: 1000 });
+    expect(output[0]?.type).toBe("compaction");
+    const { output: wide } = await gateway.openai.responses.create({ ...body, max_output_tokens: 100 });
+    expect(wide.map(({ type }) => type)).toEqual(answerTypes);
+  });
 
-  it("is what later turns go on from, and earlier responses can be continued without it", async () => {
+  it("is the beginning of later turns; earlier responses can be continued without it", async () => {
     const first = await gateway.openai.responses.create({ model, input: LONG });
     const compacted = await gateway.openai.responses.create({
       model,
@@ -319,7 +316,7 @@ describe.each(BRIEF)("compaction, %s", (model) => {
     expect(await lastPrompt()).toContain("on the Rhine");
   });
 
-  it("stands for what came before it in an input, wherever the client has it from", async () => {
+  it("replaces the items before it in an input, whatever its origin", async () => {
     const { output } = await gateway.openai.responses.create({
       model,
       input: [...LONG, NOW],
@@ -340,7 +337,7 @@ describe.each(BRIEF)("compaction, %s", (model) => {
     }
   });
 
-  it("is made in a conversation, for all turns after it", async () => {
+  it("is made in a conversation for all later turns", async () => {
     const { id } = await gateway.openai.conversations.create({ items: LONG });
     const { output } = await gateway.openai.responses.create({ model, input: [NOW], conversation: id, ...MANAGED });
     compactionOf({ output });
@@ -358,7 +355,7 @@ describe.each(BRIEF)("compaction, %s", (model) => {
   });
 
   it("comes between the rounds of a turn, when the output of a tool has filled the prompt", async () => {
-    // The simulated model, that does not understand summaries, would use it for ever.
+    // The simulated model, which does not understand summaries, would use the tool for ever.
     const body: Body = { model, input: "Use docs__read.", tools: [mcp(server)], max_tool_calls: 1, ...MANAGED };
     const { output, usage } = await gateway.openai.responses.create(body);
     const types = output.map(({ type }) => type).filter((type) => type !== "reasoning");
@@ -369,7 +366,7 @@ describe.each(BRIEF)("compaction, %s", (model) => {
     expect(answer).toContain("Use docs__read.");
   });
 
-  it("asked for by a trigger is all that the response has", async () => {
+  it("by a trigger is the response's only item", async () => {
     const body: Body = { model, input: [...LONG, NOW, TRIGGER], tools: [getWeather], store: false };
     const events = await Array.fromAsync(await gateway.openai.responses.create({ ...body, stream: true }));
     const last = events.at(-1);
@@ -382,7 +379,7 @@ describe.each(BRIEF)("compaction, %s", (model) => {
     for (const kept of ["Be kind.", "Tell me of Bonn.", "And now?", WORDS, "Later."]) expect(prompt).toContain(kept);
   });
 
-  it("asked for by a trigger is stored, and the trigger is not", async () => {
+  it("by a trigger is stored without the trigger", async () => {
     const first = await gateway.openai.responses.create({ model, input: LONG });
     const place = { previous_response_id: first.id };
     const compacted = await gateway.openai.responses.create({ model, input: [TRIGGER], ...place, background: true });
@@ -392,7 +389,7 @@ describe.each(BRIEF)("compaction, %s", (model) => {
     expect(await lastPrompt()).not.toContain("on the Rhine");
   });
 
-  it("carries unanswered calls, whose outputs come after it", async () => {
+  it("keeps unanswered calls, whose outputs come after it", async () => {
     const call: ResponseInputItem = { type: "function_call", call_id: "call_1", name: "get_weather", arguments: "{}" };
     const { output } = await gateway.openai.responses.create({ model, input: [...LONG, NOW, call, TRIGGER] });
     expect(await lastPrompt()).not.toContain("get_weather");
@@ -402,7 +399,7 @@ describe.each(BRIEF)("compaction, %s", (model) => {
     for (const kept of ["get_weather", "sunny"]) expect(prompt).toContain(kept);
   });
 
-  it("by /compact is the user's messages and one item, and is stored nowhere", async () => {
+  it("by /compact gives the user's messages and one item, and is stored nowhere", async () => {
     const input = [...LONG, NOW, { role: "assistant" as const, content: "Nothing." }];
     const compacted = await gateway.openai.responses.compact({ model, input, instructions: "Be brief." });
     expect(compacted.output.map((item) => (item.type === "message" ? [item.role, item.content] : item.type))).toEqual([
@@ -423,7 +420,7 @@ describe.each(BRIEF)("compaction, %s", (model) => {
     ).rejects.toMatchObject({ status: 400, code: "previous_response_not_found" });
   });
 
-  it("by /compact takes what a response has left, and can be compacted again", async () => {
+  it("by /compact accepts a response's items, and can be compacted again", async () => {
     const first = await gateway.openai.responses.create({ model, input: [...LONG, NOW] });
     const once = await gateway.openai.responses.compact({ model, previous_response_id: first.id });
     const input = [...once.output, LONG[2], { role: "user", content: "Later." }] as ResponseInputItem[];
@@ -441,10 +438,10 @@ describe.each(BRIEF)("compaction, %s", (model) => {
   });
 });
 
-describe("a summary that is of no use", () => {
+describe("a useless summary", () => {
   beforeEach(() => gateway.vllm.simulator.clear());
 
-  it.each(MODELS)("%s: longer than the conversation, it is not used, and nothing is lost", async (model) => {
+  it.each(MODELS)("%s: that is longer than the conversation is not used, and nothing is lost", async (model) => {
     const input: ResponseInputItem[] = [
       { role: "user", content: "One." },
       { role: "assistant", content: "Two." },
@@ -457,7 +454,7 @@ describe("a summary that is of no use", () => {
   });
 
   it.each(BRIEF.map((model) => model.replace("words=5", "words=0")))(
-    "%s: empty, it leaves the prompt as it is, and the model is not asked again",
+    "%s: that is empty leaves the prompt unchanged, and the model is not asked again",
     async (model) => {
       const { output } = await gateway.openai.responses.create({ model, input: [...LONG, NOW], ...MANAGED });
       expect(output.map(({ type }) => type)).not.toContain("compaction");
@@ -467,14 +464,14 @@ describe("a summary that is of no use", () => {
   );
 
   it.each(BRIEF.map((model) => model.replace("words=5", "words=0")))(
-    "%s: empty where it was asked for, it is an error",
+    "%s: that is empty on request is an error",
     async (model) => {
       await expect(gateway.openai.responses.compact({ model, input: LONG })).rejects.toMatchObject({ status: 502 });
       expect(bodies()).toHaveLength(2);
     },
   );
 
-  it.each(BRIEF.slice(0, 1))("%s: one for which the window has no room is made of the last turns", async (model) => {
+  it.each(BRIEF.slice(0, 1))("%s: that does not fit the window is made from the last turns", async (model) => {
     const turn = (at: number): ResponseInputItem[] => [
       { role: "user", content: `Question ${at}.` },
       { role: "assistant", content: "Bonn lies on the Rhine. ".repeat(150) },
@@ -492,7 +489,7 @@ describe("a summary that is of no use", () => {
 describe("a client", () => {
   beforeEach(() => gateway.vllm.simulator.clear());
 
-  it("that leaves in the middle of a summary ends it, and has seen that it was begun", async () => {
+  it("that disconnects in the middle of a summary ends it, and has seen its beginning", async () => {
     const model = "simulator?words=5&fault=stall:2";
     const body: Body = { model, input: [...LONG, NOW], ...MANAGED, store: false };
     const stream = await gateway.openai.responses.create({ ...body, stream: true });
@@ -506,7 +503,7 @@ describe("a client", () => {
     await eventually(() => gateway.vllm.simulator.requests.some(({ state }) => state === "aborted"));
   });
 
-  it("of Codex that compacts by itself asks as for any answer, without tools", async () => {
+  it("Codex, when it compacts by itself, sends a normal request without tools", async () => {
     const input: ResponseInputItem[] = [...LONG, { role: "user", content: "Write a summary for hand-off." }];
     const body: Body = { model: "simulator?words=5", input, tools: [], parallel_tool_calls: false, store: false };
     const { output_text, usage } = await gateway.openai.responses.create({ ...body, prompt_cache_key: "thread" });
@@ -516,7 +513,7 @@ describe("a client", () => {
   });
 
   it.each(["input", "previous_response_id"] as const)(
-    "of the Agents SDK compacts its session, by %s, and goes on with it",
+    "of the Agents SDK compacts its session by %s, and continues with it",
     async (compactionMode) => {
       const client = gateway.client({});
       const session = new OpenAIResponsesCompactionSession({ client, model: "gpt-brief", compactionMode });
@@ -537,7 +534,7 @@ describe("a client", () => {
   );
 });
 
-describe("what is refused of compactions", () => {
+describe("an invalid compaction", () => {
   const own = (body: object) => ({ model: "simulator?words=5", ...body });
 
   it.each([
@@ -576,7 +573,7 @@ describe("what is refused of compactions", () => {
     [{ input: "Hello!", model: undefined }, "model"],
     [{ previous_response_id: `resp_${"a".repeat(32)}` }, "previous_response_id"],
     [{ input: [{ type: "compaction", encrypted_content: "gAAAA" }] }, "input[0].encrypted_content"],
-  ])("/compact %j names its field", async (body, param) => {
+  ])("at /compact with %j names its field", async (body, param) => {
     const answer = await gateway.fetch(`${gateway.url}/v1/responses/compact`, {
       method: "POST",
       headers: { "content-type": "application/json" },
@@ -586,7 +583,7 @@ describe("what is refused of compactions", () => {
     expect(await answer.json()).toMatchObject({ error: { param } });
   });
 
-  it("does not get into a conversation", async () => {
+  it("does not enter a conversation", async () => {
     const refused = (item: object) => gateway.openai.conversations.create({ items: [item as ResponseInputItem] });
     await expect(refused(TRIGGER)).rejects.toMatchObject({ status: 400, param: "items[0].type" });
     await expect(refused({ type: "compaction", encrypted_content: "x" })).rejects.toMatchObject({
@@ -596,7 +593,7 @@ describe("what is refused of compactions", () => {
   });
 });
 
-/** A compaction item as one without keys is written. */
+/** A compaction item as a deployment without encryption keys writes it. */
 function plainItem(before: object[]): object {
   const content = { v: 1, before, summary: "Said.", after: [] };
   return { type: "compaction", encrypted_content: `cmp1.${JSON.stringify(content)}` };
@@ -632,7 +629,7 @@ describe("with keys", () => {
   });
   afterAll(() => sealed?.close());
 
-  it("a compaction item is its tenant's, whole, for any of its models", async () => {
+  it("a compaction item belongs to its tenant, as a whole, for any of its models", async () => {
     const [mine, other] = [keys.acme, keys.other].map((apiKey) => sealed.client({ apiKey }));
     const { output } = await (mine as OpenAI).responses.compact({ model: "simulator?words=5", input: LONG });
     const item = compactionOf({ output });

@@ -20,7 +20,7 @@ const weatherTool = { type: "function", name: "get_weather", parameters: null, s
 type Way = "json" | "stream" | "background";
 const WAYS: Way[] = ["json", "stream", "background"];
 
-/** The response to a request, whichever way it is answered. Only JSON throws where the response failed. */
+/** The response to a request, by each kind of answer. Only JSON throws if the response failed. */
 async function create(way: Way, body: ResponseCreateParamsNonStreaming, through = gateway): Promise<Response> {
   const { responses } = through.openai;
   if (way === "json") return responses.create({ ...body, ...TOKEN_BY_TOKEN });
@@ -38,7 +38,7 @@ async function create(way: Way, body: ResponseCreateParamsNonStreaming, through 
   throw new Error("The response failed.");
 }
 
-/** A stream that ends in failure. */
+/** Gives the events of a stream that fails. */
 async function failingStream(body: ResponseCreateParamsNonStreaming): Promise<string> {
   return (await gateway.post({ ...body, stream: true })).text();
 }
@@ -48,7 +48,10 @@ function textOf(output: ResponseOutputItem[]): string {
   return parts.map((part) => (part.type === "output_text" ? part.text : "")).join("");
 }
 
-/** What must not depend on whether the model server died on the way. Cached tokens may: the prompt was sent before. */
+/**
+ * The parts of a response that must be the same whether its model server died or not. Cached tokens may differ: the
+ * prompt was sent before.
+ */
 function essence({ output, usage, status, incomplete_details, error }: Response) {
   const counted = usage && { ...usage, input_tokens_details: {} };
   return { output: output.map((item) => ({ ...item, id: "" })), usage: counted, status, incomplete_details, error };
@@ -58,12 +61,15 @@ function essence({ output, usage, status, incomplete_details, error }: Response)
 let names = 0;
 const own = (model: string) => `${model}${model.includes("?") ? "&" : "?"}max_model_len=${100_000 + names++}`;
 
-/** A model that is cut off after so many tokens, so many times. Between two times its name is used to measure prompts. */
+/**
+ * A model that is cut off after `after` tokens, `times` times. Between two cuts its name is also used to measure
+ * prompts.
+ */
 const broken = (after: number, times = 1) => own(`simulator?fault=cut:${after}&fault_times=${3 * times - 2}`);
 
 describe.concurrent.each(WAYS)("a response whose model server dies in the middle of its text, as %s", (way) => {
-  it("has the same text, usage and items as one that was not interrupted, wherever that was", async () => {
-    // White space of all kinds, which a chat template would trim at the end of what it is given.
+  it("has the same text, usage and items as an uninterrupted one, wherever it was cut", async () => {
+    // White space of all kinds, which a chat template would trim at the end of a message.
     const body = { input: "one two\n\n three   four\n - Grüße,  你好 👩‍👩‍👧\nend" };
     const whole = await create(way, { ...body, model: "simulator" });
     const tokens = whole.usage?.output_tokens ?? 0;
@@ -76,7 +82,7 @@ describe.concurrent.each(WAYS)("a response whose model server dies in the middle
     }
   });
 
-  it("is asked for once more, with the output as the beginning of the answer", async () => {
+  it("is requested again, with its output as the beginning of the answer", async () => {
     const model = broken(4);
     await create(way, { model, input: "one two three four" });
     const [first, second, ...others] = generationsOf(gateway, model);
@@ -105,7 +111,7 @@ describe.concurrent.each(WAYS)("a response whose model server dies in the middle
     expect(response.output_text).toBe("You said: one two three");
   });
 
-  it("survives it after the reasoning, which is not lost from the usage", async () => {
+  it("survives a death after the reasoning, which stays in the usage", async () => {
     const whole = await create(way, { model: "simulator-reasoning", input: "one two three four" });
     const reasoning = whole.usage?.output_tokens_details.reasoning_tokens ?? 0;
     const model = own(`simulator-reasoning?fault=cut:${reasoning + 3}&fault_times=1`);
@@ -113,7 +119,7 @@ describe.concurrent.each(WAYS)("a response whose model server dies in the middle
     expect(essence(response)).toEqual({ ...essence(whole), usage: expect.anything() });
     expect(response.usage?.output_tokens_details).toEqual(whole.usage?.output_tokens_details);
     expect(response.usage?.input_tokens).toBe(whole.usage?.input_tokens);
-    // What the template writes around the reasoning counts as generated: "<think>" and "</think>", eight tokens here.
+    // The template's marks around the reasoning count as generated: "<think>" and "</think>", eight tokens here.
     const markup = (response.usage?.output_tokens ?? 0) - (whole.usage?.output_tokens ?? 0);
     expect(markup).toBeGreaterThanOrEqual(0);
     expect(markup).toBeLessThanOrEqual(8);
@@ -138,8 +144,8 @@ describe.concurrent.each(WAYS)("a response whose model server dies in the middle
     for (const response of responses) expect(essence(response)).toEqual(essence(whole));
   });
 
-  it("that calls a function after its text is not confused by it", async () => {
-    // The simulator says either; the tools must stand in the prompt again all the same.
+  it("may call a function after its text", async () => {
+    // The simulator outputs either a text or a call. In any case the tools must be in the prompt again.
     const model = broken(3);
     const body = { model, input: "one two three", tools: [weatherTool] };
     expect((await create(way, body)).output_text).toBe("You said: one two three");
@@ -148,7 +154,7 @@ describe.concurrent.each(WAYS)("a response whose model server dies in the middle
 });
 
 describe.concurrent("the stream of a response whose model server dies", () => {
-  it.each([false, true])("goes on without a gap (background: %s)", async (background) => {
+  it.each([false, true])("continues without a gap (background: %s)", async (background) => {
     const body = { model: broken(2, 3), input: "one two three four five six seven", background, stream: true };
     const text = await (await gateway.post(body)).text();
     expect(isWhole(text)).toBe(true);
@@ -164,21 +170,21 @@ describe.concurrent("the stream of a response whose model server dies", () => {
       "response.output_item.done",
       "response.completed",
     ]);
-    // Numbers, ids and texts are the checks' business.
+    // The checks cover numbers, ids and texts.
   });
 });
 
-it("a call that no client has seen yet begins again", async () => {
+it("begins a call again that no client has seen yet", async () => {
   const model = own("simulator?fault=cut:2&fault_times=1");
   const response = await create("background", { model, input: "Call get_weather.", tools: [weatherTool] });
   expect(response.output).toMatchObject([{ type: "function_call", name: "get_weather", status: "completed" }]);
   expect(generationsOf(gateway, model)).toHaveLength(2);
 });
 
-describe.concurrent("an answer that nobody watches", () => {
+describe.concurrent("an answer that no client streams", () => {
   const input = Array.from({ length: 80 }, (_, index) => `word${index}`).join(" ");
 
-  it("comes 16 tokens an event, and loses none of them wherever it is cut", async () => {
+  it("arrives with 16 tokens an event, and loses none of them wherever it is cut", async () => {
     const whole = await create("stream", { model: "simulator", input });
     for (const after of [1, 2, 3, 4]) {
       const model = broken(after);
@@ -191,7 +197,7 @@ describe.concurrent("an answer that nobody watches", () => {
     }
   });
 
-  it("comes as its client asks; and token by token if it streams, or calls must be parsed", async () => {
+  it("arrives as its client requests; token by token if it streams, or calls must be parsed", async () => {
     const intervals = async (body: object) => {
       const model = own("simulator");
       await (await gateway.post({ model, input, ...body })).text();
@@ -204,7 +210,7 @@ describe.concurrent("an answer that nobody watches", () => {
     expect(await intervals({ tools: [weatherTool] })).toEqual([undefined]);
   });
 
-  it("that breaks off in the reasoning counts the lost reasoning as about as many tokens", async () => {
+  it("that breaks off in the reasoning counts about as many tokens as were lost", async () => {
     const question = { input: "the cat is in the old box ".repeat(15).trim() };
     const whole = await create("stream", { model: "simulator-reasoning", ...question });
     const model = own("simulator-reasoning?fault=cut:4&fault_times=1");
@@ -212,7 +218,7 @@ describe.concurrent("an answer that nobody watches", () => {
     expect(output_text).toBe(textOf(whole.output));
     const inVain =
       (usage?.output_tokens_details.reasoning_tokens ?? 0) - (whole.usage?.output_tokens_details.reasoning_tokens ?? 0);
-    // The first token, and three times sixteen.
+    // 49 tokens: the first one, and three times sixteen.
     expect(inVain).toBeGreaterThan(49 / 2);
     expect(inVain).toBeLessThan(49 * 2);
   });
@@ -221,7 +227,7 @@ describe.concurrent("an answer that nobody watches", () => {
 describe.concurrent("a cut in the reasoning", () => {
   const thought = "The user said: one two. I should answer with effort default.";
 
-  it("ends the broken thought, and the model begins its reasoning again in another item (stream)", async () => {
+  it("ends the broken reasoning, and the model begins its reasoning again in another item (stream)", async () => {
     const model = own("simulator-reasoning?fault=cut:3&fault_times=1");
     const response = await create("stream", { model, input: "one two" });
     expect(response).toMatchObject({
@@ -233,7 +239,7 @@ describe.concurrent("a cut in the reasoning", () => {
         { type: "message", status: "completed" },
       ],
     });
-    // The prompt has no half thought in it.
+    // The prompt contains no half reasoning.
     const [first, second] = generationsOf(gateway, model);
     expect(second?.body).toEqual(first?.body);
   });
@@ -261,7 +267,7 @@ describe.concurrent("a cut in the reasoning", () => {
     expect(generationsOf(gateway, model)[1]?.body).toMatchObject({ max_completion_tokens: 2 });
   });
 
-  it("is invisible in JSON, of which no client has read anything", async () => {
+  it("is invisible in JSON, because no client has read anything", async () => {
     const response = await create("json", {
       model: own("simulator-reasoning?fault=cut:3&fault_times=1"),
       input: "one two",
@@ -309,7 +315,7 @@ const FORMATS: [string, object][] = [
   ["structured_outputs", { structured_outputs: { choice: ["one two three four"] } }],
 ];
 
-describe.concurrent("what was shown and cannot be continued fails, and says why", () => {
+describe.concurrent("shown output that cannot be continued fails, and says why", () => {
   it.each(LOST)("%s, as a stream: error and response.failed", async (_, model, body) => {
     const text = await failingStream({ input: "Hello!", ...body, model: own(model) });
     expect(typesOf(text).slice(-2)).toEqual(["error", "response.failed"]);
@@ -317,7 +323,7 @@ describe.concurrent("what was shown and cannot be continued fails, and says why"
     expect(isWhole(text)).toBe(true);
   });
 
-  it.each(LOST)("%s, in the background, with what there was of it", async (kind, model, body) => {
+  it.each(LOST)("%s, in the background, with the partial output", async (kind, model, body) => {
     const response = await create("background", { input: "Hello!", ...body, model: own(model) });
     expect(response).toMatchObject({
       status: "failed",
@@ -335,7 +341,7 @@ describe.concurrent("what was shown and cannot be continued fails, and says why"
   });
 });
 
-describe.concurrent("what nobody has seen begins anew", () => {
+describe.concurrent("output that no client has seen begins again", () => {
   it.each(LOST)("%s, as JSON", async (_, model, body) => {
     const settings = { input: "Hello!", ...body };
     const whole = await create("json", { ...settings, model: own(model.replace(/fault=.*$/, "ttft=0")) });
@@ -370,7 +376,7 @@ describe.concurrent("a model server that dies before its first word", () => {
     expect(generationsOf(gateway, model)).toHaveLength(3);
   });
 
-  it.each(WAYS)("and does so every time is not asked for ever, as %s", async (way) => {
+  it.each(WAYS)("every time is not asked for ever, as %s", async (way) => {
     const model = own("simulator?fault=cut:0");
     const body = { model, input: "Hello!" };
     if (way === "json") {
@@ -417,8 +423,8 @@ describe.concurrent("a model server that dies again and again", () => {
   });
 });
 
-describe.concurrent("a model server that dies when it has said all", () => {
-  /** Cuts the connection after the finish chunk: before the usage and `[DONE]`. */
+describe.concurrent("a model server that dies after the whole output", () => {
+  /** Cuts the connection after the chunk with the finish reason, before the usage and `[DONE]`. */
   async function cuttingServer(): Promise<{ url: string; requests: () => number; close(): void }> {
     let requests = 0;
     const server = createServer((request, response) => {
@@ -438,7 +444,7 @@ describe.concurrent("a model server that dies when it has said all", () => {
     return { url, requests: () => requests, close: () => server.close() };
   }
 
-  it("has not failed", async () => {
+  it("has not failed its response", async () => {
     const server = await cuttingServer();
     const cutting = await startGateway({ VLLM_BASE_URL: `${server.url}/v1` });
     try {
@@ -454,7 +460,7 @@ describe.concurrent("a model server that dies when it has said all", () => {
   });
 });
 
-it("a prompt that was truncated to fit stays so when its answer is resumed", async () => {
+it("a prompt that was truncated to fit stays truncated when its answer is resumed", async () => {
   const turns = Array.from({ length: 8 }, (_, turn) => [
     { role: "user" as const, content: `Question ${turn}: ${"word ".repeat(20)}` },
     { role: "assistant" as const, content: `Answer ${turn}.` },

@@ -14,7 +14,7 @@ let stranger: OpenAI;
 beforeAll(async () => {
   gateway = await startGateway({ API_KEYS: `ann:${sha256("ann-key")},bob:${sha256("bob-key")}` });
   openai = gateway.client({ apiKey: "ann-key" });
-  // What the helpers ask with.
+  // The gateway that the helpers use.
   gateway.openai = openai;
   stranger = gateway.client({ apiKey: "bob-key" });
 });
@@ -60,7 +60,7 @@ describe.concurrent("a conversation", () => {
     expect(await itemsOf(gateway, conversation.id)).toEqual([]);
   });
 
-  it("begins without any body too", async () => {
+  it("begins without a body, too", async () => {
     const headers = { authorization: "Bearer ann-key" };
     const answer = await gateway.fetch(`${gateway.url}/v1/conversations`, { method: "POST", headers });
     expect(answer.status).toBe(200);
@@ -113,7 +113,7 @@ describe.concurrent("a conversation", () => {
     });
   });
 
-  it("is gone when it is deleted; its responses are not, and can be continued", async () => {
+  it("does not exist after its deletion; its responses still do, and can be continued", async () => {
     const { id } = await openai.conversations.create();
     const response = await openai.responses.create({ input: "Hello!", conversation: id });
     const [item] = await itemsOf(gateway, id);
@@ -170,7 +170,7 @@ describe.concurrent("a conversation", () => {
 });
 
 describe.concurrent("the items of a conversation", () => {
-  /** A conversation of three turns and what it holds, oldest first. */
+  /** Makes a conversation of three turns. Gives its items, oldest first. */
   async function threeTurns(): Promise<{ id: string; texts: string[] }> {
     const { id } = await openai.conversations.create({ items: [user("Zero")] });
     const texts = ["Zero"];
@@ -194,7 +194,7 @@ describe.concurrent("the items of a conversation", () => {
     expect(oldest.last_id).toBe(oldest.data[1]?.id);
   });
 
-  it("are paged through by the SDK in both orders, over the borders of turns", async () => {
+  it("are listed page by page by the SDK in both orders, across turns", async () => {
     const { id, texts } = await threeTurns();
     for (const limit of [1, 2, 3, 7, 100]) {
       for (const order of ["asc", "desc"] as const) {
@@ -224,7 +224,7 @@ describe.concurrent("the items of a conversation", () => {
     });
   });
 
-  it("take a limit of 1 to 100", async () => {
+  it("are listed with a limit of 1 to 100", async () => {
     const { id } = await openai.conversations.create();
     for (const limit of [0, 101]) {
       await expect(openai.conversations.items.list(id, { limit })).rejects.toMatchObject({
@@ -251,7 +251,7 @@ describe.concurrent("the items of a conversation", () => {
     expect(await itemsOf(gateway, id)).toHaveLength(21);
   });
 
-  it("that were added are seen by the next turn", async () => {
+  it("that were added are in the next turn's prompt", async () => {
     const { id } = await openai.conversations.create();
     await openai.conversations.items.create(id, { items: [user("My cat is called Tom.")] });
     await openai.responses.create({ input: "What is my cat called?", conversation: id });
@@ -268,7 +268,7 @@ describe.concurrent("the items of a conversation", () => {
     }
   });
 
-  it("can be taken out: the conversation comes back, and the next turn does not see them", async () => {
+  it("can be deleted: the answer is the conversation, and the next turn does not see them", async () => {
     const conversation = await openai.conversations.create({ items: [user("Keep."), user("Forget.")] });
     const { id } = conversation;
     const [, forget] = await itemsOf(gateway, id);
@@ -282,7 +282,7 @@ describe.concurrent("the items of a conversation", () => {
     expect(promptsFor(gateway, "What is left?")[0]?.texts).toEqual(["Keep.", "What is left?"]);
   });
 
-  it("can be taken out of a turn; its response stays whole", async () => {
+  it("can be deleted from a turn, whose response stays complete", async () => {
     const { id } = await openai.conversations.create();
     const response = await openai.responses.create({ input: "Hello!", conversation: id });
     await openai.conversations.items.delete(response.output[0]?.id ?? "", { conversation_id: id });
@@ -290,7 +290,7 @@ describe.concurrent("the items of a conversation", () => {
     expect((await openai.responses.retrieve(response.id)).output_text).toBe("You said: Hello!");
   });
 
-  it("can all be taken out while they are paged through", async () => {
+  it("can all be deleted while they are listed page by page", async () => {
     const { id } = await threeTurns();
     for await (const item of openai.conversations.items.list(id, { limit: 2 })) {
       await openai.conversations.items.delete(item.id ?? "", { conversation_id: id });
@@ -298,7 +298,7 @@ describe.concurrent("the items of a conversation", () => {
     expect(await itemsOf(gateway, id)).toEqual([]);
   });
 
-  it("stay apart when an item comes again", async () => {
+  it("are separate when an item is added twice", async () => {
     const { id } = await openai.conversations.create();
     const first = await openai.responses.create({ input: "Hello!", conversation: id });
     const again = { type: "item_reference", id: first.output[0]?.id ?? "" } as const;
@@ -325,7 +325,7 @@ describe.concurrent("the items of a conversation", () => {
 });
 
 describe.concurrent("a turn in a conversation", () => {
-  it("sees all that came before it, in order, and is added to it", async () => {
+  it("sees all earlier items in order, and is added to them", async () => {
     const { id } = await openai.conversations.create({ items: [user("I am Ann.")] });
     await openai.responses.create({ input: "Who am I?", conversation: id });
     await openai.responses.create({ input: [user("And"), user("now?")], conversation: { id } });
@@ -346,7 +346,7 @@ describe.concurrent("a turn in a conversation", () => {
     ]);
   });
 
-  it("names its conversation, however it was asked for and is read", async () => {
+  it("names its conversation, whatever the form of request and answer", async () => {
     const { id } = await openai.conversations.create();
     const byString = await openai.responses.create({ input: "One", conversation: id });
     const byObject = await openai.responses.create({ input: "Two", conversation: { id } });
@@ -387,7 +387,7 @@ describe.concurrent("a turn in a conversation", () => {
     const call = first.output.find((item) => item.type === "function_call");
     expect((await itemsOf(gateway, id)).map(({ type }) => type)).toEqual(["message", "reasoning", "function_call"]);
 
-    // Only the result is sent: the call is in the conversation.
+    // The client sends only the result, because the call is in the conversation.
     const second = await create([{ type: "function_call_output", call_id: call?.call_id ?? "", output: "Sunny" }]);
     expect(second.output_text).toBe("The tool get_weather returned: Sunny");
     expect((await itemsOf(gateway, id)).map(({ type }) => type)).toEqual([
@@ -417,7 +417,7 @@ describe.concurrent("a turn in a conversation", () => {
     expect(await itemsOf(gateway, id)).toEqual(before);
   });
 
-  it.each([false, true])("adds what there is of an incomplete answer (background: %s)", async (background) => {
+  it.each([false, true])("adds an incomplete answer (background: %s)", async (background) => {
     const { id } = await openai.conversations.create();
     const body = { input: "Hello!", conversation: id, max_output_tokens: 2, background };
     const response = await ended(gateway, (await openai.responses.create(body)).id);
@@ -450,7 +450,7 @@ describe.concurrent("a turn in a conversation", () => {
     await expect(create({ model: "simulator?max_model_len=4" })).rejects.toMatchObject({ status: 400 });
     await expect(create({ input: [{ type: "item_reference", id: "msg_1" }] })).rejects.toMatchObject({ status: 400 });
     expect(await textsOf(gateway, id)).toEqual(["Before."]);
-    // And the conversation is free again.
+    // The conversation is free again.
     expect((await create({})).status).toBe("completed");
   });
 
@@ -476,7 +476,7 @@ describe.concurrent("a turn in a conversation", () => {
     expect(await itemsOf(gateway, id)).toEqual([]);
   });
 
-  it("keeps no instructions", async () => {
+  it("passes no instructions on to the next turn", async () => {
     const { id } = await openai.conversations.create();
     const [first, second] = ["Instructed once", "Instructed twice"];
     await openai.responses.create({ input: first, conversation: id, instructions: "Be brief." });
@@ -486,7 +486,7 @@ describe.concurrent("a turn in a conversation", () => {
     expect(await textsOf(gateway, id)).not.toContain("Be brief.");
   });
 
-  it("is added with store: false too, but cannot be retrieved or continued", async () => {
+  it("is added with store: false, too, but cannot be retrieved or continued", async () => {
     const { id } = await openai.conversations.create();
     const response = await openai.responses.create({ input: "Hello!", conversation: id, store: false });
     expect(await textsOf(gateway, id)).toEqual(["Hello!", "You said: Hello!"]);
@@ -500,7 +500,7 @@ describe.concurrent("a turn in a conversation", () => {
     }
   });
 
-  it("keeps its items in the conversation when its response is deleted, and cannot be continued any more", async () => {
+  it("keeps its items in the conversation when its response is deleted, and can then not be continued", async () => {
     const { id } = await openai.conversations.create();
     const response = await openai.responses.create({ input: "Hello!", conversation: id });
     const branch = await openai.responses.create({ input: "Branch.", previous_response_id: response.id });
@@ -517,7 +517,7 @@ describe.concurrent("a turn in a conversation", () => {
     expect(promptsFor(gateway, "And on.")[0]?.texts).toEqual(["Hello!", "You said: Hello!", "And on."]);
   });
 
-  it("can be continued as a branch, which sees the conversation up to it and is no part of it", async () => {
+  it("can be continued as a branch, which sees the conversation up to it and is not added to it", async () => {
     const { id } = await openai.conversations.create({ items: [user("Zero")] });
     const first = await openai.responses.create({ input: "One", conversation: id });
     await openai.responses.create({ input: "Two", conversation: id });
@@ -539,8 +539,8 @@ describe.concurrent("a turn in a conversation", () => {
   });
 });
 
-describe("an item that was taken out of its conversation", () => {
-  it("cannot be referred to any more, in an input or in another conversation; its neighbours can", async () => {
+describe("an item that was deleted from its conversation", () => {
+  it("cannot be referenced, in an input or in another conversation; its neighbours can", async () => {
     const { id } = await openai.conversations.create({ items: [user("Forget this."), user("Keep this.")] });
     const [forget, keep] = await itemsOf(gateway, id);
     await openai.conversations.items.delete(forget?.id ?? "", { conversation_id: id });
@@ -558,7 +558,7 @@ describe("an item that was taken out of its conversation", () => {
 });
 
 describe("a page after an item that does not exist", () => {
-  it("is a 400 that names 'after', of a conversation as of a response's input", async () => {
+  it("is a 400 that names 'after', for a conversation and for a response's input", async () => {
     const { id } = await openai.conversations.create({ items: [user("One"), user("Two")] });
     const response = await openai.responses.create({ input: "Three" });
     const refused = { status: 400, param: "after", code: "item_not_found" };
@@ -573,7 +573,7 @@ describe("a page after an item that does not exist", () => {
     }
   });
 
-  it("begins after an item that was there when the page before it was read", async () => {
+  it("begins after an item of the earlier page that was deleted since", async () => {
     const { id } = await openai.conversations.create({ items: [user("One"), user("Two"), user("Three")] });
     const [, two] = await itemsOf(gateway, id);
     await openai.conversations.items.delete(two?.id ?? "", { conversation_id: id });

@@ -60,7 +60,7 @@ describe.each(["json", "stream"] as const)("create, answered as %s", (way) => {
     expect(lastPrompt(gateway).messages).toEqual([{ role: "user", content: "Hello!" }]);
   });
 
-  it("puts reasoning into an item of its own before the message", async () => {
+  it("has reasoning in an item of its own before the message", async () => {
     const response = await create({ model: "simulator-reasoning", input: "Hello!" });
     expect(response.output.map(({ type }) => type)).toEqual(["reasoning", "message"]);
     expect(response.output[0]).toEqual({
@@ -74,7 +74,7 @@ describe.each(["json", "stream"] as const)("create, answered as %s", (way) => {
     expect(response.usage?.output_tokens_details.reasoning_tokens).toBeGreaterThan(5);
   });
 
-  it("reads the reasoning of a vLLM that calls it reasoning_content, and that of one that sends both names once", async () => {
+  it("reads reasoning_content of older vLLMs, and reasoning under both names once", async () => {
     const today = await create({ model: "simulator-reasoning", input: "Hello!" });
     for (const field of ["reasoning_content", "both"]) {
       const older = await create({ model: `simulator-reasoning?reasoning_field=${field}`, input: "Hello!" });
@@ -89,7 +89,7 @@ describe.each(["json", "stream"] as const)("create, answered as %s", (way) => {
     expect(lastPrompt(gateway)).toMatchObject(extras);
   });
 
-  it("gives the effort to the chat template, and echoes it", async () => {
+  it("sends the effort to the chat template, and echoes it", async () => {
     const model = "simulator-reasoning";
     const response = await create({ model, input: "Hello!", reasoning: { effort: "high", summary: "auto" } });
     expect(response.output[0]).toMatchObject({ summary: [{ text: expect.stringContaining("with effort high") }] });
@@ -98,7 +98,7 @@ describe.each(["json", "stream"] as const)("create, answered as %s", (way) => {
     expect(lastPrompt(gateway).reasoning_effort).toBe("high");
   });
 
-  it("gives efforts that older vLLMs refuse as reasoning_effort to the template alone", async () => {
+  it("sends efforts that older vLLMs refuse as reasoning_effort only to the template", async () => {
     const response = await create({ model: "simulator-reasoning", input: "Hello!", reasoning: { effort: "xhigh" } });
     expect(response.output[0]).toMatchObject({ content: [{ text: expect.stringContaining("with effort xhigh") }] });
     expect(lastPrompt(gateway)).not.toHaveProperty("reasoning_effort");
@@ -110,7 +110,7 @@ describe.each(["json", "stream"] as const)("create, answered as %s", (way) => {
     expect(lastPrompt(gateway).chat_template_kwargs).toEqual({ reasoning_effort: "none", enable_thinking: false });
   });
 
-  it("lets the client's own template variables win over those from the effort", async () => {
+  it("prefers the client's own template variables to those from the effort", async () => {
     const extras = { chat_template_kwargs: { enable_thinking: false, style: "plain" } };
     await create({ model: "simulator", input: "Hello!", reasoning: { effort: "low" }, ...extras });
     expect(lastPrompt(gateway).chat_template_kwargs).toEqual({
@@ -120,7 +120,7 @@ describe.each(["json", "stream"] as const)("create, answered as %s", (way) => {
     });
   });
 
-  it("gives a refusal as a refusal part", async () => {
+  it("has a refusal as a refusal part", async () => {
     const response = await create({ model: "simulator?refusal=1", input: "Hello!" });
     expect(response.status).toBe("completed");
     expect(response.output).toMatchObject([
@@ -158,7 +158,7 @@ describe.each(["json", "stream"] as const)("create, answered as %s", (way) => {
     expect(response.output_text).toBe("positive");
   });
 
-  it("gives the logprobs that were asked for", async () => {
+  it("has the requested logprobs", async () => {
     const include = ["message.output_text.logprobs" as const];
     const response = await create({ model: "simulator", input: "Hello!", include, top_logprobs: 2 });
     const { text, logprobs = [] } = firstText(response);
@@ -171,7 +171,7 @@ describe.each(["json", "stream"] as const)("create, answered as %s", (way) => {
     expect(response.top_logprobs).toBe(2);
   });
 
-  it("gives no logprobs that were not asked for, whatever top_logprobs says", async () => {
+  it("has no logprobs without a request for them, also with top_logprobs", async () => {
     const response = await create({ model: "simulator", input: "Hello!", top_logprobs: 2 });
     expect(firstText(response).logprobs).toEqual([]);
     expect(lastPrompt(gateway)).not.toHaveProperty("logprobs");
@@ -196,9 +196,9 @@ describe.each(["json", "stream"] as const)("create, answered as %s", (way) => {
     ]);
   });
 
-  it("keeps the reasoning complete when the limit falls into the message after it", async () => {
+  it("has complete reasoning when the limit is in the message after it", async () => {
     const whole = await create({ model: "simulator-reasoning", input: "Hello!" });
-    // The marks around the thoughts are tokens, too.
+    // The marks around the reasoning are tokens, too.
     const limit = (whole.usage?.output_tokens_details.reasoning_tokens ?? 0) + 3;
     const response = await create({ model: "simulator-reasoning", input: "Hello!", max_output_tokens: limit });
     expect(response.output).toMatchObject([
@@ -219,7 +219,7 @@ describe.each(["json", "stream"] as const)("create, answered as %s", (way) => {
     expect(() => JSON.parse((response.output[0] as { arguments: string }).arguments)).toThrow();
   });
 
-  it("is incomplete, with only the last of two calls so, when the second is truncated", async () => {
+  it("is incomplete when the second of two calls is truncated, which alone is incomplete", async () => {
     const tools = [weatherTool, { ...weatherTool, name: "get_time" }];
     const response = await create({ model: "simulator", input: "Use the tools.", tools, max_output_tokens: 30 });
     expect(response.output).toMatchObject([
@@ -240,7 +240,7 @@ describe.each(["json", "stream"] as const)("create, answered as %s", (way) => {
     expect(response.output_text).toBe("");
   });
 
-  it("counts tokens, cached ones too", async () => {
+  it("counts tokens, also cached ones", async () => {
     const input = `Count to ten. ${"one two three four five six seven eight nine ten ".repeat(8)}`;
     const extras = { cache_salt: `usage-${way}` };
     const first = await create({ model: "simulator", input, ...extras });
@@ -253,14 +253,14 @@ describe.each(["json", "stream"] as const)("create, answered as %s", (way) => {
     expect(usage?.output_tokens_details).toEqual({ reasoning_tokens: 0 });
   });
 
-  it("counts no cached tokens where vLLM does not tell, and has no usage where it has none", async () => {
+  it("counts no cached tokens if vLLM gives none, and has no usage if vLLM gives none", async () => {
     const silent = await create({ model: "simulator?cached=0", input: "Hello!" });
     expect(silent.usage?.input_tokens_details).toEqual({ cached_tokens: 0, cache_write_tokens: 0 });
     const none = await create({ model: "simulator?usage=0", input: "Hello!" });
     expect(none.usage).toBeNull();
   });
 
-  it("does not keep a response that should not be stored", async () => {
+  it("does not store a response with store: false", async () => {
     const response = await create({ model: "simulator", input: "Hello!", store: false });
     expect(response).toMatchObject({ store: false });
     await expect(gateway.openai.responses.retrieve(response.id)).rejects.toMatchObject({
@@ -290,7 +290,7 @@ describe("create", () => {
     expect(streamed.output_parsed).toEqual(person);
   });
 
-  it("has every key that Open Responses wants, also of the smallest request", async () => {
+  it("has every key that Open Responses requires, also for the smallest request", async () => {
     const answer = await gateway.post({ input: "Hello!" });
     const body = (await answer.json()) as Record<string, unknown>;
     expect(body).toEqual({
@@ -340,7 +340,7 @@ describe("create", () => {
     });
   });
 
-  it("echoes what the request says, hints included", async () => {
+  it("echoes the request's fields, including hints", async () => {
     const echoed = {
       instructions: "Be brief.",
       max_output_tokens: 100,
@@ -377,7 +377,7 @@ describe("create", () => {
   });
 
   it.each(["auto", "default", "flex", "priority"] as const)(
-    "says 'default' for the service tier '%s', as nothing else can have served it",
+    "has the service tier 'default' for '%s', because there is no other",
     async (service_tier) => {
       const response = await gateway.openai.responses.create({ input: "Hello!", service_tier });
       expect(response.service_tier).toBe("default");
@@ -385,7 +385,7 @@ describe("create", () => {
   );
 
   it.each([{ generate: false }, { prompt_cache_options: { prewarm: true } }])(
-    "asks the model nothing with %j, and gives an id to continue from",
+    "sends the model nothing with %j, and gives an id to continue from",
     async (fields) => {
       gateway.vllm.simulator.requests.length = 0;
       const prepared = await (await gateway.post({ model: "simulator", input: "Prepared", ...fields })).json();
@@ -401,7 +401,7 @@ describe("create", () => {
     },
   );
 
-  it("says that it cannot compare a prompt's cache with another response's", async () => {
+  it("answers that it cannot compare a prompt's cache with another response's", async () => {
     const prompt_cache_options = { comparison_response_id: "resp_1" };
     const response = await gateway.openai.responses.create({ input: "Hello!", prompt_cache_options });
     expect(response.prompt_cache_diagnostics).toEqual({ type: "unavailable" });
@@ -419,7 +419,7 @@ describe("create", () => {
     expect({ ...(await given.json()), ...volatile }).toEqual({ ...(await absent.json()), ...volatile });
   });
 
-  it("asks vLLM's first model when none is named", async () => {
+  it("uses vLLM's first model when none is named", async () => {
     const response = await gateway.openai.responses.create({ input: "Hello!" });
     expect(response.model).toBe("simulator");
     expect(lastPrompt(gateway).model).toBe("simulator");
@@ -449,13 +449,13 @@ describe("create", () => {
     const stop = ["never", "ever"];
     await gateway.openai.responses.create({ input: "Hello!", max_output_tokens: 8, stop, ...extras } as object);
     expect(lastPrompt(gateway)).toMatchObject(extras);
-    // vLLM would find it in thoughts and calls, too.
+    // vLLM would find the stop string in reasoning and calls, too.
     expect(lastPrompt(gateway)).not.toHaveProperty("stop");
-    // vLLM hands the transfer's parameters over only in an answer that is not streamed.
+    // vLLM gives the parameters of a transfer only in an answer that is not streamed.
     expect(lastPrompt(gateway).stream).toBe(false);
   });
 
-  it("makes a client's cache_salt part of its tenant's", async () => {
+  it("combines a client's cache_salt with its tenant's", async () => {
     const salts = new Map<string | undefined, unknown>();
     for (const cache_salt of ["one", "two", undefined]) {
       await gateway.openai.responses.create({ input: "Hello!", ...{ cache_salt } });
@@ -467,7 +467,7 @@ describe("create", () => {
     expect(String(salts.get("one"))).not.toContain("one");
   });
 
-  it("tolerates unknown fields, and does not pass them on", async () => {
+  it("accepts unknown fields, and does not pass them on", async () => {
     const response = await gateway.openai.responses.create({ input: "Hello!", ...{ client_metadata: { a: 1 } } });
     expect(response.status).toBe("completed");
     expect(response).not.toHaveProperty("client_metadata");
@@ -517,7 +517,7 @@ describe("the prompt", () => {
     ]);
   });
 
-  it("moves later system messages to the beginning for a template that insists", async () => {
+  it("moves later system messages to the beginning for a template that requires it", async () => {
     const server = await strictTemplate(gateway.vllm.url);
     const strict = await startGateway({ VLLM_BASE_URL: `${server.url}/v1` });
     try {
@@ -557,7 +557,7 @@ describe("truncation", () => {
     });
   });
 
-  it("auto: the oldest turns are dropped until the prompt fits, and no more; system messages stay", async () => {
+  it("auto: the oldest turns are dropped until the prompt fits, and system messages stay", async () => {
     const instructions = "Be brief.";
     const middle: ResponseInputItem = { role: "developer", content: "Stay polite." };
     const response = await gateway.openai.responses.create({
@@ -576,7 +576,7 @@ describe("truncation", () => {
       { role: "user", content: "The last one." },
     ]);
     expect(kept).toBeGreaterThan(0);
-    // One turn more would leave less than 16 tokens for the answer.
+    // Another turn would leave less than 16 tokens for the answer.
     const more = [messages[0], ...turns.slice(turns.length - kept - 2), messages.at(-1)];
     const size = await fetch(`${gateway.vllm.url}/tokenize`, {
       method: "POST",
@@ -594,7 +594,7 @@ describe("truncation", () => {
     });
   });
 
-  it("auto: what was dropped from the prompt is still in the conversation", async () => {
+  it("auto: turns that were dropped from the prompt are still in the conversation", async () => {
     const first = await gateway.openai.responses.create({ model, input, truncation: "auto" });
     await gateway.openai.responses.create({ previous_response_id: first.id, model: "simulator", input: "All of it." });
     expect(lastPrompt(gateway).messages).toEqual([
@@ -606,7 +606,7 @@ describe("truncation", () => {
 });
 
 describe("the stream", () => {
-  it("takes reasoning and a message through their whole lives", async () => {
+  it("has all events of reasoning and a message", async () => {
     const events = await eventsOf({ model: "simulator-reasoning", input: "Hello!" });
     const types = events.map(({ type }) => type).filter((type, index, all) => type !== all[index - 1]);
     expect(types).toEqual([
@@ -629,7 +629,7 @@ describe("the stream", () => {
     expect(events.map(({ sequence_number }) => sequence_number)).toEqual(events.map((_, index) => index));
   });
 
-  it("gives a refusal through refusal events", async () => {
+  it("has a refusal in refusal events", async () => {
     const events = await eventsOf({ model: "simulator?refusal=1", input: "Hello!" });
     const types = new Set(events.map(({ type }) => type));
     expect(types).toContain("response.refusal.delta");
@@ -637,7 +637,7 @@ describe("the stream", () => {
     expect(types).not.toContain("response.output_text.delta");
   });
 
-  it("gives a delta per token, with its logprobs when they are asked for", async () => {
+  it("has a delta per token, with its logprobs on request", async () => {
     const include = ["message.output_text.logprobs" as const];
     const events = await eventsOf({ model: "simulator", input: "a b c", include, top_logprobs: 1 });
     const deltas = events.filter((event) => event.type === "response.output_text.delta");
@@ -647,7 +647,7 @@ describe("the stream", () => {
     }
   });
 
-  it("hides how long tokens are, by default", async () => {
+  it("hides the length of tokens by default", async () => {
     const events = await eventsOf({ model: "simulator", input: "a bcdefg hi jklmnopqrstuv" });
     const deltas = events.filter((event) => event.type === "response.output_text.delta");
     const lengths = deltas.map((event) => {
@@ -682,14 +682,14 @@ describe("the stream", () => {
     for await (const event of stream) {
       if (event.type !== "response.output_text.delta") continue;
       text += event.delta;
-      // The model says no more before these have been seen.
+      // The model outputs no more before these have been seen.
       if (text === "You said:") gateway.vllm.simulator.lastAsked?.release();
     }
     expect(text).toBe("You said: a b c");
   });
 
   it.each(["bytes=1", "bytes=7", "crlf=1", "comments=1", "chunk=100", "per_delta=3", "done=0"])(
-    "is the same however vLLM frames it: %s",
+    "is the same for all of vLLM's framings: %s",
     async (framing) => {
       const input = "Grüße, 你好 and 👩‍👩‍👧 to get_weather";
       const body = { input, tools: [weatherTool] };
@@ -715,14 +715,14 @@ describe("a deployment", () => {
   });
   afterAll(() => configured.close());
 
-  it("serves a model under its alias, and says so under that name", async () => {
+  it("serves a model under its alias, which is the name in the response", async () => {
     const response = await configured.openai.responses.create({ model: "gpt-5", input: "Hello!" });
     expect(response.model).toBe("gpt-5");
     expect(response.output.map(({ type }) => type)).toEqual(["reasoning", "message"]);
     expect(lastPrompt(configured).model).toBe("simulator-reasoning");
   });
 
-  it("lists the aliases of models that are there", async () => {
+  it("lists the aliases of existing models", async () => {
     const models = await Array.fromAsync(configured.openai.models.list());
     expect(models.map(({ id }) => id)).toEqual([
       "simulator",
@@ -744,7 +744,7 @@ describe("a deployment", () => {
     let text = "";
     for await (const piece of (answer.body ?? new ReadableStream()).pipeThrough(new TextDecoderStream())) {
       text += piece;
-      // As many as the client waits for: only then does the model begin.
+      // The model begins after the heartbeats that the client waits for.
       if (text.split(": heartbeat\n\n").length > 3) configured.vllm.simulator.lastAsked?.release();
     }
     expect(text.split(": heartbeat\n\n").length - 1).toBeGreaterThanOrEqual(3);
@@ -755,13 +755,13 @@ describe("a deployment", () => {
   });
 
   it("sends no heartbeats into a lively stream", async () => {
-    // Longer than the five seconds between two heartbeats, with a token in each tenth of one.
+    // The answer takes longer than the interval of heartbeats, with ten tokens a second.
     const model = "simulator?tps=10&words=60";
     const answer = await gateway.post({ model, input: "Hello!", stream: true });
     expect(await answer.text()).not.toContain("heartbeat");
   });
 
-  it("keeps nothing anywhere of a response that should not be stored", async () => {
+  it("stores nothing anywhere of a response with store: false", async () => {
     const { storage } = configured;
     const before = storage.ids();
     await configured.openai.responses.create({ input: "Hello!", store: false });
@@ -771,7 +771,7 @@ describe("a deployment", () => {
   });
 });
 
-/** A vLLM whose chat template wants its system message at the beginning, before a real (simulated) one. */
+/** A vLLM whose chat template requires the system message at the beginning, in front of a simulated one. */
 async function strictTemplate(vllm: string): Promise<{ url: string; close(): void }> {
   const server = createServer(async (request, response) => {
     const body = Buffer.concat(await Array.fromAsync(request)).toString();

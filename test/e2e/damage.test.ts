@@ -21,19 +21,19 @@ import { ADMIN_KEY, ask as askAsRoot, ROOT, sha256 } from "./key-support.ts";
 import { begin, cleanUp, mayMount, newFolder, run, type Served, start } from "./serve-support.ts";
 import { eventually, type Gateway } from "./support.ts";
 
-/** Data folders whose files are damaged on their disk: what serves them says, and what `doctor` makes of them. */
+/** Data folders with files that are damaged on disk: the server's answers, and the repair by `doctor`. */
 
 const HOMES = uniqueKeyOf("Home");
 const LIST = "metadata.sqlite";
 const KEY = "key-of-local";
-/** A key of another tenant, whose list of files is damaged: a list stands before its files. */
+/** A key of another tenant, whose list of files is damaged: otherwise the damaged list would hide a damaged file. */
 const LISTING = "key-of-listing";
 
 let vllm: SimulatorServer;
-/** A folder in which objects of each class and a list of alarms are: two homes, and what is in it. Nobody serves it. */
+/** A folder with objects of each class and a list of alarms, among them two homes. No process serves it. */
 let whole: string;
 const ids: string[] = [];
-/** A file, and a vector store that has it. */
+/** The ids of a file, of a vector store with it, and of a list of files. */
 const stored = { file: "", vectorStore: "", listing: "" };
 
 beforeAll(async () => {
@@ -43,7 +43,7 @@ beforeAll(async () => {
   for (let count = 0; count < 2; count += 1) {
     ids.push((await openai.responses.create({ model: "simulator", input: `Keep me ${count}.` })).id);
   }
-  // It fails at once: another endpoint than the batch.
+  // The batch fails at once, because its line names another endpoint.
   const line = { custom_id: "one", method: "POST", url: "/v1/embeddings", body: {} };
   const [file] = await Promise.all([
     openai.files.create({ purpose: "batch", file: new File([JSON.stringify(line)], "batch.jsonl") }),
@@ -59,7 +59,7 @@ beforeAll(async () => {
   stored.vectorStore = id;
   const operator = { fetch: fetch as Gateway["fetch"], url: served.url };
   await askAsRoot(operator, "POST", "/v1/admin/keys", { tenant: "other", name: "kept" });
-  // The board has its runs in a table, once there was one.
+  // The board has a table of runs after the first run.
   const { id: run } = await openai.responses.create({
     ...{ model: "simulator?fault=stall_headers", input: "Run.", background: true, previous_response_id: ids[0] ?? "" },
   });
@@ -90,7 +90,7 @@ async function stop(served: Served): Promise<void> {
   await served.exited;
 }
 
-/** A copy of that folder, as a test may damage it. */
+/** A copy of that folder, for a test to damage. */
 function copied(): string {
   const data = newFolder();
   cpSync(whole, data, { recursive: true });
@@ -108,7 +108,7 @@ function filesOf(data: string, className: string): string[] {
     .map((name) => join(folder, name));
 }
 
-/** Overwrites all pages of a file but its first `kept`, as a disk does that forgets what was on it. */
+/** Overwrites all pages of a file except its first `kept`, as a disk does that loses data. */
 function overwrite(file: string, kept: number): void {
   const descriptor = openSync(file, "r+");
   for (let at = kept * 4_096; at < statSync(file).size; at += 4_096)
@@ -133,7 +133,7 @@ describe("an object that is damaged", () => {
     ["it is no database any more", (file) => overwrite(file, 0)],
   ];
 
-  it.each(damages)("(%s) is found, and put aside with --repair; all others are as they were", async (_, damage) => {
+  it.each(damages)("(%s) is found, and quarantined with --repair; all others are unchanged", async (_, damage) => {
     const data = copied();
     const [name = ""] = homesIn(data);
     const file = join(data, HOMES, name);
@@ -149,7 +149,7 @@ describe("an object that is damaged", () => {
     expect((await diagnose(data, false)).findings).toEqual([]);
   });
 
-  it("is named in the log, once, with its tenant, and answered as damaged; the others are served; put aside it is a 404", async () => {
+  it("is named in the log once, with its tenant, and is an error that names the damage; the others are served; in quarantine it is a 404", async () => {
     const data = copied();
     for (const name of homesIn(data).slice(0, 1)) overwrite(join(data, HOMES, name), 1);
     const { served, openai } = await serve(data);
@@ -195,10 +195,10 @@ describe("an object that is damaged", () => {
   });
 });
 
-it("damaged objects of every class are answered as that, and named once with their tenant", async () => {
+it("is an error that names the damage, for every class, and is logged once with its tenant", async () => {
   const data = copied();
   const asRoot = { headers: { authorization: `Bearer ${ROOT}` } };
-  // Each class, and what cannot be told without its objects.
+  // For each class, a request that needs its objects.
   const asked: Record<string, (openai: OpenAI) => Promise<unknown>> = {
     Quota: (openai) => openai.responses.create({ model: "simulator", input: "Store me." }),
     FileDirectory: (openai) => openai.withOptions({ apiKey: LISTING }).files.list(),
@@ -210,7 +210,7 @@ it("damaged objects of every class are answered as that, and named once with the
     VectorStore: (openai) => openai.vectorStores.retrieve(stored.vectorStore),
     Board: (openai) => openai.get("/admin/runs", asRoot),
   };
-  // Each request needs the directory of keys: it has a test of its own.
+  // Each request needs the directory of keys, which has a test of its own.
   expect([...Object.keys(asked), "KeyDirectory"].toSorted()).toEqual(Object.values(OBJECT_CLASSES).toSorted());
   const damagedIn = (name: string) =>
     filesOf(data, name).filter((file) => name !== "FileDirectory" || basename(file) === stored.listing);
@@ -245,7 +245,7 @@ it("damaged objects of every class are answered as that, and named once with the
   for (const name of Object.keys(asked)) expect(damagedIn(name)).toEqual([]);
 });
 
-it("a damaged directory of keys is named once, and answered as that to whoever asks with a key", async () => {
+it("of the directory of keys is logged once, and is an error for every request with a key", async () => {
   const data = copied();
   for (const file of filesOf(data, "KeyDirectory")) overwrite(file, 1);
   const { served, openai } = await serve(data);
@@ -268,11 +268,11 @@ it("a damaged directory of keys is named once, and answered as that to whoever a
 });
 
 describe("a list of alarms that is damaged", () => {
-  it("is made again of the objects, when the server starts: with their times and the names that its bytes still have", async () => {
+  it("is rebuilt from the objects when the server starts, with their times and the names that its bytes still contain", async () => {
     const data = copied();
     const before = alarmsIn(data);
     expect(before).toHaveLength(2);
-    // The header is gone, and the rows are there: SQLite reads nothing of it.
+    // The header is lost, but the rows are there: SQLite cannot read the file.
     const file = join(data, HOMES, LIST);
     const descriptor = openSync(file, "r+");
     writeSync(descriptor, Buffer.alloc(1_000, 0), 0, 1_000, 0);
@@ -284,7 +284,7 @@ describe("a list of alarms that is damaged", () => {
     expect(readdirSync(join(data, "quarantine", HOMES))).toContainEqual(expect.stringMatching(/^metadata\.sqlite\./));
   });
 
-  it("stops no backup, which has it again, and ends with 65", async () => {
+  it("does not prevent a backup, which has a rebuilt list, and ends with 65", async () => {
     const data = copied();
     const before = alarmsIn(data);
     const file = join(data, HOMES, LIST);
@@ -298,7 +298,7 @@ describe("a list of alarms that is damaged", () => {
     expect(alarmsIn(copy)).toEqual(before);
   });
 
-  it("of which nothing is left is made again without the alarms, and says how many are lost", async () => {
+  it("without any readable bytes is rebuilt without alarms, and their number is reported", async () => {
     const data = copied();
     overwrite(join(data, HOMES, LIST), 0);
     const { findings } = await diagnose(data, true);
@@ -308,7 +308,7 @@ describe("a list of alarms that is damaged", () => {
     expect(findings[0]?.done).toMatch(/0 alarms; of 2 objects the names were not found/);
   });
 
-  it("has rows that are wrong: they are set right", async () => {
+  it("with wrong rows is corrected", async () => {
     const data = copied();
     const before = alarmsIn(data);
     const database = new DatabaseSync(join(data, HOMES, LIST));
@@ -321,7 +321,7 @@ describe("a list of alarms that is damaged", () => {
   });
 });
 
-it.skipIf(!mayMount())("a folder that can only be read is said to be that, with the exit code 77", async () => {
+it.skipIf(!mayMount())("a read-only folder is reported, with the exit code 77", async () => {
   const data = copied();
   const mounts = `mount --bind ${data} ${data} && mount -o remount,ro,bind ${data}`;
   const variables = { STATE_DIRECTORY: data, VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true" };
@@ -330,7 +330,7 @@ it.skipIf(!mayMount())("a folder that can only be read is said to be that, with 
   expect(served.output()).toContain("is read-only");
 });
 
-it("a marker that says nothing is taken away, and the next start writes it", async () => {
+it("an invalid marker is removed, and the next start writes it", async () => {
   const data = copied();
   writeFileSync(join(data, "responses-edge.json"), "{");
   expect(

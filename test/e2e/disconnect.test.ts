@@ -5,11 +5,12 @@ import { expectError } from "./expectations.ts";
 import { eventually, type Gateway, startGateway, TOKEN_BY_TOKEN } from "./support.ts";
 
 /**
- * What happens when a client leaves.
+ * Clients that disconnect.
  *
- * Local workerd notices a departed client only when it writes to it, so a stream's heartbeats bound how long vLLM works
- * for nobody. A JSON request writes nothing before its answer: locally it runs to its end, and the response is kept as
- * completed. (Deployed, `enable_request_signal` tells of the departure, and it stops like a stream.)
+ * Local workerd notices that a client has disconnected only when it writes to it. So the interval of a stream's
+ * heartbeats bounds the time in which vLLM generates for no reader. A JSON request writes nothing before its answer:
+ * locally it runs to its end, and the response is stored as completed. (Deployed, `enable_request_signal` reports the
+ * disconnection, and the request stops like a stream.)
  */
 const HEARTBEAT_MS = 100;
 
@@ -19,12 +20,12 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-/** What reached vLLM for this model name; the tests use different ones. */
+/** vLLM's request for this model name. Each test uses another name. */
 function requestOf(model: string): SimulatedRequest | undefined {
   return gateway.vllm.simulator.requests.findLast(({ body }) => JSON.stringify(body)?.includes(`"model":"${model}"`));
 }
 
-/** A stream that is read until `ready`, and then left; its response's id and the text until then. */
+/** Reads a stream until `ready`, and disconnects. Gives the response's id and the text until then. */
 async function leave(
   request: { model: string; [field: string]: unknown },
   ready: (text: string) => boolean | Promise<boolean>,
@@ -58,18 +59,18 @@ async function leave(
 
 /** vLLM's connection is closed, and its generation with it. */
 async function expectReleased(model: string): Promise<void> {
-  // A request that was sent just before may reach vLLM just after.
+  // A request may reach vLLM just after the disconnection.
   await eventually(() => (requestOf(model)?.state ?? "open") !== "open");
   expect(requestOf(model)?.state).toBe("aborted");
 }
 
-/** The stored response, once it is there. */
+/** The stored response, as soon as it exists. */
 function settled(id: string) {
   return eventually(() => gateway.openai.responses.retrieve(id).catch(() => undefined));
 }
 
-describe.concurrent("a client that leaves a stream", () => {
-  it("in the middle of the tokens: vLLM stops, and the response is cancelled with what there was", async () => {
+describe.concurrent("a client that disconnects from a stream", () => {
+  it("in the middle of the tokens stops vLLM, and the response is cancelled with its partial output", async () => {
     const model = "simulator?words=100000&tps=100";
     const { id, seen } = await leave({ model }, (text) => text.split("output_text.delta").length > 20);
     await expectReleased(model);
@@ -87,7 +88,7 @@ describe.concurrent("a client that leaves a stream", () => {
     expect((await gateway.openai.responses.inputItems.list(id)).data).toHaveLength(1);
   });
 
-  it("in the middle of its reasoning: the reasoning is kept", async () => {
+  it("in the middle of its reasoning leaves the reasoning stored", async () => {
     const model = "simulator-reasoning?fault=stall:5";
     const { id } = await leave({ model }, (text) => text.split("reasoning_text.delta").length > 4);
     await expectReleased(model);
@@ -97,7 +98,7 @@ describe.concurrent("a client that leaves a stream", () => {
     });
   });
 
-  it("in the middle of a call: there is none that a client could answer", async () => {
+  it("in the middle of a call leaves no call to answer", async () => {
     const model = "simulator?rounds=1&fault=stall:3";
     const parameters = {
       type: "object",
@@ -113,42 +114,42 @@ describe.concurrent("a client that leaves a stream", () => {
     for (const item of output) expect(item).toMatchObject({ type: "function_call", status: "incomplete", name: "f" });
   });
 
-  it("before the first token, while the model is quiet: a heartbeat finds out", async () => {
+  it("before the first token is noticed by a heartbeat", async () => {
     const model = "simulator?fault=stall:0";
     const { id } = await leave({ model }, (text) => text.includes(": heartbeat"));
     await expectReleased(model);
     expect(await settled(id)).toMatchObject({ status: "cancelled", output: [] });
   });
 
-  it("before vLLM has answered with headers", async () => {
+  it("before vLLM has answered with headers is noticed", async () => {
     const model = "simulator?fault=stall_headers";
     const { id } = await leave({ model }, (text) => text.includes("response.in_progress"));
     await expectReleased(model);
     expect(await settled(id)).toMatchObject({ status: "cancelled", output: [] });
   });
 
-  it("while the model pauses in the middle", async () => {
+  it("while the model pauses in the middle is noticed", async () => {
     const model = "simulator?fault=stall:3";
     const { id } = await leave({ model }, (text) => /output_text\.delta[\s\S]*: heartbeat/.test(text));
     await expectReleased(model);
     expect((await settled(id)).output_text).toBe("You said:");
   });
 
-  it("of a fast model: what is generated but not read is no hindrance", async () => {
+  it("of a fast model is noticed, also with generated output that nobody has read", async () => {
     const model = "simulator?words=100000&chunk=16";
     const { id } = await leave({ model }, (text) => text.includes("output_text.delta"));
     await expectReleased(model);
     expect((await settled(id)).status).toBe("cancelled");
   });
 
-  it("with store: false, nothing is kept", async () => {
+  it("with store: false leaves nothing", async () => {
     const model = "simulator?words=100001&tps=100";
     const { id } = await leave({ model, store: false }, (text) => text.includes("output_text.delta"));
     await expectReleased(model);
     await expectError(await gateway.fetch(`${gateway.url}/v1/responses/${id}`), { status: 404 });
   });
 
-  it("that continued another response: the branch is cancelled, its parent unharmed", async () => {
+  it("that continues another response: the branch is cancelled, its parent is unchanged", async () => {
     const parent = await gateway.openai.responses.create({ model: "simulator", input: "First" });
     const model = "simulator?words=100002&tps=100";
     const request = { model, previous_response_id: parent.id };
@@ -159,7 +160,7 @@ describe.concurrent("a client that leaves a stream", () => {
     expect((await openai.create({ model: "simulator", input: "Next", previous_response_id: parent.id })).status).toBe(
       "completed",
     );
-    // And what was cancelled can be continued too.
+    // The cancelled response can be continued, too.
     const next = await openai.create({ model: "simulator?mode=transcript", input: "Go on", previous_response_id: id });
     expect(JSON.parse(next.output_text)).toMatchObject([
       { role: "user", content: "First" },
@@ -170,7 +171,7 @@ describe.concurrent("a client that leaves a stream", () => {
     ]);
   });
 
-  it("through the openai client: stream.abort() is enough", async () => {
+  it("by stream.abort() of the openai client is noticed", async () => {
     const model = "simulator?words=100003&tps=100";
     const stream = await gateway.openai.responses.create({ model, input: "Hello!", stream: true });
     let id = "";
@@ -183,7 +184,7 @@ describe.concurrent("a client that leaves a stream", () => {
   });
 });
 
-it("a client that leaves a JSON request is not noticed locally: the answer is made and kept", async () => {
+it("a client that disconnects from a JSON request is not noticed locally: the answer is generated and stored", async () => {
   const model = "simulator?words=30&fault=stall:3";
   const before = gateway.storage.ids().length;
   const leaving = new AbortController();
@@ -209,7 +210,7 @@ describe("a JSON request, with JSON_HEARTBEATS", () => {
   });
   afterAll(() => patient.close());
 
-  it("whose client leaves is found out by a heartbeat, and vLLM stops", async () => {
+  it("whose client disconnects is noticed by a heartbeat, and vLLM stops", async () => {
     const seen = () => patient.vllm.simulator.lastAsked;
     const leaving = new AbortController();
     const left = patient.fetch(`${patient.url}/v1/responses`, {
@@ -227,7 +228,7 @@ describe("a JSON request, with JSON_HEARTBEATS", () => {
   it("whose client waits gets the JSON after the heartbeats, and finds the response by its id", async () => {
     const asked = patient.post({ model: "simulator?words=5&fault=stall:3", input: "Hello!", ...TOKEN_BY_TOKEN });
     const response = await asked;
-    // The headers came before the answer.
+    // The headers arrive before the answer.
     patient.vllm.simulator.lastAsked?.release();
     const text = await response.text();
     expect(text).toMatch(/^\n+\{/);
@@ -236,7 +237,7 @@ describe("a JSON request, with JSON_HEARTBEATS", () => {
     expect((await patient.openai.responses.retrieve(id)).status).toBe("completed");
   });
 
-  it("is what it is without them where it is refused, or answered before the first one", async () => {
+  it("is the same as without them if it is refused, or answered before the first one", async () => {
     await expectError(await patient.post({ model: "nobody", input: "Hello!" }), { status: 400, param: "model" });
     const quick = await patient.post({ model: "simulator", input: "Hello!" });
     expect(await quick.text()).toMatch(/^\{/);
@@ -250,7 +251,7 @@ describe("a JSON request, with JSON_HEARTBEATS", () => {
   });
 });
 
-it("a client that stays through silence gets the whole answer", async () => {
+it("a client that waits through silence gets the whole answer", async () => {
   const response = await gateway.openai.responses
     .stream({ model: "simulator?ttft=500", input: "Hello!" })
     .finalResponse();

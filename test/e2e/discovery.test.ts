@@ -14,14 +14,14 @@ import { eventually } from "./support.ts";
 
 afterEach(cleanUp);
 
-describe("a name that is resolved", () => {
+describe("a resolved name", () => {
   let vllm: SimulatorServer;
   beforeAll(async () => {
     vllm = await serveSimulator();
   });
   afterAll(() => vllm.close());
 
-  it("has a server for each of its addresses, which requests go to", async () => {
+  it("has a server for each of its addresses, to which requests go", async () => {
     const { port } = new URL(vllm.url);
     const entries = [{ name: "pool", url: `http://localhost:${port}/v1`, discover: "dns", weight: 2 }];
     const UPSTREAMS = JSON.stringify([...entries, { name: "gone", url: "http://127.0.0.1:1/v1", drain: true }]);
@@ -36,7 +36,7 @@ describe("a name that is resolved", () => {
     expect(await served.exited).toBe(0);
   });
 
-  it("that cannot be resolved stays one server, and its secrets go along with the addresses of one that can", async () => {
+  it("has the name's secrets for each address; an unresolvable name stays one server", async () => {
     using discovery = new Discovery(
       () => {},
       () => {},
@@ -57,7 +57,7 @@ describe("a name that is resolved", () => {
   });
 });
 
-/** A cluster's API server, as far as EndpointSlices go. */
+/** A cluster's API server, with its EndpointSlices only. */
 async function fakeCluster() {
   const { certificateFile, keyFile } = certificate(1);
   const asked: { path: string; token: string | undefined }[] = [];
@@ -109,7 +109,7 @@ const pod = (name: string, address: string, conditions: object = { ready: true }
   targetRef: { kind: "Pod", name },
 });
 
-it("a Kubernetes service has those of its EndpointSlices that are ready, and hears of changes", async () => {
+it("a Kubernetes service has the ready endpoints of its EndpointSlices, and follows changes", async () => {
   const fake = await fakeCluster();
   fake.cluster.items = [slice(1, pod("vllm-0", "10.0.0.1"), pod("vllm-1", "10.0.0.2", { ready: false }))];
   let changes = 0;
@@ -137,7 +137,7 @@ it("a Kubernetes service has those of its EndpointSlices that are ready, and hea
       { address: "10.0.0.1", isDraining: true },
       { address: "10.0.0.2", isDraining: false },
     ]);
-    // A watch that ends in order goes on where it was; one whose version is gone, from a new list.
+    // A watch that ends in order resumes at its version; if that version is gone, it begins with a new list.
     fake.say("BOOKMARK", { metadata: { name: "", resourceVersion: "7" } });
     fake.endWatch();
     await eventually(() => fake.asked.at(-1)?.path.includes("resourceVersion=7") === true);
@@ -146,7 +146,7 @@ it("a Kubernetes service has those of its EndpointSlices that are ready, and hea
     fake.say("ERROR", { code: 410 });
     await eventually(() => changes === 3);
     expect(endpoints.endpoints()).toMatchObject([{ address: "10.0.0.3", name: "vllm-2" }]);
-    // While the API server is away, those that are known hold.
+    // While the API server is down, the known endpoints stay.
     fake.close();
     await eventually(() => said.length === 1);
     expect(said[0]).toContain("cannot be watched");

@@ -1,7 +1,7 @@
 import { isObject } from "../../dev/simulator/json.ts";
 import type { Gateway } from "./support.ts";
 
-/** Event streams as the bytes that they are: what a reader has of a run, and what it should have. */
+/** Event streams as bytes: those that a reader has of a run, and those that it should have. */
 
 const DONE = "data: [DONE]";
 
@@ -10,7 +10,7 @@ export function framesOf(stream: string): string[] {
   return stream.split("\n\n").filter((frame) => frame !== "" && !frame.startsWith(":"));
 }
 
-/** What a reader gets that has the first `count` events already. */
+/** The rest of a stream for a reader that has the first `count` events. */
 export function streamFrom(stream: string, count: number): string {
   const frames = framesOf(stream);
   const events = frames.slice(0, -1).slice(count);
@@ -21,7 +21,7 @@ export const withoutHeartbeats = (stream: string) => stream.replaceAll(": heartb
 
 export const isWhole = (stream: string) => stream.endsWith(`\n\n${DONE}\n\n`) || stream === `${DONE}\n\n`;
 
-/** The types of the events, a run of deltas once. */
+/** The types of the events. Consecutive deltas count once. */
 export function typesOf(stream: string): string[] {
   return framesOf(stream)
     .filter((frame) => frame !== DONE)
@@ -29,7 +29,7 @@ export function typesOf(stream: string): string[] {
     .filter((type, index, all) => type !== all[index - 1]);
 }
 
-/** How many events a stream has. */
+/** The number of events of a stream. */
 export const eventCount = (stream: string) => framesOf(stream).filter((frame) => frame !== DONE).length;
 
 /** `GET /v1/responses/{id}?stream=true&…`, without waiting for its end. */
@@ -44,14 +44,14 @@ export async function replay(gateway: Gateway, id: string, query = ""): Promise<
   return answer.text();
 }
 
-/** The id in the first event of a stream that somebody else reads on. */
+/** The id in the first event of a stream that another reader continues. */
 export function idIn(stream: string): string {
   const id = /"id":"(resp_\w+)"/.exec(stream)?.[1];
   if (id === undefined) throw new Error("The stream names no response.");
   return id;
 }
 
-/** The prompts that reached "vLLM" under this model name, as it saw them. */
+/** vLLM's requests for this model name. */
 export function generationsOf(gateway: Gateway, model: string) {
   return gateway.vllm.simulator.requests.filter(
     ({ path, body }) => path === "/v1/chat/completions" && isObject(body) && body.model === model,

@@ -1,7 +1,7 @@
 import { expect } from "vitest";
 import { parseEventStream } from "../conformance/event-stream.ts";
 
-/** What the tests of failures ask of an answer again and again. */
+/** Checks of answers that several tests of failures share. */
 
 /** The four fields of an error body. */
 export interface ErrorFields {
@@ -17,7 +17,7 @@ export async function errorOf(response: Response): Promise<ErrorFields> {
   return error;
 }
 
-/** Fails unless the answer is this error; the message may be given as a pattern or not at all. */
+/** Fails unless the answer is this error. The message may be a text, a pattern or absent. */
 export async function expectError(
   response: Response,
   wanted: { status: number; message?: RegExp | string; type?: string; param?: string | null; code?: string },
@@ -31,7 +31,7 @@ export async function expectError(
   });
 }
 
-/** An event as far as these tests look into it. */
+/** The fields of an event that these tests read. */
 export interface StreamEvent {
   type: string;
   sequence_number: number;
@@ -52,7 +52,7 @@ export interface Streamed {
   types: string[];
   /** The texts of the comments. */
   comments: readonly string[];
-  /** `[DONE]` came last. */
+  /** True if `[DONE]` came last. */
   done: boolean;
   /** The response of the first event. */
   id: string;
@@ -78,7 +78,7 @@ export async function readStream(response: Response): Promise<Streamed> {
   };
 }
 
-/** What a promise rejects with; fails when it does not. */
+/** The reason of a promise's rejection. Fails if the promise resolves. */
 export async function rejection(promise: Promise<unknown>): Promise<unknown> {
   try {
     await promise;

@@ -50,7 +50,7 @@ async function read({ files }: OpenAI, id: string): Promise<Uint8Array> {
   return new Uint8Array(await (await files.content(id)).arrayBuffer());
 }
 
-it("are there in pieces, are read whole, and go with the file", async () => {
+it("are stored in pieces, read as a whole, and deleted with the file", async () => {
   const { tenant, client } = await newClient();
   const bytes = new Uint8Array(randomBytes(2_500_000));
   const { id } = await upload(client, bytes);
@@ -63,7 +63,7 @@ it("are there in pieces, are read whole, and go with the file", async () => {
   await eventually(() => piecesOf(tenant).length === 0);
 });
 
-it("of an upload are its parts, of which those go that are no part of the file", async () => {
+it("of an upload are its parts; those that are not in the file are deleted", async () => {
   const { tenant, client } = await newClient();
   const pieces = [1024 * 1024, 5, 1_500_000].map((length) => new Uint8Array(randomBytes(length)));
   const bytes = Buffer.concat(pieces);
@@ -83,7 +83,7 @@ it("of an upload are its parts, of which those go that are no part of the file",
   await eventually(() => piecesOf(tenant).length === 4);
 });
 
-it("of a part that still comes when its upload is cancelled go, too", async () => {
+it("of a part that still arrives when its upload is cancelled are deleted, too", async () => {
   const { tenant, client } = await newClient();
   const begun = await client.uploads.create({
     bytes: 4_000_000,
@@ -120,7 +120,7 @@ it("are read for vector stores, and erased with the tenant", async () => {
   await eventually(() => piecesOf(tenant).length === 0);
 });
 
-it("a bucket that fails is a 503, and leaves nothing half-written; what is to be removed is removed when it answers again", async () => {
+it("are a 503 if the bucket fails, which leaves nothing half-written; pending deletions happen when it answers again", async () => {
   const { tenant, client } = await newClient();
   const kept = await upload(client, "Kept.");
   const down = { status: 503, code: "file_storage_unavailable" };
@@ -134,14 +134,14 @@ it("a bucket that fails is a 503, and leaves nothing half-written; what is to be
   await eventually(() => piecesOf(tenant).length === 1);
 });
 
-it("a wrong key is a 503", async () => {
+it("are a 503 with a wrong key", async () => {
   const other = await startWithKeys({ ...variables(), FILES_S3_SECRET_ACCESS_KEY: "another" });
   const { value }: MadeKey = await makeKey(other, newTenant());
   await expect(upload(other.client({ apiKey: value }), "x")).rejects.toMatchObject({ status: 503 });
   await other.close();
 });
 
-it("older files stay where they are when a bucket is configured, and new ones when it is not any more", async () => {
+it("stay in their place when a bucket is configured or removed", async () => {
   const data = newFolder();
   const open = { ALLOW_ANONYMOUS: "true" };
   const first = await serveFolder(data, vllm, open);
@@ -158,7 +158,7 @@ it("older files stay where they are when a bucket is configured, and new ones wh
   await third.stop("SIGTERM");
 });
 
-it("are not in a backup, which says so; a bucket that is copied beside it has them where it is restored", async () => {
+it("are not in a backup, which says so; a copy of the bucket has them after a restore", async () => {
   const data = newFolder();
   const open = { ALLOW_ANONYMOUS: "true", ...variables() };
   const server = await serveFolder(data, vllm, open);

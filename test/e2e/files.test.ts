@@ -43,7 +43,7 @@ const bytesOf = (name: string) => objectId(`one:${name.slice("file-".length)}`, 
 const tablesIn = (id: string) =>
   gateway.fileBytes.exec(bytesOf(id), "SELECT name FROM sqlite_schema WHERE name = 'piece'");
 
-/** Waits until the bytes of a file that was removed are gone. (Its own object is not to be read while they go.) */
+/** Waits until the bytes of a removed file are deleted. (The file's object must not be read meanwhile.) */
 async function gone(id: string, tenant = "one"): Promise<void> {
   const directory = objectId(tenant, uniqueKeyOf("FileDirectory"));
   const select = "SELECT key FROM removed WHERE key = ?";
@@ -51,7 +51,7 @@ async function gone(id: string, tenant = "one"): Promise<void> {
 }
 
 describe.concurrent("a file", () => {
-  it("is kept as it was sent, and shown as OpenAI shows it", async () => {
+  it("is stored unchanged, and shown in OpenAI's form", async () => {
     const before = Math.floor(Date.now() / 1000);
     const file = await client().files.create({
       file: await toFile(Buffer.from("Hello!"), "hello.txt"),
@@ -93,14 +93,14 @@ describe.concurrent("a file", () => {
     expect(rows.map(({ length }) => length)).toEqual([1024 * 1024, 1024 * 1024, 2_500_000 - 2 * 1024 * 1024]);
   });
 
-  it("may be sent with its fields before it or after it", async () => {
+  it("may be sent before or after its fields", async () => {
     const file = new File(["x"], "x.txt");
     for (const body of [form({ purpose: "evals", file }), form({ file, purpose: "evals" })]) {
       expect(await (await call("POST", "/v1/files", body)).json()).toMatchObject({ purpose: "evals", bytes: 1 });
     }
   });
 
-  it("expires when it is said to; one for a batch after 30 days", async () => {
+  it("expires at the requested time; a batch's after 30 days", async () => {
     const file = new File(["x"], "x.jsonl");
     const expires_after = { anchor: "created_at", seconds: 3600 } as const;
     const soon = await client().files.create({ file, purpose: "vision", expires_after });
@@ -109,7 +109,7 @@ describe.concurrent("a file", () => {
     expect(batch.expires_at).toBe(batch.created_at + 2_592_000);
   });
 
-  it("is gone at once when it is deleted, and its bytes soon after", async () => {
+  it("is deleted at once, and its bytes soon after", async () => {
     const { id } = await upload(new Uint8Array(randomBytes(1_500_000)));
     expect(tablesIn(id)).toHaveLength(1);
     expect(await client().files.delete(id)).toEqual({ id, object: "file", deleted: true });
@@ -166,7 +166,7 @@ describe("the list of files", () => {
 });
 
 describe.concurrent("another tenant's file", () => {
-  it("does not exist, whatever is asked of it", async () => {
+  it("does not exist for any endpoint", async () => {
     const { id } = await upload("secret");
     const unknown = `file-${"0".repeat(22)}`;
     for (const [method, suffix] of [
@@ -190,7 +190,7 @@ describe.concurrent("another tenant's file", () => {
     expect(await (await client().files.content(id)).text()).toBe("secret");
   });
 
-  it("that was never made opens no object", async () => {
+  it("that never existed opens no object", async () => {
     const before = gateway.fileBytes.ids().length;
     const unknown = `file-${"1".repeat(22)}`;
     await expectError(await call("GET", `/v1/files/${unknown}/content`), { status: 404, code: "file_not_found" });
@@ -199,7 +199,7 @@ describe.concurrent("another tenant's file", () => {
   });
 });
 
-describe.concurrent("a form that is no file", () => {
+describe.concurrent("a form without a valid file", () => {
   const file = new File(["x"], "x.txt");
   it.each([
     ["no file", form({ purpose: "assistants" }), { param: "file", code: "missing_required_parameter" }],
@@ -218,17 +218,17 @@ describe.concurrent("a form that is no file", () => {
     ],
     ["a field that is too long", form({ file, purpose: "x".repeat(2000) }), { param: "purpose" }],
     ["a name that is too long", form({ file: new File(["x"], "x".repeat(256)), purpose: "vision" }), { param: "file" }],
-  ])("has %s: a 400 that names it", async (_, body, wanted) => {
+  ])("with %s is a 400 that names it", async (_, body, wanted) => {
     await expectError(await call("POST", "/v1/files", body), { status: 400, ...wanted });
   });
 
-  it("has two files: a 400", async () => {
+  it("with two files is a 400", async () => {
     const body = form({ purpose: "assistants", file });
     body.append("file", file);
     await expectError(await call("POST", "/v1/files", body), { status: 400, param: "file" });
   });
 
-  it("is JSON, or compressed: a 415", async () => {
+  it("that is JSON, or compressed, is a 415", async () => {
     const answer = await call("POST", "/v1/files", "{}", { "content-type": "application/json" });
     await expectError(answer, { status: 415, code: "unsupported_media_type" });
     const headers = { "content-type": "multipart/form-data; boundary=b", "content-encoding": "gzip" };
@@ -245,7 +245,7 @@ describe.concurrent("a form that is no file", () => {
     await expectError(await call("POST", "/v1/files", body, headers), { status: 400, code: "invalid_form" });
   });
 
-  it("is too large: a 413, also for one without an announced length", async () => {
+  it("that is too large is a 413, also without an announced length", async () => {
     const bytes = new Uint8Array(MAX_FILE_BYTES + 1);
     const wanted = { status: 413, param: "file", code: "file_too_large" };
     await expectError(
@@ -272,7 +272,7 @@ describe.concurrent("a form that is no file", () => {
   });
 });
 
-it("a client that leaves in the middle of a file leaves nothing behind", async () => {
+it("of a client that disconnects in the middle leaves nothing behind", async () => {
   const directory = objectId("one", uniqueKeyOf("FileDirectory"));
   const rows = (table: string) => gateway.fileDirectories.exec(directory, `SELECT key FROM ${table}`);
   const files = rows("file").length;
@@ -304,7 +304,7 @@ describe.concurrent("an upload", () => {
   const addPart = (id: string, bytes: Uint8Array<ArrayBuffer>, key = KEYS.one) =>
     client(key).uploads.parts.create(id, { data: new File([bytes], "part") });
 
-  it("becomes a file of its parts in the given order, whatever order they came in", async () => {
+  it("becomes a file of its parts in the given order, in whatever order they arrived", async () => {
     const bytes = new Uint8Array(randomBytes(5_000_000));
     const cuts = [0, 1, 2_000_000, 2_000_000, 4_999_999, bytes.length];
     const pieces = cuts.slice(1).map((end, index) => bytes.slice(cuts[index], end));
@@ -333,7 +333,7 @@ describe.concurrent("an upload", () => {
     const { id = "" } = completed.file ?? {};
     expect(await client().files.retrieve(id)).toEqual(completed.file);
     expect(sha256(new Uint8Array(await (await client().files.content(id)).arrayBuffer()))).toBe(sha256(bytes));
-    // The part that is not in it goes.
+    // The unused part is deleted.
     const kept = () => gateway.fileBytes.exec(bytesOf(id), "SELECT SUM(length(bytes)) AS sum FROM piece");
     await eventually(() => kept()[0]?.sum === bytes.length);
     await client().files.delete(id);
@@ -341,7 +341,7 @@ describe.concurrent("an upload", () => {
     expect(tablesIn(id)).toEqual([]);
   });
 
-  it("that is not all there is a 400, and goes on", async () => {
+  it("with missing parts is a 400, and can be continued", async () => {
     const upload = await begin(10);
     const { id: first } = await addPart(upload.id, new Uint8Array(6));
     const { id: second } = await addPart(upload.id, new Uint8Array(4));
@@ -367,7 +367,7 @@ describe.concurrent("an upload", () => {
     });
   });
 
-  it("that is cancelled takes nothing more, and leaves nothing behind", async () => {
+  it("that is cancelled accepts no more parts, and leaves nothing behind", async () => {
     const upload = await begin(2_000_000);
     await addPart(upload.id, new Uint8Array(1_000_000));
     const file = `file-${upload.id.slice("upload_".length)}`;
@@ -407,7 +407,7 @@ describe.concurrent("an upload", () => {
 
 describe("limits of files", () => {
   let tenants = 0;
-  /** A tenant with limits, and keys of it. */
+  /** Makes a tenant with limits, and keys of it. */
   async function tenantWith(limits: object, ofKey: object = {}) {
     tenants += 1;
     const tenant = `limited-${tenants}`;
@@ -419,7 +419,7 @@ describe("limits of files", () => {
     return { tenant, key: await newKey(ofKey), other: await newKey({}) };
   }
 
-  it("of their number: a 429 that says which, until one is deleted", async () => {
+  it("of their number give a 429 that names the limit, until a file is deleted", async () => {
     const { key } = await tenantWith({ stored_files: 2 });
     const { id } = await upload("x", "a", key);
     await upload("x", "b", key);
@@ -429,7 +429,7 @@ describe("limits of files", () => {
     await upload("x", "c", key);
   });
 
-  it("of their bytes: a 429, or a 413 of a file that could never be kept", async () => {
+  it("of their bytes give a 429, or a 413 for a file that could never be stored", async () => {
     const { key } = await tenantWith({ stored_file_bytes: 1_000_000 });
     await upload(new Uint8Array(700_000), "a", key);
     const told = { code: "storage_quota_exceeded", message: expect.stringContaining("stored_file_bytes") };
@@ -438,7 +438,7 @@ describe("limits of files", () => {
     await upload(new Uint8Array(300_000), "b", key);
   });
 
-  it("of a key bind that key alone; parts of uploads count, too", async () => {
+  it("of a key apply to that key alone; parts of uploads count, too", async () => {
     const { key, other } = await tenantWith({}, { stored_file_bytes: 1_000 });
     const begun = await client(key).uploads.create({
       bytes: 900,
@@ -456,7 +456,7 @@ describe("limits of files", () => {
     await upload(new Uint8Array(100), "c", key);
   });
 
-  it("end with the tenant, whose files an administrator erases", async () => {
+  it("count nothing after an administrator has erased the tenant", async () => {
     const { tenant, key } = await tenantWith({});
     const { id } = await upload("x", "a", key);
     const object = objectId(`${tenant}:${id.slice("file-".length)}`, uniqueKeyOf("FileBytes"));

@@ -8,14 +8,14 @@ import { SocketClient } from "./socket-support.ts";
 import { eventually, TOKEN_BY_TOKEN } from "./support.ts";
 import { mcp, startTools, type ToolServer } from "./tool-support.ts";
 
-/** Several model servers behind one door, as clients and the servers see it. */
+/** Several model servers behind one gateway, as clients and the servers see it. */
 
 type Way = "json" | "stream" | "background";
 const WAYS: Way[] = ["json", "stream", "background"];
 const MODELS = ["simulator", "simulator-gpt-oss"];
 const INPUT = "one two three four five six seven eight nine ten";
 
-/** What became of a request, whichever way it is answered, and the text of its events, where it has any. */
+/** Creates a response in one of the ways. Gives it, and the text of its events if it has any. */
 async function create(fleet: Fleet, way: Way, body: ResponseCreateParamsNonStreaming) {
   const { responses } = fleet.openai;
   if (way === "json") return { response: await responses.create({ ...body, ...TOKEN_BY_TOKEN }), text: undefined };
@@ -24,7 +24,7 @@ async function create(fleet: Fleet, way: Way, body: ResponseCreateParamsNonStrea
     return { response: await responses.retrieve(idOf(events)), text: textOf(events) };
   }
   const { id } = await responses.create({ ...body, background: true });
-  // Its stream ends with it.
+  // The stream ends with the response.
   const text = textOf(await replay(fleet, id));
   return { response: await responses.retrieve(id), text };
 }
@@ -52,7 +52,10 @@ describe("affinity", () => {
     await tools.close();
   });
 
-  /** Each time one server is asked, and not always the same one: does `work` until two were, and at least three times. */
+  /**
+   * Checks that each call of `work` uses one server, and not always the same one. Calls it at least three times, and
+   * until two servers were used.
+   */
   async function expectOneEach(work: (index: number) => Promise<unknown>): Promise<void> {
     const asked = new Set<string>();
     for (let index = 0; index < 3 || (asked.size < 2 && index < 24); index += 1) {
@@ -65,7 +68,7 @@ describe("affinity", () => {
     expect(asked.size).toBeGreaterThan(1);
   }
 
-  it.each(MODELS)("all turns and branches of a conversation go to one server: %s", async (model) => {
+  it.each(MODELS)("sends all turns and branches of a conversation to one server: %s", async (model) => {
     const { responses } = fleet.openai;
     await expectOneEach(async (index) => {
       const first = await responses.create({ model, input: `Hello ${index}!` });
@@ -81,14 +84,14 @@ describe("affinity", () => {
     });
   });
 
-  it("all turns in a `conversation` do", async () => {
+  it("sends all turns in a `conversation` to one server", async () => {
     await expectOneEach(async () => {
       const { id: conversation } = await fleet.openai.conversations.create({});
       for (const way of WAYS) await create(fleet, way, { model: "simulator", input: "Hello!", conversation });
     });
   });
 
-  it("all turns over a socket do, stored or not", async () => {
+  it("sends all turns over a WebSocket to one server, stored or not", async () => {
     await expectOneEach(async (index) => {
       const socket = await SocketClient.open(fleet);
       let previous: string | undefined;
@@ -102,14 +105,14 @@ describe("affinity", () => {
     });
   });
 
-  it("a background run goes where the conversation's other turns go", async () => {
+  it("sends a background run to the server of the conversation's other turns", async () => {
     await expectOneEach(async (index) => {
       const { response } = await create(fleet, "background", { model: "simulator", input: `Hello ${index}!` });
       await create(fleet, "json", { model: "simulator", input: "And now?", previous_response_id: response.id });
     });
   });
 
-  it.each(MODELS)("all rounds of a turn do, in which tools are called here: %s", async (model) => {
+  it.each(MODELS)("sends all rounds of a turn with hosted tools to one server: %s", async (model) => {
     await expectOneEach(async (index) => {
       const body = { model: `${model}?rounds=3`, input: `Use the tools ${index}.`, tools: [mcp(tools)] };
       const { response } = await create(fleet, WAYS[index % WAYS.length] ?? "json", body);
@@ -122,7 +125,7 @@ describe("affinity", () => {
     ["prompt_cache_key", (index) => ({ prompt_cache_key: `thread-${index}` }), () => ({})],
     ["the session that an agent's header names", () => ({}), (index) => ({ "session-id": `thread-${index}` })],
     ["instructions and what the user said first", (index) => ({ instructions: `You are agent ${index}.` }), () => ({})],
-  ])("requests that bring their history go by %s, whether they are stored or not", async (_, fields, headers) => {
+  ])("sends requests that contain their history by %s, stored or not", async (_, fields, headers) => {
     await expectOneEach(async (index) => {
       const input: object[] = [{ role: "user", content: "Hello!" }];
       for (const store of [false, true, false, true]) {
@@ -130,7 +133,7 @@ describe("affinity", () => {
         const response = await fleet.post(body, headers(index));
         expect(response.status).toBe(200);
         const { id } = (await response.json()) as { id: string };
-        // A stored one can be continued at the same server.
+        // A stored response can be continued at the same server.
         if (store)
           await fleet.openai.responses.create({ model: "simulator", input: "More.", previous_response_id: id });
         input.push({ role: "assistant", content: "Hi." }, { role: "user", content: "And now?" });
@@ -138,7 +141,7 @@ describe("affinity", () => {
     });
   });
 
-  it("answers name their server, where the operator wants it", async () => {
+  it("shows the server in answers if the operator wants it", async () => {
     for (const stream of [false, true]) {
       fleet.clear();
       const response = await fleet.post({ model: "simulator", input: "Hello!", stream });
@@ -157,10 +160,10 @@ describe("a server in trouble", () => {
     ["accepts and never answers", "fault=stall_headers"],
   ];
 
-  it.each(troubles)("%s: another one answers, for every client", async (_, trouble) => {
+  it.each(troubles)("%s: is replaced by another one for every client", async (_, trouble) => {
     const fleet = await startFleet({
       servers: { a: {}, b: {}, c: {} },
-      // Long enough for those that are well, also on a busy machine.
+      // Long enough for healthy servers, also on a busy machine.
       variables: { UPSTREAM_FAILOVER_MS: trouble === "fault=stall_headers" ? "1000" : "30000" },
     });
     try {
@@ -175,7 +178,7 @@ describe("a server in trouble", () => {
           if (text !== undefined) expect(text).toBe(response.output_text);
         }
       }
-      // It was tried, and not for ever: a few were under way when it was left alone.
+      // The server in trouble was tried, but only for a while: a few requests were in progress when it was ejected.
       expect(ailing.asked.length).toBeGreaterThan(0);
       const before = ailing.asked.length;
       for (let turn = 0; turn < 12; turn += 1) await create(fleet, "json", { model: "simulator", input: `${turn}` });
@@ -185,7 +188,7 @@ describe("a server in trouble", () => {
     }
   });
 
-  it("that is slow is waited for: its answers are as good as any", async () => {
+  it("that is slow gets its time to answer", async () => {
     const fleet = await startFleet({ servers: { a: {}, b: {} } });
     try {
       for (const replica of fleet.replicas) replica.trouble = "ttft=300";
@@ -211,7 +214,7 @@ describe("a server that dies in the middle of its answer", () => {
   );
 
   it.each(cases)(
-    "has its answer gone on with by another, and no token is lost or repeated: %s, %s, %s",
+    "has its answer continued by another, without a lost or repeated token: %s, %s, %s",
     async (death, model, way) => {
       const whole = await create(fleet, way, { model, input: INPUT });
       fleet.clear();
@@ -235,7 +238,7 @@ describe("a server that dies in the middle of its answer", () => {
   );
 });
 
-describe("a server that dies beside one that cannot go on with its text", () => {
+describe("a server that dies beside one that cannot continue its text", () => {
   let fleet: Fleet;
   beforeAll(async () => {
     const models = ["simulator"];
@@ -243,10 +246,10 @@ describe("a server that dies beside one that cannot go on with its text", () => 
   });
   afterAll(() => fleet.close());
 
-  it("goes on itself when it is back: no token is lost or repeated, and the other one is not asked", async () => {
+  it("continues the text itself after its return: no token is lost or repeated, and the other one is not asked", async () => {
     const [able, unable] = fleet.replicas as [Replica, Replica];
     const body = { model: "simulator", input: INPUT };
-    // Both are known to have the model.
+    // Now the gateway knows that both have the model.
     await fleet.openai.models.list();
     await unable.die("kill");
     const whole = await create(fleet, "stream", body);
@@ -266,17 +269,17 @@ describe("a server that dies beside one that cannot go on with its text", () => 
   });
 });
 
-describe("a server that lives, and breaks off each of its answers", () => {
+describe("a living server that breaks off each of its answers", () => {
   let fleet: Fleet;
   beforeAll(async () => {
-    // It is not left alone for that: it has begun each of the answers.
+    // It is not ejected for that, because it has begun each of the answers.
     fleet = await startFleet({ servers: { a: {}, b: {} } });
   });
   afterEach(() => fleet.clear());
   afterAll(() => fleet.close());
 
   it.each(MODELS.flatMap((model) => WAYS.map((way) => [model, way] as const)))(
-    "is asked once for each answer: another one says the rest of it (%s, %s)",
+    "is asked once for each answer, and another one generates the rest (%s, %s)",
     async (model, way) => {
       const [ailing] = fleet.replicas as [Replica, ...Replica[]];
       ailing.trouble = "fault=cut:4";
@@ -297,7 +300,7 @@ describe("when no server answers", () => {
     ["fault=http:429", 429, "rate_limit_exceeded"],
     ["fault=html", 502, "upstream_malformed_response"],
     ["fault=stall_headers", 504, "upstream_timeout"],
-  ])("%s: the client is told so, in bounded time: %i %s", async (trouble, status, code) => {
+  ])("%s: the client gets an error in bounded time: %i %s", async (trouble, status, code) => {
     const fleet = await startFleet({
       servers: { a: {}, b: {} },
       variables: { UPSTREAM_FAILOVER_MS: "200", VLLM_CONNECT_TIMEOUT_MS: "400", VLLM_RECOVERY_TIME_MS: "500" },
@@ -336,7 +339,7 @@ describe("servers that do not all have the same models", () => {
     expect(ids.toSorted()).toEqual(["simulator", "simulator-gpt-oss"]);
   });
 
-  it("are asked for their own, whichever way", async () => {
+  it("get requests for their own models, in every form of answer", async () => {
     for (const way of WAYS) {
       for (const model of MODELS) {
         for (let turn = 0; turn < 4; turn += 1) await create(fleet, way, { model, input: `${way} ${turn}` });
@@ -346,13 +349,13 @@ describe("servers that do not all have the same models", () => {
     expect(fleet.servers("simulator-gpt-oss")).toEqual(["oss", "both"]);
   });
 
-  it("refuse a model that none of them has, having asked one", async () => {
+  it("refuse a model that none of them has, after one request", async () => {
     const error = { status: 400, code: "model_not_found", param: "model" };
     await expectError(await fleet.post({ model: "nobody", input: INPUT }), error);
     expect(fleet.servers()).toHaveLength(1);
   });
 
-  it("are in /health/upstream one by one, only by their names, and one that is down hides no model", async () => {
+  it("are in /health/upstream by their names only, and a dead one hides no model", async () => {
     const [chat] = fleet.replicas as [Replica, ...Replica[]];
     await chat.die("kill");
     try {
@@ -378,7 +381,7 @@ describe("servers that do not all have the same models", () => {
   });
 });
 
-describe("a model with another to fall back on", () => {
+describe("a model with a fallback", () => {
   let fleet: Fleet;
   beforeAll(async () => {
     fleet = await startFleet({
@@ -394,14 +397,14 @@ describe("a model with another to fall back on", () => {
   const answering = async (way: Way, model: string) =>
     (await create(fleet, way, { model, input: INPUT })).response.model;
 
-  it("answers itself as long as it has a server; else the other one does, which the response names", async () => {
+  it("answers itself as long as it has a server; else the fallback does, which the response names", async () => {
     const [big] = fleet.replicas as [Replica, ...Replica[]];
     for (const way of WAYS) {
       expect(await answering(way, "simulator-reasoning")).toBe("simulator-reasoning");
       expect(await answering(way, "best")).toBe("best");
     }
     await big.die("kill");
-    // A server that was well just now is taken to be so for a moment.
+    // A server that was healthy just now counts as healthy for a moment.
     await eventually(async () => (await answering("json", "best").catch(() => undefined)) === "simulator");
     for (const way of WAYS) {
       for (const model of ["simulator-reasoning", "best"]) {
@@ -413,7 +416,7 @@ describe("a model with another to fall back on", () => {
     await eventually(async () => (await answering("json", "best")) === "best");
   });
 
-  it("a model without one is refused while its server is gone", async () => {
+  it("without a server is refused if it has no fallback", async () => {
     const [, small] = fleet.replicas as [Replica, Replica];
     await small.die("kill");
     await expectError(await fleet.post({ model: "simulator", input: INPUT }), {
@@ -424,7 +427,7 @@ describe("a model with another to fall back on", () => {
   });
 });
 
-describe("with UNSALTED_SERVERS=refuse, a server that does not say that it is a vLLM", () => {
+describe("with UNSALTED_SERVERS=refuse, a server that is not known to be a vLLM", () => {
   const hash = (key: string) => createHash("sha256").update(key).digest("hex");
   const headers = { authorization: "Bearer any", "content-type": "application/json" };
   const error = { status: 503, code: "tenants_not_separated" };
@@ -449,7 +452,7 @@ describe("with UNSALTED_SERVERS=refuse, a server that does not say that it is a 
   const post = (path: string, body: object) =>
     fleet.fetch(fleet.url + path, { method: "POST", headers, body: JSON.stringify(body) });
 
-  it("gets no prompt of a model that others have, too: one of which the operator says `salted` does", async () => {
+  it("gets no prompt for a model that others have, too; one that the operator declares `salted` does", async () => {
     for (let turn = 0; turn < 24; turn += 1) {
       const { id } = await fleet.openai.responses.create({ model: "simulator", input: `Hello ${turn}!` });
       await fleet.openai.responses.create({ model: "simulator", input: "And now?", previous_response_id: id });
@@ -466,7 +469,7 @@ describe("with UNSALTED_SERVERS=refuse, a server that does not say that it is a 
     ["/v1/completions", { prompt: INPUT }],
     ["/v1/embeddings", { input: INPUT }],
     ["/tokenize", { prompt: INPUT }],
-  ])("makes every request for a model of its own a 503: %s %j", async (path, body) => {
+  ])("makes every request for its own model a 503: %s %j", async (path, body) => {
     for (const model of ["simulator-reasoning", "simulator-gpt-oss"]) {
       await expectError(await post(path, { model, ...body }), error);
     }
@@ -494,7 +497,7 @@ describe("the board", () => {
   afterEach(() => fleet.clear());
   afterAll(() => fleet.close());
 
-  /** What this isolate has heard of a server, while requests have it hear the board. */
+  /** This isolate's knowledge of a server. A request makes the isolate read the board. */
   async function heard(name: string): Promise<{ down: boolean; load: number | null } | undefined> {
     await (await fleet.fetch(`${fleet.url}/v1/models`)).text();
     const answer = await fleet.fetch(`${fleet.url}/health/upstream`);
@@ -504,7 +507,7 @@ describe("the board", () => {
     return servers.find((server) => server.name === name)?.board;
   }
 
-  it("tells of a server that does not say that it is well, before any turn finds it out", async () => {
+  it("reports an unhealthy server before any turn finds it", async () => {
     const [ailing] = fleet.replicas as [Replica, ...Replica[]];
     ailing.trouble = "fault=http:500";
     for (const illness of ["fault=http:503", "fault=stall_headers"]) {
@@ -519,7 +522,7 @@ describe("the board", () => {
     }
   });
 
-  it("reports a server's load by others: the server gets no more than its share", async () => {
+  it("reports a server's load by other isolates, and the server gets no more than its share", async () => {
     const [loaded] = fleet.replicas as [Replica, ...Replica[]];
     loaded.trouble = "fault=stall_headers";
     const abort = new AbortController();
@@ -543,7 +546,7 @@ describe("the board", () => {
 });
 
 describe("a server that drains", () => {
-  it("with weight 0 gets no new conversation, nor a turn of one that has begun elsewhere, and keeps its own", async () => {
+  it("with weight 0 keeps its own conversations, and gets no new ones and no turns of others'", async () => {
     const fleet = await startFleet({ servers: { a: {}, b: {}, old: { fields: { weight: 0 } } } });
     try {
       for (let turn = 0; turn < 16; turn += 1) {
@@ -553,7 +556,7 @@ describe("a server that drains", () => {
       }
       expect(fleet.servers()).toEqual(["a", "b"]);
       fleet.clear();
-      // Homes that were made without looking where they lead, as those are that were made before the server drained.
+      // These conversations' ids were chosen without regard to their server, as before the server drained.
       for (let turn = 0; turn < 24 && !fleet.servers().includes("old"); turn += 1) {
         const { id: conversation } = await fleet.openai.conversations.create({});
         await create(fleet, "json", { model: "simulator", input: "Hello!", conversation });
@@ -564,7 +567,7 @@ describe("a server that drains", () => {
     }
   });
 
-  it("with `drain` loses its own, too, as long as another one takes them", async () => {
+  it("with `drain` loses its own, too, as long as another one accepts them", async () => {
     const fleet = await startFleet({ servers: { a: {}, old: { fields: { drain: true } } } });
     try {
       for (let turn = 0; turn < 12; turn += 1) {

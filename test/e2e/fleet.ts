@@ -6,38 +6,38 @@ import { startWorkerd } from "../workerd/process.ts";
 import { freePort } from "../workerd/tools.ts";
 import { type Gateway, gatewayAt } from "./support.ts";
 
-/** A Worker in front of several simulated model servers, each with troubles of its own. */
+/** A Worker in front of several simulated model servers, each with its own faults. */
 
 export type Death = "kill" | "terminate" | "engine";
 
 export interface Replica {
   name: string;
-  /** Settings of the simulator for all that makes it generate; "" is a server in good health. */
+  /** The simulator's settings for requests that generate; "" is a healthy server. */
   trouble: string;
-  /** The same for `/health`. */
+  /** The simulator's settings for `/health`. */
   illness: string;
-  /** `http://HOST:PORT`: for who goes there without the gateway. */
+  /** `http://HOST:PORT`, for requests that bypass the gateway. */
   readonly url: string;
-  /** What made it generate, or was to. */
+  /** The requests that made it generate, or tried to. */
   readonly asked: SimulatorServer["simulator"]["requests"];
   /**
-   * It is killed (connections break), told to stop (its streams fall silent), or loses its engine (its streams end with
-   * an error). Its port is closed in any case.
+   * Lets it die: killed (connections break), told to stop (its streams fall silent), or without its engine (its streams
+   * end with an error). Each closes its port.
    */
   die(death: Death): Promise<void>;
-  /** Listens again on its port. Nothing of what it was asked before is known any more. */
+  /** Listens again on its port. Its earlier requests are forgotten. */
   restart(): Promise<void>;
 }
 
 export interface Fleet extends Gateway {
   replicas: readonly Replica[];
-  /** The names of the servers that were asked for this model, or for anything, each once. */
+  /** The names of the servers that got a request for this model, or for any, each once. */
   servers(model?: string): string[];
-  /** Forgets what was asked, and heals all. */
+  /** Forgets all requests, and makes all servers healthy. */
   clear(): void;
 }
 
-/** How a server of the fleet is played. */
+/** The options of a simulated server. */
 type PlayedServer = Pick<SimulatorOptions, "models" | "adapters" | "ownedBy" | "kind" | "maxModelLen">;
 
 export interface FleetOptions {

@@ -4,7 +4,7 @@ import { APPLY_PATCH } from "../../packages/grammar/test/grammar-cases.ts";
 import { refusalOf } from "../vllm/facts/subject.ts";
 import { type Gateway, joinGateway } from "./support.ts";
 
-/** The grammars of custom tools: what they bind the model to, on both engines. */
+/** The grammars of custom tools, and their effect on the model with both engines. */
 
 let gateway: Gateway;
 beforeAll(async () => {
@@ -28,7 +28,7 @@ const patch = lark("apply_patch", APPLY_PATCH);
 const date = regex("set_date", "\\d{4}-\\d{2}-\\d{2}");
 const SAMPLE = "*** Begin Patch\n*** Add File: a\n+a\n*** End Patch\n";
 
-/** What reached vLLM last. */
+/** The last body that reached vLLM. */
 function asked(): Record<string, unknown> {
   return gateway.vllm.simulator.lastAsked?.body as Record<string, unknown>;
 }
@@ -37,7 +37,7 @@ describe.each(["tiny-qwen3", "tiny-gpt-oss"])("%s", (model) => {
   const body = (fields: object) => ({ model, input: "Hi", ...fields }) as ResponseCreateParamsNonStreaming;
   const refusal = (fields: object) => refusalOf(gateway.openai.responses.create(body(fields)));
 
-  it("a grammar that is none is a 400 that says where", async () => {
+  it("answers an invalid grammar with a 400 that names the place", async () => {
     const broken = lark("f", 'start: x\nx: "a" y');
     expect(await refusal({ tools: [text, broken] })).toEqual({
       status: 400,
@@ -66,7 +66,7 @@ describe.each(["tiny-qwen3", "tiny-gpt-oss"])("%s", (model) => {
     });
   });
 
-  it("what expands to too much never reaches the model server", async () => {
+  it("refuses a grammar whose expansion is too large, before the model server gets it", async () => {
     const bomb = "((a{99}){99}){99}";
     const before = gateway.vllm.simulator.requests.length;
     const format = { type: "json_schema", name: "a", schema: { type: "string", pattern: bomb } };
@@ -91,7 +91,7 @@ describe.each(["tiny-qwen3", "tiny-gpt-oss"])("%s", (model) => {
     ).toEqual([]);
   });
 
-  it("what binds nothing stands in the description, and the model is free", async () => {
+  it("has a grammar that cannot be enforced in the description, and does not bind the model", async () => {
     const beyond = regex("f", "(?=a).*");
     const response = await gateway.openai.responses.create(body({ tools: [beyond] }));
     expect(response.status).toBe("completed");
@@ -107,7 +107,7 @@ describe("a chat model", () => {
   const create = (fields: object) =>
     gateway.openai.responses.create({ model, input: "Hi", ...fields } as ResponseCreateParamsNonStreaming);
 
-  it("that must call writes the input alone, after its thoughts", async () => {
+  it("that must call writes the input alone, after its reasoning", async () => {
     const response = await create({ tools: [patch, text], tool_choice: forced });
     expect(response.output.map(({ type }) => type)).toEqual(["reasoning", "custom_tool_call"]);
     expect(response.output[1]).toMatchObject({ name: "apply_patch", input: SAMPLE, status: "completed" });
@@ -119,13 +119,13 @@ describe("a chat model", () => {
     expect(asked().tools).toHaveLength(2);
   });
 
-  it("writes what looks like a function's arguments, and that is the input", async () => {
+  it("may write input that looks like a function's arguments", async () => {
     const json = lark("f", 'start: "{\\"input\\": \\"a\\"}"');
     const response = await create({ tools: [json], tool_choice: "required" });
     expect(response.output.at(-1)).toMatchObject({ input: '{"input": "a"}' });
   });
 
-  it("that is cut off has an input that is incomplete", async () => {
+  it("that is cut off has an incomplete input", async () => {
     const response = await create({ tools: [patch], tool_choice: "required", max_output_tokens: 20 });
     expect(response).toMatchObject({ status: "incomplete", incomplete_details: { reason: "max_output_tokens" } });
     const call = response.output.at(-1);
@@ -152,7 +152,7 @@ describe("a chat model", () => {
 describe("gpt-oss", () => {
   const model = "simulator-gpt-oss";
 
-  it("is bound to the grammars of its custom tools in every choice", async () => {
+  it("is bound by the grammars of its custom tools with every tool_choice", async () => {
     for (const tool_choice of ["auto", "required", { type: "custom", name: "apply_patch" }]) {
       const fields = { model, input: "Use apply_patch", tools: [patch, text, date], tool_choice };
       const response = await gateway.openai.responses.create(fields as ResponseCreateParamsNonStreaming);
@@ -167,7 +167,7 @@ describe("gpt-oss", () => {
     }
   });
 
-  it("without a tool that has a grammar is not bound", async () => {
+  it("is not bound without a tool that has a grammar", async () => {
     await gateway.openai.responses.create({ model, input: "Hi", tools: [text] });
     expect(asked().structured_outputs).toBeUndefined();
   });

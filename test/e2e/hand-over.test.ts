@@ -7,7 +7,7 @@ import { beginLoad } from "../crash/hand-over-load.ts";
 import { cleanUp, newFolder, run, type Served, start } from "./serve-support.ts";
 import { eventually } from "./support.ts";
 
-/** A process of `serve` that another one takes the place of, while both are asked (docs/upgrades.md). */
+/** A process that takes the place of another one under `serve`, while both get requests (docs/upgrades.md). */
 
 let vllm: SimulatorServer;
 beforeAll(async () => {
@@ -21,7 +21,7 @@ const least = () => ({ VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true",
 const SERVES = "Another process serves";
 const HAS_ENDED = "The previous process has ended.";
 
-/** How often something was said. */
+/** The number of times that a text is in the output. */
 const times = ({ output }: Served, what: string) => output().split(what).length - 1;
 
 async function create(url: string, body: object): Promise<{ id: string; status: string }> {
@@ -35,14 +35,14 @@ async function stop(served: Served): Promise<number | null> {
   return served.exited;
 }
 
-describe("another process that takes the place of the one that serves", () => {
-  it("lets no request fail, and no byte be lost: stored, in the background, in conversations", async () => {
+describe("another process that takes the place of the serving one", () => {
+  it("loses no request and no byte: stored, in the background, in conversations", async () => {
     const served = await start(least());
     const load = beginLoad({ url: served.url, streams: 8, words: 60, wordsPerSecond: 20, rate: 20 });
     await eventually(() => load.openStreams() === 8, 30_000);
     served.child.kill("SIGHUP");
     await eventually(() => times(served, SERVES) === 1, 30_000);
-    // What it has begun goes on in the one before it.
+    // The predecessor's streams continue in the predecessor.
     expect(times(served, HAS_ENDED)).toBe(0);
     const { failures, requests } = await load.finish();
     expect(failures).toEqual([]);
@@ -51,7 +51,7 @@ describe("another process that takes the place of the one that serves", () => {
     expect(await stop(served)).toBe(0);
   }, 120_000);
 
-  it("is asked for by `reload`, again and again, and reads what has changed", async () => {
+  it("starts by `reload`, again and again, and reads changes", async () => {
     const variables = least();
     const file = join(newFolder(), "aliases");
     writeFileSync(file, '{"one":"simulator"}');
@@ -75,7 +75,7 @@ describe("another process that takes the place of the one that serves", () => {
     expect(nobody).toEqual([1, expect.stringContaining("Nothing serves the data folder")]);
   }, 120_000);
 
-  it("resumes what its predecessor had no time to end", async () => {
+  it("resumes runs that its predecessor had no time to end", async () => {
     const served = await start({ ...least(), HANDOVER_TIMEOUT_MS: "0" });
     const run = { model: "simulator?words=60&tps=10", input: "Go on.", background: true };
     const { id } = await create(served.url, run);
@@ -87,7 +87,7 @@ describe("another process that takes the place of the one that serves", () => {
   }, 120_000);
 });
 
-/** A service manager's end of the protocol of systemd: prints every message that comes. */
+/** The service manager's side of systemd's protocol: it prints every message that arrives. */
 const LISTENER = `
 import socket, sys
 manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -103,7 +103,7 @@ const mayNotify = ["systemd-notify", "python3"].every((name) => spawnSync(name, 
 if (!mayNotify) console.log("Not shown here: this machine has no systemd-notify, or no python3.");
 
 describe.runIf(mayNotify)("under systemd", () => {
-  it("it says when it is ready, that it lives, when it reloads and when it stops", async () => {
+  it("reports readiness, life signs, reloads and the stop", async () => {
     const path = join(newFolder(), "notify");
     const listener = spawn("python3", ["-c", LISTENER, path], { stdio: ["ignore", "pipe", "inherit"] });
     let heard = "";

@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 
-/** A pool in which one model server takes connections and answers nothing. */
+/** A pool in which one model server accepts connections and never answers. */
 
 let servers: Server[];
 let gateway: WorkerdProcess;
@@ -34,7 +34,7 @@ afterAll(async () => {
   }
 });
 
-it("/health/upstream tells of it after two seconds, and of the others at once", async () => {
+it("/health/upstream reports it after two seconds, and the others at once", async () => {
   const answer = await fetch(`${gateway.url}/health/upstream`);
   expect(answer.status).toBe(200);
   const message = "The model server did not answer within 2000 ms.";

@@ -6,23 +6,23 @@ import { startWorkerd } from "../workerd/process.ts";
 import { framesOf, isWhole, replay, typesOf } from "./event-streams.ts";
 import { type Gateway, gatewayAt, TOKEN_BY_TOKEN } from "./support.ts";
 
-/** gpt-oss goes on wherever its server dies, and nothing of it tells that it did. */
+/** gpt-oss continues wherever its server dies, and its response does not show that. */
 
 type Prompt = string | number[];
 
-/** A completion that was asked for. */
+/** A request for a completion. */
 interface Asked {
   prompt: Prompt;
   max_tokens: number | null;
   structured_outputs?: unknown;
 }
 
-/** A simulator that fails as planned: for each model name, what becomes of its first completions. */
+/** A simulator that fails as planned, in the first completions of each model name. */
 interface FaultyServer {
   server: SimulatorServer;
-  /** A model name that nobody else uses, whose n-th completion meets the n-th fault (`cut:5`), if there is one. */
+  /** A model name that no other test uses. Its n-th completion has the n-th fault (`cut:5`), if there is one. */
   model(settings: string, faults?: readonly (string | undefined)[]): string;
-  /** The completions that were asked of a model, in order. */
+  /** The completions that a model was asked for, in order. */
   asked(model: string): Asked[];
 }
 
@@ -58,7 +58,7 @@ async function startFaultyServer(): Promise<FaultyServer> {
 
 let vllm: FaultyServer;
 let gateway: Gateway;
-/** One that tries nothing again. */
+/** A gateway that does not try again. */
 let once: Gateway;
 let encode: (text: string) => number[];
 
@@ -83,7 +83,7 @@ const WAYS: Way[] = ["json", "stream", "background"];
 
 type Body = Omit<ResponseCreateParamsNonStreaming, "model">;
 
-/** What the model server fails at, and how the model speaks. */
+/** The model server's faults, and the model's settings. */
 interface Circumstances {
   faults?: readonly (string | undefined)[];
   settings?: string;
@@ -92,13 +92,13 @@ interface Circumstances {
 interface Answer {
   response: Response;
   asked: Asked[];
-  /** The types of its events, a run of deltas once; none as JSON. */
+  /** The types of its events, in which consecutive deltas count once; empty for JSON. */
   types: string[];
   /** The deltas of each item, joined. */
   said: string[];
 }
 
-/** The response to a request, whichever way it is answered, and how it came about. */
+/** Creates a response in one of the ways. Gives it with its events and the model server's requests. */
 async function create(way: Way, body: Body, { faults, settings = "" }: Circumstances = {}, through = gateway) {
   const model = vllm.model(settings, faults);
   const how = way === "json" ? TOKEN_BY_TOKEN : { stream: true, background: way === "background" };
@@ -122,7 +122,7 @@ async function create(way: Way, body: Body, { faults, settings = "" }: Circumsta
   return { response, asked, types: typesOf(text), said } satisfies Answer;
 }
 
-/** What must not depend on whether the model server died on the way. */
+/** The parts of an answer that must be the same whether the model server died or not. */
 function essence({ response, types, said }: Answer) {
   const { output, usage, status, incomplete_details, error } = response;
   return {
@@ -130,7 +130,7 @@ function essence({ response, types, said }: Answer) {
     // Cached tokens may differ: the prompt was sent before.
     usage: usage && { ...usage, input_tokens_details: {}, cached_tokens_per_turn: [] },
     end: { status, incomplete_details, error },
-    // `in_progress` is said again while the model server is away, also between two deltas of one run.
+    // `in_progress` is repeated while the model server is down, also between two deltas.
     types: types
       .filter((type, index) => type !== "response.in_progress" || types.indexOf(type) === index)
       .filter((type, index, all) => !type.endsWith(".delta") || type !== all[index - 1]),
@@ -141,7 +141,7 @@ function essence({ response, types, said }: Answer) {
 /** A prompt as token ids. */
 const idsOf = (prompt: Prompt | undefined) => (typeof prompt === "string" ? encode(prompt) : (prompt ?? []));
 
-/** The prompt of a turn that goes on with a response: with an output for each of its calls, else with a question. */
+/** The prompt of a turn that continues a response: with an output for each of its calls, else with a question. */
 async function nextPrompt(way: Way, { response }: Answer): Promise<number[]> {
   const outputs = response.output.flatMap((item) =>
     item.type === "function_call" && item.status === "completed"
@@ -154,8 +154,8 @@ async function nextPrompt(way: Way, { response }: Answer): Promise<number[]> {
 }
 
 /**
- * Each prompt is the one before with what was sampled since: no token is lost or comes twice. `sizes`: of what each
- * completion has sampled, where that is known.
+ * Checks that each prompt is the one before plus the tokens that were sampled since: no token is lost or repeated.
+ * `sizes`: the known numbers of sampled tokens of the completions.
  */
 function expectGoesOn(asked: Asked[], whole: Asked[], sizes: number[] = []): void {
   const prompts = asked.map(({ prompt }) => idsOf(prompt));
@@ -178,7 +178,7 @@ function textOf({ output }: Response): string {
   return parts.map((part) => (part.type === "output_text" ? part.text : "")).join("");
 }
 
-/** What stays the same also where only the text is known, or several tokens come at once. */
+/** The parts of an answer that stay the same if only the text is known, or several tokens arrive at once. */
 function withoutReasoningTokens(answer: Answer) {
   const { usage, ...rest } = essence(answer);
   return { ...rest, usage: usage && { ...usage, output_tokens_details: {} } };
@@ -191,7 +191,7 @@ const getWeather = {
   parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] },
 };
 
-/** Script markers that the gateway takes for text. */
+/** Script markers that the gateway treats as text. */
 const script = (text: string) => text.replaceAll("<|", "‹|").replaceAll("|>", "|›");
 
 const range = (from: number, to: number) => Array.from({ length: to - from }, (_, index) => from + index);
@@ -217,14 +217,14 @@ const ANSWERS: [[string, Body, string], [string, Body, string], [string, Body, s
 ];
 
 describe.concurrent.each(WAYS)("a gpt-oss whose server dies, as %s", (way) => {
-  it.each(ANSWERS)("says %s as if it had not, wherever that was", async (_, body, settings) => {
+  it.each(ANSWERS)("outputs %s as if its server had not died, wherever that was", async (_, body, settings) => {
     const whole = await create(way, body, { settings });
     expect(whole.asked).toHaveLength(1);
     const next = await nextPrompt(way, whole);
     const tokens = whole.response.usage?.output_tokens ?? 0;
     expect(tokens).toBeGreaterThan(25);
     await inGroups(third(range(1, tokens), way), async (after) => {
-      // In turn a connection that breaks and one that ends cleanly.
+      // The connection alternately breaks and ends cleanly.
       const fault = `${after % 2 === 0 ? "end" : "cut"}:${after}`;
       const broken = await create(way, body, { settings, faults: [fault] });
       expect([fault, essence(broken)]).toEqual([fault, essence(whole)]);
@@ -273,21 +273,21 @@ describe.concurrent.each(WAYS)("a gpt-oss whose server dies, as %s", (way) => {
     }
   });
 
-  it("goes on between events of several tokens", async () => {
+  it("continues between events of several tokens", async () => {
     const [, body] = ANSWERS[1];
     const settings = "per_delta=odd";
     const whole = await create(way, body, { settings });
     const next = await nextPrompt(way, whole);
     await inGroups(third(range(1, 15), way), async (after) => {
       const broken = await create(way, body, { settings, faults: [`cut:${after}`, "end:2"] });
-      // How the tokens of one event are shared out between thoughts and answer is a guess.
+      // The division of an event's tokens between reasoning and answer is a guess.
       expect([after, withoutReasoningTokens(broken)]).toEqual([after, withoutReasoningTokens(whole)]);
       expectGoesOn(broken.asked, whole.asked);
       expect([after, await nextPrompt(way, broken)]).toEqual([after, next]);
     });
   });
 
-  it("goes on by the text where the server gives no ids", async () => {
+  it("continues by the text if the server gives no ids", async () => {
     for (const [, body, settings] of ANSWERS) {
       const circumstances = { settings: `token_ids=0&${settings}` };
       const whole = await create(way, body, circumstances);
@@ -302,7 +302,7 @@ describe.concurrent.each(WAYS)("a gpt-oss whose server dies, as %s", (way) => {
     }
   });
 
-  it("goes on in the middle of an answer in a format", async () => {
+  it("continues in the middle of an answer in a format", async () => {
     const schema = {
       type: "object",
       properties: { city: { type: "string" }, days: { type: "array", minItems: 2, items: { type: "integer" } } },
@@ -316,12 +316,12 @@ describe.concurrent.each(WAYS)("a gpt-oss whose server dies, as %s", (way) => {
     await inGroups(third(range(1, tokens), way), async (after) => {
       const broken = await create(way, body, { faults: [`cut:${after}`] });
       expect([after, essence(broken)]).toEqual([after, essence(whole)]);
-      // A grammar could only begin anew.
+      // A grammar could only begin again.
       expect(broken.asked.map((asked) => asked.structured_outputs !== undefined)).toEqual([true, false]);
     });
   });
 
-  it("goes on in a round in which it was asked again", async () => {
+  it("continues in a round in which it was asked again", async () => {
     const first =
       "<|channel|>analysis<|message|>I search.<|end|><|start|>assistant<|channel|>commentary to=functions.search<|message|>{}<|call|>";
     const second =
@@ -351,7 +351,7 @@ describe.concurrent.each(WAYS)("a gpt-oss whose server dies, as %s", (way) => {
         expect([planned, await nextPrompt(way, broken)]).toEqual([planned, next]);
       },
     );
-    // In both rounds, several times.
+    // The faults are in both rounds, several times.
     const broken = await create(way, body, {
       settings,
       faults: [...tokens.flatMap((count) => [2, 3, count - 6])].map((after) => `end:${after}`),
@@ -359,7 +359,7 @@ describe.concurrent.each(WAYS)("a gpt-oss whose server dies, as %s", (way) => {
     expect(essence(broken)).toEqual(essence(whole));
   });
 
-  it("fails in order where nothing may be tried again", async () => {
+  it("fails with an error if nothing may be tried again", async () => {
     const [, body] = ANSWERS[0];
     for (const after of [1, 10, 50]) {
       if (way === "json") {
@@ -384,7 +384,7 @@ describe("a gpt-oss whose server dies before its first token", () => {
     expect(asked.map(({ prompt }) => prompt)).toEqual([asked[0]?.prompt, asked[0]?.prompt, asked[0]?.prompt]);
   });
 
-  it("or again and again without another one is given up", async () => {
+  it("again and again is given up", async () => {
     const faults = ["cut:9", "cut:0", "cut:0", "cut:0", "cut:0", "cut:0"];
     const { response, asked } = await create("stream", { input: "Hello!" }, { faults });
     expect(response).toMatchObject({ status: "failed", output: [{ type: "reasoning", status: "incomplete" }] });
@@ -403,10 +403,10 @@ it("a run without a reader is replayed as if its server had not died", async () 
   expectGoesOn(vllm.asked(model), whole.asked, [7, 11, 20]);
 });
 
-/** Every third of many, another third for each way: enough where every way has the same code. */
+/** A third of the cases for each way: enough because every way has the same code. */
 const third = (all: readonly number[], way: Way) => all.filter((one) => one % 3 === WAYS.indexOf(way));
 
-/** Does something to each of many, some at a time. */
+/** Calls `each` for all items, some at a time. */
 async function inGroups<T>(all: readonly T[], each: (one: T) => Promise<void>): Promise<void> {
   const waiting = [...all];
   const work = async () => {

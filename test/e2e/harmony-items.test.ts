@@ -28,7 +28,7 @@ import {
 import { type Gateway, joinGateway } from "./support.ts";
 import { ended } from "./turns.ts";
 
-/** What a gpt-oss model says, as items and events. */
+/** The output of gpt-oss as items and events. */
 
 let gateway: Gateway;
 beforeAll(async () => {
@@ -67,7 +67,7 @@ const call = (name: string, args: string, status = "completed") => ({
   status,
 });
 
-/** Tokens of the text of the first message that was sampled. */
+/** The tokens of the first sampled message's text. */
 function firstText(sampled: readonly number[]): number {
   return sampled.indexOf(END) - sampled.indexOf(MESSAGE) - 1;
 }
@@ -75,7 +75,7 @@ function firstText(sampled: readonly number[]): number {
 /** `<|channel|>`, a channel's name, `<|message|>`, and `<|end|>`: the tokens around a text. */
 const AROUND_TEXT = 4;
 
-/** A response without what the client's stream helper adds to it. */
+/** A response without the fields that the client's stream helper adds. */
 function asSent(response: Response): Response {
   const added = ["parsed", "parsed_arguments"];
   return JSON.parse(JSON.stringify(response, (key, value: unknown) => (added.includes(key) ? undefined : value)));
@@ -121,7 +121,7 @@ describe.each<Way>(["json", "json, not stored", "stream", "stream, not stored", 
     ]);
   });
 
-  it("several thoughts and several preambles in one completion are items of their own, in their order", async () => {
+  it("several reasoning messages and several preambles in one completion are separate items, in their order", async () => {
     const script = [
       `${ANALYSIS}One.`,
       `${ANALYSIS}Two.`,
@@ -176,14 +176,14 @@ describe.each<Way>(["json", "json, not stored", "stream", "stream, not stored", 
     expect(withoutThoughts.usage?.output_tokens_details.reasoning_tokens).toBe(0);
   });
 
-  it("is incomplete when max_output_tokens falls into the analysis", async () => {
+  it("is incomplete when max_output_tokens ends the analysis", async () => {
     const response = await create({ input: "Hello!", max_output_tokens: 6 });
     expect(response).toMatchObject({ status: "incomplete", incomplete_details: { reason: "max_output_tokens" } });
     expect(response.output).toEqual([reasoning("The user said", "incomplete")]);
     expect(response.usage).toMatchObject({ output_tokens: 6, output_tokens_details: { reasoning_tokens: 3 } });
   });
 
-  it("is incomplete when max_output_tokens falls into the answer, and the analysis before it is complete", async () => {
+  it("is incomplete when max_output_tokens ends the answer, and the analysis before it is complete", async () => {
     const [start, assistant, channel, final, head, word] = [1, 1, 1, 1, 1, 1];
     const whole = await create({ input: "Hello!" });
     const thoughts = whole.usage?.output_tokens_details.reasoning_tokens ?? 0;
@@ -197,7 +197,7 @@ describe.each<Way>(["json", "json, not stored", "stream", "stream, not stored", 
     expect(response.usage?.output_tokens).toBe(limit);
   });
 
-  it("is incomplete when max_output_tokens falls into a call's arguments, and so is the call", async () => {
+  it("is incomplete when max_output_tokens ends a call's arguments, and so is the call", async () => {
     const whole = saying(callTo("get_weather", '{"city":"Rome"}'));
     await create({ model: whole, input: "Hello!", tools });
     const limit = (await sampledIds(lastCompletion(gateway))).length - 3;
@@ -207,10 +207,10 @@ describe.each<Way>(["json", "json, not stored", "stream", "stream, not stored", 
     expect(() => JSON.parse(onlyCall(response).arguments)).toThrow();
   });
 
-  it("is incomplete when max_output_tokens falls between two messages", async () => {
+  it("is incomplete when max_output_tokens ends the output between two messages", async () => {
     const whole = await create({ input: "Hello!" });
     const limit = (whole.usage?.output_tokens_details.reasoning_tokens ?? 0) + AROUND_TEXT + 2;
-    // The checker expects that an item was cut off; here all that came is whole.
+    // The checker expects an incomplete item, but here all items are complete.
     const response = await tolerating(gateway, /onlyLastItemIncomplete/, () =>
       create({ input: "Hello!", max_output_tokens: limit }),
     );
@@ -218,7 +218,7 @@ describe.each<Way>(["json", "json, not stored", "stream", "stream, not stored", 
     expect(response.output).toEqual([reasoning("The user said: Hello!. I should answer with effort medium.")]);
   });
 
-  it("has no reasoning items with include_reasoning: false, and counts their tokens all the same", async () => {
+  it("has no reasoning items with include_reasoning: false, but counts their tokens", async () => {
     const extras = { include_reasoning: false };
     const response = await create({ input: "Hello!", ...extras });
     expect(response.output).toEqual([message("final_answer", "You said: Hello!")]);
@@ -226,7 +226,7 @@ describe.each<Way>(["json", "json, not stored", "stream", "stream, not stored", 
     expect(response.usage?.output_tokens_details.reasoning_tokens).toBe(firstText(sampled));
   });
 
-  it("calls no tool with tool_choice none, with the prompt that any choice has", async () => {
+  it("calls no tool with tool_choice none, with the same prompt as any choice", async () => {
     const response = await create({ input: "Call get_weather.", tools, tool_choice: "none" });
     expect(response.output.map(({ type }) => type)).toEqual(["reasoning", "message"]);
     expect(response.tools).toHaveLength(2);
@@ -235,7 +235,7 @@ describe.each<Way>(["json", "json, not stored", "stream", "stream, not stored", 
     expect(await lastCompletionPrompt(gateway)).toBe(prompt);
   });
 
-  it("calls a tool with tool_choice required, whatever the text says", async () => {
+  it("calls a tool with tool_choice required, for any text", async () => {
     const response = await create({ input: "Hello!", tools, tool_choice: "required" });
     expect(onlyCall(response).name).toBe("get_weather");
   });
@@ -246,7 +246,7 @@ describe.each<Way>(["json", "json, not stored", "stream", "stream, not stored", 
     expect(onlyCall(response).name).toBe("get_time");
   });
 
-  it("calls the allowed tools only, with the prompt that any choice has", async () => {
+  it("calls the allowed tools only, with the same prompt as any choice", async () => {
     const tool_choice = {
       type: "allowed_tools" as const,
       mode: "auto" as const,
@@ -269,7 +269,7 @@ describe.each<Way>(["json", "json, not stored", "stream", "stream, not stored", 
     const response = await create({ model, input: "Hello!", tools, tool_choice });
     expect(callsOf(response)).toEqual([]);
     expect(response.status).toBe("completed");
-    // The model that has called it sees it no more.
+    // After its call the model does not see the tool any more.
     const [first, second] = await Promise.all(
       completions(gateway)
         .slice(-2)
@@ -289,7 +289,7 @@ describe("a stream", () => {
   const item = (...between: string[]) => ["response.output_item.added", ...between, "response.output_item.done"];
   const part = (...between: string[]) => item("response.content_part.added", ...between, "response.content_part.done");
 
-  it("has the events of thoughts, a preamble and a call, one item after the other", async () => {
+  it("has the events of reasoning, a preamble and a call, one item after the other", async () => {
     const events = await eventsOf({ model: GPT_OSS, input: "Say a preamble, then call get_weather.", tools });
     expect(typesOf(events)).toEqual([
       "response.created",
@@ -309,13 +309,13 @@ describe("a stream", () => {
     expect(added[2]?.item).toMatchObject({ name: "get_weather", arguments: "" });
   });
 
-  it("says the phase of an answer when the message begins", async () => {
+  it("has the phase of an answer when the message begins", async () => {
     const events = await eventsOf({ model: GPT_OSS, input: "Hello!" });
     const added = events.filter((event) => event.type === "response.output_item.added");
     expect(added[1]?.item).toMatchObject({ type: "message", phase: "final_answer", content: [] });
   });
 
-  it("gives text as it is sampled, many deltas for a sentence", async () => {
+  it("has text as it is sampled, with many deltas for a sentence", async () => {
     const events = await eventsOf({ model: GPT_OSS, input: "one two three four five" });
     const deltas = events.filter((event) => event.type === "response.output_text.delta");
     expect(deltas.length).toBeGreaterThan(5);
@@ -334,7 +334,7 @@ describe("a stream", () => {
 describe("a loop of two tools and a next turn", () => {
   const question = "Use the tools, with a preamble.";
 
-  /** Asks, answers every call, and says thanks. Gives the prompts that vLLM got on the way. */
+  /** Asks, answers every call, and says thanks. Gives vLLM's prompts. */
   async function converse(
     turn: (input: ResponseInputItem[], before: Response | undefined) => Promise<Response>,
   ): Promise<unknown[]> {
@@ -373,7 +373,7 @@ describe("a loop of two tools and a next turn", () => {
   it.each([
     ["as they came", (items: Response["output"]) => items as ResponseInputItem[]],
     ["without their ids", resent],
-  ])("gives it the same prompts when a client keeps all items and sends them back %s", async (_, back) => {
+  ])("gives it the same prompts when a client keeps all items and returns them %s", async (_, back) => {
     for (const store of [false, true]) {
       const kept: ResponseInputItem[] = [];
       const stateless = await converse(async (input) => {
@@ -386,7 +386,7 @@ describe("a loop of two tools and a next turn", () => {
     }
   });
 
-  it("shows the model its thoughts within the loop, and none of them after its answer", async () => {
+  it("shows the model its reasoning within the loop, and none of it after its answer", async () => {
     const from = completions(gateway).length;
     await byResponse();
     const prompts = await Promise.all(
@@ -398,7 +398,7 @@ describe("a loop of two tools and a next turn", () => {
     expect(counts).toEqual([0, 1, 2, 0]);
   });
 
-  it("shows it its thoughts also when the client did not want to see them", async () => {
+  it("shows it its reasoning also when it is hidden from the client", async () => {
     const extras = { include_reasoning: false };
     const asked = await gateway.openai.responses.create({ ...body, input: "Call get_time.", ...extras });
     expect(asked.output.map(({ type }) => type)).toEqual(["function_call"]);
@@ -423,7 +423,7 @@ describe("a response that was cut off", () => {
     expect(await lastTurns(gateway)).toEqual(["user<|message|>One.<|end|>", "user<|message|>Two.<|end|>"]);
   });
 
-  it("leaves an unfinished answer in it", async () => {
+  it("leaves an unfinished answer in the next prompt", async () => {
     const cut = await gateway.openai.responses.create({
       model: saying(`${FINAL}One two three four.<|return|>`),
       input: "One.",
@@ -442,7 +442,7 @@ describe("a response that was cut off", () => {
 describe("an answer that was cut off", () => {
   const cutOff = () => gateway.openai.responses.create({ model: GPT_OSS, input: "Hello!", max_output_tokens: 26 });
 
-  it("goes on where it stopped when the client continues it without any input", async () => {
+  it("continues at its end when the client continues it without any input", async () => {
     const cut = await cutOff();
     expect(cut).toMatchObject({ status: "incomplete", output_text: "You said: Hello" });
     const body = { model: GPT_OSS, previous_response_id: cut.id, input: [] };
@@ -453,7 +453,7 @@ describe("an answer that was cut off", () => {
     expect(asSent(streamed).output).toEqual([message("final_answer", "!")]);
   });
 
-  it("goes on also when the client gives it back itself", async () => {
+  it("continues also when the client returns it itself", async () => {
     const cut = await cutOff();
     const input: ResponseInputItem[] = [{ role: "user", content: "Hello!" }, ...resent(cut.output)];
     const rest = await gateway.openai.responses.create({ model: GPT_OSS, input, store: false });
@@ -462,7 +462,7 @@ describe("an answer that was cut off", () => {
   });
 });
 
-it("a call that parallel_tool_calls: false has left out is not in the next prompt either", async () => {
+it("does not put a call that parallel_tool_calls: false has left out into the next prompt", async () => {
   const args = '{"city":"Rome"}';
   const model = `${saying(`${callTo("get_weather", args)}<|start|>assistant${callTo("get_time", "{}")}`)}&stops=0`;
   const asked = await gateway.openai.responses.create({ model, input: "Hello!", tools, parallel_tool_calls: false });
@@ -475,7 +475,7 @@ it("a call that parallel_tool_calls: false has left out is not in the next promp
   ]);
 });
 
-it("the tools that a client offers are the functions of the developer message", async () => {
+it("has the client's tools as functions of the developer message", async () => {
   await gateway.openai.responses.create({ model: GPT_OSS, input: "Hello!", tools: [getWeather, getTime] });
   const prompt = await lastCompletionPrompt(gateway);
   expect(prompt).toContain("// The weather in a city.\ntype get_weather = (_: {\ncity: string,\n}) => any;");

@@ -27,7 +27,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-/** A message as Python's `Message.to_dict` of openai/harmony gives it. */
+/** A message in the form of Python's `Message.to_dict` of openai/harmony. */
 interface Raw {
   role: string;
   name: string | null;
@@ -85,11 +85,11 @@ const HELLO = {
   output_messages: [thought("The user said: Hello!. I should answer with effort medium."), answer("You said: Hello!")],
 };
 
-/** The checker knows no field that grows between the events of a stream but OpenAI's own. */
+/** The checker only allows OpenAI's own fields to grow between the events of a stream. */
 const GROWS = /snapshotsAreOneResponse: .* has output_messages/;
 
 describe("enable_response_messages", () => {
-  it("gives the prompt and the output as messages, in the body and when it is retrieved", async () => {
+  it("gives the prompt and the output as messages, in the body and in the retrieved response", async () => {
     const response = await create({ input: "Hello!" });
     expect(response).toMatchObject(HELLO);
     expect(response.input_messages).toEqual(HELLO.input_messages);
@@ -112,7 +112,7 @@ describe("enable_response_messages", () => {
     });
   });
 
-  it("gives them in a background run, also of one that is streamed", async () => {
+  it("gives them in a background run, also streamed", async () => {
     const { id } = await create({ input: "Hello!", background: true });
     expect(await ended(gateway, id)).toMatchObject(HELLO);
     await tolerating(gateway, /snapshotsAreOneResponse: .* has (input|output)_messages/, async () => {
@@ -166,7 +166,7 @@ describe("enable_response_messages", () => {
     ]);
   });
 
-  it("shows calls with recipient and content type, and what went before in the next turn", async () => {
+  it("shows calls with recipient and content type, and the history in the next turn", async () => {
     const asked = await create({ input: "Say a preamble, then call get_weather.", tools });
     const said = [
       thought("The user said: Say a preamble, then call get_weather.. I should answer with effort medium."),
@@ -202,7 +202,7 @@ describe("enable_response_messages", () => {
     expect(response.output_messages).toEqual([thought("The user said")]);
   });
 
-  it("shows thoughts also with include_reasoning: false", async () => {
+  it("shows reasoning also with include_reasoning: false", async () => {
     const response = await create({ input: "Hello!", ...{ include_reasoning: false } });
     expect(response.output.map(({ type }) => type)).toEqual(["message"]);
     expect(response.output_messages).toEqual(HELLO.output_messages);
@@ -212,7 +212,7 @@ describe("enable_response_messages", () => {
 describe("previous_input_messages", () => {
   const messagesOf = ({ input_messages, output_messages }: WithMessages) => [...input_messages, ...output_messages];
 
-  it("make the very prompt that previous_response_id makes", async () => {
+  it("make the same prompt as previous_response_id", async () => {
     const first = await create({ input: "One.", instructions: "Be brief." });
     await create({ previous_response_id: first.id, input: "Two." });
     const stored = await lastPromptIds(gateway);
@@ -233,7 +233,7 @@ describe("previous_input_messages", () => {
     ],
   ];
 
-  it.each(CALLS)("make it also within a tool loop, with a call %s", async (_, script) => {
+  it.each(CALLS)("make the same prompt within a tool loop, with a call %s", async (_, script) => {
     const model = saying(script);
     const asked = await create({ model, input: "Hello!", tools });
     await create({ model, previous_response_id: asked.id, input: [outputOf(onlyCall(asked))], tools });
@@ -243,7 +243,7 @@ describe("previous_input_messages", () => {
     expect(await lastPromptIds(gateway)).toEqual(stored);
   });
 
-  it("may name their author as vLLM does, in a field of its own", async () => {
+  it("may name their author in vLLM's own field", async () => {
     const previous = [
       { author: { role: "user", name: null }, content: text("One.") },
       { author: { role: "assistant" }, channel: "analysis", content: text("Hm.") },
@@ -303,7 +303,7 @@ describe("previous_input_messages", () => {
     ]);
   });
 
-  it("of system and developer give way to the request's own", async () => {
+  it("of system and developer are replaced by the request's own", async () => {
     const first = await create({ input: "One.", instructions: "Old.", tools, reasoning: { effort: "low" } });
     await create({
       previous_input_messages: [...messagesOf(first), { role: "system", content: "Older." }],
@@ -317,7 +317,7 @@ describe("previous_input_messages", () => {
     expect(rest.join("")).not.toMatch(/Old|get_weather|system/);
   });
 
-  it("lose the thoughts before the last answer, as stored ones do", async () => {
+  it("lose the reasoning before the last answer, as stored ones do", async () => {
     await create({ previous_input_messages: [user("One."), thought("Hm."), answer("Yes.")], input: "Two." });
     expect((await lastTurns(gateway)).join("")).not.toContain("Hm.");
     await create({ previous_input_messages: [user("One."), thought("Hm."), answer("Yes.")], input: [] });
@@ -359,7 +359,7 @@ describe("previous_input_messages", () => {
     });
   });
 
-  it("are no items: the response's input items are those of its input", async () => {
+  it("are no input items of the response", async () => {
     const first = await create({ previous_input_messages: [user("One."), answer("Yes.")], input: "Two." });
     const items = await gateway.openai.responses.inputItems.list(first.id);
     expect(items.data).toMatchObject([{ type: "message", content: [{ text: "Two." }] }]);
@@ -382,7 +382,7 @@ describe("previous_input_messages", () => {
     });
   });
 
-  it("of null are none, and of nothing need some input", async () => {
+  it("of null are none, and an empty list needs some input", async () => {
     expect((await create({ previous_input_messages: null, input: "Hello!" })).output_text).toBe("You said: Hello!");
     expect((await create({ previous_input_messages: [], input: "Hello!" })).output_text).toBe("You said: Hello!");
     const response = await gateway.post({ model: GPT_OSS, input: [], previous_input_messages: [] });
@@ -419,7 +419,7 @@ describe("a chat model", () => {
     });
   });
 
-  it("takes no previous_input_messages", async () => {
+  it("accepts no previous_input_messages", async () => {
     const body = { model: "simulator", input: "Hello!", previous_input_messages: [user("One.")] };
     await expectError(await gateway.post(body), { status: 400, param: "previous_input_messages" });
     await expectError(await gateway.post({ ...body, background: true }), {
@@ -428,7 +428,7 @@ describe("a chat model", () => {
     });
   });
 
-  it("is asked for no tokens otherwise", async () => {
+  it("is asked for no token ids without the field", async () => {
     await gateway.openai.responses.create({ model: "simulator", input: "Hello!" });
     expect(lastPrompt(gateway)).not.toHaveProperty("return_token_ids");
     await gateway.openai.responses.create({ model: GPT_OSS, input: "Hello!" });

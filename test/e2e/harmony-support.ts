@@ -11,15 +11,18 @@ import { isObject, type JsonObject } from "../../dev/simulator/json.ts";
 import { ConformanceError, violationsIn } from "../conformance/violations.ts";
 import type { Gateway } from "./support.ts";
 
-/** What tests of gpt-oss ask again and again: which prompt reached vLLM, as text and as token ids. */
+/** Helpers of gpt-oss's tests: the prompt that reached vLLM, as text and as token ids. */
 
 export const GPT_OSS = "simulator-gpt-oss";
 
 export { DATE } from "./support.ts";
 
-/** A model that says this, malformed or not; `<|…|>` in it is that special token, `\<|…|>` text. One script per round. */
+/**
+ * A model that outputs this text, malformed or not. `<|…|>` in it is that special token, `\<|…|>` text. There is one
+ * script per round.
+ */
 export function saying(...scripts: string[]): string {
-  // A model's name is not long, so only what means something in a query is escaped.
+  // A model's name has a maximum length, so only a query's special characters are escaped.
   return `${GPT_OSS}?harmony=${scripts.join("\u001e").replaceAll(/[%&+#]/g, encodeURIComponent)}`;
 }
 
@@ -37,7 +40,7 @@ export function lastCompletion(gateway: Pick<Gateway, "vllm">): JsonObject {
   return last.body;
 }
 
-/** The token ids of a request's prompt as the model sees them: in a text, literals of special tokens are such tokens. */
+/** The token ids of a request's prompt. In a text, literals of special tokens are such tokens. */
 export async function idsOf({ prompt }: JsonObject): Promise<number[]> {
   if (typeof prompt === "string") return (await harmonyTokenizer()).encode(prompt);
   return prompt as number[];
@@ -52,7 +55,7 @@ export async function lastPromptIds(gateway: Pick<Gateway, "vllm">): Promise<num
   return idsOf(lastCompletion(gateway));
 }
 
-/** The last prompt as text, special tokens and what only looks like them alike. */
+/** The last prompt as text. Special tokens and their literals look the same. */
 export async function lastCompletionPrompt(gateway: Pick<Gateway, "vllm">): Promise<string> {
   return decode(await lastPromptIds(gateway));
 }
@@ -81,7 +84,7 @@ export function specialsIn(ids: readonly number[]): number[] {
   return ids.filter(isSpecial);
 }
 
-/** What the model said to a request, token by token: the simulator says the same again. */
+/** The model's output for a request, token by token: the simulator generates the same again. */
 export async function sampledIds(body: JsonObject): Promise<number[]> {
   const { stream_options, ...rest } = body;
   const answer = await createSimulator({ record: false }).fetch(
@@ -95,7 +98,7 @@ export async function sampledIds(body: JsonObject): Promise<number[]> {
   return choices[0]?.token_ids ?? [];
 }
 
-/** Sampled tokens as they should stand in a later prompt: `<|return|>` only ended the completion. */
+/** The form of sampled tokens in a later prompt: `<|return|>` only ended the completion. */
 export function asHistory(sampled: readonly number[]): number[] {
   return sampled.map((id) => (id === RETURN ? END : id));
 }
@@ -129,12 +132,12 @@ export function outputOf(call: ResponseFunctionToolCall, output = "sunny"): Resp
   return { type: "function_call_output", call_id: call.call_id, output };
 }
 
-/** What a client sends back that keeps everything itself: items without the ids that would lead to what is stored. */
+/** The items that a client returns that keeps everything itself. They have no ids that lead to stored items. */
 export function resent(items: readonly ResponseOutputItem[]): ResponseInputItem[] {
   return items.map(({ id: _, ...item }) => item as ResponseInputItem);
 }
 
-/** Does what is known to break a rule of the conformance checker, and lets it find no more than that. */
+/** Does work that breaks a rule of the conformance checker, and checks that the checker finds only that. */
 export async function tolerating<T>(
   { fetch }: Pick<Gateway, "fetch">,
   known: RegExp,

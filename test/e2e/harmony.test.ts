@@ -25,7 +25,7 @@ import {
 } from "./harmony-support.ts";
 import { eventually, type Gateway, lastPrompt, startGateway } from "./support.ts";
 
-/** Which models are spoken to in Harmony, what reaches them, and what is made of answers that are not as they should be. */
+/** Harmony: the models that use it, their prompts, and malformed answers. */
 
 let gateway: Gateway;
 beforeAll(async () => {
@@ -45,12 +45,12 @@ function create(body: ResponseCreateParamsNonStreaming): Promise<Response> {
   return gateway.openai.responses.create({ model: GPT_OSS, ...body });
 }
 
-/** The items as they are but for what names them. */
+/** The items without their ids. */
 function shown({ output }: Pick<Response, "output">) {
   return output.map((item) => ({ ...item, id: "", ...("call_id" in item && { call_id: "" }) }));
 }
 
-describe("a model is spoken to", () => {
+describe("a model is asked", () => {
   const lastPath = () => gateway.vllm.simulator.requests.findLast(({ path }) => path.endsWith("completions"))?.path;
 
   it.each([
@@ -75,7 +75,7 @@ describe("a model is spoken to", () => {
     }
   });
 
-  it("in Harmony and over chat completions in one conversation, each seeing the whole history", async () => {
+  it("in Harmony and by chat completions in one conversation, with the whole history in each prompt", async () => {
     const first = await create({ input: "One." });
     const second = await create({ model: "simulator", previous_response_id: first.id, input: "Two." });
     expect(lastPrompt(gateway).messages).toMatchObject([
@@ -95,7 +95,7 @@ describe("a model is spoken to", () => {
 });
 
 describe("a decision", () => {
-  it("is made by the first token of an answer that is open at the end of the prompt", async () => {
+  it("is made by the first token of an answer that the prompt opens", async () => {
     const { answers } = await gateway.openai.decisions.create({
       model: saying("<|channel|>final<|message|>Answer: B<|return|>"),
       input: "My parcel has not arrived.",
@@ -145,7 +145,7 @@ describe("a prompt", () => {
     expect(response.reasoning?.effort).toBe(effort);
   });
 
-  it("has each request's own instructions, tools and effort, and none of an earlier one's", async () => {
+  it("has the request's own instructions, tools and effort, and not an earlier request's", async () => {
     const first = await create({
       input: "One.",
       instructions: "Be brief.",
@@ -174,7 +174,7 @@ describe("a prompt", () => {
     ]);
   });
 
-  it("lets developer and system messages at the beginning join the instructions, and leaves later ones in their place", async () => {
+  it("joins developer and system messages at the beginning with the instructions, and has later ones in their place", async () => {
     await create({
       instructions: "First.",
       input: [
@@ -194,7 +194,7 @@ describe("a prompt", () => {
     ]);
   });
 
-  it("has no thoughts from before the last answer, which the response and the input items still have", async () => {
+  it("has no reasoning from before the last answer, which the response and the input items still have", async () => {
     const first = await create({ input: "One." });
     const turns = [
       "user<|message|>One.<|end|>",
@@ -229,13 +229,13 @@ describe("a prompt", () => {
     expect((await lastTurns(gateway))[0]).toMatch(/^user<\|message\|>Read:\n.*A file\..*<\|end\|>$/s);
   });
 
-  it("is not cut for max_output_tokens, and goes with the sampling that was asked for", async () => {
+  it("is not truncated for max_output_tokens, and is sent with the requested sampling", async () => {
     const extras = { seed: 7, top_k: 5, min_p: 0.1, repetition_penalty: 1.1, logit_bias: { "5": 1 } };
     await create({ input: "Hello!", temperature: 0.5, top_p: 0.9, max_output_tokens: 100, ...extras });
     expect(lastCompletion(gateway)).toMatchObject({ ...extras, temperature: 0.5, top_p: 0.9, max_tokens: 100 });
   });
 
-  it("that is too long is a 400, and with truncation: auto loses its oldest messages", async () => {
+  it("that is too long is a 400; with truncation: auto it loses its oldest messages", async () => {
     const long = Array.from({ length: 120 }, (_, index) => ({
       role: index % 2 === 0 ? ("assistant" as const) : ("user" as const),
       content: `Message ${index}: ${"word ".repeat(index === 119 ? 1 : 1_200)}`,
@@ -244,7 +244,7 @@ describe("a prompt", () => {
     const text = { format: { type: "json_object" as const } };
     const from = completions(gateway).length;
     await expect(create({ input: long, text })).rejects.toMatchObject({ status: 400, code: "context_length_exceeded" });
-    // Where it has to be counted here, not even that.
+    // If it must be counted here, not even the request for a completion is sent.
     expect(completions(gateway).length - from).toBeLessThanOrEqual(1);
     const room = { truncation: "auto" as const, max_output_tokens: 200 };
     const response = await create({ input: long, instructions: "Be brief.", ...room });
@@ -256,7 +256,7 @@ describe("a prompt", () => {
     expect(rest.length).toBeGreaterThan(90);
   });
 
-  it("has no item that was taken out of its conversation, and no raw message of it", async () => {
+  it("has no item that was deleted from its conversation, and no raw message of it", async () => {
     const { id: conversation } = await gateway.openai.conversations.create();
     const first = await create({ input: "One.", conversation });
     const [, message] = first.output;
@@ -269,7 +269,7 @@ describe("a prompt", () => {
     ]);
   });
 
-  it("has all thoughts with reasoning.context all_turns, and those of this turn with current_turn", async () => {
+  it("has all reasoning with reasoning.context all_turns, and that of this turn with current_turn", async () => {
     const asked = await create({ input: "Call get_time.", tools });
     const answered = await create({ previous_response_id: asked.id, input: [outputOf(onlyCall(asked))], tools });
     const again = await create({ previous_response_id: answered.id, input: "Call get_time again.", tools });
@@ -284,8 +284,8 @@ describe("a prompt", () => {
   });
 });
 
-describe("what was sampled stands in the next prompt token by token", () => {
-  /** Ids without the messages on the analysis channel. */
+describe("sampled output is in the next prompt token by token", () => {
+  /** Token ids without the messages on the analysis channel. */
   async function withoutAnalysis(ids: readonly number[]): Promise<number[]> {
     const [analysis] = (await harmonyTokenizer()).encode("analysis");
     const starts = ids.flatMap((id, index) => (id === START ? [index] : []));
@@ -352,7 +352,7 @@ describe("what was sampled stands in the next prompt token by token", () => {
     expect((await lastPromptIds(gateway)).slice(0, beginning.length)).toEqual(beginning);
   });
 
-  it("several rounds of calls, then the answer, of which only the thoughts before it are gone in the next turn", async () => {
+  it("several rounds of calls, then the answer; only the reasoning before it is left out in the next turn", async () => {
     const scripts = [CALLS[1]?.[1] ?? "", CALLS[2]?.[1] ?? "", CALLS[6]?.[1] ?? ""];
     const body = { model: saying(...scripts), tools };
     let response = await create({ ...body, input: "Hello!" });
@@ -387,7 +387,7 @@ describe("what was sampled stands in the next prompt token by token", () => {
   });
 });
 
-describe("however vLLM cuts and labels its stream", () => {
+describe("for every chunking and labelling of vLLM's stream", () => {
   const body = { input: "Say a preamble: Tromsø, 東京, 🤷🏽‍♀️. Then call get_weather.", tools };
   const answer = { input: "Tromsø, 東京, 🤷🏽‍♀️, ‹, <, <|, e\u0301." };
 
@@ -399,7 +399,7 @@ describe("however vLLM cuts and labels its stream", () => {
         const other = await create({ ...request, model: `${GPT_OSS}?${setting}` });
         expect(shown(other)).toEqual(shown(plain));
         expect(other.usage?.output_tokens).toBe(plain.usage?.output_tokens);
-        // Where one event ends the thoughts and begins the next message, its tokens are shared out by length.
+        // The tokens of an event that ends the reasoning and begins the next message are divided by length.
         const thoughts = (response: Response) => response.usage?.output_tokens_details.reasoning_tokens ?? 0;
         expect(Math.abs(thoughts(other) - thoughts(plain))).toBeLessThan(6);
         const stream = gateway.openai.responses.stream({ ...request, model: `${GPT_OSS}?${setting}`, stream: true });
@@ -421,7 +421,7 @@ describe("however vLLM cuts and labels its stream", () => {
     },
   );
 
-  it("usage is there also where vLLM gives none, counted from what came", async () => {
+  it("usage is counted from the output if vLLM gives none", async () => {
     const plain = await create(answer);
     const other = await create({ ...answer, model: `${GPT_OSS}?usage=0` });
     expect(shown(other)).toEqual(shown(plain));
@@ -470,7 +470,7 @@ describe("markers that a model writes as text", () => {
   });
 });
 
-it("without max_output_tokens may have what is left of the window, as a number: null is 16 since vLLM 0.24", async () => {
+it("without max_output_tokens the rest of the window is sent as a number: null is 16 since vLLM 0.24", async () => {
   for (const model of [GPT_OSS, "simulator-harmony"]) {
     const response = await create({ model, input: "Hello!" });
     const { max_tokens: limit } = lastCompletion(gateway);
@@ -491,7 +491,7 @@ describe("a stop string", () => {
   const model = saying(`${thoughts}<|channel|>final<|message|>One two three.<|return|>`);
 
   it.each(["per_delta=1", "per_delta=odd", "per_delta=64", "token_ids=0", "fault=json"])(
-    "ends the answer, is not in it, and means nothing in thoughts: %s",
+    "ends the answer, is not in it, and has no effect in reasoning: %s",
     async (setting) => {
       const asked = { model: `${model}&${setting}`, input: "Hello!", ...{ stop: [" two"] } };
       const response = await create(asked);
@@ -552,7 +552,7 @@ describe("logprobs", () => {
     },
   );
 
-  it("are without alternatives where top_logprobs asks for none, and end with a stop string", async () => {
+  it("have no alternatives if top_logprobs requests none, and end with a stop string", async () => {
     const response = await create({ model: saying(answer), input: "Hello!", include, ...{ stop: [" two"] } });
     const part = response.output.flatMap((item) => (item.type === "message" ? item.content : []))[0];
     expect(part).toMatchObject({ text: "One 🦜" });
@@ -571,17 +571,17 @@ it.each(["final", "commentary"])("white space on the %s channel before a call is
   }
 });
 
-describe("a special token within what a grammar binds", () => {
+describe("a special token within constrained output", () => {
   const format = { type: "json_object" as const };
   const said = (text: string) =>
     saying(`<|channel|>final<|message|>${text}<|start|>x<|channel|>y<|message|>z<|return|>`);
 
-  it("ends an answer that is whole", async () => {
+  it("ends a complete answer", async () => {
     const response = await create({ model: said('{"a":"b"}'), input: "Hello!", text: { format } });
     expect(response).toMatchObject({ status: "completed", output_text: '{"a":"b"}' });
   });
 
-  it("ends one that is not as an incomplete one", async () => {
+  it("ends an unfinished answer as incomplete", async () => {
     const response = await create({ model: said('{"a":"b'), input: "Hello!", text: { format } });
     expect(response).toMatchObject({
       status: "incomplete",
@@ -589,7 +589,7 @@ describe("a special token within what a grammar binds", () => {
     });
   });
 
-  it("ends an answer in words beside strict tools, and a call", async () => {
+  it("ends a text beside strict tools, and a call", async () => {
     const strict = { ...getTime, parameters: { type: "object", properties: {} }, strict: true };
     const words = await create({ model: said("Hello."), input: "Hello!", tools: [strict] });
     expect(words).toMatchObject({ status: "completed", output_text: "Hello." });
@@ -604,7 +604,7 @@ describe("a special token within what a grammar binds", () => {
     expect(onlyCall(broken)).toMatchObject({ status: "incomplete", arguments: '{"a' });
   });
 
-  it("is excluded by it, but where the schema would lose the length of a string", async () => {
+  it("is excluded by the grammar, unless the schema would lose the length of a string", async () => {
     const tagOf = async (schema: Record<string, unknown>) => {
       await create({ input: "Hello!", text: { format: { type: "json_schema", name: "n", schema } } });
       const { structural_tag: tag } = lastCompletion(gateway).structured_outputs as { structural_tag: string };
@@ -617,7 +617,7 @@ describe("a special token within what a grammar binds", () => {
   });
 });
 
-describe("a schema that cannot be followed is a 400 that names it", () => {
+describe("a schema that cannot be enforced is a 400 that names it", () => {
   const schema = { $ref: "#/$defs/a", $defs: { a: { $ref: "#" } } };
 
   it("in text.format", async () => {
@@ -632,7 +632,7 @@ describe("a schema that cannot be followed is a 400 that names it", () => {
   });
 });
 
-describe("prompts as other models of the kind want them", () => {
+describe("prompts for other models of the kind", () => {
   let other: Gateway;
   beforeAll(async () => {
     other = await startGateway({
@@ -710,12 +710,12 @@ describe("malformed output", () => {
     expect(response.output).toHaveLength(output.length);
     const streamed = await gateway.openai.responses.stream({ model, input: "Hello!" }).finalResponse();
     expect(streamed).toMatchObject({ status: "completed", output });
-    // What was made of it can be continued.
+    // The result can be continued.
     await create({ model: GPT_OSS, previous_response_id: response.id, input: "More." });
     expect((await lastTurns(gateway)).at(-1)).toBe("user<|message|>More.<|end|>");
   });
 
-  it("a call of an unoffered tool is answered here, and the model asked again", async () => {
+  it("a call of an unoffered tool is answered here, and the model is asked again", async () => {
     const model = saying('<|channel|>commentary to=repo_browser.open json<|message|>{"path":"x"}<|call|>');
     const from = completions(gateway).length;
     const response = await create({ model, input: "Hello!", tools });
@@ -731,7 +731,7 @@ describe("malformed output", () => {
     expect(streamed.output).toMatchObject(response.output.map(({ type }) => ({ type })));
   });
 
-  it("such a call counts against max_output_tokens, and the model is not asked again when nothing is left", async () => {
+  it("such a call counts against max_output_tokens; without a rest the model is not asked again", async () => {
     const model = saying("<|channel|>commentary to=a.b json<|message|>{}<|call|>");
     const from = completions(gateway).length;
     await create({ model, input: "Hello!" });
@@ -745,14 +745,14 @@ describe("malformed output", () => {
     expect(spent).toMatchObject({ status: "incomplete", output: [], usage: { output_tokens: used } });
   });
 
-  it("the answer to such a call names the tools on offer now, not those that were called before", async () => {
+  it("the answer to such a call names the tools that are offered now, not those that were called before", async () => {
     const asked = await create({ input: "Call get_weather.", tools });
     const model = saying("unused", "<|channel|>commentary to=a.b json<|message|>{}<|call|>");
     await create({ model, previous_response_id: asked.id, input: [outputOf(onlyCall(asked))], tools: [getTime] });
     expect((await lastTurns(gateway)).at(-1)).toMatch(/The tools are: functions\.get_time\.<\|end\|>$/);
   });
 
-  it("an undeclared function is none of the client's: the model is asked again", async () => {
+  it("a call of an undeclared function does not reach the client: the model is asked again", async () => {
     const model = saying("<|channel|>commentary to=functions.nope json<|message|>{}<|call|>");
     expect(callsOf(await create({ model, input: "Hello!", tools }))).toEqual([]);
     expect((await lastTurns(gateway)).at(-1)).toContain("The tools are: functions.get_weather");
@@ -760,7 +760,7 @@ describe("malformed output", () => {
     expect((await lastTurns(gateway)).at(-1)).toContain("There are no tools.");
   });
 
-  it("such calls without end are asked again three times, and the response fails with what it has cost", async () => {
+  it("after three such calls in a row the response fails, with its usage", async () => {
     const call = "<|channel|>commentary to=a.b json<|message|>{}<|call|>";
     const thought = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant";
     const model = saying(...Array.from({ length: 4 }, () => thought + call));
@@ -784,7 +784,7 @@ describe("malformed output", () => {
     expect(failed.usage?.output_tokens).toBe(ids.flat().length);
   });
 
-  it("arguments that are no JSON are no call that was made: it ends incomplete, and the model is asked again", async () => {
+  it("a call whose arguments are no JSON ends incomplete, and the model is asked again", async () => {
     const model = saying('<|channel|>commentary to=functions.get_weather json<|message|>{"city": oops<|call|>');
     const body = { model, input: "Hello!", tools };
     const answers = [await create(body), await gateway.openai.responses.stream(body).finalResponse()];
@@ -799,12 +799,12 @@ describe("malformed output", () => {
         /^functions\.get_weather<\|channel\|>commentary to=assistant<\|message\|>Error: the arguments/,
       ),
     ]);
-    // It may not be answered, and is not in the way of what comes next.
+    // The call may not be answered, and does not prevent the next turn.
     const next = await create({ model: GPT_OSS, previous_response_id: answers[0]?.id, input: "More.", tools });
     expect(next.output_text).toBe("You said: More.");
   });
 
-  it("such calls without end fail after the third time of asking again", async () => {
+  it("after the third repetition such calls fail the response", async () => {
     const call = "<|channel|>commentary to=functions.get_weather<|message|>{<|call|>";
     const model = saying(...Array.from({ length: 4 }, () => call));
     await expect(create({ model, input: "Hello!", tools })).rejects.toMatchObject({
@@ -813,12 +813,12 @@ describe("malformed output", () => {
     });
   });
 
-  it("no arguments at all are an empty object", async () => {
+  it("absent arguments are an empty object", async () => {
     const model = saying("<|channel|>commentary to=functions.get_time json<|message|><|call|>");
     expect(onlyCall(await create({ model, input: "Hello!", tools })).arguments).toBe("{}");
   });
 
-  it("special tokens stripped by the server are a 502 that says so", async () => {
+  it("special tokens that the server has stripped are a 502 that says so", async () => {
     const model = saying("analysisWe need to answer.assistantfinalYes.<|return|>");
     await expect(create({ model: `${model}&token_ids=0`, input: "Hello!" })).rejects.toMatchObject({
       status: 502,
@@ -827,12 +827,12 @@ describe("malformed output", () => {
   });
 });
 
-describe("a turn of another author that the model makes up", () => {
+describe("a message of another author that the model invents", () => {
   it.each([
     ["the user's next question", "user<|message|>"],
     ["a system message", "system<|message|>"],
     ["a tool's result", "functions.get_weather to=assistant<|channel|>commentary<|message|>"],
-  ])("as %s ends the response, and the upstream request", async (_, header) => {
+  ])("as %s ends the response and the upstream request", async (_, header) => {
     const model = `${saying(`<|channel|>final<|message|>Yes.<|end|><|start|>${header}${"word ".repeat(60)}`)}&tps=30`;
     for (const ask of [
       () => gateway.openai.responses.create({ model, input: "Hello!", tools }),
@@ -848,12 +848,12 @@ describe("a turn of another author that the model makes up", () => {
   });
 });
 
-describe("what comes after the answer", () => {
+describe("output after the answer", () => {
   const rest = "word ".repeat(60);
   it.each<[string, string, Partial<ResponseCreateParamsNonStreaming> & { stop?: string[] }]>([
     ["behind a stop string", `One two ${rest}`, { stop: [" two"] }],
     ["behind a special token in JSON", `{"a":"<|start|>${rest}`, { text: { format: { type: "json_object" } } }],
-  ])("%s is not waited for", async (_, text, asked) => {
+  ])("such as %s is not awaited", async (_, text, asked) => {
     const model = `${saying(`<|channel|>final<|message|>${text}<|return|>`)}&tps=30`;
     const response = await gateway.openai.responses.create({ model, input: "Hello!", ...asked });
     expect(response.usage?.output_tokens).toBeLessThan(40);
@@ -897,13 +897,13 @@ describe("structured output", () => {
     expect(rest).not.toHaveProperty("response_format");
   });
 
-  it("of vLLM's own structured_outputs is of the answer alone", async () => {
+  it("of vLLM's own structured_outputs binds only the answer", async () => {
     const extras = { structured_outputs: { choice: ["positive", "negative"] } };
     expect((await create({ input: "How was it?", ...extras })).output_text).toBe("positive");
     expect(lastCompletion(gateway).structured_outputs).toEqual({ structural_tag: expect.stringContaining("positive") });
   });
 
-  it("of a schema is in the prompt, too", async () => {
+  it("has its schema in the prompt, too", async () => {
     await create({ input: "Who?", text: { format: jsonSchema } });
     expect(await lastCompletionPrompt(gateway)).toContain(
       `# Response Formats\n\n## person\n\n${JSON.stringify(schema)}<|end|>`,
@@ -919,7 +919,7 @@ describe("structured output", () => {
     expect(lastCompletion(gateway)).not.toHaveProperty("structured_outputs");
   });
 
-  it("lets no tool be called that may not be, and says nothing of how the others are", async () => {
+  it("excludes forbidden tools, and does not constrain the others", async () => {
     const tagOf = async (tool_choice: ResponseCreateParamsNonStreaming["tool_choice"]) => {
       const input = "Call get_weather and get_time.";
       const response = await create({ input, tools: [strict, getTime], ...(tool_choice && { tool_choice }) });
@@ -936,17 +936,17 @@ describe("structured output", () => {
     expect(allowed.tag).toContain('"json_schema":{"type":"object"}');
   });
 
-  it("that is not one is the client's mistake, whatever the server says of it", async () => {
+  it("with an invalid schema is the client's error, whatever the server answers", async () => {
     const garbage = { structured_outputs: { structural_tag: "garbage" } };
     await expect(create({ input: "Hello!", ...garbage })).rejects.toMatchObject({ status: 400 });
     await create({ input: "Who?", text: { format: jsonSchema } });
     expect(lastCompletion(gateway)).toHaveProperty("structured_outputs");
   });
 
-  describe("at a vLLM that knows no structural tags", () => {
+  describe("at a vLLM without structural tags", () => {
     let old: Gateway;
     beforeAll(async () => {
-      // Without HARMONY_START_DATE.
+      // A gateway without HARMONY_START_DATE.
       old = await startGateway();
     });
     afterAll(() => old.close());
@@ -954,14 +954,14 @@ describe("structured output", () => {
     const createThere = (body: ResponseCreateParamsNonStreaming) =>
       old.openai.responses.create({ ...body, model: `${GPT_OSS}?structural_tags=0` });
 
-    it("the date is the day of the request where HARMONY_START_DATE does not say another", async () => {
+    it("the date is the day of the request without HARMONY_START_DATE", async () => {
       const { created_at } = await createThere({ input: "Hello!" });
       const day = new Date(created_at * 1000).toISOString().slice(0, 10);
       expect(await lastCompletionPrompt(old)).toContain(`Current date: ${day}\n`);
     });
 
-    it("is done without, and not asked for again", async () => {
-      // By now it is known how the server takes `max_tokens`.
+    it("they are left out, and not requested again", async () => {
+      // The gateway knows by now how the server treats `max_tokens`.
       await createThere({ input: "Hello!" });
       const before = completions(old).length;
       const response = await createThere({ input: "Who?", text: { format: jsonSchema } });
@@ -974,7 +974,7 @@ describe("structured output", () => {
         const asked = completions(old).slice(from);
         expect(asked.map((request) => "structured_outputs" in request.body)).toEqual([false]);
       }
-      // Nothing binds the model there: it sees what it may call.
+      // Nothing binds the model there, so it sees only the tools that it may call.
       await createThere({ input: "Call get_weather.", tools, tool_choice: "none" });
       expect(await lastCompletionPrompt(old)).not.toContain("namespace functions");
     });

@@ -16,7 +16,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-/** The objects that have any storage at all. */
+/** The objects that have storage. */
 const stored = () => gateway.storage.ids();
 let storedBefore: string[];
 beforeEach(async () => {
@@ -26,7 +26,7 @@ beforeEach(async () => {
 
 const get = (path: string, init?: RequestInit) => gateway.fetch(gateway.url + path, init);
 
-/** Posts bytes as they are. */
+/** Posts bytes unchanged. */
 function send(body: BodyInit, headers: Record<string, string> = {}, path = "/v1/responses"): Promise<Response> {
   const init = { method: "POST", headers: { "content-type": "application/json", ...headers }, body, duplex: "half" };
   return get(path, init);
@@ -41,7 +41,7 @@ async function outputText(response: Response): Promise<string> {
   return body.output[0]?.content[0]?.text ?? "";
 }
 
-/** Neither vLLM nor the store has heard of the request. */
+/** Neither vLLM nor the store has got the request. */
 async function expectUntouched(): Promise<void> {
   expect(gateway.vllm.simulator.requests).toEqual([]);
   expect(await stored()).toEqual(storedBefore);
@@ -95,14 +95,14 @@ describe("a body that is not JSON", () => {
     await expectUntouched();
   });
 
-  it("is not repeated in the error", async () => {
+  it("is not quoted in the error", async () => {
     const error = await errorOf(await send('{"input":"my secret prompt'));
     expect(JSON.stringify(error)).not.toContain("secret");
   });
 });
 
 describe("a body of unusual text", () => {
-  it("may have brackets in strings, as many as it likes", async () => {
+  it("may have any number of brackets in strings", async () => {
     const input = '[{"\\'.repeat(500);
     expect(await outputText(await send(JSON.stringify({ model: "simulator", input, store: false })))).toBe(
       `You said: ${input}`,
@@ -113,7 +113,7 @@ describe("a body of unusual text", () => {
     expect(await outputText(await send(new Uint8Array([0xef, 0xbb, 0xbf, ...hello])))).toBe("You said: Hello!");
   });
 
-  it("may nest tool parameters as deep as any schema does", async () => {
+  it("may nest tool parameters as deeply as schemas do", async () => {
     let parameters: object = { type: "string" };
     for (let depth = 0; depth < 60; depth += 1) parameters = { type: "object", properties: { a: parameters } };
     const tools = [{ type: "function", name: "f", parameters }];
@@ -121,7 +121,7 @@ describe("a body of unusual text", () => {
     expect(await response.json()).toMatchObject({ status: "completed", tools: [{ parameters }] });
   });
 
-  it.each([false, true])("keeps a lone surrogate, as it came, with stream: %s", async (stream) => {
+  it.each([false, true])("keeps a lone surrogate unchanged, with stream: %s", async (stream) => {
     const response = await send(`{"model":"simulator","input":"a \\ud83d b \\ude00 c","stream":${stream}}`);
     const text = await response.text();
     expect(text).toContain("You said: a \\ud83d b \\ude00 c");
@@ -148,7 +148,7 @@ describe("a body that is too large", () => {
     });
   }
 
-  it("in one piece: 413", async () => {
+  it("in one piece is a 413", async () => {
     await expectError(await send(new Uint8Array(large).fill(0x20)), {
       status: 413,
       type: "invalid_request_error",
@@ -159,12 +159,12 @@ describe("a body that is too large", () => {
     await expectUntouched();
   });
 
-  it("in chunks, of no announced length: 413", async () => {
+  it("in chunks, without an announced length, is a 413", async () => {
     await expectError(await send(chunked(large)), { status: 413, code: "request_too_large" });
     await expectUntouched();
   });
 
-  it.each(COMPRESSIONS)("only once it is decompressed (%s): 413", async (encoding, compress) => {
+  it.each(COMPRESSIONS)("only after decompression (%s) is a 413", async (encoding, compress) => {
     const bomb = compress(new Uint8Array(large).fill(0x20));
     expect(bomb.length).toBeLessThan(LIMIT / 100);
     const response = await send(bomb, { "content-encoding": encoding });
@@ -172,7 +172,7 @@ describe("a body that is too large", () => {
     await expectUntouched();
   });
 
-  it("just below the limit is none", async () => {
+  it("is accepted just below the limit", async () => {
     const body = JSON.stringify({ model: "simulator", input: "Hello!", store: false });
     expect(await outputText(await send(body.padEnd(LIMIT, " ")))).toBe("You said: Hello!");
   });
@@ -214,7 +214,7 @@ describe("a compressed body", () => {
     await expectUntouched();
   });
 
-  /** In pieces, of no announced length. */
+  /** The body is sent in pieces, without an announced length. */
   const chunks = (body: Uint8Array<ArrayBuffer>) =>
     new ReadableStream<Uint8Array>({
       start(controller) {
@@ -224,7 +224,7 @@ describe("a compressed body", () => {
     });
 
   it.each(COMPRESSIONS)(
-    "that becomes more than 100 times as long is a 413 which says so, though it is short enough (%s)",
+    "that becomes more than 100 times as long is a 413 that says so, although it is short enough (%s)",
     async (encoding, compress) => {
       const bomb = compress(json(helloText.padEnd(8 * MIB, " ")));
       for (const body of [bomb, chunks(bomb)]) {
@@ -241,7 +241,7 @@ describe("a compressed body", () => {
     },
   );
 
-  it.each(COMPRESSIONS)("that becomes 1 MiB long is read, whatever it was before (%s)", async (encoding, compress) => {
+  it.each(COMPRESSIONS)("that becomes 1 MiB long is read, however short it was (%s)", async (encoding, compress) => {
     const body = compress(json(helloText.padEnd(MIB, " ")));
     expect(body.length).toBeLessThan(MIB / 500);
     for (const sent of [body, chunks(body)]) {
@@ -250,7 +250,7 @@ describe("a compressed body", () => {
   });
 
   it.each(COMPRESSIONS)(
-    "of many alike rows, which becomes many times as long, is read (%s)",
+    "of many similar rows, which becomes many times as long, is read (%s)",
     async (encoding, compress) => {
       const rows = Array.from({ length: 25_000 }, (_, id) => ({ id, name: `Sensor ${id % 50}`, unit: "°C", tags: [] }));
       const model = "simulator?words=3&max_model_len=10000000";
@@ -355,7 +355,7 @@ describe("routes", () => {
     ["POST", "/v1/images", { status: 404, code: "unknown_url" }],
     ["POST", "/v1/models", { status: 405, code: "method_not_allowed" }],
     ["POST", "/v1/responses", { status: 415, code: "unsupported_media_type" }],
-  ])("%s %s with a form of 24 MB is read to its end, and refused for what it is", async (method, path, wanted) => {
+  ])("%s %s with a form of 24 MB is read to its end, and refused by its type", async (method, path, wanted) => {
     const body = new FormData();
     body.set("purpose", "user_data");
     body.set("file", new Blob(["x".repeat(24 * 1024 * 1024)]), "big.txt");
@@ -363,7 +363,7 @@ describe("routes", () => {
   });
 
   it.each([id, "resp_", "resp_1", "msg_1", "%E2%82%AC", "%ff", "a%2Fb", "..%2F..", "constructor"])(
-    "an unknown id (%s) is a 404 for all that is done with it",
+    "an unknown id (%s) is a 404 in every operation",
     async (unknown) => {
       const path = `/v1/responses/${unknown}`;
       const wanted = { status: 404, type: "invalid_request_error", param: "response_id", code: "response_not_found" };
@@ -394,21 +394,21 @@ describe("routes", () => {
     expect(error).toMatchObject({ status: 404, type: "invalid_request_error" });
   });
 
-  it("every answer has a request id, errors too", async () => {
+  it("every answer has a request id, also errors", async () => {
     expect((await get("/health")).headers.get("x-request-id")).toBeTruthy();
     expect((await send("{")).headers.get("x-request-id")).toBeTruthy();
     const response = await gateway.openai.responses.create({ model: "simulator", input: "Hello!", store: false });
     expect(response._request_id).toBeTruthy();
   });
 
-  it("a client's own request id comes back", async () => {
+  it("a client's own request id is returned", async () => {
     const response = await send(hello, { "x-request-id": "my-request-7" });
     expect(response.headers.get("x-request-id")).toBe("my-request-7");
   });
 });
 
 describe("/health", () => {
-  it("says that the Worker is up, without asking vLLM", async () => {
+  it("reports that the Worker is up, without asking vLLM", async () => {
     const response = await get("/health");
     const limits = { limit: expect.any(Number), open: expect.any(Number) };
     const open_files = { limit: openFilesLimit(), used: expect.any(Number), homes: limits };
@@ -440,7 +440,7 @@ describe("/health", () => {
 });
 
 describe("/v1/models", () => {
-  it("lists vLLM's models, and the aliases of those that are there", async () => {
+  it("lists vLLM's models, and the aliases of existing ones", async () => {
     const models = [];
     for await (const model of gateway.openai.models.list()) models.push(model);
     expect(models).toMatchObject([
@@ -476,13 +476,13 @@ describe("/v1/models", () => {
     expect(gateway.vllm.simulator.requests).toEqual([]);
   });
 
-  it("an alias is what the client sees, its model what vLLM does", async () => {
+  it("an alias is the client's name of a model, and vLLM gets the model's own", async () => {
     const response = await gateway.openai.responses.create({ model: "gpt-5", input: "Hello!", store: false });
     expect(response.model).toBe("gpt-5");
     expect(gateway.vllm.simulator.lastAsked?.body).toMatchObject({ model: "simulator" });
   });
 
-  it("without a model, vLLM's first one answers", async () => {
+  it("vLLM's first model answers a request without a model", async () => {
     const response = await gateway.openai.responses.create({ input: "Hello!", store: false });
     expect(response.model).toBe("simulator");
   });

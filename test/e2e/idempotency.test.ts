@@ -8,7 +8,7 @@ import { ended, itemsOf, promptsFor, reached, unique } from "./turns.ts";
 
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
-/** Turns of a tenant that may hold a conversation or wait for one. */
+/** The number of a tenant's turns that may hold a conversation or wait for one. */
 const MOST_IN_CONVERSATIONS = 8;
 
 let gateway: Gateway;
@@ -20,13 +20,13 @@ beforeAll(async () => {
     MAX_OPEN_CONVERSATIONS_PER_TENANT: String(MOST_IN_CONVERSATIONS),
   });
   openai = gateway.client({ apiKey: "ann-key" });
-  // What the helpers ask with.
+  // The gateway that the helpers use.
   gateway.openai = openai;
   stranger = gateway.client({ apiKey: "bob-key" });
 });
 afterAll(() => gateway.close());
 
-/** Long enough to be joined, left, and come back to. */
+/** Long enough for clients to join, disconnect and return. */
 const SLOW = "simulator?tps=40&words=30";
 
 function headersOf(key: string): { headers: Record<string, string> } {
@@ -35,7 +35,7 @@ function headersOf(key: string): { headers: Record<string, string> } {
 
 const create = (key: string, body: ResponseCreateParamsNonStreaming) => openai.responses.create(body, headersOf(key));
 
-/** A stream that has begun. */
+/** Begins a stream, and waits for its first event. */
 async function openStream(key: string, body: object, signal?: AbortSignal): Promise<Response> {
   const answer = await gateway.fetch(`${gateway.url}/v1/responses`, {
     method: "POST",
@@ -47,7 +47,7 @@ async function openStream(key: string, body: object, signal?: AbortSignal): Prom
   return answer;
 }
 
-/** A stream as the bytes that came, heartbeats left out. */
+/** The received bytes of a stream, without heartbeats. */
 const textOf = async (answer: Response) => (await answer.text()).replaceAll(/^: .*\n\n/gm, "");
 
 const streamText = async (key: string, body: object, signal?: AbortSignal) =>
@@ -89,7 +89,7 @@ describe.concurrent("the same request under the same key", () => {
     expect(promptsFor(gateway, body.input)).toHaveLength(1);
   });
 
-  it("is joined while it runs, from the first event on", async () => {
+  it("joins the running response, from the first event on", async () => {
     const [key, body] = [randomUUID(), { model: "simulator?words=100&fault=stall:8", input: unique("Joined") }];
     const first = streamText(key, body);
     const release = await reached(gateway, body.input);
@@ -99,7 +99,7 @@ describe.concurrent("the same request under the same key", () => {
     expect(await textOf(second)).toBe(await first);
   });
 
-  it("goes on when its client leaves, and is there when the client comes back", async () => {
+  it("goes on when its client disconnects, and is there when the client returns", async () => {
     const [key, body] = [randomUUID(), { model: SLOW, input: unique("Comes back") }];
     const leaving = new AbortController();
     const left = streamText(key, body, leaving.signal).catch(() => "left");
@@ -111,7 +111,7 @@ describe.concurrent("the same request under the same key", () => {
     expect(promptsFor(gateway, body.input)).toMatchObject([{ state: "completed" }]);
   });
 
-  it.each([false, true])("is not begun again by a client that leaves at once (stream: %s)", async (stream) => {
+  it.each([false, true])("is not begun again after a client disconnects at once (stream: %s)", async (stream) => {
     const [key, body] = [randomUUID(), { model: SLOW, input: unique("Leaves at once") }];
     for (let attempt = 0; attempt < 5; attempt += 1) {
       const signal = AbortSignal.timeout(5 + 10 * attempt);
@@ -122,7 +122,7 @@ describe.concurrent("the same request under the same key", () => {
     expect(promptsFor(gateway, body.input)).toHaveLength(1);
   });
 
-  it("keeps going for one client when another leaves", async () => {
+  it("goes on for one client when another disconnects", async () => {
     const [key, body] = [randomUUID(), { model: SLOW, input: unique("One stays") }];
     const leaving = new AbortController();
     const left = streamText(key, body, leaving.signal).catch(() => "left");
@@ -133,7 +133,7 @@ describe.concurrent("the same request under the same key", () => {
     expect(await stays).toContain("response.completed");
   });
 
-  it("is the same background response, whatever has become of it", async () => {
+  it("is the same background response, in any state", async () => {
     const [key, body] = [randomUUID(), { model: SLOW, input: unique("Background"), background: true }];
     const first = await create(key, body);
     expect(first.status).toBe("queued");
@@ -202,7 +202,7 @@ describe.concurrent("a key", () => {
     await expect(openai.responses.retrieve(theirs.id)).rejects.toBeInstanceOf(OpenAI.NotFoundError);
   });
 
-  it("needs a response that is kept", async () => {
+  it("needs a stored response", async () => {
     const refused = Promise.resolve(create(randomUUID(), { input: "Hello!", store: false }));
     await expect(refused).rejects.toMatchObject({ status: 400, param: "Idempotency-Key" });
   });
@@ -213,7 +213,7 @@ describe.concurrent("a key", () => {
     await expect(refused).rejects.toMatchObject({ status: 400, param: "Idempotency-Key" });
   });
 
-  it("is free again when its request was refused", async () => {
+  it("can be used again after its request was refused", async () => {
     const key = randomUUID();
     const { id: conversation } = await openai.conversations.create();
     await openai.conversations.delete(conversation);
@@ -235,7 +235,7 @@ describe.concurrent("a key", () => {
     await expect(Promise.resolve(create(key, { input: "Other" }))).rejects.toMatchObject(REUSED);
   });
 
-  it("stays with its request when that had to wait in vain", async () => {
+  it("stays with its request when that has waited in vain", async () => {
     const { id: conversation } = await openai.conversations.create();
     const holder = await openai.responses.create({
       model: "simulator?tps=20&words=10000",
@@ -252,7 +252,7 @@ describe.concurrent("a key", () => {
     expect(promptsFor(gateway, body.input)).toHaveLength(1);
   });
 
-  it("stands for a response that was deleted, and brings none to life", async () => {
+  it("stands for a deleted response, and creates no other", async () => {
     const [key, body] = [randomUUID(), { input: unique("Gone") }];
     const { id } = await create(key, body);
     await openai.responses.delete(id);
@@ -264,7 +264,7 @@ describe.concurrent("a key", () => {
     expect(promptsFor(gateway, body.input)).toHaveLength(1);
   });
 
-  it("takes a body for the same whatever the order of its keys, and with null for what is absent", async () => {
+  it("accepts the same body with its fields in another order, and null for absent fields", async () => {
     const key = randomUUID();
     const input = unique("Ordered");
     const tool = {
@@ -282,7 +282,7 @@ describe.concurrent("a key", () => {
     await expect(Promise.resolve(create(key, other))).rejects.toMatchObject(REUSED);
   });
 
-  it("keeps a failure with its status", async () => {
+  it("repeats a failure with its status", async () => {
     const [key, body] = [randomUUID(), { model: "simulator?fault=http:503", input: unique("Busy") }];
     const busy = { status: 503, code: "server_is_overloaded", type: "server_error" };
     await expect(Promise.resolve(create(key, body))).rejects.toMatchObject(busy);
@@ -290,7 +290,7 @@ describe.concurrent("a key", () => {
     expect(promptsFor(gateway, body.input)).toHaveLength(1);
   });
 
-  it("gives a turn of a conversation once, also when its response was deleted", async () => {
+  it("creates a turn of a conversation once, also when its response was deleted", async () => {
     const { id: conversation } = await openai.conversations.create();
     const [key, body] = [randomUUID(), { input: unique("Deleted"), conversation }];
     const response = await create(key, body);
@@ -311,13 +311,13 @@ describe.concurrent("a key", () => {
     const all = Promise.all(
       Array.from({ length: MOST_IN_CONVERSATIONS - 1 }, () => responses.create(waiting, options)),
     );
-    // Once all of them wait, the tenant may not so much as add an item to another conversation.
+    // While all of them wait, the tenant cannot even add an item to another conversation.
     const items = [{ role: "user" as const, content: "Hello!" }];
     const added = () => conversations.items.create(free, { items }).catch(({ status }) => status);
     await eventually(async () => (await added()) === 429);
     await responses.cancel(holder.id);
     const release = await reached(gateway, input);
-    // When one that came after them has waited in vain, so have all but the first.
+    // When a later one has given up waiting, all but the first have, too.
     const later = responses.create({ input: "Later", conversation });
     await expect(Promise.resolve(later)).rejects.toMatchObject({ status: 409, code: "conversation_locked" });
     release();

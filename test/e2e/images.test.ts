@@ -16,7 +16,7 @@ import { ask, EVERY_WAY, givenBack, onlyItem, REPEATER, scripts, written } from 
 
 let painter: ImageServer;
 let gateway: Gateway;
-/** Answers in the place of drawings. */
+/** Answers instead of drawings. */
 let other: ((asked: AskedImage) => OtherAnswer | Promise<OtherAnswer>) | undefined;
 let openai: OpenAI;
 let stranger: OpenAI;
@@ -46,7 +46,7 @@ const tool = (fields: object = {}): Tool => ({ type: "image_generation", size: "
 const call = (args: object) => written("image_generation", JSON.stringify(args));
 const SAYS = "<|channel|>final<|message|>Here it is.<|return|>";
 
-/** A request that has gpt-oss make these calls, one in each round. */
+/** A request in which gpt-oss makes these calls, one in each round. */
 const calls = (...all: object[]): Pick<ResponseCreateParamsNonStreaming, "model" | "input"> => ({
   model: REPEATER,
   input: scripts(...all.map(call), SAYS),
@@ -75,13 +75,13 @@ function middleOf(item: Pick<Item, "result">): number[] {
 const RED = [215, 40, 45, 255];
 const BLUE = [40, 90, 210, 255];
 
-/** Requests that have each engine's model draw once. */
+/** Requests in which each engine's model draws once. */
 const ASKED: Record<string, Pick<ResponseCreateParamsNonStreaming, "model" | "input">> = {
   simulator: { model: "simulator", input: "Use image_generation, please." },
 };
 
 describe.each(EVERY_WAY)("%s, asked as %s", (model, way) => {
-  it("has an image drawn, with OpenAI's item and events; it is kept as a file, and read back", async () => {
+  it("draws an image, with OpenAI's item and events; it is stored as a file, and read back", async () => {
     const asked = ASKED[model] ?? calls({ prompt: "a red circle" });
     // The simulated chat model fills in the names of parameters.
     const prompt = ASKED[model] ? "prompt" : "a red circle";
@@ -131,7 +131,7 @@ describe.each(EVERY_WAY)("%s, asked as %s", (model, way) => {
 });
 
 describe("a later turn", () => {
-  it("has a line about the image, and not the image; the model edits it without naming it", async () => {
+  it("has a line about the image instead of the image; the model edits it without naming it", async () => {
     const first = await openai.responses.create({ ...calls({ prompt: "a red circle" }), tools: [tool()] });
     const id = imageOf(first).id;
     const next = await openai.responses.create({
@@ -149,7 +149,7 @@ describe("a later turn", () => {
     expect(middleOf(imageOf(next))).toEqual(BLUE);
   });
 
-  it("is not made long by images", async () => {
+  it("does not grow by images", async () => {
     const first = await openai.responses.create({
       ...calls({ prompt: "a ring" }, { prompt: "a square" }),
       tools: [tool({ size: "1024x1024" })],
@@ -163,7 +163,7 @@ describe("a later turn", () => {
     expect(counted.input_tokens).toBeLessThan(1_000);
   });
 
-  it("goes on after images that are together larger than any history may be", async () => {
+  it("continues after images that are together larger than the limit of a history", async () => {
     // Checking so much JSON takes longer than making it.
     const unchecked = gateway.client({ apiKey: openai.apiKey, fetch: globalThis.fetch });
     const pixels = new Uint8Array(1050 * 1050 * 4);
@@ -201,7 +201,7 @@ describe("a later turn", () => {
     await openai.responses.create({ model: REPEATER, input, tools: [tool()], store: false });
     const given = painter.asked.at(-1)?.images.map((bytes) => bytes.toString("base64"));
     expect(given).toEqual([imageOf(second).result, imageOf(first).result]);
-    // Nobody else's.
+    // Another tenant's image is a 404.
     const theirs = stranger.responses.create({ model: REPEATER, input: [reference, user], tools: [tool()] });
     await expect(theirs).rejects.toMatchObject({ status: 400 });
     const stolen = { ...imageOf(first), result: null } as unknown as ResponseInputItem;
@@ -211,7 +211,7 @@ describe("a later turn", () => {
     expect(shown.data[0]).toMatchObject({ type: "image_generation_call", result: "" });
   });
 
-  it("goes on from a conversation, whose items have the image as long as its file is there", async () => {
+  it("continues a conversation, whose items have the image as long as its file exists", async () => {
     const conversation = await openai.conversations.create();
     const made = await openai.responses.create({
       ...calls({ prompt: "a red circle" }),
@@ -223,7 +223,7 @@ describe("a later turn", () => {
       result: item.result,
     });
     await openai.files.delete(item.file_id ?? "");
-    // It is not what it was, which checked clients do not take.
+    // This bypasses the checks, which refuse an item that differs from its first form.
     const unchecked = gateway.client({ apiKey: openai.apiKey, fetch: globalThis.fetch });
     expect(imageOf(await unchecked.responses.retrieve(made.id))).toMatchObject({
       status: "completed",
@@ -236,7 +236,7 @@ describe("a later turn", () => {
   });
 });
 
-it("changes the images that a user gives, by data, by file, and before gpt-oss, which does not see them", async () => {
+it("changes the user's images, by data, by file, and for gpt-oss, which does not see them", async () => {
   const drawn = imageOf(
     await openai.responses.create({ ...calls({ prompt: "a red circle" }), tools: [tool()], store: false }),
   );
@@ -296,7 +296,7 @@ describe("the tool's fields", () => {
     ["size", { size: "4096x4096" }],
     ["model", { model: "dall-e-9" }],
     ["partial_images", { partial_images: 4 }],
-  ])("that no server honours are refused by name: %s", async (field, fields) => {
+  ])("without an effect at any server are refused by name: %s", async (field, fields) => {
     const tools = [tool(fields)];
     const refused = openai.responses.create({
       model: "simulator",
@@ -307,7 +307,7 @@ describe("the tool's fields", () => {
   });
 });
 
-describe("a server that does not draw what was asked", () => {
+describe("a server that does not draw the requested image", () => {
   const image = (bytes: Buffer) => ({ body: { data: [{ b64_json: bytes.toString("base64") }] } });
   it.each([
     [
@@ -320,7 +320,7 @@ describe("a server that does not draw what was asked", () => {
     ["no JSON", () => ({ body: "<html>" }), /has no image/],
     ["a refusal", () => ({ status: 400, body: { detail: "Prompt too long" } }), /Prompt too long/],
     ["a failure", () => ({ status: 500, body: { detail: "CUDA out of memory" } }), /./],
-  ])("fails the call, of which the model is told: %s", async (_name, answer, message) => {
+  ])("fails the call, and the model is told: %s", async (_name, answer, message) => {
     other = answer;
     const { response, events } = await ask(
       gateway,
@@ -338,7 +338,7 @@ describe("a server that does not draw what was asked", () => {
     expect((await lastTurns(gateway)).join("\n")).toMatch(/Error: /);
   });
 
-  it("is left when its client leaves", async () => {
+  it("loses its request when the client disconnects", async () => {
     const { promise: asked, resolve } = Promise.withResolvers<AskedImage>();
     other = async (request) => {
       resolve(request);
@@ -355,7 +355,7 @@ describe("a server that does not draw what was asked", () => {
 });
 
 describe("the image servers' own routes", () => {
-  it("draw and change for the SDK, with the caller's key and limits, and with listed fields alone", async () => {
+  it("draw and change images for the SDK, with the caller's key and limits, and with listed fields alone", async () => {
     const made = await openai.images.generate({ model: "gpt-image-2", prompt: "a red circle", size: "64x64" });
     const [first] = made.data ?? [];
     expect(middleOf({ result: first?.b64_json ?? "" })).toEqual(RED);
@@ -397,7 +397,7 @@ describe("the image servers' own routes", () => {
     });
   });
 
-  it("may be chosen: the tool is then called", async () => {
+  it("can be forced by tool_choice: the tool is called", async () => {
     const choice = { type: "image_generation" as const };
     const body = { model: "simulator", input: "Hello.", tools: [tool({ action: "generate" })], tool_choice: choice };
     expect(imageOf(await openai.responses.create(body)).status).toBe("completed");
@@ -418,7 +418,7 @@ it("is refused for a key with other hosted tools", async () => {
   expect(answer.output.map(({ type }) => type)).toEqual(["message"]);
 });
 
-it("is drawn for the Agents SDK and the AI SDK as they are", async () => {
+it("works with the Agents SDK and the AI SDK", async () => {
   const model = new OpenAIResponsesModel(openai as never, REPEATER);
   const agent = new Agent({
     name: "Painter",

@@ -6,13 +6,13 @@ import { docx, paragraph, pptx, textPdf, xlsx } from "../../packages/file-text/t
 import { expectError } from "./expectations.ts";
 import { eventually, type Gateway, lastPrompt, startGateway } from "./support.ts";
 
-/** Files and images that a request names: what the model gets to read of them, and what stays of them. */
+/** Files and images in a request: the text that the model reads, and their storage. */
 
 const KEYS = { one: "the-key-of-one", other: "the-key-of-another" };
 
-/** What the file server has by now, by path. */
+/** The files of the file server, by path. */
 const served = new Map<string, { body: Uint8Array | string; type?: string; status?: number; location?: string }>();
-/** The paths that it was asked for. */
+/** The requested paths. */
 const asked: string[] = [];
 
 let server: Server;
@@ -60,7 +60,7 @@ const user = (...content: object[]) => [{ type: "message", role: "user", content
 const post = (input: unknown, fields: object = {}) =>
   gateway.post({ model: "simulator", input, ...fields }, { authorization });
 
-/** Puts a file where the gateway may fetch it. */
+/** Puts a file onto the server that the gateway may use. */
 function serve(path: string, body: Uint8Array | string, type?: string): string {
   served.set(`/public/${path}`, { body, ...(type !== undefined && { type }) });
   return `${site}/public/${path}`;
@@ -138,7 +138,7 @@ describe("a file", () => {
     }
   });
 
-  it("is shown to the client as it was sent", async () => {
+  it("is shown to the client unchanged", async () => {
     const file_url = serve("report.pdf", PDF);
     const { id: file_id } = await upload(PDF, "report.pdf");
     const parts = [
@@ -152,7 +152,7 @@ describe("a file", () => {
     expect(JSON.stringify(item)).not.toContain("First page");
   });
 
-  it("by its URL is fetched once: later turns have the same text, whatever has become of it", async () => {
+  it("by its URL is fetched once: later turns have the same text, also after the file has changed", async () => {
     const file_url = serve("changing.txt", "before", "text/plain");
     const input = user({ type: "input_file", file_url });
     const first = await client().responses.create({ model: "simulator", input });
@@ -166,7 +166,7 @@ describe("a file", () => {
     expect(timesAsked("changing.txt")).toBe(1);
   });
 
-  it("by its id is the tenant's own, and stays in turns that have read it", async () => {
+  it("by its id belongs to its tenant, and stays in turns that have read it", async () => {
     const { id: file_id } = await upload(PDF, "report.pdf");
     const input = user({ type: "input_file", file_id });
     const first = await client().responses.create({ model: "simulator", input });
@@ -179,7 +179,7 @@ describe("a file", () => {
     expect(firstParts()).toEqual([{ type: "text", text: PDF_TEXT }]);
   });
 
-  it("is read for gpt-oss, for a tool's answer, and counted as it is read", async () => {
+  it("is read for gpt-oss and in a tool's answer, and counts by its text", async () => {
     const file_data = base64(PDF);
     const file = { type: "input_file", file_data, filename: "report.pdf" };
     const model = "simulator-gpt-oss";
@@ -226,7 +226,7 @@ describe("a file", () => {
     expect(JSON.stringify(items.data)).not.toContain("the text");
   });
 
-  it("stays with what a compaction keeps", async () => {
+  it("stays in a message that a compaction keeps", async () => {
     const file_url = serve("kept.txt", "the kept text", "text/plain");
     const compacted = await client().responses.compact({
       model: "simulator",
@@ -283,13 +283,13 @@ describe("a file that cannot be read is a 400 that names its field", () => {
     expect(asked).not.toContain("/private");
   });
 
-  it("more files than a request may have", async () => {
+  it("too many files in a request", async () => {
     const input = user(...Array.from({ length: 33 }, () => ({ type: "input_file", file_url: `${site}/public/many` })));
     await expectError(await post(input), { status: 400, param: "input" });
     expect(timesAsked("many")).toBe(0);
   });
 
-  it("files that are too long together", async () => {
+  it("files that are together too long", async () => {
     const file_url = serve("half", "x".repeat(MAX_TEXT / 2 + 1));
     const part = { type: "input_file", file_url };
     await expectError(await post(user(part, part)), { status: 400, param: "input[0].content[1].file_url" });

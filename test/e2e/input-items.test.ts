@@ -14,7 +14,7 @@ function base64(text: string): string {
   return Buffer.from(text).toString("base64");
 }
 
-/** Sends an input as it is, since not all of it is in OpenAI's types, and gives the messages that vLLM got. */
+/** Sends an input unchanged, since OpenAI's types do not have all of it. Gives vLLM's messages. */
 async function messagesFor(input: unknown, more: Record<string, unknown> = {}): Promise<unknown> {
   const answer = await gateway.post({ model: "simulator", input, ...more });
   expect(await answer.json()).toMatchObject({ status: "completed" });
@@ -90,7 +90,7 @@ describe("a user message", () => {
     expect(await messagesFor([{ type: "message", role: "user", content }])).toEqual([sentMessage]);
   });
 
-  it("is the model's to understand: parts that are not text arrive as such", async () => {
+  it("may have parts that are not text, which reach the model unchanged", async () => {
     const content = [
       { type: "input_text" as const, text: "Look:" },
       { type: "input_image" as const, image_url: png, detail: "auto" as const },
@@ -101,7 +101,7 @@ describe("a user message", () => {
 });
 
 describe("a developer message", () => {
-  it("is a system message to the model, and stays a developer message in the input items", async () => {
+  it("is a system message for the model, and stays a developer message in the input items", async () => {
     const response = await gateway.openai.responses.create({
       model: "simulator",
       input: [
@@ -172,7 +172,7 @@ describe("an assistant message", () => {
     expect(items.data[1]).toMatchObject({ role: "assistant", phase: "commentary" });
   });
 
-  it("next to another one stays a message of its own", async () => {
+  it("beside another one stays a separate message", async () => {
     const two = [
       { role: "assistant", content: "One." },
       { role: "assistant", content: "Two." },
@@ -193,12 +193,12 @@ describe("an assistant message", () => {
     expect(lastPrompt(gateway)).toMatchObject({ continue_final_message: true, add_generation_prompt: false });
   });
 
-  it("that is finished, at the end, is not", async () => {
+  it("that is finished, at the end, is not continued", async () => {
     await gateway.post({ model: "simulator", input: [user, { role: "assistant", content: "You said: He" }] });
     expect(lastPrompt(gateway)).not.toHaveProperty("continue_final_message");
   });
 
-  it("that max_output_tokens cut off is continued by an empty input", async () => {
+  it("that max_output_tokens has cut off is continued by an empty input", async () => {
     const cut = await gateway.openai.responses.create({ model: "simulator", input: "Hello!", max_output_tokens: 2 });
     const rest = await gateway.openai.responses.create({
       model: "simulator",
@@ -242,7 +242,7 @@ describe("returned reasoning", () => {
       { ...thought, summary: [{ type: "summary_text", text: "No." }], encrypted_content: "gAAA" },
       "Greet.",
     ],
-  ])("reaches the model with the message it led to: %s", async (_, reasoning, text) => {
+  ])("reaches the model with the message that it led to: %s", async (_, reasoning, text) => {
     expect(await messagesFor([user, reasoning, assistant, again])).toEqual([user, withReasoning(text), again]);
   });
 
@@ -270,7 +270,7 @@ describe("returned reasoning", () => {
     expect((messages as unknown[])[1]).toEqual(assistant);
   });
 
-  it("comes back the same from a stored turn and from a replayed one", async () => {
+  it("is the same from a stored turn and from a replayed one", async () => {
     const model = "simulator-reasoning";
     const question: ResponseInputItem = { role: "user", content: "Hello!" };
     const first = await gateway.openai.responses.create({ model, input: [question] });
@@ -320,7 +320,7 @@ describe("items from elsewhere", () => {
   });
 });
 
-describe("the items that OpenAI's API puts out, sent as input", () => {
+describe("the output items of OpenAI's API, sent as input", () => {
   const ran = { type: "exec" as const, command: ["ls"], env: {} };
   const items: ResponseInputItem[] = [
     { type: "message", role: "user", content: [{ type: "input_text", text: "Do all of it." }] },
@@ -390,16 +390,13 @@ describe("the items that OpenAI's API puts out, sent as input", () => {
     { type: "message", role: "user", content: [{ type: "input_text", text: "And now?" }] },
   ];
 
-  it.each(["simulator", "simulator-gpt-oss"])(
-    "are kept, listed as they came, and gone on after (%s)",
-    async (model) => {
-      const first = await gateway.openai.responses.create({ model, input: items });
-      expect(first.output_text).toContain("And now?");
-      const { data } = await gateway.openai.responses.inputItems.list(first.id, { order: "asc", limit: 100 });
-      // Each has an id of this server's.
-      expect(data).toMatchObject(items.map((item) => ({ ...item, id: expect.any(String) })));
-      const next = await gateway.openai.responses.create({ model, input: "Go on.", previous_response_id: first.id });
-      expect(next.output_text).toContain("Go on.");
-    },
-  );
+  it.each(["simulator", "simulator-gpt-oss"])("are stored, listed unchanged, and continued (%s)", async (model) => {
+    const first = await gateway.openai.responses.create({ model, input: items });
+    expect(first.output_text).toContain("And now?");
+    const { data } = await gateway.openai.responses.inputItems.list(first.id, { order: "asc", limit: 100 });
+    // Each item has an id of this server's.
+    expect(data).toMatchObject(items.map((item) => ({ ...item, id: expect.any(String) })));
+    const next = await gateway.openai.responses.create({ model, input: "Go on.", previous_response_id: first.id });
+    expect(next.output_text).toContain("Go on.");
+  });
 });

@@ -8,11 +8,11 @@ import { ADMIN_KEY, ask, call, create, sha256 } from "./key-support.ts";
 import { SocketClient } from "./socket-support.ts";
 import { eventually, type Gateway, startGateway } from "./support.ts";
 
-/** An issuer of tokens: its keys, over HTTP, and how often they were asked for. */
+/** An issuer of tokens: its keys, over HTTP, and the number of requests for them. */
 class Issuer {
   keys: JWK[] = [];
   asked = 0;
-  /** What it answers instead of its keys. */
+  /** An answer instead of its keys. */
   answer: { status: number; body: string } | "nothing" | undefined;
   url = "";
   readonly #server: Server;
@@ -80,7 +80,7 @@ function gatewayOf(issuer: Issuer, vars: Record<string, string> = {}): Promise<G
   });
 }
 
-/** A root key, and a key of a tenant that tokens name, too. */
+/** The variables with a root key, and a key of a tenant that tokens name, too. */
 const WITH_KEYS = { ADMIN_KEY, KEY_CACHE_MS: "100", API_KEYS: `acme:${sha256("key-of-acme")}` };
 
 const issuer = new Issuer();
@@ -98,7 +98,7 @@ afterAll(async () => {
 });
 
 describe("a token of the issuer", () => {
-  it("lets in whom its claim names: where tenants are shared, the tenant that a key of that name lets in", async () => {
+  it("admits the tenant in its claim: if tenants are shared, the same tenant as a key's", async () => {
     const client = gateway.client({ apiKey: await token(key) });
     const { id } = await client.responses.create({ model: "simulator", input: "Hello!" });
     expect((await gateway.client({ apiKey: "key-of-acme" }).responses.retrieve(id)).id).toBe(id);
@@ -106,14 +106,14 @@ describe("a token of the issuer", () => {
     await expect(other.responses.retrieve(id)).rejects.toMatchObject({ status: 404 });
   });
 
-  it("is verified once: the same one again makes no call, and the issuer was asked once for all", async () => {
+  it("is verified once: the same one again makes no call, and the issuer is asked once for all", async () => {
     const before = issuer.asked;
     for (let turn = 0; turn < 20; turn += 1) expect((await create(gateway, await token(key))).status).toBe(200);
     expect(issuer.asked).toBe(before);
     expect(before).toBe(1);
   });
 
-  it("is bound by its tenant's limits", async () => {
+  it("has its tenant's limits", async () => {
     await ask(gateway, "POST", "/v1/admin/tenants/bound", { limits: { requests_per_minute: 2 } });
     const bound = await token(key, { tenant: "bound" });
     const statuses = [];
@@ -121,7 +121,7 @@ describe("a token of the issuer", () => {
     expect(statuses).toEqual([200, 200, 429]);
   });
 
-  it("has the role that its claim names, beside its tenant; what it changes is in the audit log under its subject", async () => {
+  it("has its tenant and the role in its claim; its changes are in the audit log under its subject", async () => {
     const auditor = await token(key, { roles: ["others", "audit"] });
     expect((await call(gateway, "GET", "/v1/admin/keys", undefined, auditor)).status).toBe(200);
     const refused = await call(gateway, "POST", "/v1/admin/keys", { tenant: "acme" }, auditor);
@@ -134,7 +134,7 @@ describe("a token of the issuer", () => {
     expect(log.data[0]).toMatchObject({ actor: { type: "session", session: { user: { id: "eve@acme.dev" } } } });
   });
 
-  it("administers its own tenant alone, where that is its role; without a role it administers nothing", async () => {
+  it("administers only its own tenant if that is its role, and nothing without a role", async () => {
     const lead = await token(key, { roles: ["leads"] });
     expect((await call(gateway, "POST", "/v1/admin/keys", { tenant: "acme" }, lead)).status).toBe(200);
     const other = await call(gateway, "POST", "/v1/admin/keys", { tenant: "other" }, lead);
@@ -158,7 +158,7 @@ describe("a token of the issuer", () => {
     }
   });
 
-  it("names a tenant of its own where tenants are not shared", async () => {
+  it("has a tenant of its own if tenants are not shared", async () => {
     const own = await gatewayOf(issuer, { ...WITH_KEYS, JWT_TENANTS: "own" });
     try {
       const client = own.client({ apiKey: await token(key) });
@@ -166,7 +166,7 @@ describe("a token of the issuer", () => {
       expect((await client.responses.retrieve(id)).id).toBe(id);
       const withKey = own.client({ apiKey: "key-of-acme" });
       await expect(withKey.responses.retrieve(id)).rejects.toMatchObject({ status: 404 });
-      // No claim leads out of it.
+      // No claim leads out of that tenant.
       for (const tenant of ["jwt.acme", "acme:x", "../acme"]) {
         expect((await create(own, await token(key, { tenant }))).status).toBe(401);
       }
@@ -185,14 +185,14 @@ describe("a token of the issuer", () => {
     await socket.close();
   });
 
-  it("is no root key: 403", async () => {
+  it("is not a root key: 403", async () => {
     const answer = await gateway.fetch(`${gateway.url}/v1/admin/keys`, {
       headers: { authorization: `Bearer ${await token(key)}` },
     });
     await expectError(answer, { status: 403, code: "insufficient_permissions" });
   });
 
-  it("with a new key is accepted as soon as the issuer lists it; one with an unknown key asks it no more often", async () => {
+  it("with a new key is accepted as soon as the issuer lists it; unknown keys cause no more requests", async () => {
     const stranger = await issuer.newKey("unlisted", false);
     const renewed = await gatewayOf(issuer);
     try {
@@ -202,7 +202,7 @@ describe("a token of the issuer", () => {
         const answer = await create(renewed, await token(stranger, { kid: `unknown-${turn}` }));
         await expectError(answer, { status: 401, code: "invalid_token", message: /nobody knows its key/ });
       }
-      // At a bounded rate: of 20 in a moment one at most, or two.
+      // The rate is bounded: 20 tokens at once cause one request, or two.
       expect(issuer.asked - before).toBeLessThanOrEqual(2);
     } finally {
       await renewed.close();
@@ -210,7 +210,7 @@ describe("a token of the issuer", () => {
   });
 });
 
-describe("what is no good token", () => {
+describe("an invalid token", () => {
   const bad: [what: string, make: () => Promise<string> | string, message: RegExp][] = [
     ["an expired one", () => token(key, { expires: Math.floor(Date.now() / 1000) - 120 }), /expired/],
     ["one that is not valid yet", () => token(key, { notBefore: "10m" }), /'nbf'/],
@@ -268,7 +268,7 @@ describe("what is no good token", () => {
     expect(body).not.toContain(text.slice(10));
   });
 
-  it("a token's tenant is not asked for where tokens are not taken", async () => {
+  it("a token's tenant is not looked up in a deployment without an issuer", async () => {
     const other = await startGateway({ API_KEYS: `acme:${sha256("key-of-acme")}` });
     try {
       await expectError(await create(other, await token(key)), { status: 401, code: "invalid_api_key" });
@@ -278,9 +278,9 @@ describe("what is no good token", () => {
   });
 });
 
-/** How else they cannot be had, and how often they are asked for then: test/unit/fake-timers/jwt.test.ts. */
+/** test/unit/fake-timers/jwt.test.ts has other failures to get them, and the rate of attempts. */
 describe("an issuer whose keys are not available", () => {
-  it("because it redirects: 503, and no token is accepted; keys of the configuration go on", async () => {
+  it("because it redirects: tokens are a 503; keys of the configuration still work", async () => {
     const down = new Issuer();
     await down.listen();
     down.answer = { status: 302, body: "" };
@@ -296,7 +296,7 @@ describe("an issuer whose keys are not available", () => {
     }
   });
 
-  it("and were had before go on being good", async () => {
+  it("but were fetched before: tokens are still accepted", async () => {
     const falling = new Issuer();
     await falling.listen();
     falling.keys = issuer.keys;

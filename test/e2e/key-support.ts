@@ -2,7 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import type { Grants } from "../../src/contract/grants.ts";
 import { type Gateway, startGateway } from "./support.ts";
 
-/** A gateway with a root key, and what its tests ask of the admin API. */
+/** A gateway with a root key, and calls of the admin API. */
 
 export const ROOT = "root-key-of-ops";
 
@@ -10,7 +10,7 @@ export const sha256 = (text: string) => createHash("sha256").update(text).digest
 
 export const ADMIN_KEY = `ops:${sha256(ROOT)}`;
 
-/** Starts one in which what is known of a key is believed for a moment only. */
+/** Starts a gateway that caches keys only for a moment. */
 export function startWithKeys(vars: Record<string, string> = {}): Promise<Gateway> {
   return startGateway({ ADMIN_KEY, KEY_CACHE_MS: "100", ...vars });
 }
@@ -31,7 +31,7 @@ export async function call(
   });
 }
 
-/** The same, whose answer must be good. */
+/** A call of the admin API that must succeed. */
 export async function ask<T = Json>(
   gateway: Pick<Gateway, "fetch" | "url">,
   method: string,
@@ -44,7 +44,7 @@ export async function ask<T = Json>(
   return JSON.parse(text) as T;
 }
 
-/** A key as the admin API shows it. */
+/** The admin API's form of a key. */
 export interface ShownKey {
   id: string;
   tenant: string;
@@ -78,7 +78,7 @@ interface Usage {
   num_model_requests: number;
 }
 
-/** What a tenant has used today, once anything of it is told. */
+/** A tenant's usage of today, as soon as there is any. */
 export async function usageOf(
   gateway: Pick<Gateway, "fetch" | "url">,
   { tenant }: Pick<MadeKey, "tenant">,
@@ -92,24 +92,24 @@ export async function usageOf(
 
 let tenants = 0;
 
-/** A tenant that no other test has. */
+/** The name of a tenant that no other test has. */
 export function newTenant(): string {
   tenants += 1;
   return `tenant-${tenants}`;
 }
 
-/** Creates a response with a key, and gives the answer as it is. */
+/** Creates a response with a key. Gives the raw answer. */
 export function create(gateway: Gateway, key: Pick<MadeKey, "value"> | string, body: object = {}): Promise<Response> {
   const value = typeof key === "string" ? key : key.value;
   return call(gateway, "POST", "/v1/responses", { model: "simulator", input: "Hello!", ...body }, value);
 }
 
-/** A text that takes three quarters of its length where it is compressed. */
+/** A text that compresses to three quarters of its length. */
 export function incompressible(length: number): string {
   return randomBytes((length * 3) / 4).toString("base64");
 }
 
-/** The body of a conversation, or of what is added to one, that takes about so much. */
+/** The body of a conversation, or of items to add, that takes about this many bytes. */
 export function longMessage(length: number): object {
   return { items: [{ type: "message", role: "user", content: incompressible(length) }] };
 }
@@ -123,7 +123,7 @@ export interface StorageResult {
   limits: Partial<Grants> | null;
 }
 
-/** What is stored, as a key is told of its tenant, or a root key of a tenant. */
+/** The stored amounts of a key's own tenant; with a root key, of a named tenant. */
 export async function storageOf(gateway: Gateway, who: MadeKey | string, query = ""): Promise<StorageResult[]> {
   const [bearer, of] = typeof who === "string" ? [ROOT, `&project_ids=${who}`] : [who.value, ""];
   const answer = await call(gateway, "GET", `/v1/organization/usage/storage?${of}${query}`, undefined, bearer);

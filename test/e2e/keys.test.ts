@@ -43,7 +43,7 @@ afterAll(() => gateway.close());
 
 describe("the admin API", () => {
   it.each(CALLS)(
-    "%s %s with a tenant's key is a 403, of a key made here or in the configuration",
+    "answers %s %s with a tenant's key with a 403, for created and configured keys",
     async (method, path, body) => {
       const made = await makeKey(gateway, newTenant());
       for (const key of [made.value, CONFIGURED]) {
@@ -53,14 +53,14 @@ describe("the admin API", () => {
     },
   );
 
-  it.each(CALLS)("%s %s with no key, or one that is none, is a 401", async (method, path, body) => {
+  it.each(CALLS)("answers %s %s without a valid key with a 401", async (method, path, body) => {
     for (const key of ["", "nobody's", `${ROOT}x`]) {
       const answer = await call(gateway, method, path, body, key);
       expect(answer.status).toBe(401);
     }
   });
 
-  it("does not exist without ADMIN_KEY, and no key that it made is accepted", async () => {
+  it("does not exist without ADMIN_KEY, and no key that it has created is accepted", async () => {
     const made = await makeKey(gateway, newTenant());
     const other = await startGateway({ API_KEYS: `configured:${sha256(CONFIGURED)}` });
     try {
@@ -74,7 +74,7 @@ describe("the admin API", () => {
     }
   });
 
-  it("the key of an administrator has no responses: 403", async () => {
+  it("has keys that give no access to responses: 403", async () => {
     await expectError(await create(gateway, ROOT), { status: 403, code: "insufficient_permissions" });
     await expectError(await call(gateway, "GET", "/v1/models"), { status: 403, code: "insufficient_permissions" });
   });
@@ -123,7 +123,7 @@ describe("the admin API", () => {
 });
 
 describe("a key", () => {
-  it("is shown once, and is its tenant's", async () => {
+  it("is shown once, and belongs to its tenant", async () => {
     const tenant = newTenant();
     const made = await makeKey(gateway, tenant, undefined, { name: "CI" });
     expect(made).toMatchObject({
@@ -145,7 +145,7 @@ describe("a key", () => {
     expect(await rejection(stranger.responses.retrieve(first.id))).toBeInstanceOf(OpenAI.NotFoundError);
   });
 
-  it("is kept as its SHA-256 alone", async () => {
+  it("is stored only as its SHA-256", async () => {
     const { value } = await makeKey(gateway, newTenant());
     expect((await create(gateway, value)).status).toBe(200);
     const [id = ""] = gateway.keys.ids();
@@ -156,7 +156,7 @@ describe("a key", () => {
     expect(gateway.logs()).not.toContain(value);
   });
 
-  it("that is disabled, deleted or over is refused as soon as what was known of it is not believed any more", async () => {
+  it("that is disabled, deleted or expired is refused as soon as the cache expires", async () => {
     const cases: [code: string, end: (key: MadeKey) => Promise<unknown>][] = [
       ["disabled_api_key", (key) => ask(gateway, "POST", `/v1/admin/keys/${key.id}`, { disabled: true })],
       ["expired_api_key", (key) => ask(gateway, "POST", `/v1/admin/keys/${key.id}`, { expires_at: 1 })],
@@ -175,7 +175,7 @@ describe("a key", () => {
     }
   });
 
-  it("that was disabled may be enabled again", async () => {
+  it("can be disabled and enabled again", async () => {
     const key = await makeKey(gateway, newTenant());
     await ask(gateway, "POST", `/v1/admin/keys/${key.id}`, { disabled: true });
     await expectError(await create(gateway, key), { status: 401, code: "disabled_api_key" });
@@ -183,7 +183,7 @@ describe("a key", () => {
     await eventually(async () => (await create(gateway, key)).status === 200);
   });
 
-  it("that is rotated has another text, and its old one for the grace time", async () => {
+  it("that is rotated has a new text, and also the old one during the grace time", async () => {
     const key = await makeKey(gateway, newTenant());
     const graced = await ask<MadeKey>(gateway, "POST", `/v1/admin/keys/${key.id}/rotate`, { grace_seconds: 3600 });
     expect(graced.value).not.toBe(key.value);
@@ -196,7 +196,7 @@ describe("a key", () => {
     expect((await create(gateway, last.value)).status).toBe(200);
   });
 
-  it("is checked again for each turn of a WebSocket: a deleted one ends the connection", async () => {
+  it("is checked for each turn of a WebSocket: a deleted one ends the connection", async () => {
     const key = await makeKey(gateway, newTenant());
     const socket = await SocketClient.open(gateway, { headers: { authorization: `Bearer ${key.value}` } });
     expect((await socket.turn({ input: "Hello!" })).last.type).toBe("response.completed");
@@ -209,19 +209,19 @@ describe("a key", () => {
     expect((await socket.closing()).code).toBe(1008);
   });
 
-  it("that is invented is refused without a call to the directory, as soon as one was made", async () => {
-    // The isolate knows the mint.
+  it("that is invented is refused without a call of the directory, after the first call", async () => {
+    // The isolate has got the secret by which keys are checked.
     await create(gateway, await makeKey(gateway, newTenant()));
     const [id = ""] = gateway.keys.ids();
     const mint = String(gateway.keys.exec(id, "SELECT secret FROM mint")[0]?.secret);
     const invented = Array.from({ length: 50 }, () => mintKey(newMint()));
     for (const key of invented) await expectError(await create(gateway, key), { status: 401, code: "invalid_api_key" });
-    // One with the right check is looked up, and not found.
+    // A key with a valid check is looked up, and not found.
     await expectError(await create(gateway, mintKey(mint)), { status: 401, code: "invalid_api_key" });
   });
 });
 
-it("1,000 keys are made at once, each is listed once, and each lets its tenant in", async () => {
+it("is listed once and admits its tenant, also if 1,000 are created at once", async () => {
   const tenant = newTenant();
   const made = await Promise.all(
     Array.from({ length: 1_000 }, (_, index) => makeKey(gateway, tenant, undefined, { name: `${index}` })),
@@ -245,7 +245,7 @@ it("1,000 keys are made at once, each is listed once, and each lets its tenant i
   expect(answers.map(({ status }) => status)).toEqual(tried.map(() => 200));
 });
 
-it("the audit log tells who did what, newest first, and no key", async () => {
+it("is not in the audit log, which has each action and its actor, newest first", async () => {
   const tenant = newTenant();
   const key = await makeKey(gateway, tenant, { requests_per_minute: 5 }, { name: "audited" });
   await ask(gateway, "POST", `/v1/admin/keys/${key.id}`, { disabled: false });
@@ -290,7 +290,7 @@ it("the audit log tells who did what, newest first, and no key", async () => {
   expect(ofType.data.map(({ type }) => type)).toEqual(["api_key.deleted", "api_key.rotated"]);
 });
 
-it("a deployment with only the text of a root key serves no client without a key, and makes its first one", async () => {
+it("a deployment with only a root key refuses clients without a key, and creates the first one", async () => {
   const root = `sk-admin-${"0123456789abcdef".repeat(4)}`;
   const other = await startGateway({ ADMIN_KEY: root, ALLOW_ANONYMOUS: "true" });
   try {
@@ -309,7 +309,7 @@ it("a deployment with only the text of a root key serves no client without a key
   }
 });
 
-describe("a deployment that believes for ten minutes what it knows of keys", () => {
+describe("a deployment that caches keys for ten minutes", () => {
   let believing: Gateway;
   beforeAll(async () => {
     const keys = { one: "key-of-one", other: "key-of-other" };
@@ -320,7 +320,7 @@ describe("a deployment that believes for ten minutes what it knows of keys", () 
 
   const path = ({ id }: MadeKey) => `/v1/admin/keys/${id}`;
 
-  it("refuses a key as soon as it was deleted, disabled or rotated without grace there", async () => {
+  it("refuses a key as soon as it was deleted, disabled or rotated without grace time there", async () => {
     const [deleted, disabled, rotated] = await Promise.all(
       Array.from({ length: 3 }, () => makeKey(believing, newTenant())),
     );
@@ -337,13 +337,13 @@ describe("a deployment that believes for ten minutes what it knows of keys", () 
     expect((await create(believing, value)).status).toBe(200);
   });
 
-  it("holds a key of API_KEYS to its tenant's limits as soon as they are set, and counts its use", async () => {
+  it("applies a tenant's limits to a key of API_KEYS as soon as they are set, and counts its usage", async () => {
     expect((await create(believing, "key-of-one")).status).toBe(200);
     await ask(believing, "POST", "/v1/admin/tenants/one", { limits: { requests_per_minute: 2, track_usage: true } });
     for (const status of [200, 200, 429]) {
       const answer = await create(believing, "key-of-one");
       expect(answer.status).toBe(status);
-      // The SDKs heed no longer time than a minute.
+      // The SDKs accept no longer time than a minute.
       if (status === 429) expect(Number(answer.headers.get("retry-after"))).toBeLessThanOrEqual(60);
       if (status === 429) expect(Number(answer.headers.get("retry-after-ms"))).toBeLessThanOrEqual(60_000);
     }

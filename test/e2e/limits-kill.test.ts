@@ -6,7 +6,7 @@ import { ADMIN_KEY, call, create, longMessage, makeKey, newTenant, storageOf, us
 import { eventually, type Gateway, gatewayAt } from "./support.ts";
 import { ended, reached, unique } from "./turns.ts";
 
-/** What is left of keys and limits when the process is killed. */
+/** Keys and limits after a kill of the process. */
 
 const STORED_BYTES = 1_000_000;
 
@@ -24,7 +24,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-it("keys, limits and their usage survive a kill: no client gets more", async () => {
+it("keys, limits and usage survive a kill: no client gets more", async () => {
   const key = await makeKey(gateway, newTenant(), { requests_per_minute: 100, max_concurrent_requests: 1 });
   const used = await makeKey(gateway, newTenant(), { budget: { tokens: 5_000, window: "total" } });
   expect((await create(gateway, used, { model: "simulator?words=100", max_output_tokens: 4_900 })).status).toBe(200);
@@ -34,9 +34,9 @@ it("keys, limits and their usage survive a kill: no client gets more", async () 
   await reached(gateway, input);
   await worker.restart();
   await held;
-  // The place of the request that died is free when its isolate has not been heard of for a minute, and not before.
+  // The dead request's slot is free when its isolate has been silent for a minute, and not before.
   expect((await create(gateway, key)).status).toBe(429);
-  // What was reserved was given back, but for what was used.
+  // The reservation was released, except the real usage.
   expect((await create(gateway, used, { max_output_tokens: 4_950 })).status).toBe(429);
   expect((await create(gateway, used, { max_output_tokens: 4_000 })).status).toBe(200);
 });
@@ -62,7 +62,7 @@ it("a run that resumes after a kill reports its usage, and releases its reservat
   expect(next.status).toBe(200);
 });
 
-it("what is stored outlives a kill, and so does what it counts, up to STORED_BYTES_PER_TENANT for a tenant without a limit", async () => {
+it("stored data and its counts survive a kill, also under STORED_BYTES_PER_TENANT for a tenant without a limit", async () => {
   const key = await makeKey(gateway, newTenant());
   const converse = () => call(gateway, "POST", "/v1/conversations", longMessage(100_000), key.value);
   const kept: string[] = [];
@@ -78,7 +78,7 @@ it("what is stored outlives a kill, and so does what it counts, up to STORED_BYT
   await expectError(await converse(), error);
   for (const id of kept.splice(0, 3)) await call(gateway, "DELETE", `/v1/conversations/${id}`, undefined, key.value);
   for (let count = 0; count < 2; count += 1) expect((await converse()).status).toBe(200);
-  // What nobody may have been told of yet.
+  // The amounts that may not have been reported yet.
   expect((await create(gateway, key)).status).toBe(200);
   await worker.restart();
   const { usage_bytes: bytes } = await eventually(async () => {

@@ -43,19 +43,19 @@ async function statuses(answers: Promise<Response>[]): Promise<Record<number, nu
   return counts;
 }
 
-/** The headers that tell of limits. */
+/** The headers with limits. */
 function told({ headers }: Response): Record<string, string> {
   return Object.fromEntries([...headers].filter(([name]) => /^x-ratelimit|^retry-after|^x-should/.test(name)));
 }
 
 describe("200 requests at once", () => {
-  it("under a limit of 100 a minute: 100 are let in", async () => {
+  it("under a limit of 100 a minute: 100 are admitted", async () => {
     const key = await limited({ requests_per_minute: 100 });
     expect(await statuses(Array.from({ length: 200 }, () => create(gateway, key)))).toEqual({ 200: 100, 429: 100 });
     expect((await create(gateway, key)).status).toBe(429);
   });
 
-  it("of two keys of a tenant that has a limit of 100 a minute: 100 are let in", async () => {
+  it("of two keys of a tenant with a limit of 100 a minute: 100 are admitted", async () => {
     const tenant = newTenant();
     await ask(gateway, "POST", `/v1/admin/tenants/${tenant}`, { limits: { requests_per_minute: 100 } });
     const keys = [await makeKey(gateway, tenant), await makeKey(gateway, tenant, { requests_per_minute: 80 })];
@@ -63,12 +63,12 @@ describe("200 requests at once", () => {
     expect(await statuses(answers)).toEqual({ 200: 100, 429: 100 });
   });
 
-  it("under a limit of tokens: as many are let in at a time as what they reserve has room for, and more when they have ended", async () => {
+  it("under a limit of tokens: as many are admitted as their reservations allow, and more when they have ended", async () => {
     const key = await limited({ tokens_per_minute: 10_000 });
     const input = unique("Tokens");
     const body = { model: STALLED, input, max_output_tokens: 900, stream: true };
     const answers = Array.from({ length: 200 }, () => create(gateway, key, body));
-    // 900 and a short prompt: eleven would be more than there is.
+    // Each reserves 900 and a short prompt. Eleven of them would exceed the limit.
     const refused: Response[] = [];
     await Promise.all(
       answers.map(async (answer) => {
@@ -80,11 +80,11 @@ describe("200 requests at once", () => {
     expect(promptsFor(gateway, input)).toHaveLength(10);
     expect(refused).toHaveLength(190);
     await Promise.all((await Promise.all(answers)).map((each) => each.text()));
-    // Each has used a few tokens of its 900.
+    // Each has used only a few tokens of its 900.
     await eventually(async () => (await create(gateway, key, { max_output_tokens: 5_000 })).status === 200);
   });
 
-  it("under a limit of 5 at a time: 5 are let in, and others as soon as these have ended", async () => {
+  it("under a limit of 5 at a time: 5 are admitted, and others as soon as these have ended", async () => {
     const key = await limited({ max_concurrent_requests: 5 });
     const input = unique("Slots");
     let refused = 0;
@@ -120,7 +120,7 @@ describe("a limit of each end user", () => {
     expect(await statusesOf(await Promise.all(others))).toEqual([200, 200, 200, 200, 200]);
   });
 
-  it("binds in the background, over a WebSocket and with vLLM's own endpoints, and through all keys of a tenant that has it", async () => {
+  it("applies in the background, over a WebSocket and to vLLM's own endpoints, and to all keys of a tenant with the limit", async () => {
     const tenant = newTenant();
     await ask(gateway, "POST", `/v1/admin/tenants/${tenant}`, { limits: { end_user: { requests_per_minute: 2 } } });
     const [one, other] = [await makeKey(gateway, tenant), await makeKey(gateway, tenant)];
@@ -147,11 +147,11 @@ describe("a limit of each end user", () => {
     await socket.close();
   });
 
-  it("counts tokens as they were used, in the background, too", async () => {
+  it("counts used tokens, also in the background", async () => {
     const key = await perUser({ tokens_per_minute: 1_000 });
     const body = { safety_identifier: "erin", max_output_tokens: 900 };
     expect((await create(gateway, key, { ...body, background: true })).status).toBe(200);
-    // It ends, and has used few of the 900.
+    // It ends after few of the 900 tokens.
     await eventually(async () => (await create(gateway, key, body)).status === 200);
     await expectError(await create(gateway, key, { ...body, max_output_tokens: 2_000 }), {
       status: 429,
@@ -160,7 +160,7 @@ describe("a limit of each end user", () => {
     });
   });
 
-  it("does not count what the key's own limit refuses, nor the key what the end user's refuses", async () => {
+  it("does not count requests that the key's own limit refuses, and the other way round", async () => {
     const key = await perUser({ requests_per_minute: 2 }, { requests_per_minute: 3 });
     const asked = (user: string) => create(gateway, key, { user });
     expect(await statusesOf([await asked("frank"), await asked("frank"), await asked("frank")])).toEqual([
@@ -205,7 +205,7 @@ describe("a limit that is reached", () => {
     ["none at a time", { max_concurrent_requests: 0 }, {}],
     ["no money", { budget: { usd: 0, window: "month" } }, {}],
     ["no runs", { max_background_runs: 0 }, { background: true }],
-  ])("of zero (%s) lets none through, and is final: the SDK does not try again", async (_, limits, body) => {
+  ])("of zero (%s) admits no request, and is final: the SDK does not try again", async (_, limits, body) => {
     const key = await limited(limits);
     let asked = 0;
     const client = gateway.client({
@@ -222,13 +222,13 @@ describe("a limit that is reached", () => {
     expect(asked).toBe(1);
   });
 
-  it("and too small for the request says so, and is final", async () => {
+  it("and is too small for the request says so, and is final", async () => {
     const answer = await create(gateway, await limited({ tokens_per_minute: 100 }), { max_output_tokens: 200 });
     expect(told(answer)["x-should-retry"]).toBe("false");
     await expectError(answer, { status: 429, code: "rate_limit_exceeded", type: "tokens", message: /too large/ });
   });
 
-  it("refuses a stream before it begins, a question for tokens, a compaction and a keyed request, too", async () => {
+  it("refuses a stream before it begins, a count of tokens, a compaction and a request with an idempotency key, too", async () => {
     const key = await limited({ requests_per_minute: 1 });
     expect((await create(gateway, key)).status).toBe(200);
     const ways: Promise<Response>[] = [
@@ -260,7 +260,7 @@ describe("a limit that is reached", () => {
     await socket.close();
   });
 
-  it("by a prompt that is longer than its request tells is a 429, too, and nothing of it reaches the model", async () => {
+  it("only by the prompt's history is a 429, too, and nothing reaches the model", async () => {
     const key = await limited({ tokens_per_minute: 3_000 });
     const client = gateway.client({ apiKey: key.value });
     const long = unique("word ".repeat(1_200));
@@ -274,7 +274,7 @@ describe("a limit that is reached", () => {
   });
 });
 
-it("a run reserves what it continues, too, as soon as its home has read it", async () => {
+it("counts a run's history, too, as soon as its home has read it", async () => {
   const tenant = newTenant();
   const [plain, key] = [await makeKey(gateway, tenant), await makeKey(gateway, tenant, { tokens_per_minute: 3_000 })];
   const long = "word ".repeat(1_600);
@@ -286,7 +286,7 @@ it("a run reserves what it continues, too, as soon as its home has read it", asy
   const run = { ...body, model: STALLED, background: true, previous_response_id: first.id };
   const { id } = await client.responses.create(run);
   const release = await reached(gateway, body.input);
-  // Of 3,000 about 900 are left.
+  // About 900 of 3,000 are left.
   const refused = await eventually(async () => {
     const answer = await create(gateway, key, { max_output_tokens: 1_500 });
     return answer.status === 429 ? answer : undefined;
@@ -297,7 +297,7 @@ it("a run reserves what it continues, too, as soon as its home has read it", asy
 });
 
 describe("a budget", () => {
-  it("in tokens is used up by what was really used, and then final", async () => {
+  it("in tokens is used up by real usage, and then final", async () => {
     const key = await limited({ budget: { tokens: 400, window: "day" } });
     const outcomes: number[] = [];
     for (let turn = 0; turn < 50; turn += 1) {
@@ -310,7 +310,7 @@ describe("a budget", () => {
       }
       await answer.text();
     }
-    // Each uses about 110 of them, and reserves about 125.
+    // Each uses about 110 tokens, and reserves about 125.
     expect(outcomes.filter((status) => status === 200).length).toBeGreaterThanOrEqual(2);
     expect(outcomes.filter((status) => status === 200).length).toBeLessThanOrEqual(4);
     expect(outcomes.at(-1)).toBe(429);
@@ -323,8 +323,8 @@ describe("a budget", () => {
     expect(lines()).toEqual([expect.stringContaining('"limit":"budget_tokens"')]);
   });
 
-  it("in money counts by the model's price", async () => {
-    // A dollar for a million: 300 tokens of input, or 150 of output.
+  it("in money counts the model's price", async () => {
+    // The budget is 300 tokens of input, or 150 of output.
     const key = await limited({ budget: { usd: 0.0003, window: "total" } });
     expect((await create(gateway, key, { max_output_tokens: 100 })).status).toBe(200);
     await expectError(await create(gateway, key, { max_output_tokens: 200 }), {
@@ -333,7 +333,7 @@ describe("a budget", () => {
     });
   });
 
-  it("pays for what a client that leaves has had", async () => {
+  it("counts the output until a client's disconnection", async () => {
     const key = await limited({ track_usage: true });
     const client = gateway.client({ apiKey: key.value });
     const stream = await client.responses.create({
@@ -377,7 +377,7 @@ async function usageOf(key: MadeKey, query = "", bearer = key.value): Promise<Us
 }
 
 describe("usage", () => {
-  it("is a tenant's own with its key, by key and model, and everybody's with a root key", async () => {
+  it("is the tenant's own for its key, by key and model, and every tenant's for a root key", async () => {
     const tenant = newTenant();
     const [a, b] = [
       await makeKey(gateway, tenant, { track_usage: true }),
@@ -420,7 +420,7 @@ describe("usage", () => {
     ]);
     const [item] = items;
     expect(item?.object === "organization.costs.result" && item.amount?.value).toBeCloseTo(cost, 9);
-    // A tenant cannot ask for another's.
+    // A tenant cannot request another's usage.
     expect(await usageOf(a, `&project_ids=${stranger.tenant}&group_by=project_id`)).toMatchObject([
       { project_id: tenant },
     ]);
@@ -464,7 +464,7 @@ describe("usage", () => {
     const first = await client.responses.create({ model: STALLED, input, background: true });
     const release = await reached(gateway, input);
     await expectError(await create(gateway, key, { background: true }), { status: 429, code: "rate_limit_exceeded" });
-    // What has a client beside it is no run.
+    // A foreground turn is not a run.
     expect((await create(gateway, key)).status).toBe(200);
     release();
     const { usage } = await ended({ openai: client, vllm: gateway.vllm }, first.id);
@@ -495,13 +495,13 @@ describe("usage", () => {
   });
 });
 
-describe("what may be stored", () => {
+describe("a limit of storage", () => {
   const LIMIT = 2_000_000;
 
   const converse = (key: MadeKey, length = 100_000) =>
     call(gateway, "POST", "/v1/conversations", longMessage(length), key.value);
 
-  /** A key of whose own, or of whose tenant's, are these limits. */
+  /** Makes a key with these limits, either its own or its tenant's. */
   async function limitedAs(whose: string, limits: Partial<Grants>): Promise<MadeKey> {
     if (whose === "key") return limited(limits);
     const tenant = newTenant();
@@ -517,7 +517,7 @@ describe("what may be stored", () => {
   });
 
   it.each(["key", "tenant"])(
-    "bytes of a %s: conversations stop below them, and go on when some were deleted",
+    "in bytes, of a %s, stops conversations, which continue after deletions",
     async (whose) => {
       const key = await limitedAs(whose, { stored_bytes: LIMIT });
       const kept: string[] = [];
@@ -526,14 +526,14 @@ describe("what may be stored", () => {
         const answer = await converse(key);
         if (answer.ok) kept.push(((await answer.json()) as { id: string }).id);
         else refused.push(answer);
-        // What is refused once stays refused.
+        // A refused request stays refused.
         expect(kept.length + refused.length).toBe(count + 1);
         if (refused.length > 0) expect(answer.status).toBe(429);
       }
       expect(refused.map(told)).toEqual(refused.map(() => ({ "x-should-retry": "false" })));
       for (const answer of refused) await expectError(answer, exceeded("stored_bytes"));
       const [storage] = await storageOf(gateway, key);
-      // As many as there is room for, and what another one needs is not there.
+      // Creates as many as fit. The rest is not enough for another one.
       expect(storage).toMatchObject({ num_conversations: kept.length, num_responses: 0 });
       expect(storage?.usage_bytes).toBeLessThanOrEqual(LIMIT);
       expect(storage?.usage_bytes).toBeGreaterThan(LIMIT - 110_000);
@@ -573,7 +573,7 @@ describe("what may be stored", () => {
   );
 
   it.each(["key", "tenant"])(
-    "responses of a %s: each counts, however it is made, until it is deleted",
+    "in responses, of a %s, counts each of them, however it was created, until its deletion",
     async (whose) => {
       const key = await limitedAs(whose, { stored_responses: 3 });
       const client = gateway.client({ apiKey: key.value });
@@ -594,7 +594,7 @@ describe("what may be stored", () => {
   );
 
   it.each(["key", "tenant"])(
-    "conversations of a %s: their turns go on, and a deleted one makes room",
+    "in conversations, of a %s, does not stop their turns, and a deletion permits another one",
     async (whose) => {
       const key = await limitedAs(whose, { stored_conversations: 2 });
       const client = gateway.client({ apiKey: key.value });
@@ -632,12 +632,12 @@ describe("what may be stored", () => {
       num_responses: 1,
       num_conversations: 1,
     });
-    // Another tenant's is not to be seen with a key.
+    // A key cannot read another tenant's amounts.
     const stranger = await limited({ stored_bytes: LIMIT });
     expect(await storageOf(gateway, stranger, `&project_ids=${tenant}`)).toMatchObject([{ num_conversations: 0 }]);
   });
 
-  it("is not exceeded by conversations that are made at once", async () => {
+  it("is not exceeded by conversations that are created at once", async () => {
     const key = await limited({ stored_bytes: LIMIT });
     const made = await statuses(Array.from({ length: 40 }, () => converse(key)));
     expect(made[200]).toBeGreaterThanOrEqual(15);
@@ -647,10 +647,10 @@ describe("what may be stored", () => {
     expect(bytes).toBeLessThanOrEqual(LIMIT);
   });
 
-  it("is reserved while turns go on: others are refused until these have ended, and told when to come back", async () => {
+  it("has reservations for running turns: others are refused until these have ended, with a time to retry", async () => {
     const key = await limited({ stored_bytes: 1_000_000 });
     const input = unique("Stored");
-    // 4 bytes a token, and a page: nine at a time.
+    // Each reserves 4 bytes a token, and a page. Nine fit at a time.
     const body = { model: STALLED, input, max_output_tokens: 25_000 };
     const refused: Response[] = [];
     const answers = Array.from({ length: 30 }, async () => {
@@ -671,7 +671,7 @@ describe("what may be stored", () => {
 });
 
 describe("a key's policy", () => {
-  it("leaves it its models: others are a 403, the list has no others, and its first is the default", async () => {
+  it("restricts its models: others are a 403, the list has no others, and its first is the default", async () => {
     const key = await limited({ models: ["simulator?words=2", "simulator?chunk*"] });
     await expectError(await create(gateway, key), { status: 403, code: "model_not_found", param: "model" });
     expect((await create(gateway, key, { model: "simulator?chunk=3" })).status).toBe(200);
@@ -700,9 +700,9 @@ describe("a key's policy", () => {
     expect(lastPrompt(gateway).max_completion_tokens ?? lastPrompt(gateway).max_tokens).toBe(7);
   });
 
-  it("keeps nothing where it says so: store is false, conversations and background are refused", async () => {
+  it("may forbid storage: store is false, conversations and background are refused", async () => {
     const key = await limited({ force_store_false: true });
-    // The echo is not what was sent: no check of ours knows that.
+    // This bypasses the checks, because the echo differs from the request.
     const client = gateway.client({ apiKey: key.value, fetch });
     const response = await client.responses.create({ model: "simulator", input: "Hello!", store: true });
     expect((response as { store?: boolean }).store).toBe(false);
@@ -715,7 +715,7 @@ describe("a key's policy", () => {
     expect(await rejection(client.conversations.create())).toMatchObject({ status: 403, code: "storage_not_allowed" });
   });
 
-  it("opens vLLM's extras to it, and to no other", async () => {
+  it("opens vLLM's extra fields to it, and to no other", async () => {
     const key = await limited({ vllm_extras: ["chat_template_kwargs"] });
     const body = { chat_template_kwargs: { enable_thinking: false } };
     expect((await create(gateway, key, body)).status).toBe(200);
@@ -724,7 +724,7 @@ describe("a key's policy", () => {
     await expectError(await create(gateway, await limited({}), body), { status: 400, param: "chat_template_kwargs" });
   });
 
-  it("leaves it its hosted tools and MCP hosts, in runs, too", async () => {
+  it("restricts its hosted tools and MCP hosts, also in runs", async () => {
     const key = await limited({ hosted_tools: [] });
     const search = { tools: [{ type: "web_search" }], tool_choice: { type: "web_search" } };
     await expectError(await create(gateway, key, search), { status: 400, param: "tool_choice" });
@@ -753,7 +753,7 @@ describe("a key's policy", () => {
       expect((await mcp(url)).status).toBe(200);
   });
 
-  it("is within its tenant's", async () => {
+  it("cannot exceed its tenant's", async () => {
     const tenant = newTenant();
     await ask(gateway, "POST", `/v1/admin/tenants/${tenant}`, {
       limits: { models: ["simulator"], max_output_tokens: 5 },
@@ -768,8 +768,8 @@ describe("a key's policy", () => {
   });
 });
 
-describe("what is not limited", () => {
-  it("costs no call and no row: no quota keeps anything of it, and no header tells of one", async () => {
+describe("a key without limits", () => {
+  it("costs no call and no row in a quota, and has no headers of limits", async () => {
     const before = gateway.quotas.ids();
     const key = await makeKey(gateway, newTenant(), { models: ["simulator"] });
     const answer = await create(gateway, key, { stream: true });
@@ -789,7 +789,7 @@ describe("priority", () => {
   });
   afterAll(() => tiered.close());
 
-  it("is that of the key's tier, later for what runs in the background, and none sooner is let through", async () => {
+  it("is that of the key's tier, later for background runs, and a client cannot request a better one", async () => {
     const gold = await makeKey(tiered, newTenant(), { tier: "gold" });
     const plain = await makeKey(tiered, newTenant());
     const sent = async (key: MadeKey, body: object = {}) => {
@@ -818,7 +818,7 @@ describe("priority", () => {
     expect(lastPrompt(tiered).priority).toBe(90);
   });
 
-  it("is not sent where the operator has not turned it on", async () => {
+  it("is not sent unless the operator enables it", async () => {
     const key = await limited({ tier: "gold" });
     expect((await create(gateway, key)).status).toBe(200);
     expect(lastPrompt(gateway)).not.toHaveProperty("priority");

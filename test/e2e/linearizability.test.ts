@@ -5,8 +5,8 @@ import { eventually, type Gateway, startGateway } from "./support.ts";
 import { ended, pause, promptsFor, textsOf } from "./turns.ts";
 
 /**
- * Many turns at once on the real runtime: what is left of them must be what some order of one after another leaves.
- * `SEED=n` repeats a run's choices.
+ * Many turns at once on the real runtime must have the same result as some sequential order of them. `SEED=n` repeats a
+ * run's choices.
  */
 
 const TURNS = 50;
@@ -17,18 +17,18 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-/** What a turn's client knows of it in the end. */
+/** The client's knowledge of a turn in the end. */
 interface Report {
   input: string;
   id: string | undefined;
-  /** `unknown`: its client left before it was told anything. */
+  /** `unknown`: its client disconnected before it got anything. */
   outcome: "completed" | "cancelled" | "failed" | "unknown";
 }
 
 type Way = "json" | "stream" | "background" | "background stream";
 type Fate = "stay" | "leave" | "cancel" | "fail";
 
-/** Takes a turn in some way, and lets happen to it what must. */
+/** Takes a turn in a random way, with a random event during it. */
 async function take(
   body: ResponseCreateParamsNonStreaming & { input: string },
   { way, fate, after }: { way: Way; fate: Fate; after: number },
@@ -37,7 +37,7 @@ async function take(
   const leaving = new AbortController();
   const report: Report = { input: body.input, id: undefined, outcome: "unknown" };
   const background = way.startsWith("background");
-  // While it waits, or while it runs.
+  // The event comes while the turn waits, or while it runs.
   const leave = fate === "leave" ? pause(20 * after).then(() => leaving.abort()) : undefined;
   const cancel = async (id: string) => {
     await pause(after);
