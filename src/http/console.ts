@@ -85,27 +85,35 @@ export function wantsPage({ headers }: Request): boolean {
   return headers.get("accept")?.includes("text/html") === true;
 }
 
-/** The access that the page names, so that it need not ask first: `open` needs no key, `sign-in` has an issuer beside keys. */
-function accessOf({ env }: Context<AppEnv>): "open" | "keys" | "sign-in" | "unknown" {
+/** The facts that the page names, so that it need not ask first. */
+interface Deployment {
+  /** `open` needs no key, `sign-in` has an issuer beside keys. */
+  access: "open" | "keys" | "sign-in" | "unknown";
+  /** Tells whether a guard moderates. */
+  guard: "yes" | "no";
+}
+
+function deploymentOf({ env }: Context<AppEnv>): Deployment {
   try {
-    const { wantsKeys, allowAnonymous, signIn } = loadConfig(env);
-    if (!wantsKeys) return allowAnonymous ? "open" : "unknown";
-    return signIn ? "sign-in" : "keys";
+    const { wantsKeys, allowAnonymous, signIn, guard } = loadConfig(env);
+    const open = allowAnonymous ? "open" : "unknown";
+    return { access: wantsKeys ? (signIn ? "sign-in" : "keys") : open, guard: guard ? "yes" : "no" };
   } catch {
     // The page is served by a Worker with a wrong configuration, too: its calls say what is wrong.
-    return "unknown";
+    return { access: "unknown", guard: "no" };
   }
 }
 
 /** The page itself. Browsers ask for it every time, and get a 304 if they have it. */
 export function consolePage(context: Context<AppEnv>): Response {
   const { version, page } = theConsole();
-  const access = accessOf(context);
-  const tag = `"${version}-${access}"`;
+  const { access, guard } = deploymentOf(context);
+  const tag = `"${version}-${access}-${guard}"`;
   const headers = { ...HEADERS, "cache-control": "no-cache", etag: `W/${tag}` };
   if (context.req.header("if-none-match")?.includes(tag)) return context.body(null, 304, headers);
   const type = { "content-type": "text/html; charset=utf-8" };
-  return context.body(page.replace("{access}", access), 200, { ...headers, ...compressed(context), ...type });
+  const text = page.replace("{access}", access).replace("{guard}", guard);
+  return context.body(text, 200, { ...headers, ...compressed(context), ...type });
 }
 
 /** The files of the console: `/assets/{version}/…`. Files of other versions do not exist any more. */

@@ -67,12 +67,17 @@ export async function confirmed({ title, text, action }) {
   return answer === "yes";
 }
 
-/** Shows a key's text, which is shown this once. @param {string} title @param {string} value */
-export function showSecret(title, value) {
+/**
+ * Shows a secret, which is shown this once.
+ * @param {string} title
+ * @param {string} value
+ * @param {string} [label] what it is
+ */
+export function showSecret(title, value, label = "API key") {
   return ask(
     title,
     html`<p class="notice">Copy it now: it is kept nowhere, and is not shown again.</p>
-      <label for="secret">API key</label>
+      <label for="secret">${label}</label>
       <input dir="auto" id="secret" class="mono" readonly .value=${value} />`,
     (close) => html`
       <button type="button" class="primary" @click=${(/** @type {MouseEvent} */ event) => void copy(event, value)}>Copy</button>

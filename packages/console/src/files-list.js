@@ -166,6 +166,7 @@ export function filesSection(element) {
       <td class="when" data-label="Expires">${expires == null ? "never" : moment(expires)}</td>
       <td>
         <div class="buttons">
+          ${file.purpose === "batch" ? html`<a class="button" aria-label=${`Make a batch of ${filename}`} href=${`#/batches?input_file_id=${id}`}>Batch</a>` : nothing}
           <button type="button" aria-disabled=${isBusy} aria-label=${`Download ${filename}`} @click=${() => void save(file)}>Download</button>
           <button type="button" class="danger" aria-disabled=${isBusy} aria-label=${`Delete ${filename}`} @click=${() => void remove(file)}>Delete</button>
         </div>

@@ -253,8 +253,8 @@ function written(value) {
 /** @param {string | undefined} status */
 export function statusTag(status) {
   if (!status) return nothing;
-  const look =
-    status === "completed" ? "good" : ["failed", "cancelled", "incomplete"].includes(status) ? "bad" : "busy";
+  const isGood = ["completed", "delivered"].includes(status);
+  const look = isGood ? "good" : ["failed", "cancelled", "expired", "incomplete"].includes(status) ? "bad" : "busy";
   return html`<span class="tag ${look}">${status.replaceAll("_", " ")}</span>`;
 }
 

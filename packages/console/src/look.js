@@ -4,6 +4,7 @@ import { ApiFault, callJson } from "./api.js";
 import { EventRecord, keepRecord, recordOf } from "./event-record.js";
 import { count, duration, moment } from "./format.js";
 import { ItemView, statusTag } from "./item-view.js";
+import { moderationCard } from "./judgement.js";
 import { LongText } from "./long-text.js";
 import { ResponsesList } from "./responses-list.js";
 import { cancel, follow } from "./sending.js";
@@ -235,7 +236,7 @@ class Looked {
             <h2>Output</h2>
             ${response.output.length === 0 && !isOpen(response.status) ? html`<p class="note">None.</p>` : nothing} ${this.#answer.element}
           </section>
-          ${this.#rawTemplate(response)}
+          ${moderationCard(response.moderation)} ${this.#rawTemplate(response)}
         </div>
         <div class="stack">
           ${waterfall(response, recordOf(this.id)?.events ?? this.#record?.events ?? [])}

@@ -34,12 +34,15 @@ const VIEWS = {
   responses: { label: "Responses", for: ["open", "tenant", "both"], make: later("lookView") },
   tree: { label: "Tree", for: ["open", "tenant", "both"], make: later("treeView") },
   files: { label: "Files", for: ["open", "tenant", "both"], make: later("filesView") },
+  batches: { label: "Batches", for: ["open", "tenant", "both"], make: later("batchesView") },
+  moderation: { label: "Moderation", for: ["open", "tenant", "both"], make: later("moderationView") },
+  webhooks: { label: "Webhooks", for: ["open", "tenant", "both"], make: later("webhooksView") },
   operate: { label: "Operate", for: ["open", "admin", "both"], make: later("operateView") },
 };
 
 /**
  * A view whose code is loaded when it is first made.
- * @param {"lookView" | "treeView" | "filesView" | "operateView"} name
+ * @param {Exclude<keyof typeof import("./later.js"), "Transcript">} name
  * @returns {(section: HTMLElement) => View}
  */
 function later(name) {

@@ -12,7 +12,7 @@ import { beginning, moment } from "./format.js";
  * @property {string} id
  * @property {string} type
  * @property {number} effective_at
- * @property {{ api_key: { id: string } }} actor
+ * @property {{ api_key: { id: string } } | { session: { user: { id: string } } }} actor
  * @property {{ id: string }} project
  */
 
@@ -25,10 +25,20 @@ const TYPES = [
   "api_key.deleted",
   "rate_limit.updated",
   "rate_limit.deleted",
+  "configuration.updated",
   "response.cancelled",
   "response.deleted",
   "conversation.deleted",
+  "file.deleted",
+  "vector_store.deleted",
+  "batch.created",
+  "batch.cancelled",
+  "webhook_endpoint.created",
+  "webhook_endpoint.updated",
+  "webhook_endpoint.secret_rotated",
+  "webhook_endpoint.deleted",
   "tenant.exported",
+  "tenant.imported",
   "tenant.erased",
 ];
 
@@ -111,7 +121,7 @@ function rowTemplate(row) {
   const { id, changes_requested: changes } = row[row.type] ?? {};
   return html`<tr>
     <td class="when">${moment(row.effective_at)}</td>
-    <td data-label="Who"><code>${row.actor.api_key.id}</code></td>
+    <td data-label="Who"><code>${"session" in row.actor ? row.actor.session.user.id : row.actor.api_key.id}</code></td>
     <td>${row.type}</td>
     <td data-label="Tenant">${row.project.id}</td>
     <td data-label="To what">

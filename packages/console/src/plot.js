@@ -1,5 +1,4 @@
 import { nothing, svg } from "lit-html";
-import { count } from "./format.js";
 
 /**
  * Amounts over time as stacked bars. A table beside the plot has the same figures for people who cannot see the plot.
@@ -28,8 +27,9 @@ export const MAX_SERIES = 7;
  * @param {string} plot.title
  * @param {readonly string[]} plot.labels of the bars
  * @param {readonly Series[]} plot.series at most `MAX_SERIES`, the lowest first
+ * @param {(value: number) => string} plot.inWords
  */
-export function barPlot({ title, labels, series }) {
+export function barPlot({ title, labels, series, inWords }) {
   const totals = labels.map((_, bar) => series.reduce((sum, { values }) => sum + (values[bar] ?? 0), 0));
   const top = niceTop(Math.max(0, ...totals));
   const size = matchMedia(NARROW).matches ? SIZES.narrow : SIZES.wide;
@@ -52,7 +52,7 @@ export function barPlot({ title, labels, series }) {
       const parts = series.map(({ name, values }, index) => {
         const value = values[bar] ?? 0;
         if (value === 0) return nothing;
-        const rect = svg`<rect class=${`series-${index}`} x=${x} width=${step - gap} y=${y(below + value)} height=${Math.max(0.5, y(below) - y(below + value))}><title>${label}: ${name} ${count(round(value))}</title></rect>`;
+        const rect = svg`<rect class=${`series-${index}`} x=${x} width=${step - gap} y=${y(below + value)} height=${Math.max(0.5, y(below) - y(below + value))}><title>${label}: ${name} ${inWords(value)}</title></rect>`;
         below += value;
         return rect;
       });

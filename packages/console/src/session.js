@@ -32,6 +32,11 @@ export function access() {
   return document.documentElement.dataset.access;
 }
 
+/** Tells whether the deployment has a guard that moderates; the page says so, too. */
+export function hasGuard() {
+  return document.documentElement.dataset.guard === "yes";
+}
+
 /**
  * Takes this tab's user to be the one of the last load, or anybody where no key is needed, before the server has said so.
  * @returns {boolean} whether there is such a user

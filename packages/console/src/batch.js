@@ -1,0 +1,200 @@
+import { html, nothing, render } from "lit-html";
+import { announce } from "./announce.js";
+import { callJson } from "./api.js";
+import { cardsTable, number } from "./cards-table.js";
+import { confirmed, faultNotice, messageOf } from "./dialogs.js";
+import { count, moment, size } from "./format.js";
+import { statusTag } from "./item-view.js";
+import { figures } from "./list-and-one.js";
+import { Refresher } from "./refresher.js";
+import { saveFile } from "./save.js";
+import { linkButton } from "./share.js";
+
+/**
+ * One batch: its progress, times, usage, faults and files.
+ *
+ * @typedef {object} Batch Each time that it has is in a field of its own: `created_at`, `completed_at` and so on.
+ * @property {string} id
+ * @property {string} endpoint
+ * @property {string} input_file_id
+ * @property {string} status
+ * @property {number} created_at
+ * @property {number} expires_at
+ * @property {string} [output_file_id]
+ * @property {string} [error_file_id]
+ * @property {{ data: { code: string, message: string, param: string | null, line: number | null }[] }} [errors]
+ * @property {string} [model]
+ * @property {{ total: number, completed: number, failed: number }} request_counts
+ * @property {{ input_tokens: number, input_tokens_details: { cached_tokens: number }, output_tokens: number,
+ *   output_tokens_details: { reasoning_tokens: number }, total_tokens: number }} usage
+ * @property {Record<string, string> | null} metadata
+ * @property {number} [cancelling_at]
+ */
+
+/** The time between two checks of batches that are in progress. Milliseconds. */
+export const EVERY_MS = 3_000;
+
+/** The field with the time of each end. */
+const ENDS = ["completed_at", "failed_at", "expired_at", "cancelled_at"];
+
+/** True while the batch may change. @param {Batch} batch */
+export function isOpen(batch) {
+  return !ENDS.some((end) => end in batch);
+}
+
+/** @param {Batch["request_counts"]} counts */
+export function requestsInWords({ total, completed, failed }) {
+  return `${count(completed)} of ${count(total)} answered${failed > 0 ? `, ${count(failed)} failed` : ""}`;
+}
+
+/** The files of a batch, by the field with their id. */
+const FILES = /** @type {const} */ ([
+  ["input_file_id", "Input"],
+  ["output_file_id", "Answers"],
+  ["error_file_id", "Errors"],
+]);
+
+/** The number of faults that are shown. */
+const MAX_FAULTS = 100;
+
+/** @param {HTMLElement} element @param {string} id @returns {import("./list-and-one.js").Part} */
+export function batchSection(element, id) {
+  const path = `/v1/batches/${encodeURIComponent(id)}`;
+  /** @type {Batch | undefined} */
+  let batch;
+  let fault = "";
+  /** The files that were looked up, by id. Null for one that does not exist any more. @type {Map<string, import("./files-list.js").ApiFile | null>} */
+  const files = new Map();
+  const refresher = new Refresher(refresh, EVERY_MS);
+
+  async function refresh() {
+    await attempt(async () => {
+      /** @type {Batch} */
+      const found = await callJson(path);
+      batch = found;
+      const ids = FILES.flatMap(([field]) => found[field] ?? []).filter((file) => !files.has(file));
+      await Promise.all(ids.map(lookUp));
+    });
+    return batch !== undefined && isOpen(batch);
+  }
+
+  /** @param {string} file */
+  async function lookUp(file) {
+    files.set(file, await callJson(`/v1/files/${encodeURIComponent(file)}`).catch(() => null));
+  }
+
+  /** @param {() => Promise<void>} work */
+  async function attempt(work) {
+    try {
+      await work();
+      fault = "";
+    } catch (error) {
+      fault = messageOf(error);
+    }
+    draw();
+  }
+
+  const cancel = () =>
+    attempt(async () => {
+      const question = {
+        title: "Cancel this batch?",
+        text: "No further request begins. Its files will have the answers so far.",
+        action: "Cancel the batch",
+      };
+      if (!(await confirmed(question))) return;
+      batch = await callJson(`${path}/cancel`, { method: "POST" });
+      announce("The batch is being cancelled.");
+      refresher.start();
+    });
+
+  function draw() {
+    render(
+      html`
+        <p><a href="#/batches">All batches</a></p>
+        ${faultNotice(fault)}
+        ${batch ? batchTemplate(batch) : fault ? nothing : html`<p class="note">Loading…</p>`}
+      `,
+      element,
+    );
+  }
+
+  /** @param {Batch} shown */
+  function batchTemplate(shown) {
+    const { status, endpoint, model, request_counts: counts, usage, errors, metadata } = shown;
+    const isCancellable = isOpen(shown) && shown.cancelling_at === undefined && status !== "finalizing";
+    return html`
+      <header class="card stack">
+        <div class="buttons"><h2>${metadata?.name ? html`<bdi>${metadata.name}</bdi> ` : nothing}<code>${id}</code></h2>${statusTag(status)}</div>
+        ${counts.total > 0 ? html`<progress aria-label="Requests that have ended" max=${counts.total} .value=${counts.completed + counts.failed}></progress>` : nothing}
+        ${figures([
+          ["Requests", requestsInWords(counts)],
+          ["Endpoint", endpoint],
+          ["Model of the first request", model ?? "–"],
+          ["Input tokens", count(usage.input_tokens)],
+          ["cached", count(usage.input_tokens_details.cached_tokens)],
+          ["Output tokens", count(usage.output_tokens)],
+          ["of them reasoning", count(usage.output_tokens_details.reasoning_tokens)],
+        ])}
+        ${figures(timesOf(shown))}
+        ${metadata && Object.keys(metadata).length > 0 ? html`<p>${Object.entries(metadata).map(([key, value]) => html`<span class="tag" dir="auto">${key}: ${value}</span> `)}</p>` : nothing}
+        <div class="buttons">
+          ${linkButton(`#/batches/${id}`)}
+          ${isCancellable ? html`<button type="button" class="danger" @click=${cancel}>Cancel</button>` : nothing}
+        </div>
+      </header>
+      ${errors && errors.data.length > 0 ? faultsTemplate(errors.data) : nothing}
+      ${cardsTable(
+        "Files of the batch",
+        ["File", "Name", number("Size"), "Expires", html`<th scope="col"><span class="unseen">Actions</span></th>`],
+        FILES.flatMap(([field, label]) => (shown[field] === undefined ? [] : fileTemplate(shown[field], label))),
+      )}
+    `;
+  }
+
+  /** @param {string} file its id @param {string} label */
+  function fileTemplate(file, label) {
+    const found = files.get(file);
+    const save = () => attempt(() => saveFile(file, found?.filename ?? `${file}.jsonl`));
+    return html`<tr>
+      <th scope="row">${label}</th>
+      <td data-label="Name"><bdi class="file-name">${found?.filename ?? "–"}</bdi><br /><code class="note">${file}</code></td>
+      <td class="number" data-label="Size">${found ? size(found.bytes) : "–"}</td>
+      <td class="when" data-label="Expires">${found?.expires_at == null ? "never" : moment(found.expires_at)}</td>
+      <td>${found === null ? html`<span class="tag bad">deleted</span>` : html`<button type="button" aria-label=${`Download ${label}`} @click=${save}>Download</button>`}</td>
+    </tr>`;
+  }
+
+  return { show: () => refresher.start(), hide: () => refresher.stop() };
+}
+
+/** The times of a batch, in order. Its last moment is named where it has not ended. @param {Batch} batch */
+function timesOf(batch) {
+  const times = Object.entries(batch)
+    .filter(([name, value]) => name.endsWith("_at") && name !== "expires_at" && typeof value === "number")
+    .map(([name, value]) => /** @type {const} */ ([nameOfTime(name), Number(value)]))
+    .sort(([, one], [, other]) => one - other);
+  if (isOpen(batch)) times.push(["Expires", batch.expires_at]);
+  return times.map(([name, value]) => /** @type {const} */ ([name, moment(value)]));
+}
+
+/** @param {string} field such as `in_progress_at` */
+function nameOfTime(field) {
+  const words = field.replace(/_at$/, "").replaceAll("_", " ");
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+/** @param {NonNullable<Batch["errors"]>["data"]} faults */
+function faultsTemplate(faults) {
+  const rows = faults.slice(0, MAX_FAULTS).map(
+    ({ line, code, message, param }) => html`<tr>
+      <td class="number" data-label="Line">${line ?? "–"}</td>
+      <td data-label="Field">${param ?? "–"}</td>
+      <td dir="auto">${message} <code class="note">${code}</code></td>
+    </tr>`,
+  );
+  return html`<section class="stack" aria-label="Faults of the input file">
+    <h3>Faults of the input file</h3>
+    ${cardsTable("Faults", [number("Line"), "Field", "Fault"], rows)}
+    ${faults.length > MAX_FAULTS ? html`<p class="note">and ${count(faults.length - MAX_FAULTS)} more</p>` : nothing}
+  </section>`;
+}

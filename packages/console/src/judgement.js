@@ -1,0 +1,66 @@
+import { html, nothing } from "lit-html";
+
+/**
+ * A guard's judgement: whether it flags a text, and the score of each category.
+ *
+ * @typedef {object} Judgement In the API's form
+ * @property {boolean} flagged
+ * @property {Record<string, boolean>} categories
+ * @property {Record<string, number>} category_scores
+ * @property {Record<string, string[]>} category_applied_input_types
+ */
+
+/** @param {Judgement} judgement */
+export function judgementTemplate({
+  flagged,
+  categories,
+  category_scores: scores,
+  category_applied_input_types: types,
+}) {
+  const sorted = Object.entries(scores).sort(([, one], [, other]) => other - one);
+  const isNoted = (/** @type {[string, number]} */ [name, score]) => score > 0 || categories[name] === true;
+  const noted = sorted.filter(isNoted);
+  const others = sorted.filter((each) => !isNoted(each));
+  const row = (/** @type {[string, number]} */ [name, score]) => html`<tr>
+    <th scope="row">${name} ${categories[name] ? html`<span class="tag bad">flagged</span>` : nothing}</th>
+    <td class="score"><meter min="0" max="1" .value=${score} aria-label=${`Score of ${name}`}></meter> ${score.toFixed(3)}</td>
+    <td class="note">${(types[name] ?? []).join(", ")}</td>
+  </tr>`;
+  return html`
+    <p>${flagged ? html`<span class="tag bad">flagged</span>` : html`<span class="tag good">not flagged</span>`}</p>
+    ${noted.length > 0 ? scoresTable("Scores", noted.map(row)) : nothing}
+    ${
+      others.length > 0
+        ? html`<details><summary>${noted.length > 0 ? `${others.length} other categories` : `${others.length} categories`} with a score of 0</summary>${scoresTable("Other scores", others.map(row))}</details>`
+        : nothing
+    }
+  `;
+}
+
+/** @param {string} label @param {unknown} rows */
+function scoresTable(label, rows) {
+  return html`<div class="wide" tabindex="0" role="region" aria-label=${label}>
+    <table>
+      <thead><tr><th scope="col">Category</th><th scope="col">Score</th><th scope="col">Judged</th></tr></thead>
+      <tbody>${rows}</tbody>
+    </table>
+  </div>`;
+}
+
+/**
+ * The judgements of a response's input and output; nothing where its create has asked for none.
+ * @param {Record<"input" | "output", Record<string, any>> | null | undefined} moderation
+ */
+export function moderationCard(moderation) {
+  if (!moderation) return nothing;
+  return html`<section class="card stack">
+    <h2>Moderation</h2>
+    ${
+      /** @type {const} */ (["input", "output"]).map((side) => {
+        const result = moderation[side];
+        return html`<h3>${side === "input" ? "Input" : "Output"} ${result.model ? html`<span class="note">by ${result.model}</span>` : nothing}</h3>
+        ${result.type === "error" ? html`<p class="notice" dir="auto">${result.message} <code>${result.code}</code></p>` : judgementTemplate(/** @type {any} */ (result))}`;
+      })
+    }
+  </section>`;
+}
