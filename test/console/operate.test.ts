@@ -1,4 +1,7 @@
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { USAGE_REPORTS } from "@responses-edge/usage-limits";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parse } from "yaml";
@@ -8,6 +11,7 @@ import {
   type ConsoleRig,
   expectAccessible,
   expectUsable,
+  KEY,
   KEYED,
   LOOKS,
   ROOT_KEY,
@@ -203,6 +207,47 @@ it("usage has a plot, and a table with the same figures", async () => {
   await close();
 });
 
+it("usage of each kind that the server reports is shown, and of costs by the day", async () => {
+  const { page, expectClean, close } = await openOperate("usage");
+  await page.getByRole("heading", { name: "Usage" }).waitFor();
+  const kinds = await page.getByLabel("Usage of").locator("option").all();
+  const paths = await Promise.all(kinds.map((each) => each.getAttribute("value")));
+  expect(paths).toEqual([...Object.values(USAGE_REPORTS).map(({ path }) => path), "costs"]);
+  for (const path of paths) {
+    const answered = page.waitForResponse((answer) => answer.url().includes(`/${path}?`));
+    await page.getByLabel("Usage of").selectOption(path);
+    expect((await answered).status(), path ?? "").toBe(200);
+  }
+  expect(await page.getByLabel("Time").locator("option").allTextContents()).toEqual(["The last 30 days"]);
+  expectClean(EXPECTED);
+  await close();
+});
+
+it("usage of vector stores is their size now, beside what it was", async () => {
+  const key = await makeKey(rig.gateway, newTenant(), { track_usage: true });
+  const client = rig.gateway.client({ apiKey: key.value });
+  const file = await client.files.create({ file: new File(["Owls hoot."], "owls.txt"), purpose: "assistants" });
+  const { id } = await client.vectorStores.create({});
+  await client.vectorStores.files.createAndPoll(id, { file_id: file.id }, { pollIntervalMs: 20 });
+  const path = `/v1/organization/usage/vector_stores?start_time=${Math.floor(Date.now() / 1000)}&project_ids=${key.tenant}`;
+  await eventually(async () => {
+    const { data } = await ask<{ data: { results: object[] }[] }>(rig.gateway, "GET", path);
+    return data.some(({ results }) => results.length > 0);
+  });
+  const { usage_bytes: bytes } = await client.vectorStores.retrieve(id);
+  const { page, expectClean, close } = await openOperate("usage");
+  await page.getByLabel("Metric").selectOption({ label: "Requests" });
+  await page.getByLabel("Usage of").selectOption({ label: "Vector stores" });
+  await page.getByLabel("Tenant").fill(key.tenant);
+  await page.getByLabel("Tenant").press("Enter");
+  await page.getByText(`Bytes, vector stores, the last 24 hours: ${bytes} B now`, { exact: true }).waitFor();
+  expect(await page.getByLabel("Metric").locator("option:checked").textContent()).toBe("Bytes");
+  await page.getByLabel("Group by").selectOption({ label: "Tenant" });
+  await page.locator(".legend").getByText(key.tenant).waitFor();
+  expectClean(EXPECTED);
+  await close();
+});
+
 it("a live run is shown and cancelled after a confirmation, and the audit log names who did it", async () => {
   const key = await makeKey(rig.gateway, newTenant());
   const client = rig.gateway.client({ apiKey: key.value });
@@ -291,6 +336,27 @@ it("show the audit log in pages, and filtered", async () => {
   await eventually(async () => (await rows.count()) === 52);
   expect(await page.getByRole("button", { name: "Show older" }).count()).toBe(0);
   expectClean(EXPECTED);
+  await close();
+});
+
+it("the audit log can be asked for each action that the server notes", async () => {
+  const source = fileURLToPath(new URL("../../src/", import.meta.url));
+  const texts = readdirSync(source, { recursive: true, encoding: "utf8" })
+    .filter((name) => name.endsWith(".ts"))
+    .map((name) => readFileSync(join(source, name), "utf8"));
+  const noted = texts.flatMap((text) => [...text.matchAll(/type: "([a-z_]+\.[a-z_]+)",(?: actor[^}]*)? target/g)]);
+  const { page, close } = await openOperate("audit");
+  const choices = await page.getByLabel("What was done").locator("option").allTextContents();
+  expect(noted.length).toBeGreaterThan(15);
+  expect(choices).toEqual(expect.arrayContaining(noted.map(([, type]) => type)));
+  await close();
+});
+
+it("a server without a guard says so where moderation is tried", async () => {
+  const { page, expectClean, close } = await rig.openSignedIn(KEY, "#/moderation");
+  await page.getByText("This server has no guard").waitFor();
+  expect(await page.getByRole("button", { name: "Judge" }).count()).toBe(0);
+  expectClean();
   await close();
 });
 

@@ -2,6 +2,7 @@ import { uniqueKeyOf } from "../../cli/workerd.ts";
 import { ask, create, makeKey, usageOf } from "../e2e/key-support.ts";
 import { eventually } from "../e2e/support.ts";
 import { objectId } from "../workerd/storage.ts";
+import type { Hooks } from "./hooks.ts";
 import { type ConsoleRig, KEY } from "./support.ts";
 
 /** The content of the console's pictures: a conversation with branches, and a deployment in use. */
@@ -46,6 +47,67 @@ export async function sampleStore({ gateway }: ConsoleRig): Promise<string> {
     const file = await files.create({ file: new File([text], name), purpose: "assistants" });
     await vectorStores.files.createAndPoll(id, { file_id: file.id, attributes }, { pollIntervalMs: 50 });
   }
+  return id;
+}
+
+const line = (id: string, model: string) =>
+  JSON.stringify({
+    custom_id: id,
+    method: "POST",
+    url: "/v1/responses",
+    body: { model, input: `Summarise report ${id}.` },
+  });
+
+/** Creates batches, of which one is wrong and one goes on, once. Returns the id of one that has ended with a refused request. */
+export async function sampleBatches({ gateway }: ConsoleRig): Promise<string> {
+  const { batches, files } = gateway.client({ apiKey: KEY });
+  const [made] = (await batches.list()).data.filter(({ metadata }) => metadata?.name === "Nightly summaries");
+  if (made) return made.id;
+  const begin = async (name: string, lines: string[]) => {
+    const file = await files.create({ file: new File([lines.join("\n")], "requests.jsonl"), purpose: "batch" });
+    return batches.create({
+      input_file_id: file.id,
+      endpoint: "/v1/responses",
+      completion_window: "24h",
+      metadata: { name },
+    });
+  };
+  const numbers = Array.from({ length: 12 }, (_, index) => `report-${index + 1}`);
+  const models = (number: string) => (number === "report-7" ? "no-such-model" : "simulator");
+  const { id } = await begin(
+    "Nightly summaries",
+    numbers.map((number) => line(number, models(number))),
+  );
+  await begin("Translations", [line("first", "simulator"), line("first", "simulator"), "{"]);
+  await begin(
+    "Weekly reports",
+    numbers.map((number, index) => line(number, index < 5 ? "simulator" : "simulator?words=400&fault=stall:120")),
+  );
+  await eventually(async () => (await batches.retrieve(id)).status === "completed");
+  return id;
+}
+
+/** Creates webhook endpoints, of which one refuses its events, once. Returns the id of that one, after its first deliveries. */
+export async function sampleWebhooks({ gateway }: ConsoleRig, { accepting, failing }: Hooks): Promise<string> {
+  const { webhooks, responses } = gateway.client({ apiKey: KEY });
+  const [made] = (await webhooks.list()).data.filter(({ name }) => name === "Reports");
+  if (made) return made.id;
+  await webhooks.create({
+    name: "Orders",
+    url: accepting,
+    event_types: ["response.completed", "response.failed", "batch.completed"],
+  });
+  const { id } = await webhooks.create({ name: "Reports", url: failing, event_types: ["response.completed"] });
+  for (let index = 0; index < 2; index += 1) {
+    await responses.create({ model: "simulator", input: "Summarise the report.", background: true });
+  }
+  await eventually(async () => {
+    const answer = await gateway.fetch(`${gateway.url}/v1/webhook_endpoints/${id}/deliveries`, {
+      headers: { authorization: `Bearer ${KEY}` },
+    });
+    const { data } = (await answer.json()) as { data: { attempts: number }[] };
+    return data.length === 2 && data.every(({ attempts }) => attempts > 0);
+  });
   return id;
 }
 

@@ -7,7 +7,8 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Page } from "playwright-core";
-import { sampleOperations, sampleStore, sampleTree } from "./sample-data.ts";
+import { BAD, startHooks } from "./hooks.ts";
+import { sampleBatches, sampleOperations, sampleStore, sampleTree, sampleWebhooks } from "./sample-data.ts";
 import { type ConsoleRig, KEY, KEYED, ROOT_KEY, startConsole } from "./support.ts";
 
 /** The description of a picture. */
@@ -129,6 +130,35 @@ const PICTURES: Picture[] = [
     await page.getByLabel("Group by").selectOption({ label: "Tenant" });
     await page.locator(".legend").getByText("initech").waitFor();
   }),
+  // Its runs go on: those of the operator are counted before.
+  {
+    name: "batches",
+    key: KEY,
+    at: "#/batches",
+    async prepare(page, rig) {
+      await page.evaluate(`location.hash = "#/batches/${await sampleBatches(rig)}"`);
+      await page.getByText("11 of 12 answered, 1 failed").waitFor();
+    },
+  },
+  {
+    name: "moderation",
+    key: KEY,
+    at: "#/moderation",
+    async prepare(page) {
+      await page.getByLabel("Text").fill(`How does one commit ${BAD}?`);
+      await page.getByRole("button", { name: "Judge" }).click();
+      await page.getByRole("meter").first().waitFor();
+    },
+  },
+  {
+    name: "webhooks",
+    key: KEY,
+    at: "#/webhooks",
+    async prepare(page, rig) {
+      await page.evaluate(`location.hash = "#/webhooks/${await sampleWebhooks(rig, hooks)}"`);
+      await page.getByText("answered with 500").nth(1).waitFor();
+    },
+  },
 ];
 
 /** A section of the operator's view. */
@@ -147,8 +177,10 @@ function operating(section: string, arrange: (page: Page) => Promise<void>): Pic
 
 const directory = process.argv[2] ?? fileURLToPath(new URL("../../docs/images", import.meta.url));
 mkdirSync(directory, { recursive: true });
+const hooks = await startHooks();
 const rig = await startConsole({
   ...KEYED,
+  ...hooks.variables,
   EMBEDDINGS_MODEL: "simulator",
   RESPONSE_INDEX: "true",
   MODEL_PRICES: JSON.stringify({ "*": { input: 3, output: 15 } }),
@@ -167,3 +199,4 @@ for (const { name, key, at, prepare } of PICTURES) {
 }
 writeFileSync(join(directory, "console.json"), `${JSON.stringify(shown, null, 2)}\n`);
 await rig.close();
+hooks.close();

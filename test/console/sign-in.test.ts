@@ -55,6 +55,20 @@ describe("a user of the issuer", () => {
     await close();
   });
 
+  it("is named in the audit log by what it has changed", async () => {
+    issuer.user = { sub: "ann@acme.dev", groups: ["admins"] };
+    const { page, close } = await rig.open("#/operate/keys");
+    await page.getByRole("link", { name: "Sign in with your account" }).click();
+    await page.getByText("Make a key").click();
+    await page.getByLabel("Tenant").first().fill("anns");
+    await page.getByRole("button", { name: "Make the key" }).click();
+    await page.getByRole("button", { name: "Done" }).click();
+    await page.getByRole("link", { name: "Audit log" }).click();
+    const row = page.getByRole("region", { name: "Audit log" }).getByRole("row").filter({ hasText: "anns" });
+    expect(await row.getByRole("cell").nth(1).textContent()).toContain("ann@acme.dev");
+    await close();
+  });
+
   it("sees the reason why the sign-in failed", async () => {
     issuer.isRefusing = true;
     const { page, close } = await rig.open();

@@ -1,7 +1,7 @@
 import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.js";
 import { callJson } from "./api.js";
-import { cardsTable, number } from "./cards-table.js";
+import { actions, cardsTable, number } from "./cards-table.js";
 import { confirmed, faultNotice, messageOf } from "./dialogs.js";
 import { count, moment, size } from "./format.js";
 import { statusTag } from "./item-view.js";
@@ -44,6 +44,7 @@ export function isOpen(batch) {
 
 /** @param {Batch["request_counts"]} counts */
 export function requestsInWords({ total, completed, failed }) {
+  if (total === 0) return "–";
   return `${count(completed)} of ${count(total)} answered${failed > 0 ? `, ${count(failed)} failed` : ""}`;
 }
 
@@ -121,10 +122,11 @@ export function batchSection(element, id) {
   /** @param {Batch} shown */
   function batchTemplate(shown) {
     const { status, endpoint, model, request_counts: counts, usage, errors, metadata } = shown;
+    const { name, ...others } = metadata ?? {};
     const isCancellable = isOpen(shown) && shown.cancelling_at === undefined && status !== "finalizing";
     return html`
       <header class="card stack">
-        <div class="buttons"><h2>${metadata?.name ? html`<bdi>${metadata.name}</bdi> ` : nothing}<code>${id}</code></h2>${statusTag(status)}</div>
+        <div class="buttons"><h2>${name ? html`<bdi>${name}</bdi> ` : nothing}<code>${id}</code></h2>${statusTag(status)}</div>
         ${counts.total > 0 ? html`<progress aria-label="Requests that have ended" max=${counts.total} .value=${counts.completed + counts.failed}></progress>` : nothing}
         ${figures([
           ["Requests", requestsInWords(counts)],
@@ -136,7 +138,7 @@ export function batchSection(element, id) {
           ["of them reasoning", count(usage.output_tokens_details.reasoning_tokens)],
         ])}
         ${figures(timesOf(shown))}
-        ${metadata && Object.keys(metadata).length > 0 ? html`<p>${Object.entries(metadata).map(([key, value]) => html`<span class="tag" dir="auto">${key}: ${value}</span> `)}</p>` : nothing}
+        ${Object.keys(others).length > 0 ? html`<p>${Object.entries(others).map(([key, value]) => html`<span class="tag" dir="auto">${key}: ${value}</span> `)}</p>` : nothing}
         <div class="buttons">
           ${linkButton(`#/batches/${id}`)}
           ${isCancellable ? html`<button type="button" class="danger" @click=${cancel}>Cancel</button>` : nothing}
@@ -145,7 +147,7 @@ export function batchSection(element, id) {
       ${errors && errors.data.length > 0 ? faultsTemplate(errors.data) : nothing}
       ${cardsTable(
         "Files of the batch",
-        ["File", "Name", number("Size"), "Expires", html`<th scope="col"><span class="unseen">Actions</span></th>`],
+        ["File", "Name", number("Size"), "Expires", actions],
         FILES.flatMap(([field, label]) => (shown[field] === undefined ? [] : fileTemplate(shown[field], label))),
       )}
     `;

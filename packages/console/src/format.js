@@ -32,6 +32,11 @@ export function moment(seconds) {
     : new Date(seconds * 1_000).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 }
 
+/** US dollars, to the millionth where there are few. @param {number} dollars */
+export function money(dollars) {
+  return `$${dollars.toFixed(dollars === 0 || dollars >= 1 ? 2 : 6)}`;
+}
+
 /** The beginning of a text. @param {string} text @param {number} length */
 export function beginning(text, length) {
   return text.length > length ? `${text.slice(0, length)}…` : text;

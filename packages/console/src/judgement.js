@@ -10,28 +10,26 @@ import { html, nothing } from "lit-html";
  * @property {Record<string, string[]>} category_applied_input_types
  */
 
-/** @param {Judgement} judgement */
-export function judgementTemplate({
-  flagged,
-  categories,
-  category_scores: scores,
-  category_applied_input_types: types,
-}) {
+/** @param {Judgement} judgement @param {string} [label] of its scores, which no other judgement on the page has */
+export function judgementTemplate(judgement, label = "Scores") {
+  const { flagged, categories, category_scores: scores, category_applied_input_types: types } = judgement;
   const sorted = Object.entries(scores).sort(([, one], [, other]) => other - one);
   const isNoted = (/** @type {[string, number]} */ [name, score]) => score > 0 || categories[name] === true;
   const noted = sorted.filter(isNoted);
   const others = sorted.filter((each) => !isNoted(each));
+  // A browser shows a value above both bounds as bad, and one below as good.
+  const bound = (/** @type {string} */ name) => (categories[name] ? 0.001 : 1);
   const row = (/** @type {[string, number]} */ [name, score]) => html`<tr>
     <th scope="row">${name} ${categories[name] ? html`<span class="tag bad">flagged</span>` : nothing}</th>
-    <td class="score"><meter min="0" max="1" .value=${score} aria-label=${`Score of ${name}`}></meter> ${score.toFixed(3)}</td>
+    <td class="score"><meter min="0" max="1" optimum="0" low=${bound(name)} high=${bound(name)} .value=${score} aria-label=${`Score of ${name}`}></meter> ${score.toFixed(3)}</td>
     <td class="note">${(types[name] ?? []).join(", ")}</td>
   </tr>`;
   return html`
     <p>${flagged ? html`<span class="tag bad">flagged</span>` : html`<span class="tag good">not flagged</span>`}</p>
-    ${noted.length > 0 ? scoresTable("Scores", noted.map(row)) : nothing}
+    ${noted.length > 0 ? scoresTable(label, noted.map(row)) : nothing}
     ${
       others.length > 0
-        ? html`<details><summary>${noted.length > 0 ? `${others.length} other categories` : `${others.length} categories`} with a score of 0</summary>${scoresTable("Other scores", others.map(row))}</details>`
+        ? html`<details><summary>${noted.length > 0 ? `${others.length} other categories` : `${others.length} categories`} with a score of 0</summary>${scoresTable(`Other ${label.toLowerCase()}`, others.map(row))}</details>`
         : nothing
     }
   `;
@@ -59,7 +57,7 @@ export function moderationCard(moderation) {
       /** @type {const} */ (["input", "output"]).map((side) => {
         const result = moderation[side];
         return html`<h3>${side === "input" ? "Input" : "Output"} ${result.model ? html`<span class="note">by ${result.model}</span>` : nothing}</h3>
-        ${result.type === "error" ? html`<p class="notice" dir="auto">${result.message} <code>${result.code}</code></p>` : judgementTemplate(/** @type {any} */ (result))}`;
+        ${result.type === "error" ? html`<p class="notice" dir="auto">${result.message} <code>${result.code}</code></p>` : judgementTemplate(/** @type {any} */ (result), `Scores of the ${side}`)}`;
       })
     }
   </section>`;

@@ -54,8 +54,10 @@ function later(name) {
     const load = async () => {
       try {
         const made = await loadLater();
-        section.replaceChildren();
-        view ??= made[name](section);
+        if (!view) {
+          section.replaceChildren();
+          view = made[name](section);
+        }
         if (route) view.show(route);
       } catch {
         render(faultNotice("This part of the page could not be loaded. Reload the page."), section);

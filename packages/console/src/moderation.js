@@ -8,6 +8,10 @@ import { hasGuard } from "./session.js";
 
 /** A try of `/v1/moderations`: `#/moderation`. */
 
+const NO_GUARD = html`<p class="notice">
+  This server has no guard, so that it moderates nothing. Its operator configures one: a model (<code>GUARD_MODEL</code>), or a hook (<code>GUARD_URL</code>).
+</p>`;
+
 /** @param {HTMLElement} view @returns {import("./main.js").View} */
 export function moderationView(view) {
   /** @type {import("./request-body.js").Attachment[]} */
@@ -60,38 +64,37 @@ export function moderationView(view) {
       html`<div class="stack">
         <h1 class="unseen">Moderation</h1>
         <div class="section-heading"><h2>Moderation</h2></div>
-        ${
-          hasGuard()
-            ? nothing
-            : html`<p class="notice">This server has no guard, so that it moderates nothing. Its operator configures one: a model (<code>GUARD_MODEL</code>), or a hook (<code>GUARD_URL</code>).</p>`
-        }
-        <form class="card stack" @submit=${judge}>
-          <div>
-            <label for="moderation-text">Text</label>
-            <textarea dir="auto" id="moderation-text" name="text" rows="4" ?required=${images.length === 0}></textarea>
-          </div>
-          ${images.length > 0 ? html`<ul class="attachments" aria-label="Images">${images.map(imageTemplate)}</ul>` : nothing}
-          <div class="buttons">
-            <button class="primary" type="submit" aria-disabled=${String(isBusy)}>${isBusy ? "Judging…" : "Judge"}</button>
-            <label class="button" for="moderation-images">Add images</label>
-            <input
-              class="unseen"
-              id="moderation-images"
-              type="file"
-              accept="image/*"
-              multiple
-              @change=${(/** @type {Event} */ event) => {
-                const field = /** @type {HTMLInputElement} */ (event.target);
-                void attach(field.files ?? []).then(() => (field.value = ""));
-              }}
-            />
-          </div>
-        </form>
+        ${hasGuard() ? formTemplate() : NO_GUARD}
         ${faultNotice(fault)}
         ${answer ? answerTemplate(answer) : nothing}
       </div>`,
       view,
     );
+  }
+
+  function formTemplate() {
+    return html`<form class="card stack" @submit=${judge}>
+      <div>
+        <label for="moderation-text">Text</label>
+        <textarea dir="auto" id="moderation-text" name="text" rows="4" ?required=${images.length === 0}></textarea>
+      </div>
+      ${images.length > 0 ? html`<ul class="attachments" aria-label="Images">${images.map(imageTemplate)}</ul>` : nothing}
+      <div class="buttons">
+        <button class="primary" type="submit" aria-disabled=${String(isBusy)}>${isBusy ? "Judging…" : "Judge"}</button>
+        <label class="button" for="moderation-images">Add images</label>
+        <input
+          class="unseen"
+          id="moderation-images"
+          type="file"
+          accept="image/*"
+          multiple
+          @change=${(/** @type {Event} */ event) => {
+            const field = /** @type {HTMLInputElement} */ (event.target);
+            void attach(field.files ?? []).then(() => (field.value = ""));
+          }}
+        />
+      </div>
+    </form>`;
   }
 
   /** @param {import("./request-body.js").Attachment} image */

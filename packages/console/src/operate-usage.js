@@ -109,7 +109,10 @@ export function usageSection(element) {
           ${[
             choice("span", "Time", labelled(spans())),
             choice("measure", "Metric", labelled(Object.entries(measures))),
-            choice("group", "Group by", [["", "Nothing"], ...groups.map((field) => /** @type {const} */ ([field, GROUPS[field] ?? field]))]),
+            choice("group", "Group by", [
+              ["", "Nothing"],
+              ...groups.map((field) => /** @type {const} */ ([field, GROUPS[field] ?? field])),
+            ]),
           ].map((each) => keyed(chosen.kind, each))}
           <div><label for="usage-tenant">Tenant</label><input dir="auto" id="usage-tenant" name="tenant" autocomplete="off" spellcheck="false" placeholder="all" /></div>
         </form>

@@ -77,7 +77,7 @@ function round(value) {
   return Number(value.toPrecision(6));
 }
 
-const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 
 /** @param {number} value */
 function shortly(value) {

@@ -2,7 +2,7 @@ import { html, nothing, render } from "lit-html";
 import { ApiFault, callJson } from "./api.js";
 import { cardsTable, number } from "./cards-table.js";
 import { faultNotice, messageOf } from "./dialogs.js";
-import { count, duration, moment } from "./format.js";
+import { count, duration, moment, money } from "./format.js";
 import { statusTag } from "./item-view.js";
 import { recentResponses } from "./recent.js";
 import { Refresher } from "./refresher.js";
@@ -217,11 +217,6 @@ export class ResponsesList {
       <td class="number" data-label="Cost">${cost === null ? "–" : money(cost)}</td>
     </tr>`;
   }
-}
-
-/** US dollars, to the millionth where there are few. @param {number} dollars */
-function money(dollars) {
-  return `$${dollars.toFixed(dollars === 0 || dollars >= 1 ? 2 : 6)}`;
 }
 
 /** @param {URLSearchParams} query */

@@ -1,5 +1,5 @@
 import { USAGE_REPORTS } from "@responses-edge/usage-limits/usage-reports";
-import { count, size } from "./format.js";
+import { count, money, size } from "./format.js";
 
 /**
  * The kinds of usage, and the amounts that their results have: `GET /v1/organization/usage/{kind}` and
@@ -44,7 +44,7 @@ const TOKENS = {
 };
 
 /** @param {string} label @param {Amount} of @returns {Measure} */
-const cost = (label, of) => ({ label, parts: [[label, of]], inWords: figure });
+const cost = (label, of) => ({ label, parts: [[label, of]], inWords: money });
 
 /** @type {Record<string, Kind>} */
 export const KINDS = {

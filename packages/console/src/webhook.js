@@ -189,7 +189,7 @@ export function webhookSection(element, id) {
       ${deliveries.template("There are no deliveries. Samples are not listed.", (shown) =>
         cardsTable(
           "Deliveries",
-          ["Event", "About", "Status", number("Attempts"), "Last answer", "Last attempt", "Next attempt"],
+          ["Event", "About", "Status", number("Attempts"), "Last attempt", "Next attempt"],
           shown.map(deliveryTemplate),
         ),
       )}
@@ -208,8 +208,9 @@ function deliveryTemplate({ event, status, attempts, status_code: code, ...times
     <td data-label="About">${view ? html`<a href=${`#/${view}/${about}`}><code>${about}</code></a>` : html`<code>${about}</code>`}</td>
     <td data-label="Status">${statusTag(status)}</td>
     <td class="number" data-label="Attempts">${count(attempts)}</td>
-    <td data-label="Last answer">${code ?? (attempts > 0 ? "none" : "–")}</td>
-    <td class="when" data-label="Last attempt">${moment(times.last_attempt_at)}</td>
+    <td class="when" data-label="Last attempt">
+      ${moment(times.last_attempt_at)}${attempts > 0 ? html`<br /><span class="note">${code === null ? "no answer" : `answered with ${code}`}</span>` : nothing}
+    </td>
     <td class="when" data-label="Next attempt">${moment(times.next_attempt_at)}</td>
   </tr>`;
 }
