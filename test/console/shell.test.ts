@@ -57,7 +57,10 @@ describe("signing in", () => {
     await page.reload();
     await page.getByLabel("Input", { exact: true }).fill("Typed at once.");
     expect(asked.slice(0, 3)).toEqual(["/", "/assets/version/first.js", "/v1/models"]);
+    // The page notes the user again when the server has answered.
+    await page.evaluate("delete sessionStorage['console.user']");
     answered.resolve();
+    await page.waitForFunction("sessionStorage['console.user'] !== undefined");
     await eventually(async () => (await page.getByLabel("Model", { exact: true }).locator("option").count()) > 1);
     // A key that was deleted meanwhile is asked for again, before the typed text.
     await page.evaluate("sessionStorage['console.key'] = 'deleted'");
