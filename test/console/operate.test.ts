@@ -346,6 +346,7 @@ it("the audit log can be asked for each action that the server notes", async () 
     .map((name) => readFileSync(join(source, name), "utf8"));
   const noted = texts.flatMap((text) => [...text.matchAll(/type: "([a-z_]+\.[a-z_]+)",(?: actor[^}]*)? target/g)]);
   const { page, close } = await openOperate("audit");
+  await page.getByRole("heading", { name: "Audit log" }).waitFor();
   const choices = await page.getByLabel("What was done").locator("option").allTextContents();
   expect(noted.length).toBeGreaterThan(15);
   expect(choices).toEqual(expect.arrayContaining(noted.map(([, type]) => type)));
