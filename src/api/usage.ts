@@ -43,13 +43,16 @@ export interface UsageSources {
   quotas: DurableObjectNamespace<Quota>;
 }
 
-/** One kind of usage: of one tenant, or of the tenants that the query names, or of all. */
+/** One kind of usage: of one tenant, or of the tenants that the query names, or of all. Throws the 400s of `inBuckets`, and of a filter that the kind does not have. */
 export function readUsage(
   kind: UsageKind,
   tenant: string | undefined,
   request: z.output<ReturnType<typeof usageQuery>>,
   sources: UsageSources,
 ) {
+  // A tenant's vector stores are counted as one sum.
+  const filter = kind === "vector_stores" && (["api_key_ids", "models"] as const).find((name) => request[name]);
+  if (filter) throw invalidRequest(filter, `This usage has no '${filter}'.`, "unsupported_parameter");
   const results = (rows: readonly TenantUsage[]) => usageResults(kind, rows, request.group_by);
   return inBuckets(tenant, { ...request, kinds: [kind] }, sources, WIDTHS, results);
 }
@@ -83,10 +86,10 @@ async function inBuckets<Result, Width extends string>(
   const starts: number[] = [];
   for (let start = first; start < end && starts.length < limit; start += seconds) starts.push(start);
   const next = first + starts.length * seconds;
-  const isSize = kinds?.includes("vector_stores") === true;
-  const query = { from: isSize ? 0 : first * 1000, until: Math.min(next, end) * 1000, keys, models, kinds };
   const tenants = tenant === undefined ? await tenantsOf(request.project_ids, sources) : [tenant];
-  const rows = await rowsOf(tenants, query, sources);
+  const rows = kinds?.includes("vector_stores")
+    ? await sizesOf(tenants, starts, (start) => Math.min(start + seconds, end), sources)
+    : await rowsOf(tenants, { from: first * 1000, until: Math.min(next, end) * 1000, keys, models, kinds }, sources);
   const byBucket = Map.groupBy(rows, ({ start }) => floor(start / 1000, seconds));
   const hasMore = next < end && starts.length === limit;
   return {
@@ -95,17 +98,11 @@ async function inBuckets<Result, Width extends string>(
       object: "bucket" as const,
       start_time: start,
       end_time: start + seconds,
-      results: resultsOf(isSize ? sizesAt(rows, (start + seconds) * 1000) : (byBucket.get(start) ?? [])),
+      results: resultsOf(byBucket.get(start) ?? []),
     })),
     has_more: hasMore,
     next_page: hasMore ? `page_${next}` : null,
   };
-}
-
-/** The last row of each vector store before a time, Unix milliseconds, if the store had content. `rows` are ordered by time. */
-function sizesAt(rows: readonly TenantUsage[], time: number): TenantUsage[] {
-  const before = rows.filter(({ start }) => start < time);
-  return [...new Map(before.map((row) => [`${row.tenant}:${row.model}`, row])).values()].filter(({ units }) => units);
 }
 
 /**
@@ -120,13 +117,10 @@ export async function readStorage(
 ) {
   const tenants = tenant === undefined ? await tenantsOf(projects, sources) : [tenant];
   const rows: { tenant: string; key: string; stored: Stored }[] = [];
-  for (let start = 0; start < tenants.length; start += CONCURRENT_TENANTS) {
-    const asked = tenants.slice(start, start + CONCURRENT_TENANTS).map(async (of) => {
-      const byKey = Object.entries(await sources.quotas.getByName(of).stored());
-      // A tenant that stores nothing has a row too, because it has limits.
-      for (const [key, stored] of [["", NOTHING_STORED] as const, ...byKey]) rows.push({ tenant: of, key, stored });
-    });
-    await Promise.all(asked);
+  for await (const { tenant: of, answer } of ofEach(tenants, sources, (quota) => quota.stored())) {
+    // A tenant that stores nothing has a row too, because it has limits.
+    const byKey = [["", NOTHING_STORED] as const, ...Object.entries(answer)];
+    for (const [key, stored] of byKey) rows.push({ tenant: of, key, stored });
   }
   const byTenant = groupBy.includes("project_id");
   const byKey = groupBy.includes("api_key_id");
@@ -163,19 +157,46 @@ function storedLimits(grants: Grants | null): Partial<Record<StoredLimit, number
 async function rowsOf(
   tenants: readonly string[],
   query: Parameters<Quota["usage"]>[0],
-  { quotas }: UsageSources,
+  sources: UsageSources,
 ): Promise<TenantUsage[]> {
   const rows: TenantUsage[] = [];
   if (query.until <= query.from) return rows;
-  for (let start = 0; start < tenants.length; start += CONCURRENT_TENANTS) {
-    const asked = tenants.slice(start, start + CONCURRENT_TENANTS);
-    const answers = await Promise.all(asked.map((tenant) => quotas.getByName(tenant).usage(query)));
-    for (const [index, answer] of answers.entries()) {
-      for (const row of answer) rows.push({ ...row, tenant: asked[index] ?? "" });
-    }
+  for await (const { tenant, answer } of ofEach(tenants, sources, (quota) => quota.usage(query))) {
+    for (const row of answer) rows.push({ ...row, tenant });
     if (rows.length >= MAX_USAGE_ROWS) throw tooMuch("Choose a shorter time, or fewer keys.");
   }
   return rows;
+}
+
+/** The size of the vector stores of each tenant that has content in them, at the end of each bucket. */
+async function sizesOf(
+  tenants: readonly string[],
+  starts: readonly number[],
+  endOf: (start: number) => number,
+  sources: UsageSources,
+): Promise<TenantUsage[]> {
+  const nothing = { key: "", model: "", requests: 0, input: 0, cached: 0, output: 0, cost: 0 };
+  const times = starts.map((start) => endOf(start) * 1000);
+  const rows: TenantUsage[] = [];
+  for await (const { tenant, answer } of ofEach(tenants, sources, (quota) => quota.storeBytes(times))) {
+    for (const [index, start] of starts.entries()) {
+      const units = answer[index];
+      if (units) rows.push({ ...nothing, tenant, start: start * 1000, units });
+    }
+  }
+  return rows;
+}
+
+/** The answers of tenants' quotas, of which `CONCURRENT_TENANTS` are asked at once. */
+async function* ofEach<Answer>(
+  tenants: readonly string[],
+  { quotas }: UsageSources,
+  ask: (quota: DurableObjectStub<Quota>) => Promise<Answer>,
+) {
+  for (let start = 0; start < tenants.length; start += CONCURRENT_TENANTS) {
+    const asked = tenants.slice(start, start + CONCURRENT_TENANTS);
+    yield* await Promise.all(asked.map(async (tenant) => ({ tenant, answer: await ask(quotas.getByName(tenant)) })));
+  }
 }
 
 /** The tenants that the query names, or all that have keys or limits. */

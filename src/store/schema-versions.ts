@@ -5,7 +5,7 @@
 export const SCHEMA_VERSIONS = {
   Home: 8,
   KeyDirectory: 2,
-  Quota: 3,
+  Quota: 4,
   FileDirectory: 3,
   FileBytes: 1,
   VectorStore: 1,

@@ -255,33 +255,51 @@ it("the versions that programs beside the Worker know are those that objects wri
   });
 });
 
-it("usage forgets what is old, but not the size that a vector store still has", async () => {
+const hour = (no: number) => no * 3_600_000;
+
+it("usage forgets what is old, but not the size that vector stores still have", async () => {
   await runInDurableObject(emptyObject(), (_, { storage }) => {
     const usage = new UsageStore(new Schema(storage, QUOTA_VERSIONS));
-    const hour = (no: number) => no * 3_600_000;
     const used = { model: "m", requests: 1, input: 1, cached: 0, output: 1, cost: 0 };
     usage.add("key_1", [used], hour(1), hour(1_000));
-    for (const [at, bytes] of [1, 70, 7].entries()) usage.noteStore("vs_kept", bytes, hour(at + 1));
-    for (const bytes of [50, 0]) usage.noteStore("vs_deleted", bytes, hour(1));
-    usage.noteStore("vs_deleted", 50, hour(2));
-    usage.noteStore("vs_deleted", 0, hour(3));
-    const everything = { from: 0, until: hour(2_000) };
-    expect(usage.read(everything).map(({ model }) => model)).toEqual(["m"]);
-    const sizes = () => {
-      const rows = usage.read({ ...everything, kinds: ["vector_stores"] });
-      return rows.map(({ start, model, units }) => [start / hour(1), model, units]);
-    };
-    expect(sizes()).toEqual([
-      [1, "vs_deleted", 0],
-      [1, "vs_kept", 1],
-      [2, "vs_deleted", 50],
-      [2, "vs_kept", 70],
-      [3, "vs_deleted", 0],
-      [3, "vs_kept", 7],
-    ]);
+    const kept = [1, 70, 7];
+    const deleted = [0, 50, 0];
+    for (const [at, bytes] of kept.entries()) {
+      usage.noteStore("vs_kept", bytes, hour(at + 1));
+      // A repeated note changes nothing.
+      for (let times = 0; times < 2; times += 1) usage.noteStore("vs_deleted", deleted[at] ?? 0, hour(at + 1));
+    }
+    const sizes = () => usage.storeBytes([1, 2, 3, 4, 2_000].map(hour));
+    expect(sizes()).toEqual([0, 1, 120, 7, 7]);
     usage.add("key_1", [used], hour(1_900), hour(1_000));
-    expect(sizes()).toEqual([[3, "vs_kept", 7]]);
-    expect(usage.read(everything).map(({ start }) => start)).toEqual([hour(1_900)]);
+    expect(sizes()).toEqual([0, 0, 0, 7, 7]);
+    expect(usage.read({ from: 0, until: hour(2_000) }).map(({ start }) => start)).toEqual([hour(1_900)]);
+    // A clock that goes back changes what is now.
+    usage.noteStore("vs_kept", 9, hour(2));
+    expect(sizes()).toEqual([0, 0, 0, 9, 9]);
+  });
+});
+
+it("usage of an earlier version had a row for each size of a vector store", async () => {
+  await runInDurableObject(emptyObject(), (_, { storage }) => {
+    const old = new Schema(storage, QUOTA_VERSIONS.slice(0, 3));
+    const sizes = [
+      [1, "vs_a", 10],
+      [1, "vs_b", 5],
+      [3, "vs_a", 0],
+      [4, "vs_c", 2],
+      [5, "vs_b", 6],
+    ] as const;
+    for (const [at, store, bytes] of sizes) {
+      const insert = `INSERT INTO used (start, key, kind, model, requests, input, cached, output, units, cost)
+        VALUES (?, '', 'vector_stores', ?, 0, 0, 0, 0, ?, 0)`;
+      old.write(insert, hour(at), store, bytes);
+    }
+    const usage = new UsageStore(new Schema(storage, QUOTA_VERSIONS));
+    expect(usage.storeBytes([1, 2, 3, 4, 5, 6].map(hour))).toEqual([0, 15, 15, 5, 7, 8]);
+    for (const [store, bytes] of Object.entries({ vs_a: 0, vs_b: 16, vs_c: 0 })) usage.noteStore(store, bytes, hour(9));
+    expect(usage.storeBytes([9, 10].map(hour))).toEqual([8, 16]);
+    expect(usage.read({ from: 0, until: hour(100) })).toEqual([]);
   });
 });
 

@@ -22,7 +22,7 @@ import { loadConfig } from "../../config/index.ts";
 import { OwnedObject } from "../owned-object.ts";
 import { Schema, type Versions } from "../schema.ts";
 import { announce, isAnnounced, type WebhookBinding } from "../webhooks/announcing.ts";
-import { USAGE_OF_KINDS, USAGE_TABLE, type UsageQuery, UsageStore } from "./usage.ts";
+import { STORE_SIZES, USAGE_OF_KINDS, USAGE_TABLE, type UsageQuery, UsageStore } from "./usage.ts";
 
 /** The noted homes of a tenant that wants them noted. */
 const HOMES_TABLE = "CREATE TABLE homes (home TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID";
@@ -152,6 +152,7 @@ export const QUOTA_VERSIONS: Versions = [
   ],
   [STORED_TABLE],
   USAGE_OF_KINDS,
+  STORE_SIZES,
 ];
 
 /**
@@ -236,7 +237,12 @@ export class Quota extends OwnedObject<WebhookBinding> {
 
   /** Notes the present size of a vector store; 0 of a deleted one. */
   noteStore(id: string, bytes: number): void {
-    this.#usage.noteStore(id, bytes, Date.now());
+    this.ctx.storage.transactionSync(() => this.#usage.noteStore(id, bytes, Date.now()));
+  }
+
+  /** The bytes in vector stores before each of these times, Unix milliseconds. */
+  storeBytes(times: readonly number[]): number[] {
+    return this.#usage.storeBytes(times);
   }
 
   /** Notes a home in which something is about to be stored. A noted home keeps its place. */

@@ -12,7 +12,6 @@ export interface UsageQuery {
   until: number;
   keys?: readonly string[] | undefined;
   models?: readonly string[] | undefined;
-  /** Absent: all that is used up. The rows of `vector_stores` are sizes, one for each change. */
   kinds?: readonly UsageKind[] | undefined;
 }
 
@@ -44,6 +43,25 @@ export const USAGE_OF_KINDS = [
   "DROP TABLE usage",
 ];
 
+/**
+ * The bytes in vector stores: `store_bytes` has each store's present size, `stores_bytes` their sum after the changes of an
+ * hour. A time's sum is then one row, however often the sizes have changed. Until version 3 each size was a row of `used`.
+ */
+export const STORE_SIZES = [
+  "CREATE TABLE store_bytes (store TEXT NOT NULL PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID",
+  "CREATE TABLE stores_bytes (start INTEGER NOT NULL PRIMARY KEY, bytes INTEGER NOT NULL)",
+  // SQLite gives the other columns of the row with the greatest `start`.
+  `INSERT INTO store_bytes (store, bytes)
+    SELECT model, bytes FROM (SELECT model, units AS bytes, MAX(start) FROM used WHERE kind = 'vector_stores' GROUP BY model)
+    WHERE bytes > 0`,
+  `INSERT INTO stores_bytes (start, bytes)
+    SELECT start, SUM(SUM(change)) OVER (ORDER BY start) FROM (
+      SELECT start, units - LAG(units, 1, 0) OVER (PARTITION BY model ORDER BY start) AS change
+      FROM used WHERE kind = 'vector_stores')
+    GROUP BY start`,
+  "DELETE FROM used WHERE kind = 'vector_stores'",
+];
+
 export class UsageStore {
   readonly #schema: Schema;
   #models: { start: number; names: Set<string> } | undefined;
@@ -70,23 +88,36 @@ export class UsageStore {
     if (Math.abs(now - this.#sweptAt) < DAY_MS) return;
     this.#sweptAt = now;
     const oldest = start - retentionMs;
-    // The last size of a vector store holds until the next one.
+    this.#schema.write("DELETE FROM used WHERE start < ?", oldest);
+    // The last sum holds until the next one.
     this.#schema.write(
-      `DELETE FROM used WHERE start < ?1 AND (kind, model, start) NOT IN
-        (SELECT kind, model, MAX(start) FROM used WHERE kind = 'vector_stores' AND start < ?1 GROUP BY model)`,
+      "DELETE FROM stores_bytes WHERE start < (SELECT MAX(start) FROM stores_bytes WHERE start < ?)",
       oldest,
     );
-    this.#schema.write("DELETE FROM used WHERE start < ? AND kind = 'vector_stores' AND units = 0", oldest);
   }
 
-  /** Notes the size of a vector store in the hour of `now`: the last one of an hour counts. */
+  /** Notes the size of a vector store at `now`. Within a transaction. */
   noteStore(id: string, bytes: number, now: number): void {
-    this.#schema.write(
-      `INSERT INTO used (start, key, kind, model, requests, input, cached, output, units, cost)
-       VALUES (?, '', 'vector_stores', ?, 0, 0, 0, 0, ?, 0)
-       ON CONFLICT (start, key, kind, model) DO UPDATE SET units = excluded.units`,
-      ...[Math.floor(now / HOUR_MS) * HOUR_MS, id, bytes],
+    const [before] = this.#schema.rows<{ bytes: number }>("SELECT bytes FROM store_bytes WHERE store = ?", id);
+    const change = bytes - (before?.bytes ?? 0);
+    if (change === 0) return;
+    if (bytes === 0) this.#schema.write("DELETE FROM store_bytes WHERE store = ?", id);
+    else this.#schema.write("INSERT OR REPLACE INTO store_bytes (store, bytes) VALUES (?, ?)", id, bytes);
+    const [last] = this.#schema.rows<{ start: number; bytes: number }>(
+      "SELECT start, bytes FROM stores_bytes ORDER BY start DESC LIMIT 1",
     );
+    // A clock that went back changes the last sum.
+    const start = Math.max(Math.floor(now / HOUR_MS) * HOUR_MS, last?.start ?? 0);
+    this.#schema.write(
+      "INSERT OR REPLACE INTO stores_bytes (start, bytes) VALUES (?, ?)",
+      ...[start, (last?.bytes ?? 0) + change],
+    );
+  }
+
+  /** The bytes in vector stores before each of these times, Unix milliseconds. */
+  storeBytes(times: readonly number[]): number[] {
+    const select = "SELECT bytes FROM stores_bytes WHERE start < ? ORDER BY start DESC LIMIT 1";
+    return times.map((time) => this.#schema.rows<{ bytes: number }>(select, time)[0]?.bytes ?? 0);
   }
 
   /** The rows of a query, oldest first; at most `MAX_USAGE_ROWS`. */
@@ -98,7 +129,6 @@ export class UsageStore {
     ] as const;
     const wanted = columns.filter(([, values]) => values !== undefined);
     const conditions = wanted.map(([column]) => ` AND ${column} IN (SELECT value FROM json_each(?))`);
-    if (!among.kinds) conditions.push(" AND kind <> 'vector_stores'");
     return this.#schema.rows<UsageRow & Record<string, SqlStorageValue>>(
       `SELECT start, key, kind, model, requests, input, cached, output, units, cost FROM used
        WHERE start >= ? AND start < ?${conditions.join("")} ORDER BY start, key, kind, model LIMIT ${MAX_USAGE_ROWS}`,
