@@ -21,6 +21,7 @@ import type { Usage } from "@responses-edge/responses-api/response";
 import { parse } from "@responses-edge/responses-api/validation";
 import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "@responses-edge/turn/call-answers";
 import type { Engine, Prompt } from "@responses-edge/turn/engine";
+import { tokensOf } from "@responses-edge/turn/measurements";
 import { NO_USAGE } from "@responses-edge/turn/response";
 import { assemblePrompt } from "../assembly/assemble-turn.ts";
 import { acceptCreate, prepareTurn } from "./creation.ts";
@@ -50,7 +51,7 @@ export async function decide(caller: Caller, body: unknown): Promise<Decision> {
   const creation = await acceptCreate(scope, caller, body, { schema: decisionRequest, makesTurn: false, prompts });
   const { modelAccess, abort } = creation;
   const { spec, past } = await prepareTurn(creation, undefined);
-  const { config, onAttempt } = caller;
+  const { config, onAttempt, observation } = caller;
   const host = { config, modelAccess, access: {}, signal: abort.signal, onAttempt };
   const { engine, prompt } = await assemblePrompt(spec, past, host);
   const { continues } = await modelAccess.upstream.learnDialect(abort.signal);
@@ -72,6 +73,8 @@ export async function decide(caller: Caller, body: unknown): Promise<Decision> {
     const spent = { usage: model.usage, deltas: 0, rounds: 0 };
     const head = JSON.stringify({ model: spec.model.name });
     scope.end({ outcome: { status }, closed: { spent, head }, kind: "decisions" });
+    const replica = modelAccess.upstream.server.config.name;
+    if (observation) observation.measured.asked = { model: spec.model, replica, tokens: tokensOf(model.usage) };
   }
   return { model: spec.model.name, answers, usage: shownUsage(model.usage) };
 }

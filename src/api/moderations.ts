@@ -18,7 +18,7 @@ import type { Caller } from "./transport.ts";
  * 503 of a guard that cannot be asked.
  */
 export async function moderate(caller: Caller, body: unknown): Promise<Moderation> {
-  const { config, tenant, identity, quotas, waitUntil, signal } = caller;
+  const { config, tenant, identity, quotas, waitUntil, signal, observation } = caller;
   const { input, model } = parse(moderationRequest, body);
   checkGuard(config, "model", model);
   const { guard } = config;
@@ -53,6 +53,8 @@ export async function moderate(caller: Caller, body: unknown): Promise<Moderatio
     throw new ApiError({ status: 503, message: error.message, code: "moderation_unavailable" });
   } finally {
     end?.(used);
+    const tokens = { input: used?.tokens ?? 0, cached: 0, output: 0, reasoning: 0 };
+    if (observation) observation.measured.asked = { model: { name, upstream: name }, tokens };
   }
 }
 

@@ -293,7 +293,7 @@ async function pass(
   passed: Passed,
   scope: RequestScope<TokenCount>,
 ): Promise<PassedAnswer> {
-  const { tenant, waitUntil } = caller;
+  const { tenant, waitUntil, observation, signal } = caller;
   const { hint, beginning, most, hidesUsage, units, endUser = {}, ...request } = passed;
   const takesNone = AT_ROOT.has(name);
   const asked = {
@@ -310,19 +310,33 @@ async function pass(
     answer = await passOn({ ...request, path, tenant, affinity }, imageConfigFor(caller, name, passed.model), caller);
   } catch (error) {
     // The model server may have worked on the request, and its answer has no usage then.
-    const hasWorked = caller.signal.aborted || (error instanceof ApiError && error.code === "upstream_timeout");
+    const hasWorked = signal.aborted || (error instanceof ApiError && error.code === "upstream_timeout");
     if (!takesNone && hasWorked) scope.end(most());
     throw error;
   }
   const running = scope.move();
+  const measured = observation?.measured.asked;
+  if (measured) measured.replica = answer.server;
+  const over = Promise.withResolvers<void>();
+  if (observation) waitUntil(observation.streamsUntil(over.promise));
+  const end = (used: TokenCount) => {
+    running.end(used);
+    observation?.know({ hasClientLeft: signal.aborted });
+    over.resolve();
+  };
   if (!admission || !answer.body) {
-    waitUntil(answer.ended.finally(() => running.end(NO_TOKENS)));
+    waitUntil(answer.ended.finally(() => end(NO_TOKENS)));
     return answer;
   }
   waitUntil(answer.ended.finally(() => running.releasePermits()));
   const counted = { type: answer.type, hidesUsage, reserved: most };
   const usedOf = (used: TokenCount) => (takesNone ? NO_TOKENS : { ...used, ...(units !== undefined && { units }) });
-  return { ...answer, body: countedBody(answer.body, counted, (used) => running.end(usedOf(used))) };
+  const body = countedBody(answer.body, counted, (told) => {
+    const used = usedOf(told);
+    if (measured) measured.tokens = { reasoning: 0, ...used };
+    end(used);
+  });
+  return { ...answer, body };
 }
 
 const NO_TOKENS: TokenCount = { input: 0, cached: 0, output: 0 };
@@ -338,11 +352,11 @@ function checkFields({ config }: Caller, has: (field: string) => boolean): void 
 }
 
 /**
- * The model's name at vLLM; undefined if the request names none. `session` identifies the requests that belong
- * together, if there is one. Throws the 403 of a model that the caller's key does not have.
+ * The model's name at vLLM; undefined if the request names none. Telemetry gets both names. `session` identifies the requests
+ * that belong together, if there is one. Throws the 403 of a model that the caller's key does not have.
  */
 function modelOf(
-  { config, identity, tenant }: Caller,
+  { config, identity, tenant, observation }: Caller,
   asked: unknown,
   session: string | undefined,
 ): string | undefined {
@@ -351,7 +365,9 @@ function modelOf(
   }
   const name = allowedModel(asked as string | null | undefined, identity.policy?.models ?? []) ?? asked;
   if (typeof name !== "string") return undefined;
-  return routed(name, config, `${tenant}\n${session ?? Math.random()}`).upstream;
+  const { upstream } = routed(name, config, `${tenant}\n${session ?? Math.random()}`);
+  if (observation) observation.measured.asked = { model: { name, upstream } };
+  return upstream;
 }
 
 /** Hash of the beginning of a chat's or completion's prompt; undefined for requests without a prompt. */

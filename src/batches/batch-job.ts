@@ -7,6 +7,7 @@ import { fileId, newFileKey } from "@responses-edge/responses-api/ids";
 import { unixSeconds } from "@responses-edge/responses-api/response";
 import type { Caller } from "../api/transport.ts";
 import { fileLimitsOf } from "../store/files/file-limits.ts";
+import type { AnalyticsWriter } from "../telemetry/analytics.ts";
 import type { BatchRecord, BatchTable } from "./batch-table.ts";
 import { answerLine, tokensOf } from "./requests.ts";
 
@@ -23,6 +24,8 @@ export interface BatchHost {
   callerOf(batch: BatchRecord, length: number, signal: AbortSignal): Caller;
   /** Limits the concurrent requests of all batches. */
   permit(signal: AbortSignal): Promise<() => void>;
+  /** Writes the points of the requests. */
+  analytics: AnalyticsWriter | undefined;
   /** Runs a transaction. */
   change<T>(body: () => T): T;
 }
@@ -132,10 +135,12 @@ export class BatchJob {
   /** Asks one request, and stores the answer. False if there was none by `end`. */
   async #answer(no: number, line: Parameters<typeof answerLine>[1], end: number): Promise<boolean> {
     const batch = this.#batch;
-    const { table, change, callerOf } = this.#host;
+    const { table, change, callerOf, analytics } = this.#host;
     const { signal } = this.#abort;
     const answered = await answerLine((length) => callerOf(batch, length, signal), line, {
       name: `${batch.id}.${no}`,
+      requestId: requestId(batch, no),
+      analytics,
       end,
       signal,
       attempts: table.attempts(batch.id, no),

@@ -12,6 +12,7 @@ import type { Quota } from "../store/quota/quota.ts";
 import { Schema } from "../store/schema.ts";
 import { StoreClient } from "../store/vector-stores/store-client.ts";
 import { announce } from "../store/webhooks/announcing.ts";
+import { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { BatchJob } from "./batch-job.ts";
 import { BATCH_VERSIONS, type BatchRecord, BatchTable, type Counts, OVER, type Tokens } from "./batch-table.ts";
 
@@ -112,6 +113,8 @@ export class Batches extends OwnedObject<BatchEnv> {
       () => void this.ctx.storage.setAlarm(Date.now() + RESUMED_AFTER_MS),
       RESUMED_AFTER_MS / 2,
     );
+    const { analytics: dataset } = loadConfig(this.env).telemetry ?? {};
+    const analytics = dataset && new AnalyticsWriter(dataset);
     try {
       const under = new Map<string, Promise<void>>();
       for (;;) {
@@ -120,7 +123,7 @@ export class Batches extends OwnedObject<BatchEnv> {
           if (under.has(batch.id) || Date.now() >= end) continue;
           under.set(
             batch.id,
-            this.#work(batch, end).finally(() => under.delete(batch.id)),
+            this.#work(batch, end, analytics).finally(() => under.delete(batch.id)),
           );
         }
         if (under.size === 0) break;
@@ -129,17 +132,19 @@ export class Batches extends OwnedObject<BatchEnv> {
       }
     } finally {
       clearInterval(renewing);
+      analytics?.end();
     }
     if (this.#table.open().length === 0) await this.ctx.storage.deleteAlarm();
     else await this.ctx.storage.setAlarm(Date.now());
   }
 
-  async #work(batch: BatchRecord, end: number): Promise<void> {
+  async #work(batch: BatchRecord, end: number, analytics: AnalyticsWriter | undefined): Promise<void> {
     const job = new BatchJob(
       {
         table: this.#table,
         callerOf: (of, length, signal) => this.#callerOf(of, length, signal),
         permit: (signal) => this.#permit(signal),
+        analytics,
         change: (body) => this.#change(body),
       },
       batch,

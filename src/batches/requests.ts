@@ -9,6 +9,8 @@ import { passJson } from "../api/passthrough.ts";
 import { isFailedRun } from "../api/runs.ts";
 import type { Caller } from "../api/transport.ts";
 import type { PassthroughEndpoint } from "../config/index.ts";
+import type { AnalyticsWriter } from "../telemetry/analytics.ts";
+import { type Observation, telemetryOf } from "../telemetry/telemetry.ts";
 import type { Attempts, Tokens } from "./batch-table.ts";
 
 /** One request of a batch, asked as a client would ask it. */
@@ -46,6 +48,9 @@ export interface LineAnswer {
 export interface Asking {
   /** Identifies the request: the same name twice gives one response, unless a run of it has begun and failed. */
   name: string;
+  /** The id of the request in the batch's files, and in telemetry. */
+  requestId: string;
+  analytics: AnalyticsWriter | undefined;
   /** Unix milliseconds until which temporary faults are waited out. */
   end: number;
   signal: AbortSignal;
@@ -62,19 +67,24 @@ export interface Asking {
 export async function answerLine(
   callerFor: (length: number) => Caller,
   { url, body }: BatchLine,
-  { name, end, signal, attempts, noteAttempts }: Asking,
+  { name, requestId, analytics, end, signal, attempts, noteAttempts }: Asking,
 ): Promise<LineAnswer | undefined> {
   const length = JSON.stringify(body).length;
   let { runs, tries } = attempts;
   for (let waits = 0; ; waits += 1) {
+    const caller = callerFor(length);
+    const observation = observe(caller, url, requestId, analytics);
     try {
-      const answer = await ask(callerFor(length), url, body, `${name}.${runs}`);
+      const answer = await ask({ ...caller, observation }, url, body, `${name}.${runs}`);
       // A response that was cut off is answered with its output so far.
       signal.throwIfAborted();
+      observation?.answered(200);
       return { isOk: true, status: 200, body: answer };
     } catch (error) {
+      const reason: unknown = signal.aborted ? signal.reason : error;
+      const fault = toShownError(reason, { requestId, path: url, hasClientLeft: signal.aborted });
+      observation?.answered(fault.status, fault.code);
       signal.throwIfAborted();
-      const fault = toShownError(error, { requestId: name, path: url, hasClientLeft: false });
       // Its idempotency key gives the same failure again.
       const hasFailed = isFailedRun(error);
       const isAway = isOutage(fault);
@@ -92,6 +102,18 @@ export async function answerLine(
       await scheduler.wait(wait * (1 + Math.random() / 4), { signal });
     }
   }
+}
+
+/** Observes an attempt, if telemetry is on. */
+function observe(
+  { config: { telemetry }, tenant, identity: { keyId }, waitUntil }: Caller,
+  url: BatchEndpoint,
+  requestId: string,
+  analytics: AnalyticsWriter | undefined,
+): Observation | undefined {
+  if (!telemetry) return undefined;
+  const request = { requestId, transport: "batch", endpoint: `POST ${url}`, tenant, keyId } as const;
+  return telemetryOf(telemetry).observe(request, { waitUntil, isBrief: true, analytics });
 }
 
 /** The body of the answer, as JSON text. */

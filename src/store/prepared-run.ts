@@ -219,6 +219,7 @@ function observe(home: RunHome, spec: RunSpec, { telemetry }: Config): Observati
     transport: "background",
     endpoint: "run",
     tenant: spec.tenant,
+    keyId: spec.keyId,
     begunAt: spec.createdAt,
   } as const;
   return telemetryOf(telemetry).observeRun(request, spec.trace, hostOf(home));

@@ -37,7 +37,7 @@ export function spansOf(source: SpanSource): string[] {
 
 function requestSpan({ event, trace, begunAt, endedAt }: SpanSource): OtlpSpan {
   const isRun = event.transport === "background";
-  const isHttp = !isRun && event.transport !== "websocket";
+  const isHttp = event.transport === "http" || event.transport === "sse";
   const [method = "", route] = event.endpoint.split(" ");
   const isFault = event.outcome === "failed" || event.status >= 500;
   return {

@@ -218,7 +218,8 @@ export class Observation {
     const endedAt = Date.now();
     const facts = { ...this.#facts, endedAt };
     // A turn that nobody waits for any more was cancelled because its client left.
-    facts.hasClientLeft ||= facts.transport !== "background" && this.measured.end?.status === "cancelled";
+    const hasClient = facts.transport !== "background" && facts.transport !== "batch";
+    facts.hasClientLeft ||= hasClient && this.measured.end?.status === "cancelled";
     const event = toWideEvent(facts, this.measured);
     const { analytics: dataset } = this.#telemetry.config;
     const analytics = this.#host.analytics ?? (dataset && new AnalyticsWriter(dataset));

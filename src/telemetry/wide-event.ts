@@ -37,8 +37,11 @@ export interface WideEvent {
   client_left: boolean;
 }
 
-/** `background` is a run in its home. A run under an `Idempotency-Key` is one, too, because it does not end with its client. */
-export type Transport = "http" | "sse" | "websocket" | "background";
+/**
+ * `background` is a run in its home. A run under an `Idempotency-Key` is one, too, because it does not end with its client.
+ * `batch` is a request of a batch.
+ */
+export type Transport = "http" | "sse" | "websocket" | "background" | "batch";
 
 /** The status of a request whose client has left before it was answered (nginx's). It is not an error. */
 const CLIENT_CLOSED_REQUEST = 499;
@@ -65,8 +68,10 @@ export interface RequestFacts {
 }
 
 export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEvent {
-  const { turn, end, trace, modelCalls, toolCalls, toolCounts } = measured;
+  const { turn, asked, end, trace, modelCalls, toolCalls, toolCounts } = measured;
   const error = facts.error ?? end?.error;
+  const model = turn?.model ?? asked?.model;
+  const tokens = end?.tokens ?? asked?.tokens;
   const hasLeft = facts.status === CLIENT_CLOSED_REQUEST;
   const spoken = modelCalls.filter(({ purpose }) => purpose !== "summary");
   const accepted = spoken.find((call) => call.acceptedAt !== undefined);
@@ -80,11 +85,11 @@ export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEv
     key_id: facts.keyId,
     endpoint: facts.endpoint,
     transport: facts.transport,
-    model: turn?.model.name.slice(0, MAX_NAME_LENGTH),
-    upstream_model: turn?.model.upstream.slice(0, MAX_NAME_LENGTH),
+    model: model?.name.slice(0, MAX_NAME_LENGTH),
+    upstream_model: model?.upstream.slice(0, MAX_NAME_LENGTH),
     engine: turn?.model.engine,
     // The last server, if a call continued elsewhere.
-    replica: modelCalls.at(-1)?.replica,
+    replica: modelCalls.at(-1)?.replica ?? asked?.replica,
     status: facts.status,
     outcome: end?.status,
     error,
@@ -93,10 +98,10 @@ export function toWideEvent(facts: RequestFacts, measured: Measurements): WideEv
     accept_ms: since(facts.begunAt, accepted?.acceptedAt),
     first_token_ms: since(facts.begunAt, first?.firstChunkAt),
     total_ms: facts.endedAt - facts.begunAt,
-    input_tokens: end?.tokens.input,
-    cached_tokens: end?.tokens.cached,
-    output_tokens: end?.tokens.output,
-    reasoning_tokens: end?.tokens.reasoning,
+    input_tokens: tokens?.input,
+    cached_tokens: tokens?.cached,
+    output_tokens: tokens?.output,
+    reasoning_tokens: tokens?.reasoning,
     ...(turn && {
       rounds: (spoken.at(-1)?.round ?? -1) + 1,
       summaries: modelCalls.length - spoken.length,

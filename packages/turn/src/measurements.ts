@@ -21,6 +21,8 @@ export interface Measurements {
   readonly toolCounts: Record<string, number>;
   /** Facts that are known once the turn is assembled. */
   turn: MeasuredTurn | undefined;
+  /** The model that a request without a turn has asked (decisions, moderations, requests that are passed on), and what it took. */
+  asked: { model: Pick<Model, "name" | "upstream">; replica?: string; tokens?: Tokens } | undefined;
   /** How often a model call was repeated at another server because one could not answer. */
   failovers: number;
   /** Rows written to store the turn. */
@@ -93,6 +95,7 @@ export function newMeasurements(trace?: Trace): Measurements {
     toolCalls: [],
     toolCounts: {},
     turn: undefined,
+    asked: undefined,
     failovers: 0,
     rowsWritten: 0,
     end: undefined,

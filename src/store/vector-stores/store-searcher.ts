@@ -107,7 +107,7 @@ async function reranked(
       } catch (error) {
         searcher.signal.throwIfAborted();
         if (!(error instanceof ApiError)) throw error;
-        console.warn(logLine({ level: "warn", reranker_failed: model.name, error: error.message }));
+        console.warn(logLine({ level: "warn", reranker_failed: model.name, error: error.code }));
         return { value: undefined, tokens: 0 };
       }
     },
