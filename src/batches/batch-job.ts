@@ -105,7 +105,7 @@ export class BatchJob {
           break;
         }
         const release = await permit(signal);
-        const answering = this.#answer(no, line, Math.min(expiry, end))
+        const answering = this.#answer(no, line, end)
           .then((isAnswered) => {
             isWhole &&= isAnswered;
           })
@@ -142,6 +142,7 @@ export class BatchJob {
       requestId: requestId(batch, no),
       analytics,
       end,
+      expiry: batch.expiresAt * 1000,
       signal,
       attempts: table.attempts(batch.id, no),
       noteAttempts: (attempts) => change(() => table.noteAttempts(batch.id, no, attempts)),

@@ -22,7 +22,7 @@ const ANSWER_TIMEOUT_MS = 3_600_000;
 /** Attempts at a request that the model server fails. */
 const MAX_TRIES = 5;
 
-/** The waits between attempts, in milliseconds. A wait that a limit names overrides them. */
+/** The waits between attempts, in milliseconds. A wait that a limit or a model server names overrides them. */
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 30_000;
 
@@ -51,8 +51,10 @@ export interface Asking {
   /** The id of the request in the batch's files, and in telemetry. */
   requestId: string;
   analytics: AnalyticsWriter | undefined;
-  /** Unix milliseconds until which temporary faults are waited out. */
+  /** Unix milliseconds after which no further attempt is planned. */
   end: number;
+  /** Unix milliseconds at which the batch's time is over. */
+  expiry: number;
   signal: AbortSignal;
   /** Its earlier attempts. */
   attempts: Attempts;
@@ -61,13 +63,13 @@ export interface Asking {
 }
 
 /**
- * Answers a request. Waits until `end` for a temporary fault (limits, a server that is away) to pass; gives undefined if it has not passed
- * by then. Rejects with the signal's reason when it is aborted.
+ * Answers a request. Waits for a temporary fault (limits, a server that is away) to pass; gives undefined if it has not passed
+ * by `end` or `expiry`. Rejects with the signal's reason when it is aborted.
  */
 export async function answerLine(
   callerFor: (length: number) => Caller,
   { url, body }: BatchLine,
-  { name, requestId, analytics, end, signal, attempts, noteAttempts }: Asking,
+  { name, requestId, analytics, end, expiry, signal, attempts, noteAttempts }: Asking,
 ): Promise<LineAnswer | undefined> {
   const length = JSON.stringify(body).length;
   let { runs, tries } = attempts;
@@ -96,12 +98,20 @@ export async function answerLine(
         return { isOk: false, status: fault.status, body: JSON.stringify(fault.toBody()) };
       }
       if (hasFailed || !isAway) noteAttempts({ runs, tries });
-      const told = Number(fault.headers["retry-after-ms"] ?? Number.NaN);
-      const wait = told >= 0 ? told : Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(waits, 10));
-      if (Date.now() + wait >= end) return undefined;
-      await scheduler.wait(wait * (1 + Math.random() / 4), { signal });
+      const wait = toldWait(fault) ?? Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(waits, 10));
+      const now = Date.now();
+      if (now >= end) return undefined;
+      // A wait may outlast `end`: whoever asked anew then would not heed it.
+      await scheduler.wait(Math.min(wait * (1 + Math.random() / 4), Math.max(0, expiry - now)), { signal });
+      if (Date.now() >= expiry) return undefined;
     }
   }
+}
+
+/** The wait that a limit names in milliseconds, or a model server in seconds; undefined without one. */
+function toldWait({ headers }: ApiError): number | undefined {
+  const wait = Number(headers["retry-after-ms"] ?? Number(headers["retry-after"] ?? Number.NaN) * 1000);
+  return wait >= 0 ? wait : undefined;
 }
 
 /** Observes an attempt, if telemetry is on. */

@@ -61,6 +61,11 @@ const over = ({ id }: Batch) =>
     return OVER.includes(batch.status) ? batch : undefined;
   });
 
+/** The messages of a chat completion. */
+interface Asked {
+  messages?: { content: string }[];
+}
+
 interface Line {
   custom_id: string;
   response: { status_code: number; body: { id?: string; output?: object[]; error?: { param: string } } } | null;
@@ -159,6 +164,53 @@ describe("a batch", () => {
     await openai.batches.cancel(made.id);
     const [answer] = await linesOf((await over(made)).output_file_id);
     expect(answer).toMatchObject({ custom_id: "mortal", response: { body: { status: "completed" } } });
+  });
+
+  it("answers a line once after a 429 and a 504 of the model server's, which count no failure", async () => {
+    const asked = ["http:429", "http:504"].map((fault) => ({
+      ...say(fault),
+      model: `simulator?fault=${fault}&fault_times=2`,
+    }));
+    const batch = await over(await begin(asked.map((body, index) => line(`line-${index}`, body))));
+    expect(batch).toMatchObject({ status: "completed", request_counts: { total: 2, completed: 2, failed: 0 } });
+    const lines = await linesOf(batch.output_file_id);
+    expect(lines.map(({ custom_id }) => custom_id)).toEqual(["line-0", "line-1"]);
+    for (const { response } of lines) {
+      expect((await openai.responses.retrieve(response?.body.id ?? "")).status).toBe("completed");
+    }
+    // Each has been refused twice, and was then answered.
+    const { requests } = server.simulator.simulator;
+    const of = (model: string) =>
+      requests.filter(({ body }) => (body as { model?: string } | undefined)?.model === model);
+    for (const { model } of asked) expect(of(model)).toHaveLength(3);
+  });
+
+  it("heeds the time that the model server names in a 429", async () => {
+    const { simulator } = server.simulator;
+    const answer = simulator.fetch;
+    const asked: string[] = [];
+    simulator.fetch = async (request) => {
+      const { messages: [message] = [] } = (await request
+        .clone()
+        .json()
+        .catch(() => ({}))) as Asked;
+      if (message) asked.push(message.content);
+      const response = await answer.call(simulator, request);
+      if (message?.content === "told") response.headers.set("retry-after", "60");
+      return response;
+    };
+    try {
+      const url = "/v1/chat/completions";
+      const refused = (content: string) =>
+        line(content, { model: "simulator?fault=http:429", messages: [{ role: "user", content }] }, url);
+      const made = await begin([refused("told"), refused("untold")], { endpoint: url });
+      await eventually(() => asked.filter((content) => content === "untold").length >= 3);
+      expect(asked.filter((content) => content === "told")).toHaveLength(1);
+      await openai.batches.cancel(made.id);
+      expect(await over(made)).toMatchObject({ status: "cancelled", request_counts: { completed: 0, failed: 0 } });
+    } finally {
+      simulator.fetch = answer;
+    }
   });
 
   it("ends when it is cancelled, with the answers so far", async () => {
