@@ -9,7 +9,8 @@ import { NO_USAGE } from "@responses-edge/turn/response";
 import { compactionCodec } from "@responses-edge/turn/sealer";
 import { assembleTurn } from "../assembly/assemble-turn.ts";
 import { MAX_CALL_LENGTH } from "../store/rpc.ts";
-import { acceptCreate, prepareTurn } from "./creation.ts";
+import { tellContent } from "../telemetry/content-log.ts";
+import { acceptCreate, prepareTurn, saidTurn } from "./creation.ts";
 import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
 
@@ -23,7 +24,7 @@ export async function compactConversation(caller: Caller, body: unknown) {
   using scope = RequestScope.open(caller);
   const creation = await acceptCreate(scope, caller, body, { schema: compactRequest, makesTurn: false });
   const { address, createdAt, abort, modelAccess } = creation;
-  const { config, tenant, waitUntil, onAttempt, observation } = caller;
+  const { config, tenant, waitUntil, onAttempt, observation, identity } = caller;
   const { spec, past } = await prepareTurn(creation, undefined);
   const turn = assembleTurn(spec, past, {
     config,
@@ -40,6 +41,7 @@ export async function compactConversation(caller: Caller, body: unknown) {
   await started;
   const result = await turn.run(started, async (_, terminate) => terminate());
   scope.end(result);
+  tellContent(config, identity.policy, saidTurn(creation, result), { waitUntil, isBrief: false });
   const { outcome, closed } = result;
   if (outcome.status === "failed") throw outcome.error;
   if (outcome.status === "cancelled") throw clientLeft();

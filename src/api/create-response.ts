@@ -6,14 +6,22 @@ import { isKept } from "@responses-edge/responses-api/items/registry";
 import { accessOf } from "@responses-edge/responses-api/tools";
 import { addItemIds } from "@responses-edge/turn/prompt";
 import type { Steering } from "@responses-edge/turn/steering";
-import type { Settle, TurnResult } from "@responses-edge/turn/turn";
+import type { Settle } from "@responses-edge/turn/turn";
 import { assembleTurn, type TurnSpec } from "../assembly/assemble-turn.ts";
 import { containerFiles } from "../store/files/container-files.ts";
 import { readHistory } from "../store/history.ts";
 import { MAX_CALL_LENGTH, maxOutputLength } from "../store/rpc.ts";
 import { searchStores } from "../store/vector-stores/store-searcher.ts";
-import { type SaidTurn, tellContent } from "../telemetry/content-log.ts";
-import { acceptCreate, type Creation, inQueue, type PreparedTurn, prepareTurn, type ReadHistory } from "./creation.ts";
+import { tellContent } from "../telemetry/content-log.ts";
+import {
+  acceptCreate,
+  type Creation,
+  inQueue,
+  type PreparedTurn,
+  prepareTurn,
+  type ReadHistory,
+  saidTurn,
+} from "./creation.ts";
 import { foregroundTurns, isEndedByOperator } from "./live-turns.ts";
 import { noteHome } from "./policy.ts";
 import { RequestScope } from "./request-scope.ts";
@@ -160,12 +168,6 @@ async function runForeground<Sink extends ClientSink>(
   const { outcome, closed } = await ended;
   if (outcome.status === "failed" && !slowAnswer?.hasBegun) throw outcome.error;
   return { kind: "response", response: closed };
-}
-
-/** A turn of this process, for the log of contents. */
-function saidTurn({ caller, request, input, address, createdAt }: Creation, result: TurnResult): SaidTurn {
-  const { tenant, identity } = caller;
-  return { id: responseId(address), tenant, keyId: identity.keyId, request, input, createdAt, result };
 }
 
 /**

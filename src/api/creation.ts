@@ -1,7 +1,7 @@
 import { LongWork } from "@responses-edge/long-work";
 import { type CreateRequest, createRequest, readCreateBody } from "@responses-edge/responses-api/create-request";
 import { ApiError, clientLeft, invalidRequest, previousResponseNotFound } from "@responses-edge/responses-api/errors";
-import { newTurnAddress, parseResponseId, type TurnAddress } from "@responses-edge/responses-api/ids";
+import { newTurnAddress, parseResponseId, responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
 import { type InputItem, isTextOnly } from "@responses-edge/responses-api/items/registry";
 import type { Tool } from "@responses-edge/responses-api/tools";
 import { addItemIds, matchOutputs, needsItemIds } from "@responses-edge/turn/prompt";
@@ -15,6 +15,7 @@ import { type GivenFile, MAX_CONTAINER_BYTES } from "../contract/container-files
 import type { Identity } from "../contract/grants.ts";
 import { conversationAddress, knownTree, type NewTree, newTree } from "../store/client.ts";
 import { insufficientStorage, processState } from "../store/process-state.ts";
+import type { SaidTurn } from "../telemetry/content-log.ts";
 import { type AdmissionKind, admit } from "./admission.ts";
 import { readInputFiles } from "./input-files.ts";
 import { checkModeration } from "./moderations.ts";
@@ -314,4 +315,13 @@ export async function inQueue<T>(
   } finally {
     abort.signal.removeEventListener("abort", leave);
   }
+}
+
+/** A turn of this process, for the log of contents. */
+export function saidTurn(
+  { caller, request, input, address, createdAt }: Creation,
+  result: SaidTurn["result"],
+): SaidTurn {
+  const { tenant, identity } = caller;
+  return { id: responseId(address), tenant, keyId: identity.keyId, request, input, createdAt, result };
 }

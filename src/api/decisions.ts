@@ -24,6 +24,7 @@ import type { Engine, Prompt } from "@responses-edge/turn/engine";
 import { tokensOf } from "@responses-edge/turn/measurements";
 import { NO_USAGE } from "@responses-edge/turn/response";
 import { assemblePrompt } from "../assembly/assemble-turn.ts";
+import { tellRequest } from "../telemetry/content-log.ts";
 import { acceptCreate, prepareTurn } from "./creation.ts";
 import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
@@ -76,6 +77,9 @@ export async function decide(caller: Caller, body: unknown): Promise<Decision> {
     const replica = modelAccess.upstream.server.config.name;
     if (observation) observation.measured.asked = { model: spec.model, replica, tokens: tokensOf(model.usage) };
   }
+  const { input, createdAt } = creation;
+  const said = { model: spec.model.name, input: { input, questions }, output: answers, createdAt };
+  tellRequest(caller, { endpoint: "POST /v1/decisions", ...said, status: "completed" });
   return { model: spec.model.name, answers, usage: shownUsage(model.usage) };
 }
 

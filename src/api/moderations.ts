@@ -10,6 +10,7 @@ import { judge } from "../assembly/guard.ts";
 import { checkMediaUrls } from "../assembly/media-policy.ts";
 import type { Config } from "../config/index.ts";
 import { reserveUse, type Used } from "../store/quota/counted-use.ts";
+import { tellRequest } from "../telemetry/content-log.ts";
 import type { Caller } from "./transport.ts";
 
 /**
@@ -30,6 +31,7 @@ export async function moderate(caller: Caller, body: unknown): Promise<Moderatio
     "input",
   );
   const texts = textsOf(input);
+  const createdAt = Date.now();
   const name = guard?.name ?? "";
   const estimated = estimateTokens(input);
   const read = { kind: "moderations" as const, model: name, tokens: estimated, prices: config.keys.prices };
@@ -47,7 +49,10 @@ export async function moderate(caller: Caller, body: unknown): Promise<Moderatio
     });
     const tokens = judgements.reduce((sum, each) => sum + (each.tokens ?? 0), 0);
     used = { tokens: tokens || estimated };
-    return { id: newModerationId(), model: name, results: judgements.map(moderationFields) };
+    const results = judgements.map(moderationFields);
+    const said = { model: name, input, output: results, createdAt };
+    tellRequest(caller, { endpoint: "POST /v1/moderations", ...said, status: "completed" });
+    return { id: newModerationId(), model: name, results };
   } catch (error) {
     if (!(error instanceof GuardFault)) throw error;
     throw new ApiError({ status: 503, message: error.message, code: "moderation_unavailable" });

@@ -11,7 +11,9 @@ import { tenantCacheSalt } from "../assembly/session.ts";
 import { type PassthroughEndpoint, VLLM_EXTRAS } from "../config/index.ts";
 import type { EndUserFields } from "../store/quota/allowances.ts";
 import { admitPassed } from "./admission.ts";
+import { loggedAnswer } from "./passed-content.ts";
 import { checkImageFields, imageConfigFor, imageModel, imagesIn, isOfImages } from "./passed-images.ts";
+import { urlsIn } from "./passed-urls.ts";
 import { allowedModel, checkCap, notOpen, priorityOf } from "./policy.ts";
 import { RequestScope } from "./request-scope.ts";
 import type { Caller } from "./transport.ts";
@@ -107,6 +109,7 @@ export async function passJson(caller: Caller, name: PassthroughEndpoint, body: 
   if (isOfImages(name)) sent.response_format = "b64_json";
   if (SALTED.has(name)) sent.cache_salt = tenantCacheSalt(tenant, salt);
   const passed = {
+    input: body,
     body: JSON.stringify(sent),
     model,
     hint,
@@ -220,7 +223,8 @@ export async function passForm(
   }
   // Only the model knows how long a recording is.
   const most = () => ({ input: 0, cached: 0, output: cap ?? config.keys.reservedOutputTokens });
-  const passed = { model, hint: clientSession, beginning: undefined, isStream, hidesUsage, most };
+  const input = textsIn(form);
+  const passed = { input, model, hint: clientSession, beginning: undefined, isStream, hidesUsage, most };
   return await pass(caller, name, { ...passed, ...(await writtenForm(form)) }, scope);
 }
 
@@ -242,8 +246,9 @@ async function passImages(
 ): Promise<PassedAnswer> {
   form.set("response_format", "b64_json");
   const most = () => ({ input: estimateTokens(form.get("prompt")), cached: 0, output: 0 });
-  const endUser = endUserIn(Object.fromEntries(form));
-  const about = { model, hint: caller.clientSession, beginning: undefined, endUser };
+  const input = textsIn(form);
+  const endUser = endUserIn(input);
+  const about = { input, model, hint: caller.clientSession, beginning: undefined, endUser };
   const units = imagesIn(name, form.get("n"));
   const passed = { ...about, isStream: false, hidesUsage: false, most, units, ...(await writtenForm(form)) };
   return await pass(caller, name, passed, scope);
@@ -269,7 +274,14 @@ function formFlag(form: FormData, field: string): boolean {
   throw invalidRequest(field, `Invalid type for '${field}': expected true or false.`, "invalid_type");
 }
 
+/** The fields of a form that are texts. */
+function textsIn(form: FormData): JsonObject {
+  return Object.fromEntries([...form].filter(([, value]) => typeof value === "string"));
+}
+
 interface Passed {
+  /** The request as its client has sent it, for the log of contents. */
+  input: JsonObject;
   body: string | Uint8Array<ArrayBuffer>;
   contentType?: string | undefined;
   model: string | undefined;
@@ -294,7 +306,8 @@ async function pass(
   scope: RequestScope<TokenCount>,
 ): Promise<PassedAnswer> {
   const { tenant, waitUntil, observation, signal } = caller;
-  const { hint, beginning, most, hidesUsage, units, endUser = {}, ...request } = passed;
+  const { input, hint, beginning, most, hidesUsage, units, endUser = {}, ...request } = passed;
+  const createdAt = Date.now();
   const takesNone = AT_ROOT.has(name);
   const asked = {
     model: passed.model ?? "unknown",
@@ -307,7 +320,10 @@ async function pass(
   try {
     const path = takesNone ? `//${name}` : `/${name}`;
     const affinity = { isRooted: false, hint, beginning };
-    answer = await passOn({ ...request, path, tenant, affinity }, imageConfigFor(caller, name, passed.model), caller);
+    const config = imageConfigFor(caller, name, passed.model);
+    const endpoint = `POST ${takesNone ? "" : "/v1"}/${name}`;
+    const asked = { endpoint, model: passed.model, input, createdAt, saysText: name in OUTPUT_LIMITS };
+    answer = loggedAnswer(caller, asked, await passOn({ ...request, path, tenant, affinity }, config, caller));
   } catch (error) {
     // The model server may have worked on the request, and its answer has no usage then.
     const hasWorked = signal.aborted || (error instanceof ApiError && error.code === "upstream_timeout");
@@ -376,33 +392,4 @@ function beginningOf({ system, tools, messages, prompt }: JsonObject): string | 
   if (first === undefined) return undefined;
   const text = (value: unknown) => (value === undefined ? "" : JSON.stringify(value).slice(0, MAX_BEGINNING));
   return hashText([system, tools, first].map(text).join("\0"));
-}
-
-/** Fields of vLLM's requests with an address that it fetches. */
-const URL_FIELDS = new Set(["audio_url", "image_url", "url", "video_url"]);
-
-/** Every address in a request, with the path of its field, except data URLs, which are not fetched. */
-export function urlsIn(body: JsonObject): { param: string; url: string }[] {
-  const urls: { param: string; url: string }[] = [];
-  /** The path of the field that is being searched. */
-  const keys: (string | number)[] = [];
-  const visit = (value: unknown, isUrl: boolean): void => {
-    if (typeof value === "string") {
-      if (isUrl && !/^data:/i.test(value)) urls.push({ param: pathOf(keys), url: value });
-      return;
-    }
-    if (typeof value !== "object" || value === null) return;
-    const isList = Array.isArray(value);
-    for (const key in value) {
-      keys.push(isList ? Number(key) : key);
-      visit((value as Record<string, unknown>)[key], isList ? isUrl : URL_FIELDS.has(key));
-      keys.pop();
-    }
-  };
-  visit(body, false);
-  return urls;
-}
-
-function pathOf(keys: readonly (string | number)[]): string {
-  return keys.map((key, index) => (typeof key === "number" ? `[${key}]` : index === 0 ? key : `.${key}`)).join("");
 }

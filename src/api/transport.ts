@@ -36,7 +36,7 @@ export interface Caller {
   counting: Counting;
   /** Sends the client further headers, where the answer can have them. */
   tell?: ((headers: Record<string, string>) => void) | undefined;
-  /** Notes a deletion in the audit log, where there is one. */
+  /** Notes an action of the tenant's in the audit log, where there is one. */
   note?: ((event: Pick<AuditEvent, "type" | "target">) => void) | undefined;
   /** The tenant's homes. */
   homes: HomeClient;

@@ -115,7 +115,7 @@ export function readableTenant(context: Context<AppEnv>): string | undefined {
   return admin ? admin.tenant : identityOf(context).tenant;
 }
 
-/** Notes a tenant's deletions in the audit log, in parallel with the answer. */
+/** Notes a tenant's actions in the audit log, in parallel with the answer. */
 function noteOf(context: Context<AppEnv>, { tenant }: Identity): NonNullable<Caller["note"]> {
   const { actor } = context.get("authenticated");
   return (event) => {

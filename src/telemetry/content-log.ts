@@ -12,24 +12,42 @@ import { QUEUED } from "./telemetry.ts";
  * operator's own sink when a turn has ended. Nothing else in the project sends content to anybody.
  */
 
-/** A turn that has ended. */
-export interface SaidTurn {
-  /** The id of its response. */
-  id: string;
+interface SaidBy {
   tenant: string;
   keyId: string | undefined;
+  /** Unix milliseconds. */
+  createdAt: number;
+}
+
+/** A turn that has ended. */
+export interface SaidTurn extends SaidBy {
+  /** The id of its response. */
+  id: string;
   request: Omit<CreateRequest, "input">;
   /** Its own input, without the history. */
   input: readonly unknown[];
-  /** Unix milliseconds. */
-  createdAt: number;
-  result: TurnResult;
+  result: Pick<TurnResult, "outcome" | "closed">;
+}
+
+/** A request to a model that is no turn, and has ended. */
+export interface SaidRequest extends SaidBy {
+  /** Such as `POST /v1/decisions`. */
+  endpoint: string;
+  model: string | null | undefined;
+  input: unknown;
+  output: unknown;
+  status: "completed" | "incomplete";
+  /** The output is longer. */
+  isCut?: boolean;
 }
 
 const REDACTED = "[redacted]";
 
 /** A data URL, of which only the media type is logged. */
 const DATA_URL = /^(data:[\w.+/;=-]{0,255},).+$/s;
+
+/** The beginning of an image or a sound without such a type, which is left out. */
+const BASE64 = /^[\w+/-]{1000}/;
 
 class ContentLog {
   readonly #config: ContentLogConfig;
@@ -51,40 +69,37 @@ class ContentLog {
       });
   }
 
-  tell(turn: SaidTurn, host: ExportHost): void {
-    const entry = this.#entryOf(turn);
+  tell(said: SaidTurn | SaidRequest, host: ExportHost): void {
+    const entry = this.#entryOf(said);
     if (!this.#exporter) {
       console.log(logLine(entry));
       return;
     }
-    if (!this.#queue.add(this.#config.isOtlp ? recordOf(entry, turn) : logLine(entry))) this.#dropped += 1;
+    if (!this.#queue.add(this.#config.isOtlp ? recordOf(entry, said.createdAt) : logLine(entry))) this.#dropped += 1;
     this.#exporter.flush(host);
   }
 
-  #entryOf({ id, tenant, keyId, request, input, createdAt, result: { outcome, closed } }: SaidTurn) {
-    const { model, instructions, tools } = request;
-    const said = { instructions, input, output: JSON.parse(closed.output) as unknown };
-    const { copy, isCut } = boundedCopy(said, {
+  #entryOf(said: SaidTurn | SaidRequest) {
+    const { tenant, keyId, createdAt } = said;
+    const { texts, hasMore = false, ...facts } = "endpoint" in said ? ofRequest(said) : ofTurn(said);
+    const { copy, isCut } = boundedCopy(texts, {
       maxLength: this.#config.maxLength,
       change: (text) => this.#redact(text),
     });
     return {
       level: "info",
       event: "content",
-      response_id: id,
       tenant,
       ...(keyId !== undefined && { key_id: keyId }),
-      ...(model != null && { model }),
       created_at: Math.floor(createdAt / 1000),
-      status: outcome.status,
-      ...(tools && { tools: tools.length }),
-      ...(copy as typeof said),
-      ...(isCut && { truncated: true }),
+      ...facts,
+      ...(copy as typeof texts),
+      ...((isCut || hasMore) && { truncated: true }),
     };
   }
 
   #redact(text: string): string {
-    const plain = text.replace(DATA_URL, "$1…");
+    const plain = BASE64.test(text) ? "…" : text.replace(DATA_URL, "$1…");
     return this.#config.patterns.reduce((redacted, pattern) => redacted.replace(pattern, REDACTED), plain);
   }
 
@@ -101,28 +116,72 @@ class ContentLog {
   }
 }
 
+interface Told {
+  texts: { instructions?: unknown; input: unknown; output: unknown };
+  /** The output is longer. */
+  hasMore?: boolean;
+  [fact: string]: unknown;
+}
+
+function ofTurn({ id, request, input, result: { outcome, closed } }: SaidTurn): Told {
+  const { model, instructions, tools } = request;
+  return {
+    response_id: id,
+    ...(model != null && { model }),
+    status: outcome.status,
+    ...(tools && { tools: tools.length }),
+    texts: { instructions, input, output: JSON.parse(closed.output) as unknown },
+  };
+}
+
+function ofRequest({ endpoint, model, input, output, status, isCut }: SaidRequest): Told {
+  return {
+    endpoint,
+    ...(model != null && { model }),
+    status,
+    texts: { input, output },
+    ...(isCut && { hasMore: true }),
+  };
+}
+
 function recordOf(
   { level: _, event, instructions, input, output, ...attributes }: object & Record<string, unknown>,
-  turn: SaidTurn,
+  at: number,
 ) {
   return logRecord({
     name: `responses_edge.${String(event)}`,
-    at: turn.createdAt,
+    at,
     body: JSON.stringify({ instructions, input, output }),
     attributes: attributes as Record<string, string | number | boolean>,
   });
 }
 
+/** The caller of a request. */
+interface Asker {
+  config: Pick<Config, "contentLog">;
+  tenant: string;
+  identity: { keyId?: string | undefined; policy?: Policy | undefined };
+  waitUntil: ExportHost["waitUntil"];
+}
+
+/** Logs a request that is no turn, as `tellContent` does. */
+export function tellRequest(
+  { config, tenant, identity: { keyId, policy }, waitUntil }: Asker,
+  said: Omit<SaidRequest, keyof SaidBy> & Pick<SaidBy, "createdAt">,
+): void {
+  tellContent(config, policy, { ...said, tenant, keyId }, { waitUntil, isBrief: false });
+}
+
 const logs = new WeakMap<ContentLogConfig, ContentLog>();
 
 /**
- * Logs the texts of a turn, beside its answer, if its caller has agreed and the deployment has a sink. Never throws: no
+ * Logs the texts of a turn or another request to a model, beside its answer, if its caller has agreed and the deployment has a sink. Never throws: no
  * request fails because of it.
  */
 export function tellContent(
   { contentLog: config }: Pick<Config, "contentLog">,
   policy: Policy | undefined,
-  turn: SaidTurn,
+  said: SaidTurn | SaidRequest,
   host: ExportHost,
 ): void {
   if (!config || !policy?.logsContent) return;
@@ -130,7 +189,7 @@ export function tellContent(
   logs.set(config, log);
   const tell = async () => {
     await scheduler.wait(0);
-    log.tell(turn, host);
+    log.tell(said, host);
   };
   host.waitUntil(
     tell().catch((error: unknown) => {

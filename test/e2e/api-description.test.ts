@@ -17,7 +17,7 @@ import { startTools, type ToolServer } from "./tool-support.ts";
  * exchanges against it, too (`startGateway`).
  */
 
-const VARIABLES = { ADMIN_KEY, PROMETHEUS_METRICS: "true", PROMETHEUS_TOKEN: ROOT };
+const VARIABLES = { ADMIN_KEY, PROMETHEUS_METRICS: "true", PROMETHEUS_TOKEN: ROOT, TELEMETRY_LOG: "all" };
 
 /** A gateway with a tenant's key and all settings that the drivers need. */
 let gateway: Gateway;
@@ -25,7 +25,7 @@ let key: string;
 let python: ToolServer;
 let description: ApiDescription;
 /** A gateway in front of a model server with every endpoint that can be passed on. */
-let passing: { url: string; fetch: ConformantFetch; close(): Promise<void> };
+let passing: Pick<WorkerdProcess, "url" | "logs" | "close"> & { fetch: ConformantFetch };
 
 beforeAll(async () => {
   const content = [{ type: "text" as const, text: "Done." }];
@@ -72,10 +72,12 @@ async function startPassing(): Promise<typeof passing> {
     GUARD_URL: url,
     ALLOW_ANONYMOUS: "true",
     PASSTHROUGH_ENDPOINTS: "all",
+    TELEMETRY_LOG: "all",
   });
   const fetch = conformantFetch(undefined, description);
   return {
     url: worker.url,
+    logs: () => worker.logs(),
     fetch,
     async close() {
       await worker.close();
@@ -454,6 +456,78 @@ describe.for(cases)("$operation", ({ operation, method, path, unknown }) => {
       expect(answer.status).toBeLessThan(500);
     }
     await settled();
+  });
+});
+
+describe("the log of these requests", () => {
+  interface Line {
+    event?: string;
+    endpoint?: string;
+    status?: number;
+    tenant?: string;
+  }
+  const logs = () => gateway.logs() + passing.logs();
+  const lines = () =>
+    logs()
+      .split("\n")
+      .flatMap((text) =>
+        text.includes('"event":"request"') ? [JSON.parse(text.slice(text.indexOf("{"))) as Line] : [],
+      );
+
+  it.for(cases.filter(({ path }) => !/^\/(health|metrics|openapi)/.test(path)))(
+    "has a line of $operation, and one of its refusals",
+    async ({ method, path }) => {
+      const endpoint = `${method} ${path.replaceAll(/\{(\w+)\}/g, ":$1")}`;
+      const own = () => lines().filter((line) => line.endpoint?.replace("{.+}", "") === endpoint);
+      await eventually(() => own().some(({ status }) => status === 200));
+      const isAdministrators = /^\/v1\/(admin|organization)/.test(path);
+      const answered = own().filter(
+        ({ status, tenant }) => status === 200 && (isAdministrators || tenant !== undefined),
+      );
+      expect(answered.length).toBeGreaterThan(0);
+      expect(own().some(({ status = 0 }) => status === 401)).toBe(true);
+    },
+  );
+
+  it("has no text of theirs, no name, no address and no key", async () => {
+    const said = ["Hello!", "Owls hoot", "owls.md", "Who hoots?", "an owl", "mine", python.url, "whsec_", key, ROOT];
+    for (const text of said) expect(logs().includes(text), text).toBe(false);
+  });
+});
+
+describe("the audit log", () => {
+  /** The actions that are in it, by the operation. */
+  const AUDITED: Record<string, string> = {
+    "POST /v1/batches": "batch.created",
+    "POST /v1/batches/{id}/cancel": "batch.cancelled",
+    "POST /v1/webhook_endpoints": "webhook_endpoint.created",
+    "POST /v1/webhook_endpoints/{id}": "webhook_endpoint.updated",
+    "POST /v1/webhook_endpoints/{id}/rotate_secret": "webhook_endpoint.secret_rotated",
+    "DELETE /v1/webhook_endpoints/{id}": "webhook_endpoint.deleted",
+    "DELETE /v1/responses/{id}": "response.deleted",
+    "DELETE /v1/conversations/{id}": "conversation.deleted",
+    "DELETE /v1/files/{id}": "file.deleted",
+    "DELETE /v1/vector_stores/{id}": "vector_store.deleted",
+    "POST /v1/admin/keys": "api_key.created",
+    "POST /v1/admin/keys/{id}": "api_key.updated",
+    "POST /v1/admin/keys/{id}/rotate": "api_key.rotated",
+    "DELETE /v1/admin/keys/{id}": "api_key.deleted",
+    "POST /v1/admin/configuration": "configuration.updated",
+    "POST /v1/admin/tenants/{tenant}": "rate_limit.updated",
+    "DELETE /v1/admin/tenants/{tenant}": "tenant.erased",
+    "GET /v1/admin/tenants/{tenant}/export": "tenant.exported",
+    "POST /v1/admin/tenants/{tenant}/import": "tenant.imported",
+    "POST /v1/admin/runs/{id}/cancel": "response.cancelled",
+  };
+
+  it.for(Object.entries(AUDITED))("has a row of %s, with its actor and no content", async ([, type]) => {
+    const rows = await eventually(async () => {
+      const answer = await send("GET", `/v1/organization/audit_logs?event_types=${type}`);
+      const { data } = (await answer.json()) as { data: { type: string; actor: object }[] };
+      return data.length > 0 ? data : undefined;
+    });
+    expect(rows[0]).toMatchObject({ type, actor: { type: "api_key", api_key: { id: expect.stringMatching(/./) } } });
+    for (const text of [python.url, "whsec_", key, ROOT, "Hello!"]) expect(JSON.stringify(rows)).not.toContain(text);
   });
 });
 

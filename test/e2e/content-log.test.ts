@@ -3,7 +3,7 @@ import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import type { Grants } from "../../src/contract/grants.ts";
-import { ask, create, type MadeKey, makeKey, newTenant, startWithKeys } from "./key-support.ts";
+import { ask, call, create, type MadeKey, makeKey, newTenant, startWithKeys } from "./key-support.ts";
 import { SocketClient } from "./socket-support.ts";
 import { eventually, type Gateway } from "./support.ts";
 import { unique } from "./turns.ts";
@@ -11,7 +11,8 @@ import { unique } from "./turns.ts";
 /** The log of contents, which the operator's sink gets: of keys that have consented, and of no others. */
 
 interface Entry {
-  response_id: string;
+  response_id?: string;
+  endpoint?: string;
   tenant: string;
   key_id: string;
   status: string;
@@ -22,6 +23,9 @@ interface Entry {
   truncated?: boolean;
 }
 
+/** The guard's hook, which finds no fault with any text. */
+const NO_FAULT = '{"flagged":false}';
+
 const entries: Entry[] = [];
 const headers: Record<string, unknown>[] = [];
 let sink: Server;
@@ -30,6 +34,7 @@ beforeAll(async () => {
   sink = createServer(async (request, response) => {
     let body = "";
     for await (const part of request.setEncoding("utf8")) body += part;
+    if (request.url === "/guard") return void response.writeHead(200).end(NO_FAULT);
     headers.push(request.headers);
     for (const line of body.split("\n").slice(0, -1)) entries.push(JSON.parse(line) as Entry);
     // The answer of Vector and Loki.
@@ -37,11 +42,15 @@ beforeAll(async () => {
   });
   sink.listen(0, "127.0.0.1");
   await once(sink, "listening");
+  const url = `http://127.0.0.1:${(sink.address() as AddressInfo).port}`;
   gateway = await startWithKeys({
-    CONTENT_LOG: `http://127.0.0.1:${(sink.address() as AddressInfo).port}/contents`,
+    CONTENT_LOG: `${url}/contents`,
     CONTENT_LOG_HEADERS: "authorization=Bearer%20of-the-sink",
     CONTENT_LOG_REDACT: JSON.stringify(["\\b\\d{16}\\b", "alice@\\S+"]),
     CONTENT_LOG_MAX_LENGTH: "2000",
+    GUARD_URL: `${url}/guard`,
+    PASSTHROUGH_ENDPOINTS: "all",
+    TELEMETRY_LOG: "all",
   });
 });
 afterAll(async () => {
@@ -80,6 +89,62 @@ it("has the contents of every way to create a response, once each, with their ow
   expect(headers[0]).toMatchObject({ authorization: "Bearer of-the-sink", "content-type": "application/x-ndjson" });
   client.close();
 });
+
+/** Requests to a model that are no turns: what they say, and what is logged of the answer. */
+const REQUESTS: Record<string, [path: string, body: (said: string) => object, output: (said: string) => unknown]> = {
+  "a decision": [
+    "/v1/decisions",
+    (input) => ({ input, questions: [{ type: "predicate", name: "asks", instructions: "It asks." }] }),
+    () => [{ name: "asks" }],
+  ],
+  "a moderation": ["/v1/moderations", (input) => ({ input, model: "guard" }), () => [{ flagged: false }]],
+  "a compaction": [
+    "/v1/responses/compact",
+    (input) => ({ input: `${input} ${"word ".repeat(50)}` }),
+    () => [{ type: "compaction" }],
+  ],
+  "a chat completion": [
+    "/v1/chat/completions",
+    (content) => ({ messages: [{ role: "user", content }] }),
+    (said) => ({ choices: [{ message: { role: "assistant", content: `You said: ${said}` } }] }),
+  ],
+  "a streamed chat completion": [
+    "/v1/chat/completions",
+    (content) => ({ stream: true, messages: [{ role: "user", content }] }),
+    (said) => ({ choices: { 0: { role: "assistant", content: `You said: ${said}` } } }),
+  ],
+  embeddings: ["/v1/embeddings", (input) => ({ input }), () => undefined],
+};
+
+it.each(Object.entries(REQUESTS))(
+  "has the contents of %s; the log has its model and tokens",
+  async (name, [path, body, output]) => {
+    const key = await agreed({ track_usage: true });
+    const said = unique(name);
+    const answer = await call(gateway, "POST", path, { model: "simulator", ...body(said) }, key.value);
+    expect(answer.status, await answer.text()).toBe(200);
+    const model = path === "/v1/moderations" ? "guard" : "simulator";
+    const entry = await entryOf(said);
+    expect(entry).toMatchObject({ tenant: key.tenant, key_id: key.id, status: "completed", model });
+    expect(entry.response_id ?? entry.endpoint).toMatch(/^resp_|^POST \/v1\//);
+    if (output(said) === undefined) expect(entry).not.toHaveProperty("output");
+    else expect(entry.output).toMatchObject(output(said) as object);
+    expect(entries.filter((each) => JSON.stringify(each.input).includes(said))).toHaveLength(1);
+    const told = await eventually(() =>
+      gateway
+        .logs()
+        .split("\n")
+        .find((line) => line.includes(key.id)),
+    );
+    const { output_tokens: written, ...event } = JSON.parse(told.slice(told.indexOf("{"))) as Record<string, unknown>;
+    expect(event).toMatchObject({
+      ...{ event: "request", endpoint: `POST ${path}`, tenant: key.tenant, key_id: key.id, status: 200, model },
+      input_tokens: expect.toSatisfy((tokens: number) => tokens > 0),
+    });
+    expect(written).toEqual(expect.any(Number));
+    expect(gateway.logs()).not.toContain(said);
+  },
+);
 
 it("leaves out matches of the operator's patterns and the bytes of images, and has a maximum length", async () => {
   const key = await agreed();

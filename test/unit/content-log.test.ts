@@ -1,4 +1,6 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { loggedAnswer } from "../../src/api/passed-content.ts";
+import type { Caller } from "../../src/api/transport.ts";
 import { ConfigError, loadConfig, type Variables } from "../../src/config/index.ts";
 import { grants, policyOf } from "../../src/contract/grants.ts";
 import { type SaidTurn, tellContent } from "../../src/telemetry/content-log.ts";
@@ -69,6 +71,60 @@ it("is a log record of OTLP, at the collector's path for logs", async () => {
   });
   expect(record.attributes).toContainEqual({ key: "key_id", value: { stringValue: "key_1" } });
   expect(lines).toEqual([]);
+});
+
+function streamOf(chunks: readonly Uint8Array[]): ReadableStream<Uint8Array> {
+  return new ReadableStream({
+    start(controller) {
+      for (const chunk of chunks) controller.enqueue(chunk);
+      controller.close();
+    },
+  });
+}
+
+it("of a stream that is passed on is its text, of Anthropic's form, too, cut at its length", async () => {
+  const events = [
+    { type: "content_block_start", index: 0, content_block: { type: "thinking", thinking: "" } },
+    { type: "content_block_delta", index: 0, delta: { type: "thinking_delta", thinking: "Hm" } },
+    { type: "content_block_delta", index: 1, delta: { type: "text_delta", text: "Card 4111" } },
+    { type: "content_block_delta", index: 1, delta: { type: "text_delta", text: "111111111111." } },
+    { type: "message_delta", delta: { stop_reason: "end_turn" } },
+  ];
+  const bytes = new TextEncoder().encode(
+    events.map((event) => `event: x\ndata: ${JSON.stringify(event)}\n\n`).join(""),
+  );
+  const vars = {
+    ...VARS,
+    CONTENT_LOG: "log",
+    CONTENT_LOG_REDACT: '["\\\\b\\\\d{16}\\\\b"]',
+    CONTENT_LOG_MAX_LENGTH: "1024",
+  };
+  const hear = async (chunks: readonly Uint8Array[]) => {
+    const pending: Promise<unknown>[] = [];
+    const caller = {
+      ...{ config: loadConfig(vars), tenant: "acme", identity: { tenant: "acme", policy: AGREED } },
+      waitUntil: (promise: Promise<unknown>) => void pending.push(promise),
+    } as unknown as Caller;
+    const asked = { endpoint: "POST /v1/messages", model: "m", input: {}, createdAt: 0, saysText: true };
+    const answer = {
+      type: "text/event-stream",
+      server: "a",
+      ended: Promise.resolve(),
+      body: streamOf(chunks),
+    };
+    const passed = await new Response(loggedAnswer(caller, asked, answer).body).bytes();
+    await Promise.all(pending);
+    expect(passed.length).toBe(chunks.reduce((sum, { length }) => sum + length, 0));
+    return JSON.parse(lines.pop() ?? "") as { output: object; truncated?: boolean };
+  };
+  // Events may be cut anywhere.
+  const cut = Array.from({ length: bytes.length }, (_, at) => bytes.slice(at, at + 1));
+  for (const chunks of [[bytes], cut]) {
+    const { output, truncated } = await hear(chunks);
+    expect(output).toMatchObject({ content: { 0: { thinking: "Hm" }, 1: { text: "Card [redacted]." } } });
+    expect(truncated).toBeUndefined();
+  }
+  expect((await hear(Array<Uint8Array>(500).fill(bytes))).truncated).toBe(true);
 });
 
 it("is off by default, and for a key that has not agreed, whatever the deployment has", async () => {

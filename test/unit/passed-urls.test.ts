@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { urlsIn } from "../../src/api/passthrough.ts";
+import { urlsIn } from "../../src/api/passed-urls.ts";
 
 /** The value at a path such as `a.b[0]`, whose names have neither dots nor brackets. */
 function at(body: unknown, path: string): unknown {

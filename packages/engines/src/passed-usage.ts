@@ -1,6 +1,7 @@
 import { Buffer } from "node:buffer";
 import { JsonMember } from "@responses-edge/json-text";
 import { isJsonObject } from "@responses-edge/responses-api/json";
+import { type PassedReader, passedBytes } from "./passed-bytes.ts";
 
 /** Counts the tokens of an answer of vLLM's own endpoints, from the usage that the model server reports, while the bytes pass. */
 
@@ -48,45 +49,10 @@ export function countedBody(
   const counter: Counter = type.startsWith("text/event-stream")
     ? new EventCounter(hidesUsage)
     : new BodyCounter(/^application\/(?:[^;]*\+)?json\b/.test(type));
-  let hasEnded = false;
-  const end = () => {
-    if (hasEnded) return;
-    hasEnded = true;
-    onEnd(counter.used(reserved));
-  };
-  const reader = body.getReader();
-  return new ReadableStream<Uint8Array>(
-    {
-      async pull(controller) {
-        try {
-          for (;;) {
-            const { done, value } = await reader.read();
-            const pieces = done ? counter.end() : counter.push(value);
-            for (const piece of pieces) controller.enqueue(piece);
-            if (done) break;
-            if (pieces.length > 0) return;
-          }
-        } catch (error) {
-          end();
-          throw error;
-        }
-        end();
-        controller.close();
-      },
-      async cancel(reason) {
-        end();
-        await reader.cancel(reason);
-      },
-    },
-    { highWaterMark: 0 },
-  );
+  return passedBytes(body, counter, () => onEnd(counter.used(reserved)));
 }
 
-interface Counter {
-  /** Reads the next bytes. Gives the bytes that go to the client. */
-  push(bytes: Uint8Array): readonly Uint8Array[];
-  /** Gives the bytes that were held at the end of the answer. */
-  end(): readonly Uint8Array[];
+interface Counter extends PassedReader {
   used(reserved: () => TokenCount): TokenCount;
 }
 
