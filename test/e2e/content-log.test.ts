@@ -51,6 +51,8 @@ beforeAll(async () => {
     GUARD_URL: `${url}/guard`,
     PASSTHROUGH_ENDPOINTS: "all",
     TELEMETRY_LOG: "all",
+    // An export whose answer is late is repeated: an entry would come twice.
+    OTEL_EXPORTER_OTLP_TIMEOUT: "20000",
   });
 });
 afterAll(async () => {

@@ -35,7 +35,7 @@ export interface ExporterOptions {
   onFailed: (fault: ExportFault) => void;
 }
 
-/** The host to keep alive for an export, and whether that costs while it waits: then one export must suffice. */
+/** The host to keep alive for an export, and whether that costs while it waits: then one export must suffice, unless more data comes during it. */
 export interface ExportHost {
   waitUntil: (promise: Promise<unknown>) => void;
   isBrief: boolean;
@@ -73,6 +73,8 @@ export class Exporter {
   readonly #options: ExporterOptions;
   /** The start of the present export. */
   #sendingSince: number | undefined;
+  /** A flush came during the present export. */
+  #hasMore = false;
   /** The body that is being sent, or was refused. */
   #body: string | undefined;
   #offers = 0;
@@ -89,11 +91,12 @@ export class Exporter {
     const now = Date.now();
     const { timeoutMs } = this.#options;
     const isSending = this.#sendingSince !== undefined && now - this.#sendingSince < timeoutMs + STALE_MARGIN_MS;
+    this.#hasMore = isSending;
     if (isSending || now < this.#pausedUntil) return;
     waitUntil(this.#send(isBrief ? now : now + AFTER_ANSWER_MS - timeoutMs));
   }
 
-  /** Sends one batch after another, none that would begin after `until`. Never rejects. */
+  /** Sends one batch after another, none that would begin after `until`, except for a flush that came meanwhile. Never rejects. */
   async #send(until: number): Promise<void> {
     try {
       do {
@@ -101,10 +104,11 @@ export class Exporter {
         this.#body ??= this.#options.take();
         if (this.#body === undefined) return;
         this.#sendingSince = Date.now();
+        this.#hasMore = false;
         const refusal = await this.#offer(this.#body);
         if (!refusal) this.#body = undefined;
         else if (this.#isRefused(refusal)) return;
-      } while (Date.now() < until);
+      } while (this.#hasMore || Date.now() < until);
     } finally {
       this.#sendingSince = undefined;
     }

@@ -1,0 +1,32 @@
+import { expect, it } from "vitest";
+import { Exporter } from "../src/exporter.ts";
+
+it("sends data that comes during a brief export after it, though nobody flushes any more", async () => {
+  const waiting = ["a", "b"];
+  const sent: string[] = [];
+  const first = Promise.withResolvers<void>();
+  const pending: Promise<unknown>[] = [];
+  const host = { isBrief: true, waitUntil: (promise: Promise<unknown>) => void pending.push(promise) };
+  const exporter = new Exporter({
+    target: {
+      url: "http://collector.test",
+      headers: {},
+      contentType: "application/x-ndjson",
+      fetch: async (_url, init) => {
+        sent.push(String(init?.body));
+        await first.promise;
+        return new Response(null, { status: 204 });
+      },
+    },
+    timeoutMs: 60_000,
+    take: () => waiting.shift(),
+    onDropped: () => {},
+    onFailed: () => {},
+  });
+  exporter.flush(host);
+  exporter.flush(host);
+  expect(sent).toEqual(["a"]);
+  first.resolve();
+  await Promise.all(pending);
+  expect(sent).toEqual(["a", "b"]);
+});
