@@ -1,5 +1,5 @@
 import { realpathSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { dirname, extname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { readConfiguration } from "./configuration.ts";
 import { markDataFolder } from "./data-folder.ts";
@@ -30,6 +30,6 @@ export async function installedReplacement(): Promise<Replacement> {
 
 /** A separate file in the package; the command's path may lead to another folder than at the start. */
 function replacementFile(): string {
-  if (!shippedBundle) return join(import.meta.dirname, "replacement.ts");
+  if (!shippedBundle) return join(import.meta.dirname, `replacement${extname(import.meta.filename)}`);
   return join(findRoot(dirname(realpathSync(process.argv[1] ?? ""))), "replacement.js");
 }

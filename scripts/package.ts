@@ -7,15 +7,15 @@ import { execFileSync } from "node:child_process";
 import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { build } from "esbuild";
 import { bundleInto } from "../cli/bundle.ts";
 import { root } from "../cli/installation.ts";
+import { bundleCommand } from "./command.ts";
 
 const target = join(root, "dist/package");
 rmSync(target, { recursive: true, force: true });
 mkdirSync(join(target, "worker"), { recursive: true });
 
-await bundleCommand();
+await bundleCommand(target);
 bundleWorker();
 for (const name of ["LICENSE", "wrangler.toml"]) copyFileSync(join(root, name), join(target, name));
 for (const name of ["README.md", "responses-edge.js"]) copyFileSync(join(root, "cli", name), join(target, name));
@@ -24,27 +24,6 @@ const folders = bundledFolders();
 writeFileSync(join(target, "THIRD-PARTY-LICENSES"), folders.map(licenseOf).join("\n"));
 writeFileSync(join(target, "sbom.cdx.json"), `${JSON.stringify(billOfMaterials(folders), null, 2)}\n`);
 writeFileSync(join(target, "package.json"), `${JSON.stringify(manifest(), null, 2)}\n`);
-
-/**
- * Bundles the command, for Node; and the module that a running command loads from a version which was installed
- * meanwhile.
- */
-async function bundleCommand(): Promise<void> {
-  await build({
-    entryPoints: { cli: join(root, "cli/main.ts"), replacement: join(root, "cli/replacement.ts") },
-    outdir: target,
-    absWorkingDir: root,
-    bundle: true,
-    platform: "node",
-    format: "esm",
-    target: "node24",
-    // Bundled packages that are no ES modules (yaml) load Node's own modules by `require`.
-    banner: {
-      js: 'import * as nodeModule from "node:module"; const require = nodeModule.createRequire(import.meta.url);',
-    },
-    logLevel: "warning",
-  });
-}
 
 /** The Worker, as it is deployed, without what wrangler puts beside it: a note, and a map that nothing reads. */
 function bundleWorker(): void {

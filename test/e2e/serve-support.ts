@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { root } from "../workerd/tools.ts";
+import { commandLine } from "../workerd/tools.ts";
 import { eventually } from "./support.ts";
 
 /** `serve`, as an operator starts and stops it. */
@@ -33,8 +33,6 @@ export function cleanUp(): void {
   for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true });
 }
 
-const COMMAND = [process.execPath, join(root, "cli/main.ts")] as const;
-
 /** Only these of the tests' own variables. */
 const { PATH, RESPONSES_EDGE_TEST_BUNDLE, NODE_COMPILE_CACHE } = process.env;
 
@@ -54,7 +52,7 @@ export function begin(
 ): Served {
   const shell = [openFiles && `ulimit -n ${openFiles}`, mounts, 'exec "$0" "$@"'].filter(Boolean).join(" && ");
   const wrapper = mounts === undefined ? [] : ["unshare", ...UNSHARE];
-  const [program = "", ...args] = [...wrapper, "sh", "-c", shell, ...COMMAND, ...[command].flat()];
+  const [program = "", ...args] = [...wrapper, "sh", "-c", shell, ...commandLine(), ...[command].flat()];
   const child = spawn(program, args, {
     stdio: ["ignore", "pipe", "pipe"],
     // What one that is killed leaves behind is removed with the rest.

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, it } from "vitest";
 import { startGateway } from "../e2e/support.ts";
-import { root } from "../workerd/tools.ts";
+import { commandLine, root } from "../workerd/tools.ts";
 
 const readme = readFileSync(join(root, "README.md"), "utf8");
 
@@ -14,21 +14,22 @@ describe("README", () => {
   });
 
   it.each([false, true])("has a sample that works as it stands, with keys: %s", async (hasKeys) => {
-    const printed = execFileSync(process.execPath, [join(root, "cli/main.ts"), "create-key", "acme"], {
-      encoding: "utf8",
-    });
+    const [program, file] = commandLine();
+    const printed = execFileSync(program, [file, "create-key", "acme"], { encoding: "utf8" });
     const [, key = ""] = /^ {2}(sk-\S+)$/m.exec(printed) ?? [];
     const [, entry = ""] = /^ {2}(acme:\S+)$/m.exec(printed) ?? [];
     await using gateway = await disposable(startGateway(hasKeys ? { API_KEYS: entry } : {}));
     const [, sample = ""] = /```ts\n([\s\S]*?)```/.exec(readme) ?? [];
     const folder = join(root, "node_modules/.cache/readme");
     mkdirSync(folder, { recursive: true });
-    const file = join(folder, `sample-${hasKeys}.mjs`);
-    writeFileSync(file, sample.replace("http://localhost:8787", gateway.url));
+    const sampleFile = join(folder, `sample-${hasKeys}.mjs`);
+    writeFileSync(sampleFile, sample.replace("http://localhost:8787", gateway.url));
     const { EDGE_API_KEY: _, ...env } = process.env;
-    const run = promisify(execFile)(process.execPath, [file], { env: hasKeys ? { ...env, EDGE_API_KEY: key } : env });
+    const run = promisify(execFile)(process.execPath, [sampleFile], {
+      env: hasKeys ? { ...env, EDGE_API_KEY: key } : env,
+    });
     expect((await run).stdout).toBe("You said: Tell me a joke.\nYou said: Explain it.");
-    rmSync(file);
+    rmSync(sampleFile);
   });
 });
 

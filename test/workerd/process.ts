@@ -7,7 +7,7 @@ import { followLines } from "../../cli/log-lines.ts";
 import { openFileList, openFilesLimit } from "../../cli/open-files.ts";
 import { homesFolder, serveArguments, uniqueKeyOf, workerdConfig } from "../../cli/workerd.ts";
 import { ObjectStorage } from "./storage.ts";
-import { BUNDLE_VARIABLE, bundleInto, freePort, root, untilReady, untilSilent, workerd } from "./tools.ts";
+import { BUNDLE_VARIABLE, bundleInto, commandLine, freePort, untilReady, untilSilent, workerd } from "./tools.ts";
 
 /**
  * The Worker on plain `workerd`, bundled as it is deployed and configured as `serve` does it, with its storage on disk.
@@ -148,9 +148,10 @@ function workerdCommand(
 }
 
 function serveCommand(port: number, directory: string, storage: string, bundle: string): Command {
+  const [program, file] = commandLine();
   return {
-    program: process.execPath,
-    args: [join(root, "cli/main.ts"), "serve"],
+    program,
+    args: [file, "serve"],
     environment: {
       ...{ PORT: String(port), STATE_DIRECTORY: storage, TMPDIR: directory, LOG_FORMAT: "text" },
       [BUNDLE_VARIABLE]: bundle,

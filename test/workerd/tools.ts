@@ -2,10 +2,20 @@ import type { ChildProcess } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
+import { join } from "node:path";
+import { root } from "../../cli/installation.ts";
 
 export { BUNDLE_VARIABLE, bundleInto } from "../../cli/bundle.ts";
 export { root, workerd, workerdVersion } from "../../cli/installation.ts";
 export { modulesOf, objectBindings, objectNamespaces } from "../../cli/workerd.ts";
+
+/** The environment variable that names the bundled command (bundle-once.ts): Node loads it in half the time of its sources. */
+export const COMMAND_VARIABLE = "RESPONSES_EDGE_TEST_COMMAND";
+
+/** The program and the file that run the command. */
+export function commandLine(): [program: string, file: string] {
+  return [process.execPath, process.env[COMMAND_VARIABLE] ?? join(root, "cli/main.ts")];
+}
 
 /** Functions that run the Worker on plain `workerd`, for the tests that kill it and for the benchmark. */
 
