@@ -65,11 +65,11 @@ async function take(
   return report;
 }
 
-/** Asks the server for what a turn's client was not told. */
+/** Asks the server for the end of a turn that the client does not know. */
 async function complete(report: Report): Promise<void> {
   const { id } = report;
   if (id === undefined) return;
-  // A stream that was left is kept a moment later, as what there was of it.
+  // A stream that its client has left is stored a moment later, with its partial output.
   const stored = await eventually(async () => {
     try {
       return await ended(gateway, id);
@@ -104,20 +104,20 @@ it(`${TURNS} turns at once on one conversation leave the history of some order o
 
   const texts = await textsOf(gateway, conversation);
   const order = texts.filter((_, index) => index % 2 === 0);
-  // Whole turns, each once.
+  // The history has complete turns, each once.
   expect(texts).toEqual(order.flatMap((input) => [input, `You said: ${input}`]));
   expect(new Set(order).size).toBe(order.length);
-  // Each saw exactly the turns before it.
+  // Each turn saw exactly the turns before it.
   for (const [index, input] of order.entries()) {
     expect(promptsFor(gateway, input).map((prompt) => prompt.texts)).toEqual([texts.slice(0, 2 * index + 1)]);
   }
-  // None lost, none that should not be there.
+  // No turn is lost, and none is there that should not be.
   const kept = new Set(order);
   for (const { input, outcome } of reports) {
     if (outcome === "unknown") continue;
     expect([input, kept.has(input)]).toEqual([input, outcome === "completed"]);
   }
-  // Also those that left no trace saw a beginning of the history, and no model server was asked twice.
+  // Turns without a trace also saw a beginning of the history, and the model server was asked once for each.
   for (const { input } of reports) {
     const seen = promptsFor(gateway, input);
     expect(seen.length).toBeLessThanOrEqual(1);

@@ -7,7 +7,7 @@ import { ADMIN_KEY, ask, call, create, type MadeKey, makeKey, newTenant, type Pa
 import { eventually, type Gateway, gatewayAt } from "./support.ts";
 import { ended, reached, unique } from "./turns.ts";
 
-/** Runs that live, as the operator sees them, and ends them. */
+/** Live runs, which the operator can list and cancel. */
 
 interface Run {
   id: string;
@@ -32,7 +32,7 @@ afterAll(() => gateway.close());
 
 const STALLED = "simulator?words=40&fault=stall:5";
 
-/** Begins a run that does not end by itself, and waits until its model speaks. */
+/** Begins a run that does not end by itself, and waits for its first output. */
 async function begin(key: MadeKey): Promise<{ id: string; input: string }> {
   const input = unique("A secret");
   const { id } = await gateway
@@ -50,7 +50,7 @@ function listed(id: string): Promise<Run> {
   return eventually(async () => (await runs()).data.find((run) => run.id === id));
 }
 
-/** The run once it has said so many events. */
+/** The listed run, as soon as it has this many events. */
 function speaking(id: string, events: number): Promise<Run> {
   return eventually(async () => {
     const run = await listed(id);
@@ -63,7 +63,7 @@ function cancel(id: string): Promise<Response> {
 }
 
 describe("GET /v1/admin/runs", () => {
-  it("has the runs of all tenants: their owners, servers and progress, and no content", async () => {
+  it("lists the runs of all tenants with owner, server and progress, and no content", async () => {
     const [one, other] = [await makeKey(gateway, newTenant()), await makeKey(gateway, newTenant())];
     const mine = await begin(one);
     const theirs = await begin(other);
@@ -104,7 +104,7 @@ describe("GET /v1/admin/runs", () => {
     expect((await runs({ tenant: key.tenant })).data).toEqual([]);
   });
 
-  it("has a run again whose process was killed, and none that has ended", async () => {
+  it("lists a run again whose process was killed, and none that has ended", async () => {
     const key = await makeKey(gateway, newTenant());
     const { id } = await begin(key);
     await speaking(id, 8);
@@ -114,7 +114,7 @@ describe("GET /v1/admin/runs", () => {
     await eventually(async () => (await runs()).data.every((run) => run.id !== id));
   });
 
-  it("takes only what it knows", async () => {
+  it("refuses unknown parameters", async () => {
     for (const query of ["limit=0", "limit=101", `after=${"x".repeat(65)}`, `tenant=${"x".repeat(65)}`]) {
       await expectError(await call(gateway, "GET", `/v1/admin/runs?${query}`), { status: 400 });
     }
@@ -122,7 +122,7 @@ describe("GET /v1/admin/runs", () => {
 });
 
 describe("a foreground turn", () => {
-  it("is listed, and ended for its client, which gets what there is of it", async () => {
+  it("is listed, and can be cancelled: its client gets the partial output", async () => {
     const key = await makeKey(gateway, newTenant());
     // The conformance checks do not know that the response is cancelled.
     const events = await gateway
@@ -148,7 +148,7 @@ describe("a foreground turn", () => {
 });
 
 describe("POST /v1/admin/runs/{id}/cancel", () => {
-  it("ends a run as its tenant could, and is written down", async () => {
+  it("ends a run as its tenant could, and is in the audit log", async () => {
     const key = await makeKey(gateway, newTenant());
     const { id } = await begin(key);
     await speaking(id, 8);
@@ -165,7 +165,7 @@ describe("POST /v1/admin/runs/{id}/cancel", () => {
     await expectError(await cancel(id), { status: 404, code: "run_not_found" });
   });
 
-  it("ends a turn under an Idempotency-Key, too, which waits for its client", async () => {
+  it("ends a turn under an Idempotency-Key, too", async () => {
     const key = await makeKey(gateway, newTenant());
     const input = unique("Under a key");
     const headers = { "idempotency-key": unique("key") };
@@ -177,7 +177,7 @@ describe("POST /v1/admin/runs/{id}/cancel", () => {
     expect(await waiting).toMatchObject({ id: run.id, status: "cancelled" });
   });
 
-  it("is a 404 of a run that has ended, and of what is no id", async () => {
+  it("is a 404 for an ended run, and for an invalid id", async () => {
     const key = await makeKey(gateway, newTenant());
     const client = gateway.client({ apiKey: key.value });
     const { id } = await client.responses.create({ model: "simulator", input: "Hi", background: true });

@@ -9,9 +9,12 @@ import { ended, itemsOf, prompts, promptsFor, reached, textsOf, unique } from ".
 const LONG = "240000";
 const TENANTS = Array.from({ length: 8 }, (_, index) => `tenant${index}`);
 
-/** Waits longer than a test takes. */
+/** A gateway whose turns wait longer than a test takes. */
 let patient: Gateway;
-/** Waits as long, and lets one turn of a tenant wait beside one that runs. The name of a tenant is its key. */
+/**
+ * A gateway with the same wait, in which one turn of a tenant may wait beside a running one. A tenant's name is its
+ * key.
+ */
 let narrow: Gateway;
 let hasty: Gateway;
 let impatient: Gateway;
@@ -34,8 +37,8 @@ function newTenant(): Served {
 }
 
 /**
- * Asks twice beside a turn that runs, as a tenant of `narrow`. When one of the two is refused, the other waits for the
- * conversation: gives its answer.
+ * Sends two requests beside a running turn, as a tenant of `narrow`. When one of the two is refused, the other waits
+ * for the conversation. Gives the answer of the latter.
  */
 async function inLine<T>(ask: () => PromiseLike<T>): Promise<{ answer: Promise<T> }> {
   const [one, other] = [Promise.resolve(ask()), Promise.resolve(ask())];
@@ -56,7 +59,7 @@ const LOCKED = {
   message: expect.stringContaining("Another process is currently operating on this conversation."),
 };
 
-/** A model that says nothing until it is let go on. */
+/** A model that outputs nothing until it is released. */
 const STALLED = "simulator?fault=stall:0";
 const ENDLESS = "simulator?tps=20&words=10000";
 
@@ -66,7 +69,7 @@ async function newConversation({ openai }: Served): Promise<string> {
   return (await openai.conversations.create()).id;
 }
 
-/** Begins an answer that never ends, and gives what ends it: its client leaves. */
+/** Begins an answer that never ends. Gives a function that ends it by its client's disconnection. */
 async function beginEndlessStream(gateway: Served, conversation: string): Promise<() => void> {
   const input = unique("Endless stream");
   const stream = await gateway.openai.responses.create({ model: ENDLESS, input, conversation, stream: true });
@@ -78,7 +81,7 @@ async function beginEndlessStream(gateway: Served, conversation: string): Promis
   return () => stream.controller.abort();
 }
 
-/** A background turn that never ends, and what ends it. */
+/** Begins a background turn that never ends. Gives a function that cancels it. */
 async function hold({ openai, vllm }: Served, conversation: string) {
   const input = unique("Endless");
   const { id } = await openai.responses.create({ model: ENDLESS, input, conversation, background: true });
@@ -86,14 +89,14 @@ async function hold({ openai, vllm }: Served, conversation: string) {
   return {
     release: async () => {
       const { status } = await openai.responses.cancel(id);
-      // Not sooner: whatever was done meanwhile was done beside it.
+      // The turn was still running: everything before happened beside it.
       expect(status).toBe("cancelled");
     },
   };
 }
 
 describe.concurrent("turns on one conversation", () => {
-  it("run one after another, in the order in which they came, each seeing all before it", async () => {
+  it("run one after another, in the order of their arrival, and each sees all before it", async () => {
     const conversation = await newConversation(patient);
     const inputs = Array.from({ length: 6 }, (_, index) => unique(`FIFO ${index}`));
     const running: Promise<unknown>[] = [];
@@ -104,7 +107,7 @@ describe.concurrent("turns on one conversation", () => {
       if (index % 3 === 1)
         running.push(patient.openai.responses.create({ ...body, stream: true }).then(Array.fromAsync));
       if (index % 3 === 2) running.push(patient.openai.responses.create({ ...body, background: true }));
-      // In the queue before the next one comes: what is asked after it has come back ten times, one after another.
+      // Waits until the turn is in the queue: ten later requests, one after another, have been answered.
       if (index === 0) release = await reached(patient, input);
       else for (let times = 0; times < 10; times += 1) await itemsOf(patient, conversation);
     }
@@ -132,7 +135,7 @@ describe.concurrent("turns on one conversation", () => {
     await release();
   });
 
-  it("let it be read and described meanwhile", async () => {
+  it("do not prevent the conversation from being read and its metadata from being changed", async () => {
     const conversation = await newConversation(impatient);
     const { release } = await hold(impatient, conversation);
     expect(await itemsOf(impatient, conversation)).toEqual([]);
@@ -141,7 +144,7 @@ describe.concurrent("turns on one conversation", () => {
     await release();
   });
 
-  it.each(["foreground", "background"] as const)("are refused at once where nothing may wait (%s)", async (way) => {
+  it.each(["foreground", "background"] as const)("are refused at once if no turn may wait (%s)", async (way) => {
     const conversation = await newConversation(impatient);
     const { openai } = impatient;
     let release: () => unknown;
@@ -163,7 +166,7 @@ describe.concurrent("turns on one conversation", () => {
     await release();
   });
 
-  it("let their home sleep while the model speaks, and still hold it", async () => {
+  it("keep their lock while their home sleeps during the model's output", async () => {
     const conversation = await newConversation(impatient);
     const inputs = [unique("Slow"), unique("Next")];
     const [input = "", next = ""] = inputs;
@@ -183,7 +186,7 @@ describe.concurrent("turns on one conversation", () => {
     expect(await textsOf(impatient, conversation)).toEqual(expected);
   });
 
-  it("are tried again by the SDK when they were refused", async () => {
+  it("are sent again by the SDK after a refusal", async () => {
     const conversation = await newConversation(impatient);
     const input = unique("Slow");
     const slowTurn = impatient.openai.responses.create({ model: STALLED, input, conversation });
@@ -202,7 +205,7 @@ describe.concurrent("turns on one conversation", () => {
     expect(await itemsOf(impatient, conversation)).toHaveLength(4);
   });
 
-  it("are refused when they have waited as long as they may", async () => {
+  it("are refused after the maximum wait", async () => {
     const conversation = await newConversation(hasty);
     const { release } = await hold(hasty, conversation);
     for (const stream of [false, true]) {
@@ -224,7 +227,7 @@ describe.concurrent("turns on one conversation", () => {
     expect(promptsFor(hasty, givenUp)).toEqual([]);
   });
 
-  it("go on as soon as the client of the running one leaves", async () => {
+  it("go on as soon as the client of the running one disconnects", async () => {
     const tenant = newTenant();
     const conversation = await newConversation(tenant);
     const leave = await beginEndlessStream(tenant, conversation);
@@ -281,7 +284,7 @@ describe.concurrent("turns on one conversation", () => {
       ({ openai }, conversation) => openai.responses.create({ input: late, conversation, background: true }),
     ],
     ["items", ({ openai }, conversation) => openai.conversations.items.create(conversation, { items: [said(late)] })],
-  ])("are not found when the conversation was deleted while they waited (%s)", async (_, ask) => {
+  ])("get a 404 when the conversation is deleted while they wait (%s)", async (_, ask) => {
     const tenant = newTenant();
     const conversation = await newConversation(tenant);
     const input = unique("Slow");
@@ -292,13 +295,13 @@ describe.concurrent("turns on one conversation", () => {
     release();
     await expect(waiting.answer).rejects.toMatchObject({ status: 404, code: "conversation_not_found" });
     expect(promptsFor(tenant, late)).toEqual([]);
-    // The one that ran has its answer.
+    // The running turn gets its answer.
     const { id } = await running;
     expect((await tenant.openai.responses.retrieve(id)).output_text).toBe(`You said: ${input}`);
   });
 });
 
-describe.concurrent("a change of a conversation's items waits for the turn that runs", () => {
+describe.concurrent("a change of a conversation's items waits for the running turn", () => {
   it.each(["added", "removed"])("(%s)", async (way) => {
     const tenant = newTenant();
     const { items } = tenant.openai.conversations;

@@ -87,7 +87,7 @@ describe.each(MODELS)("require_approval, %s", (model) => {
     ],
     ["always what writes, never the rest", { always: { read_only: false }, never: {} }, ["write", "plain"]],
   ])("%s", async (_, require_approval, asked) => {
-    // One by one: the model with a harmony ends its turn at the first that must be asked for.
+    // The tools are called one by one, because gpt-oss ends its turn at the first call that needs approval.
     const found: string[] = [];
     for (const name of ["add", "write", "plain"]) {
       const { require_approval: _default, ...tool } = mcp(server);
@@ -106,7 +106,7 @@ describe.each(MODELS)("require_approval, %s", (model) => {
 });
 
 describe.each(EVERY_WAY)("%s, %s", (model, way) => {
-  it("a call that needs approval ends the turn; approved, it is run, and the model goes on", async () => {
+  it("a call that needs approval ends the turn; after approval it is run, and the model goes on", async () => {
     const tools = [asking()];
     const { response, events } = await ask(gateway, way, { model, input: "Call docs__add.", tools });
     expect(response.status).toBe("completed");
@@ -151,7 +151,7 @@ describe.each(EVERY_WAY)("%s, %s", (model, way) => {
       ]);
     }
 
-    // It has been run, and is not run again.
+    // The call has been run, and is not run again.
     const { response: third } = await ask(gateway, way, {
       model,
       input: "Thanks.",
@@ -164,7 +164,7 @@ describe.each(EVERY_WAY)("%s, %s", (model, way) => {
     expect(prompt.match(/docs__add[ (][^\n]*"a":1/g)).toHaveLength(1);
   });
 
-  it("refused, it is not run, and the model learns why", async () => {
+  it("a refused call is not run, and the model gets the reason", async () => {
     const tools = [asking()];
     const { response } = await ask(gateway, way, { model, input: "Call docs__write.", tools });
     const { response: next } = await ask(gateway, way, {
@@ -178,7 +178,7 @@ describe.each(EVERY_WAY)("%s, %s", (model, way) => {
     expect(textOf(next)).toBe("The tool docs__write returned: The user did not approve this call. Reason: Too risky.");
   });
 
-  it("in a conversation", async () => {
+  it("works in a conversation", async () => {
     const conversation = (await gateway.openai.conversations.create({})).id;
     const tools = [asking()];
     const { response } = await ask(gateway, way, { model, input: "Call docs__add.", tools, conversation });
@@ -208,7 +208,7 @@ describe.each(EVERY_WAY)("%s, %s", (model, way) => {
 });
 
 describe.each(MODELS)("a client that keeps everything itself, %s", (model) => {
-  it.each([true, false])("store: false, approve: %s", async (approve) => {
+  it.each([true, false])("can answer with store: false, approve: %s", async (approve) => {
     const tools = [asking()];
     const question: ResponseInputItem = { role: "user", content: "Call docs__add." };
     const first = await gateway.openai.responses.create({ model, input: [question], tools, store: false });
@@ -224,7 +224,7 @@ describe.each(MODELS)("a client that keeps everything itself, %s", (model) => {
   });
 
   it.each(["json", "background"] as const)(
-    "whose ids are of another server, and goes on with what is stored here (%s)",
+    "may have ids of another server, and continue with stored items (%s)",
     async (way) => {
       const tools = [asking()];
       const input: ResponseInputItem[] = [
@@ -251,7 +251,7 @@ describe.each(MODELS)("a client that keeps everything itself, %s", (model) => {
     },
   );
 
-  it("that puts both into a conversation", async () => {
+  it("may put both into a conversation", async () => {
     const conversation = (await gateway.openai.conversations.create({})).id;
     const tools = [asking()];
     const question: ResponseInputItem = { role: "user", content: "Call docs__add." };
@@ -264,7 +264,7 @@ describe.each(MODELS)("a client that keeps everything itself, %s", (model) => {
     expect((await lastPrompt(model)).join("\n")).toContain("The user did not approve this call.");
   });
 
-  it("by item_reference", async () => {
+  it("may answer by item_reference", async () => {
     const tools = [asking()];
     const first = await gateway.openai.responses.create({ model, input: "Call docs__add.", tools });
     const request = onlyItem(first, "mcp_approval_request");
@@ -282,7 +282,7 @@ describe.each(MODELS)("a client that keeps everything itself, %s", (model) => {
 });
 
 describe("several calls in one round", () => {
-  it("each is asked for and answered by itself, also after a turn with one of them", async () => {
+  it("are requested and answered one by one, also over several turns", async () => {
     const tools = [asking()];
     const body = { model: "simulator", tools };
     const input = "Call docs__add, docs__write and docs__plain.";
@@ -306,7 +306,7 @@ describe("several calls in one round", () => {
     shortly(generations(gateway).at(-1));
   });
 
-  it("those that need none are run before the turn ends, and client calls stand beside them", async () => {
+  it("run before the turn ends if they need no approval, also beside client calls", async () => {
     const tools = [getWeather, asking({ require_approval: { never: { tool_names: ["plain"] } } })];
     const body = { model: "simulator", tools };
     const first = await gateway.openai.responses.create({
@@ -328,7 +328,7 @@ describe("several calls in one round", () => {
     shortly(generations(gateway).at(-1));
   });
 
-  it("an approval that is given twice is one", async () => {
+  it("an approval that is given twice has one effect", async () => {
     const tools = [asking()];
     const first = await gateway.openai.responses.create({ model: "simulator", input: "Call docs__write.", tools });
     const request = onlyItem(first, "mcp_approval_request");
@@ -350,7 +350,7 @@ describe("several calls in one round", () => {
     expect(server.calls).toHaveLength(1);
   });
 
-  it.each(MODELS)("an unanswered one does not prevent the next turn (%s)", async (model) => {
+  it.each(MODELS)("an unanswered request does not prevent the next turn (%s)", async (model) => {
     const tools = [asking()];
     const first = await gateway.openai.responses.create({ model, input: "Call docs__write.", tools });
     const second = await gateway.openai.responses.create({
@@ -361,7 +361,7 @@ describe("several calls in one round", () => {
     });
     expect(textOf(second)).toBe("You said: Never mind.");
     expect((await lastPrompt(model)).join("\n")).not.toMatch(/docs__write[ (]\S*\{/);
-    // And may be answered later.
+    // The request can still be answered later.
     const third = await gateway.openai.responses.create({
       model,
       input: [answerTo(onlyItem(first, "mcp_approval_request"), true)],
@@ -371,7 +371,7 @@ describe("several calls in one round", () => {
     expect(onlyItem(third, "mcp_call").output).toBe("written");
   });
 
-  it.each(MODELS)("the approved call keeps its arguments, and the model may be another (%s)", async (model) => {
+  it.each(MODELS)("the approved call keeps its arguments, and the model may be different (%s)", async (model) => {
     const other = MODELS.find((each) => each !== model) ?? "";
     const tools = [asking()];
     const first = await gateway.openai.responses.create({ model, input: "Call docs__add.", tools });
@@ -387,19 +387,22 @@ describe("several calls in one round", () => {
 });
 
 describe("a 400", () => {
-  it.each(["json", "stream", "background"] as const)("for an approval of what nobody asked for (%s)", async (way) => {
-    const answer = await gateway.post({
-      model: "simulator",
-      input: [{ role: "user", content: "Hi." }, answerTo({ id: "mcpr_unknown" }, true)],
-      tools: [asking()],
-      stream: way === "stream",
-      background: way === "background",
-    });
-    await expectError(answer, { status: 400, param: "input[1].approval_request_id", message: /mcpr_unknown/ });
-    expect(server.calls).toEqual([]);
-  });
+  it.each(["json", "stream", "background"] as const)(
+    "is the answer to an approval without a request (%s)",
+    async (way) => {
+      const answer = await gateway.post({
+        model: "simulator",
+        input: [{ role: "user", content: "Hi." }, answerTo({ id: "mcpr_unknown" }, true)],
+        tools: [asking()],
+        stream: way === "stream",
+        background: way === "background",
+      });
+      await expectError(answer, { status: 400, param: "input[1].approval_request_id", message: /mcpr_unknown/ });
+      expect(server.calls).toEqual([]);
+    },
+  );
 
-  it("for an approval of an item that is no request", async () => {
+  it("is the answer to an approval of an item that is no request", async () => {
     const first = await gateway.openai.responses.create({ model: "simulator", input: "Hello." });
     const [message] = itemsOfType(first, "message");
     const answer = await gateway.post({
@@ -411,7 +414,7 @@ describe("a 400", () => {
     await expectError(answer, { status: 400, param: "input[0].approval_request_id" });
   });
 
-  it("for a call that is both approved and refused", async () => {
+  it("is the answer to a call that is both approved and refused", async () => {
     const first = await gateway.openai.responses.create({
       model: "simulator",
       input: "Call docs__add.",
@@ -431,7 +434,7 @@ describe("a 400", () => {
   it.each<[string, McpTool[]]>([
     ["no tools", []],
     ["another server", [{ type: "mcp", server_label: "other", server_url: "https://example.com/mcp" }]],
-  ])("for an approved call whose server is missing (%s)", async (_, tools) => {
+  ])("is the answer to an approved call whose server is missing (%s)", async (_, tools) => {
     const first = await gateway.openai.responses.create({
       model: "simulator",
       input: "Call docs__add.",
@@ -447,7 +450,7 @@ describe("a 400", () => {
     expect(server.calls).toEqual([]);
   });
 
-  it("for none of them when the call is refused: that needs no server", async () => {
+  it("is not the answer to a refused call, which needs no server", async () => {
     const first = await gateway.openai.responses.create({
       model: "simulator",
       input: "Call docs__add.",
@@ -461,7 +464,7 @@ describe("a 400", () => {
     expect(textOf(second)).toContain("The user did not approve this call.");
   });
 
-  it("not for what the conversation has lost since", async () => {
+  it("is not the answer to an approval of an item that was deleted from the conversation", async () => {
     const conversation = (await gateway.openai.conversations.create({})).id;
     const body = { model: "simulator", tools: [asking()], conversation };
     const first = await gateway.openai.responses.create({ ...body, input: "Call docs__add." });

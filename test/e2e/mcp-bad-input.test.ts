@@ -24,12 +24,12 @@ import {
   typesIn,
 } from "./tool-support.ts";
 
-/** MCP servers that do what no server should, and requests that name what no request may. */
+/** Misbehaving MCP servers, and requests that name forbidden ones. */
 
-/** What the test servers say where nobody should repeat it. */
+/** A text of the test servers that no answer may quote. */
 const SECRET = "a secret of the server";
 
-/** What the server does instead of answering; an answer that never comes takes its time, and is tested by itself. */
+/** The server's misbehaviours. A missing answer takes time, and has its own test. */
 const HOWS: Misbehaviour[] = [
   "nonsense",
   "html",
@@ -49,18 +49,18 @@ const servers: { close(): Promise<void> }[] = [];
 const listing = new Map<Misbehaviour, McpTestServer>();
 const calling = new Map<Misbehaviour, McpTestServer>();
 let gateway: Gateway;
-/** One that does not wait, for a server that would let it wait for ever. */
+/** A gateway with short timeouts, for a server that never answers. */
 let hasty: Gateway;
 let good: McpTestServer;
 let odd: ToolServer;
 let many: McpTestServer;
 let hanging: McpTestServer;
-/** Where nothing listens. */
+/** An address at which nothing listens. */
 let down: { url: string };
-/** A server inside that nobody has listed, and what reached it. */
+/** An internal server that the operator has not listed, and the requests that reached it. */
 let inside: { url: string; server: Server; requests: string[] };
 const redirecting: { url: string }[] = [];
-/** Asked at the beginning, since it takes so long. */
+/** The request is sent at the beginning, because it takes long. */
 let unreachable: Promise<Answer>;
 
 async function started<T extends { close(): Promise<void> }>(server: Promise<T>): Promise<T> {
@@ -182,7 +182,7 @@ describe("a server whose tools cannot be listed", () => {
     expectUnlisted(await ask(gateway, "stream", { model: "simulator", input, tools: [mcp(many)] }), input);
   });
 
-  it("is asked again in the next turn, and another one beside it is of use", async () => {
+  it("is asked again in the next turn, and another server beside it can be used", async () => {
     const body = { model: "simulator", input: "Call docs__echo and other__echo." };
     const broken = serverOf(listing, 503);
     const first = await gateway.openai.responses.create({
@@ -200,7 +200,7 @@ describe("a server whose tools cannot be listed", () => {
     expect(itemsOfType(second, "mcp_call").map(({ output }) => output)).toEqual(["text", "text"]);
   });
 
-  it.each(MODELS)("is no obstacle to tool_choice: required (%s)", async (model) => {
+  it.each(MODELS)("does not prevent tool_choice: required (%s)", async (model) => {
     const response = await gateway.openai.responses.create({
       model,
       input: "Hello!",
@@ -217,7 +217,7 @@ describe("a server whose tools cannot be listed", () => {
     expect(good.requests.every(({ headers }) => headers["x-bad"] === undefined)).toBe(true);
   });
 
-  it("because it never answers, and in time", async () => {
+  it("because it never answers ends in bounded time", async () => {
     expectUnlisted(await unreachable, "Call docs__echo.");
   });
 });
@@ -232,14 +232,14 @@ describe("a call that has no answer", () => {
     }
   });
 
-  it("is one call: none is made twice", () => {
+  it("is made only once", () => {
     for (const how of [500, "close-mid-body", "html"] as const) {
       expect(serverOf(calling, how).calls.length).toBe(MODELS.length);
     }
   });
 });
 
-it("a redirect to an address inside is not followed", async () => {
+it("a redirect to an internal address is not followed", async () => {
   for (const server of redirecting) {
     const { response } = await ask(gateway, "stream", {
       model: "simulator",
@@ -255,8 +255,8 @@ it("a redirect to an address inside is not followed", async () => {
   expect(inside.requests).toEqual([]);
 });
 
-describe("what a tool returns", () => {
-  it.each(MODELS)("is text, whatever it was (%s)", async (model) => {
+describe("a tool's result", () => {
+  it.each(MODELS)("is text, in every form (%s)", async (model) => {
     const { response } = await ask(gateway, "stream", {
       model,
       input: "Call docs__image, docs__resources and docs__structured.",
@@ -300,7 +300,7 @@ describe("what a tool returns", () => {
 });
 
 describe("definitions of tools", () => {
-  it("cannot become structure: only names that may be names, and the rest as text", async () => {
+  it("cannot become structure: names must be valid, and the rest is text", async () => {
     const tools = (allowed: string[]) => [mcp(odd, { allowed_tools: allowed })];
     const first = await gateway.openai.responses.create({
       model: GPT_OSS,
@@ -320,13 +320,13 @@ describe("definitions of tools", () => {
     expect(specials.slice(0, 2)).toEqual(specials.slice(2));
   });
 
-  it("are left out whose names no model could call", async () => {
+  it("are left out if no model could call their names", async () => {
     const response = await gateway.openai.responses.create({ model: "simulator", input: "Hi.", tools: [mcp(odd)] });
     const names = onlyItem(response, "mcp_list_tools").tools.map(({ name }) => name);
     expect(names).toEqual(["a.b", "a/b", `${"x".repeat(120)}1`, `${"x".repeat(120)}2`, "trap"]);
   });
 
-  it.each(MODELS)("with names that are the same to a model are distinguished (%s)", async (model) => {
+  it.each(MODELS)("are distinguished if their names are the same for a model (%s)", async (model) => {
     const label = "d".repeat(20);
     const long = `${label}__${"x".repeat(42)}`;
     const { response } = await ask(gateway, "stream", {
@@ -344,34 +344,37 @@ describe("definitions of tools", () => {
     ]);
   });
 
-  it.each(MODELS)("come once by each name, and give way to a function of the client's (%s)", async (model) => {
-    const tool = { name: "echo", inputSchema: { type: "object", properties: { text: { const: "hi" } } } };
-    const twice = await started(startMcpServer({ mode: "stateless", tools: [tool, tool] }));
-    const own = await startGateway({ MCP_SERVERS: twice.url });
-    try {
-      const first = await own.openai.responses.create({ model, input: "Call docs__echo.", tools: [mcp(twice)] });
-      expect(onlyItem(first, "mcp_call")).toMatchObject({ name: "echo", output: "hi" });
-      const clients = { ...getWeather, name: "docs__echo" };
-      const second = await own.openai.responses.create({
-        model,
-        input: "Call docs__echo.",
-        tools: [clients, mcp(twice)],
-      });
-      expect(onlyCall(second).name).toBe("docs__echo");
-      expect(itemsOfType(second, "mcp_call")).toEqual([]);
-      const third = await own.openai.responses.create({
-        model,
-        input: "Call docs__echo_2.",
-        tools: [clients, mcp(twice)],
-      });
-      expect(onlyItem(third, "mcp_call")).toMatchObject({ name: "echo", output: "hi" });
-    } finally {
-      await own.close();
-    }
-  });
+  it.each(MODELS)(
+    "have unique names, and are replaced by the client's function of the same name (%s)",
+    async (model) => {
+      const tool = { name: "echo", inputSchema: { type: "object", properties: { text: { const: "hi" } } } };
+      const twice = await started(startMcpServer({ mode: "stateless", tools: [tool, tool] }));
+      const own = await startGateway({ MCP_SERVERS: twice.url });
+      try {
+        const first = await own.openai.responses.create({ model, input: "Call docs__echo.", tools: [mcp(twice)] });
+        expect(onlyItem(first, "mcp_call")).toMatchObject({ name: "echo", output: "hi" });
+        const clients = { ...getWeather, name: "docs__echo" };
+        const second = await own.openai.responses.create({
+          model,
+          input: "Call docs__echo.",
+          tools: [clients, mcp(twice)],
+        });
+        expect(onlyCall(second).name).toBe("docs__echo");
+        expect(itemsOfType(second, "mcp_call")).toEqual([]);
+        const third = await own.openai.responses.create({
+          model,
+          input: "Call docs__echo_2.",
+          tools: [clients, mcp(twice)],
+        });
+        expect(onlyItem(third, "mcp_call")).toMatchObject({ name: "echo", output: "hi" });
+      } finally {
+        await own.close();
+      }
+    },
+  );
 });
 
-it.each(MODELS)("items that a client makes up cannot become structure, nor break the prompt (%s)", async (model) => {
+it.each(MODELS)("items that a client invents cannot become structure or break the prompt (%s)", async (model) => {
   const input = (text: string): ResponseInputItem[] =>
     [
       { role: "user", content: "Hello." },
@@ -395,7 +398,7 @@ it.each(MODELS)("items that a client makes up cannot become structure, nor break
   expect(specialsIn(await idsOf(injected))).toEqual(specialsIn(await idsOf(benign)));
 });
 
-describe("a 400 that names what is wrong", () => {
+describe("a 400 that names the fault", () => {
   const label = { type: "mcp", server_label: "docs" };
   const at = (server_url: string) => ({ ...label, server_url });
 
@@ -443,7 +446,7 @@ describe("a 400 that names what is wrong", () => {
     expect(generations(gateway)).toHaveLength(reached);
   });
 
-  it("a server beside the listed one: another port, another path, a way out of it", async () => {
+  it("a server beside the listed one: another port, another path, a path that leaves it", async () => {
     const { origin } = new URL(good.url);
     const others = [inside.url, `${origin}/`, `${origin}/mcpx`, `${good.url}/../admin`, `${good.url}/..%2fadmin`];
     for (const server_url of others) {

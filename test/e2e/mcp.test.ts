@@ -22,9 +22,9 @@ import {
 } from "./tool-support.ts";
 import { itemsOf } from "./turns.ts";
 
-/** MCP servers that a request names: their items and events, which of their tools are allowed, and their credentials. */
+/** MCP servers that a request names: their items and events, their allowed tools, and their credentials. */
 
-/** What must never be seen again but by the server that it is for. */
+/** Secrets that only their server may get. */
 const SECRETS = {
   authorization: "sekret-token-31415926",
   header: "sekret-header-27182818",
@@ -34,7 +34,7 @@ const SECRETS = {
 let gateway: Gateway;
 let server: ToolServer;
 let slow: ToolServer;
-/** Each answers a call of the tool `wait`. */
+/** Each function lets a call of the tool `wait` end. */
 const held: (() => void)[] = [];
 
 beforeAll(async () => {
@@ -59,7 +59,7 @@ afterAll(async () => {
   await slow?.close();
 });
 
-/** Runs something and says how often it made the server list its tools. */
+/** Runs `work` and gives the number of times that the server listed its tools. */
 async function listing<T>(work: () => Promise<T>): Promise<{ result: T; lists: number }> {
   const before = server.lists;
   const result = await work();
@@ -152,7 +152,7 @@ describe.each(EVERY_WAY)("%s, %s", (model, way) => {
   });
 });
 
-describe("the list of tools is made once", () => {
+describe("the list of tools is requested once", () => {
   it.each(WAYS)("in a chain of responses (%s)", async (way) => {
     const body = { model: "simulator", tools: [mcp(server)] };
     const { result: first, lists } = await listing(() => ask(gateway, way, { ...body, input: "Hello." }));
@@ -190,7 +190,7 @@ describe("the list of tools is made once", () => {
     expect(typesIn(result)).toEqual(["mcp_call", "message"]);
   });
 
-  it("and again when more tools are allowed than were then", async () => {
+  it("and again when more tools are allowed than before", async () => {
     const ask = (allowed_tools: McpTool["allowed_tools"], previous_response_id?: string) =>
       listing(() =>
         gateway.openai.responses.create({
@@ -256,7 +256,7 @@ describe.each(MODELS)("allowed_tools, %s", (model) => {
   });
 });
 
-it.each(MODELS)("a server's description stands for that of a tool without one (%s)", async (model) => {
+it.each(MODELS)("a server's description is used for a tool without one (%s)", async (model) => {
   await gateway.openai.responses.create({
     model,
     input: "Hello.",
@@ -281,7 +281,7 @@ describe("credentials", () => {
     for (const secret of Object.values(SECRETS)) expect(text).not.toContain(secret);
   }
 
-  /** Everything in the storage of all objects. */
+  /** The whole content of all objects' storage. */
   function stored(): string {
     const { storage } = gateway;
     let text = "";
@@ -328,7 +328,7 @@ describe("credentials", () => {
     expectDiscreet(JSON.stringify(generations(gateway)));
   });
 
-  it("are kept in no storage, also of a run that lives there, and in no log", async () => {
+  it("are in no storage, also not during a run, and in no log", async () => {
     const before = stored();
     expect(before).toContain("mcp_list_tools");
     const begun = await gateway.openai.responses.create(
@@ -350,7 +350,7 @@ describe("credentials", () => {
     expectDiscreet(gateway.logs());
   });
 
-  it("an error of the server's does not tell them either", async () => {
+  it("are not in a server's error", async () => {
     const answer = await gateway.openai.responses.create({
       model: "simulator",
       input: "Call docs__add.",
@@ -359,7 +359,7 @@ describe("credentials", () => {
     expectDiscreet(JSON.stringify(answer));
   });
 
-  it("are needed again in every turn: none are remembered", async () => {
+  it("are needed again in every turn, because none are stored", async () => {
     const first = await gateway.openai.responses.create({
       model: "simulator",
       input: "Hello.",
@@ -377,7 +377,7 @@ describe("credentials", () => {
   });
 });
 
-it.each(MODELS)("is steered while a call runs: %s answers the words after the call's result", async (model) => {
+it.each(MODELS)("a steered response gets the message after the running call's result: %s", async (model) => {
   const socket = await SocketClient.open(gateway);
   try {
     socket.create({ model, input: "Call docs__wait.", tools: [mcp(slow)] });

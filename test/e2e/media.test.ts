@@ -5,7 +5,10 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { expectError } from "./expectations.ts";
 import { type Gateway, joinGateway, lastPrompt, startGateway } from "./support.ts";
 
-/** Images and videos, which vLLM fetches by itself: it is sent to no private address. And what of vLLM is the operator's. */
+/**
+ * Images and videos, which vLLM fetches itself: the gateway passes no private address on. And vLLM's fields that only
+ * the operator may open.
+ */
 
 const LISTED = "http://media.internal:9000/public";
 
@@ -95,7 +98,7 @@ describe("an image or a video", () => {
     expect(generations(gateway)).toBe(before);
   });
 
-  it.each(REFUSED)("from %s does not get into a conversation", async (url) => {
+  it.each(REFUSED)("from %s cannot be added to a conversation", async (url) => {
     const send = (path: string, body: object) =>
       gateway.fetch(`${gateway.url}/v1/conversations${path}`, {
         method: "POST",
@@ -116,7 +119,7 @@ describe("an image or a video", () => {
     ]);
   });
 
-  it("may be a data URL of any length, which is fetched from nowhere", async () => {
+  it("may be a data URL of any length, which needs no fetch", async () => {
     const data = `data:image/png;base64,${"A".repeat(1_000_000)}`;
     const answer = await gateway.post({
       model: "simulator",
@@ -125,7 +128,7 @@ describe("an image or a video", () => {
     expect(answer.status).toBe(200);
   });
 
-  it("is refused by what its name stands for, where names are looked up", async () => {
+  it("is refused by its name's address if names are looked up", async () => {
     const inside = [user(image("https://acme.dev/cat.png"), image("https://inside.acme.dev/cat.png"))];
     await expectError(await careful.post({ model: "simulator", input: inside }), {
       status: 400,
@@ -139,14 +142,14 @@ describe("an image or a video", () => {
   });
 });
 
-describe("an image that was kept when more was allowed", () => {
+describe("an image that was stored while more was allowed", () => {
   let before: Gateway;
   beforeAll(async () => {
     before = await joinGateway();
   });
   afterAll(() => before.close());
 
-  /** Puts another URL in what a home has kept. */
+  /** Replaces the URL in a home's stored rows. */
   function replaceUrl(id: string): void {
     const { storage } = before;
     storage.execAt(id, "UPDATE turns SET input = replace(input, 'https://acme.dev/', 'http://10.0.0.1/')");
@@ -157,7 +160,7 @@ describe("an image that was kept when more was allowed", () => {
 
   it.each([{}, { stream: true }, { background: true }])("is not fetched for a later turn, %j", async (fields) => {
     const { id } = await before.openai.responses.create({ model: "simulator", input });
-    // A home remembers the chain of its newest response.
+    // A home caches the chain of its newest response.
     await before.openai.responses.create({ model: "simulator", input: "And?", previous_response_id: id });
     replaceUrl(id);
     const asked = generations(before);
@@ -211,12 +214,12 @@ describe("vLLM's fields beyond sampling", () => {
     expect((await ask(keyed, { [field]: null })).status).toBe(200);
   });
 
-  it("are open to this machine's own user, where there are no keys", async () => {
+  it("are open to this machine's own user without keys", async () => {
     expect((await ask(gateway, EXTRAS)).status).toBe(200);
     expect(lastPrompt(gateway)).toMatchObject(EXTRAS);
   });
 
-  it("are open as far as the operator says", async () => {
+  it("are open if the operator lists them", async () => {
     const { priority, chat_template_kwargs, kv_transfer_params } = EXTRAS;
     expect((await ask(opened, { priority, chat_template_kwargs })).status).toBe(200);
     expect(lastPrompt(opened)).toMatchObject({ priority, chat_template_kwargs });
@@ -226,7 +229,7 @@ describe("vLLM's fields beyond sampling", () => {
     });
   });
 
-  it("sampling is open to all", async () => {
+  it("do not include sampling, which is open to all", async () => {
     const sampling = { top_k: 3, min_p: 0.1, seed: 1, repetition_penalty: 1.1, logit_bias: { "1": 1 } };
     const answer = await ask(keyed, { ...sampling, cache_salt: "x", structured_outputs: { choice: ["a", "b"] } });
     expect(await answer.json()).toMatchObject({ status: "completed" });

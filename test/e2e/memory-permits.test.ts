@@ -9,7 +9,7 @@ import { ended, reached, unique } from "./turns.ts";
 let gateway: Gateway;
 let openai: OpenAI;
 
-/** Has the tests of a group ask a gateway of their own, with these variables. */
+/** Starts a gateway with these variables for the tests of a group. */
 function useGateway(variables: Record<string, string>): void {
   beforeAll(async () => {
     gateway = await startGateway({ HEARTBEAT_MS: "50", ...variables });
@@ -18,7 +18,7 @@ function useGateway(variables: Record<string, string>): void {
   afterAll(() => gateway.close());
 }
 
-/** A model that says nothing until the test lets it. */
+/** A model that outputs nothing until the test releases it. */
 const HELD = "simulator?words=3&fault=stall:0&max_model_len=10000000";
 
 const OVERLOADED = { status: 503, code: "server_is_overloaded", type: "server_error", param: null };
@@ -30,7 +30,7 @@ async function expectRefused(request: PromiseLike<unknown>, refusal: object = OV
   expect((error as InstanceType<typeof OpenAI.APIError>).headers?.get("retry-after")).toMatch(/^\d+$/);
 }
 
-/** A turn that has reached the model, and what lets it end. */
+/** A turn that has reached the model, and the function that lets it end. */
 interface Held<T> {
   turn: Promise<T>;
   release: () => void;
@@ -55,7 +55,7 @@ async function letEnd(turns: Held<unknown>[]): Promise<void> {
 describe("an isolate in which a tenant has its three turns", () => {
   useGateway({ MAX_OPEN_TURNS: "4" });
 
-  it("refuses new ones, however they are made, and goes on with its own", async () => {
+  it("refuses new ones of every form, and continues the running ones", async () => {
     const socket = await SocketClient.open(gateway);
     const whole = await held(json);
     const run = await held(background);
@@ -66,7 +66,7 @@ describe("an isolate in which a tenant has its three turns", () => {
     await expectRefused(openai.responses.compact({ model: "simulator", input: "Compact me." }));
     const refused = await socket.turn({ stream_id: "other", input: "Hello!" });
     expect(refused.last).toMatchObject({ type: "error", status: 429, error: { code: "rate_limit_exceeded" } });
-    // What is no turn is still answered.
+    // Requests other than turns are still answered.
     const { id } = await run.turn;
     expect((await openai.responses.retrieve(id)).status).toBe("in_progress");
     whole.release();
@@ -79,7 +79,7 @@ describe("an isolate in which a tenant has its three turns", () => {
     await socket.close();
   });
 
-  it("has space again for each that has ended, was refused, or was left", async () => {
+  it("admits another for each that has ended, was refused, or lost its client", async () => {
     const one = await held(json);
     const two = await held(background);
     const { id } = await two.turn;
@@ -98,7 +98,7 @@ describe("an isolate in which a tenant has its three turns", () => {
       await reached(gateway, input);
       await expectRefused(hello());
       stream.controller.abort();
-      // Workerd learns of it by the next heartbeat.
+      // workerd notices the disconnection at the next heartbeat.
       await eventually(() => hello().catch(() => undefined));
     }
     one.release();
@@ -109,7 +109,7 @@ describe("an isolate in which a tenant has its three turns", () => {
     );
   });
 
-  it("lets the key of what it refused be used again", async () => {
+  it("lets the idempotency key of a refused request be used again", async () => {
     const turns = [await held(json), await held(json), await held(json)];
     const headers = { "idempotency-key": unique("key") };
     await expectRefused(openai.responses.create({ input: "Keyed" }, { headers }));
@@ -118,10 +118,10 @@ describe("an isolate in which a tenant has its three turns", () => {
   });
 });
 
-/** A model that has room for any prompt. */
+/** A model with a window for any prompt. */
 const ROOMY = "simulator?words=3&max_model_len=10000000";
 
-/** As a prompt it takes five permits: one, and one more for each 256 Ki. */
+/** As a prompt it takes five permits: one, and another for each 256 Ki. */
 const LONG = "word ".repeat(220_000);
 
 describe("an isolate in which a tenant may hold nine permits", () => {
@@ -132,7 +132,7 @@ describe("an isolate in which a tenant may hold nine permits", () => {
     return openai.responses.create({ model: HELD, input: messages, ...fields });
   };
 
-  /** So many short turns are let in, and not one more. */
+  /** Checks that exactly `count` short turns are admitted. */
   async function expectRoomFor(count: number): Promise<void> {
     const turns: Held<unknown>[] = [];
     try {
@@ -149,14 +149,14 @@ describe("an isolate in which a tenant may hold nine permits", () => {
       () => false,
     );
 
-  it("has room for four turns beside a long one", async () => {
+  it("admits four turns beside a long one", async () => {
     const turn = await held(long);
     await expectRoomFor(4);
     await letEnd([turn]);
     await expectRoomFor(9);
   });
 
-  it("has no more room beside one that lives in its home", async () => {
+  it("admits no more beside one that runs in its home", async () => {
     const run = await held((input) => long(input, { background: true }));
     await expectRoomFor(4);
     run.release();
@@ -164,7 +164,7 @@ describe("an isolate in which a tenant may hold nine permits", () => {
     await eventually(() => hasPermitsFor(9));
   });
 
-  it("counts what a short request continues", async () => {
+  it("counts the history of a short request", async () => {
     const first = await openai.responses.create({ model: ROOMY, input: LONG });
     const later = await held((input) =>
       openai.responses.create({ model: HELD, input, previous_response_id: first.id, store: false }),
@@ -179,17 +179,17 @@ describe("an isolate in which a tenant may hold nine permits", () => {
     await letEnd([inConversation]);
   });
 
-  it("counts what has come of a body, not what was announced, until its client has left", async () => {
+  it("counts the received bytes of a body, not its announced length, until its client has disconnected", async () => {
     const client = upload({ announced: LONG.length });
     await expectRoomFor(8);
-    // Three copies of it, and the eighth of a permit that an open body takes: three and five eighths.
+    // The received bytes count three times, and an open body takes an eighth of a permit: three and five eighths.
     client.write("a".repeat(300 * 1024));
     await eventually(() => hasPermitsFor(5));
     client.destroy();
     await eventually(() => hasPermitsFor(9));
   });
 
-  it("counts what waits in a connection, until it is closed", async () => {
+  it("counts the waiting data of a connection until its close", async () => {
     const socket = await SocketClient.open(gateway);
     const first = await held((input) => socket.turn({ model: HELD, input }));
     socket.create({ model: HELD, input: LONG });
@@ -199,7 +199,7 @@ describe("an isolate in which a tenant may hold nine permits", () => {
     await eventually(() => hasPermitsFor(9));
   });
 
-  it("lets in one request of any length that a body may have, where nothing else is there", async () => {
+  it("admits a request of any allowed length if there is no other", async () => {
     const input = "word ".repeat(2_000_000);
     expect((await openai.responses.create({ model: ROOMY, input })).status).toBe("completed");
   });
@@ -210,7 +210,7 @@ const API_KEYS = Object.entries(KEYS)
   .map(([tenant, key]) => `${tenant}:${sha256(key)}`)
   .join(",");
 
-/** Begins a request whose body has this length, or comes in chunks, and sends no more than the beginning of it. */
+/** Begins a request whose body has this length, or is chunked, and sends only its beginning. */
 function upload({ announced, key = "any" }: { announced: number | "chunked"; key?: string }): Socket {
   const { host, hostname, port } = new URL(gateway.url);
   const client = connect(Number(port), hostname);
@@ -226,7 +226,7 @@ function upload({ announced, key = "any" }: { announced: number | "chunked"; key
 describe("an isolate of several tenants", () => {
   useGateway({ MAX_OPEN_TURNS: "4", API_KEYS });
 
-  it("leaves a quarter of its permits to others", async () => {
+  it("reserves a quarter of its permits for others", async () => {
     const [a, b, c] = Object.values(KEYS).map((apiKey) => gateway.client({ apiKey }).responses) as [
       OpenAI["responses"],
       OpenAI["responses"],
@@ -241,7 +241,7 @@ describe("an isolate of several tenants", () => {
     await letEnd([last]);
     expect((await c.create({ input: "Hello!" })).status).toBe("completed");
     await letEnd(turns);
-    // In the background it is the same.
+    // It is the same in the background.
     const runs: Held<unknown>[] = [];
     for (let run = 0; run < 3; run += 1) {
       runs.push(await held((input) => a.create({ model: HELD, input, background: true })));
@@ -253,10 +253,10 @@ describe("an isolate of several tenants", () => {
   });
 });
 
-describe("an isolate whose clients do not send what they announce", () => {
+describe("an isolate whose clients do not send their announced bodies", () => {
   useGateway({ MAX_OPEN_TURNS: "600", API_KEYS });
 
-  /** Twenty turns of another tenant at once. */
+  /** Checks that twenty turns of another tenant succeed at once. */
   async function expectTwentyTurns(): Promise<void> {
     const { responses } = gateway.client({ apiKey: KEYS.b });
     const turns = Array.from({ length: 20 }, () => responses.create({ input: "Hello!", store: false }));
@@ -270,7 +270,7 @@ describe("an isolate whose clients do not send what they announce", () => {
   it.each([
     ["one tenant", [KEYS.a]],
     ["two tenants", [KEYS.a, KEYS.c]],
-  ])("has room for the turns of others, whatever %s announced, or sent", async (_, keys) => {
+  ])("admits the turns of others, whatever %s announced, or sent", async (_, keys) => {
     const clients: Socket[] = [];
     const begin = (count: number, announced: number) => {
       for (let at = 0; at < count; at += 1) clients.push(upload({ announced, key: keys[at % keys.length] ?? "" }));
@@ -279,15 +279,16 @@ describe("an isolate whose clients do not send what they announce", () => {
     begin(200, 16 * 1024);
     begin(200, 16_500);
     const first = await upload({ announced: 2, key: KEYS.b });
-    // What has come before was taken before.
+    // The later bodies do not affect a body that arrived before.
     expect(await answered(first)).toContain("400 Bad Request");
     await expectTwentyTurns();
     const sending: Socket[] = [];
-    // As slowly as they may.
+    // The clients send as slowly as allowed.
     const timer = setInterval(() => sending.forEach((client) => void client.write("a".repeat(2048))), 1000);
     for (const key of keys) {
       const { responses } = gateway.client({ apiKey: key });
-      // Until the tenant holds what it may: bodies that grow at one time are refused at one time.
+      // Repeats this until the tenant has all permits that it may have: bodies that grow at the same time are refused
+      // at the same time.
       await eventually(() => {
         for (let at = 0; at < 30; at += 1) {
           const client = upload({ announced: 12 * 1024 * 1024, key });
@@ -300,14 +301,14 @@ describe("an isolate whose clients do not send what they announce", () => {
     }
     clearInterval(timer);
     for (const client of [...clients, ...sending, first]) client.destroy();
-    // The gateway sees them leave a moment later.
+    // The gateway notices their disconnection a moment later.
     for (const key of keys) {
       const { responses } = gateway.client({ apiKey: key });
       await eventually(() => responses.create({ input: "a".repeat(1_600_000) }).then(() => true, isFree));
     }
   });
 
-  it("ends a request whose body does not come, and its connection", async () => {
+  it("ends a request whose body does not arrive, and its connection", async () => {
     const bodies = [12 * 1024 * 1024, 16 * 1024, "chunked" as const];
     const clients = bodies.map((announced) => upload({ announced, key: KEYS.a }));
     await Promise.all(
@@ -322,7 +323,7 @@ describe("an isolate whose clients do not send what they announce", () => {
 
 const isOverShare = (error: unknown) => (error as { status?: number }).status === 429;
 
-/** False where a tenant still holds what it may; throws other errors. */
+/** False if the tenant still has all permits that it may have. Throws other errors. */
 const isFree = (error: unknown) => {
   if (!isOverShare(error)) throw error;
   return false;

@@ -4,7 +4,7 @@ import type { Response, ResponseCreateParamsNonStreaming } from "openai/resource
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Gateway, startGateway } from "./support.ts";
 
-/** What models (and the vLLMs before them) do that the simulator does not: a server that answers as it is told. */
+/** Output of models and of vLLM that the simulator does not generate, from a server with scripted answers. */
 
 interface Delta {
   content?: string;
@@ -17,7 +17,7 @@ let script: { deltas: Delta[]; finish: string; more?: Record<string, unknown> };
 const asked: { stream?: boolean }[] = [];
 
 const server = createServer(async (request, response) => {
-  // It does not list its models.
+  // The server does not list its models.
   if (request.method === "GET") return void response.writeHead(404).end();
   const body = JSON.parse(Buffer.concat(await Array.fromAsync(request)).toString()) as { stream?: boolean };
   asked.push(body);
@@ -52,7 +52,7 @@ const tools = ["look", "listen"].map((name) => ({
   strict: false,
 }));
 
-/** What a client has in the end, when the model says this: the same as JSON and streamed. */
+/** The final response to this output of the model, which must be the same as JSON and streamed. */
 async function outputOf(
   deltas: Delta[],
   finish = "stop",
@@ -74,7 +74,7 @@ function call(index: number, name: string | undefined, text: string, id?: string
 }
 
 describe("text and calls", () => {
-  it("in one answer are items in the order in which they came", async () => {
+  it("in one answer are items in their order", async () => {
     const deltas = [{ content: "Let me " }, { content: "look." }, call(0, "look", ""), call(0, undefined, '{"at":1}')];
     expect(await outputOf(deltas, "tool_calls")).toMatchObject([
       { type: "message", status: "completed", content: [{ text: "Let me look." }] },
@@ -82,7 +82,7 @@ describe("text and calls", () => {
     ]);
   });
 
-  it("in the other order too: the call is done before the text begins", async () => {
+  it("in the other order are items, too: the call is done before the text begins", async () => {
     const deltas = [call(0, "look", '{"at":1}'), { content: "Looking." }];
     expect(await outputOf(deltas, "tool_calls")).toMatchObject([
       { type: "function_call", status: "completed" },
@@ -90,20 +90,20 @@ describe("text and calls", () => {
     ]);
   });
 
-  it("come apart in the order reasoning, text, reasoning, call", async () => {
+  it("are separate items in the order reasoning, text, reasoning, call", async () => {
     const deltas = [{ reasoning: "Hm." }, { content: "Wait." }, { reasoning: "Ah." }, call(0, "look", "{}")];
     const output = await outputOf(deltas, "tool_calls");
     expect(output.map(({ type }) => type)).toEqual(["reasoning", "message", "reasoning", "function_call"]);
   });
 
-  it("may come together in one delta", async () => {
+  it("may arrive together in one delta", async () => {
     const output = await outputOf([{ reasoning: "Hm.", content: "Yes.", ...call(0, "look", "{}") }], "tool_calls");
     expect(output.map(({ type }) => type)).toEqual(["reasoning", "message", "function_call"]);
   });
 });
 
 describe("a call", () => {
-  it("without a word of arguments has the empty object", async () => {
+  it("without arguments has the empty object", async () => {
     expect(await outputOf([call(0, "look", "")], "tool_calls")).toMatchObject([{ name: "look", arguments: "{}" }]);
   });
 
@@ -117,7 +117,7 @@ describe("a call", () => {
     expect(output).toMatchObject([{ call_id: expect.stringMatching(/^call_\w{24}$/) }]);
   });
 
-  it("whose id an earlier call of the conversation has gets another", async () => {
+  it("with the id of an earlier call of the conversation gets another", async () => {
     script = { deltas: [call(0, "look", "{}", "functions.look:0")], finish: "tool_calls" };
     const first = await gateway.openai.responses.create({ model: "m", input: "Hello!", tools });
     expect(first.output).toMatchObject([{ call_id: "functions.look:0" }]);
@@ -130,13 +130,13 @@ describe("a call", () => {
     expect(second.output).toMatchObject([{ call_id: expect.stringMatching(/^call_\w{24}$/) }]);
   });
 
-  it("without an index, as some parsers give it whole, is one of its own", async () => {
+  it("without an index, which some parsers send complete, is a separate one", async () => {
     const both = ["look", "listen"].map((name) => ({ id: `call_${name}`, function: { name, arguments: "{}" } }));
     const output = await outputOf([{ tool_calls: both }], "tool_calls");
     expect(output).toMatchObject([{ name: "look" }, { name: "listen" }]);
   });
 
-  it("with parallel_tool_calls: false is the first one, whatever the model makes", async () => {
+  it("with parallel_tool_calls: false is the model's first one", async () => {
     const deltas = [call(0, "look", '{"at":1}'), call(1, "listen", '{"to":1}'), call(1, undefined, "")];
     const output = await outputOf(deltas, "tool_calls", { parallel_tool_calls: false });
     expect(output).toMatchObject([{ name: "look", arguments: '{"at":1}' }]);
@@ -153,7 +153,7 @@ describe("a call", () => {
     expect(output).toMatchObject([{ name: "look", arguments: "{}" }]);
   });
 
-  it("that was finished stays so when the answer is truncated in the text after it", async () => {
+  it("that was complete stays so when the answer is truncated in the text after it", async () => {
     const output = await outputOf([call(0, "look", "{}"), { content: "And th" }], "length");
     expect(output).toMatchObject([
       { type: "function_call", status: "completed" },
@@ -163,7 +163,7 @@ describe("a call", () => {
 });
 
 describe("parallel calls", () => {
-  it("whose arguments interleave are put together each for itself", async () => {
+  it("with interleaved arguments are assembled separately", async () => {
     const deltas = [
       call(0, "look", '{"at"'),
       call(1, "listen", '{"to"'),
@@ -176,7 +176,7 @@ describe("parallel calls", () => {
     ]);
   });
 
-  it("that interleave are complete but for the last, when that is truncated", async () => {
+  it("with interleaved arguments are complete except the last, when that is truncated", async () => {
     const deltas = [call(0, "look", '{"at"'), call(1, "listen", '{"to"'), call(0, undefined, ":1}")];
     expect(await outputOf(deltas, "length")).toMatchObject([
       { name: "look", arguments: '{"at":1}', status: "completed" },
@@ -203,7 +203,7 @@ describe("a message", () => {
     ]);
   });
 
-  it("that a content filter cut is incomplete, and says why", async () => {
+  it("that a content filter has cut is incomplete, with the reason", async () => {
     script = { deltas: [{ content: "Well, " }], finish: "content_filter" };
     const response = await gateway.openai.responses.create({ model: "m", input: "Hello!" });
     expect(response).toMatchObject({
@@ -215,7 +215,7 @@ describe("a message", () => {
 });
 
 describe("kv_transfer_params", () => {
-  it("that vLLM hands over are in the response", async () => {
+  it("of vLLM are in the response", async () => {
     const handedOver = { remote_engine_id: "e", remote_block_ids: [1, 2] };
     script = { deltas: [{ content: "a" }], finish: "length", more: { kv_transfer_params: handedOver } };
     const extras = { kv_transfer_params: { do_remote_decode: true } };
@@ -229,7 +229,7 @@ describe("kv_transfer_params", () => {
 describe("a call of a custom tool", () => {
   const custom = { tools: [{ type: "custom" as const, name: "patch" }, { type: "shell" as const }] };
 
-  it("is its input, whether the model writes JSON or the text alone", async () => {
+  it("has its input, whether the model writes JSON or the text alone", async () => {
     const json = [call(0, "patch", '{"inp'), call(0, undefined, 'ut": "a\\'), call(0, undefined, 'nb"}')];
     expect(await outputOf(json, "tool_calls", custom)).toMatchObject([
       { type: "custom_tool_call", name: "patch", input: "a\nb", status: "completed" },
@@ -238,12 +238,12 @@ describe("a call of a custom tool", () => {
     expect(await outputOf(bare, "tool_calls", custom)).toMatchObject([{ input: "*** Begin Patch" }]);
   });
 
-  it("beside another that the model has not made as it has to is made all the same", async () => {
+  it("is made in spite of an invalid one beside it", async () => {
     const deltas = [call(0, "patch", '{"input": "a"}'), call(1, "shell", '{"commands": 5}')];
     expect(await outputOf(deltas, "tool_calls", custom)).toMatchObject([{ type: "custom_tool_call", input: "a" }]);
   });
 
-  it("that breaks off ends where it is, and the model is asked again in vain", async () => {
+  it("that breaks off ends there, and the model is asked again without success", async () => {
     script = { deltas: [call(0, "patch", '{"input": "a')], finish: "tool_calls" };
     const before = asked.length;
     const failed = gateway.openai.responses.create({ model: "m", input: "Hello!", ...custom });

@@ -6,17 +6,17 @@ import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { chunk } from "./scripted-vllm.ts";
 import { eventually } from "./support.ts";
 
-/** What a model server may say in HTTP/1.1, byte by byte, over either transport (the project's: vitest.config.ts). */
+/** HTTP/1.1 answers of model servers, byte by byte, over each transport (vitest.config.ts sets it for the project). */
 
 const isSocket = process.env.VLLM_TRANSPORT === "socket";
 
-/** A request as it came: its head, and how much of its body. */
+/** A received request: its head and its connection. */
 interface Received {
   head: string;
   socket: Socket;
 }
 
-/** What is written to a request for a model of this name. */
+/** The functions that answer requests, by the model's name. */
 const answers = new Map<string, (socket: Socket) => unknown>();
 const received = new Map<string, Received>();
 
@@ -29,7 +29,7 @@ const chunked = (size: number, extension = "") =>
     .map((text) => `${text.length.toString(16)}${extension}\r\n${text}\r\n`)
     .join("");
 
-/** Answers what a model is asked for as the test says, by the model's name; all else is JSON. */
+/** Answers requests for a model with the test's function for its name; other requests get JSON. */
 function serve(socket: Socket): void {
   let text = "";
   socket.on("error", () => {});
@@ -39,7 +39,7 @@ function serve(socket: Socket): void {
     if (body === undefined) return;
     const model = /"model":"([^"]+)"/.exec(body)?.[1];
     if (head.startsWith("POST") && model === undefined) return;
-    // Over a connection that is kept the next one comes.
+    // The next request may arrive on the same connection.
     text = "";
     const answer = answers.get(model ?? "");
     if (answer) {
@@ -74,7 +74,7 @@ afterAll(async () => {
 
 let models = 0;
 
-/** What the gateway answers where the model server says this. */
+/** Gives the gateway's answer when the model server answers like this. */
 async function ask(answer: (socket: Socket) => unknown, { input = "Hi", url = worker.url } = {}) {
   const model = `wire-${models++}`;
   answers.set(model, answer);
@@ -137,7 +137,7 @@ describe("an answer", () => {
     expect((await ask(answer)).status).toBe(502);
   });
 
-  it("that comes before the request was read is read", async () => {
+  it("that arrives before the request was read is read", async () => {
     const error = JSON.stringify({
       error: { message: "stop is too long", type: "BadRequestError", param: "stop", code: 400 },
     });
@@ -152,16 +152,16 @@ describe("an answer", () => {
   });
 });
 
-/** A stream, as its client has it until now. */
+/** A client and the part of its stream that it has read. */
 interface Client {
-  /** The text of the deltas that have come. */
+  /** The text of the deltas so far. */
   text(): string;
-  /** What the stream has ended with; undefined as long as it goes on. */
+  /** The last event of the ended stream; undefined until its end. */
   last(): string | undefined;
   leave(): void;
 }
 
-/** Begins a stream, and reads it, unless the client is one that does not. */
+/** Begins a stream, and reads it unless the client does not read. */
 async function beginStream(answer: (socket: Socket) => unknown, { reads = true } = {}) {
   const model = `wire-${models++}`;
   answers.set(model, answer);
@@ -204,7 +204,7 @@ const deltas = (from: number, to: number) =>
     .join("");
 const END = `${httpChunk(chunk({}, "stop"))}0\r\n\r\n`;
 
-describe("an answer that comes faster than it is read", () => {
+describe("an answer that arrives faster than it is read", () => {
   it("is shown up to its last word whenever the model pauses", async () => {
     const { client, socket } = await beginStream((socket) => socket.write(CHUNKED + deltas(0, 1)));
     const sizes = [1, 3, 40, 9, 200, 1, 1, 17, 500, 2];
@@ -212,7 +212,7 @@ describe("an answer that comes faster than it is read", () => {
     for (const size of sizes) {
       socket.write(deltas(said, said + size));
       said += size;
-      // Nothing more comes until all of it is there.
+      // The server sends no more until the client has all of it.
       await eventually(() => client.text() === words(0, said).join(""));
     }
     socket.end(END);
@@ -228,7 +228,7 @@ describe("an answer that comes faster than it is read", () => {
     expect(client.text()).toBe(words(0, 1_000).join(""));
   });
 
-  it("is not read on for a client that does not read", async () => {
+  it("is read no further for a client that does not read", async () => {
     const { client, socket } = await beginStream((socket) => socket.write(CHUNKED), { reads: false });
     let index = 0;
     const write = () => {
@@ -237,7 +237,7 @@ describe("an answer that comes faster than it is read", () => {
     };
     socket.on("drain", write);
     write();
-    // What nobody takes any more stays where it is.
+    // Bytes that nobody reads stay in the connection.
     let before = -1;
     await eventually(async () => {
       const taken = index;
@@ -250,7 +250,7 @@ describe("an answer that comes faster than it is read", () => {
     socket.destroy();
   });
 
-  it("is given up when the client leaves", async () => {
+  it("is given up when the client disconnects", async () => {
     const { client, socket } = await beginStream((socket) => socket.write(CHUNKED));
     let index = 0;
     const speaking = setInterval(() => {
@@ -259,7 +259,7 @@ describe("an answer that comes faster than it is read", () => {
     }, 5);
     await eventually(() => client.text().length > 5_000);
     client.leave();
-    // It may be reset while it is written to.
+    // The connection may be reset during a write.
     await new Promise((resolve) => socket.once("close", resolve));
     clearInterval(speaking);
   });
@@ -303,7 +303,7 @@ describe.runIf(isSocket)("with mixed transports", () => {
 });
 
 describe.runIf(isSocket)("over a socket", () => {
-  it("a request says that its connection is used once, and its end is the connection's", async () => {
+  it("a request announces a single use of its connection, which ends with it", async () => {
     const { model } = await ask((socket) => socket.write(`${CHUNKED}${chunked(50)}0\r\n\r\n`));
     const { head, socket } = received.get(model) ?? {};
     expect(head).toMatch(/^POST \/v1\/chat\/completions HTTP\/1\.1\r\nhost: 127\.0\.0\.1:\d+\r\n/);
@@ -318,7 +318,7 @@ describe.runIf(isSocket)("over a socket", () => {
   });
 
   const hasIpv6 = Object.values(networkInterfaces()).some((each) => each?.some(({ address }) => address === "::1"));
-  it.runIf(hasIpv6)("an IPv6 address is one", async () => {
+  it.runIf(hasIpv6)("an IPv6 address is accepted", async () => {
     const other = await listen("::1");
     const gateway = await start(`http://[::1]:${other.port}`);
     const answer = (socket: Socket) => socket.end(`${CHUNKED}${chunked(50)}0\r\n\r\n`);

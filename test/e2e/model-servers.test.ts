@@ -7,12 +7,15 @@ import type { KindName } from "../../dev/simulator/kinds.ts";
 import { type Fleet, type Replica, startFleet } from "./fleet.ts";
 import { ended } from "./turns.ts";
 
-/** One gateway in front of a model server of every kind: what is asked of each, and no answer is called completed that is none. */
+/**
+ * One gateway in front of a model server of every kind: each gets only requests that it can serve, and only a complete
+ * answer counts as completed.
+ */
 
 const KINDS = ["vllm", "llamacpp", "sglang", "ollama", "transformers"] as const satisfies KindName[];
 type Kind = (typeof KINDS)[number];
 
-/** The kinds whose servers read calls out of a text. */
+/** The kinds whose servers parse calls out of a text. */
 const CALLING = KINDS.filter((kind) => kind !== "transformers");
 
 const WINDOW = 2048;
@@ -45,13 +48,13 @@ function serverOf(name: string): Replica {
   return found;
 }
 
-/** The model of a server says these from now on, one text after another: nothing binds it. */
+/** Lets a server's model output these texts from now on, one after another. No grammar binds it. */
 function says(name: string, ...texts: string[]): void {
   const setting = name === "harmony" ? "harmony" : "says";
   serverOf(name).trouble = `${setting}=${encodeURIComponent(texts.join("\u001e"))}`;
 }
 
-/** The bodies that a server was asked with. */
+/** The bodies of requests to a server. */
 function bodies(name: string): JsonObject[] {
   return serverOf(name).asked.map(({ body }) => (isObject(body) ? body : {}));
 }
@@ -59,12 +62,15 @@ function bodies(name: string): JsonObject[] {
 const WAYS = ["whole", "streamed", "in the background", "streamed in the background"] as const;
 type Way = (typeof WAYS)[number];
 
-/** The ways that are taken at a kind of server: all where one reads calls and is loose, and where one reads none, else each half of them. */
+/**
+ * The tested ways at a kind of server: all for one kind that parses calls and for one that does not; half of them for
+ * the others.
+ */
 const waysAt = (kind: Kind): readonly Way[] =>
   kind === "llamacpp" || kind === "transformers" ? WAYS : ["streamed", "in the background"];
 type Body = ResponseCreateParamsNonStreaming & JsonObject;
 
-/** The response that an asking comes to, in one of the ways to get it. */
+/** Creates a response in one of the ways. */
 async function ask(given: object, way: Way = "whole"): Promise<Response> {
   const { openai } = fleet;
   const body = { ...given, background: way.includes("background") } as unknown as Body;
@@ -78,7 +84,7 @@ async function ask(given: object, way: Way = "whole"): Promise<Response> {
   return last;
 }
 
-/** How an asking ends: a response's status and code, or the code of the error. */
+/** The end of a request: a response's status and code, or the code of the error. */
 async function outcome(given: object, way: Way) {
   try {
     const { status, error } = await ask(given, way);
@@ -134,7 +140,7 @@ const textOf = ({ output }: Response) =>
     .flatMap((item) => (item.type === "message" ? item.content : []))
     .map((part) => ("text" in part ? part.text : ""));
 
-/** The error that an asking is refused with. */
+/** The error of a refused request. */
 async function refusal(given: object) {
   const error = await ask(given).catch((reason: unknown) => reason);
   if (!(error instanceof APIError)) throw new Error(`It was not refused: ${JSON.stringify(error)}`);
@@ -142,14 +148,14 @@ async function refusal(given: object) {
 }
 
 describe.each(KINDS)("a server of the kind %s", (model) => {
-  it.each(WAYS)("answers with a text and what it has used, %s", async (way) => {
+  it.each(WAYS)("answers with a text and its usage, %s", async (way) => {
     const response = await ask({ model, input: "Hello" }, way);
     expect(response.status).toBe("completed");
     expect(textOf(response)).toEqual(["You said: Hello"]);
     expect(response.usage).toMatchObject({ input_tokens: 12, output_tokens: 5, total_tokens: 17 });
   });
 
-  it("goes on with a conversation", async () => {
+  it("continues a conversation", async () => {
     const { id } = await ask({ model, input: "Hello" });
     const next = await ask({ model, input: "Again", previous_response_id: id });
     expect(textOf(next)).toEqual(["You said: Again"]);
@@ -166,7 +172,7 @@ describe.each(KINDS)("a server of the kind %s", (model) => {
     expect(textOf(await ask({ model, input: "x", stop: ["said"] }))).toEqual(["You "]);
   });
 
-  it("is asked for no model that it does not have", async () => {
+  it("gets no request for a model that it does not have", async () => {
     expect(await refusal({ model: `${model}-x`, input: "x" })).toEqual({
       status: 400,
       code: "model_not_found",
@@ -175,7 +181,7 @@ describe.each(KINDS)("a server of the kind %s", (model) => {
     expect(bodies(model)).toEqual([]);
   });
 
-  it("learns its kind", async () => {
+  it("is recognised", async () => {
     const health = await fleet.fetch(`${fleet.url}/health/upstream`);
     expect(await health.text()).toContain(model === "transformers" ? "openai" : model);
   });
@@ -194,20 +200,20 @@ describe.each(CALLING)("tools at a server of the kind %s", (model) => {
     }
   });
 
-  it("has a custom tool's input in its grammar", async () => {
+  it("makes a custom tool's input that matches its grammar", async () => {
     for (const tool_choice of ["required", { type: "custom", name: "move" }]) {
       const response = await ask({ model, tools: [move], input: "move", tool_choice });
       expect(callsOf(response)).toEqual([["move", "left 0"]]);
     }
   });
 
-  it("has a text in its format, and calls beside a format", async () => {
+  it("makes a text that matches its format, and calls beside a format", async () => {
     expect(textOf(await ask({ model, text: { format }, input: "x" }))).toEqual(['{"answer":1}']);
     const response = await ask({ model, text: { format }, tools: [time], input: "get_time" });
     expect(callsOf(response)).toEqual([["get_time", '{"city":"city"}']]);
   });
 
-  it("goes on after a tool's result", async () => {
+  it("continues after a tool's result", async () => {
     const first = await ask({ model, tools: [time], input: "get_time" });
     const [item] = first.output;
     if (item?.type !== "function_call") throw new Error("There is no call.");
@@ -217,7 +223,7 @@ describe.each(CALLING)("tools at a server of the kind %s", (model) => {
   });
 });
 
-it.each(["vllm", "llamacpp", "sglang", "ollama"] as const)("shows the thoughts of %s", async (model) => {
+it.each(["vllm", "llamacpp", "sglang", "ollama"] as const)("shows the reasoning of %s", async (model) => {
   serverOf(model).trouble = "reasoning=1";
   for (const way of ["whole", "streamed"] as const) {
     const { output } = await ask({ model, input: "x", reasoning: { effort: "low" } }, way);
@@ -240,12 +246,12 @@ it.each<[Kind, string, object]>([
   ["transformers", "min_tokens", { min_tokens: 3 }],
   ["transformers", "top_k", { top_k: 3 }],
   ["transformers", "structured_outputs", { structured_outputs: { choice: ["yes", "no"] } }],
-])("refuses what %s cannot do by its name: %s", async (model, param, body) => {
+])("refuses a field that %s does not support by its name: %s", async (model, param, body) => {
   expect(await refusal({ model, input: "x", ...body })).toEqual({ ...UNSUPPORTED, param });
   expect(bodies(model)).toEqual([]);
 });
 
-it("sends a strict server nothing that it does not know", async () => {
+it("sends a strict server only fields that it knows", async () => {
   await ask({ model: "transformers", input: "x", service_tier: "priority", tools: [time], text: { format } }).catch(
     () => {},
   );
@@ -261,7 +267,7 @@ it("sends a strict server nothing that it does not know", async () => {
   }
 });
 
-it.each(["llamacpp", "sglang"] as const)("says that a prompt is too long for %s", async (model) => {
+it.each(["llamacpp", "sglang"] as const)("answers that a prompt is too long for %s", async (model) => {
   const long = "x ".repeat(WINDOW);
   expect(await refusal({ model, input: long })).toEqual({
     status: 400,
@@ -272,7 +278,7 @@ it.each(["llamacpp", "sglang"] as const)("says that a prompt is too long for %s"
 });
 
 it.each(["llamacpp", "sglang"] as const)(
-  "says that more output is asked for than the window of %s has",
+  "answers that more output is requested than the window of %s has",
   async (model) => {
     const refused = await refusal({ model, input: "x", max_output_tokens: WINDOW + 1 });
     expect(refused).toEqual({ status: 400, code: "above_max_value", param: "max_output_tokens" });
@@ -280,7 +286,7 @@ it.each(["llamacpp", "sglang"] as const)(
   },
 );
 
-it("says that a model of llama.cpp reads no images", async () => {
+it("answers that a model of llama.cpp reads no images", async () => {
   const image = { type: "input_image", image_url: "data:image/png;base64,iVBORw0KGgo=" };
   const refused = await refusal({ model: "llamacpp", input: [{ role: "user", content: [image] }] });
   expect(refused).toEqual({ status: 400, code: "invalid_request", param: "input[0].content[0]" });
@@ -293,25 +299,25 @@ it.each(["vllm", "llamacpp", "sglang"] as const)("counts a prompt as %s does", a
   expect(counted).toBe(usage?.input_tokens);
 });
 
-it("has log probabilities of llama.cpp where none but the tokens' own are asked for", async () => {
+it("has llama.cpp's log probabilities if only the tokens' own are requested", async () => {
   const { output } = await ask({ model: "llamacpp", input: "x", include: LOGPROBS.include, top_logprobs: 0 });
   expect(JSON.stringify(output)).toContain('"logprobs":[{"token":"You"');
 });
 
-it("says of SGLang's sum of both whether the prompt or the output is too long", async () => {
+it("tells, from SGLang's sum of both, whether the prompt or the output is too long", async () => {
   const input = "x ".repeat(WINDOW / 2 - 10);
   const refused = await refusal({ model: "sglang", input, max_output_tokens: WINDOW });
   expect(refused).toEqual({ status: 400, code: "above_max_value", param: "max_output_tokens" });
   expect(bodies("sglang")).toHaveLength(1);
 });
 
-describe("the models of an SGLang that answers for any", () => {
+describe("the models of an SGLang that answers for any name", () => {
   it.each(["tuned", "base:other", "other"])("are those of its list (%s)", async (model) => {
     expect(await refusal({ model, input: "x" })).toMatchObject({ status: 400, code: "model_not_found" });
     expect(bodies("lora")).toEqual([]);
   });
 
-  it("are adapters by the names that it knows in requests", async () => {
+  it("include adapters by the names that it accepts in requests", async () => {
     const response = await ask({ model: "base:tuned", input: "Hello" });
     expect([response.model, textOf(response)]).toEqual(["base:tuned", ["You said: Hello"]]);
     expect(bodies("lora")).toMatchObject([{ model: "base:tuned" }]);
@@ -331,7 +337,7 @@ describe("an open message at SGLang", () => {
     ]);
   });
 
-  it("is refused after thoughts, which it would forget", async () => {
+  it("is refused after reasoning, which SGLang would drop", async () => {
     const thoughts = { type: "reasoning", id: "rs_1", summary: [], content: [{ type: "reasoning_text", text: "Hm." }] };
     const input = [{ role: "user", content: "abc" }, thoughts, open];
     expect(await refusal({ model: "sglang", input })).toEqual({ ...UNSUPPORTED, param: "input" });
@@ -339,7 +345,7 @@ describe("an open message at SGLang", () => {
   });
 });
 
-it("does not call an answer of Ollama's completed that has read less than half of the prompt", async () => {
+it("does not complete an answer of an Ollama that has read less than half of the prompt", async () => {
   const input = "river ".repeat(3 * WINDOW);
   for (const way of ["whole", "in the background"] as const) {
     const { status, code } = await outcome({ model: "ollama", input }, way);
@@ -351,7 +357,7 @@ it("does not call an answer of Ollama's completed that has read less than half o
 
 const MISREADING = ["llamacpp", "sglang", "ollama"] as const;
 
-it.each(MISREADING)("begins a new answer after one of the client's at %s", async (model) => {
+it.each(MISREADING)("begins a new answer after the client's own at %s", async (model) => {
   await ask({
     model,
     input: [
@@ -370,7 +376,7 @@ const named = { tool_choice: { type: "function", name: "get_time" } };
 const moves = { tools: [move], tool_choice: { type: "custom", name: "move" } };
 const TEXT = "Just a text.";
 
-/** Requests, and what a model says that does not keep to them. */
+/** Requests, and model outputs that violate them. */
 const WRONG: Record<string, [object, string]> = {
   "a named choice without its call": [{ tools: [weather, time], ...named }, TEXT],
   "a named choice with another call": [{ tools: [weather, time], ...named }, call("get_weather", { city: "Rome" })],
@@ -388,10 +394,10 @@ const WRONG: Record<string, [object, string]> = {
   ],
 };
 
-/** Codes of an answer that is none. Stored responses have OpenAI's codes alone. */
+/** The codes of a violated request. Stored responses have only OpenAI's codes. */
 const CODES = ["upstream_disregarded_request", "server_error"];
 
-describe.each(KINDS)("where nothing binds the model of a server of the kind %s", (model) => {
+describe.each(KINDS)("without enforcement at a server of the kind %s", (model) => {
   it.each(Object.keys(WRONG))("%s is not called completed", async (what) => {
     const [body, text] = WRONG[what] ?? [{}, ""];
     for (const way of waysAt(model)) {
@@ -405,7 +411,7 @@ describe.each(KINDS)("where nothing binds the model of a server of the kind %s",
   });
 });
 
-describe.each(CALLING)("where the model of %s does it right when it is asked again", (model) => {
+describe.each(CALLING)("when the model of %s is right at the second request", (model) => {
   it.each<[string, object, string, string[]]>([
     ["a named call comes", { tools: [weather, time], ...named }, TEXT, ["get_time", '{"city":"Rome"}']],
     ["a required call comes", { tools: [time], tool_choice: "required" }, TEXT, ["get_time", '{"city":"Rome"}']],
@@ -420,13 +426,13 @@ describe.each(CALLING)("where the model of %s does it right when it is asked aga
       expect(response.status).toBe("completed");
       const whole = response.output.filter((item) => !("status" in item) || item.status === "completed");
       expect(callsOf({ ...response, output: whole })).toEqual([wanted]);
-      // No wrong text is shown.
+      // The wrong text is not shown.
       expect(textOf(response).join("")).toBe("");
     }
   });
 });
 
-it("asks a server again that enforces no format, until the text matches it", async () => {
+it("asks a server without enforcement again, until the text matches the format", async () => {
   for (const way of WAYS) {
     fleet.clear();
     says("transformers", "It is five.", '{"answer": 5}');
@@ -446,7 +452,7 @@ it("asks a server again that claims to enforce a format, if no client has seen t
   }
 });
 
-it("does not call an answer completed that lacks the log probabilities that were asked for", async () => {
+it("does not complete an answer without the requested log probabilities", async () => {
   const body = { model: "transformers", input: "Go", include: ["message.output_text.logprobs"], top_logprobs: 2 };
   for (const way of ["whole", "in the background"] as const) {
     const { status, code } = await outcome(body, way);
@@ -455,7 +461,7 @@ it("does not call an answer completed that lacks the log probabilities that were
   }
 });
 
-describe("where nothing binds a gpt-oss", () => {
+describe("without enforcement at a gpt-oss", () => {
   const final = (text: string) => `<|channel|>final<|message|>${text}<|return|>`;
   const toolCall = (name: string, given: object) =>
     `<|channel|>commentary to=functions.${name} <|constrain|>json<|message|>${JSON.stringify(given)}<|call|>`;
@@ -482,7 +488,7 @@ describe("where nothing binds a gpt-oss", () => {
   });
 });
 
-it("asks a gpt-oss again that has said a text where it must call, at a server without structural tags", async () => {
+it("asks a gpt-oss again that has output a text instead of a required call, at a server without structural tags", async () => {
   const server = serverOf("untagged");
   for (const way of WAYS) {
     fleet.clear();
@@ -518,13 +524,13 @@ describe("several tenants", () => {
       .responses.create({ model, input: "x" })
       .catch((error: unknown) => error);
 
-  it.each(["alone", "silent"])("have no prompt at a server that shares its cache (%s)", async (model) => {
+  it.each(["alone", "silent"])("send no prompt to a server that shares its cache (%s)", async (model) => {
     expect(await asked(model)).toMatchObject({ status: 503, code: "tenants_not_separated" });
     expect(keyed.servers(model)).toEqual([]);
   });
 
   it.each(["shared", "salted"])(
-    "are served where the operator accepts that, or where they are kept apart (%s)",
+    "are served if the operator accepts that, or their caches are separate (%s)",
     async (model) => {
       expect(await asked(model)).toMatchObject({ status: "completed" });
       const salts = keyed.replicas.flatMap(({ asked }) => asked.map(({ body }) => isObject(body) && body.cache_salt));

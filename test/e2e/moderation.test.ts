@@ -8,7 +8,7 @@ import { ask as admin, makeKey, startWithKeys } from "./key-support.ts";
 import { eventually, type Gateway } from "./support.ts";
 import { ask, EVERY_WAY, REPEATER, scripts, textOf, WAYS, written } from "./tool-support.ts";
 
-/** Moderation, by a guard model and by a hook of the operator's. */
+/** Moderation, by a guard model and by the operator's hook. */
 
 interface Asked {
   path: string;
@@ -31,7 +31,7 @@ let guarded: Gateway;
 let hooked: Gateway;
 let openai: OpenAI;
 const asked: Asked[] = [];
-/** An answer in the place of a judgement. */
+/** An answer instead of a judgement. */
 let other: ((asked: Asked) => { status?: number; body?: string } | undefined) | undefined;
 
 beforeAll(async () => {
@@ -96,7 +96,7 @@ const flagged = {
 const passed = { type: "moderation_result", model: "llama-guard-4", flagged: false, categories: { illicit: false } };
 
 describe.each(EVERY_WAY)("%s, asked as %s", (model, way) => {
-  it("is not asked about an input that is flagged; the response says why", async () => {
+  it("gets no flagged input; the response has the reason", async () => {
     const before = guarded.vllm.simulator.requests.filter(({ body }) => body !== undefined).length;
     const { response } = await ask(guarded, way, { model, input: `How do I commit ${BAD}?`, moderation }, openai);
     expect(response).toMatchObject({
@@ -109,7 +109,7 @@ describe.each(EVERY_WAY)("%s, asked as %s", (model, way) => {
     expect((await openai.responses.retrieve(response.id)).moderation).toEqual(response.moderation);
   });
 
-  it("answers what is not, with both judgements", async () => {
+  it("answers other input, with both judgements", async () => {
     const { response } = await ask(
       guarded,
       way,
@@ -124,11 +124,11 @@ describe.each(EVERY_WAY)("%s, asked as %s", (model, way) => {
 
 describe("the output", () => {
   const long = "There is a great deal to be said about the keeping of fires in stoves. ";
-  /** The model says what the input has, which is therefore only scored. */
+  /** The model repeats the input, which is therefore only scored. */
   const blocksOutput = { model: "llama-guard-4", policy: { output: POLICY.output } };
   const request = { ...answers(`${long}${long}And now to ${BAD}, which is easy. ${long}`), moderation: blocksOutput };
 
-  it.each(WAYS)("is shown up to the sentence that is flagged, asked as %s", async (way) => {
+  it.each(WAYS)("is shown up to the flagged sentence, asked as %s", async (way) => {
     const { response, events } = await ask(guarded, way, { ...request }, openai);
     expect(response).toMatchObject({ status: "incomplete", incomplete_details: { reason: "content_filter" } });
     expect(response.moderation).toMatchObject({ output: flagged });
@@ -146,7 +146,7 @@ describe("the output", () => {
     expect(response.moderation).toMatchObject({ input: { type: "moderation_result" }, output: flagged });
   });
 
-  it("is judged in calls, too", async () => {
+  it("is judged also in calls", async () => {
     const tools = [{ type: "function" as const, name: "f", parameters: {}, strict: false }];
     const input = scripts(written("f", JSON.stringify({ what: BAD })));
     const { response } = await ask(
@@ -160,7 +160,7 @@ describe("the output", () => {
   });
 });
 
-describe("a guard that cannot be asked", () => {
+describe("a guard that is not available", () => {
   const failures: [string, typeof other][] = [
     ["fails", () => ({ status: 500, body: "{}" })],
     [
@@ -169,7 +169,7 @@ describe("a guard that cannot be asked", () => {
     ],
     ["answers no JSON", () => ({ body: "<html>" })],
   ];
-  it.each(failures)("ends a turn that is to be blocked: it %s", async (_name, answer) => {
+  it.each(failures)("ends a turn that it may block: it %s", async (_name, answer) => {
     other = answer;
     const body: ResponseCreateParamsNonStreaming = { model: "simulator", input: "Hello!", moderation };
     await expect(openai.responses.create(body)).rejects.toMatchObject({ status: 503, code: "moderation_unavailable" });
@@ -188,7 +188,7 @@ describe("a guard that cannot be asked", () => {
   });
 });
 
-it("is refused by name: another guard, another mode", async () => {
+it("an unknown guard or mode is refused by its name", async () => {
   const wrong = (more: object) =>
     openai.responses.create({ model: "simulator", input: "x", moderation: { ...moderation, ...more } } as never);
   await expect(wrong({ model: "gpt-5" })).rejects.toMatchObject({ status: 400, param: "moderation.model" });
@@ -197,7 +197,7 @@ it("is refused by name: another guard, another mode", async () => {
 });
 
 describe("/v1/moderations", () => {
-  it("judges a text, each of several, and parts together", async () => {
+  it("judges a text, several texts one by one, and parts together", async () => {
     const one = await openai.moderations.create({ input: `All about ${BAD}.` });
     expect(one).toMatchObject({ id: expect.stringMatching(/^modr_/), model: "llama-guard-4" });
     expect(one.results).toMatchObject([
@@ -213,7 +213,7 @@ describe("/v1/moderations", () => {
     expect(together.results.map(({ flagged }) => flagged)).toEqual([true]);
   });
 
-  it("judges images with the text beside them, and says so", async () => {
+  it("judges images together with the text beside them, and says so", async () => {
     const image = { type: "image_url" as const, image_url: { url: "https://owls.dev/a.png" } };
     const text = { type: "text" as const, text: BAD };
     const { results } = await openai.moderations.create({ input: [text, image] });
@@ -231,7 +231,7 @@ describe("/v1/moderations", () => {
     expect(asked[0]?.body.messages).toEqual([{ role: "user", content: [image, { type: "text", text: "" }] }]);
   });
 
-  it("refuses other models and empty lists by name, and says when the guard is away", async () => {
+  it("refuses other models and empty lists by name, and reports an unavailable guard", async () => {
     const other_ = openai.moderations.create({ input: "x", model: "gpt-5" });
     await expect(other_).rejects.toMatchObject({ status: 400, param: "model" });
     await expect(openai.moderations.create({ input: [] })).rejects.toMatchObject({ status: 400, param: "input" });
@@ -239,7 +239,7 @@ describe("/v1/moderations", () => {
     await expect(openai.moderations.create({ input: "x" })).rejects.toMatchObject({ code: "moderation_unavailable" });
   });
 
-  it("is counted, by tenants, and so is the moderation of creates", async () => {
+  it("is counted by tenants, together with the moderation of creates", async () => {
     const { value, id } = await makeKey(guarded, "counted", { track_usage: true });
     const counted = guarded.client({ apiKey: value });
     await counted.responses.create({ model: "simulator", input: "Hello!", moderation: { model: "llama-guard-4" } });
@@ -258,13 +258,13 @@ describe("/v1/moderations", () => {
   });
 });
 
-describe("a hook of the operator's", () => {
+describe("the operator's hook", () => {
   let client: OpenAI;
   beforeAll(async () => {
     client = hooked.client({ apiKey: (await makeKey(hooked, "acme")).value });
   });
 
-  it("judges every turn, whatever its request says", async () => {
+  it("judges every turn", async () => {
     const body: ResponseCreateParamsNonStreaming = { model: "simulator", input: `How do I commit ${BAD}?` };
     const blocked: Response = await client.responses.create(body);
     expect(blocked.incomplete_details).toEqual({ reason: "content_filter" });
@@ -284,7 +284,7 @@ describe("a hook of the operator's", () => {
     expect(asked.slice(-2).map(({ body: { type } }) => type)).toEqual(["input", "output"]);
   });
 
-  it("is given a turn's images beside its text", async () => {
+  it("gets a turn's images beside its text", async () => {
     const image = "data:image/png;base64,iVBORw0KGgo=";
     const content = [
       { type: "input_text" as const, text: "Is this an owl?" },
@@ -294,7 +294,7 @@ describe("a hook of the operator's", () => {
     expect(asked[0]?.body).toEqual({ type: "input", text: "Is this an owl?", images: [image], tenant: "acme" });
   });
 
-  it("is waited for no longer than GUARD_TIMEOUT_MS, and its answer is held to OpenAI's shape", async () => {
+  it("has GUARD_TIMEOUT_MS to answer, and must answer in OpenAI's shape", async () => {
     other = () => ({ body: JSON.stringify({ verdict: "fine" }) });
     await expect(client.responses.create({ model: "simulator", input: "x" })).rejects.toMatchObject({
       status: 503,

@@ -5,35 +5,36 @@ import { freePort } from "../workerd/tools.ts";
 
 /**
  * A model server that dies as vLLM 0.32 does: `kill` (SIGKILL: its connections break), `terminate` (SIGTERM: its port
- * closes, and open streams fall silent for ever), `abort` (the same, but they still hear that their requests were given up) and
- * `engine` (its EngineCore dies: open streams end with an error, then the port closes). What it says is the simulator's.
+ * closes, and open streams fall silent for ever), `abort` (the same, but they still hear that their requests were given
+ * up) and `engine` (its EngineCore dies: open streams end with an error, then the port closes). Its answers are the
+ * simulator's.
  */
 export type Death = "kill" | "terminate" | "abort" | "engine";
 
 export interface MortalServer {
   simulator: SimulatorServer;
-  /** With `/v1`. */
+  /** Its URL, with `/v1`. */
   url: string;
-  /** The server dies so after so many chunks of the next answer under this model name, once `seen` says that they have come. */
+  /** Lets the server die after `chunks` chunks of the next answer under this model name, as soon as `seen` resolves. */
   dieAfter(model: string, chunks: number, death: Death, seen?: Promise<unknown>): void;
   /** Dies now. */
   die(death: Death): Promise<void>;
-  /** Whether it is dead. */
+  /** True if it is dead. */
   readonly dead: boolean;
   /** Listens again on its port. */
   restart(): Promise<void>;
-  /** Connections that are open to it, of its present life or an earlier one. */
+  /** The number of open connections to it, of its present life or an earlier one. */
   readonly open: number;
   close(): Promise<void>;
 }
 
-/** One life of the server, and the streams that are open in it. */
+/** One life of the server, and its open streams. */
 interface Life {
   over: Death | undefined;
   streams: Set<ServerResponse>;
 }
 
-/** The last event of an answer that is given up. */
+/** The last event of an aborted answer. */
 function abortedOn(path: string): string {
   const end = { index: 0, logprobs: null, finish_reason: "abort", stop_reason: null, token_ids: null };
   const chunk = path.includes("/chat/")
@@ -50,7 +51,7 @@ export async function startMortalServer(): Promise<MortalServer> {
   const plans = new Map<string, { chunks: number; death: Death; seen?: Promise<unknown> | undefined }>();
   let life: Life = { over: undefined, streams: new Set() };
   let server: Server | undefined;
-  // It listens there again after it has died.
+  // It listens on this port again after its death.
   const port = await freePort();
   let open = 0;
 
@@ -75,7 +76,7 @@ export async function startMortalServer(): Promise<MortalServer> {
     own.streams.add(outgoing);
     let written = 0;
     const reader = response.body?.getReader();
-    // The request's signal alone is not enough: Node forgets to abort it once the request itself is garbage.
+    // The request's signal alone is not enough: Node does not abort it after the request itself was garbage-collected.
     const leave = () => void reader?.cancel().catch(() => {});
     if (left.signal.aborted) leave();
     else left.signal.addEventListener("abort", leave);
@@ -86,7 +87,7 @@ export async function startMortalServer(): Promise<MortalServer> {
         await plan.seen;
         await die(plan.death);
       }
-      // Of a life that is over, no word comes any more.
+      // A server that has died sends nothing.
       if (own.over) return;
       outgoing.write(chunk);
       written += 1;
@@ -120,7 +121,7 @@ export async function startMortalServer(): Promise<MortalServer> {
     server?.closeIdleConnections();
     if (death === "engine") for (const stream of life.streams) stream.end(ENGINE_DEAD);
     if (death === "abort") for (const stream of life.streams) stream.end(abortedOn(stream.req.url ?? ""));
-    // What was written before must still arrive.
+    // Bytes that were written before must still arrive.
     if (death !== "terminate") setTimeout(closeAll, 10, server);
   }
 

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { exportJWK, generateKeyPair } from "jose";
 import Provider from "oidc-provider";
 
-/** A user as the issuer tells of one. */
+/** A user's claims. */
 export interface IssuerUser {
   sub: string;
   org?: string;
@@ -13,7 +13,7 @@ export interface IssuerUser {
 
 export const CLIENT = { id: "console", secret: "s3cret/with+signs" };
 
-/** An OpenID Provider (`oidc-provider`) that demands PKCE and lets `user` in without asking, or refuses it. */
+/** An OpenID Provider (`oidc-provider`) that requires PKCE and signs `user` in without a question, or refuses. */
 export class OidcIssuer {
   user: IssuerUser = { sub: "eve@acme.dev", org: "acme" };
   isRefusing = false;
@@ -25,13 +25,13 @@ export class OidcIssuer {
     this.url = url;
   }
 
-  /** Starts one for a gateway; `redirectUrl` is the one that is registered. */
+  /** Starts a provider for a gateway. `redirectUrl` is the registered one. */
   static async start(redirectUrl: string): Promise<OidcIssuer> {
     let handle: (request: IncomingMessage, response: ServerResponse) => unknown = () => {};
     const server = createServer((request, response) => handle(request, response));
     server.listen(0, "127.0.0.1");
     await once(server, "listening");
-    // Another site than the gateway's, which is 127.0.0.1.
+    // A different site from the gateway's, which is 127.0.0.1.
     const url = `http://localhost:${(server.address() as AddressInfo).port}`;
     const issuer = new OidcIssuer(server, url);
     const { privateKey } = await generateKeyPair("ES256", { extractable: true });
@@ -52,7 +52,7 @@ export class OidcIssuer {
       features: { devInteractions: { enabled: false } },
       interactions: { url: (_, { uid }) => `/interaction/${uid}` },
       findAccount: (_, id) => ({ accountId: id, claims: () => ({ ...issuer.user, sub: id }) }),
-      // What a client of the operator's own asks for is granted.
+      // The scopes of the operator's own client are granted.
       async loadExistingGrant({ oidc }) {
         const grant = new oidc.provider.Grant({ clientId: CLIENT.id, accountId: issuer.user.sub });
         grant.addOIDCScope("openid profile");

@@ -10,11 +10,11 @@ import { cleanUp, newFolder, type Served, start } from "./serve-support.ts";
 import { SocketClient } from "./socket-support.ts";
 import { eventually } from "./support.ts";
 
-/** `serve` where a process may have few files open: what it opens, and what it leaves in its data folder. */
+/** `serve` under a low limit of open files, and the files that it leaves in its data folder. */
 
 const OPEN_FILES = 1_024;
 
-/** What a home was that gave its storage back, and what a request for an unknown id left: a page, and no table. */
+/** The file of a home that gave its storage back, or of a request for an unknown id: a page, and no table. */
 const vacant = (letter: string) => `${letter.repeat(64)}.sqlite`;
 
 let vllm: SimulatorServer;
@@ -65,11 +65,11 @@ async function ask(method: string, path: string, body?: object, headers: Record<
 const say = { model: "simulator", input: "Hello" };
 const key = () => ({ "idempotency-key": crypto.randomUUID() });
 
-/** Ids of things that are not there, in every form that this server makes. */
+/** Unknown ids, in every form of this server's ids. */
 const INVENTED = ["k".repeat(32), `000000${"x".repeat(26)}`];
 
 describe("a missing object makes no file", () => {
-  /** What a client may ask of a response or a conversation: by the part of its id behind the prefix. */
+  /** The requests for a response or a conversation, by the part of its id after the prefix. */
   const questions: Record<string, (key: string) => Promise<Asked>> = {
     "GET a response": (id) => ask("GET", `/responses/resp_${id}`),
     "GET its events": (id) => ask("GET", `/responses/resp_${id}?stream=true`),
@@ -110,7 +110,7 @@ describe("a missing object makes no file", () => {
 
   it.each(Object.entries(questions))("%s", async (_, question) => {
     const before = databases();
-    // An id that this server gave away, of a response that it was not to keep.
+    // The id of a response with store: false.
     const { body } = await ask("POST", "/responses", { ...say, store: false });
     for (const id of [...INVENTED, body.id?.slice("resp_".length) ?? ""]) {
       const { status, body } = await question(id);
@@ -132,7 +132,7 @@ describe("a missing object makes no file", () => {
   });
 });
 
-describe("what is refused leaves no file", () => {
+describe("a refusal leaves no file", () => {
   const refusals: Record<string, () => Promise<Asked>> = {
     "an unknown model": () => ask("POST", "/responses", { ...say, model: "none" }),
     "what the model server refuses": () => ask("POST", "/responses", { ...say, model: "simulator?fault=http:400" }),
@@ -150,7 +150,7 @@ describe("what is refused leaves no file", () => {
     expect(databases()).toEqual(before);
   });
 
-  it("a turn in a conversation that is not free", async () => {
+  it("of a turn in a conversation that is locked", async () => {
     const conversation = (await ask("POST", "/conversations", {})).body.id;
     const holder = new AbortController();
     const held = fetch(`${served.url}/v1/responses`, {
@@ -169,7 +169,7 @@ describe("what is refused leaves no file", () => {
     holder.abort();
   });
 
-  it("a home in which all has expired", async () => {
+  it("expiry of a whole home leaves no file", async () => {
     const worker = await startWorkerd({
       VLLM_BASE_URL: `${vllm.url}/v1`,
       RETENTION_DAYS: "1",
@@ -191,13 +191,13 @@ describe("what is refused leaves no file", () => {
   });
 });
 
-describe("the files that a process may have open", () => {
-  it("those that have nothing in them are removed when it starts", () => {
+describe("the files of objects", () => {
+  it("are removed at the start if they are empty", () => {
     expect(existsSync(join(homes, vacant("a")))).toBe(false);
     expect(existsSync(join(homes, vacant("b")))).toBe(true);
   });
 
-  it("those of files and vector stores that were deleted go at the next start", async () => {
+  it("of deleted files and vector stores are removed at the next start", async () => {
     const data = newFolder();
     const first = await serve(data);
     const { files, vectorStores } = new OpenAI({ apiKey: "any", baseURL: `${first.served.url}/v1`, maxRetries: 0 });
@@ -216,7 +216,7 @@ describe("the files that a process may have open", () => {
     expect([...databasesIn(of("FileBytes")), ...databasesIn(of("VectorStore"))]).toEqual([]);
   });
 
-  it("48 clients that create conversations are all answered, and each has its own items", async () => {
+  it("stay within the process's limit for 48 clients that create conversations, each with its own items", async () => {
     const { open_files } = (await (await fetch(`${served.url}/health`)).json()) as Health;
     expect(open_files).toMatchObject({ limit: OPEN_FILES, used: expect.any(Number) });
     // Three files each: all of them at once would be more than the process may have.
@@ -235,7 +235,7 @@ describe("the files that a process may have open", () => {
     const { open_files: after } = (await (await fetch(`${served.url}/health`)).json()) as Health;
     expect(after.homes.open).toBeLessThanOrEqual(after.homes.limit);
     expect(after.used).toBeLessThan(OPEN_FILES);
-    // The first of them have left, and come back.
+    // The first of them have been closed and opened again.
     for (const [client, [first = ""]] of made.entries()) {
       const { body } = await ask("GET", `/conversations/${first}/items`);
       expect(JSON.stringify(body)).toContain(`"${client}/0"`);

@@ -8,7 +8,7 @@ import { errorOf, expectError } from "./expectations.ts";
 import { call, type MadeKey, makeKey, newTenant, startWithKeys, usageOf } from "./key-support.ts";
 import { eventually, type Gateway } from "./support.ts";
 
-/** A key's limits and permissions, at vLLM's own endpoints. */
+/** A key's limits and permissions at vLLM's own endpoints. */
 
 let gateway: Gateway;
 beforeAll(async () => {
@@ -51,13 +51,13 @@ async function postForm(where: Gateway, key: MadeKey, path: string, fields: obje
   return answer.text();
 }
 
-/** What a tenant has used, as soon as anything is known of it. */
+/** A tenant's usage, as soon as there is any. */
 function usedBy(key: MadeKey, where: Gateway = gateway, kind?: string) {
   return eventually(() => usageOf(where, key, kind));
 }
 
 describe("limits", () => {
-  it("of an end user bind by the names of OpenAI's requests and of Anthropic's", async () => {
+  it("of an end user apply to the user fields of OpenAI's and of Anthropic's requests", async () => {
     const key = await limited({ end_user: { requests_per_minute: 1 } });
     expect((await post(key, chat({ user: "alice" }))).status).toBe(200);
     const messages = { ...chat({ max_tokens: 5 }), metadata: { user_id: "alice" } };
@@ -80,10 +80,10 @@ describe("limits", () => {
     expect(await errorOf(refused)).toMatchObject({ code: "rate_limit_exceeded" });
   });
 
-  it("of tokens are reserved by what a request may take, and settled by what it has used", async () => {
+  it("of tokens reserve a request's maximum, and then count its real usage", async () => {
     const key = await limited({ tokens_per_minute: 1_000 });
     expect((await post(key, chat({ max_tokens: 5_000 }))).status).toBe(429);
-    // Each reserves most of what there is, and uses little.
+    // Each reserves most of the limit, and uses little.
     for (let count = 0; count < 5; count += 1) {
       await eventually(async () => {
         const answer = await post(key, chat({ max_tokens: 800 }));
@@ -93,7 +93,7 @@ describe("limits", () => {
     }
   });
 
-  it("of requests at a time are free again when a stream has ended, or its reader is seen to have left", async () => {
+  it("of requests at a time admit another when a stream has ended, or its client has disconnected", async () => {
     const key = await limited({ max_concurrent_requests: 1 });
     const leaving = new AbortController();
     const stalled = await fetch(gateway.url + CHAT, {
@@ -118,7 +118,7 @@ describe("limits", () => {
 });
 
 describe("usage", () => {
-  it("is what the answer says", async () => {
+  it("is that of the answer", async () => {
     const key = await limited({ track_usage: true });
     const answer = (await (await post(key, chat())).json()) as OpenAI.ChatCompletion;
     expect(await usedBy(key)).toMatchObject({
@@ -128,7 +128,7 @@ describe("usage", () => {
     });
   });
 
-  it("of a stream is what its last event says", async () => {
+  it("of a stream is that of its last event", async () => {
     const key = await limited({ track_usage: true });
     const openai = new OpenAI({ apiKey: key.value, baseURL: `${gateway.url}/v1` });
     let usage: OpenAI.CompletionUsage | null | undefined;
@@ -141,7 +141,7 @@ describe("usage", () => {
     });
   });
 
-  it("of a stream is asked for where the client has not, who does not see it", async () => {
+  it("of a stream is requested if the client has not, and is hidden from the client", async () => {
     const key = await limited({ track_usage: true });
     for (const stream_options of [undefined, null, { include_usage: false, continuous_usage_stats: true }]) {
       const text = await (await post(key, chat({ stream: true, stream_options }))).text();
@@ -156,7 +156,7 @@ describe("usage", () => {
     });
   });
 
-  it("is what the answer says before the ids of its prompt", async () => {
+  it("is found before the token ids of the prompt", async () => {
     const key = await limited({ track_usage: true });
     const prompt = Array.from({ length: 3_000 }, () => "word").join(" ");
     const messages = [{ role: "user", content: prompt }];
@@ -168,7 +168,7 @@ describe("usage", () => {
     expect((await usedBy(key))?.input_tokens).toBeGreaterThan(6_000);
   });
 
-  it.each([false, true])("of a client that leaves before its answer is charged (stream: %s)", async (stream) => {
+  it.each([false, true])("of a client that disconnects before its answer is counted (stream: %s)", async (stream) => {
     const key = await limited({ track_usage: true });
     const leaving = new AbortController();
     const before = gateway.vllm.simulator.requests.length;
@@ -188,7 +188,7 @@ describe("usage", () => {
 });
 
 describe("every endpoint", () => {
-  /** What it answers, and whether that is a stream. */
+  /** The model server's answers, as JSON and as a stream. */
   const json = (body: object) => ({ type: "application/json", body: JSON.stringify(body) });
   const events = (...said: object[]) => ({
     type: "text/event-stream",
@@ -225,7 +225,7 @@ describe("every endpoint", () => {
     return path === "/v1/embeddings" ? "embeddings" : "completions";
   };
 
-  it("charges what its answer says, and what was reserved where that says nothing", async () => {
+  it("counts its answer's usage, and the reservation without one", async () => {
     let answer = json({});
     const seen: { url: string; body: string }[] = [];
     const server = createServer(async (request, response) => {
@@ -245,7 +245,7 @@ describe("every endpoint", () => {
         const isForm = path.includes("/audio/");
         const key = await makeKey(other, newTenant(), { track_usage: true });
         const text = await (isForm ? postForm : postJson)(other, key, path, body);
-        // Who has not asked for usage does not get it.
+        // A client that has not requested usage does not get it.
         expect(text).toBe("stream" in body && path !== "/v1/messages" ? "" : said.body);
         const { body: sent } = seen.at(-1) ?? { body: "" };
         if (!isForm) expect(JSON.parse(sent)).toHaveProperty("cache_salt");
@@ -253,7 +253,7 @@ describe("every endpoint", () => {
         const isCharged = async () => {
           const counted = await usedBy(key, other, kindOf(path));
           expect(counted, path).toMatchObject({ num_model_requests: 1, ...used });
-          // Speech is told in seconds.
+          // The usage of speech is in seconds.
           if (isForm) return;
           expect((counted?.input_tokens ?? 0) + (counted?.output_tokens ?? 0), path).toBeGreaterThanOrEqual(30);
         };
@@ -268,7 +268,7 @@ describe("every endpoint", () => {
 });
 
 describe("a key", () => {
-  it("has the models that it names, and no others", async () => {
+  it("may use its own models only", async () => {
     const key = await limited({ models: ["simulator"] });
     expect((await post(key, chat())).status).toBe(200);
     await expectError(await post(key, chat({ model: "other" })), {
@@ -280,7 +280,7 @@ describe("a key", () => {
     expect(gateway.vllm.simulator.lastAsked?.body).toMatchObject({ model: "simulator" });
   });
 
-  it("caps the output, by whichever name it is limited", async () => {
+  it("caps the output, under every name of the field", async () => {
     const key = await limited({ max_output_tokens: 7 });
     await (await post(key, chat())).text();
     expect(gateway.vllm.simulator.lastAsked?.body).toMatchObject({ max_completion_tokens: 7 });
@@ -291,7 +291,7 @@ describe("a key", () => {
     }
   });
 
-  it("is not got around by a number in a string, which vLLM would read", async () => {
+  it("is not evaded by a number in a string, which vLLM would accept", async () => {
     const key = await limited({ max_output_tokens: 7, vllm_extras: ["priority"] });
     for (const field of ["max_tokens", "max_completion_tokens", "n", "priority"]) {
       const answer = await post(key, chat({ [field]: "8" }));
@@ -318,7 +318,7 @@ describe("a key", () => {
     expect((await post(key, { model: "simulator", query, documents }, "/v1/rerank")).status).toBe(429);
   });
 
-  it("has its tier's priority, and no client a better one", async () => {
+  it("has its tier's priority, and clients cannot request a better one", async () => {
     const key = await limited({ tier: "gold", vllm_extras: ["priority"] });
     await (await post(key, chat())).text();
     expect(gateway.vllm.simulator.lastAsked?.body).toMatchObject({ priority: -5 });

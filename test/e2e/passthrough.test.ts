@@ -10,7 +10,7 @@ import { expectError } from "./expectations.ts";
 import { type Fleet, type Replica, startFleet } from "./fleet.ts";
 import { eventually } from "./support.ts";
 
-/** vLLM's own endpoints through this door. */
+/** vLLM's own endpoints through this gateway. */
 
 const PATHS = [
   "/v1/chat/completions",
@@ -36,7 +36,7 @@ interface Seen {
   body: Buffer;
 }
 
-/** A model server that has every endpoint, and keeps what it was sent. `answer` says what it says. */
+/** A model server with every endpoint, which records its requests. `answer` makes its answers. */
 async function startWitness() {
   const seen: Seen[] = [];
   let answer: () => { status: number; body: string; headers?: Record<string, string> } = () => ok;
@@ -44,7 +44,7 @@ async function startWitness() {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk as Buffer);
     const { method = "", url = "", headers } = request;
-    // Where there are tenants, a server is asked once who it is.
+    // In a deployment with tenants, a server is asked once for its kind.
     if (url !== "/v1/models") seen.push({ method, url, headers, body: Buffer.concat(chunks) });
     const said = answer();
     const own = { "content-type": "application/json", "set-cookie": "secret=1", server: "uvicorn", "x-inside": "yes" };
@@ -59,7 +59,7 @@ async function startWitness() {
     says: (said: typeof answer) => {
       answer = said;
     },
-    /** The only request since the last look, and its body as JSON. */
+    /** The only request since the last call, and its body as JSON. */
     take() {
       const [only, ...others] = seen.splice(0);
       expect(others).toEqual([]);
@@ -117,16 +117,13 @@ function postForm(path: string, body: FormData): Promise<Response> {
   return fetch(open.url + path, { method: "POST", headers: { authorization: "Bearer key-of-a" }, body });
 }
 
-describe("what is not open", () => {
-  it.each(PATHS.filter((path) => path !== "/v1/embeddings"))(
-    "%s is an unknown path, whatever the method",
-    async (path) => {
-      await expectError(await post(path, {}, {}, closed), { status: 404, code: "unknown_url" });
-      const headers = { authorization: "Bearer key-of-a" };
-      await expectError(await fetch(closed.url + path, { headers }), { status: 404, code: "unknown_url" });
-      expect(witness.seen).toEqual([]);
-    },
-  );
+describe("a closed endpoint", () => {
+  it.each(PATHS.filter((path) => path !== "/v1/embeddings"))("%s is an unknown path for every method", async (path) => {
+    await expectError(await post(path, {}, {}, closed), { status: 404, code: "unknown_url" });
+    const headers = { authorization: "Bearer key-of-a" };
+    await expectError(await fetch(closed.url + path, { headers }), { status: 404, code: "unknown_url" });
+    expect(witness.seen).toEqual([]);
+  });
 
   it.each([
     "/metrics",
@@ -145,13 +142,13 @@ describe("what is not open", () => {
     "//sleep",
     "/inference/v1/generate",
     "/invocations",
-  ])("%s is none of ours, whatever is open", async (path) => {
+  ])("%s is never passed on", async (path) => {
     const response = await post(path, {});
     expect([404, 401, 405]).toContain(response.status);
     expect(witness.seen).toEqual([]);
   });
 
-  it("no request is admitted without a key, or with another method", async () => {
+  it("admits no request without a key, or with another method", async () => {
     for (const path of PATHS) {
       await expectError(await post(path, {}, { authorization: "" }), { status: 401, code: "missing_api_key" });
       await expectError(await post(path, {}, { authorization: "Bearer no" }), { status: 401, code: "invalid_api_key" });
@@ -164,7 +161,7 @@ describe("what is not open", () => {
 
 describe("a request that is passed on", () => {
   it.each(PATHS.filter((path) => !path.includes("/audio/")))(
-    "%s arrives with its fields, and its answer is vLLM's",
+    "%s arrives with its fields, and has vLLM's answer",
     async (path) => {
       const body = {
         model: "m",
@@ -183,7 +180,7 @@ describe("a request that is passed on", () => {
     },
   );
 
-  it("brings none of its client's headers along, and its answer none of the server's", async () => {
+  it("has none of its client's headers, and its answer none of the server's", async () => {
     const strange = { cookie: "a=b", "x-forwarded-for": "1.2.3.4", "x-api-key": "key-of-a", "x-anything": "1" };
     const response = await post(
       "/v1/embeddings",
@@ -201,7 +198,7 @@ describe("a request that is passed on", () => {
     expect(response.headers.get("x-request-id")).toBeTruthy();
   });
 
-  it("is part of a session where it says which, or how its prompt begins, and else of none", async () => {
+  it("is part of the session that it names, or that its prompt's beginning gives, or else of none", async () => {
     const sessionOf = async (body: object, headers: Record<string, string> = {}) => {
       await post("/v1/completions", { model: "m", ...body }, headers);
       return witness.take().headers["x-session-id"];
@@ -241,7 +238,7 @@ describe("a request that is passed on", () => {
   });
 
   it.each(["priority", "kv_transfer_params", "chat_template", "media_io_kwargs", "request_id", "prompt_embeds"])(
-    "may not say %s, which is the operator's",
+    "may not have %s, which is the operator's",
     async (field) => {
       const response = await post("/v1/chat/completions", { model: "m", [field]: "x" });
       await expectError(response, { status: 400, code: "unsupported_parameter", param: field });
@@ -257,7 +254,7 @@ describe("a request that is passed on", () => {
     [{ video_url: { url: "file:///etc/passwd" } }, "messages[1].content[0].video_url.url"],
     [{ source: { type: "url", url: "http://169.254.169.254/" } }, "messages[1].content[0].source.url"],
     [{ audio_url: ["https://public.example.com/a", "http://10.0.0.1/a"] }, "messages[1].content[0].audio_url[1]"],
-  ])("may not send vLLM to a private address: %j", async (part, param) => {
+  ])("may not contain a private address for vLLM: %j", async (part, param) => {
     const messages = [
       { role: "user", content: "Hello!" },
       { role: "user", content: [part] },
@@ -277,13 +274,13 @@ describe("a request that is passed on", () => {
       "response_format.json_schema.schema.pattern",
     ],
     ["/v1/messages", { tools: [{ name: "a", input_schema: { minLength: 1e9 } }] }, "tools[0].input_schema.minLength"],
-  ])("may not have a format in it that expands to too much: %s %j", async (path, format, param) => {
+  ])("may not contain a format whose expansion is too large: %s %j", async (path, format, param) => {
     const response = await post(path, { model: "m", messages: [], ...format });
     await expectError(response, { status: 400, code: "above_max_value", param });
     expect(witness.seen).toEqual([]);
   });
 
-  it("may have public addresses and data in it, and tools with fields of such names", async () => {
+  it("may contain public addresses and data, and tools with fields of such names", async () => {
     const content = [
       { image_url: { url: "https://example.com/x.png" } },
       { image_url: { url: "data:image/png;base64,AA==" } },
@@ -301,14 +298,14 @@ describe("a request that is passed on", () => {
     ["too long", JSON.stringify({ input: "x".repeat(100_000) }), {}, 413],
     ["too deep", `${'{"a":'.repeat(2_000)}1${"}".repeat(2_000)}`, {}, 400],
     ["a coding that is none", "{}", { "content-encoding": "gzip" }, 400],
-  ])("is refused where its body is %s", async (_, body, headers, status) => {
+  ])("is refused if its body is %s", async (_, body, headers, status) => {
     await expectError(await post("/v1/embeddings", body, headers), { status });
     expect(witness.seen).toEqual([]);
   });
 });
 
 describe("a form that is passed on", () => {
-  it("has its file as it was, and its model's own name", async () => {
+  it("has an unchanged file, and its model's own name", async () => {
     const bytes = Uint8Array.from({ length: 50_000 }, (_, index) => (index * 7) % 256);
     const openai = new OpenAI({ apiKey: "key-of-a", baseURL: `${open.url}/v1`, maxRetries: 0 });
     witness.says(() => ({ status: 200, body: '{"text":"Hello!"}' }));
@@ -326,7 +323,7 @@ describe("a form that is passed on", () => {
     expect(new Uint8Array(await received.arrayBuffer())).toEqual(bytes);
   });
 
-  it("is refused where it is none, is JSON, or is too long", async () => {
+  it("is refused if it is invalid, JSON, or too long", async () => {
     const path = "/v1/audio/transcriptions";
     const type = "multipart/form-data; boundary=x";
     await expectError(await post(path, "no form", { "content-type": type }), { status: 400, code: "invalid_form" });
@@ -337,7 +334,7 @@ describe("a form that is passed on", () => {
   });
 });
 
-describe("what vLLM refuses, or fails at", () => {
+describe("an error of vLLM", () => {
   const said =
     (status: number, message: string, param: string | null = null) =>
     () => ({
@@ -354,20 +351,20 @@ describe("what vLLM refuses, or fails at", () => {
     [429, { status: 429, code: "rate_limit_exceeded" }],
     [500, { status: 502, code: "upstream_error" }],
     [503, { status: 503, code: "server_is_overloaded" }],
-  ])("is told in OpenAI's shape: %i", async (status, wanted) => {
+  ])("has OpenAI's shape: %i", async (status, wanted) => {
     witness.says(said(status, "max_tokens is wrong.", "max_tokens"));
     const response = await post("/v1/chat/completions", { model: "m", messages: [] });
     if (status === 429 || status === 503) expect(response.headers.get("retry-after")).toBe("3");
     await expectError(response, wanted);
   });
 
-  it("is a 502 where a proxy answers with a page", async () => {
+  it("is a 502 if a proxy answers with a page", async () => {
     witness.says(() => ({ status: 200, body: "<html>", headers: { "content-type": "text/html" } }));
     const response = await post("/v1/chat/completions", { model: "m", messages: [], stream: true });
     await expectError(response, { status: 502, code: "upstream_malformed_response" });
   });
 
-  it("names the model that it does not have", async () => {
+  it("names an unknown model", async () => {
     witness.says(said(404, "The model `m` does not exist.", "model"));
     const error = { status: 404, code: "model_not_found", param: "model" };
     await expectError(await post("/v1/embeddings", { model: "m", input: "a" }), error);
@@ -382,7 +379,7 @@ describe("in front of several servers", () => {
       servers: { a: {}, b: {}, c: {} },
       variables: {
         PASSTHROUGH_ENDPOINTS: "chat/completions,completions,tokenize,detokenize",
-        // A server in good health has answered by then, also on a machine that has much else to do.
+        // A healthy server has answered by then, also on a busy machine.
         UPSTREAM_FAILOVER_MS: "2000",
       },
     });
@@ -400,7 +397,7 @@ describe("in front of several servers", () => {
   const messages = [{ role: "user" as const, content: "one two three four five" }];
   const TEXT = "You said: one two three four five";
 
-  it("a client of chat completions is served, streamed or not, and a stream has the bytes that vLLM sends", async () => {
+  it("chat completions are served, streamed or not, and a stream has the bytes that vLLM sends", async () => {
     const whole = await openai.chat.completions.create({ model: "simulator", messages });
     expect(whole.choices[0]?.message.content).toBe(TEXT);
     let text = "";
@@ -422,7 +419,7 @@ describe("in front of several servers", () => {
     }
   });
 
-  it("prompts are counted, and tokens read", async () => {
+  it("prompts are counted, and tokens decoded", async () => {
     const { tokens } = (await (
       await ask("/tokenize", { model: "simulator-gpt-oss", prompt: "one two" })
     ).json()) as JsonObject;
@@ -457,7 +454,7 @@ describe("in front of several servers", () => {
   });
 
   it.each(["fault=refuse", "fault=http:500", "fault=http:503", "fault=html", "fault=stall_headers"])(
-    "another server answers where one cannot (%s), before the first byte",
+    "another server answers if one cannot (%s), before the first byte",
     async (trouble) => {
       const [first] = fleet.replicas as [Replica, ...Replica[]];
       first.trouble = trouble;
@@ -470,7 +467,7 @@ describe("in front of several servers", () => {
     },
   );
 
-  it("a stream that breaks off ends broken, and no other server is asked", async () => {
+  it("a broken stream stays broken, and no other server is asked", async () => {
     for (const replica of fleet.replicas) replica.trouble = "fault=cut:3&tps=20";
     const response = await ask("/v1/chat/completions", { model: "simulator", messages, stream: true });
     expect(response.status).toBe(200);
@@ -478,7 +475,7 @@ describe("in front of several servers", () => {
     expect(fleet.replicas.flatMap(({ asked }) => asked)).toHaveLength(1);
   });
 
-  it("a client that leaves ends its request", async () => {
+  it("a client's disconnection ends its request", async () => {
     for (const replica of fleet.replicas) replica.trouble = "tps=20&words=10000";
     const client = new AbortController();
     const response = await fetch(`${fleet.url}/v1/chat/completions`, {

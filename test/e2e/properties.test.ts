@@ -6,7 +6,7 @@ import { responseViolations } from "../conformance/response-body.ts";
 import { readStream, type Streamed } from "./expectations.ts";
 import { type Gateway, startGateway } from "./support.ts";
 
-/** Laws that hold for any input. A failure prints the seed and the smallest counterexample. */
+/** Laws for any input. A failure prints the seed and the smallest counterexample. */
 
 let gateway: Gateway;
 beforeAll(async () => {
@@ -14,7 +14,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-/** Longer than any answer here takes. */
+/** Longer than any answer in this file takes. */
 const HANG_MS = 8_000;
 
 describe("any mutation of a valid request gives 2xx or 4xx", () => {
@@ -141,7 +141,7 @@ describe("any mutation of a valid request gives 2xx or 4xx", () => {
     | { kind: "delete" | "duplicate" | "swap"; at: number }
     | { kind: "insert"; at: number; key: string; value: unknown };
 
-  /** The paths of all values in a value, but the model's: simulator settings are no input of a client. */
+  /** The paths of all values in a value, except the model's: simulator settings are no input of a client. */
   function paths(value: unknown, path: Path = []): Path[] {
     const inner =
       typeof value === "object" && value !== null
@@ -193,7 +193,7 @@ describe("any mutation of a valid request gives 2xx or 4xx", () => {
     return result;
   }
 
-  /** Values that have broken servers before, beside random JSON. */
+  /** Values that have broken servers before, added to random JSON. */
   const nasty = fc.constantFrom<unknown>(
     null,
     true,
@@ -262,8 +262,9 @@ describe("any mutation of a valid request gives 2xx or 4xx", () => {
     .map(([request, mutations]) => mutate(request, mutations));
 
   /**
-   * Posts a body; fails unless it is answered in time: 200 with a whole response or stream, or 4xx in OpenAI's shape.
-   * Not with `gateway.fetch`, which compares an answer's echo with the request: here the request may be nonsense in part.
+   * Posts a body. Fails unless the answer arrives in time: 200 with a complete response or stream, or 4xx in OpenAI's
+   * shape. It does not use `gateway.fetch`, which compares an answer's echo with the request: here the request may be
+   * partly nonsense.
    */
   async function expectAnswered(body: BodyInit, headers: Record<string, string> = {}): Promise<void> {
     const response = await fetch(`${gateway.url}/v1/responses`, {
@@ -280,7 +281,7 @@ describe("any mutation of a valid request gives 2xx or 4xx", () => {
       throw new Error(`${response.status}: ${text}`);
     } else if (type?.startsWith("text/event-stream")) {
       const final = checkEventStream(parseEventStream(text)).response;
-      // A stream that has begun fails only for a reason that the client could have known.
+      // A stream that has begun fails only for a reason in the request.
       expect(final?.error?.code ?? "invalid_prompt").toBe("invalid_prompt");
     } else {
       expect(responseViolations(JSON.parse(text))).toEqual([]);
@@ -363,7 +364,7 @@ describe("any mutation of a valid request gives 2xx or 4xx", () => {
 });
 
 describe("any chunking of vLLM's bytes gives the same events", () => {
-  /** What is different from one response to the next, made the same. */
+  /** Makes the parts equal that differ between any two responses. */
   function normalised({ events, text, done }: Streamed): unknown {
     const json = JSON.stringify({ events, text, done })
       .replaceAll(/\b(resp|msg|rs|fc)_[0-9A-Za-z]{32}/g, "$1_ID")

@@ -23,7 +23,7 @@ import { SocketClient } from "./socket-support.ts";
 import { eventually, type Gateway, lastPrompt, startGateway } from "./support.ts";
 import { ended, itemsOf } from "./turns.ts";
 
-/** Reasoning that clients keep (`encrypted_content`), that people see (`summary`), and that nobody gets to see. */
+/** Reasoning that clients keep (`encrypted_content`), reasoning that people see (`summary`), and hidden reasoning. */
 
 const KEYS = { a: "key-of-tenant-a", b: "key-of-tenant-b" };
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
@@ -33,7 +33,7 @@ const NEW_KEY = `2026:${Buffer.alloc(32, 2).toString("base64")}`;
 const COMMON = { API_KEYS, ALLOW_ANONYMOUS: "false", HARMONY_START_DATE: DATE };
 
 let gateway: Gateway;
-/** One whose operator hides reasoning, and has rotated the keys. */
+/** A gateway whose operator hides reasoning, and has rotated the keys. */
 let hiding: Gateway;
 let client: OpenAI;
 let hidden: OpenAI;
@@ -61,7 +61,7 @@ function thoughtOf({ output }: Pick<Response, "output">): ResponseReasoningItem 
   return item;
 }
 
-/** A response's items as a client has them that keeps nothing of a thought but what is sealed. */
+/** A response's items for a client that keeps only the encrypted content of reasoning. */
 function sealedOnly(items: readonly Item[]): ResponseInputItem[] {
   const kept = items.map((item) => {
     if (item.type !== "reasoning") return item;
@@ -75,7 +75,7 @@ async function streamed(by: OpenAI, body: Omit<Body, "stream">): Promise<Respons
   return Array.fromAsync(await by.responses.create({ ...body, stream: true }));
 }
 
-/** The items as a client of the stream has them: from their last events, in that order. */
+/** The items of a stream's `done` events, in their order. */
 function doneItems(events: readonly ResponseStreamEvent[]): Item[] {
   return events.flatMap((event) => (event.type === "response.output_item.done" ? [event.item] : []));
 }
@@ -86,7 +86,7 @@ function call(items: readonly Item[]) {
   return found;
 }
 
-/** Headers and arguments as gpt-oss writes them, in the form that this server would write them in and in others. */
+/** Headers and arguments of gpt-oss's calls, in this server's own form and in others. */
 const CALLS: [what: string, call: string][] = [
   [
     "as this server writes them",
@@ -97,48 +97,44 @@ const CALLS: [what: string, call: string][] = [
   ["within its thoughts", '<|channel|>analysis to=functions.get_weather code<|message|>{"city": "Oslo"}'],
 ];
 
-describe("what gpt-oss has thought and called, sent back by a client that keeps it", () => {
+describe("gpt-oss's reasoning and calls, returned by a client that keeps them", () => {
   describe.each(CALLS)("%s", (_, written) => {
     const model = saying(`<|channel|>analysis<|message|>Which city?<|end|><|start|>assistant${written}<|call|>`);
 
-    it.each(["json", "stream"])(
-      "gives the prompt that previous_response_id gives, token for token: %s",
-      async (way) => {
-        const body = { model, input: [QUESTION], tools };
-        const events = way === "stream" ? await streamed(client, body) : [];
-        const last = events.at(-1);
-        const first =
-          way === "json" ? await client.responses.create(body) : last && "response" in last && last.response;
-        if (!first) throw new Error("The stream has no end.");
-        const items = way === "json" ? first.output : doneItems(events);
-        expect(items.map(({ type }) => type)).toEqual(["reasoning", "function_call"]);
-        const output = outputOf(call(items));
-        await client.responses.create({ model, previous_response_id: first.id, input: [output], tools });
-        const expected = await lastPromptIds(gateway);
+    it.each(["json", "stream"])("give the same prompt as previous_response_id, token for token: %s", async (way) => {
+      const body = { model, input: [QUESTION], tools };
+      const events = way === "stream" ? await streamed(client, body) : [];
+      const last = events.at(-1);
+      const first = way === "json" ? await client.responses.create(body) : last && "response" in last && last.response;
+      if (!first) throw new Error("The stream has no end.");
+      const items = way === "json" ? first.output : doneItems(events);
+      expect(items.map(({ type }) => type)).toEqual(["reasoning", "function_call"]);
+      const output = outputOf(call(items));
+      await client.responses.create({ model, previous_response_id: first.id, input: [output], tools });
+      const expected = await lastPromptIds(gateway);
 
-        const stateless = { model, tools, store: false };
-        const input = [QUESTION, ...sealedOnly(items), output];
-        const { input_tokens } = await client.responses.inputTokens.count({ model, tools, input });
-        expect(input_tokens).toBe(expected.length);
-        await client.responses.create({ ...stateless, input });
-        expect(await lastPromptIds(gateway)).toEqual(expected);
-        // With ids, and with the text beside it.
-        await client.responses.create({ ...stateless, input: [QUESTION, ...(items as ResponseInputItem[]), output] });
-        expect(await lastPromptIds(gateway)).toEqual(expected);
-        // The AI SDK parses the arguments, and writes them anew.
-        const anew = sealedOnly(items).map((item) =>
-          item.type === "function_call" ? { ...item, arguments: JSON.stringify(JSON.parse(item.arguments)) } : item,
-        );
-        await client.responses.create({ ...stateless, input: [QUESTION, ...anew, output] });
-        expect(await lastPromptIds(gateway)).toEqual(expected);
-      },
-    );
+      const stateless = { model, tools, store: false };
+      const input = [QUESTION, ...sealedOnly(items), output];
+      const { input_tokens } = await client.responses.inputTokens.count({ model, tools, input });
+      expect(input_tokens).toBe(expected.length);
+      await client.responses.create({ ...stateless, input });
+      expect(await lastPromptIds(gateway)).toEqual(expected);
+      // The items have ids, and the text beside the encrypted content.
+      await client.responses.create({ ...stateless, input: [QUESTION, ...(items as ResponseInputItem[]), output] });
+      expect(await lastPromptIds(gateway)).toEqual(expected);
+      // The AI SDK parses the arguments, and serialises them again.
+      const anew = sealedOnly(items).map((item) =>
+        item.type === "function_call" ? { ...item, arguments: JSON.stringify(JSON.parse(item.arguments)) } : item,
+      );
+      await client.responses.create({ ...stateless, input: [QUESTION, ...anew, output] });
+      expect(await lastPromptIds(gateway)).toEqual(expected);
+    });
   });
 
   it.each([
     [{ type: "custom", name: "note" }, "code<|message|>one  two", "custom_tool_call"],
     [{ type: "apply_patch" }, 'json<|message|>{"type" : "delete_file", "path" :"a"}', "apply_patch_call"],
-  ] as const)("is also the call of other tools: %j", async (tool, body, type) => {
+  ] as const)("may contain calls of other tools: %j", async (tool, body, type) => {
     const name = "name" in tool ? tool.name : tool.type;
     const model = saying(
       `<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant to=functions.${name}<|channel|>commentary ${body}<|call|>`,
@@ -158,7 +154,7 @@ describe("what gpt-oss has thought and called, sent back by a client that keeps 
     expect(await lastPromptIds(gateway)).toEqual(expected);
   });
 
-  it("is the call that the client sends where that says something else", async () => {
+  it("contain the client's call if the client has changed it", async () => {
     const model = saying(
       '<|channel|>analysis<|message|>Which city?<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather json<|message|>{"city":"Oslo"}<|call|>',
     );
@@ -178,7 +174,7 @@ describe("what gpt-oss has thought and called, sent back by a client that keeps 
     expect(prompt).not.toContain("Oslo");
   });
 
-  it("is done just before the call that it is sealed with, and before a message at once", async () => {
+  it("are done just before the call that they are sealed with, and before a message at once", async () => {
     const model = saying(
       "<|channel|>analysis<|message|>A.<|end|><|start|>assistant<|channel|>commentary<|message|>Hm.<|end|><|start|>assistant<|channel|>analysis<|message|>B.<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather json<|message|>{}<|call|>",
     );
@@ -201,7 +197,7 @@ describe("what gpt-oss has thought and called, sent back by a client that keeps 
 });
 
 describe("over a socket", () => {
-  it.each([CHAT, GPT_OSS])("what %s has thought comes back as over HTTP, also where it is hidden", async (model) => {
+  it.each([CHAT, GPT_OSS])("reasoning of %s is returned as over HTTP, also if it is hidden", async (model) => {
     for (const through of [gateway, hiding]) {
       const { id, items } = await firstBySocket(through, model, (socket) => socket.close());
       const output = outputOf(call(items));
@@ -224,7 +220,7 @@ describe("over a socket", () => {
     items: Item[];
   }
 
-  /** A turn with a call over a socket, and what is done then. */
+  /** Creates a turn with a call over a WebSocket, and calls `then` with it. */
   async function firstBySocket(
     through: Gateway,
     model: string,
@@ -237,14 +233,14 @@ describe("over a socket", () => {
     return first;
   }
 
-  /** Two calls have different ids, which chat models get to see. */
+  /** The ids of two calls differ, and chat models see them. */
   function withCallId(prompt: string, from: readonly Item[], to: readonly Item[]): string {
     return prompt.replaceAll(call(from).call_id, call(to).call_id);
   }
 });
 
-describe("what a chat model has thought, sent back by a client that keeps it", () => {
-  it.each(["json", "stream"])("gives the messages that previous_response_id gives: %s", async (way) => {
+describe("a chat model's reasoning, returned by a client that keeps it", () => {
+  it.each(["json", "stream"])("gives the same messages as previous_response_id: %s", async (way) => {
     const body = { model: CHAT, input: [QUESTION], tools };
     const events = way === "stream" ? await streamed(client, body) : [];
     const last = events.at(-1);
@@ -258,7 +254,7 @@ describe("what a chat model has thought, sent back by a client that keeps it", (
     const input = [QUESTION, ...sealedOnly(items), output];
     await client.responses.create({ model: CHAT, tools, store: false, input });
     expect(lastPrompt(gateway).messages).toEqual(messages);
-    // Also as a run, and in a conversation, where it is opened again in every turn.
+    // It works in a run, and in a conversation, where every turn decrypts it again.
     const conversation = await client.conversations.create({ items: [QUESTION, ...sealedOnly(items)] });
     const run = await client.responses.create({
       model: CHAT,
@@ -275,7 +271,7 @@ describe("what a chat model has thought, sent back by a client that keeps it", (
 describe("encrypted_content", () => {
   const create = (fields: Partial<Body> = {}, by = client) =>
     by.responses.create({ model: CHAT, input: "Hello!", ...fields }) as Promise<Response>;
-  /** Sends a thought back; gives the response and whether the model got to see what it holds. */
+  /** Returns reasoning to the server. Gives the response, and whether the model saw the reasoning. */
   async function sendBack(item: object, fields: Partial<Body> = {}, by = client, through = gateway) {
     const input = [{ role: "user", content: "Hi" }, item, { role: "user", content: "Go on." }] as ResponseInputItem[];
     const response = (await create({ input, store: false, ...fields }, by)) as Response & {
@@ -293,7 +289,7 @@ describe("encrypted_content", () => {
     ...(id && { id }),
   });
 
-  it("stands in every answer to a create, whether it is stored or not, and elsewhere where it is asked for", async () => {
+  it("is in every answer to a create, stored or not, and in other answers on request", async () => {
     const plain = await create();
     const unstored = await create({ store: false });
     const idempotent = await client.responses.create(
@@ -317,7 +313,7 @@ describe("encrypted_content", () => {
     expect(JSON.stringify(full)).toContain("re1.2025");
   });
 
-  it("is read with every key that the operator has, and written with the first", async () => {
+  it("is decrypted with every key of the operator's, and encrypted with the first", async () => {
     const { encrypted_content: blob } = thoughtOf(await create());
     expect(await sendBack(bare(blob ?? ""), {}, hidden, hiding)).toEqual({ told: undefined, seen: true });
     const later = thoughtOf(await create({}, hidden)).encrypted_content ?? "";
@@ -325,7 +321,7 @@ describe("encrypted_content", () => {
     expect(await sendBack(bare(later))).toMatchObject({ told: [{ reason: "organization_mismatch" }], seen: false });
   });
 
-  it("that cannot be opened is left out, and told by the id of its item", async () => {
+  it("that cannot be decrypted is left out, and reported by the id of its item", async () => {
     const blob = thoughtOf(await create()).encrypted_content ?? "";
     const b = gateway.client({ apiKey: KEYS.b });
     const removed = (id: unknown, reason: string) => [{ type: "reasoning", id, action: "removed", reason }];
@@ -341,7 +337,7 @@ describe("encrypted_content", () => {
     }
   });
 
-  it("that cannot be opened leaves the text that came with it", async () => {
+  it("that cannot be decrypted leaves the text beside it", async () => {
     const { content, ...thought } = thoughtOf(await create());
     const changed = { ...thought, content, encrypted_content: `${thought.encrypted_content}A` };
     expect(await sendBack(changed)).toEqual({ told: undefined, seen: true });
@@ -357,7 +353,7 @@ describe("encrypted_content", () => {
     }
   });
 
-  it("that was changed anywhere opens nowhere, and fails nothing", async () => {
+  it("that was changed anywhere cannot be decrypted, and causes no error", async () => {
     const blob = thoughtOf(await create()).encrypted_content ?? "";
     const places = Array.from({ length: 40 }, (_, index) => Math.floor((index * blob.length) / 40));
     const mutants = places.map((at) => blob.slice(0, at) + (blob[at] === "A" ? "B" : "A") + blob.slice(at + 1));
@@ -375,7 +371,7 @@ describe("a summary", () => {
     [CHAT, TEXT, { summary: "auto" as const }],
     [CHAT, TEXT, { generate_summary: "detailed" as const }],
     [GPT_OSS, TEXT.replace("default", "medium"), { summary: "concise" as const }],
-  ])("is what %s has thought, as it thinks it", async (model, text, reasoning) => {
+  ])("is the reasoning of %s, streamed as it is generated", async (model, text, reasoning) => {
     const events = await streamed(client, { model, input: "Hello!", reasoning });
     const ofThought = events.filter((event) => "output_index" in event && event.output_index === 0);
     const types = ofThought.map(({ type }) => type).filter((type, index, all) => type !== all[index - 1]);
@@ -415,7 +411,7 @@ describe("a summary", () => {
     expect(lastPrompt(gateway).messages).toEqual(messages);
   });
 
-  it.each([CHAT, GPT_OSS])("of a run is replayed as it was: %s", async (model) => {
+  it.each([CHAT, GPT_OSS])("of a run is the same in a replay: %s", async (model) => {
     const body = { model, input: "Hello!", background: true, stream: true, reasoning: { summary: "auto" } };
     const answer = await gateway.post(body, { authorization: `Bearer ${KEYS.a}` });
     const stream = await answer.text();
@@ -448,10 +444,10 @@ describe("reasoning that the operator hides", () => {
     const expected = await promptOf(hiding, model);
     expect(expected).toMatch(/I should (call|answer|use)|The user said/);
     seen.push(second);
-    // A client that keeps everything itself.
+    // The first client keeps everything itself.
     await hidden.responses.create({ ...fields, store: false, input: [QUESTION, ...sealedOnly(first.output), output] });
     expect(await promptOf(hiding, model)).toBe(expected);
-    // And one that keeps ids.
+    // The second client keeps ids.
     const references = first.output.map(({ id }) => ({ type: "item_reference" as const, id: id ?? "" }));
     const third = await hidden.responses.create({ ...fields, input: [QUESTION, ...references, output] });
     expect(await promptOf(hiding, model)).toBe(expected);
@@ -472,10 +468,10 @@ describe("reasoning that the operator hides", () => {
   });
 });
 
-describe("a client that says its version of Open Responses", () => {
+describe("a client that sends its version of Open Responses", () => {
   const headers = { authorization: `Bearer ${KEYS.a}`, "openresponses-version": "latest" };
   const body = { model: CHAT, input: "Hi", stream: true };
-  /** Past the checks of what passes: they know OpenAI's names alone. */
+  /** This bypasses the checks, which only know OpenAI's names. */
   const post = (fields: object, more: object = headers, signal?: AbortSignal) =>
     fetch(`${gateway.url}/v1/responses`, {
       method: "POST",
@@ -483,14 +479,14 @@ describe("a client that says its version of Open Responses", () => {
       body: JSON.stringify({ ...body, ...fields }),
       ...(signal && { signal }),
     });
-  /** A stream's lines but for what is new in each. */
+  /** A stream's lines without the parts that differ between any two streams. */
   const constant = (text: string) =>
     withoutHeartbeats(text)
       .replaceAll(/\b([a-z]+)_[A-Za-z0-9]{20,}/g, "$1_")
       .replaceAll(/"(\w+_at|obfuscation)":("\w*"|\d+)/g, "");
   const renamed = (text: string) => text.replaceAll("response.reasoning_text.", "response.reasoning.");
 
-  it("gets its names of events, and nothing else that differs", async () => {
+  it("gets its names of events, and no other difference", async () => {
     const { "openresponses-version": _, ...plain } = headers;
     const fields = { stream_options: { include_obfuscation: false }, include: [] };
     const [named, openai] = await Promise.all(
@@ -520,7 +516,7 @@ describe("a client that says its version of Open Responses", () => {
     expect(types.filter((type) => type.startsWith("response.reasoning_text"))).toEqual([]);
   });
 
-  it("stops the model when it leaves", async () => {
+  it("stops the model when it disconnects", async () => {
     const model = "simulator?words=100000&tps=100";
     const controller = new AbortController();
     const answer = await post({ model }, headers, controller.signal);
@@ -538,7 +534,7 @@ async function promptOf(through: Gateway, model: string): Promise<string> {
   return model === CHAT ? JSON.stringify(lastPrompt(through).messages) : lastCompletionPrompt(through);
 }
 
-/** Reads as a tenant. */
+/** Sends a GET as a tenant. */
 function withKey(by: Gateway): Gateway["fetch"] {
   const fetch = (url: string | URL | Request, init?: RequestInit) =>
     by.fetch(url, { ...init, headers: { authorization: `Bearer ${KEYS.a}` } });

@@ -6,7 +6,7 @@ import { expectError, readStream } from "./expectations.ts";
 import { type Death, type MortalServer, startMortalServer } from "./mortal-server.ts";
 import { eventually, type Gateway, gatewayAt, TOKEN_BY_TOKEN } from "./support.ts";
 
-/** A model server that dies and comes back. The faults are those of vLLM 0.32: see mortal-server.ts. */
+/** A model server that dies and returns. The faults are those of vLLM 0.32 (mortal-server.ts). */
 
 const SETTINGS = { ALLOW_ANONYMOUS: "true", HEARTBEAT_MS: "100", VLLM_SILENCE_MS: "100" };
 
@@ -36,7 +36,7 @@ const DEATHS: Death[] = ["kill", "terminate", "abort", "engine"];
 let names = 0;
 const own = (model: string) => `${model}?max_model_len=${100_000 + names++}`;
 
-/** What became of a request, whichever way it is answered; and its events, where it has any. */
+/** Creates a response in one of the ways. Gives it, and its events if it has any. */
 async function create(way: Way, body: ResponseCreateParamsNonStreaming, through = gateway) {
   const { responses } = through.openai;
   if (way === "json") return { response: await responses.create({ ...body, ...TOKEN_BY_TOKEN }), events: "" };
@@ -58,7 +58,7 @@ function lastResponse(events: string): Response {
   return (JSON.parse(frame.slice(frame.indexOf("data: ") + 6)) as { response: Response }).response;
 }
 
-/** What must not depend on whether the model server died on the way. */
+/** The parts of a response that must be the same whether the model server died or not. */
 function essence({ output, status, error }: Response) {
   return { status, error, output: output.map((item) => ({ ...item, id: "" })) };
 }
@@ -68,7 +68,7 @@ async function upstreamHealth(through = gateway) {
   return { status: answer.status, body: (await answer.json()) as { down_since: string | null; recovery: object } };
 }
 
-/** Waits until the server is dead and given up, with no connection left to it, and starts it again. */
+/** Waits until the server is dead and no connection to it is left, and starts it again. */
 async function restartWhenMissed(): Promise<void> {
   await eventually(() => server.dead && server.open === 0);
   await eventually(async () => (await upstreamHealth()).body.down_since);
@@ -77,8 +77,8 @@ async function restartWhenMissed(): Promise<void> {
 
 const INPUT = "one two three four five six seven eight";
 
-describe.each(DEATHS)("a model server that dies in the middle of its text (%s) and comes back", (death) => {
-  it.each(WAYS)("has repeated nothing and lost nothing, as %s", async (way) => {
+describe.each(DEATHS)("a model server that dies in the middle of its text (%s) and returns", (death) => {
+  it.each(WAYS)("repeats and loses nothing, as %s", async (way) => {
     const whole = await create(way, { model: "simulator", input: INPUT });
     const model = own("simulator");
     server.dieAfter(model, 5, death);
@@ -89,7 +89,7 @@ describe.each(DEATHS)("a model server that dies in the middle of its text (%s) a
   });
 });
 
-describe.each(DEATHS)("a model server that dies before its first word (%s) and comes back", (death) => {
+describe.each(DEATHS)("a model server that dies before its first word (%s) and returns", (death) => {
   it.each(WAYS)("is asked again, as %s", async (way) => {
     const model = own("simulator");
     server.dieAfter(model, 0, death);
@@ -100,7 +100,7 @@ describe.each(DEATHS)("a model server that dies before its first word (%s) and c
 });
 
 describe("a model server that dies in its reasoning", () => {
-  it("begins its reasoning again in another item, if the first one was shown", async () => {
+  it("begins its reasoning again in another item if the first one was shown", async () => {
     const model = own("simulator-reasoning");
     server.dieAfter(model, 4, "terminate");
     const body = { model, input: INPUT, stream: true };
@@ -115,7 +115,7 @@ describe("a model server that dies in its reasoning", () => {
 });
 
 describe("an outage", () => {
-  it("is in the events of a background run, once, with the time at which it gives up", async () => {
+  it("is in the events of a background run, once, with the time at which the run gives up", async () => {
     const model = own("simulator");
     server.dieAfter(model, 3, "kill");
     const { id } = await gateway.openai.responses.create({ model, input: INPUT, background: true });
@@ -136,7 +136,7 @@ describe("an outage", () => {
     expect(lastResponse(text).status).toBe("completed");
   });
 
-  it("shows in /health/upstream, with how long it is waited for", async () => {
+  it("is in /health/upstream, with the maximum wait", async () => {
     await server.die("kill");
     try {
       const { status, body } = await upstreamHealth();
@@ -153,7 +153,7 @@ describe("an outage", () => {
   });
 });
 
-describe("a model server that stays away", () => {
+describe("a model server that stays down", () => {
   let hasty: Gateway;
   let mortal: MortalServer;
   beforeAll(async () => {
@@ -168,7 +168,7 @@ describe("a model server that stays away", () => {
     await mortal.close();
   });
 
-  it("is waited for as long as VLLM_RECOVERY_TIME_MS says, by a background run", async () => {
+  it("delays a background run for VLLM_RECOVERY_TIME_MS", async () => {
     const model = own("simulator");
     const seen = Promise.withResolvers<void>();
     mortal.dieAfter(model, 3, "engine", seen.promise);
@@ -177,7 +177,7 @@ describe("a model server that stays away", () => {
     let text = "";
     for await (const chunk of stream.body?.pipeThrough(new TextDecoderStream()) ?? []) {
       text += chunk;
-      // What was sent right before a death may never arrive: a reset connection drops what nobody has read.
+      // Bytes that were sent right before a death may never arrive: a reset connection drops unread bytes.
       if (text.includes('"delta":" said"')) seen.resolve();
     }
     const response = lastResponse(text);
@@ -186,12 +186,12 @@ describe("a model server that stays away", () => {
       error: { code: "server_error" },
       output: [{ type: "message", status: "incomplete", content: [{ text: "You said" }] }],
     });
-    // Away for longer than that, or dead when the time was up.
+    // The server was down for longer than that, or dead at the end of that time.
     expect(response.error?.message).toMatch(/^The model server( could not be reached|'s engine has died)\.$/);
     await mortal.restart();
   });
 
-  it("is a 502 in the foreground, as JSON; and an event, as a stream", async () => {
+  it("is a 502 in the foreground as JSON, and an event as a stream", async () => {
     for (const stream of [false, true]) {
       const model = own("simulator");
       mortal.dieAfter(model, 3, "kill");
@@ -210,8 +210,8 @@ describe("a model server that stays away", () => {
   });
 });
 
-describe("a failure of the server's own that is not its death", () => {
-  it.each(WAYS)("is not tried again while its health is good, as %s", async (way) => {
+describe("a failure of a living server", () => {
+  it.each(WAYS)("is not retried while the server is healthy, as %s", async (way) => {
     const model = `${own("simulator")}&fault=error:3`;
     const failed = create(way, { model, input: INPUT });
     if (way === "json") await expect(failed).rejects.toMatchObject({ status: 502, code: "upstream_error" });
@@ -227,13 +227,16 @@ describe("silence", () => {
   });
   afterAll(() => quick.close());
 
-  it.each(WAYS)("of a server with good health is waited for, and the idle timeout resumes, as %s", async (way) => {
-    const model = `${own("simulator")}&fault=stall:4&fault_times=1`;
-    const { response } = await create(way, { model, input: INPUT }, quick);
-    expect(response).toMatchObject({ status: "completed" });
-    const generations = generationsOf(quick, model);
-    // The server learns that its request was closed, some time or other.
-    await eventually(() => generations.every(({ state }) => state !== "open"));
-    expect(generations.map(({ state }) => state)).toEqual(["aborted", "completed"]);
-  });
+  it.each(WAYS)(
+    "of a healthy server is accepted until the idle timeout, after which the turn resumes, as %s",
+    async (way) => {
+      const model = `${own("simulator")}&fault=stall:4&fault_times=1`;
+      const { response } = await create(way, { model, input: INPUT }, quick);
+      expect(response).toMatchObject({ status: "completed" });
+      const generations = generationsOf(quick, model);
+      // The server notices the closed request at some time.
+      await eventually(() => generations.every(({ state }) => state !== "open"));
+      expect(generations.map(({ state }) => state)).toEqual(["aborted", "completed"]);
+    },
+  );
 });

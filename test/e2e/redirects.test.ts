@@ -8,15 +8,16 @@ import { GPT_OSS } from "./harmony-support.ts";
 import { eventually } from "./support.ts";
 
 /**
- * A model server that redirects, and whatever else the operator has named: what it was sent goes nowhere else, and no other's answer
- * is its own. (Redirects of what requests name are followed as far as such addresses may be called: guarded-fetch.test.ts.)
+ * Redirects by model servers and other addresses that the operator names: they are not followed, so no request goes
+ * elsewhere, and no other server's answer is accepted. (Redirects by addresses that requests name are followed to
+ * permitted addresses: guarded-fetch.test.ts.)
  */
 
 const STATUSES = [301, 302, 303, 307, 308];
 
-/** Where redirects lead: a model server that would answer anything. */
+/** The requests at the target of redirects: a model server that would answer anything. */
 const led: string[] = [];
-/** Who was asked, and redirected. */
+/** The requests that were answered with a redirect. */
 const redirected: string[] = [];
 let status = 307;
 let trapUrl = "";
@@ -122,14 +123,14 @@ describe("no redirect of a model server is followed", () => {
       expect(answer.status).toBe(502);
       const { error } = (await answer.json()) as { error: { code: string; message: string } };
       expect(error.code).toBe("upstream_error");
-      // What needs a prompt counted says so.
+      // A request that needs a count of the prompt names that.
       expect(error.message).toMatch(new RegExp(`redirect \\(status ${each}\\)|/tokenize route`));
       expect(redirected.length).toBeGreaterThan(0);
     }
     expect(led).toEqual([]);
   });
 
-  it("for its health, and it counts as down", async () => {
+  it("for its health, and the server counts as down", async () => {
     redirected.length = 0;
     const health = await ask("/health/upstream");
     expect(health.status).toBe(503);
@@ -139,7 +140,7 @@ describe("no redirect of a model server is followed", () => {
   });
 });
 
-describe("nor one", () => {
+describe("no redirect is followed", () => {
   it("of a webhook's endpoint, of a collector, or of an issuer", async () => {
     const run = await ask("/v1/responses", { ...input, background: true });
     expect(run.status).toBe(200);

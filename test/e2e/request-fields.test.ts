@@ -8,11 +8,11 @@ import { type Gateway, startGateway } from "./support.ts";
 import { startTools, type ToolServer } from "./tool-support.ts";
 
 /**
- * Nothing that a request may have is taken and then not done: each field of the `openai` package's types is sent, and either something
- * comes of it, or a 400 names it, or docs/deviations.md says that nothing does.
+ * No field of a request is accepted and then ignored. Each field of the `openai` package's types is sent: it has an
+ * effect, or a 400 names it, or docs/deviations.md lists it as without effect.
  */
 
-/** Fields whose effect is not to be seen in one answer or one prompt, and where it is shown. */
+/** Fields whose effect is not visible in one answer or one prompt, and the tests that show it. */
 const SHOWN_ELSEWHERE: Record<string, string> = {
   metadata: "e2e/create.test.ts",
   "conversation.metadata": "e2e/conversations.test.ts",
@@ -75,7 +75,7 @@ afterAll(async () => {
   search.close();
 });
 
-it("each field is served, refused by its name, or documented as without effect", async () => {
+it("each field has an effect, is refused by its name, or is documented as without effect", async () => {
   const documented = withoutEffect();
   const served = Object.keys(SHOWN_ELSEWHERE);
   const used = new Set<string>();
@@ -129,11 +129,11 @@ type Outcome = "refused" | "effect" | "echoed" | "nothing" | "fault";
 interface Result {
   field: RequestField;
   outcomes: ReadonlySet<Outcome>;
-  /** What went wrong, in words. */
+  /** The problems, in words. */
   trouble: readonly string[];
 }
 
-/** Some at once; what is in an object that is refused as a whole is not sent. */
+/** Sends several fields at the same time. Leaves out fields within objects that are refused as a whole. */
 async function outcomesOf(fields: readonly RequestField[]): Promise<Result[]> {
   const results: Result[] = [];
   const refused = new Set<string>();
@@ -166,24 +166,24 @@ async function outcomeOf(field: RequestField): Promise<Result> {
   return { field, outcomes, trouble };
 }
 
-/** What came of a request. */
+/** The visible results of a request. */
 interface Observed {
   status: number;
-  /** Of a refusal: the field that it names, and its message. */
+  /** The field that a refusal names. */
   param: string | null;
   told: string;
-  /** The answer, without ids and times; of an answer that is no JSON object, its text. */
+  /** The answer, without ids and times; if it is no JSON object, its text. */
   answer: JsonObject;
-  /** What reached the model server. */
+  /** The model server's requests. */
   asked: string;
-  /** The items that were stored of the input. */
+  /** The stored items of the input. */
   items: string;
 }
 
-/** Which field a refusal names, as far as a field is concerned. */
+/** Tells whether a refusal names a field, an object that contains it, or another field. */
 function names({ param: named }: Observed, { path }: RequestField): "it" | "what it is in" | "another" {
   if (named === null) return "another";
-  // Other items may stand before. That a type is not served is said of the type.
+  // Other items may precede. A refusal of an item's type names `type`.
   const param = named.replace(/^(input|items)\[\d+\]/, "$1[0]").replace(/\.type$/, "");
   const name = path.reduce<string>((text, key) => {
     if (typeof key === "number") return `${text}[${key}]`;
@@ -244,7 +244,7 @@ async function observe(kind: string, fields: JsonObject): Promise<Observed> {
   };
 }
 
-/** The items that a request has left. */
+/** The items that a request has stored. */
 async function itemsOf({ id, object }: JsonObject, fields: JsonObject): Promise<string> {
   const path =
     object === "conversation" && "items" in fields
@@ -255,7 +255,7 @@ async function itemsOf({ id, object }: JsonObject, fields: JsonObject): Promise<
   return path === undefined ? "" : (await gateway.fetch(`${gateway.url}/v1/${path}`)).text();
 }
 
-/** The fields as a request that is one but for them. */
+/** A valid request with these fields. */
 function completed(kind: string, fields: JsonObject, mark: string): JsonObject {
   if (kind.startsWith("conversation")) return fields;
   const text = `Use your tools ${mark}`;
@@ -277,7 +277,7 @@ function completed(kind: string, fields: JsonObject, mark: string): JsonObject {
   };
 }
 
-/** What else a request must have, so that a field of it could have an effect. */
+/** The other fields that a request needs for the effect of a field. */
 const NEEDED: Record<string, () => JsonObject> = {
   tool_choice: () => ({ tools: TOOLS() }),
   parallel_tool_calls: () => ({ tools: TOOLS() }),
@@ -288,7 +288,7 @@ const NEEDED: Record<string, () => JsonObject> = {
   "compact.reasoning": () => ({ model: "simulator-reasoning" }),
 };
 
-/** An item with those that it does not stand without, and with the question. */
+/** An item with the items that it needs, and with the question. */
 function inContext(item: JsonObject, asking: JsonObject): JsonObject[] {
   const { type, id, call_id, approval_request_id } = item;
   const output = { call_id, output: "x" };
@@ -338,7 +338,7 @@ function inContext(item: JsonObject, asking: JsonObject): JsonObject[] {
         asking,
       ];
     case "reasoning":
-      // Models get back what they have thought since the last question.
+      // Models get their reasoning since the last question.
       return [
         asking,
         item,
@@ -379,7 +379,7 @@ async function send(kind: string, body: JsonObject): Promise<Response> {
     case "conversation_update":
       return post(`/v1/conversations/${await newConversation()}`, body);
     case "conversation_items": {
-      // One of its fields is said in the query.
+      // One of its fields is in the query.
       const { include = [], ...items } = body;
       const query = (include as string[]).map((value) => `include[]=${value}`).join("&");
       return post(`/v1/conversations/${await newConversation()}/items?${query}`, items);

@@ -12,7 +12,7 @@ import { ADMIN_KEY, ROOT } from "./key-support.ts";
 import { eventually, type Gateway, gatewayAt } from "./support.ts";
 import { ended, reached } from "./turns.ts";
 
-/** The list of a tenant's stored responses, and what finds them. */
+/** The list of a tenant's stored responses, and its filters. */
 
 const DAY_MS = 86_400_000;
 
@@ -39,7 +39,7 @@ interface Page {
   has_more: boolean;
 }
 
-/** A tenant of a test's own. */
+/** A tenant for one test. */
 class Tenant {
   readonly name: string;
   readonly #key: string;
@@ -76,7 +76,7 @@ class Tenant {
     return eventually(async () => (await this.page("?limit=100")).data.find((each) => each.id === id));
   }
 
-  /** What its index has in its tables. */
+  /** The rows of a tenant's index. */
   rows(sql: string) {
     return worker.responseIndexes.exec(objectId(this.name, uniqueKeyOf("ResponseIndex")), sql);
   }
@@ -93,7 +93,7 @@ async function newTenant(): Promise<Tenant> {
 }
 
 describe("the list", () => {
-  it("has each stored response with its beginning, its usage, its cost and its time, newest first", async () => {
+  it("has each stored response with the beginning of its text, its usage, cost and time, newest first", async () => {
     const tenant = await newTenant();
     const first = await tenant.create({ input: "Where is the harbour?", metadata: { team: "blue" } });
     const second = await tenant.create({ input: "And the lighthouse?", previous_response_id: first });
@@ -116,7 +116,7 @@ describe("the list", () => {
     expect(data[0]).not.toHaveProperty("output_text");
   });
 
-  it("goes on page by page in both orders, whatever comes meanwhile", async () => {
+  it("continues page by page in both orders, also beside new responses", async () => {
     const tenant = await newTenant();
     const ids: string[] = [];
     for (let index = 0; index < 5; index += 1) ids.push(await tenant.create({ input: `Number ${index}` }));
@@ -134,7 +134,7 @@ describe("the list", () => {
     expect((await tenant.get(`?after=resp_${"x".repeat(32)}`)).status).toBe(400);
   });
 
-  it("has none that was not to be stored, none that was deleted, and none of another tenant", async () => {
+  it("has no response with store: false, none that was deleted, and none of another tenant", async () => {
     const [mine, other] = [await newTenant(), await newTenant()];
     const kept = await mine.create({ input: "Keep this." });
     const gone = await mine.create({ input: "Delete this." });
@@ -148,7 +148,7 @@ describe("the list", () => {
     expect((await other.get(`?after=${kept}`)).status).toBe(400);
   });
 
-  it("has a background response while it runs, and as it ended", async () => {
+  it("has a background response during and after its run", async () => {
     const tenant = await newTenant();
     const input = "Take your time.";
     const { openai } = tenant;
@@ -164,7 +164,7 @@ describe("the list", () => {
 });
 
 describe("filters", () => {
-  it("find by model, status, metadata, conversation, time and words, each and together", async () => {
+  it("find by model, status, metadata, conversation, time and words, alone and together", async () => {
     const tenant = await newTenant();
     const { id: conversation } = await tenant.openai.conversations.create();
     const plain = await tenant.create({ input: "The ferry leaves at noon." });
@@ -199,7 +199,7 @@ describe("filters", () => {
     "\u0000",
     "%",
     "a ".repeat(250),
-  ])("take %j as words, and nothing else", async (query) => {
+  ])("treat %j as mere words", async (query) => {
     const tenant = await newTenant();
     const answer = await tenant.get(`?query=${encodeURIComponent(query)}`);
     expect([answer.status, ((await answer.json()) as Page).data]).toEqual([200, []]);
@@ -223,7 +223,7 @@ describe("filters", () => {
     expect(error.param.startsWith(param)).toBe(true);
   });
 
-  it("do not find an item that was taken out of its conversation", async () => {
+  it("do not find an item that was deleted from its conversation", async () => {
     const tenant = await newTenant();
     const { conversations } = tenant.openai;
     const { id: conversation } = await conversations.create();
@@ -237,13 +237,13 @@ describe("filters", () => {
 });
 
 describe("the index", () => {
-  it("learns what a dead process did not report, and forgets what no longer exists", async () => {
+  it("gets responses that a dead process did not report, and drops those that no longer exist", async () => {
     const tenant = await newTenant();
     const untold = await tenant.create({ input: "Nobody has told this." });
     const told = await tenant.create({ input: "This was told." });
     const index = objectId(tenant.name, uniqueKeyOf("ResponseIndex"));
     await worker.kill();
-    // As it is where the process dies between an answer and what is told beside it.
+    // This is the state after a process has died between an answer and the report to the index.
     const removed = worker.responseIndexes.exec(index, "DELETE FROM response WHERE id = ? RETURNING no", untold);
     const ghost = told.slice(0, -10) + "gone".padStart(10, "0");
     const insert = "INSERT INTO response (no, id, status, body) VALUES (?, ?, 'completed', '{}')";
@@ -257,7 +257,7 @@ describe("the index", () => {
     expect(await tenant.ids("?query=nobody")).toEqual([untold]);
   });
 
-  it("forgets what has expired, also without a request", async () => {
+  it("drops expired responses, also without a request", async () => {
     const tenant = await newTenant();
     const old = await tenant.create({ input: "An old story." });
     const index = objectId(tenant.name, uniqueKeyOf("ResponseIndex"));

@@ -30,7 +30,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-/** Everything that is asked without a key of its own is asked by Alice. */
+/** Requests without a key of their own get Alice's. */
 function withKey(real: Gateway): Gateway {
   const authorized = (init?: RequestInit) => {
     const headers = new Headers(init?.headers);
@@ -53,7 +53,7 @@ const weatherTool = { type: "function", name: "get_weather", parameters: null, s
 
 interface Run {
   id: string;
-  /** The bytes that its creator got, and gets. */
+  /** The bytes that its creator gets. */
   stream: Promise<string>;
 }
 
@@ -72,14 +72,14 @@ async function begin(body: Record<string, unknown>): Promise<Run> {
   return { id: idIn(text), stream: rest() };
 }
 
-/** Reads past all checks: they take a stream that begins after its end for one that is cut off. */
+/** Reads without the checks, for which a stream that begins after its end would be cut off. */
 function resumeUnchecked(id: string, after?: number): Promise<Response> {
   const query = after === undefined ? "" : `&starting_after=${after}`;
   const headers = { authorization: "Bearer test" };
   return fetch(`${gateway.url}/v1/responses/${id}?stream=true${query}`, { headers });
 }
 
-/** Waits until the model, which nobody else asks, has said so many tokens. */
+/** Waits until a model that no other test uses has generated `tokens` tokens. */
 async function spoken(model: string, tokens: number): Promise<void> {
   await eventually(() => (generationsOf(gateway, model)[0]?.deltasSent ?? 0) >= tokens);
 }
@@ -90,7 +90,7 @@ function deltasIn(stream: string): number {
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-describe("the stream of a response that has ended", () => {
+describe("the stream of an ended response", () => {
   const bodies: [string, Record<string, unknown>][] = [
     ["a message", { model: "simulator", input: "Grüße, 你好 and 👩‍👩‍👧\n\nto all" }],
     ["reasoning and a call", { model: "simulator-reasoning", input: "Call get_weather.", tools: [weatherTool] }],
@@ -101,7 +101,7 @@ describe("the stream of a response that has ended", () => {
     ["many events", { model: "simulator?words=2000" }],
   ];
 
-  it.each(bodies)("is replayed byte for byte, from wherever the reader is: %s", async (_, body) => {
+  it.each(bodies)("is replayed byte for byte, from every position: %s", async (_, body) => {
     const run = await begin(body);
     const whole = await run.stream;
     const events = eventCount(whole);
@@ -112,7 +112,7 @@ describe("the stream of a response that has ended", () => {
     for (const [index, after] of starts.entries()) expect(replays[index]).toBe(streamFrom(whole, after + 1));
   });
 
-  it.each([500, 5_000])("is kept in at most 20 bytes a token: %i tokens", async (tokens) => {
+  it.each([500, 5_000])("is stored in at most 20 bytes a token: %i tokens", async (tokens) => {
     const { id, stream } = await begin({ model: `simulator?words=${tokens}` });
     const whole = await stream;
     const home = objectId(`alice:${homeKey(id)}`);
@@ -121,12 +121,12 @@ describe("the stream of a response that has ended", () => {
     const sealed = gateway.storage.exec(home, "SELECT octet_length(body) AS bytes FROM events WHERE turn = ?", turn);
     const bytes = sealed.reduce((sum, row) => sum + Number(row.bytes), Number(kept?.bytes));
     expect(bytes).toBeLessThanOrEqual(20 * deltasIn(whole));
-    // A short one takes no row of its own.
+    // A short one has no row of its own.
     expect(sealed.length).toBeLessThanOrEqual(tokens / 600);
     expect(await replay(gateway, id)).toBe(whole);
   });
 
-  it("exists also if no client asked for a stream at first", async () => {
+  it("exists also if the create did not request a stream", async () => {
     const { id } = await gateway.openai.responses.create({ model: "simulator", input: "Hello!", background: true });
     const text = await replay(gateway, id);
     expect(typesOf(text).slice(0, 3)).toEqual(["response.created", "response.queued", "response.in_progress"]);
@@ -142,7 +142,7 @@ describe("the stream of a response that has ended", () => {
     }
   });
 
-  it("leaves obfuscation out on request, and nothing else", async () => {
+  it("leaves out obfuscation on request, and nothing else", async () => {
     const input = 'Call get_weather, and say ,"obfuscation":"x"} to it.';
     const metadata = { obfuscation: "kept" };
     const run = await begin({ model: "simulator-reasoning", input, tools: [weatherTool], metadata });
@@ -161,14 +161,14 @@ describe("the stream of a response that has ended", () => {
     expect(tail).toBe(streamFrom(bare, 6));
   });
 
-  it("has no obfuscation that its creator did not want", async () => {
+  it("has no obfuscation if its creator has disabled it", async () => {
     const run = await begin({ model: "simulator", stream_options: { include_obfuscation: false } });
     const whole = await run.stream;
     expect(whole).not.toContain("obfuscation");
     expect(await replay(gateway, run.id)).toBe(whole);
   });
 
-  it("keeps the bytes that were sent when the client left, whichever reader it was", async () => {
+  it("keeps the bytes that were sent when any of its readers disconnects", async () => {
     const run = await begin({ model: "simulator?tps=200&words=60" });
     const leaving = new AbortController();
     const answer = await resume(gateway, run.id, "", { signal: leaving.signal });
@@ -180,8 +180,8 @@ describe("the stream of a response that has ended", () => {
   });
 });
 
-describe("the stream of a response that runs", () => {
-  it("is the same for many readers who come at different moments", async () => {
+describe("the stream of a running response", () => {
+  it("is the same for many readers who start at different moments", async () => {
     const model = "simulator?tps=100&words=80";
     const run = await begin({ model });
     const readers: Promise<string>[] = [];
@@ -194,7 +194,7 @@ describe("the stream of a response that runs", () => {
     expect(whole.split("output_text.delta\n").length - 1).toBe(80);
   });
 
-  it("goes on from starting_after, also when that is still to come", async () => {
+  it("continues after starting_after, also if that event is still to come", async () => {
     const model = "simulator?tps=100&words=61";
     const run = await begin({ model });
     await spoken(model, 12);
@@ -210,14 +210,14 @@ describe("the stream of a response that runs", () => {
     expect(isWhole(await run.stream)).toBe(true);
   });
 
-  it("reaches readers as it happens", async () => {
+  it("reaches readers without delay", async () => {
     const model = "simulator?words=35&fault=stall:7";
     const { id } = await gateway.openai.responses.create({ model, input: "Go on.", background: true });
     const answer = await resume(gateway, id);
     let seen = "";
     for await (const text of answer.body?.pipeThrough(new TextDecoderStream()) ?? []) {
       seen += text;
-      // The model says no more before these have been seen.
+      // The model generates no more before these have been seen.
       if (deltasIn(seen) === 7) generationsOf(gateway, model)[0]?.release();
     }
     expect(deltasIn(seen)).toBe(35);
@@ -291,7 +291,7 @@ describe("heartbeats", () => {
   });
 });
 
-describe("a stream that cannot be had", () => {
+describe("a stream that does not exist", () => {
   it("is that of a foreground response: 400", async () => {
     const { id } = await gateway.openai.responses.create({ model: "simulator", input: "Hello!" });
     await expect(gateway.openai.responses.retrieve(id, { stream: true })).rejects.toMatchObject({
@@ -332,7 +332,7 @@ describe("a stream that cannot be had", () => {
     ["starting_after=", "starting_after"],
     ["starting_after=99999999999999999999", "starting_after"],
     ["include_obfuscation=maybe", "include_obfuscation"],
-  ])("is asked for in a way that makes no sense: 400 (%s)", async (query, param) => {
+  ])("is a 400 for an invalid query (%s)", async (query, param) => {
     const run = await begin({ model: "simulator" });
     await run.stream;
     const answer = await resume(gateway, run.id, `&${query}`);
@@ -340,7 +340,7 @@ describe("a stream that cannot be had", () => {
     expect(await answer.json()).toMatchObject({ error: { type: "invalid_request_error", param } });
   });
 
-  it("is asked for without stream=true: 400", async () => {
+  it("is a 400 without stream=true", async () => {
     const { id } = await gateway.openai.responses.create({ model: "simulator", input: "Hello!", background: true });
     const answer = await gateway.fetch(`${gateway.url}/v1/responses/${id}?starting_after=3`);
     expect(answer.status).toBe(400);
@@ -360,7 +360,7 @@ describe("any reader of any run", () => {
   const reader = fc.record({
     delay: fc.integer({ min: 0, max: 350 }),
     after: fc.option(fc.integer({ min: 0, max: 80 }), { nil: undefined }),
-    /** How long it waits between two reads. */
+    /** The wait between two reads. Milliseconds. */
     lag: fc.constantFrom(0, 0, 0, 20),
   });
 
@@ -379,7 +379,7 @@ describe("any reader of any run", () => {
     return text;
   }
 
-  it("sees the same sequence, whenever it comes and however the model chunks", async () => {
+  it("sees the same sequence, at any time and with any chunking of the model", async () => {
     const property = fc.asyncProperty(
       settings,
       fc.array(reader, { minLength: 1, maxLength: 8 }),
@@ -399,7 +399,7 @@ describe("any reader of any run", () => {
   });
 });
 
-it("no run is generated twice for its readers", async () => {
+it("does not cause a second generation", async () => {
   const model = "simulator?tps=200&words=21";
   const run = await begin({ model });
   await Promise.all(Array.from({ length: 5 }, () => replay(gateway, run.id)));

@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { eventually, type Gateway, startGateway } from "./support.ts";
 
-/** Vector stores whose embedding server and reranker say what they should not, or nothing. */
+/** Vector stores whose embedding server and reranker give wrong answers, or none. */
 
 type Answer = (body: { input?: string[]; documents?: string[] }, response: ServerResponse) => void;
 
@@ -15,13 +15,13 @@ function send(response: ServerResponse, value: unknown, status = 200): void {
   response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));
 }
 
-/** Texts about tea lie in one direction, all others in the other. */
+/** Texts about tea have one direction, all others another. */
 const embedded: Answer = ({ input = [] }, response) => {
   const data = input.map((text, index) => ({ index, embedding: /tea/i.test(text) ? [1, 0] : [0, 1] }));
   send(response, { data, usage: { prompt_tokens: 1 } });
 };
 
-/** The last document is the best. */
+/** A reranker that prefers the last document. */
 const reranked: Answer = ({ documents = [] }, response) => {
   const results = documents.map((_, index) => ({ index, relevance_score: (index + 1) / documents.length }));
   send(response, { results, usage: { total_tokens: 1 } });
@@ -29,7 +29,7 @@ const reranked: Answer = ({ documents = [] }, response) => {
 
 const HANGING: Answer = () => {};
 
-/** What a server should not say. */
+/** A text that no answer may quote. */
 const WRONG: [string, Answer][] = [
   ["fails", json({ error: { message: "Out of memory." } }, 500)],
   ["answers nothing", HANGING],
@@ -38,7 +38,7 @@ const WRONG: [string, Answer][] = [
   ["answers no JSON", (_, response) => response.writeHead(200).end("<html>")],
 ];
 
-/** Embeddings that are none. */
+/** Invalid embeddings. */
 const WRONG_EMBEDDINGS: [string, Answer][] = [
   ["answers too few embeddings", json({ data: [] })],
   [
@@ -113,7 +113,7 @@ async function bodyOf(request: IncomingMessage) {
   return text === "" ? {} : (JSON.parse(text) as object);
 }
 
-/** Adds a file to the store; gives what has become of it. */
+/** Adds a file to the store. Gives its final state. */
 async function add(text: string) {
   const file = await gateway.openai.files.create({ file: new File([text], "x.txt"), purpose: "assistants" });
   return gateway.openai.vectorStores.files.createAndPoll(store, { file_id: file.id }, { pollIntervalMs: 20 });
@@ -133,14 +133,11 @@ describe("a search", () => {
     expect(await search("tea")).toEqual(fused.toReversed());
   });
 
-  it.each([...WRONG, ...WRONG_SCORES])(
-    "keeps the order in which it was found while the reranker %s",
-    async (_, answer) => {
-      const fused = await search("tea", FUSED);
-      answers["/v1/rerank"] = answer;
-      expect(await search("tea")).toEqual(fused);
-    },
-  );
+  it.each([...WRONG, ...WRONG_SCORES])("keeps its own order while the reranker %s", async (_, answer) => {
+    const fused = await search("tea", FUSED);
+    answers["/v1/rerank"] = answer;
+    expect(await search("tea")).toEqual(fused);
+  });
 
   it.each([...WRONG, ...WRONG_EMBEDDINGS])("is refused while the embedding server %s", async (_, answer) => {
     answers["/v1/embeddings"] = answer;
@@ -149,7 +146,7 @@ describe("a search", () => {
     expect(error.error).toMatchObject({ message: expect.any(String), type: "server_error" });
   });
 
-  it("is refused where the model has other dimensions than the store", async () => {
+  it("is refused if the model's dimensions differ from the store's", async () => {
     answers["/v1/embeddings"] = ({ input = [] }, response) =>
       send(response, { data: input.map(() => ({ embedding: [1, 0, 0] })) });
     await expect(search("tea")).rejects.toMatchObject({ status: 409 });
@@ -157,20 +154,23 @@ describe("a search", () => {
 });
 
 describe("a file that is added", () => {
-  it.each([...WRONG, ...WRONG_EMBEDDINGS])("is searchable when the embedding server %s no more", async (_, answer) => {
-    let asked = 0;
-    answers["/v1/embeddings"] = (body, response) => {
-      asked += 1;
-      answer(body, response);
-    };
-    const word = `word${Math.random().toString(36).slice(2)}`;
-    // In two chunks, so that there are two embeddings.
-    const text = `${word} ${"tea and bread ".repeat(900)}`;
-    const adding = add(text);
-    await eventually(() => asked > 0);
-    answers["/v1/embeddings"] = embedded;
-    expect(await adding).toMatchObject({ status: "completed", last_error: null });
-    const found = await search(word, { ...FUSED, max_num_results: 1 });
-    expect(found[0]).toContain(word);
-  });
+  it.each([...WRONG, ...WRONG_EMBEDDINGS])(
+    "becomes searchable when the embedding server %s no longer",
+    async (_, answer) => {
+      let asked = 0;
+      answers["/v1/embeddings"] = (body, response) => {
+        asked += 1;
+        answer(body, response);
+      };
+      const word = `word${Math.random().toString(36).slice(2)}`;
+      // The file has two chunks, and so two embeddings.
+      const text = `${word} ${"tea and bread ".repeat(900)}`;
+      const adding = add(text);
+      await eventually(() => asked > 0);
+      answers["/v1/embeddings"] = embedded;
+      expect(await adding).toMatchObject({ status: "completed", last_error: null });
+      const found = await search(word, { ...FUSED, max_num_results: 1 });
+      expect(found[0]).toContain(word);
+    },
+  );
 });

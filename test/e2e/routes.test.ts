@@ -5,7 +5,7 @@ import { expectError } from "./expectations.ts";
 import { type Fleet, type Replica, startFleet } from "./fleet.ts";
 import { tolerating } from "./harmony-support.ts";
 
-/** Routes, as clients and the servers see them: which model answers for a name. */
+/** Routes: the models that answer for a name. */
 
 let fleet: Fleet;
 beforeAll(async () => {
@@ -29,7 +29,7 @@ beforeAll(async () => {
       }),
       MODEL_ALIASES: '{"plain":"simulator"}',
       MAX_OPEN_TURNS: "1000",
-      // A stream begins late enough for all that fails before it.
+      // A stream begins after all failures that come before it.
       HEARTBEAT_MS: "60000",
     },
   });
@@ -37,7 +37,7 @@ beforeAll(async () => {
 afterAll(() => fleet.close());
 afterEach(() => fleet.clear());
 
-/** The models that a server was asked for. */
+/** The models in a server's requests. */
 function askedFor(name: string): unknown[] {
   const replica = fleet.replicas.find((each) => each.name === name);
   return replica?.asked.map(({ body }) => (isObject(body) ? body.model : undefined)) ?? [];
@@ -50,7 +50,7 @@ const [big, small, harmony] = [0, 1, 2].map((index) => () => fleet.replicas[inde
 ];
 
 describe("a route to several models", () => {
-  it("is a model of the list, and its answers say which model they are of", async () => {
+  it("is in the list of models, and its answers name the model that answered", async () => {
     const listed = (await fleet.openai.models.list()).data.map(({ id }) => id);
     expect(listed).toEqual(expect.arrayContaining(["canary", "best", "oss", "plain", "ours/small"]));
     const answer = await fleet.post({ model: "canary", input: "Hello!" });
@@ -58,7 +58,7 @@ describe("a route to several models", () => {
     expect(answer.headers.get("x-model")).toBe(model);
   });
 
-  it("gives each its share of the conversations, and a conversation the same one in all of its turns", async () => {
+  it("gives each its share of the conversations, and all turns of a conversation the same one", async () => {
     const { responses } = fleet.openai;
     const firsts = await Promise.all(
       Array.from({ length: 120 }, (_, index) => responses.create({ model: "canary", input: `Hello ${index}!` })),
@@ -66,7 +66,7 @@ describe("a route to several models", () => {
     const models = firsts.map(({ model }) => model);
     const canaries = models.filter((model) => model === "simulator-reasoning").length;
     expect(models.filter((model) => model === "simulator").length).toBe(120 - canaries);
-    // Of 120 with a share of a fifth, there are 24 on average; less than once in a million times fewer than 5 or more than 50.
+    // A share of a fifth of 120 is 24 on average. Fewer than 5 or more than 50 are less likely than one in a million.
     expect(canaries).toBeGreaterThanOrEqual(5);
     expect(canaries).toBeLessThanOrEqual(50);
     const next = firsts.slice(0, 40);
@@ -76,7 +76,7 @@ describe("a route to several models", () => {
     expect(seconds.map(({ model }) => model)).toEqual(next.map(({ model }) => model));
   });
 
-  it("a client that brings its history along, too", async () => {
+  it("also gives a client that sends its history the same one", async () => {
     const ask = (key: number, input: string) =>
       fleet.openai.responses.create({ model: "canary", input, prompt_cache_key: `s${key}` });
     const keys = Array.from({ length: 24 }, (_, key) => key);
@@ -87,8 +87,8 @@ describe("a route to several models", () => {
   });
 });
 
-describe("a request that fails before anything was shown", () => {
-  it.each([false, true])("is asked of the next model of its route (stream: %s)", async (stream) => {
+describe("a request that fails before any output", () => {
+  it.each([false, true])("goes to the next model of its route (stream: %s)", async (stream) => {
     big().trouble = "fault=http:500";
     harmony().trouble = "fault=refuse";
     const answer = await fleet.post({ model: "best", input: "one two three", stream });
@@ -101,10 +101,10 @@ describe("a request that fails before anything was shown", () => {
     expect(askedFor("harmony").length).toBeGreaterThan(0);
   });
 
-  it("so is a background run, whose events and response name the model that answers", async () => {
+  it("goes to the next model in a background run, too, whose events and response name the model that answers", async () => {
     big().trouble = "fault=http:500";
     const { id } = await fleet.openai.responses.create({ model: "best", input: "one two three", background: true });
-    // Its first events have named the model that was asked for.
+    // The first events have named the requested model.
     await tolerating(fleet, /snapshotsAreOneResponse: .* has model/, async () => {
       const events = await replay(fleet, id);
       expect(isWhole(events)).toBe(true);
@@ -113,13 +113,13 @@ describe("a request that fails before anything was shown", () => {
     expect(await fleet.openai.responses.retrieve(id)).toMatchObject({ status: "completed", model: "oss" });
   });
 
-  it("that the model refuses is the client's own, and is asked of no other", async () => {
+  it("by the model's refusal goes to no other, because the client must change it", async () => {
     const answer = await fleet.post({ model: "best", input: "Hello!", temperature: 17 });
     await expectError(answer, { status: 400, param: "temperature" });
     expect(fleet.servers()).not.toContain("small");
   });
 
-  it("is the first model's failure where all have failed", async () => {
+  it("gives the first model's failure if all have failed", async () => {
     for (const replica of [big(), harmony(), small()]) replica.trouble = "fault=http:503";
     await expectError(await fleet.post({ model: "best", input: "Hello!" }), {
       status: 503,
@@ -127,7 +127,7 @@ describe("a request that fails before anything was shown", () => {
     });
   });
 
-  it("because its prompt is longer than the window goes to a model with a longer one, and to none for a failure", async () => {
+  it("because its prompt is longer than the window goes to a model with a longer window only", async () => {
     const input = Array.from({ length: 3_000 }, (_, index) => `word${index}`).join(" ");
     const answer = await fleet.post({ model: "best", input });
     expect(answer.status).toBe(200);
@@ -136,8 +136,8 @@ describe("a request that fails before anything was shown", () => {
   });
 });
 
-describe("a server that knows a model by another name", () => {
-  it("is asked for that, and clients say theirs", async () => {
+describe("a server with another name for a model", () => {
+  it("gets its own name, and clients use theirs", async () => {
     const answer = await fleet.post({ model: "ours/small", input: "Hello!" });
     expect(await answer.json()).toMatchObject({ status: "completed", model: "ours/small" });
     expect(askedFor("renamed")).toEqual(["simulator"]);

@@ -2,12 +2,12 @@ import { createHash, createHmac } from "node:crypto";
 import { createServer, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 
-/** A server that speaks as much of S3 as is used here. It checks each signature, by Node's own crypto. */
+/** A server with the part of S3's API that is used here. It checks each signature with Node's own crypto. */
 export interface S3Double {
   url: string;
-  /** What it keeps, by bucket and name: `bucket/name`. */
+  /** Its objects, by `bucket/name`. */
   objects: Map<string, Buffer>;
-  /** While it is set, all requests whose method it is are a 500. */
+  /** All requests with this method are a 500. */
   broken: { method: string | undefined };
   close(): Promise<void>;
 }
@@ -53,7 +53,7 @@ export async function startS3(): Promise<S3Double> {
 const sha256 = (bytes: string | Buffer) => createHash("sha256").update(bytes).digest("hex");
 const hmac = (key: string | Buffer, text: string) => createHmac("sha256", key).update(text).digest();
 
-/** Whether the request is signed by the key, and its body is the one that was signed. */
+/** Tells whether the request is signed with the key, and its body is the signed one. */
 function isSigned({ method, url = "", headers }: IncomingMessage, body: Buffer): boolean {
   const form =
     /^AWS4-HMAC-SHA256 Credential=([^/]+)\/(\d{8})\/([^/]+)\/s3\/aws4_request, ?SignedHeaders=([^,]+), ?Signature=(\w+)$/;

@@ -6,9 +6,9 @@ import { descriptionOf } from "../conformance/api-description.ts";
 import { type ConformantFetch, conformantFetch } from "../conformance/client.ts";
 import { startWorkerd } from "../workerd/process.ts";
 
-/** A Worker in front of a server that says word by word what a test has seen a vLLM say. */
+/** A Worker in front of a server that repeats recorded output of vLLM. */
 
-/** One answer of the model server's: the events of a stream, or a status with a body. */
+/** One answer of the model server: the events of a stream, or a status with a body. */
 export type Reply = { events: Iterable<object> | AsyncIterable<object> } | { status: number; body: object };
 
 // biome-ignore lint/suspicious/noExplicitAny: bodies as vLLM gets them, of which each test looks at something else.
@@ -18,9 +18,9 @@ export interface ScriptedGateway {
   url: string;
   openai: OpenAI;
   fetch: ConformantFetch;
-  /** The bodies that the model server was asked with since the last `replies`, oldest first. */
+  /** The bodies of the model server's requests since the last `replies`, oldest first. */
   asked: Asked[];
-  /** What it answers from now on, one after another; the last one again and again. */
+  /** Sets its answers from now on, one after another. The last one is repeated. */
   replies(...replies: (Reply | ((body: Asked) => Reply))[]): void;
   post(body: object): Promise<Response>;
   close(): Promise<void>;
@@ -101,14 +101,14 @@ export function chunk(delta: object, finish: string | null = null, entries?: obj
   return { id: "chatcmpl-1", object: "chat.completion.chunk", created: 1, model: MODEL, choices: [choice] };
 }
 
-/** What vLLM streams: the role, the deltas, why it ended, and the usage. */
+/** A stream of vLLM: the role, the deltas, the finish reason, and the usage. */
 export function stream(deltas: object[], finish: string, usage: object = { prompt_tokens: 10, completion_tokens: 5 }) {
   const last = { id: "chatcmpl-1", object: "chat.completion.chunk", created: 1, model: MODEL, choices: [], usage };
   const chunks = deltas.map((delta) => ("choices" in delta ? delta : chunk(delta)));
   return { events: [chunk({ role: "assistant", content: "" }), ...chunks, chunk({}, finish), last] };
 }
 
-/** A call as vLLM streams it: its name, then its arguments in pieces. */
+/** A streamed call of vLLM: its name, then its arguments in pieces. */
 export function call(index: number, name: string | undefined, ...pieces: string[]): object[] {
   const head = {
     index,
@@ -122,7 +122,7 @@ export function call(index: number, name: string | undefined, ...pieces: string[
   ];
 }
 
-/** An error as vLLM says it, in a body or in a stream. */
+/** An error of vLLM, in a body or in a stream. */
 export function fault(code: number, message: string, param: string | null = null) {
   return { error: { message, type: code === 400 ? "BadRequestError" : "InternalServerError", param, code } };
 }

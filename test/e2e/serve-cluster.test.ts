@@ -3,7 +3,10 @@ import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
 import { cleanUp, newFolder, run } from "./serve-support.ts";
 
-/** `serve` as an instance of a cluster: what it does not start with. What it does is shown by `npm run test:cluster`. */
+/**
+ * `serve` as an instance of a cluster: the configurations that it refuses. `npm run test:cluster` tests a running
+ * cluster.
+ */
 
 afterEach(cleanUp);
 
@@ -11,7 +14,7 @@ const LEAST = { VLLM_BASE_URL: "http://127.0.0.1:1/v1", ALLOW_ANONYMOUS: "true",
 const KEY = "0123456789abcdef0123456789abcdef";
 const CLUSTER = { CLUSTER_BUCKET: "s3://bucket/edge", CLUSTER_ADDRESS: "127.0.0.1:7000", CLUSTER_KEY: KEY };
 
-/** The variables that `serve` finds fault with. */
+/** The variables that `serve` reports as wrong. */
 async function faultsOf(variables: Record<string, string>): Promise<string[]> {
   const [code, output] = await run({ ...LEAST, STATE_DIRECTORY: newFolder(), ...variables });
   expect(code).toBe(78);
@@ -30,13 +33,13 @@ describe("the configuration of a cluster", () => {
     expect(await faultsOf(wrong)).toEqual(["CLUSTER_BUCKET", "CLUSTER_ADDRESS", "CLUSTER_ADVERTISE", "CLUSTER_KEY"]);
   });
 
-  it("names an address that others reach, where it listens on every address", async () => {
+  it("names an address that others reach if it listens on every address", async () => {
     expect(await faultsOf({ ...CLUSTER, CLUSTER_ADDRESS: "0.0.0.0:7000" })).toEqual(["CLUSTER_ADVERTISE"]);
   });
 });
 
 describe("a data folder", () => {
-  /** One as workerd leaves it. */
+  /** A folder in the form that workerd leaves. */
   function folderOf(...files: string[]): string {
     const folder = newFolder();
     mkdirSync(join(folder, "responses-edge-Home"));
@@ -44,13 +47,13 @@ describe("a data folder", () => {
     return folder;
   }
 
-  it("of an instance of a cluster is not served without the cluster: what is in it is old", async () => {
+  it("of an instance of a cluster is not served without the cluster, because its data is old", async () => {
     const [code, output] = await run({ ...LEAST, STATE_DIRECTORY: folderOf(".cluster") });
     expect(code).toBe(78);
     expect(output).toContain("the data is in its bucket");
   });
 
-  it("of a single server is not taken for a cache, which would be overwritten", async () => {
+  it("of a single server is not used as a cache, which would be overwritten", async () => {
     const [code, output] = await run({ ...LEAST, ...CLUSTER, STATE_DIRECTORY: folderOf(`${"a".repeat(64)}.sqlite`) });
     expect(code).toBe(78);
     expect(output).toContain("which a cluster cannot use");

@@ -6,18 +6,18 @@ import { join } from "node:path";
 import { commandLine } from "../workerd/tools.ts";
 import { eventually } from "./support.ts";
 
-/** `serve`, as an operator starts and stops it. */
+/** Starts and stops `serve`, as an operator does. */
 export interface Served {
   child: ChildProcess;
-  /** Of the API, once it has started. */
+  /** The URL of the API, after its start. */
   url: string;
-  /** Everything that it has printed. */
+  /** Its whole output. */
   output(): string;
-  /** Its exit code, when it has ended and all that it printed was read. */
+  /** Its exit code, when it has ended and its output was read. */
   exited: Promise<number | null>;
 }
 
-/** Folders of the tests, removed with `removeFolders`. */
+/** The folders of the tests, which `removeFolders` removes. */
 const folders: string[] = [];
 const running = new Set<ChildProcess>();
 
@@ -27,7 +27,7 @@ export function newFolder(): string {
   return folder;
 }
 
-/** Kills what still runs, and removes what was written. */
+/** Kills the running processes, and removes their files. */
 export function cleanUp(): void {
   for (const child of running) child.kill("SIGKILL");
   for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true });
@@ -36,15 +36,15 @@ export function cleanUp(): void {
 /** Only these of the tests' own variables. */
 const { PATH, RESPONSES_EDGE_TEST_BUNDLE, NODE_COMPILE_CACHE } = process.env;
 
-/** What a program is started after. */
+/** Settings of a program's start. */
 export interface Before {
-  /** A shell's commands, in a mount namespace of their own. */
+  /** Shell commands to run before it, in a mount namespace of its own. */
   mounts?: string;
-  /** How many files it may have open, and cannot have more. */
+  /** Its hard limit of open files. */
   openFiles?: number;
 }
 
-/** Begins one, on any port that is free; or another command, with its arguments. */
+/** Starts `serve` on a free port; or another command, with its arguments. */
 export function begin(
   variables: Record<string, string>,
   command: readonly string[] | string = "serve",
@@ -55,7 +55,7 @@ export function begin(
   const [program = "", ...args] = [...wrapper, "sh", "-c", shell, ...commandLine(), ...[command].flat()];
   const child = spawn(program, args, {
     stdio: ["ignore", "pipe", "pipe"],
-    // What one that is killed leaves behind is removed with the rest.
+    // The files of a killed one are removed with the rest.
     env: {
       ...{ PATH, RESPONSES_EDGE_TEST_BUNDLE, NODE_COMPILE_CACHE, TMPDIR: newFolder() },
       ...{ PORT: "0", LOG_FORMAT: "json", ...variables },
@@ -71,7 +71,7 @@ export function begin(
   return { child, url: "", output: () => output, exited };
 }
 
-/** Starts one, and waits until it answers. */
+/** Starts `serve`, and waits until it answers. */
 export async function start(variables: Record<string, string>, before?: Before): Promise<Served> {
   const served = begin(variables, "serve", before);
   const url = () => /"url":"([^"]+)\/v1"/.exec(served.output())?.[1];
@@ -81,7 +81,7 @@ export async function start(variables: Record<string, string>, before?: Before):
   return served;
 }
 
-/** Runs one that is to end by itself; gives its exit code and what it has printed. */
+/** Runs a command that ends by itself. Gives its exit code and its output. */
 export async function run(
   variables: Record<string, string>,
   command: readonly string[] | string = "serve",
@@ -90,17 +90,17 @@ export async function run(
   return [await served.exited, served.output()];
 }
 
-/** Without being root, too, where the kernel lets users have namespaces. */
+/** This works without root, too, if the kernel lets users have namespaces. */
 const UNSHARE = ["--mount", "--map-root-user"];
 
-/** Whether this machine lets a process have mounts of its own. */
+/** True if this machine lets a process have mounts of its own. */
 export function mayMount(): boolean {
   const may = spawnSync("unshare", [...UNSHARE, "mount", "-t", "tmpfs", "none", "/mnt"]).status === 0;
   if (!may) console.log("Not shown here: this machine lets no process have mounts of its own.");
   return may;
 }
 
-/** A certificate for 127.0.0.1 that is its own authority, with its key; `days` from now it expires. */
+/** A self-signed certificate for 127.0.0.1, with its key. It expires in `days` days. */
 export function certificate(days: number): { certificateFile: string; keyFile: string } {
   const folder = newFolder();
   const [request, certificateFile, keyFile, extensions] = ["csr", "crt", "key", "ext"].map((name) =>

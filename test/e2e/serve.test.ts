@@ -11,7 +11,7 @@ import { SCHEMA_VERSIONS } from "../../src/store/schema-versions.ts";
 import { certificate, cleanUp, mayMount, newFolder, run, type Served, start } from "./serve-support.ts";
 import { eventually } from "./support.ts";
 
-/** `responses-edge serve`: the process, from its configuration to its end. What it serves is shown by the other tests. */
+/** `responses-edge serve`: the process, from its configuration to its end. Other tests cover the API. */
 
 let vllm: SimulatorServer;
 beforeAll(async () => {
@@ -20,7 +20,7 @@ beforeAll(async () => {
 afterAll(() => vllm.close());
 afterEach(cleanUp);
 
-/** The least that it starts with. */
+/** The minimal configuration. */
 function least(): Record<string, string> {
   return { VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true", STATE_DIRECTORY: newFolder() };
 }
@@ -35,7 +35,7 @@ async function stop(served: Served): Promise<number | null> {
   return served.exited;
 }
 
-/** The process of workerd that one has started. */
+/** The process of workerd that `serve` has started. */
 function workerdOf({ child: { pid } }: Served): number {
   const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ");
   const [workerd] = children.filter((each) => readFileSync(`/proc/${each}/cmdline`, "latin1").includes("workerd"));
@@ -45,13 +45,13 @@ function workerdOf({ child: { pid } }: Served): number {
 const portOf = (server: { address(): unknown }) => (server.address() as AddressInfo).port;
 
 describe("its configuration", () => {
-  it("without keys it does not start, unless everybody is to be served", async () => {
+  it("needs keys, unless it permits anonymous access", async () => {
     const [code, output] = await run({ ...least(), ALLOW_ANONYMOUS: "" });
     expect(code).toBe(78);
     expect(JSON.parse(output)).toMatchObject({ level: "error", message: expect.stringContaining("API_KEYS: needed") });
   });
 
-  it("every error is named at once, and no value is printed", async () => {
+  it("is refused with all errors at once, and no value is printed", async () => {
     const [code, output] = await run({
       ...{ STATE_DIRECTORY: newFolder(), LOG_FORMAT: "text" },
       ...{ VLLM_BASE_URL: "sekret-1", API_KEYS: "sekret-2", ENCRYPTION_KEYS_FILE: "/nowhere/sekret-3" },
@@ -73,7 +73,7 @@ describe("its configuration", () => {
     expect(output).not.toContain("sekret");
   });
 
-  it("a variable may be a file, as secrets are mounted", async () => {
+  it("may name files with values, such as mounted secrets", async () => {
     const [key, entry] = await run({}, "create-key");
     expect([key, entry]).toEqual([64, expect.stringContaining("TENANT")]);
     const file = join(newFolder(), "keys");
@@ -86,7 +86,7 @@ describe("its configuration", () => {
     expect(await stop(served)).toBe(0);
   });
 
-  it("a port that something else listens on is no crash", async () => {
+  it("is refused with an error if another program listens on the port", async () => {
     const other = createServer().listen(0, "127.0.0.1");
     await once(other, "listening");
     const port = portOf(other);
@@ -99,7 +99,7 @@ describe("its configuration", () => {
 });
 
 describe("`check`", () => {
-  it("names every mistake, as `serve` does, and tells no value", async () => {
+  it("names every error, as `serve` does, and no value", async () => {
     const [code, output] = await run({ VLLM_BASE_URL: "nowhere", API_KEYS: "a:secret" }, "check");
     expect(code).toBe(78);
     expect(output).toMatch(/VLLM_BASE_URL: /);
@@ -107,7 +107,7 @@ describe("`check`", () => {
     expect(output).not.toContain("secret");
   });
 
-  it("says which model servers answer, and serves nothing", async () => {
+  it("lists the model servers that answer, and serves nothing", async () => {
     const pool = JSON.stringify([
       { name: "here", url: `${vllm.url}/v1` },
       { name: "gone", url: "http://127.0.0.1:1/v1" },
@@ -133,19 +133,19 @@ async function fingerprintAt(port: number): Promise<string> {
 }
 
 describe("its certificate", () => {
-  it("is served, and trusted by the health check", async () => {
+  it("is used for TLS, and trusted by the health check", async () => {
     const { certificateFile, keyFile } = certificate(1);
     const tls = { TLS_CERTIFICATE_FILE: certificateFile, TLS_KEY_FILE: keyFile };
     const served = await start({ ...least(), ...tls });
     expect(served.url).toMatch(/^https:/);
     const { port } = new URL(served.url);
     expect(await run({ ...tls, PORT: port }, "health")).toEqual([0, `${served.url} is healthy.\n`]);
-    // In the clear there is no answer, and no crash.
+    // Plain HTTP gets no answer, and causes no crash.
     expect((await run({ PORT: port }, "health"))[0]).toBe(1);
     expect(await stop(served)).toBe(0);
   });
 
-  it("that was renewed is served by another process, without a stop", async () => {
+  it("is served by another process after its renewal, without a stop", async () => {
     const { certificateFile, keyFile } = certificate(1);
     const served = await start({ ...least(), TLS_CERTIFICATE_FILE: certificateFile, TLS_KEY_FILE: keyFile });
     const port = Number(new URL(served.url).port);
@@ -167,14 +167,14 @@ describe("its certificate", () => {
       "TLS_KEY_FILE: expected the key of TLS_CERTIFICATE_FILE",
     ],
     ["is no certificate", () => ({ ...certificate(1), certificateFile: "/dev/null" }), "expected a certificate in PEM"],
-  ])("one that %s is refused", async (_, make, why) => {
+  ])("is refused if it %s", async (_, make, why) => {
     const { certificateFile, keyFile } = make();
     const [code, output] = await run({ ...least(), TLS_CERTIFICATE_FILE: certificateFile, TLS_KEY_FILE: keyFile });
     expect(code).toBe(78);
     expect(JSON.parse(output).message).toContain(why);
   });
 
-  it("one of the model server's that has expired is a 502, and the log says why", async () => {
+  it("may not be expired for a model server either: 502, and the log has the reason", async () => {
     const { certificateFile, keyFile } = certificate(-1);
     const model = createHttpsServer({ cert: readFileSync(certificateFile), key: readFileSync(keyFile) });
     await once(model.listen(0, "127.0.0.1"), "listening");
@@ -193,7 +193,7 @@ describe("its certificate", () => {
 });
 
 describe("its data folder", () => {
-  it("is one process's; when that was killed, the next one waits until its workerd has ended", async () => {
+  it("belongs to one process; after a kill the next one waits until its workerd has ended", async () => {
     const variables = least();
     const first = await start(variables);
     const { id } = (await (await create(first.url, {})).json()) as { id: string };
@@ -205,7 +205,7 @@ describe("its data folder", () => {
     await first.exited;
   });
 
-  it("of a newer schema is refused, and left as it is", async () => {
+  it("is refused if it has a newer schema, and stays unchanged", async () => {
     const variables = least();
     const marker = join(variables.STATE_DIRECTORY ?? "", "responses-edge.json");
     const newer = JSON.stringify({ version: "9.0.0", schema: { ...SCHEMA_VERSIONS, Home: SCHEMA_VERSIONS.Home + 1 } });
@@ -225,7 +225,7 @@ describe("its data folder", () => {
 });
 
 describe("its end", () => {
-  it("by SIGTERM in the middle of 200 streams lets all of them end whole", async () => {
+  it("by SIGTERM in the middle of 200 streams lets all of them finish", async () => {
     const served = await start({ ...least(), STOP_TIMEOUT_MS: "200000" });
     const texts = Array.from({ length: 200 }, () => "");
     let open = texts.length;
@@ -236,7 +236,7 @@ describe("its end", () => {
       open -= 1;
     });
     await eventually(() => texts.every((text) => text.includes("response.output_text.delta")));
-    // Twice, as a process gets it that npm runs.
+    // The signal comes twice, as to a process under npm.
     served.child.kill("SIGTERM");
     served.child.kill("SIGTERM");
     const health = () => fetch(`${served.url}/health`, { headers: { connection: "close" } });
@@ -258,7 +258,7 @@ describe("its end", () => {
     expect(served.output()).toContain('"message":"Stopped."');
   });
 
-  it("cuts off what takes longer than STOP_TIMEOUT_MS", async () => {
+  it("cuts off requests that take longer than STOP_TIMEOUT_MS", async () => {
     const served = await start({ ...least(), STOP_TIMEOUT_MS: "200" });
     const answer = await create(served.url, { model: "simulator?tps=1&words=1000", stream: true });
     expect(await stop(served)).toBe(0);
@@ -266,14 +266,14 @@ describe("its end", () => {
     await expect(answer.text()).rejects.toThrow();
   });
 
-  it("by the death of workerd is an error", async () => {
+  it("by the death of workerd has an error as exit code", async () => {
     const served = await start(least());
     process.kill(workerdOf(served), "SIGKILL");
     expect(await served.exited).toBe(1);
     expect(served.output()).toContain("The Worker's process has ended.");
   });
 
-  it("does not come of a workerd that hangs: that is killed and started again, at the same port", async () => {
+  it("does not follow from a hanging workerd, which is killed and started again at the same port", async () => {
     const served = await start(least());
     const { id } = (await (await create(served.url, {})).json()) as { id: string };
     const hanging = workerdOf(served);
@@ -285,7 +285,7 @@ describe("its end", () => {
     expect(await stop(served)).toBe(0);
   }, 90_000);
 
-  it("does not wait for idle WebSockets, which are closed with 1012, and for readers of runs", async () => {
+  it("does not wait for idle WebSockets, which are closed with 1012, or for readers of runs", async () => {
     const served = await start({ ...least(), STOP_TIMEOUT_MS: "200000" });
     const socket = new WebSocket(`${served.url.replace("http", "ws")}/v1/responses`);
     await new Promise((resolve) => socket.addEventListener("open", resolve));
@@ -304,7 +304,7 @@ describe("its end", () => {
     expect(served.output()).toContain('"message":"Stopped."');
   });
 
-  it("by SIGKILL leaves a folder of its own, which the next one removes", async () => {
+  it("by SIGKILL leaves a temporary folder, which the next process removes", async () => {
     const variables = { ...least(), TMPDIR: newFolder() };
     const served = await start(variables);
     served.child.kill("SIGKILL");
@@ -320,8 +320,8 @@ describe("its end", () => {
   });
 });
 
-describe.runIf(mayMount())("on a machine of its own", () => {
-  it("a name that a client brings and that leads to a private address is not called, and the operator's is", async () => {
+describe.runIf(mayMount())("in a mount namespace of its own", () => {
+  it("a client's name that resolves to a private address is not called, and the operator's is", async () => {
     let connections = 0;
     const canary = createServer((socket) => {
       connections += 1;
@@ -335,7 +335,7 @@ describe.runIf(mayMount())("on a machine of its own", () => {
       { ...least(), VLLM_BASE_URL: `http://rebound.example.com:${port}/v1` },
       { mounts: `mount --bind ${hosts} /etc/hosts` },
     );
-    // The name is known, and leads to this machine.
+    // The name resolves to this machine.
     expect((await create(served.url, {})).status).toBe(200);
     const server_url = `https://rebound.example.com:${portOf(canary)}/mcp`;
     const tools = [{ type: "mcp", server_label: "docs", server_url, require_approval: "never" }];
@@ -346,7 +346,7 @@ describe.runIf(mayMount())("on a machine of its own", () => {
     canary.close();
   });
 
-  it("below MIN_FREE_DISK nothing new is stored, whatever it is, and everything else goes on", async () => {
+  it("below MIN_FREE_DISK no new data is stored, and everything else works", async () => {
     const admin = `sk-admin-${"a1b2c3d4".repeat(8)}`;
     const variables: Record<string, string> = {
       ...least(),
@@ -414,7 +414,7 @@ describe.runIf(mayMount())("on a machine of its own", () => {
     for (const [method, path, body, as = key] of going) {
       expect([method, path, (await send(method, path, as, body)).status]).toEqual([method, path, 200]);
     }
-    // What was under way is stored.
+    // The turns in progress are stored.
     for (const { release } of vllm.simulator.requests) release();
     const [, id] = /"id":"(resp_\w+)".*response\.completed/s.exec(await stream.text()) ?? [];
     expect((await send("GET", `/v1/responses/${id}`, key)).status).toBe(200);
@@ -426,7 +426,7 @@ describe.runIf(mayMount())("on a machine of its own", () => {
     expect(await stop(served)).toBe(0);
   });
 
-  it("a full disk is a 507 and nothing half-written, also for a running turn, and it goes on when there is space again", async () => {
+  it("a full disk is a 507 and leaves nothing half-written, also for a running turn; it works again when there is space", async () => {
     const variables: Record<string, string> = { ...least(), MIN_FREE_DISK: "0" };
     const folder = variables.STATE_DIRECTORY ?? "";
     const served = await start(variables, { mounts: `mount -t tmpfs -o size=8m none ${folder}` });
@@ -459,7 +459,7 @@ describe.runIf(mayMount())("on a machine of its own", () => {
   });
 });
 
-/** Writes until there is no room. */
+/** Writes until the disk is full. */
 function fill(file: string): void {
   for (const size of [65_536, 1_024, 1]) {
     try {

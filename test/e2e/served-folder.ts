@@ -4,17 +4,17 @@ import { start } from "./serve-support.ts";
 
 /** `serve` on a data folder, with a client. */
 export interface ServedFolder {
-  /** With `/v1`. */
+  /** Its URL, with `/v1`. */
   url: string;
-  /** A client without a key; retries are off. */
+  /** A client without a key and without retries. */
   openai: OpenAI;
-  /** What it has before it. */
+  /** Its model server. */
   vllm: SimulatorServer;
-  /** Ends it, and waits until it is gone. */
+  /** Stops it, and waits for its end. */
   stop(signal: NodeJS.Signals): Promise<void>;
 }
 
-/** Serves a data folder, to everybody where `variables` name no keys. `cleanUp` kills what was not stopped. */
+/** Serves a data folder, to everybody if `variables` name no keys. `cleanUp` kills servers that were not stopped. */
 export async function serveFolder(
   data: string,
   vllm: SimulatorServer,

@@ -8,7 +8,7 @@ import { ask, call, type MadeKey, makeKey, newTenant, ROOT, sha256, startWithKey
 import { eventually, type Gateway, lastPrompt, startGateway } from "./support.ts";
 import { ended, reached, unique } from "./turns.ts";
 
-/** Trees of responses that have a home together: each is as it would be alone. */
+/** Trees of responses that share a home: each behaves as if it were alone. */
 
 const TREES = 4;
 const KEYS = { one: "the-key-of-one", other: "the-key-of-another" };
@@ -28,13 +28,13 @@ function say(input: string, previous?: string, more: object = {}): Promise<Respo
   return client().responses.create({ model, input, ...(previous && { previous_response_id: previous }), ...more });
 }
 
-/** Trees that begin a home, as many as it takes. */
+/** Fills a new home with the maximum number of trees. Gives their roots. */
 async function fullHome(): Promise<string[]> {
   for (;;) {
     const roots: string[] = [];
     for (let tree = 0; tree < TREES; tree += 1) roots.push((await say(`Root ${tree}`)).id);
     if (new Set(roots.map(homeOf)).size === 1) return roots;
-    // Others had begun it: one tree more, and the next home is a new one.
+    // The home had other trees before. Fills it, so that the next home is a new one.
     while (homeOf((await say("Filling")).id) === homeOf(roots.at(-1) ?? ""));
     for (let tree = 1; tree < TREES; tree += 1) await say("Filling");
   }
@@ -52,13 +52,13 @@ function turnsIn(home: string, tenant = "one"): string[] {
 }
 
 describe("first turns of a tenant's", () => {
-  it("share a home, as many as it takes", async () => {
+  it("share a home up to its maximum", async () => {
     const roots = await fullHome();
     expect(turnsIn(homeOf(roots[0] ?? ""))).toHaveLength(TREES);
     expect(homeOf((await say("Next")).id)).not.toBe(homeOf(roots[0] ?? ""));
   });
 
-  it("never share one with another tenant's", async () => {
+  it("never share a home with another tenant's", async () => {
     const mine = new Set((await fullHome()).map(homeOf));
     const theirs = await client(KEYS.other).responses.create({ model, input: "Hello!" });
     expect(mine).not.toContain(homeOf(theirs.id));
@@ -68,7 +68,7 @@ describe("first turns of a tenant's", () => {
     });
   });
 
-  it("that are long have one of their own", async () => {
+  it("that are long have a home of their own", async () => {
     const [small, long] = [await say("Small"), await say("long ".repeat(60_000), undefined, { model: LARGE })];
     expect(homeOf(long.id)).not.toBe(homeOf(small.id));
     expect(treeOf(parseResponseId(long.id) ?? { home: "", turn: "" }).tree).toBe("");
@@ -76,7 +76,7 @@ describe("first turns of a tenant's", () => {
     expect(await treeFrom(next.id)).toEqual([long.id, next.id].toSorted());
   });
 
-  it("have a session each at the model server, which their continuations keep", async () => {
+  it("have separate sessions at the model server, which their continuations keep", async () => {
     const sessions = new Map<string, string>();
     for (const root of await fullHome()) {
       for (const input of ["One", "Two"]) {
@@ -92,8 +92,8 @@ describe("first turns of a tenant's", () => {
 
 const LARGE = "simulator?max_model_len=100000000";
 
-describe("a tree that has others beside it", () => {
-  it("is as it would be alone, whatever is done in any order", async () => {
+describe("a tree in a shared home", () => {
+  it("behaves as if it were alone, under any operations in any order", async () => {
     type Turn = { tree: number; id: string; texts: string[]; isThere: boolean };
     const step = fc.record({
       kind: fc.constantFrom("continue" as const, "delete" as const, "read" as const),
@@ -144,13 +144,13 @@ describe("a tree that has others beside it", () => {
     );
   });
 
-  it("has no response of theirs as a cursor", async () => {
+  it("does not accept another tree's response as a cursor", async () => {
     const [one = "", other = ""] = await fullHome();
     const path = `/v1/responses/${one}/tree?after=${other}`;
     await expectError(await call(gateway, "GET", path, undefined, KEYS.one), { status: 400, param: "after" });
   });
 
-  it("is continued from items of theirs as before: the turn goes to the tree of the newest", async () => {
+  it("may be continued with items of another tree: the turn goes to the tree of the newest", async () => {
     const [one = "", other = ""] = await fullHome();
     const [first, second] = [await client().responses.retrieve(one), await client().responses.retrieve(other)];
     const input = [first, second].map(({ output }) => ({
@@ -163,7 +163,7 @@ describe("a tree that has others beside it", () => {
     expect(await treeFrom(id)).toEqual([id, other].toSorted());
   });
 
-  it("keeps its run when others' are cancelled or deleted", async () => {
+  it("keeps its run when runs of other trees are cancelled or deleted", async () => {
     const roots = await fullHome();
     const runs: { id: string; release: () => void }[] = [];
     for (const root of roots) {
@@ -187,7 +187,7 @@ describe("a tree that has others beside it", () => {
 });
 
 describe("a home that cannot be written to", () => {
-  it("takes no more first turns: the next one has another home", async () => {
+  it("gets no more first turns: the next one has another home", async () => {
     const [root = ""] = await fullHome();
     const { id } = await say("Begins a home");
     expect(homeOf(id)).not.toBe(homeOf(root));
@@ -200,8 +200,8 @@ describe("a home that cannot be written to", () => {
   });
 });
 
-describe("what a home of several trees has", () => {
-  it("is exported together, and imported together, to the byte", async () => {
+describe("a home of several trees", () => {
+  it("is exported and imported as a whole, byte for byte", async () => {
     const [here, there] = await Promise.all([startWithKeys({}), startWithKeys({})]);
     try {
       const [tenant, other] = [newTenant(), newTenant()];

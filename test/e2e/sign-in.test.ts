@@ -5,7 +5,7 @@ import { OidcIssuer } from "./oidc-issuer.ts";
 import { SocketClient } from "./socket-support.ts";
 import { type Gateway, startGateway } from "./support.ts";
 
-/** Signing in to the console at an OpenID Provider, as a browser does it. */
+/** Signing in to the console at an OpenID Provider, by the requests of a browser. */
 
 const REDIRECT_URL = "http://gateway.test/console/callback";
 
@@ -27,7 +27,7 @@ beforeEach(() => {
 /** A browser without scripts: cookies by host, redirects one by one. */
 class Browser {
   readonly #jars = new Map<string, Map<string, string>>();
-  /** `Set-Cookie` as it came last, by name. */
+  /** The last `Set-Cookie`, by name. */
   readonly given = new Map<string, string>();
 
   async ask(url: string, init: RequestInit & { site?: string | null } = {}): Promise<Response> {
@@ -53,7 +53,7 @@ class Browser {
     return this.#jars.get(new URL(gateway.url).host)?.get(name);
   }
 
-  /** Follows redirects from here; gives where they end. */
+  /** Follows redirects from a URL. Gives the last answer and its URL. */
   async follow(url: string): Promise<string> {
     for (let next = url; ; ) {
       const answer = await this.ask(next);
@@ -68,7 +68,7 @@ class Browser {
     return this.follow(`${gateway.url}/console/login`);
   }
 
-  /** A call of the page's own scripts. */
+  /** A call by the page's own scripts. */
   call(path: string, init: RequestInit = {}): Promise<Response> {
     return this.ask(gateway.url + path, { site: "same-origin", ...init });
   }
@@ -83,8 +83,8 @@ async function signedIn(): Promise<Browser> {
 const newResponse = { method: "POST", body: '{"model":"simulator","input":"Hello!"}' };
 const asJson = { headers: { "content-type": "application/json" } };
 
-describe("who is signed in", () => {
-  it("makes responses of the tenant that the issuer names, without a key", async () => {
+describe("a signed-in user", () => {
+  it("creates responses of the tenant that the issuer names, without a key", async () => {
     const browser = await signedIn();
     const session = await (await browser.call("/console/session")).json();
     expect(session).toEqual({ session: { name: "eve@acme.dev", tenant: "acme", role: null } });
@@ -92,7 +92,7 @@ describe("who is signed in", () => {
     await expectError(await browser.call("/v1/admin/keys"), { status: 403, code: "insufficient_permissions" });
   });
 
-  it("administers with the role that the issuer gives, and is the actor of the audit log", async () => {
+  it("administers with the role that the issuer gives, and is the actor in the audit log", async () => {
     issuer.user = { sub: "ada@acme.dev", groups: ["admins"] };
     const browser = await signedIn();
     const made = await browser.call("/v1/admin/keys", { method: "POST", body: '{"tenant":"by-ada"}', ...asJson });
@@ -104,12 +104,12 @@ describe("who is signed in", () => {
     await expectError(await browser.call("/v1/models"), { status: 403, code: "insufficient_permissions" });
   });
 
-  it("has a cookie that no script reads and no other site sends, and one key of it opens nothing else", async () => {
+  it("has a cookie that no script reads and no other site sends; its key opens nothing else", async () => {
     const browser = await signedIn();
     const cookie = browser.given.get("responses_edge_session");
     expect(cookie).toMatch(/; Max-Age=28800; Path=\/; HttpOnly; SameSite=Strict$/);
     expect(cookie).not.toContain("acme");
-    // Taken from the browser it is no key, and no cookie of a login.
+    // Outside of the browser the cookie's value is no key, and no cookie of a login.
     const value = browser.cookie("responses_edge_session") ?? "";
     const asKey = await fetch(`${gateway.url}/v1/models`, { headers: { authorization: `Bearer ${value}` } });
     expect(asKey.status).toBe(401);
@@ -126,7 +126,7 @@ describe("who is signed in", () => {
     ["a link in a mail", { "sec-fetch-site": "none" }],
     ["an old browser, from another origin", { origin: "https://evil.test" }],
     ["something that is no browser", {}],
-  ])("is not believed to ask when %s does: 401", async (_, headers) => {
+  ])("is not the sender of a request by %s: 401", async (_, headers) => {
     const browser = await signedIn();
     for (const path of ["/v1/models", "/v1/admin/keys"]) {
       const answer = await browser.ask(gateway.url + path, { site: null, headers });
@@ -147,7 +147,7 @@ describe("who is signed in", () => {
     await expect(stranger).rejects.toThrow(/401/);
   });
 
-  it("is signed out by a page of this server", async () => {
+  it("can sign out on a page of this server", async () => {
     const browser = await signedIn();
     expect((await browser.call("/console/logout", { method: "POST" })).status).toBe(204);
     expect((await browser.call("/v1/models")).status).toBe(401);
@@ -155,7 +155,7 @@ describe("who is signed in", () => {
 });
 
 describe("nobody is signed in", () => {
-  it("whom the issuer refuses, and whom it gives neither a tenant nor a role", async () => {
+  it("whom the issuer refuses, or gives neither a tenant nor a role", async () => {
     issuer.isRefusing = true;
     const refused = new Browser();
     expect(await refused.signIn()).toContain("/?sign-in=refused");
@@ -166,7 +166,7 @@ describe("nobody is signed in", () => {
     for (const browser of [refused, nobody]) expect(browser.cookie("responses_edge_session")).toBeUndefined();
   });
 
-  it("with an answer that is another browser's, or that comes twice", async () => {
+  it("with another browser's answer, or with the same answer twice", async () => {
     const victim = new Browser();
     const attacker = new Browser();
     let callback = "";
@@ -193,7 +193,7 @@ describe("nobody is signed in", () => {
     }
   });
 
-  it("while the issuer cannot be asked", async () => {
+  it("while the issuer is not available", async () => {
     const down = await startGateway({ ...issuer.variables(REDIRECT_URL), JWT_ISSUER: "http://127.0.0.1:1" });
     try {
       const answer = await fetch(`${down.url}/console/login`, { redirect: "manual" });
@@ -203,7 +203,7 @@ describe("nobody is signed in", () => {
     }
   });
 
-  it("where there is no issuer to sign in at: the console asks for a key", async () => {
+  it("without an issuer: the console asks for a key", async () => {
     const plain = await startGateway({ ADMIN_KEY });
     try {
       expect(await (await fetch(`${plain.url}/console/session`)).json()).toEqual({ session: null });

@@ -6,11 +6,11 @@ import { checkEventStream } from "../conformance/event-stream.ts";
 import { violationsIn } from "../conformance/violations.ts";
 import type { ErrorFields, StreamEvent } from "./expectations.ts";
 
-/** A client of WebSocket mode that keeps every frame as it came, and checks all responses against the API's own types. */
+/** A client of WebSocket mode that records every frame, and checks all responses against the API's own types. */
 
 const TERMINAL = new Set(["response.completed", "response.failed", "response.incomplete", "error"]);
 
-/** A frame of the server's, as far as these tests look into it. */
+/** The fields of a server's frame that these tests read. */
 export type SocketEvent = Omit<StreamEvent, "error"> & {
   stream_id?: string;
   status?: number;
@@ -18,9 +18,9 @@ export type SocketEvent = Omit<StreamEvent, "error"> & {
   steer?: { previous_response_id: string; input: unknown };
 };
 
-/** What one create came to: its frames, the last of which is terminal. */
+/** The frames of one create. The last one is terminal. */
 export interface SocketTurn {
-  /** As they came. */
+  /** The frames' texts. */
   frames: string[];
   events: SocketEvent[];
   types: string[];
@@ -33,11 +33,11 @@ export interface SocketTurn {
 
 export class SocketClient {
   readonly socket: WebSocket;
-  /** All frames that belong to no response that has ended. */
+  /** All frames that do not belong to an ended response. */
   readonly #open = new Map<string | undefined, string[]>();
   readonly #ended = new Map<string | undefined, SocketTurn[]>();
   readonly #waiting = new Set<() => void>();
-  /** How the connection ended, once it has. */
+  /** The close code and reason, after the connection has ended. */
   closed: { code: number; reason: string } | undefined;
 
   private constructor(socket: WebSocket) {
@@ -50,7 +50,7 @@ export class SocketClient {
     });
   }
 
-  /** `protocols`: the subprotocols that are offered. */
+  /** `protocols`: the offered subprotocols. */
   static async open(
     { url }: { url: string },
     { protocols = [], ...options }: WebSocket.ClientOptions & { protocols?: string[] } = {},
@@ -76,12 +76,12 @@ export class SocketClient {
     return this.ended(fields.stream_id);
   }
 
-  /** What the lane's next response, or error, came to. Rejects when the connection closes first. */
+  /** The lane's next response or error. Rejects when the connection closes before. */
   async ended(lane?: string): Promise<SocketTurn> {
     return this.#until(() => this.#ended.get(lane)?.shift());
   }
 
-  /** The frames of the response that is under way in a lane, once there is one that fits. */
+  /** The frames of a lane's current response, as soon as one of them fits. */
   async reached(fits: (event: SocketEvent) => boolean, lane?: string): Promise<SocketEvent[]> {
     return this.#until(() => {
       const events = (this.#open.get(lane) ?? []).map((frame) => JSON.parse(frame) as SocketEvent);
@@ -94,7 +94,7 @@ export class SocketClient {
     return this.closed;
   }
 
-  /** Leaves as one does whose process dies. */
+  /** Ends the connection without a close frame, as when a process dies. */
   terminate(): void {
     this.socket.terminate();
   }
@@ -137,7 +137,7 @@ export class SocketClient {
   }
 }
 
-/** What refuses an upgrade: the HTTP answer in its place. Rejects when nothing does. */
+/** The HTTP answer that refuses an upgrade. Rejects when the upgrade succeeds. */
 export async function refusedUpgrade(
   { url }: { url: string },
   options: WebSocket.ClientOptions,
@@ -163,7 +163,7 @@ function turnOf(frames: string[]): SocketTurn {
   };
 }
 
-/** What is wrong with a response's events, by the API's own types and rules. */
+/** The violations of the API's own types and rules in a response's events. */
 export function turnViolations({ events }: SocketTurn): readonly string[] {
   const stream = { events: events.map((data) => ({ name: data.type, data })), comments: [], done: true };
   try {

@@ -10,7 +10,7 @@ import { SocketClient, type SocketTurn, turnViolations } from "./socket-support.
 import { eventually, type Gateway, startGateway } from "./support.ts";
 import { ended, textsOf, unique } from "./turns.ts";
 
-/** WebSocket mode: the same turns, by frames. */
+/** WebSocket mode: the same turns, in frames. */
 
 const KEYS = { a: "key-of-tenant-a", b: "key-of-tenant-b" };
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
@@ -23,7 +23,7 @@ const VARIABLES = {
 
 const MAX_REQUEST_BYTES = 12 * 1024 * 1024;
 
-/** A model that says nothing until it is let go on. */
+/** A model that outputs nothing until it is released. */
 const STALLED = "simulator?fault=stall:0";
 const ENDLESS = "simulator?tps=50&words=100000";
 
@@ -41,7 +41,7 @@ function connect(key: keyof typeof KEYS = "a"): Promise<SocketClient> {
   return SocketClient.open(gateway, { headers: authorization(key) });
 }
 
-/** Does something with a connection of its own. */
+/** Calls `work` with a connection of its own. */
 async function connected<T>(work: (socket: SocketClient) => Promise<T>): Promise<T> {
   const socket = await connect();
   try {
@@ -51,7 +51,7 @@ async function connected<T>(work: (socket: SocketClient) => Promise<T>): Promise
   }
 }
 
-/** The prompts of a text of the user's that reached "vLLM". */
+/** The prompts at "vLLM" with this text of the user. */
 function promptsOf(text: string): SimulatedRequest[] {
   return gateway.vllm.simulator.requests.filter(
     ({ path, body }) => /completions$/.test(path) && JSON.stringify(body).includes(JSON.stringify(text).slice(1, -1)),
@@ -68,7 +68,7 @@ function messagesOf(request: SimulatedRequest | undefined): unknown[] {
 
 const stored = (id: string) => eventually(() => openai.responses.retrieve(id).catch(() => undefined));
 
-/** Fails unless the turn is an error frame and nothing else. */
+/** Fails unless the turn is a single error frame. */
 function expectRefusal(turn: SocketTurn, status: number, error: object): void {
   expect(turn.events).toMatchObject([{ type: "error", status, error }]);
 }
@@ -86,7 +86,7 @@ describe("over a socket and over HTTP", () => {
     ["an answer that is cut off", { model: "simulator?words=40", max_output_tokens: 5 }],
   ];
 
-  /** Ids, times, padding, and what vLLM had in its cache are each response's own. */
+  /** Ids, times, padding and cached tokens differ between any two responses. */
   function comparable(json: string): string {
     const id = /resp_(\w{32})/.exec(json)?.[1] ?? /[a-z]+_(\w{32})o/.exec(json)?.[1] ?? "";
     return json
@@ -97,7 +97,7 @@ describe("over a socket and over HTTP", () => {
       .replaceAll(/"obfuscation":"[^"]*"/g, '"obfuscation":""');
   }
 
-  /** The events of the same create over both, without what frames them. */
+  /** The events of the same create over both transports, without their framing. */
   async function both(socket: SocketClient, lane: string | undefined, fields: JsonObject) {
     const create = { input: "Hello, Jürgen! 😀", store: false, ...fields };
     const [turn, answer] = await Promise.all([
@@ -124,7 +124,7 @@ describe("over a socket and over HTTP", () => {
     });
   });
 
-  it("they are the same however vLLM's stream is cut into chunks", async () => {
+  it("the events are the same for every chunking of vLLM's stream", async () => {
     const cut = fc.oneof(
       fc.integer({ min: 1, max: 200 }).map((bytes) => `bytes=${bytes}`),
       fc.integer({ min: 1, max: 9 }).map((chunk) => `chunk=${chunk}`),
@@ -144,7 +144,7 @@ describe("over a socket and over HTTP", () => {
 });
 
 describe("the upgrade", () => {
-  it("is what GET needs: else 426", async () => {
+  it("is required for GET: else 426", async () => {
     const answer = await gateway.fetch(`${gateway.url}/v1/responses`, { headers: authorization("a") });
     expect(answer.status).toBe(426);
     expect(await answer.json()).toMatchObject({
@@ -158,7 +158,7 @@ describe("the upgrade", () => {
     }
   });
 
-  it("takes a page's key from a subprotocol, which is never repeated", async () => {
+  it("accepts a page's key in a subprotocol, which no answer repeats", async () => {
     const protocols = ["responses", `openai-insecure-api-key.${KEYS.a}`];
     const socket = await SocketClient.open(gateway, { protocols });
     expect(socket.socket.protocol).toBe("responses");
@@ -185,7 +185,7 @@ describe("the upgrade", () => {
     await expect(SocketClient.open(gateway, { protocols, headers })).rejects.toThrow(/Unexpected server response: 4/);
   });
 
-  it("takes no key from a subprotocol where there is no upgrade", async () => {
+  it("accepts no key in a subprotocol without an upgrade", async () => {
     const headers = { "sec-websocket-protocol": `openai-insecure-api-key.${KEYS.a}` };
     expect((await gateway.fetch(`${gateway.url}/v1/models`, { headers })).status).toBe(401);
   });
@@ -213,7 +213,7 @@ describe("lanes", () => {
       const lanes = Array.from({ length: 17 }, (_, index) => `lane-${index}`);
       for (const lane of lanes) socket.create({ model: STALLED, input: text, stream_id: lane });
       await eventually(() => promptsOf(text).length === 16);
-      // Whatever comes after the seventeenth has been looked at by now.
+      // By now the server has read the frames after the seventeenth.
       socket.send({ type: "unknown" });
       expectRefusal(await socket.ended(), 400, { param: "type" });
       expect(promptsOf(text)).toHaveLength(16);
@@ -224,7 +224,7 @@ describe("lanes", () => {
     });
   });
 
-  it("refuse, in its turn, what finds no room to wait", async () => {
+  it("refuse frames beyond the queue, in their order", async () => {
     await connected(async (socket) => {
       const text = unique("Waiting");
       socket.create({ model: STALLED, input: text, stream_id: "a" });
@@ -294,7 +294,7 @@ describe("bad input is an error frame, and leaves the socket open", () => {
     });
   });
 
-  it("what is refused in a lane names it", async () => {
+  it("a refusal in a lane names the lane", async () => {
     await connected(async (socket) => {
       const turn = await socket.turn({ input: "?", temperature: 3, stream_id: "a" });
       expectRefusal(turn, 400, { param: "temperature" });
@@ -303,12 +303,12 @@ describe("bad input is an error frame, and leaves the socket open", () => {
   });
 });
 
-describe("what no client needs ends its connection, and no other", () => {
+describe("excessive use ends its connection, and no other", () => {
   it("a frame of 33 MiB: 1009 by the runtime", async () => {
     await connected(async (other) => {
       const socket = await connect();
       socket.socket.send("x".repeat(33 * 1024 * 1024));
-      // What the client still sends resets the connection, which may overtake the close frame.
+      // The client's next bytes reset the connection, which may overtake the close frame.
       expect([1009, 1006]).toContain((await socket.closing()).code);
       expect((await other.turn({ input: "Hello!" })).text).toBe("You said: Hello!");
     });
@@ -329,14 +329,14 @@ describe("what no client needs ends its connection, and no other", () => {
     });
   });
 
-  it("a client that reads nothing: its models are stopped, and the socket is closed with 1008", async () => {
+  it("a client that reads nothing: its generations are stopped, and the socket is closed with 1008", async () => {
     await connected(async (other) => {
       const socket = await connect();
       const text = unique("Unread");
       socket.create({ model: ENDLESS, input: text, stream_id: "a" });
       const prompt = await promptOf(text);
       socket.socket.pause();
-      // What is echoed here, twice each, is more than the kernel takes (`tcp_rmem`, `tcp_wmem`).
+      // The echoes, each of which comes twice, exceed the kernel's buffers (`tcp_rmem`, `tcp_wmem`).
       const instructions = "x".repeat(10_000_000);
       for (const lane of ["b", "c", "d"]) {
         socket.create({ input: "Hello!", instructions, generate: false, stream_id: lane });
@@ -351,7 +351,7 @@ describe("what no client needs ends its connection, and no other", () => {
 });
 
 describe("a response with `store: false`", () => {
-  it("is continued from the connection's memory, and kept nowhere else", async () => {
+  it("is continued from the connection's memory, and stored nowhere else", async () => {
     await connected(async (socket) => {
       const first = await socket.turn({ input: unique("One") });
       const second = await socket.turn({ input: "Two", previous_response_id: first.id });
@@ -373,7 +373,7 @@ describe("a response with `store: false`", () => {
     });
   });
 
-  it("of gpt-oss has the prompt, token for token, that a stored one has", async () => {
+  it("of gpt-oss has the same prompt, token for token, as a stored one", async () => {
     const tools = [{ type: "function", name: "weather", parameters: { type: "object", properties: { city: {} } } }];
     const model = "simulator-gpt-oss";
     const text = unique("weather preamble");
@@ -400,7 +400,7 @@ describe("a response with `store: false`", () => {
     expect(overSocket).toContain("Let me look.");
   });
 
-  it("may be incomplete and is continued all the same", async () => {
+  it("can be continued if it is incomplete", async () => {
     await connected(async (socket) => {
       const first = await socket.turn({ model: "simulator?words=20", input: "One", max_output_tokens: 3 });
       expect(first.last.type).toBe("response.incomplete");
@@ -408,7 +408,7 @@ describe("a response with `store: false`", () => {
     });
   });
 
-  it("may follow a stored one", async () => {
+  it("may continue a stored one", async () => {
     const { id } = await openai.responses.create({ model: "simulator", input: unique("Stored") });
     await connected(async (socket) => {
       const second = await socket.turn({ input: "Two", previous_response_id: id });
@@ -421,21 +421,21 @@ describe("a response with `store: false`", () => {
     });
   });
 
-  it("is the latest of its lane, or does not exist", async () => {
+  it("can be continued only if it is the latest of its lane", async () => {
     await connected(async (socket) => {
       const first = await socket.turn({ input: "One", stream_id: "a" });
       const fork = { input: "Two", previous_response_id: first.id };
       const forked = await socket.turn({ ...fork, stream_id: "b" });
       expect(forked.last.type).toBe("response.completed");
       expect((await socket.turn({ ...fork, stream_id: "a" })).last.type).toBe("response.completed");
-      // Its lane has a later one now.
+      // Its lane has a later response now.
       expectRefusal(await socket.turn({ ...fork, stream_id: "a" }), 400, { code: "previous_response_not_found" });
       const further = await socket.turn({ input: "Three", previous_response_id: forked.id, stream_id: "a" });
       expect(further.last.type).toBe("response.completed");
     });
   });
 
-  it("ends with the connection, and belongs to no other", async () => {
+  it("ends with its connection, and belongs to no other", async () => {
     await connected(async (socket) => {
       const { id } = await socket.turn({ input: "One" });
       const others = [await connect("a"), await connect("b")];
@@ -448,7 +448,7 @@ describe("a response with `store: false`", () => {
     });
   });
 
-  it("is forgotten when a continuation in its lane fails; in another lane, or for want of room, it stays", async () => {
+  it("is forgotten when a continuation in its lane fails; after a failure in another lane, or for lack of memory, it stays", async () => {
     await connected(async (socket) => {
       const { id } = await socket.turn({ input: "One", stream_id: "a" });
       const next = { input: "Two", previous_response_id: id };
@@ -462,7 +462,7 @@ describe("a response with `store: false`", () => {
     });
   });
 
-  it("cannot be continued by one that is stored: the conversation would begin in the middle", async () => {
+  it("cannot be continued by a stored one, whose conversation would begin in the middle", async () => {
     await connected(async (socket) => {
       const { id } = await socket.turn({ input: "One", stream_id: "a" });
       const next = { input: "Two", previous_response_id: id, stream_id: "b" };
@@ -473,7 +473,7 @@ describe("a response with `store: false`", () => {
   });
 });
 
-describe("a response that is only prepared", () => {
+describe("a prepared response", () => {
   it.each([{ generate: false }, { prompt_cache_options: { prewarm: true } }])("%j", async (fields) => {
     await connected(async (socket) => {
       const prepared = unique("Prepared");
@@ -494,7 +494,7 @@ describe("a response that is only prepared", () => {
     });
   });
 
-  it("is kept when it is to be stored", async () => {
+  it("is stored with store: true", async () => {
     await connected(async (socket) => {
       const { id } = await socket.turn({ input: "Prepared", generate: false, store: true });
       expect(await stored(id)).toMatchObject({ status: "completed", output: [] });
@@ -504,7 +504,7 @@ describe("a response that is only prepared", () => {
   });
 });
 
-describe("what HTTP does, a socket does", () => {
+describe("a WebSocket, like HTTP,", () => {
   it("stores responses, which HTTP continues", async () => {
     await connected(async (socket) => {
       const first = await socket.turn({ input: "One", store: true });
@@ -529,7 +529,7 @@ describe("what HTTP does, a socket does", () => {
     });
   });
 
-  it("streams whatever `stream` says, and pads no delta where that is not wanted", async () => {
+  it("always streams, whatever `stream` is, and pads no delta if padding is disabled", async () => {
     await connected(async (socket) => {
       for (const stream of [true, false, "please"]) {
         const turn = await socket.turn({ input: "Hello!", stream, stream_options: { include_obfuscation: false } });
@@ -562,7 +562,7 @@ describe("a turn that fails", () => {
 });
 
 describe("other events", () => {
-  it("`response.processed` asks for nothing", async () => {
+  it("`response.processed` has no effect", async () => {
     await connected(async (socket) => {
       const { id } = await socket.turn({ input: "Hello!" });
       socket.send({ type: "response.processed", response_id: id });
@@ -571,7 +571,7 @@ describe("other events", () => {
   });
 });
 
-describe("a client that leaves", () => {
+describe("a client that disconnects", () => {
   it.each(["terminate", "close"] as const)("by %s stops every generation of its connection", async (how) => {
     const socket = await connect();
     const text = unique("Left");
@@ -585,13 +585,13 @@ describe("a client that leaves", () => {
     socket[how]();
     await eventually(() => promptsOf(text).every(({ state }) => state !== "open"));
     expect(promptsOf(text).map(({ state }) => state)).toEqual(["aborted", "aborted", "aborted"]);
-    // The one that is to be stored is, with what there was.
+    // The response with storage is stored, with its partial output.
     const response = await ended({ ...gateway, openai }, (await stored(created?.response?.id ?? "")).id);
     expect(response).toMatchObject({ status: "cancelled", output: [{ status: "incomplete" }] });
     expect(promptsOf("Never")).toEqual([]);
   });
 
-  it("gives its conversation back, also one that it still waits for", async () => {
+  it("releases its conversation, also one that it still waits for", async () => {
     const conversation = (await openai.conversations.create()).id;
     const [holder, waiter] = [await connect(), await connect()];
     const [held, waited] = [unique("Held"), unique("Waited")];

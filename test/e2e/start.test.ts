@@ -9,20 +9,20 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { BUNDLE_VARIABLE, freePort, isFree, root } from "../workerd/tools.ts";
 import { eventually } from "./support.ts";
 
-/** `npm start`, as a developer starts and stops it. What it starts is found by a directory in its environment. */
+/** `npm start`, as a developer starts and stops it. A directory in its environment identifies its processes. */
 
 interface Started {
   npm: ChildProcess;
   url: string;
   port: number;
-  /** Everything that it has printed. */
+  /** Its whole output. */
   output(): string;
-  /** The ids of all its processes, by what they run. */
+  /** The ids of all its processes, by their programs. */
   processes(): Map<number, string>;
   state: string;
 }
 
-/** It bundles the Worker, and does not take the test run's bundle. */
+/** It bundles the Worker itself, and does not use the test run's bundle. */
 const ITS_OWN_BUNDLE = { [BUNDLE_VARIABLE]: "" };
 
 const started: Started[] = [];
@@ -33,7 +33,7 @@ function start(port: number, variables: Record<string, string> = {}): Started {
   mkdirSync(state);
   const npm = spawn("npm", ["start"], {
     cwd: root,
-    // Ctrl-C goes to a terminal's process group, which is not that of the tests.
+    // Ctrl-C signals a terminal's process group, which must not be the tests' own.
     detached: true,
     stdio: ["ignore", "pipe", "pipe"],
     env: {
@@ -60,7 +60,7 @@ function start(port: number, variables: Record<string, string> = {}): Started {
   return one;
 }
 
-/** Starts one, and waits until it has said so. */
+/** Runs `npm start`, and waits until it has printed its address. */
 async function ready(variables: Record<string, string> = {}): Promise<Started> {
   const one = start(await freePort(), variables);
   await eventually(() => one.output().includes("listens on") || one.npm.exitCode !== null);
@@ -73,11 +73,11 @@ function processesOf(directory: string): Map<number, string> {
   for (const name of readdirSync("/proc")) {
     if (!/^\d+$/.test(name)) continue;
     try {
-      // Empty for what has ended and is not waited for.
+      // The command line is empty if the process has ended and its parent has not noticed.
       if (!readFileSync(`/proc/${name}/environ`, "latin1").includes(directory)) continue;
       found.set(Number(name), readFileSync(`/proc/${name}/cmdline`, "latin1").replaceAll("\0", " "));
     } catch {
-      // It ended meanwhile, or is another user's.
+      // The process ended meanwhile, or belongs to another user.
     }
   }
   return found;
@@ -115,13 +115,13 @@ function listening(pid: number): string[] {
   );
 }
 
-/** As the kernel writes 127.0.0.1 and ::1, on a little-endian machine. */
+/** The kernel's form of 127.0.0.1 and ::1 on a little-endian machine. */
 const LOOPBACK = /^(0100007F|00000000000000000000000001000000):\d+$/;
 
 async function expectGone(one: Started): Promise<void> {
   await eventually(() => one.processes().size === 0).catch(() => {});
   expect([...one.processes().values()]).toEqual([]);
-  // The port is free again. The system closes the sockets of a process after it has let its memory go.
+  // The port is free again. The system closes a process's sockets after it has freed the memory.
   await eventually(() => isFree(one.port));
 }
 
@@ -153,7 +153,7 @@ describe.runIf(existsSync("/proc/self/environ"))("npm start", () => {
     await answer;
   });
 
-  it("leaves none behind after SIGKILL to npm while it still bundles", async () => {
+  it("leaves no process behind after SIGKILL to npm while it still bundles", async () => {
     const one = start(await freePort(), ITS_OWN_BUNDLE);
     await eventually(() => [...one.processes().values()].some((command) => command.includes("esbuild")));
     one.npm.kill("SIGKILL");
@@ -181,7 +181,7 @@ describe.runIf(existsSync("/proc/self/environ"))("npm start", () => {
       await once(mcp, "listening");
       const { port } = mcp.address() as AddressInfo;
       one = await ready({ ...ITS_OWN_BUNDLE, TOOL_SERVER: "1", MCP_SERVERS: `http://127.0.0.1:${port}` });
-      // It is stopped after all of these tests.
+      // The process is stopped after all of these tests.
       started.splice(0);
     });
     afterAll(async () => {
@@ -191,7 +191,7 @@ describe.runIf(existsSync("/proc/self/environ"))("npm start", () => {
       rmSync(join(one.state, ".."), { recursive: true, force: true });
     });
 
-    it("everything listens on loopback addresses, and the Worker on its port alone", () => {
+    it("listens only on loopback addresses, with the Worker on one port", () => {
       const ports = [...one.processes().keys()].flatMap(listening);
       expect(ports.length).toBeGreaterThanOrEqual(3);
       for (const port of ports) expect(port).toMatch(LOOPBACK);
@@ -199,7 +199,7 @@ describe.runIf(existsSync("/proc/self/environ"))("npm start", () => {
       expect(new Set(worker)).toEqual(new Set([String(one.port)]));
     });
 
-    it("no command line tells a secret", () => {
+    it("has no secret in a command line", () => {
       for (const command of one.processes().values()) expect(command).not.toMatch(/API_KEY|TOOL_SERVERS/);
     });
 
@@ -214,13 +214,13 @@ describe.runIf(existsSync("/proc/self/environ"))("npm start", () => {
       "/cdn-cgi/handler/scheduled",
       "/json",
       "/json/list",
-    ])("there is no %s", async (path) => {
+    ])("has no %s", async (path) => {
       const answer = await fetch(one.url + path);
       expect(answer.status).toBe(404);
       expect(await answer.json()).toMatchObject({ error: { code: "unknown_url" } });
     });
 
-    it("no header gives a request another host than its own", async () => {
+    it("lets no header change a request's host", async () => {
       const { promise, resolve } = Promise.withResolvers<number | undefined>();
       const { request } = await import("node:http");
       const headers = { host: "rebound.example.com", "MF-Original-URL": `${one.url}/v1/models` };
@@ -231,7 +231,7 @@ describe.runIf(existsSync("/proc/self/environ"))("npm start", () => {
       expect(await promise).toBe(403);
     });
 
-    it("the tool server wants the key that it has given the Worker", async () => {
+    it("has a tool server that requires the Worker's key", async () => {
       const here = idOf(one, /scripts\/start\.ts/);
       const statuses = await Promise.all(
         listening(here).map(async (address) => {
@@ -240,7 +240,7 @@ describe.runIf(existsSync("/proc/self/environ"))("npm start", () => {
             .status;
         }),
       );
-      // The others are the simulator and the image server.
+      // The other ports are the simulator's and the image server's.
       expect(statuses.sort()).toEqual([401, 404, 404]);
       const answer = await fetch(`${one.url}/v1/responses`, {
         method: "POST",
@@ -254,7 +254,7 @@ describe.runIf(existsSync("/proc/self/environ"))("npm start", () => {
       expect(await answer.text()).toContain("it runs");
     });
 
-    it("keeps the query of an MCP server's URL nowhere", async () => {
+    it("stores the query of an MCP server's URL nowhere", async () => {
       const { port } = mcp.address() as AddressInfo;
       const secret = "sekret-in-the-query";
       const server_url = `http://127.0.0.1:${port}/mcp?key=${secret}`;

@@ -14,7 +14,7 @@ function say(input: string | ResponseInputItem[], previous?: { id: string }): Pr
   return gateway.openai.responses.create({ model, input, previous_response_id: previous?.id });
 }
 
-/** The messages of a conversation with the simulator in which these were the user's. */
+/** The messages of a conversation with the simulator that has these texts of the user. */
 function conversation(...said: string[]): unknown[] {
   return said
     .flatMap((text) => [
@@ -33,7 +33,7 @@ function promptEndingIn(text: string): unknown {
   throw new Error(`No prompt ended in ${text}`);
 }
 
-/** The part of an id that names its home and, where that has several, its tree. */
+/** The part of an id that names its home, and its tree if the home has several. */
 function tree(id: string): string {
   return id.slice(id.indexOf("_") + 1).slice(0, 24);
 }
@@ -48,7 +48,7 @@ function idsOf(items: readonly object[]): unknown[] {
 }
 
 describe("a conversation", () => {
-  it("goes on over previous_response_id, three turns deep", async () => {
+  it("continues by previous_response_id, three turns deep", async () => {
     const first = await say("one");
     const second = await say("two", first);
     const third = await say("three", second);
@@ -76,7 +76,7 @@ describe("a conversation", () => {
     expect(promptEndingIn("right-right")).toEqual(conversation("root", "right", "right-right"));
   });
 
-  it("carries items of every kind: instructions apart, what was said and thought and called", async () => {
+  it("keeps items of every kind: messages, reasoning and calls, but not instructions", async () => {
     const tools = [{ type: "function" as const, name: "look", parameters: null, strict: null }];
     const reasoning = "simulator-reasoning";
     const first = await gateway.openai.responses.create({ model: reasoning, input: "Call look.", tools });
@@ -97,7 +97,7 @@ describe("a conversation", () => {
     ]);
   });
 
-  it("does not inherit instructions, but carries developer messages", async () => {
+  it("does not inherit instructions, but keeps developer messages", async () => {
     const first = await gateway.openai.responses.create({
       model,
       instructions: "Be brief.",
@@ -124,7 +124,7 @@ describe("a conversation", () => {
     ]);
   });
 
-  it("continues what was streamed as soon as the stream says that it is complete", async () => {
+  it("can be continued as soon as the stream has its last event", async () => {
     const stream = await gateway.openai.responses.create({ model, input: "one", stream: true });
     for await (const event of stream) {
       if (event.type !== "response.completed") continue;
@@ -135,7 +135,7 @@ describe("a conversation", () => {
     throw new Error("The stream never completed.");
   });
 
-  it("continues a response that was cut off", async () => {
+  it("can be continued after an incomplete response", async () => {
     const cut = await gateway.openai.responses.create({ model, input: "one", max_output_tokens: 2 });
     expect(cut.status).toBe("incomplete");
     await say("two", cut);
@@ -146,7 +146,7 @@ describe("a conversation", () => {
     ]);
   });
 
-  it("may be read without adding to it: store: false", async () => {
+  it("can be used without an addition: store: false", async () => {
     const first = await say("one");
     const aside = await gateway.openai.responses.create({
       model,
@@ -160,7 +160,7 @@ describe("a conversation", () => {
     expect(lastPrompt(gateway).messages).toEqual(conversation("one", "two"));
   });
 
-  it("of 60 turns is carried whole", async () => {
+  it("of 60 turns is in the prompt completely", async () => {
     const said = Array.from({ length: 60 }, (_, index) => `turn ${index}`);
     let previous: Response | undefined;
     for (const text of said) previous = await say(text, previous);
@@ -177,7 +177,7 @@ describe("a conversation", () => {
 });
 
 describe("retrieve", () => {
-  it("gives what the stream completed with, to the letter", async () => {
+  it("gives the same response as the stream, byte for byte", async () => {
     const answer = await gateway.post({
       model: "simulator-reasoning",
       input: "Hello! 你好 👋",
@@ -193,7 +193,7 @@ describe("retrieve", () => {
     expect(await stored.json()).toEqual(response);
   });
 
-  it("gives what the JSON answer was", async () => {
+  it("gives the same response as the JSON answer", async () => {
     const { output_text, ...created } = await say("Hello!");
     expect(await gateway.openai.responses.retrieve(created.id)).toMatchObject(created);
   });
@@ -207,7 +207,7 @@ describe("retrieve", () => {
     });
   });
 
-  it("knows an item by one id in the stream, in the body, in the store and as a reference", async () => {
+  it("has one id for an item in the stream, in the body, in the store and as a reference", async () => {
     const stream = await gateway.openai.responses.create({ model, input: "Hello!", stream: true });
     const ids = new Set<string>();
     let id = "";
@@ -254,7 +254,7 @@ describe("delete", () => {
     }
   });
 
-  it("leaves its parent and its children readable, and other branches alive", async () => {
+  it("leaves its parent and its children readable, and other branches usable", async () => {
     const parent = await say("one");
     const child = await say("two", parent);
     const grandchild = await say("three", child);
@@ -264,13 +264,13 @@ describe("delete", () => {
     expect(lastPrompt(gateway).messages).toEqual(conversation("one", "another two"));
   });
 
-  it("answers with what was deleted", async () => {
+  it("answers with the deleted id", async () => {
     const { id } = await say("one");
     const answer = await gateway.fetch(`${gateway.url}/v1/responses/${id}`, { method: "DELETE" });
     expect(await answer.json()).toEqual({ id, object: "response.deleted", deleted: true });
   });
 
-  it("of all turns leaves a home that is empty, and gives its storage back", async () => {
+  it("of all turns leaves an empty home without storage", async () => {
     const alone = await startGateway({ TREES_PER_HOME: "1" });
     try {
       const { responses } = alone.openai;
@@ -298,7 +298,7 @@ describe("input_items", () => {
     all = idsOf(await listed(id, { limit: 100 }));
   });
 
-  it("are the turn's own input, each with an id, in full form", async () => {
+  it("are the turn's own input, each with an id, in its full form", async () => {
     const first = await say("one");
     const second = await say("two", first);
     expect(await listed(second.id)).toEqual([
@@ -312,7 +312,7 @@ describe("input_items", () => {
     ]);
   });
 
-  it("come in the order of the input with asc, the other way round by default", async () => {
+  it("have the order of the input with asc, and the reverse order by default", async () => {
     expect(all).toHaveLength(45);
     expect(new Set(all).size).toBe(45);
     const page = await gateway.openai.responses.inputItems.list(id);
@@ -326,7 +326,7 @@ describe("input_items", () => {
     expect(idsOf(await listed(id, { limit: 100 }))).toEqual(all);
   });
 
-  it("come in pages: limit, after, has_more, first_id, last_id", async () => {
+  it("have pages: limit, after, has_more, first_id, last_id", async () => {
     const url = `${gateway.url}/v1/responses/${id}/input_items?order=asc&limit=20`;
     const read = async (after: string) => (await (await gateway.fetch(url + after)).json()) as Record<string, unknown>;
     expect(await read("")).toMatchObject({ object: "list", first_id: all[0], last_id: all[19], has_more: true });
@@ -349,12 +349,12 @@ describe("input_items", () => {
     expect(page.has_more).toBe(false);
   });
 
-  it.each(["asc", "desc"] as const)("are all found by the client's own paging, %s", async (order) => {
+  it.each(["asc", "desc"] as const)("are all found by the client's own pagination, %s", async (order) => {
     const items = await Array.fromAsync(gateway.openai.responses.inputItems.list(id, { order, limit: 7 }));
     expect(idsOf(items)).toEqual(order === "asc" ? all : all.toReversed());
   });
 
-  it("keep the ids that items of this server came with, but none twice", async () => {
+  it("keep ids of this server, but none twice", async () => {
     const first = await say("one");
     const [message] = first.output as ResponseInputItem[];
     if (!message) throw new Error("Expected a message.");
@@ -364,7 +364,7 @@ describe("input_items", () => {
     expect(new Set(ids).size).toBe(3);
   });
 
-  it("keep parts and outputs as they were sent", async () => {
+  it("keep parts and outputs unchanged", async () => {
     const sent: ResponseInputItem[] = [
       {
         role: "user",
@@ -415,7 +415,7 @@ describe("item_reference", () => {
     expect(answered.output_text).toBe("The tool look returned: seen");
   });
 
-  it("may leave its type out, stand beside previous_response_id, and reach into other conversations", async () => {
+  it("may have no type, be combined with previous_response_id, and name items of other conversations", async () => {
     const other = await say("elsewhere");
     const first = await say("one");
     const answer = await gateway.post({
@@ -432,7 +432,7 @@ describe("item_reference", () => {
     ]);
   });
 
-  it("is resolved when its turn is made: what it stood for is that turn's input, also once the original is deleted", async () => {
+  it("is resolved when its turn is created: its item is that turn's input, also after the original is deleted", async () => {
     const first = await say("one");
     const id = String(first.output[0]?.id);
     const second = await say([
@@ -445,7 +445,7 @@ describe("item_reference", () => {
     await expect(say([{ type: "item_reference", id }])).rejects.toMatchObject({ code: "item_not_found" });
   });
 
-  it("to nothing is refused, by its place in the input", async () => {
+  it("to an unknown item is refused, with its place in the input", async () => {
     const { output } = await say("one");
     const known = String(output[0]?.id);
     for (const unknown of [`${known.slice(0, -1)}z`, "msg_elsewhere"]) {
@@ -458,12 +458,12 @@ describe("item_reference", () => {
   });
 });
 
-describe("a turn larger than a row may be", () => {
-  // An odd number of units before the emoji puts some cut between the halves of one, whichever way they fall.
+describe("a turn larger than a row", () => {
+  // With an odd number of units before the emoji, some cut is between the halves of one.
   const texts = ["", "x"].map((odd) => `${odd}${"🦜🌍".repeat(150_000)}${"多".repeat(100_000)}`);
   const large = "simulator?max_model_len=10000000&per_delta=5000";
 
-  it("is stored in rows of less than 2 MB, comes back the same and can be continued", async () => {
+  it("is stored in rows of less than 2 MB, is read unchanged and can be continued", async () => {
     const input = texts.map((content): ResponseInputItem => ({ role: "user", content }));
     const created = await gateway.openai.responses.create({ model: large, input });
     expect(created.output_text).toBe(`You said: ${texts[1]}`);
@@ -492,7 +492,7 @@ describe("a turn larger than a row may be", () => {
 });
 
 describe("retention", () => {
-  it("ends after 30 days: an older response is gone for clients, but stays history of younger ones", async () => {
+  it("ends after 30 days: an older response does not exist for clients, but stays in younger ones' history", async () => {
     const old = await say("one");
     const young = await say("two", old);
     const turn = old.id.slice(-10);

@@ -7,7 +7,7 @@ import { eventually, type Gateway, joinGateway, lastPrompt } from "./support.ts"
 import { chatMessages } from "./tool-support.ts";
 import { unique } from "./turns.ts";
 
-/** Steering over a socket: words that come while a response is under way end it, and another one goes on under them. */
+/** Steering over a WebSocket: a message during a response ends it, and another response continues with the message. */
 
 let gateway: Gateway;
 beforeAll(async () => {
@@ -26,12 +26,12 @@ async function connected<T>(work: (socket: SocketClient) => Promise<T>): Promise
 
 const SLOW = "simulator?tps=50&words=100000";
 const isDelta = ({ type }: SocketEvent) => type.endsWith(".delta");
-/** The tokens that a response has put out. */
+/** The output tokens of a response. */
 const outputTokens = ({ response }: SocketEvent) =>
   (response as { usage?: { output_tokens: number } } | undefined)?.usage?.output_tokens;
 const steersIn = ({ events }: SocketTurn) => events.filter(({ type }) => type.startsWith("response.steer."));
 
-/** Waits until a response says something, and steers it. Gives its id. */
+/** Waits for a response's first output, and steers it. Gives its id. */
 async function steered(socket: SocketClient, input: unknown, lane?: string, fits = isDelta): Promise<string> {
   const [created] = await socket.reached(fits, lane);
   const previous_response_id = created?.response?.id ?? "";
@@ -39,7 +39,7 @@ async function steered(socket: SocketClient, input: unknown, lane?: string, fits
   return previous_response_id;
 }
 
-/** The events of a turn without those that are about steering, whose sequence they share. */
+/** The events of a turn without those of steering, which share its sequence numbers. */
 function ownViolations(turn: SocketTurn): readonly string[] {
   const own = turn.events.filter(({ type }) => !type.startsWith("response.steer."));
   const events = own.map((event, index) => ({ ...event, sequence_number: index }) as SocketEvent);
@@ -47,7 +47,7 @@ function ownViolations(turn: SocketTurn): readonly string[] {
 }
 
 describe.each([true, false])("a response that is steered (store: %s)", (store) => {
-  it("ends where it is, and another one continues with the message after the output, with its settings", async () => {
+  it("ends at once, and another one continues with the message after the output, with the same settings", async () => {
     await connected(async (socket) => {
       const question = unique("Count");
       socket.create({ model: SLOW, input: question, store, stream_id: "a", metadata: { of: "a" }, temperature: 0.5 });
@@ -73,7 +73,7 @@ describe.each([true, false])("a response that is steered (store: %s)", (store) =
       const messages = chatMessages(lastPrompt(gateway));
       expect(messages.map(({ role }) => role)).toEqual(["user", "assistant", "user"]);
       expect(messages.map(({ content }) => content)).toEqual([question, first.text, "Backwards, please."]);
-      // The one after it is steered, too.
+      // The next response is steered, too.
       await steered(socket, [{ type: "message", role: "user", content: "Stop." }], "a");
       expect((await socket.ended("a")).last).toMatchObject({ response: { incomplete_details: { reason: "steered" } } });
       await socket.reached(isDelta, "a");
@@ -85,7 +85,7 @@ describe("gpt-oss", () => {
   it.each([
     ["thoughts", "analysis"],
     ["answer", "final"],
-  ])("goes on after the very tokens of its %s that it had sampled", async (_, channel) => {
+  ])("continues after the sampled tokens of its %s", async (_, channel) => {
     const words = Array.from({ length: 60 }, (__, index) => ` ${"ßwörd".slice(index % 3)}${index}`).join("");
     const script = `<|channel|>${channel}<|message|>One.${words}<|end|>`;
     await connected(async (socket) => {
@@ -108,7 +108,7 @@ describe("gpt-oss", () => {
   });
 });
 
-describe("words for a response that leaves calls to its client", () => {
+describe("a message for a response with calls for its client", () => {
   const parameters = { type: "object", properties: {}, required: [], additionalProperties: false };
   const tools = [{ type: "function", name: "weather", strict: true, parameters }];
   const CALL = '‹tool_call›{"name": "weather", "arguments": {}}‹/tool_call›';
@@ -126,7 +126,7 @@ describe("words for a response that leaves calls to its client", () => {
     return { id, callId: required[0]?.call_id ?? "", turn };
   }
 
-  it("wait for their outputs, and stand after these in the next create", async () => {
+  it("waits for their outputs, and comes after these in the next create", async () => {
     await connected(async (socket) => {
       const { id: previous_response_id, callId, turn } = await waiting(socket);
       expect(turn.last).toMatchObject({ response: { incomplete_details: { reason: "steered" } } });
@@ -141,7 +141,7 @@ describe("words for a response that leaves calls to its client", () => {
     });
   });
 
-  it("are returned if the next create of the lane does not continue it", async () => {
+  it("is returned if the next create of the lane does not continue it", async () => {
     await connected(async (socket) => {
       const { id } = await waiting(socket);
       socket.create({ input: "Something else.", stream_id: "b" });
@@ -155,7 +155,7 @@ describe("words for a response that leaves calls to its client", () => {
 });
 
 describe("openai-node's ResponsesWS", () => {
-  it("steers, and learns what becomes of its message", async () => {
+  it("steers, and gets the result of its message", async () => {
     const connection = new ResponsesWS(gateway.openai);
     const told: string[] = [];
     const ids: string[] = [];

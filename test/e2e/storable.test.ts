@@ -3,12 +3,12 @@ import { eventually, type Gateway, startGateway } from "./support.ts";
 
 let gateway: Gateway;
 beforeAll(async () => {
-  // What each takes is looked at by itself.
+  // Each tree has a home of its own, so that its size is measured alone.
   gateway = await startGateway({ TREES_PER_HOME: "1" });
 });
 afterAll(() => gateway.close());
 
-/** A body within the limit that is beyond it as it would be stored: with an id and a status on every item. */
+/** A body within the limit that exceeds it in its stored form, in which every item has an id and a status. */
 const input = Array.from({ length: 130_000 }, () => ({ role: "user", content: "x" }));
 
 describe("a request that could not be stored with its response", () => {
@@ -20,7 +20,7 @@ describe("a request that could not be stored with its response", () => {
   });
 });
 
-/** Letters chosen at random: of its kind what compresses worst. */
+/** Random letters, which compress worst. */
 function letters(alphabet: string, length: number): string {
   const all = [...alphabet];
   let state = 1;
@@ -36,10 +36,12 @@ const texts = {
   emoji: letters("😀😃😄😁😆😅🤣😂🙂🙃😉😊😇🥰😍🤩", 80_000),
 };
 
-/** A database has pages of 4 kB: those of its tables, of which a home has up to eight, and what is not full of a row's last one. */
+/**
+ * A database has pages of 4 kB: a home has up to eight for its tables, and the last one of each long row is not full.
+ */
 const PAGES = 12 * 4096;
 
-describe("what is stored", () => {
+describe("a stored response", () => {
   const post = async (path: string, body: object, headers: Record<string, string> = {}) => {
     const init = { method: "POST", headers: { "content-type": "application/json", ...headers } };
     const answer = await fetch(`${gateway.url}${path}`, { ...init, body: JSON.stringify(body) });
@@ -52,7 +54,7 @@ describe("what is stored", () => {
       return status === "completed";
     });
 
-  it("takes at most 1.2 times the text, whatever it is and however it came", async () => {
+  it("takes at most 1.2 times its text, for every text and every way", async () => {
     const stored: { what: string; id: string; said: number; most: number }[] = [];
     for (const [language, text] of Object.entries(texts)) {
       const said = Buffer.byteLength(text);
@@ -70,7 +72,8 @@ describe("what is stored", () => {
       const run = await post("/v1/responses", { model, input: text, background: true });
       note("background", run.id);
       const instructed = await post("/v1/responses", { model, input: "!", instructions: text, background: true });
-      // Events repeat them while it runs. The database does not shrink after that; later turns take the place.
+      // Events repeat the instructions during the run. The database does not shrink afterwards, but later turns reuse
+      // its pages.
       note("background, instructions", instructed.id, 1, 3);
       const once = await post("/v1/responses", { model, input: text }, { "idempotency-key": language });
       note("idempotency key", once.id);
@@ -83,7 +86,7 @@ describe("what is stored", () => {
     for (const { id, what } of stored) expect([what, gateway.storage.bytesAt(id) > 0]).toEqual([what, true]);
   });
 
-  it("takes a page more at most for a turn that is small", async () => {
+  it("takes at most one page more if it is small", async () => {
     let said = 0;
     let previous: string | undefined;
     for (let turn = 0; turn < 30; turn += 1) {
@@ -97,7 +100,7 @@ describe("what is stored", () => {
     expect(gateway.storage.bytesAt(id)).toBeLessThan(1.2 * said + 30 * 4096 + PAGES);
   });
 
-  it("leaves no more memory taken than a few requests need, however many have come", async () => {
+  it("leaves only the memory of a few requests in use, also after many", async () => {
     const body = JSON.stringify({ items: [{ role: "user", content: "a".repeat(10_000_000) }] });
     const headers = { "content-type": "application/json" };
     const send = async (times: number) => {

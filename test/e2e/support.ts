@@ -7,18 +7,18 @@ import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import type { ObjectStorage } from "../workerd/storage.ts";
 import { fetchAnew } from "../workerd/tools.ts";
 
-/** A running Worker in front of a simulated vLLM, reached over real HTTP by a real client. */
+/** A running Worker in front of a simulated vLLM. Real clients reach it over real HTTP. */
 export interface Gateway {
   /** `http://127.0.0.1:PORT`. */
   url: string;
-  /** Every answer that comes through it is checked against the API's own types and ordering rules. */
+  /** A `fetch` that checks every answer against the API's own types and ordering rules. */
   fetch: ConformantFetch;
   openai: OpenAI;
-  /** What reached "vLLM". */
+  /** The simulated vLLM, with its requests. */
   vllm: SimulatorServer;
-  /** What its homes have stored. */
+  /** The storage of its homes. */
   storage: ObjectStorage;
-  /** What its other objects have: keys, what tenants have used, files, and webhooks. */
+  /** The storage of its other objects: keys, usage, files, and webhooks. */
   keys: ObjectStorage;
   quotas: ObjectStorage;
   fileDirectories: ObjectStorage;
@@ -26,35 +26,38 @@ export interface Gateway {
   webhooks: ObjectStorage;
   /** Resident memory of its process, in MB (Linux). */
   memory(): number;
-  /** All that the Worker has printed. */
+  /** The Worker's whole output. */
   logs(): string;
-  /** Another client: another key, another option. */
+  /** Makes another client, such as one with another key or option. */
   client(options: Partial<ConstructorParameters<typeof OpenAI>[0]>): OpenAI;
-  /** Sends a body as it is. */
+  /** Sends a body unchanged. */
   post(body: unknown, headers?: Record<string, string>): Promise<Response>;
-  /** Waits for the checks of all answers, throws their findings, and stops everything. */
+  /** Waits for the checks of all answers, throws their violations, and stops everything. */
   close(): Promise<void>;
 }
 
 type Variables = Record<string, string>;
 
-/** The date in every system message of gpt-oss's, unless a test is about it. */
+/** The date in every system message of gpt-oss, unless a test sets another. */
 export const DATE = "2026-01-02";
 
-/** Starts one on plain `workerd`; `vars` are the Worker's variables beside the simulator's URL. Retries of the client are off. */
+/**
+ * Starts a gateway on plain `workerd`. `vars` are the Worker's variables besides the simulator's URL. The client does
+ * not retry.
+ */
 export async function startGateway(vars: Variables = {}): Promise<Gateway> {
   const vllm = await serveSimulator();
   const worker = await startWorkerd(variables(vllm, vars));
   return gatewayAt(worker, vllm, await descriptionOf(worker.url));
 }
 
-/** What runs for all files of this process. */
+/** The gateway for all test files of this process. */
 let running: Promise<[WorkerdProcess, SimulatorServer, ApiDescription]> | undefined;
 
 /**
- * Joins the running gateway, which the first file of a process starts and all others find warm: for facts that need no variable of their own, and
- * nothing of a process that only it has. The gateway has everybody as one tenant, a simulator that remembers nothing of earlier files, and what these have
- * stored. It goes over the transport that `npm start` takes. Closing it throws what was found; it runs on until the process ends.
+ * Joins the running gateway, which the first file of a process starts: for facts that need no variable, and no process
+ * of their own. All clients are one tenant. The simulator has forgotten earlier files, but their stored data is there.
+ * The transport is that of `npm start`. Closing throws the violations; the gateway runs until the process ends.
  */
 export async function joinGateway(): Promise<Gateway> {
   running ??= startRunning();
@@ -73,7 +76,7 @@ async function startRunning(): Promise<[WorkerdProcess, SimulatorServer, ApiDesc
   const vllm = await serveSimulator();
   const vars = { VLLM_TRANSPORT: "socket", HARMONY_START_DATE: DATE };
   const worker = await startWorkerd(variables(vllm, vars));
-  // vitest ends its processes by this signal, at which Node calls nobody who waits for the exit.
+  // vitest ends its processes by this signal, at which Node does not emit `exit`.
   process.once("SIGTERM", () => process.exit());
   return [worker, vllm, await descriptionOf(worker.url)];
 }
@@ -83,8 +86,8 @@ function variables(vllm: SimulatorServer, vars: Variables): Variables {
 }
 
 /**
- * A gateway whose Worker and model server run already; closing it ends both. With a description, all that its clients send and get is
- * held to that.
+ * A gateway whose Worker and model server already run. Closing it ends both. With a description, all exchanges of its
+ * clients are checked against it.
  */
 export function gatewayAt(worker: WorkerdProcess, vllm: SimulatorServer, description?: ApiDescription): Gateway {
   const { url, storage, keys, quotas, fileDirectories, fileBytes, webhooks, memory, logs } = worker;
@@ -123,7 +126,7 @@ export function gatewayAt(worker: WorkerdProcess, vllm: SimulatorServer, descrip
 }
 
 /**
- * Polls until `condition` gives a truthy value, the less often the longer that takes. Throws after two minutes: that is no fact, but
+ * Polls until `condition` gives a truthy value, less often with time. Throws after two minutes: that is no fact, but
  * the end of a test that hangs.
  */
 export async function eventually<T>(condition: () => T | Promise<T>, timeoutMs = 120_000): Promise<NonNullable<T>> {
@@ -144,5 +147,8 @@ export function lastPrompt(gateway: Pick<Gateway, "vllm">): JsonObject {
   return asked.body;
 }
 
-/** An answer that its client gets whole comes to this server 16 tokens an event. Where it is to break off at a token, it comes as a stream does. */
+/**
+ * A JSON answer arrives from the model server with 16 tokens an event. With this field it arrives token by token, so
+ * that it can break off at any token.
+ */
 export const TOKEN_BY_TOKEN = { stream_interval: 1 };

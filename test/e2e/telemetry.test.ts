@@ -12,12 +12,12 @@ import { eventually, type Gateway, gatewayAt, startGateway } from "./support.ts"
 import { ask, generations, mcp, startTools, type ToolServer, WAYS } from "./tool-support.ts";
 import { ended } from "./turns.ts";
 
-/** What is told of requests: spans, metrics and wide events, and that none of them tells what was said. */
+/** Spans, metrics and wide events of requests, none of which has content. */
 
 const KEY = "key-of-tenant-acme";
 const API_KEYS = `acme:${createHash("sha256").update(KEY).digest("hex")}`;
 
-/** Stands in everything that a client may say. */
+/** A mark in every text of a client. */
 const CANARY = "canary-31415926";
 
 interface Line {
@@ -25,7 +25,7 @@ interface Line {
   [field: string]: unknown;
 }
 
-/** The Worker's log lines that are JSON, of one kind. */
+/** The Worker's JSON log lines of one kind. */
 function linesOf({ logs }: Pick<Gateway, "logs">, event: string): Line[] {
   return logs()
     .split("\n")
@@ -84,7 +84,7 @@ afterAll(async () => {
 
 const spansIn = (traceId: string) => receiver.spans.filter((span) => span.traceId === traceId);
 
-/** The spans of a trace, once the last one of them has come. */
+/** The spans of a trace, after the last one has arrived. */
 const wholeTrace = (traceId: string, count: number) =>
   eventually(() => (spansIn(traceId).length >= count ? spansIn(traceId) : undefined));
 
@@ -113,59 +113,65 @@ describe("spans", () => {
   it.each([
     ["simulator", "chat"],
     [GPT_OSS, "text_completion"],
-  ])("of a request to %s lie below its caller's, and the model call below the request", async (model, operation) => {
-    const traceId = newTraceId();
-    const headers = { ...traceHeaders(traceId), tracestate: "vendor=abc" };
-    const stream = await gateway.openai.responses.create(
-      { model, input: "Hello!", stream: true, max_output_tokens: 100, temperature: 1, store: false },
-      { headers },
-    );
-    const events = await Array.fromAsync(stream);
-    const spans = await wholeTrace(traceId, 2);
-    expect(spans).toHaveLength(2);
-    const request = named(spans, "POST /v1/responses");
-    expect(request).toMatchObject({
-      parentSpanId: PARENT,
-      traceState: "vendor=abc",
-      kind: 2,
-      status: 0,
-      attributes: {
-        "http.request.method": "POST",
-        "http.route": "/v1/responses",
-        "http.response.status_code": 200,
-        "responses_edge.tenant": "acme",
-        "responses_edge.transport": "sse",
-        "responses_edge.outcome": "completed",
-        "responses_edge.stored": false,
-      },
-    });
-    const call = named(spans, `${operation} ${model}`);
-    expectNested(call, request);
-    const last = events.at(-1);
-    const usage = last?.type === "response.completed" ? last.response.usage : undefined;
-    expect(call).toMatchObject({
-      kind: 3,
-      status: 0,
-      attributes: {
-        "gen_ai.operation.name": operation,
-        "gen_ai.provider.name": "vllm",
-        "gen_ai.request.model": model,
-        "gen_ai.request.stream": true,
-        "gen_ai.request.max_tokens": 100,
-        "gen_ai.request.temperature": 1,
-        "gen_ai.response.finish_reasons": ["stop"],
-        "gen_ai.usage.input_tokens": usage?.input_tokens,
-        "gen_ai.usage.output_tokens": usage?.output_tokens,
-        "gen_ai.usage.reasoning.output_tokens": usage?.output_tokens_details.reasoning_tokens,
-      },
-    });
-    expect(call.attributes["gen_ai.response.time_to_first_chunk"]).toEqual(expect.any(Number));
-    // What the model server is told is the call's own span.
-    const asked = gateway.vllm.simulator.requests.find(({ path }) => path.endsWith("completions"));
-    expect(asked?.headers).toMatchObject({ traceparent: `00-${traceId}-${call.spanId}-01`, tracestate: "vendor=abc" });
-  });
+  ])(
+    "of a request to %s are below its caller's, and the model call's is below the request's",
+    async (model, operation) => {
+      const traceId = newTraceId();
+      const headers = { ...traceHeaders(traceId), tracestate: "vendor=abc" };
+      const stream = await gateway.openai.responses.create(
+        { model, input: "Hello!", stream: true, max_output_tokens: 100, temperature: 1, store: false },
+        { headers },
+      );
+      const events = await Array.fromAsync(stream);
+      const spans = await wholeTrace(traceId, 2);
+      expect(spans).toHaveLength(2);
+      const request = named(spans, "POST /v1/responses");
+      expect(request).toMatchObject({
+        parentSpanId: PARENT,
+        traceState: "vendor=abc",
+        kind: 2,
+        status: 0,
+        attributes: {
+          "http.request.method": "POST",
+          "http.route": "/v1/responses",
+          "http.response.status_code": 200,
+          "responses_edge.tenant": "acme",
+          "responses_edge.transport": "sse",
+          "responses_edge.outcome": "completed",
+          "responses_edge.stored": false,
+        },
+      });
+      const call = named(spans, `${operation} ${model}`);
+      expectNested(call, request);
+      const last = events.at(-1);
+      const usage = last?.type === "response.completed" ? last.response.usage : undefined;
+      expect(call).toMatchObject({
+        kind: 3,
+        status: 0,
+        attributes: {
+          "gen_ai.operation.name": operation,
+          "gen_ai.provider.name": "vllm",
+          "gen_ai.request.model": model,
+          "gen_ai.request.stream": true,
+          "gen_ai.request.max_tokens": 100,
+          "gen_ai.request.temperature": 1,
+          "gen_ai.response.finish_reasons": ["stop"],
+          "gen_ai.usage.input_tokens": usage?.input_tokens,
+          "gen_ai.usage.output_tokens": usage?.output_tokens,
+          "gen_ai.usage.reasoning.output_tokens": usage?.output_tokens_details.reasoning_tokens,
+        },
+      });
+      expect(call.attributes["gen_ai.response.time_to_first_chunk"]).toEqual(expect.any(Number));
+      // The model server gets the call's own span.
+      const asked = gateway.vllm.simulator.requests.find(({ path }) => path.endsWith("completions"));
+      expect(asked?.headers).toMatchObject({
+        traceparent: `00-${traceId}-${call.spanId}-01`,
+        tracestate: "vendor=abc",
+      });
+    },
+  );
 
-  it.each(WAYS)("of a turn's rounds and tool calls: %s", async (way) => {
+  it.each(WAYS)("include a turn's rounds and tool calls: %s", async (way) => {
     const traceId = newTraceId();
     const openai = gateway.client({ apiKey: KEY, defaultHeaders: traceHeaders(traceId) });
     const before = tools.headers.length;
@@ -201,13 +207,13 @@ describe("spans", () => {
       expect(top.kind).toBe(5);
       expect(top.parentSpanId).toBe(named(spans, "POST /v1/responses").spanId);
     }
-    // An MCP server is told of the very call, and of nothing else of the caller's.
+    // An MCP server gets the span of the call, and nothing else of the caller's.
     const told = tools.headers.slice(before).map(({ traceparent }) => traceparent);
     for (const { spanId } of [add, fail, list]) expect(told).toContain(`00-${traceId}-${spanId}-01`);
     expect(tools.headers.slice(before).every((headers) => headers.tracestate === undefined)).toBe(true);
   });
 
-  it("of a model call that fails says why, in one word", async () => {
+  it("of a failed model call have the reason in one word", async () => {
     const traceId = newTraceId();
     const openai = gateway.client({ apiKey: KEY, defaultHeaders: traceHeaders(traceId) });
     await expect(openai.responses.create({ model: "simulator?fault=http:500", input: CANARY })).rejects.toThrow();
@@ -219,13 +225,13 @@ describe("spans", () => {
     expect(named(spans, /^chat /)).toMatchObject({ status: 2, attributes: { "error.type": "upstream_error" } });
   });
 
-  it("are not kept where the caller does not keep the trace, which is handed on all the same", async () => {
+  it("are not sampled if the caller does not sample the trace, which is still passed on", async () => {
     const traceId = newTraceId();
     const openai = gateway.client({ apiKey: KEY, defaultHeaders: traceHeaders(traceId, "00") });
     const { id } = await openai.responses.create({ model: "simulator", input: "Hello!" });
     await eventOf(gateway, id);
     expect(gateway.vllm.simulator.lastAsked?.headers.traceparent).toBe(`00-${traceId}-${PARENT}-00`);
-    // A later one has come: this one would have, too.
+    // A later trace has arrived, so this one would have, too.
     const later = newTraceId();
     await gateway.client({ apiKey: KEY, defaultHeaders: traceHeaders(later) }).responses.create({ input: "Hello!" });
     await wholeTrace(later, 2);
@@ -238,7 +244,7 @@ describe("spans", () => {
     ["that is no hexadecimal", { traceparent: `00-${"A".repeat(32)}-${PARENT}-01` }],
     ["that goes on", { traceparent: `00-${"a".repeat(32)}-${PARENT}-01-${"x".repeat(50)}` }],
     ["that is very long", { traceparent: `01-${"a".repeat(32)}-${PARENT}-01-${"x".repeat(5_000)}` }],
-  ])("begin a trace of their own where the caller says one %s", async (_, headers) => {
+  ])("begin a trace of their own if the caller's is one %s", async (_, headers) => {
     const openai = gateway.client({ apiKey: KEY, defaultHeaders: headers });
     const { id } = await openai.responses.create({ model: "simulator", input: "Hello!" });
     const { trace_id: traceId } = await eventOf(gateway, id);
@@ -246,7 +252,7 @@ describe("spans", () => {
     expect(named(await wholeTrace(String(traceId), 2), "POST /v1/responses").parentSpanId).toBeUndefined();
   });
 
-  it("reach the collector with its headers, and say who sends them", async () => {
+  it("reach the collector with its headers, and name their sender", async () => {
     await eventually(() => receiver.spans.length > 0);
     expect(receiver.headers.every((headers) => headers["x-collector-key"] === "se cret")).toBe(true);
     for (const resource of receiver.resources) {
@@ -264,7 +270,7 @@ describe("the wide event", () => {
     ["json", "http"],
     ["stream", "sse"],
     ["background", "background"],
-  ] as const)("of a response says what it took: %s", async (way, transport) => {
+  ] as const)("of a response has its costs: %s", async (way, transport) => {
     const model = "simulator";
     const { response } = await ask(gateway, way, { model, input: "Call docs__add.", tools: [mcp(tools)] });
     const event = await eventOf(gateway, response.id, transport);
@@ -287,12 +293,12 @@ describe("the wide event", () => {
     expect(accept_ms).toBeGreaterThanOrEqual(0);
     expect(first_token_ms).toBeGreaterThanOrEqual(accept_ms as number);
     expect(total_ms).toBeGreaterThanOrEqual(first_token_ms as number);
-    // What has begun a run tells nothing of its turn: no token is counted twice.
+    // The wide event of the create that began the run has no turn, so no token is counted twice.
     const told = wideEvents(gateway).filter((line) => line.response_id === response.id);
     expect(told).toHaveLength(1);
   });
 
-  it("of a compaction tells of the summary, also in a span", async () => {
+  it("of a compaction has the summary's figures, also in a span", async () => {
     const compacted = await gateway.openai.responses.compact({ model: "simulator", input: "Hello! ".repeat(200) });
     const told = await eventOf(gateway, compacted.id);
     expect(told).toMatchObject({
@@ -307,7 +313,7 @@ describe("the wide event", () => {
     });
   });
 
-  it("tells each create of a WebSocket, and the connection", async () => {
+  it("is sent for each create of a WebSocket, and for the connection", async () => {
     const client = await SocketClient.open(gateway, { headers: { authorization: `Bearer ${KEY}` } });
     const first = await client.turn({ input: "Hello!" });
     const second = await client.turn({ input: "Again!", previous_response_id: first.id });
@@ -328,7 +334,7 @@ describe("the wide event", () => {
     await eventually(() => wideEvents(gateway).some(({ status }) => status === 101));
   });
 
-  it("tells what was refused, by its code", async () => {
+  it("has the code of a refusal", async () => {
     await gateway.post({ input: 5 }, { authorization: `Bearer ${KEY}` });
     await gateway.post({ input: "Hello!" }, { authorization: "Bearer wrong" });
     await eventually(() =>
@@ -339,7 +345,7 @@ describe("the wide event", () => {
     expect(stranger).not.toHaveProperty("tenant");
   });
 
-  it("counts what was tried again, and what went on where it had stopped", async () => {
+  it("counts retries and resumptions", async () => {
     for (const [fault, counts] of [
       ["refuse", { retries: 1, take_ups: 0 }],
       ["cut:3", { retries: 0, take_ups: 1 }],
@@ -350,8 +356,8 @@ describe("the wide event", () => {
     }
   });
 
-  // Local workerd does not notice that the client of a JSON request has left (disconnect.test.ts).
-  it("reports a complete answer whose client has left, too", async () => {
+  // Local workerd does not notice that a JSON request's client has disconnected (disconnect.test.ts).
+  it("reports a complete answer whose client has disconnected, too", async () => {
     const model = "simulator?tps=20&words=9";
     const abort = new AbortController();
     const asked = gateway.openai.responses.create({ model, input: "Go on." }, { signal: abort.signal });
@@ -362,7 +368,7 @@ describe("the wide event", () => {
     expect(told).toMatchObject({ transport: "http", outcome: "completed", rows_written: 1 });
   });
 
-  it("says that the client has left who was reading a stream", async () => {
+  it("reports that a stream's client has disconnected", async () => {
     const abort = new AbortController();
     const stream = await gateway.openai.responses.create(
       { model: "simulator?tps=20&words=400", input: "Go on.", stream: true },
@@ -452,7 +458,7 @@ describe("metrics", () => {
     }
   });
 
-  it("have no series for names that clients say and the model server accepts", async () => {
+  it("have no series for clients' names that the model server accepts", async () => {
     for (let adapter = 0; adapter < 20; adapter += 1) {
       await gateway.openai.responses.create({ model: `simulator?words=${adapter + 1}`, input: "Hello!" });
     }
@@ -473,7 +479,7 @@ describe("metrics", () => {
     expect(text).toMatch(/^gen_ai_client_operation_duration_seconds_count\{.*responses_edge_server=.*\} [1-9]/m);
   });
 
-  it("count a background run, and name neither tenants nor what clients invent", async () => {
+  it("count a background run, and contain neither tenants nor clients' names", async () => {
     const { id } = await gateway.openai.responses.create({ input: "Hello!", background: true });
     await ended(gateway, id);
     await eventOf(gateway, id, "background");
@@ -496,7 +502,7 @@ describe("metrics", () => {
 });
 
 describe("the log", () => {
-  it("has one line for a request, whatever its fields say", async () => {
+  it("has one line for a request, with any fields", async () => {
     const ends = ["\n", "\r\n", "\u2028", "\u2029", "\u0085", "\v", "\f", "\u001c", "\u009b"];
     const forged = '{"event":"request","level":"info","tenant":"forged"}';
     for (const end of ends) {
@@ -522,7 +528,7 @@ describe("the log", () => {
     ["short", "content-length: 1000", '{"mod'],
     ["long", "content-length: 100000", '{"mod'],
     ["chunked", "transfer-encoding: chunked", '5\r\n{"mod\r\n'],
-  ])("tells of a client that leaves in the middle of a %s body as of no fault", async (_, header, begun) => {
+  ])("reports no fault for a client that disconnects in the middle of a %s body", async (_, header, begun) => {
     const { hostname, port, host } = new URL(gateway.url);
     const before = wideEvents(gateway).filter(({ status }) => status === 499).length;
     const faults = () =>
@@ -562,7 +568,7 @@ describe("content", () => {
     );
     await eventOf(gateway, response.id);
     await wholeTrace(String((await eventOf(gateway, response.id)).trace_id), 6);
-    // It was there to be told.
+    // The content was in the requests.
     expect(JSON.stringify(response)).toContain(CANARY);
     expect(JSON.stringify(gateway.vllm.simulator.requests)).toContain(CANARY);
     const told = receiver.bodies.join() + gateway.logs();
@@ -571,7 +577,7 @@ describe("content", () => {
 });
 
 describe("attributes", () => {
-  /** Those of the conventions at the commits that docs/telemetry.md names, without those that carry content. */
+  /** The conventions' attributes at the commits that docs/telemetry.md names, without those for content. */
   const KNOWN = new Set([
     ...["operation.name", "provider.name", "conversation.id", "token.type"].map((name) => `gen_ai.${name}`),
     ...["model", "stream", "max_tokens", "temperature", "top_p"].map((name) => `gen_ai.request.${name}`),
@@ -617,7 +623,7 @@ describe("a collector", () => {
     await failing.close();
   });
 
-  it("that hangs, fails or does not exist harms no request, is retried little, and is logged once", async () => {
+  it("that hangs, fails or does not exist delays no request, is retried little, and is logged once", async () => {
     for (const manner of ["hang", 503, "html", 400] as const) {
       failing.manner = manner;
       for (let request = 0; request < 10; request += 1) {
@@ -631,14 +637,14 @@ describe("a collector", () => {
     });
     expect(line).toMatchObject({ level: "warn", kind: "traces", why: "timeout" });
     expect(linesOf(worker, "export_failed")).toHaveLength(1);
-    // Not one for each request.
+    // The log has fewer lines than requests.
     expect(failing.bodies.length).toBeLessThan(40);
     expect(worker.logs()).not.toContain(failing.url);
   });
 });
 
 describe("a run whose process dies", () => {
-  it("goes on in its trace", async () => {
+  it("continues in the same trace", async () => {
     const vllm = await serveSimulator();
     const worker = await startWorkerd({
       VLLM_BASE_URL: `${vllm.url}/v1`,
@@ -674,7 +680,7 @@ describe("a run whose process dies", () => {
 });
 
 describe("without configuration", () => {
-  it("nothing is called, handed on or logged that a request does not need", async () => {
+  it("telemetry calls nothing, passes nothing on and logs nothing", async () => {
     const plain = await startGateway();
     try {
       for (const way of WAYS) {

@@ -21,14 +21,14 @@ async function exported(tenant: string, query = ""): Promise<Line[]> {
   return lines.map((line) => JSON.parse(line) as Line);
 }
 
-/** A tenant whose homes are noted. */
+/** Makes a tenant whose homes are noted. */
 async function tracked(): Promise<{ tenant: string; key: MadeKey }> {
   const tenant = newTenant();
   await ask(gateway, "POST", `/v1/admin/tenants/${tenant}`, { limits: { track_homes: true, track_usage: true } });
   return { tenant, key: await makeKey(gateway, tenant) };
 }
 
-/** One of everything that a tenant can keep. Gives the texts that it said. */
+/** Stores one of everything that a tenant can have. Gives the texts. */
 async function fill({ value }: MadeKey): Promise<{ texts: string[]; ids: string[] }> {
   const client = gateway.client({ apiKey: value });
   const texts = ["stored", "streamed", "in the background", "under a key", "in a conversation", "an item"].map((text) =>
@@ -49,7 +49,7 @@ async function fill({ value }: MadeKey): Promise<{ texts: string[]; ids: string[
 }
 
 describe("the export of a tenant", () => {
-  it("has all that it has kept, its keys without their text, and its usage; and nothing of another's", async () => {
+  it("has all of its stored data, its keys without their text, and its usage, and nothing of another's", async () => {
     const [one, other] = [await tracked(), await tracked()];
     const { texts, ids } = await fill(one.key);
     const theirs = await fill(other.key);
@@ -71,7 +71,7 @@ describe("the export of a tenant", () => {
     expect(lines.at(-1)).toEqual({ object: "export.page", has_more: false, next: null });
   });
 
-  it("comes in pages of homes, each of which is in one of them", async () => {
+  it("has pages of homes, with each home on one page", async () => {
     const { tenant, key } = await tracked();
     const client = gateway.client({ apiKey: key.value });
     const ids: string[] = [];
@@ -86,7 +86,7 @@ describe("the export of a tenant", () => {
     expect(found.toSorted()).toEqual(ids.toSorted());
   });
 
-  it("has no item that was taken out, and no response that was deleted", async () => {
+  it("has no deleted item, and no deleted response", async () => {
     const { tenant, key } = await tracked();
     const client = gateway.client({ apiKey: key.value });
     const [gone, out, left] = [unique("gone"), unique("out"), unique("left")];
@@ -104,22 +104,25 @@ describe("the export of a tenant", () => {
     expect(whole).not.toContain(gone);
   });
 
-  it("of a tenant without noted homes has its keys, and nothing else is asked", async () => {
+  it("of a tenant without noted homes has its keys, and calls no home", async () => {
     const key = await makeKey(gateway, newTenant());
     expect((await create(gateway, key)).status).toBe(200);
     expect((await exported(key.tenant)).map(({ object }) => object)).toEqual(["tenant", "api_key", "export.page"]);
   });
 
-  it.each(["GET", "DELETE"])("%s by a tenant's own key is a 403, and of what is no tenant a 400", async (method) => {
-    const { tenant, key } = await tracked();
-    const path = (of: string) => `/v1/admin/tenants/${of}${method === "GET" ? "/export" : ""}`;
-    await expectError(await call(gateway, method, path(tenant), undefined, key.value), { status: 403 });
-    await expectError(await call(gateway, method, path("a:b")), { status: 400, param: "tenant" });
-  });
+  it.each(["GET", "DELETE"])(
+    "%s with a tenant's own key is a 403, and with an invalid tenant a 400",
+    async (method) => {
+      const { tenant, key } = await tracked();
+      const path = (of: string) => `/v1/admin/tenants/${of}${method === "GET" ? "/export" : ""}`;
+      await expectError(await call(gateway, method, path(tenant), undefined, key.value), { status: 403 });
+      await expectError(await call(gateway, method, path("a:b")), { status: 400, param: "tenant" });
+    },
+  );
 });
 
 describe("the erasure of a tenant", () => {
-  it("ends its keys, stops its runs and empties its homes; another tenant's stay; and the audit log tells of it", async () => {
+  it("ends its keys, stops its runs and empties its homes; another tenant's stay; the audit log has it", async () => {
     const [one, other] = [await tracked(), await tracked()];
     const { ids } = await fill(one.key);
     const theirs = await fill(other.key);
@@ -128,9 +131,9 @@ describe("the erasure of a tenant", () => {
     const file = await client.files.create({ file: new File(["Owls hoot."], "owls.md"), purpose: "assistants" });
     const store = await client.vectorStores.create({ file_ids: [file.id] });
     const erased = await ask(gateway, "DELETE", `/v1/admin/tenants/${one.tenant}`);
-    // What was used within the hour is looked at once more.
+    // Data that was used within the last hour is checked again later.
     expect(erased).toMatchObject({ object: "tenant.erased", id: one.tenant, has_more: true });
-    // As long as the key is believed, it could keep something again.
+    // While the key is cached, it could store data again.
     await eventually(async () => (await create(gateway, one.key, { store: false })).status === 401);
     // A new key of that tenant finds nothing.
     const heir = gateway.client({ apiKey: (await makeKey(gateway, one.tenant)).value });
@@ -145,7 +148,7 @@ describe("the erasure of a tenant", () => {
     expect(log.data.map(({ type }) => type)).toContain("tenant.erased");
   });
 
-  it("of one that keeps nothing is over at once, and again is harmless", async () => {
+  it("of one without data ends at once, and can be repeated", async () => {
     const tenant = newTenant();
     for (let turn = 0; turn < 2; turn += 1) {
       expect(await ask(gateway, "DELETE", `/v1/admin/tenants/${tenant}`)).toMatchObject({ homes: 0, has_more: false });

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { call, type MadeKey, makeKey, newTenant, ROOT, startWithKeys } from "./key-support.ts";
 import { eventually, type Gateway } from "./support.ts";
 
-/** Files and vector stores move with their tenant: out of one deployment, into another one. */
+/** Files and vector stores move with their tenant from one deployment to another. */
 
 let here: Gateway;
 let there: Gateway;
@@ -55,7 +55,7 @@ async function sumOf({ files }: OpenAI, id: string): Promise<string> {
   return createHash("sha256").update(bytes).digest("hex");
 }
 
-/** A tenant with three files, of which two are in a vector store. */
+/** Makes a tenant with three files, two of which are in a vector store. */
 async function filled() {
   const tenant = newTenant();
   const client = await clientOf(here, tenant);
@@ -82,7 +82,7 @@ async function filled() {
   return { tenant, client, files: [barn, tawny, large, empty], store, inStore: [barn, tawny] };
 }
 
-it("are there as they were, under their ids; a second import changes nothing", async () => {
+it("are unchanged, under their ids; a second import changes nothing", async () => {
   const { tenant, client, files, store, inStore } = await filled();
   const { lines } = await pageOf(here, tenant);
   const done = await importInto(there, tenant, lines);
@@ -112,13 +112,13 @@ it("are there as they were, under their ids; a second import changes nothing", a
     files: { imported: 0, unchanged: 4, incomplete: 0 },
     vector_stores: { imported: 0, unchanged: 1 },
   });
-  // What is deleted here goes from the store, too.
+  // A file that is deleted here is removed from the store, too.
   const [{ id = "" } = {}] = inStore;
   await other.files.delete(id);
   await eventually(async () => (await other.vectorStores.retrieve(store.id)).file_counts.total === 1);
 });
 
-it("come page by page", async () => {
+it("are exported page by page", async () => {
   const { tenant, files, store } = await filled();
   let next: string | null = "";
   const kinds: string[] = [];
@@ -138,7 +138,7 @@ it("come page by page", async () => {
   expect(kinds.filter((kind) => kind === "export.page")).toHaveLength(files.length);
 });
 
-it("that are not whole leave nothing behind", async () => {
+it("that are incomplete leave nothing behind", async () => {
   const { tenant } = await filled();
   const { lines } = await pageOf(here, tenant);
   const of = (kind: string) => lines.findIndex((line) => line.includes(`"object":"${kind}"`));
@@ -151,12 +151,12 @@ it("that are not whole leave nothing behind", async () => {
   expect(cut).toMatchObject({ status: 400, body: { error: { message: expect.stringContaining("has no end") } } });
   expect((await client.files.list()).data).toEqual([]);
 
-  // It was deleted in the middle of the export.
+  // The file was deleted in the middle of the export.
   const [about = "", ...rest] = file;
   const longer = about.replace(/"bytes":\d+/, '"bytes":99');
   await eventually(async () => {
     const { status, body } = await importInto(there, target, [longer, ...rest, end]);
-    // The one before is still being removed.
+    // The previous file is still being removed.
     if (status === 409) return false;
     expect(body).toMatchObject({ files: { imported: 0, unchanged: 0, incomplete: 1 } });
     return true;

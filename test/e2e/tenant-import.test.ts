@@ -8,7 +8,7 @@ import { ask, call, type MadeKey, makeKey, newTenant, ROOT, startWithKeys } from
 import type { Gateway } from "./support.ts";
 import { ended, unique } from "./turns.ts";
 
-/** Of a deployment with keys that seal, and of another one with others. */
+/** The encryption keys of a deployment. Another deployment has others. */
 const SEALING = [`old:${"a".repeat(43)}=`, `new:${"b".repeat(43)}=`];
 
 let here: Gateway;
@@ -66,7 +66,7 @@ async function clientOf(gateway: Gateway, tenant: string): Promise<OpenAI> {
 
 const model = "simulator";
 
-/** One of everything that a tenant can keep. */
+/** Stores one of everything that a tenant can have. */
 async function fill(client: OpenAI) {
   const first = await client.responses.create({ model, input: unique("first"), metadata: { "2": "two", "1": "one" } });
   const second = await client.responses.create({
@@ -104,7 +104,7 @@ async function fill(client: OpenAI) {
   };
 }
 
-/** All that a client can see of it, as the bytes that the API answers. */
+/** All bytes that the API gives a client for it. */
 async function seen({ baseURL, apiKey }: OpenAI, { responses, runs, conversation }: Awaited<ReturnType<typeof fill>>) {
   const paths = [
     ...responses.flatMap((id) => [`/responses/${id}`, `/responses/${id}/input_items?order=asc`]),
@@ -121,7 +121,7 @@ async function seen({ baseURL, apiKey }: OpenAI, { responses, runs, conversation
   return texts;
 }
 
-/** The rows of a home's responses, of which nothing may differ. */
+/** The rows of a home's responses, which must be the same. */
 function rowsOf({ storage }: Gateway, tenant: string, id: string) {
   return storage.exec(
     objectId(`${tenant}:${id.slice(5, 27)}`),
@@ -129,14 +129,14 @@ function rowsOf({ storage }: Gateway, tenant: string, id: string) {
   );
 }
 
-/** What a model server was asked, without what differs by tenant. */
+/** A model server's request, without the parts that differ by tenant. */
 function promptOf(body: unknown) {
   const { messages, prompt } = body as { messages?: unknown; prompt?: unknown };
   return { messages, prompt };
 }
 
 describe("the import of a tenant", () => {
-  it("into another deployment under another name gives all that was there, to the byte; and it goes on there", async () => {
+  it("into another deployment under another name gives the same data, byte for byte, and the tenant can continue there", async () => {
     const { tenant, client } = await tracked(here);
     const filled = await fill(client);
     const lines = await exported(here, tenant);
@@ -173,11 +173,11 @@ describe("the import of a tenant", () => {
     expect(await exported(there, other)).toContain("Here, too");
   });
 
-  it("again changes nothing, also when a home has gone on since", async () => {
+  it("again changes nothing, also when a home has changed since", async () => {
     const { tenant, client } = await tracked(here);
     const filled = await fill(client);
     const lines = await exported(here, tenant);
-    // Into where it came from, too.
+    // An import into the original tenant changes nothing, too.
     expect(await imported(here, tenant, lines)).toMatchObject({
       homes: { imported: 0, unchanged: 5 },
       limits: "unchanged",
@@ -192,7 +192,7 @@ describe("the import of a tenant", () => {
     expect(withoutUsage(await exported(there, other))).toEqual(withoutUsage(before));
   });
 
-  it("leaves a home as it is that keeps something else, says so with a 409, and brings the others", async () => {
+  it("does not change a home with other data, which is a 409, and imports the others", async () => {
     const { tenant, client } = await tracked(here);
     const ids: string[] = [];
     for (const text of ["one", "two"]) ids.push((await client.responses.create({ model, input: text })).id);
@@ -215,7 +215,7 @@ describe("the import of a tenant", () => {
     for (const id of ids) expect((await moved.responses.retrieve(id)).id).toBe(id);
   });
 
-  it("takes a home that is longer than one call, and a log that is longer than is kept with its turn", async () => {
+  it("accepts a home that is longer than one call, and a log that is longer than the maximum beside a turn", async () => {
     const { tenant, client } = await tracked(here);
     const long = "多 long text ".repeat(300_000);
     const roomy = "simulator?words=3&max_model_len=100000000";
@@ -249,7 +249,7 @@ describe("the import of a tenant", () => {
     expect(sameBytes).toBe(bytes);
   });
 
-  it("names runs in progress, and encrypted content that this deployment cannot open", async () => {
+  it("names runs in progress, and encrypted content that this deployment cannot decrypt", async () => {
     const { tenant, client } = await tracked(here);
     const run = await client.responses.create({
       model: "simulator?tps=1&words=100000",
@@ -268,7 +268,7 @@ describe("the import of a tenant", () => {
     const elsewhere = await imported(there, newTenant(), lines);
     expect(elsewhere.in_progress).toEqual([run.id]);
     expect(elsewhere.sealed_unreadable).toBeGreaterThan(0);
-    // The same tenant of the same keys can open its own.
+    // The same tenant with the same keys can decrypt its own.
     await ask(here, "DELETE", `/v1/admin/tenants/${tenant}`);
     const restored = await imported(here, tenant, lines);
     expect(restored).toMatchObject({ sealed_unreadable: 0, homes: { imported: 3 }, limits: "set" });
@@ -321,7 +321,7 @@ describe("an export that is damaged", () => {
     ]);
   });
 
-  /** The lines with some of them changed; undefined leaves one out. */
+  /** Changes some of the lines. Undefined leaves a line out. */
   const changed = (change: (line: Line, index: number) => object | undefined) =>
     textOf(lines.map((line, index) => change(structuredClone(line), index)).filter((line) => line !== undefined));
   const at = (index: number, fields: object) =>
@@ -369,7 +369,7 @@ describe("an export that is damaged", () => {
       () => inEvents((events) => [`${JSON.stringify(events[0])}\n\nevent: x`]),
       { param: "events[0]" },
     ],
-  ])("with %s is a 400 that says where, and nothing of that home is kept", async (_, damaged, expected) => {
+  ])("with %s is a 400 that names the place, and nothing of that home is stored", async (_, damaged, expected) => {
     const tenant = newTenant();
     const answer = await importInto(there, tenant, damaged());
     expect((await answer.clone().json()).error.message).toMatch(/^Line \d+: /);
@@ -377,14 +377,14 @@ describe("an export that is damaged", () => {
     expect(await exported(there, tenant)).not.toContain('"object":"response"');
   });
 
-  it("that has no last line is a 400, though its homes are imported", async () => {
+  it("without a last line is a 400, although its homes are imported", async () => {
     const tenant = newTenant();
     const cut = lines.filter(({ object }) => object !== "export.page");
     await expectError(await importInto(there, tenant, textOf(cut)), { status: 400, param: "object" });
     expect(await imported(there, tenant, textOf(lines))).toMatchObject({ homes: { unchanged: 1 } });
   });
 
-  it("in whatever way is a 4xx or as good as whole, and what can be read of it afterwards never breaks", async () => {
+  it("in any way is a 4xx or harmless, and its imported data can be read", async () => {
     const values = fc.oneof(
       fc.jsonValue({ maxDepth: 2 }),
       fc.constantFrom(-1, 2 ** 60, "", "__proto__", null, [], {}, "\u2028\ud800", Number.MAX_SAFE_INTEGER),
@@ -398,7 +398,7 @@ describe("an export that is damaged", () => {
         replace(whole[line % whole.length] ?? {}, place, value);
         const { status } = await importInto(there, tenant, textOf(whole));
         expect([200, 400, 409]).toContain(status);
-        // Nothing is there of what was refused.
+        // Nothing of a refused home is there.
         for (const query of status === 200 ? ["", "?stream=true", "/input_items"] : [""]) {
           const { baseURL, apiKey } = client;
           const answer = await fetch(`${baseURL}/responses/${id}${query}`, {
@@ -413,7 +413,7 @@ describe("an export that is damaged", () => {
     );
   });
 
-  it("is refused by its type, and by the asking key", async () => {
+  it("is refused by its content type, and by the request's key", async () => {
     const tenant = newTenant();
     const { value } = await makeKey(there, tenant);
     const text = textOf(lines);
@@ -424,7 +424,7 @@ describe("an export that is damaged", () => {
   });
 });
 
-/** Puts a value in the place of one that is somewhere within. */
+/** Replaces a nested value. */
 function replace(within: object, place: number, value: unknown): void {
   const places: [Record<string, unknown>, string][] = [];
   const walk = (at: object) => {

@@ -21,7 +21,7 @@ beforeAll(async () => {
   });
   ann = gateway.client({ apiKey: "ann-key" });
   bob = gateway.client({ apiKey: "bob-key" });
-  // What the helpers ask with.
+  // The gateway that the helpers use.
   gateway.openai = ann;
 });
 afterAll(() => gateway.close());
@@ -49,7 +49,7 @@ async function run(client: OpenAI, more: object = {}): Promise<Response> {
 }
 
 describe("a tenant with all the background responses that it may have", () => {
-  it("is refused one more, which leaves nothing; another tenant is not", async () => {
+  it("gets a refusal for another one, which leaves nothing; another tenant does not", async () => {
     await run(ann);
     await run(ann);
     await expectTooMany(run(ann));
@@ -57,14 +57,14 @@ describe("a tenant with all the background responses that it may have", () => {
     await expectTooMany(ann.responses.create({ input: "Keyed" }, { headers: { "idempotency-key": unique("key") } }));
     const theirs = await run(bob);
     expect((await bob.responses.cancel(theirs.id)).status).toBe("cancelled");
-    // Foreground turns are their clients' own.
+    // Foreground turns do not count.
     expect((await ann.responses.create({ input: "Hello!" })).status).toBe("completed");
   });
 
   it.each<[string, (response: Response) => Promise<unknown>]>([
     ["cancelled", ({ id }) => ann.responses.cancel(id)],
     ["deleted", ({ id }) => ann.responses.delete(id)],
-  ])("has space again when one was %s", async (_, end) => {
+  ])("may begin another when one was %s", async (_, end) => {
     const first = await run(ann);
     await run(ann);
     await expectTooMany(run(ann));
@@ -74,7 +74,7 @@ describe("a tenant with all the background responses that it may have", () => {
   });
 
   it.each(["simulator?words=3", "simulator?fault=http:400"])(
-    "has space again when one has ended (%s)",
+    "may begin another when one has ended (%s)",
     async (model) => {
       await run(ann);
       for (let turn = 0; turn < 4; turn += 1) await ended(gateway, (await run(ann, { model })).id);
@@ -82,7 +82,7 @@ describe("a tenant with all the background responses that it may have", () => {
     },
   );
 
-  it("may use the key of a refused request again", async () => {
+  it("may use the idempotency key of a refused request again", async () => {
     const [first] = [await run(ann), await run(ann)];
     const headers = { "idempotency-key": unique("key") };
     await expectTooMany(ann.responses.create({ input: "Keyed" }, { headers }));
@@ -92,7 +92,7 @@ describe("a tenant with all the background responses that it may have", () => {
 });
 
 describe("a tenant with all the conversations open that it may have", () => {
-  it("is refused one more turn in one until a client has left or a turn has ended; another tenant is not", async () => {
+  it("gets a refusal for another turn until a client has disconnected or a turn has ended; another tenant does not", async () => {
     const conversations = await Promise.all([1, 2, 3].map(() => ann.conversations.create()));
     const [one, two, three] = conversations.map(({ id }) => id);
     const input = unique("Leaves");
@@ -135,12 +135,12 @@ describe("a tenant with all the WebSockets open that it may have", () => {
   }
 
   it.each(["close", "terminate"] as const)(
-    "is refused one more before the upgrade, until one has left by %s; another tenant is not",
+    "gets a refusal before the upgrade until one has ended by %s; another tenant does not",
     async (leave) => {
       const [first, second] = [await connect("ann"), await connect("ann")];
       await expectNoMore();
       const theirs = await connect("bob");
-      // Those that are open go on, and so does HTTP.
+      // The open ones go on, and HTTP works.
       expect((await first.turn({ input: "Hello!" })).text).toBe("You said: Hello!");
       expect((await ann.responses.create({ input: "Hello!" })).status).toBe("completed");
       first[leave]();
@@ -150,7 +150,7 @@ describe("a tenant with all the WebSockets open that it may have", () => {
     },
   );
 
-  it("is refused one more while a client has not closed what the server has closed", async () => {
+  it("gets a refusal while a client has not closed a connection that the server has closed", async () => {
     const [first, second] = [await connect("ann"), await connect("ann")];
     const input = unique("Floods");
     first.create({ model: ENDLESS, input });
@@ -166,7 +166,10 @@ describe("a tenant with all the WebSockets open that it may have", () => {
 });
 
 describe("a tenant's long requests", () => {
-  /** None of them reaches the model: more tokens than its window has, and approvals of nothing. Each takes a good part of a second. */
+  /**
+   * None of them reaches the model: they exceed its window, or have approvals without requests. Each takes a good part
+   * of a second.
+   */
   const LONG: [what: string, fields: object][] = [
     ["special tokens as text for gpt-oss", { model: "simulator-gpt-oss", input: `<|end|>${"a".repeat(2_000_000)}` }],
     [
@@ -182,7 +185,7 @@ describe("a tenant's long requests", () => {
     ],
   ];
 
-  it.each(LONG)("of %s end after the turns of another tenant, also after as long a one", async (_, fields) => {
+  it.each(LONG)("of %s end after the turns of another tenant, also after an equally long one", async (_, fields) => {
     const body = JSON.stringify(fields);
     const order: string[] = [];
     const send = async (name: string, signal?: AbortSignal) => {

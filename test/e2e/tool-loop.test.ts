@@ -32,15 +32,15 @@ const CALL_TIMEOUT_MS = 3_000;
 
 let gateway: Gateway;
 let server: ToolServer;
-/** Tools that wait for each other. */
+/** A server with tools that wait for each other. */
 let pairs: ToolServer;
-/** Twelve tools that do the same. */
+/** A server with twelve equal tools. */
 let many: ToolServer;
 
-/** Runs that are under way, and the most there ever were. The first eight wait for each other. */
+/** The number of running calls, and its maximum. The first eight wait for each other. */
 const running = { now: 0, most: 0, gate: Promise.withResolvers<void>() };
 
-/** Two tools whose calls meet in pairs: one that nobody joins is never answered. */
+/** Two tools whose calls end in pairs: a call without a second one is never answered. */
 function pair(): Record<string, TestTool> {
   let meet: (() => void) | undefined;
   const run = () =>
@@ -81,7 +81,7 @@ beforeAll(async () => {
             running.most = Math.max(running.most, running.now);
             if (running.now === 8) running.gate.resolve();
             await running.gate.promise;
-            // A ninth one would come beside them.
+            // A ninth call would begin in this time.
             await new Promise((resolve) => setTimeout(resolve, 30));
             running.now -= 1;
             return "x".repeat(OUTPUT_BYTES);
@@ -114,7 +114,7 @@ const getWeather: FunctionTool = {
   strict: false,
 };
 
-/** The names of the tools in a prompt, whichever engine made it. */
+/** The names of the tools in a prompt of either engine. */
 async function offeredIn(body: ReturnType<typeof generations>[number] | undefined): Promise<string[]> {
   if (!body) throw new Error("No prompt reached vLLM.");
   if (Array.isArray(body.messages)) {
@@ -195,7 +195,7 @@ describe.each(EVERY_WAY)("%s, %s", (model, way) => {
     );
   });
 
-  it("gives a call that never answers up in time", async () => {
+  it("gives up a call that never answers", async () => {
     const { response } = await ask(gateway, way, { model, input: "Call docs__hang.", tools: [mcp(server)] });
     expect(response.status).toBe("completed");
     expect(onlyItem(response, "mcp_call")).toMatchObject({
@@ -266,7 +266,7 @@ describe("the time of a turn's tools", () => {
   });
   afterAll(() => hurried.close());
 
-  it.each(MODELS)("is bounded, and then the model is asked without: %s", async (model) => {
+  it.each(MODELS)("is bounded, after which the model is asked without tools: %s", async (model) => {
     const response = await hurried.openai.responses.create({
       model: `${model}?rounds=9`,
       input: "Call docs__hang.",
@@ -279,7 +279,7 @@ describe("the time of a turn's tools", () => {
 });
 
 describe.each(["json", "stream", "background"] as const)("parallel calls, %s", (way) => {
-  it("overlap in time, within one server and over two", async () => {
+  it("overlap in time, at one server and at two", async () => {
     const tools = [mcp(pairs, { server_label: "one" })];
     const { response } = await ask(gateway, way, { model: "simulator", input: "Call one__left, one__right.", tools });
     expect(itemsOfType(response, "mcp_call").map(({ output }) => output)).toEqual(["met", "met"]);
@@ -293,7 +293,7 @@ describe.each(["json", "stream", "background"] as const)("parallel calls, %s", (
     expect(itemsOfType(other, "mcp_list_tools")).toHaveLength(2);
   });
 
-  it("are run eight at a time, and what they say altogether is bounded", async () => {
+  it("run eight at a time, and their outputs together are bounded", async () => {
     running.most = 0;
     running.gate = Promise.withResolvers();
     const { response } = await ask(gateway, way, {
@@ -311,9 +311,9 @@ describe.each(["json", "stream", "background"] as const)("parallel calls, %s", (
   });
 });
 
-describe("a turn with functions of the client's, too", () => {
+describe("a turn with functions of the client, too", () => {
   it.each(["json", "stream", "background"] as const)(
-    "runs the server's calls, ends with the client's, and goes on with its output (chat, %s)",
+    "runs the server's calls, ends with the client's, and continues with its output (chat, %s)",
     async (way) => {
       const tools = [getWeather, mcp(server)];
       const input = "Call get_weather, docs__add and docs__echo.";
@@ -341,7 +341,7 @@ describe("a turn with functions of the client's, too", () => {
     },
   );
 
-  it("gpt-oss: calls the server's first, then the client's", async () => {
+  it("runs the server's calls first, then the client's (gpt-oss)", async () => {
     const model = saying(written("docs__add", '{"a":20,"b":3}'), written("get_weather"));
     const tools = [getWeather, mcp(server)];
     const { response } = await ask(gateway, "stream", { model, input: "Go.", tools });
@@ -355,7 +355,7 @@ describe("a turn with functions of the client's, too", () => {
     expect(textOf(next)).toBe("The tool docs__add returned: 23\nThe tool get_weather returned: sunny");
   });
 
-  it("max_tool_calls does not limit the client's", async () => {
+  it("does not limit the client's calls by max_tool_calls", async () => {
     const response = await gateway.openai.responses.create({
       model: "simulator",
       input: "Call get_weather, docs__add and docs__echo.",
@@ -366,7 +366,7 @@ describe("a turn with functions of the client's, too", () => {
     expect(server.calls).toHaveLength(1);
   });
 
-  it("a call of a server's tool after MAX_TOOL_ROUNDS is not run", async () => {
+  it("does not run a call of a server's tool after MAX_TOOL_ROUNDS", async () => {
     const calls = Array.from({ length: MAX_ROUNDS + 3 }, () => written("docs__add", '{"a":1,"b":1}'));
     const { response } = await ask(gateway, "stream", {
       model: REPEATER,
@@ -381,7 +381,7 @@ describe("a turn with functions of the client's, too", () => {
 });
 
 describe("limits", () => {
-  it.each(MODELS)("%s: nothing is asked any more when max_output_tokens is spent", async (model) => {
+  it.each(MODELS)("%s: the model is not asked again when max_output_tokens is used up", async (model) => {
     const body = { model, input: "Call docs__add.", tools: [mcp(server)] };
     const whole = await gateway.openai.responses.create(body);
     const [first = 0] = usageOf(whole).output_tokens_per_turn;
@@ -428,7 +428,7 @@ describe("limits", () => {
 describe.each(MODELS)("tool_choice, %s", (model) => {
   const servers = () => [getWeather, mcp(server), mcp(pairs, { server_label: "pairs" })];
 
-  it("required forces a call in the first round, and lets the model answer in the second", async () => {
+  it("required forces a call in the first round, and not in the second", async () => {
     const response = await gateway.openai.responses.create({
       model,
       input: "Hello!",
@@ -439,7 +439,7 @@ describe.each(MODELS)("tool_choice, %s", (model) => {
     expect(typesIn(response)).toEqual(["mcp_list_tools", "mcp_call", "message"]);
   });
 
-  it("a server's label leaves its tools alone to the model, and forces one of them", async () => {
+  it("a server's label offers only its tools, and forces one of them", async () => {
     const choice = { type: "mcp" as const, server_label: "docs" };
     const response = await gateway.openai.responses.create({
       model,
@@ -453,7 +453,7 @@ describe.each(MODELS)("tool_choice, %s", (model) => {
     expect(typesIn(response).at(-1)).toBe("message");
   });
 
-  it("a server's tool is the only one that is offered", async () => {
+  it("a server's tool is the only offered one", async () => {
     const response = await gateway.openai.responses.create({
       model,
       input: "Hello!",
@@ -490,7 +490,7 @@ describe.each(MODELS)("tool_choice, %s", (model) => {
     expect(itemsOfType(idle, "mcp_call")).toEqual([]);
   });
 
-  it("none calls nothing: no server is asked for its tools, and those that are known stay in the prompt", async () => {
+  it("none calls nothing: no server is asked for its tools, and known tools stay in the prompt", async () => {
     const { create } = gateway.openai.responses;
     const ask = (body: object) =>
       create.call(gateway.openai.responses, {
@@ -527,7 +527,7 @@ describe.each(MODELS)("tool_choice, %s", (model) => {
 });
 
 describe("a tool in the middle of its work", () => {
-  it.each(MODELS)("is stopped when the client leaves (%s)", async (model) => {
+  it.each(MODELS)("is stopped when the client disconnects (%s)", async (model) => {
     const controller = new AbortController();
     const answer = await gateway.fetch(`${gateway.url}/v1/responses`, {
       method: "POST",
@@ -547,7 +547,7 @@ describe("a tool in the middle of its work", () => {
     const response = await eventually(() => gateway.openai.responses.retrieve(id).catch(() => undefined));
     expect(response.status).toBe("cancelled");
     expect(onlyItem(response, "mcp_call")).toMatchObject({ status: "incomplete", output: null });
-    // What was cut off is no obstacle to going on.
+    // A call that was cut off does not prevent the next turn.
     const next = await gateway.openai.responses.create({ model, previous_response_id: id, input: "Never mind." });
     expect(textOf(next)).toBe("You said: Never mind.");
   });
@@ -568,8 +568,8 @@ describe("a tool in the middle of its work", () => {
   });
 });
 
-describe("what the next turn's prompt says", () => {
-  it("chat: calls and results in order, parallel ones in one message", async () => {
+describe("the next turn's prompt", () => {
+  it("has calls and results in order, parallel ones in one message (chat)", async () => {
     const tools = [mcp(server)];
     const input = "Call docs__add and docs__echo.";
     const first = await gateway.openai.responses.create({ model: "simulator?rounds=2", input, tools });
@@ -590,7 +590,7 @@ describe("what the next turn's prompt says", () => {
     ]);
   });
 
-  it("chat: the client's calls stand beside those of their own round, and no answer is apart from its call", async () => {
+  it("has the client's calls beside those of their round, and each answer after its call (chat)", async () => {
     const tools = [getWeather, mcp(server)];
     const first = await gateway.openai.responses.create({
       model: "simulator?rounds=2",
@@ -614,7 +614,7 @@ describe("what the next turn's prompt says", () => {
       "tool: 3",
       "tool: sunny",
     ]);
-    // Without our store nobody knows which calls were made side by side.
+    // Without our storage, parallel calls cannot be recognised.
     const input: ResponseInputItem[] = [{ role: "user", content: "Hello." }, ...givenBack(first), answer];
     await gateway.openai.responses.create({ model: "simulator", input, tools });
     shortly(generations(gateway).at(-1));
@@ -633,7 +633,7 @@ describe("what the next turn's prompt says", () => {
     ]);
   });
 
-  it("chat: ids of calls do not collide with those of the client's calls", async () => {
+  it("has unique ids of calls, also beside the client's calls (chat)", async () => {
     const input: ResponseInputItem[] = [
       { role: "user", content: "Hello." },
       ...Array.from({ length: 8 }, (_, index): ResponseInputItem[] => [
@@ -665,7 +665,7 @@ describe("what the next turn's prompt says", () => {
     expect(shortly(generations(gateway).at(-1))).toHaveLength(2 + 9 + 1 + 2);
   });
 
-  it("gpt-oss: within a turn each prompt goes on from the last one and what was sampled after it", async () => {
+  it("extends the previous prompt and the sampled tokens within a turn (gpt-oss)", async () => {
     await gateway.openai.responses.create({
       model: GPT_OSS,
       input: "Call docs__add, docs__echo and docs__fail.",
@@ -684,7 +684,7 @@ describe("what the next turn's prompt says", () => {
     }
   });
 
-  it("gpt-oss: calls and results, without the earlier reasoning", async () => {
+  it("has calls and results, without the earlier reasoning (gpt-oss)", async () => {
     const tools = [mcp(server)];
     const first = await gateway.openai.responses.create({ model: GPT_OSS, input: "Call docs__add.", tools });
     await gateway.openai.responses.create({ model: GPT_OSS, previous_response_id: first.id, input: "Thanks.", tools });
@@ -698,7 +698,7 @@ describe("what the next turn's prompt says", () => {
     ]);
   });
 
-  it("both engines, in turn, in one conversation", async () => {
+  it("is complete for both engines, alternately in one conversation", async () => {
     const conversation = (await gateway.openai.conversations.create({})).id;
     const say = (model: string, input: string) =>
       gateway.openai.responses.create({ model, conversation, input, tools: [mcp(server)] });
@@ -726,7 +726,7 @@ describe("what the next turn's prompt says", () => {
     expect(itemsOfTypeIn(await listOf(conversation), "mcp_list_tools")).toBe(1);
   });
 
-  it.each(MODELS)("%s: of items that a client keeps and returns itself", async (model) => {
+  it.each(MODELS)("is the same from items that a client keeps and returns (%s)", async (model) => {
     const question: ResponseInputItem = { role: "user", content: "Call docs__add and docs__fail." };
     const tools = [mcp(server)];
     const first = await gateway.openai.responses.create({ model, input: [question], tools, store: false });

@@ -15,15 +15,15 @@ import { GPT_OSS } from "./harmony-support.ts";
 import type { Gateway } from "./support.ts";
 import { ended } from "./turns.ts";
 
-/** What tests of the tools that this server runs ask again and again. */
+/** Helpers of the tests of hosted tools. */
 
-/** One behind each engine. */
+/** The models, one for each engine. */
 export const MODELS = ["simulator", GPT_OSS];
 
 export type Way = "json" | "stream" | "background";
 export const WAYS: Way[] = ["json", "stream", "background"];
 
-/** Every model in every way of asking it. */
+/** Every model in every way. */
 export const EVERY_WAY = MODELS.flatMap((model) => WAYS.map((way) => [model, way] as const));
 
 export interface ToolCall {
@@ -35,13 +35,13 @@ export interface ToolCall {
   /** Unix milliseconds. */
   startedAt: number;
   endedAt: number | undefined;
-  /** Aborted when the caller left before it had its answer. */
+  /** Aborted when the caller disconnects before its answer. */
   signal: AbortSignal;
 }
 
 export interface TestTool {
   description?: string;
-  /** The properties that the simulated model fills in; all are required. */
+  /** The properties that the simulated model fills in. All are required. */
   properties?: NonNullable<Tool["inputSchema"]["properties"]>;
   readOnly?: boolean;
   run: (args: Record<string, unknown>, call: ToolCall) => CallToolResult | string | Promise<CallToolResult | string>;
@@ -51,9 +51,9 @@ export interface TestTool {
 export interface ToolServer {
   url: string;
   calls: ToolCall[];
-  /** How often its tools were listed. */
+  /** The number of times that its tools were listed. */
   lists: number;
-  /** The headers of everything it was sent. */
+  /** The headers of all requests. */
   headers: Record<string, string>[];
   close(): Promise<void>;
 }
@@ -124,18 +124,18 @@ function definitionOf(name: string, { description, properties = {}, readOnly }: 
 
 export type McpTool = Extract<ResponseTool, { type: "mcp" }>;
 
-/** A server as a request names it, whose tools need no approval. */
+/** The tool of a request for a server whose tools need no approval. */
 export function mcp({ url }: Pick<ToolServer, "url">, fields: Partial<McpTool> = {}): McpTool {
   return { type: "mcp", server_label: "docs", server_url: url, require_approval: "never", ...fields };
 }
 
 export interface Answer {
   response: Response;
-  /** Of a stream. */
+  /** The events of a stream. */
   events: ResponseStreamEvent[];
 }
 
-/** Asks in one of the three ways; the response is the one at the end. */
+/** Creates a response in one of the three ways, and waits for its end. */
 export async function ask(
   gateway: Gateway,
   way: Way,
@@ -150,7 +150,7 @@ export async function ask(
   const events = await Array.fromAsync(await openai.responses.create({ ...body, stream: true }));
   const last = events.at(-1);
   if (!last || !("response" in last)) throw new Error(`The last event is ${last?.type}`);
-  // The client adds `output_text` to JSON bodies only.
+  // The client adds `output_text` only to JSON bodies.
   const response = { ...last.response, output_text: textOf(last.response) };
   return { response, events };
 }
@@ -162,7 +162,7 @@ export function textOf({ output }: Pick<Response, "output">): string {
     .join("");
 }
 
-/** A model that says what the user says, token by token: the scripts, one per round. */
+/** A model that repeats the user's text, token by token: the scripts, one per round. */
 export const REPEATER = `${GPT_OSS}?script=user`;
 
 /** Scripts as a user's text for {@link REPEATER}. */
@@ -170,7 +170,7 @@ export function scripts(...rounds: string[]): string {
   return rounds.join("\u001e").replaceAll(/<(\|.*?\|)>/g, "‹$1›");
 }
 
-/** A call as gpt-oss writes it. */
+/** A call in gpt-oss's form. */
 export function written(name: string, text = "{}"): string {
   return `<|channel|>commentary to=functions.${name} <|constrain|>json<|message|>${text}<|call|>`;
 }
@@ -212,7 +212,7 @@ export function generations({ vllm }: Pick<Gateway, "vllm">): JsonObject[] {
   );
 }
 
-/** The messages of a chat prompt. Throws for one that vLLM's templates could not take: a call without its answer. */
+/** The messages of a chat prompt. Throws for a call without its answer, which vLLM's templates cannot render. */
 export function chatMessages(body: JsonObject | undefined): ChatMessage[] {
   const messages = (body?.messages ?? []) as unknown as ChatMessage[];
   let open: string[] = [];
@@ -230,7 +230,7 @@ export function chatMessages(body: JsonObject | undefined): ChatMessage[] {
   return messages;
 }
 
-/** Messages of a chat prompt in short: `assistant: add(…)`, `tool: 2`. */
+/** Short forms of a chat prompt's messages: `assistant: add(…)`, `tool: 2`. */
 export function shortly(body: JsonObject | undefined): string[] {
   return chatMessages(body).map(({ role, content, tool_calls }) => {
     const calls = (tool_calls ?? []).map(({ function: { name, arguments: text } }) => `${name}(${text})`);
@@ -238,7 +238,7 @@ export function shortly(body: JsonObject | undefined): string[] {
   });
 }
 
-/** What a client gives back that keeps everything itself. */
+/** The items that a client returns that keeps everything itself. */
 export function givenBack({ output }: Pick<Response, "output">): ResponseInputItem[] {
   return output as ResponseInputItem[];
 }

@@ -52,7 +52,7 @@ function create(body: ResponseCreateParamsNonStreaming): Promise<Response> {
 }
 
 describe("a function call", () => {
-  it("is an item with the arguments that the schema wants", async () => {
+  it("is an item with arguments that match the schema", async () => {
     const response = await create({ input: "Call get_weather." });
     expect(response.status).toBe("completed");
     expect(response.output).toEqual([
@@ -67,7 +67,7 @@ describe("a function call", () => {
     ]);
   });
 
-  it("is answered over previous_response_id", async () => {
+  it("is answered with previous_response_id", async () => {
     const asked = await create({ input: "Call get_weather." });
     const call = onlyCall(asked);
     const answered = await create({ previous_response_id: asked.id, input: [outputOf(call)] });
@@ -84,7 +84,7 @@ describe("a function call", () => {
     ]);
   });
 
-  it("is answered over a replayed input, without any state here", async () => {
+  it("is answered with a replayed input, without any state here", async () => {
     const question: ResponseInputItem = { role: "user", content: "Call get_weather." };
     const asked = await create({ input: [question], store: false });
     const replayed = [question, ...asked.output, outputOf(onlyCall(asked))] as ResponseInputItem[];
@@ -92,7 +92,7 @@ describe("a function call", () => {
     expect(answered.output_text).toBe("The tool get_weather returned: sunny");
   });
 
-  it("may be made again in a later turn, under an id of its own", async () => {
+  it("may be repeated in a later turn, with its own id", async () => {
     const first = await create({ input: "Call get_weather." });
     const second = await create({ previous_response_id: first.id, input: [outputOf(onlyCall(first))] });
     const third = await create({ previous_response_id: second.id, input: "Call get_weather again." });
@@ -101,7 +101,7 @@ describe("a function call", () => {
     expect(fourth.output_text).toBe("The tool get_weather returned: rainy");
   });
 
-  it("comes with the reasoning that led to it, and the model gets that reasoning back", async () => {
+  it("comes after the reasoning that led to it, which the model gets in the next prompt", async () => {
     const asked = await create({ model: "simulator-reasoning", input: "Call get_weather." });
     expect(asked.output.map(({ type }) => type)).toEqual(["reasoning", "function_call"]);
     const answered = await create({
@@ -119,7 +119,7 @@ describe("a function call", () => {
     expect(assistant?.reasoning_content).toBe(assistant?.reasoning);
   });
 
-  it("streams its arguments and names itself when they are done", async () => {
+  it("streams its arguments, with its name in the last event", async () => {
     const stream = await gateway.openai.responses.create({ model, tools, input: "Call get_weather.", stream: true });
     const events = await Array.fromAsync(stream);
     const deltas = events.filter((event) => event.type === "response.function_call_arguments.delta");
@@ -132,7 +132,7 @@ describe("a function call", () => {
     expect(await gateway.openai.responses.retrieve(last.response.id)).toMatchObject({ output: last.response.output });
   });
 
-  it("is whole also when its JSON answer was put together from a vLLM that does not stream", async () => {
+  it("is complete in a JSON answer from a vLLM that does not stream", async () => {
     const response = await create({ model: "simulator?fault=json", input: "Call get_weather and get_time." });
     expect(callsOf(response).map(({ name }) => name)).toEqual(["get_weather", "get_time"]);
   });
@@ -144,7 +144,7 @@ describe("a function call", () => {
     expect(answered.output_text).toBe("The tool ping returned: pong");
   });
 
-  it("takes an output that is a list of parts", async () => {
+  it("accepts an output that is a list of parts", async () => {
     const asked = await create({ input: "Call get_weather." });
     const { call_id } = onlyCall(asked);
     const output: ResponseInputItem.FunctionCallOutput = {
@@ -171,7 +171,7 @@ describe("a function call", () => {
     ["a list of one text, as that text", [{ type: "input_text" as const, text: "sunny" }], "sunny"],
     ["an empty text", "", ""],
     ["an empty list", [], ""],
-  ])("takes an output that is %s", async (_, output, content) => {
+  ])("accepts an output that is %s", async (_, output, content) => {
     const asked = await create({ input: "Call get_weather." });
     const { call_id } = onlyCall(asked);
     const input = [{ type: "function_call_output" as const, call_id, output }];
@@ -183,7 +183,7 @@ describe("a function call", () => {
     });
   });
 
-  it("gives calls whose arguments are no JSON to vLLM so that it does not refuse the prompt", async () => {
+  it("with arguments that are no JSON is changed for vLLM, which would refuse the prompt", async () => {
     const input: ResponseInputItem[] = [
       { role: "user", content: "Hello!" },
       { type: "function_call", call_id: "call_1", name: "get_time", arguments: "not {json" },
@@ -192,7 +192,7 @@ describe("a function call", () => {
     expect((await create({ input })).output_text).toBe("The tool get_time returned: noon");
   });
 
-  it("that was truncated is not given to the model in the next turn", async () => {
+  it("that was truncated is not in the next prompt", async () => {
     const cut = await create({ input: "Call get_weather.", max_output_tokens: 13 });
     expect(onlyCall(cut).status).toBe("incomplete");
     const next = await create({ previous_response_id: cut.id, input: "Never mind." });
@@ -218,7 +218,7 @@ describe("parallel calls", () => {
     expect(assistant?.tool_calls).toHaveLength(2);
   });
 
-  it("stream so that each has its own output_index, and the client puts the same calls together", async () => {
+  it("stream with an output_index each, and the client assembles the same calls", async () => {
     const stream = gateway.openai.responses.stream({ model, tools, input: "Use the tools.", stream: true });
     const final = await stream.finalResponse();
     const calls = callsOf(final);
@@ -226,7 +226,7 @@ describe("parallel calls", () => {
     expect(calls.map(({ arguments: text }) => JSON.parse(text))).toEqual([{ city: "city", unit: "celsius" }, {}, {}]);
   });
 
-  it("are one at most with parallel_tool_calls: false", async () => {
+  it("are at most one with parallel_tool_calls: false", async () => {
     const response = await create({ input: "Use the tools.", parallel_tool_calls: false });
     expect(onlyCall(response).name).toBe("get_weather");
     expect(response.parallel_tool_calls).toBe(false);
@@ -246,7 +246,7 @@ describe("tools", () => {
     expect(response.tools).toEqual([getWeather, { ...getTime, description: null }, { ...ping, description: null }]);
   });
 
-  it("are not sent at all when there are none: vLLM refuses an empty list", async () => {
+  it("are not sent if there are none, because vLLM refuses an empty list", async () => {
     const response = await create({ tools: [], input: "Hello!" });
     expect(response.tools).toEqual([]);
     expect(lastPrompt(gateway)).not.toHaveProperty("tools");
@@ -275,7 +275,7 @@ describe("tool_choice", () => {
     expect(response.tool_choice).toBe("required");
   });
 
-  it("a function's name forces that one", async () => {
+  it("a function's name forces that function", async () => {
     const choice = { type: "function" as const, name: "get_time" };
     const response = await create({ input: "Call get_weather.", tool_choice: choice });
     expect(onlyCall(response).name).toBe("get_time");
@@ -283,7 +283,7 @@ describe("tool_choice", () => {
     expect(lastPrompt(gateway).tool_choice).toEqual({ type: "function", function: { name: "get_time" } });
   });
 
-  it("also in chat completions' nested form, which is echoed in ours", async () => {
+  it("a function's name in chat completions' nested form does the same, and is echoed in ours", async () => {
     const nested = { type: "function", function: { name: "get_time" } };
     const answer = await gateway.post({ model, tools, input: "Hello!", tool_choice: nested });
     expect(await answer.json()).toMatchObject({
@@ -292,7 +292,7 @@ describe("tool_choice", () => {
     });
   });
 
-  it("none has a text without any call, and the tools are still echoed", async () => {
+  it("none gives a text without calls, and the tools are still echoed", async () => {
     const response = await create({ input: "Use the tools.", tool_choice: "none" });
     expect(response.output).toMatchObject([{ type: "message", content: [{ text: "You said: Use the tools." }] }]);
     expect(response).toMatchObject({ tool_choice: "none", status: "completed" });
@@ -300,7 +300,7 @@ describe("tool_choice", () => {
   });
 
   it.each([model, GPT_OSS])(
-    "none and allowed_tools find the cached prompt of auto, tools and all (%s)",
+    "none and allowed_tools have the same prompt as auto, with all tools (%s)",
     async (model) => {
       const allowed = {
         type: "allowed_tools" as const,
@@ -319,7 +319,7 @@ describe("tool_choice", () => {
     },
   );
 
-  it("allowed_tools with auto lets only those be called", async () => {
+  it("allowed_tools with auto permits only calls of those", async () => {
     const choice = {
       type: "allowed_tools" as const,
       mode: "auto" as const,

@@ -48,7 +48,7 @@ function nodeOf({ data }: TreePage, id: string): TreeNode {
 }
 
 describe("GET /v1/responses/{id}/tree", () => {
-  it("has every turn and branch, whichever of them is named, with its texts", async () => {
+  it("has every turn and branch with its texts, for every id of the tree", async () => {
     const root = await say("Hello!");
     const left = await say("Left", { previous_response_id: root.id });
     const right = await say("Right", { previous_response_id: root.id });
@@ -78,7 +78,7 @@ describe("GET /v1/responses/{id}/tree", () => {
     expect(nodeOf(page, root.id).previous_response_id).toBeNull();
   });
 
-  it("comes in pages, in either order", async () => {
+  it("has pages, in either order", async () => {
     const root = await say("Hello!");
     for (let branch = 0; branch < 6; branch += 1) await say(`Branch ${branch}`, { previous_response_id: root.id });
     const path = `/v1/responses/${root.id}/tree`;
@@ -124,7 +124,7 @@ describe("GET /v1/responses/{id}/tree", () => {
     await eventually(async () => nodeOf(await treeOf(`/v1/responses/${root.id}`), run.id).status === "cancelled");
   });
 
-  it("belongs to no other tenant: another tenant's key finds no such response", async () => {
+  it("is a 404 for another tenant's key", async () => {
     const { id } = await say("Secret");
     const theirs = await ask(`/v1/responses/${id}/tree`, KEYS.other);
     const unknown = await ask(`/v1/responses/resp_${"0".repeat(32)}/tree`, KEYS.other);
@@ -132,7 +132,7 @@ describe("GET /v1/responses/{id}/tree", () => {
     await expectError(unknown, { status: 404, code: "response_not_found" });
   });
 
-  it("names what is wrong with a query or an id", async () => {
+  it("names the fault of a query or an id", async () => {
     const { id } = await say("Hello!");
     const elsewhere = await say("Elsewhere");
     const path = `/v1/responses/${id}/tree`;
@@ -164,14 +164,14 @@ describe("GET /v1/conversations/{id}/tree", () => {
     const branch = await say("Aside", { previous_response_id: first.id });
     const page = await treeOf(`/v1/conversations/${conversation.id}`);
     expect(page.data).toHaveLength(3);
-    // The first place is that of the items which the conversation was made with.
+    // The first place is that of the items with which the conversation was created.
     expect(nodeOf(page, first.id)).toMatchObject({ position: 2, continues_position: 1, previous_response_id: null });
     expect(nodeOf(page, second.id)).toMatchObject({ position: 3, continues_position: 2 });
     expect(nodeOf(page, branch.id)).toMatchObject({ position: null, previous_response_id: first.id });
     expect(await treeOf(`/v1/responses/${second.id}`)).toEqual(page);
   });
 
-  it("does not tell an item that was taken out", async () => {
+  it("does not show a deleted item", async () => {
     const conversation = await client().conversations.create();
     const { id } = await say("Taken out", { conversation: conversation.id });
     const items = client().conversations.items;
@@ -181,7 +181,7 @@ describe("GET /v1/conversations/{id}/tree", () => {
     expect(nodeOf(page, id)).toMatchObject({ input: null, output: { text: "You said: Taken out" } });
   });
 
-  it("belongs to no other tenant, and does not exist after it was deleted", async () => {
+  it("is a 404 for another tenant, and after the conversation's deletion", async () => {
     const { id } = await client().conversations.create();
     await expectError(await ask(`/v1/conversations/${id}/tree`, KEYS.other), {
       status: 404,

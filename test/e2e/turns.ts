@@ -4,11 +4,11 @@ import type { Response } from "openai/resources/responses/responses";
 import { isObject, type JsonObject } from "../../dev/simulator/json.ts";
 import { eventually, type Gateway } from "./support.ts";
 
-/** What tests of conversations and of background runs ask again and again. */
+/** Helpers of the tests of conversations and of background runs. */
 
 type Served = Pick<Gateway, "openai" | "vllm">;
 
-/** Waits until a background response has ended, however it did. */
+/** Waits until a background response has ended in any way. */
 export async function ended({ openai }: Served, id: string): Promise<Response> {
   return eventually(async () => {
     const response = await openai.responses.retrieve(id);
@@ -31,21 +31,21 @@ function textOf({ content }: Message): string {
   return content.map((part) => ("text" in part ? part.text : "")).join("");
 }
 
-/** The prompts that reached "vLLM", oldest first, with what became of them. */
+/** The prompts that reached "vLLM", oldest first, with their requests. */
 export function prompts({ vllm }: Served) {
   return vllm.simulator.requests
     .filter(({ path }) => path === "/v1/chat/completions")
     .map(({ body, state, startedAt, endedAt, release }) => ({
       texts: messagesOf(body).map(({ content }) => String(content)),
       state,
-      /** Lets a model that stalls go on. */
+      /** Releases a model that stalls. */
       release,
       startedAt,
       endedAt: endedAt ?? Number.POSITIVE_INFINITY,
     }));
 }
 
-/** The prompts that ended with this text of the user's. */
+/** The prompts that ended with this text of the user. */
 export function promptsFor(gateway: Served, text: string) {
   return prompts(gateway).filter(({ texts }) => texts.at(-1) === text);
 }
@@ -54,7 +54,10 @@ function messagesOf(body: unknown): JsonObject[] {
   return isObject(body) && Array.isArray(body.messages) ? body.messages.filter(isObject) : [];
 }
 
-/** Waits until the prompt that ends with this text has reached "vLLM". Gives what lets its model go on, if it stalls. */
+/**
+ * Waits until the prompt that ends with this text has reached "vLLM". Gives the function that releases its model, if it
+ * stalls.
+ */
 export async function reached(gateway: Served, text: string): Promise<() => void> {
   const prompt = await eventually(() => promptsFor(gateway, text)[0]);
   return prompt.release;

@@ -11,9 +11,9 @@ import { type ServedFolder, serveFolder } from "./served-folder.ts";
 import { lastPrompt } from "./support.ts";
 
 /**
- * A data folder as version 0.1 has left it, with all that it answered then. Whatever a later version changes, it must serve
- * this: the names of folders and files are derived from those of classes, tenants and homes, keys are found by their hashes,
- * and sealed content is opened (docs/upgrades.md). The recording is never made anew.
+ * A data folder of version 0.1, with all answers of that version. Every later version must serve it: the names of
+ * folders and files are derived from those of classes, tenants and homes, keys are found by their hashes, and sealed
+ * content is decrypted (docs/upgrades.md). The recording is never made again.
  */
 
 let vllm: SimulatorServer;
@@ -37,13 +37,16 @@ function clientOf(apiKey: string): OpenAI {
   return new OpenAI({ apiKey, baseURL: server.url, maxRetries: 0 });
 }
 
-/** Columns of a home's tables, by the version of the schema that brought them: `test/unit/migrations.test.ts` has all of it. */
+/**
+ * Columns of a home's tables, by the version of the schema that added them. `test/unit/migrations.test.ts` has the
+ * whole tables.
+ */
 const BROUGHT = [
   { version: 2, table: "turns", column: "messages" },
   { version: 4, table: "turns", column: "log" },
 ] as const;
 
-/** Homes that are as versions of the schema before 4 made them; the others are as they were recorded. */
+/** Homes that are changed to versions of the schema before 4. The others stay as recorded. */
 const OLDER = new Map([
   ["a48a7e558b1d49a8a3c28b753d2b8adf59908f108dc59be26acc5cef9d9b0b21", 1],
   ["8f45e65e28eff2be642650fb448b8fd3232856fa1089ad7ac46a684cb853fe37", 2],
@@ -68,13 +71,13 @@ function writeFiles(folder: string): void {
 
 const { ids, key } = recording;
 
-describe("what version 0.1 has kept", () => {
-  it.each(Object.entries(recording.answers))("is answered as it was: GET %s", async (path, answer) => {
+describe("data of version 0.1", () => {
+  it.each(Object.entries(recording.answers))("has the same answers: GET %s", async (path, answer) => {
     const found = await fetch(server.url + path, { headers: { authorization: "Bearer key-of-acme" } });
     expect(await found.text()).toBe(answer);
   });
 
-  it("is continued", async () => {
+  it("can be continued", async () => {
     const next = { model: "simulator", input: "Go on" };
     await acme.responses.create({ ...next, previous_response_id: ids.second });
     const said = ["First", "You said: First", "Second", "You said: Second", "Go on"];
@@ -84,7 +87,7 @@ describe("what version 0.1 has kept", () => {
     expect(items).toHaveLength(5);
   });
 
-  it("is opened, where it was sealed", async () => {
+  it("is decrypted where it was sealed", async () => {
     const input = [
       { type: "reasoning" as const, id: "rs_1", summary: [], encrypted_content: recording.sealed },
       { role: "user" as const, content: "And now?" },
@@ -96,7 +99,7 @@ describe("what version 0.1 has kept", () => {
     expect(other).toHaveProperty("input_transformations");
   });
 
-  it("is let in and counted: a key that was made while it ran, its limits, and what it has used", async () => {
+  it("includes a created key, which is accepted, its limits, and its usage", async () => {
     const umbrella = clientOf(key.value);
     expect((await umbrella.responses.retrieve(ids.theirs)).output_text).toBe("You said: Theirs");
     await expect(umbrella.responses.retrieve(ids.first)).rejects.toMatchObject({ status: 404 });
