@@ -1,6 +1,8 @@
 export * from "./analysis.ts";
+export * from "./deltas.ts";
 export * from "./header.ts";
 export * from "./message.ts";
+export type { StopStringFinder } from "./open-message.ts";
 export * from "./parser.ts";
 export * from "./pieces.ts";
 export * from "./recipients.ts";

@@ -1,51 +1,11 @@
 import { isJson } from "@responses-edge/json-text";
-import { type Header, parseHeader, standardHeader } from "./header.ts";
-import type { Channel, HarmonyMessage } from "./message.ts";
-import { fullName, isOfferedTool, type OfferedTools, type Recipient, resolveRecipient } from "./recipients.ts";
+import type { HarmonyOutput, TokenLogprob } from "./deltas.ts";
+import { parseHeader } from "./header.ts";
+import { channelOf, OpenMessage, type StopStringFinder, showOfCall, showOfMessage } from "./open-message.ts";
+import { fullName, isOfferedTool, type OfferedTools, resolveRecipient } from "./recipients.ts";
 import { type Segment, toText } from "./segments.ts";
-import { CALL, CHANNEL, CONSTRAIN, END, ENDOFTEXT, FIRST_SPECIAL_ID, MESSAGE, RETURN, START } from "./vocabulary.ts";
-
-/** The parser's output: deltas, and calls of tools that no client runs. Such a call has no deltas. */
-export type HarmonyDelta =
-  | { kind: "reasoning"; text: string }
-  /** `phase` distinguishes a preamble between calls from the answer. */
-  | { kind: "text"; text: string; logprobs?: TokenLogprob[]; phase: "commentary" | "final_answer" }
-  /** `index` distinguishes parallel calls; `name` comes with the first delta of an index. */
-  | { kind: "tool_call"; index: number; name?: string; arguments: string }
-  /** The generated item is complete. */
-  | { kind: "item_done" }
-  /**
-   * A message as the model wrote it, once it is complete or cut off, after its deltas. `index` counts the messages of
-   * the output; `itemKind` is the type of its item, if it has become one.
-   */
-  | { kind: "message"; index: number; itemKind?: "reasoning" | "message" | "call"; message: HarmonyMessage }
-  | { kind: "unserved_call"; message: HarmonyMessage };
-
-/** The destination of the parser's deltas, such as an array. */
-export interface HarmonyOutput {
-  push(...deltas: HarmonyDelta[]): unknown;
-}
-
-/** One token of a text with its logprob, in the form of OpenAI's `output_text.logprobs`. */
-export interface TokenLogprob {
-  token: string;
-  logprob: number;
-  bytes: number[];
-  top_logprobs: { token: string; logprob: number; bytes: number[] }[];
-}
-
-/** Finds the strings that end an answer, in text that comes in parts. */
-export interface StopStringFinder {
-  /** The number of characters at the end of the text that may begin a string. */
-  readonly buffered: number;
-  /**
-   * The position in `part` at which the visible text ends, as soon as a string is complete; negative if it is before
-   * `part`.
-   */
-  push(part: string): number | undefined;
-  /** Forgets the text, because another begins. */
-  reset(): void;
-}
+import { countedByIds, sharedOut } from "./token-counts.ts";
+import { CALL, CHANNEL, CONSTRAIN, END, ENDOFTEXT, MESSAGE, RETURN, START } from "./vocabulary.ts";
 
 /** The output has no special tokens: the server has removed them from its text, and gives no ids. */
 export class StrippedMarkersError extends Error {
@@ -73,34 +33,6 @@ export type EndReason = "stop" | "length";
  */
 const LONGEST_HEADER_TEXT = 256;
 
-/** The form of a message's content. */
-type Show =
-  | "reasoning"
-  | "final"
-  | "commentary"
-  | "call"
-  /** A call of a tool that is not the client's. */
-  | "nothing"
-  /** A message without a channel: only its end shows whether it is an answer. Held back until then. */
-  | "undecided";
-
-/** A message whose content is being read. */
-interface OpenMessage {
-  show: Show;
-  recipient?: string;
-  channel: Channel;
-  contentType?: string;
-  /** The called tool takes JSON. */
-  isOfJson?: boolean;
-  /** The header as it was written, if it can be repeated. */
-  header?: string;
-  content: string;
-  /**
-   * Some of the content is no white space. Until then no part of a message is shown, because there may be nothing else.
-   */
-  hasWords: boolean;
-}
-
 /**
  * Reads gpt-oss's output, which begins after `<|start|>assistant`, the end of the prompt. Malformed output never makes
  * it fail; output that is not clearly an answer or a call is reasoning, so that no hidden text becomes visible. The
@@ -114,13 +46,8 @@ export class HarmonyParser {
   /** The header so far, up to its last special token, and the text since. */
   #header: Segment[] = ["assistant"];
   #headerText = "";
-  #message: OpenMessage = { show: "undecided", channel: "analysis", content: "", hasWords: false };
-  /** Content without a delta yet. */
-  #fresh = "";
-  /** The length of its end that may begin a stop string. */
-  #buffered = 0;
-  /** Tokens of the message without a delta yet, each with the length of the content before it. */
-  #logprobs: { entry: TokenLogprob; start: number }[] = [];
+  /** The open message, or the last one. */
+  #message = new OpenMessage({ show: "undecided", channel: "analysis", content: "" });
   /** Text since the last message: junk, or the beginning of a header without `<|start|>`, or an answer without any. */
   #stray = "";
   #messages = 0;
@@ -174,8 +101,8 @@ export class HarmonyParser {
     logprob?: TokenLogprob,
   ): void {
     const count = typeof tokens === "number" ? sharedOut(pieces, tokens) : countedByIds(tokens);
-    if (logprob && this.#mayShow() && typeof pieces[0] !== "number") {
-      this.#logprobs.push({ entry: logprob, start: this.#message.content.length });
+    if (logprob && this.#state === "content" && this.#message.mayBeAnswer && typeof pieces[0] !== "number") {
+      this.#message.note(logprob);
     }
     for (const piece of pieces) {
       if (this.#state === "over") break;
@@ -189,12 +116,7 @@ export class HarmonyParser {
     }
     // Tokens that end within a character: their text comes with the next one.
     if (this.#state !== "over") this.#countText(count(undefined));
-    this.#flush(out);
-  }
-
-  /** Tells whether the text that is being read may be shown as the answer. */
-  #mayShow(): boolean {
-    return this.#state === "content" && (this.#message.show === "final" || this.#message.show === "undecided");
+    if (this.#state === "content") this.#message.flush(this.#calls, out);
   }
 
   #countText(tokens: number): void {
@@ -220,9 +142,7 @@ export class HarmonyParser {
 
   #readText(text: string, out: HarmonyOutput): void {
     if (this.#state === "content") {
-      this.#message.content += text;
-      this.#fresh += text;
-      this.#message.hasWords ||= /\S/.test(text);
+      this.#message.append(text);
       if (this.#message.show === "final") this.#lookForStop(text, out);
     } else if (this.#state === "header") {
       const left = LONGEST_HEADER_TEXT - this.#headerText.length;
@@ -239,24 +159,10 @@ export class HarmonyParser {
   /** Ends answer and output if a stop string is complete. */
   #lookForStop(text: string, out: HarmonyOutput): void {
     const { stop } = this.#options;
-    if (!stop) return;
-    const found = stop.push(text);
-    this.#buffered = stop.buffered;
-    if (found === undefined) return;
-    // Counted from the end: the earlier text of this message has been checked already.
-    const dropped = text.length - found;
-    const { content } = this.#message;
-    this.#message.content = content.slice(0, content.length - dropped);
-    this.#fresh = this.#fresh.slice(0, Math.max(0, this.#fresh.length - dropped));
+    if (!stop || !this.#message.isStoppedBy(text, stop)) return;
     this.#close(RETURN, out);
     this.#answered = true;
     this.#stop();
-  }
-
-  /** The same for an answer that is recognised only at its end. */
-  #cutAtStop(message: OpenMessage): void {
-    const found = this.#options.stop?.push(message.content);
-    if (found !== undefined) message.content = message.content.slice(0, found);
   }
 
   /** A special token within constrained text. It was either the end, or sampled as text of a string. */
@@ -317,7 +223,7 @@ export class HarmonyParser {
 
   /** Tells whether the open message is being read as output. */
   #isVisible(): boolean {
-    return itemOf(this.#message) === "message";
+    return this.#message.itemKind === "message";
   }
 
   /** Tells whether text outside of any message may be the answer. */
@@ -366,17 +272,21 @@ export class HarmonyParser {
     const show = isCall ? showOfCall(recipient) : showOfMessage(header, recipient, delimited);
     const channel = isCall ? (header.channel ?? "commentary") : channelOf(show);
     const to = isCall ? fullName(header.recipient ?? "", recipient, this.#options) : undefined;
-    const hasWords = rest !== "";
     const isOfJson = recipient.kind === "function" && this.#options.custom?.has(recipient.name) !== true;
     const { content_type: contentType } = header;
-    this.#message = { show, recipient: to, channel, contentType, isOfJson, content: rest, hasWords };
-    if (header.clean && delimited && header.recipient === to) this.#message.header = toText(segments);
-    this.#fresh = rest;
+    const repeatable = header.clean && delimited && header.recipient === to ? toText(segments) : undefined;
+    this.#message = new OpenMessage({
+      show,
+      recipient: to,
+      channel,
+      contentType,
+      isOfJson,
+      content: rest,
+      header: repeatable,
+    });
     // A header that grew too long is all content: its last tokens have not been read yet.
     const share = by === undefined ? 1 : rest.length / Math.max(1, this.#headerLength);
     this.#contentTokens = rest === "" ? 0 : this.#headerTokens * share;
-    this.#buffered = 0;
-    this.#logprobs = [];
     this.#state = "content";
     this.#beganGlued = !this.#seenSpecial && GLUED_CHANNEL.test(this.#headerText);
     this.#options.stop?.reset();
@@ -403,20 +313,10 @@ export class HarmonyParser {
   /** Ends the open message; `by` is undefined if it was cut off. */
   #close(by: number | undefined, out: HarmonyOutput): void {
     const open = this.#message;
-    if (open.show === "undecided") {
-      // `<|end|>` means that more follows, so this was not the answer. A cut message may be either.
-      open.show = by === RETURN ? "final" : "reasoning";
-      open.channel = channelOf(open.show);
-      if (open.show === "final") this.#cutAtStop(open);
-      this.#fresh = open.content;
-    }
-    // White space before a call, or before another message, is no message. At the very end it may be the answer.
-    if (open.show === "final" && (by === RETURN || by === undefined)) open.hasWords ||= open.content !== "";
-    this.#buffered = 0;
-    this.#flush(out);
-    this.#fresh = "";
-    const message = toMessage(open);
-    const itemKind = itemOf(open);
+    open.end(by === undefined ? "cut" : by === RETURN ? "output" : "message", this.#options.stop);
+    open.flush(this.#calls, out);
+    const message = open.toMessage();
+    const { itemKind } = open;
     if (itemKind !== undefined && by !== undefined) out.push({ kind: "item_done" });
     out.push({ kind: "message", index: this.#messages, ...(itemKind !== undefined && { itemKind }), message });
     if (open.show === "nothing" && by !== undefined) out.push({ kind: "unserved_call", message });
@@ -434,48 +334,15 @@ export class HarmonyParser {
     const content = this.#stray.trim();
     this.#stray = "";
     if (!this.#mayAnswer() || !(content.startsWith("{") || content.startsWith("["))) return;
-    this.#message = { show: "final", channel: "final", content, hasWords: true };
+    this.#message = new OpenMessage({ show: "final", channel: "final", content });
     this.#options.stop?.reset();
-    this.#cutAtStop(this.#message);
-    this.#fresh = this.#message.content;
-    this.#buffered = 0;
-    this.#logprobs = [];
+    this.#message.cutAtStop(this.#options.stop);
     this.#close(complete ? RETURN : undefined, out);
   }
 
   #stop(): void {
     this.#stopped = true;
     this.#state = "over";
-  }
-
-  #flush(out: HarmonyOutput): void {
-    const { show, hasWords } = this.#message;
-    if (this.#fresh.length <= this.#buffered || (isSaid(show) && !hasWords)) return;
-    const text = this.#buffered === 0 ? this.#fresh : this.#fresh.slice(0, -this.#buffered);
-    this.#fresh = this.#buffered === 0 ? "" : this.#fresh.slice(-this.#buffered);
-    switch (show) {
-      case "reasoning":
-        out.push({ kind: "reasoning", text });
-        break;
-      case "final":
-        out.push({ kind: "text", text, phase: "final_answer", ...this.#takeLogprobs() });
-        break;
-      case "commentary":
-        out.push({ kind: "text", text, phase: "commentary" });
-        break;
-      case "call":
-        out.push({ kind: "tool_call", index: this.#calls, arguments: text });
-        break;
-    }
-  }
-
-  /** The tokens that begin in the shown part of the content. */
-  #takeLogprobs(): { logprobs?: TokenLogprob[] } {
-    if (this.#logprobs.length === 0) return {};
-    const shown = this.#message.content.length - this.#fresh.length;
-    const next = this.#logprobs.findIndex(({ start }) => start >= shown);
-    const taken = this.#logprobs.splice(0, next === -1 ? this.#logprobs.length : next);
-    return taken.length > 0 ? { logprobs: taken.map(({ entry }) => entry) } : {};
   }
 
   /**
@@ -495,78 +362,3 @@ export class HarmonyParser {
 const BREAKS_BODY = new Set<number>([END, START, CHANNEL, MESSAGE]);
 
 const GLUED_CHANNEL = /^analysis\S/;
-
-function showOfCall(recipient: Recipient): Show {
-  return recipient.kind === "function" || recipient.kind === "builtin" ? "call" : "nothing";
-}
-
-/**
- * The form of a message that is no call. Only `<|message|>` makes a comment visible; an answer is visible without it,
- * too.
- */
-function showOfMessage(header: Header, recipient: Recipient, delimited: boolean): Show {
-  if (recipient.kind !== "everybody") return "reasoning";
-  if (header.channel === undefined) return "undecided";
-  if (header.channel === "commentary") return delimited ? "commentary" : "reasoning";
-  return header.channel === "final" ? "final" : "reasoning";
-}
-
-/** The intended channel of a message. */
-function channelOf(show: Show): Channel {
-  return show === "final" || show === "commentary" ? show : "analysis";
-}
-
-/** Tells whether a form becomes a visible message. */
-function isSaid(show: Show): boolean {
-  return show === "final" || show === "commentary";
-}
-
-/** The type of a message's item. A call is one even without arguments. */
-function itemOf({ show, content, hasWords }: OpenMessage): "reasoning" | "message" | "call" | undefined {
-  if (show === "call") return "call";
-  if (show === "nothing" || content === "" || (isSaid(show) && !hasWords)) return undefined;
-  return show === "reasoning" ? "reasoning" : "message";
-}
-
-function toMessage({ recipient, channel, contentType, content, header }: OpenMessage): HarmonyMessage {
-  const message: HarmonyMessage = {
-    role: "assistant",
-    ...(recipient !== undefined && { recipient }),
-    channel,
-    ...(contentType !== undefined && { content_type: contentType }),
-    content: [{ type: "text", text: content }],
-  };
-  return header === undefined || header === standardHeader(message) ? message : { ...message, header };
-}
-
-/**
- * The number of text tokens that belong to a piece, or are left at the end; to be asked for one piece after another.
- */
-type TextTokens = (piece: Segment | undefined) => number;
-
-/** By ids: those up to the next special one. */
-function countedByIds(ids: readonly number[]): TextTokens {
-  let at = 0;
-  return (piece) => {
-    const from = at;
-    while (at < ids.length && (ids[at] ?? 0) < FIRST_SPECIAL_ID) at += 1;
-    const counted = at - from;
-    if (typeof piece === "number") at += 1;
-    return counted;
-  };
-}
-
-/** Without ids: by the lengths of the texts; a special token is one. */
-function sharedOut(pieces: readonly Segment[], tokens: number): TextTokens {
-  let characters = 0;
-  let left = tokens;
-  for (const piece of pieces) {
-    if (typeof piece === "number") left -= 1;
-    else characters += piece.length;
-  }
-  const each = characters === 0 ? 0 : Math.max(0, left) / characters;
-  return (piece) => {
-    if (piece === undefined) return pieces.length === 0 ? tokens : 0;
-    return typeof piece === "number" ? 0 : piece.length * each;
-  };
-}
