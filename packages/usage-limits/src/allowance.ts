@@ -1,3 +1,4 @@
+import { type Amounts, NOTHING, plus } from "./amounts.ts";
 import {
   Balance,
   ENDED,
@@ -8,17 +9,8 @@ import {
   RENEW_AFTER_MS,
   type StoredReports,
 } from "./balance.ts";
-import {
-  type Amounts,
-  type Answer,
-  isStoredLimit,
-  NOTHING,
-  type Obstacle,
-  plus,
-  type Status,
-  type Want,
-} from "./ledger.ts";
-import type { CountedLimits } from "./limits.ts";
+import type { Answer, Obstacle, Status, Want } from "./ledger.ts";
+import { type CountedLimits, isStoredLimit } from "./limits.ts";
 import { limitExceeded, limitsUnavailable, type Who } from "./refusal.ts";
 import { type QuotaStub, REPORT_AFTER_MS, Reporter } from "./reporter.ts";
 import { type UsageEntry, usedIn } from "./usage.ts";

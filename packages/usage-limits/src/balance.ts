@@ -1,4 +1,4 @@
-import { type Amounts, combined, covers, NOTHING, plus } from "./ledger.ts";
+import { type Amounts, combined, covers, NOTHING, plus } from "./amounts.ts";
 import { type CountedLimits, type Limits, NOTHING_STORED, readsPerMinute, STORED_LIMITS } from "./limits.ts";
 
 /** The storage reports of this process, which are separate from requests. */

@@ -1,4 +1,5 @@
 export * from "./allowance.ts";
+export * from "./amounts.ts";
 export * from "./balance.ts";
 export * from "./end-users.ts";
 export * from "./ledger.ts";

@@ -1,3 +1,4 @@
+import { type Amounts, KINDS, type Kind, NOTHING, plus, type Used } from "./amounts.ts";
 import {
   type CountedLimits,
   type Limits,
@@ -5,7 +6,6 @@ import {
   readsPerMinute,
   STORED_LIMITS,
   type Stored,
-  type StoredLimit,
 } from "./limits.ts";
 import {
   added,
@@ -28,28 +28,6 @@ import {
  * its holder reports its real usage, gives it back, or falls silent. So usage exceeds a limit only by a holder's usage
  * beyond its hold.
  */
-
-const KINDS = ["requests", "reads", "tokens", "cost", "slots", "runs", ...STORED_LIMITS] as const;
-type Kind = (typeof KINDS)[number];
-
-/**
- * Amounts of limited kinds. `cost` in millionths of a dollar; `slots` are requests, `runs` runs in progress. Storage is
- * reserved until its home has reported its real size.
- */
-export type Amounts = Record<Kind, number>;
-
-export const NOTHING: Readonly<Amounts> = {
-  requests: 0,
-  reads: 0,
-  tokens: 0,
-  cost: 0,
-  slots: 0,
-  runs: 0,
-  ...NOTHING_STORED,
-};
-
-/** The amounts that were really used. */
-export type Used = Pick<Amounts, "requests" | "reads" | "tokens" | "cost">;
 
 interface Hold extends Amounts {
   holder: string;
@@ -377,25 +355,4 @@ function retryMs({ limit, unused, window, resetsAt, obstacle }: LimitState, want
 /** A want with zero for the absent kinds. */
 function wholeWant({ least, needed, soon }: Want): Want {
   return { least: { ...NOTHING, ...least }, needed: { ...NOTHING, ...needed }, soon: { ...NOTHING, ...soon } };
-}
-
-export function plus(a: Amounts, b: Amounts): Amounts {
-  return combined(a, b, (one, other) => one + other);
-}
-
-/** The amounts that `combine` makes of two others, kind by kind. */
-export function combined(a: Amounts, b: Amounts, combine: (one: number, other: number) => number): Amounts {
-  const made = { ...NOTHING };
-  for (const kind of KINDS) made[kind] = combine(a[kind], b[kind]);
-  return made;
-}
-
-/** Tells whether a kind is storage. */
-export function isStoredLimit(kind: Obstacle["kind"] | Kind): kind is StoredLimit {
-  return (STORED_LIMITS as readonly string[]).includes(kind);
-}
-
-/** Tells whether there is enough of each needed kind. Other kinds may be negative. */
-export function covers(free: Amounts, need: Amounts): boolean {
-  return KINDS.every((kind) => need[kind] === 0 || free[kind] >= need[kind]);
 }

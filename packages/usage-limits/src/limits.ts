@@ -60,3 +60,8 @@ export function readsPerMinute({ reads_per_minute: reads, requests_per_minute: r
   if (requests == null) return undefined;
   return requests === 0 ? 0 : Math.max(LEAST_READS, READS_PER_REQUEST * requests);
 }
+
+/** Tells whether a kind is storage. */
+export function isStoredLimit(kind: string): kind is StoredLimit {
+  return (STORED_LIMITS as readonly string[]).includes(kind);
+}
