@@ -2,7 +2,7 @@ import type { ClientTool } from "@responses-edge/responses-api/client-tools";
 import { newCallId } from "@responses-edge/responses-api/ids";
 import type { ClientCallItem } from "@responses-edge/responses-api/items/registry";
 import { parseArguments } from "@responses-edge/responses-api/json";
-import { readLocalShell, readPatch, readShell } from "./client-functions.ts";
+import { isShownWhole, readCall, type WholeTool } from "./client-functions.ts";
 import { CustomInput } from "./custom-input.ts";
 import type { ModelDelta } from "./engine.ts";
 import { deltaHead, FRAME_LENGTH, type OutputParts } from "./output-events.ts";
@@ -31,7 +31,7 @@ type OpenCall =
   | (PlacedCall & { kind: "function"; item: FunctionCall })
   | (PlacedCall & { kind: "custom"; item: CustomCall; input: CustomInput })
   /** A call that is not shown yet, with everything that the model has written of it. */
-  | { kind: "whole"; tool: ClientTool; callId: string; text: string };
+  | { kind: "whole"; tool: WholeTool; callId: string; text: string };
 
 const ARGUMENTS_DELTA = "response.function_call_arguments.delta";
 const INPUT_DELTA = "response.custom_tool_call_input.delta";
@@ -90,7 +90,7 @@ export class ClientCalls {
    * its item, and its input is read again; an unshown one begins. False if there is neither.
    */
   resumeWith(index: number, tool: ClientTool | undefined, text: string): boolean {
-    if (tool && isShownWhole(tool)) {
+    if (tool && isShownWhole(tool.tool)) {
       this.begin(index, tool, tool.flatName, undefined);
       this.append(index, text);
       return true;
@@ -106,8 +106,8 @@ export class ClientCalls {
   begin(index: number, tool: ClientTool | undefined, name: string, offeredId: string | undefined): void {
     this.#output.size.length += FRAME_LENGTH;
     const callId = this.#claimCallId(offeredId);
-    if (tool && isShownWhole(tool)) {
-      this.#open.set(index, { kind: "whole", tool, callId, text: "" });
+    if (tool && isShownWhole(tool.tool)) {
+      this.#open.set(index, { kind: "whole", tool: tool.tool, callId, text: "" });
       return;
     }
     const common = {
@@ -243,10 +243,12 @@ export class ClientCalls {
     isSilent: boolean,
     beforeDone?: () => void,
   ): void {
-    const whole = this.#read(tool, callId, text);
+    const read = readCall(tool, text);
     // A turn that has failed or was abandoned shows nothing more.
-    if (!whole || isSilent) return;
+    if (!read || isSilent) return;
     const { writer } = this.#output;
+    const type = `${tool.type}_call` as const;
+    const whole = { id: writer.newItemId(type), type, call_id: callId, ...read, status: "completed" } as WholeItem;
     // A shell's commands have events of their own.
     const unwritten = whole.type === "shell_call" && { action: { ...whole.action, commands: [] } };
     const output_index = writer.addItem({ ...whole, status: "in_progress", ...unwritten } as WholeItem);
@@ -262,37 +264,6 @@ export class ClientCalls {
     writer.emit({ type: "response.output_item.done", output_index, item: whole });
   }
 
-  #read({ tool }: ClientTool, call_id: string, text: string): WholeItem | undefined {
-    const { writer } = this.#output;
-    const status = "completed";
-    switch (tool.type) {
-      case "tool_search": {
-        const type = "tool_search_call";
-        const args = parseArguments(text);
-        return args && { id: writer.newItemId(type), type, call_id, execution: "client", arguments: args, status };
-      }
-      case "local_shell": {
-        const type = "local_shell_call";
-        const action = readLocalShell(text);
-        return action && { id: writer.newItemId(type), type, call_id, action, status };
-      }
-      case "shell": {
-        const type = "shell_call";
-        const action = readShell(text);
-        const environment = tool.environment ? ({ type: "local" } as const) : null;
-        return action && { id: writer.newItemId(type), type, call_id, action, environment, status };
-      }
-      case "apply_patch": {
-        const type = "apply_patch_call";
-        const operation = readPatch(text);
-        return operation && { id: writer.newItemId(type), type, call_id, operation, status };
-      }
-      case "function":
-      case "custom":
-        return undefined;
-    }
-  }
-
   /** The model's own call id if it is usable (some templates require their format), otherwise a new one. */
   #claimCallId(offered: string | undefined): string {
     const used = this.#usedCallIds;
@@ -300,11 +271,6 @@ export class ClientCalls {
     used.add(id);
     return id;
   }
-}
-
-/** Tells whether a call of a tool is shown only once it is complete. */
-function isShownWhole({ tool }: ClientTool): boolean {
-  return tool.type !== "function" && tool.type !== "custom";
 }
 
 function isWritten(item: { type: string }): item is WrittenItem {

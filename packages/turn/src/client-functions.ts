@@ -110,23 +110,51 @@ const PATCH_PARAMETERS = {
   required: ["type", "path"],
 };
 
+/** The tools whose calls are shown only once they are complete. */
+export type WholeTool = Exclude<ClientTool["tool"], FunctionTool | CustomTool>;
+
+/** Tells whether a call of a tool is shown only once it is complete. */
+export function isShownWhole(tool: ClientTool["tool"]): tool is WholeTool {
+  return tool.type !== "function" && tool.type !== "custom";
+}
+
+const NO_OBJECT = "the arguments are not a valid JSON object.";
+
+/** What is wrong with the arguments of a call that cannot be read. */
+const FAULTS: Readonly<Record<WholeTool["type"], string>> = {
+  tool_search: NO_OBJECT,
+  local_shell: "expected a JSON object with 'command', a list of strings.",
+  shell: "expected a JSON object with 'commands', a list of strings.",
+  apply_patch: "expected a JSON object with 'type', 'path' and, but for a deletion, 'diff'.",
+};
+
 /** Why a call cannot be made, in words for the model that made it; undefined if it can. */
-export function faultOf(tool: ClientTool | undefined, text: string): string | undefined {
-  switch (tool?.tool.type) {
-    case "custom":
-      return customInputOf(text) === undefined ? "the input has broken off, or is not a JSON string." : undefined;
-    case "local_shell":
-      return readLocalShell(text) ? undefined : "expected a JSON object with 'command', a list of strings.";
-    case "shell":
-      return readShell(text) ? undefined : "expected a JSON object with 'commands', a list of strings.";
-    case "apply_patch":
-      return readPatch(text)
-        ? undefined
-        : "expected a JSON object with 'type', 'path' and, but for a deletion, 'diff'.";
-    case "function":
-    case "tool_search":
-    case undefined:
-      return parseArguments(text) === undefined ? "the arguments are not a valid JSON object." : undefined;
+export function faultOf(called: ClientTool | undefined, text: string): string | undefined {
+  const tool = called?.tool;
+  if (tool && isShownWhole(tool)) return readCall(tool, text) ? undefined : FAULTS[tool.type];
+  if (tool?.type !== "custom") return parseArguments(text) === undefined ? NO_OBJECT : undefined;
+  return customInputOf(text) === undefined ? "the input has broken off, or is not a JSON string." : undefined;
+}
+
+/** The fields of a call's item that its arguments give; undefined where the tool cannot be called with them. */
+export function readCall(tool: WholeTool, text: string) {
+  switch (tool.type) {
+    case "tool_search": {
+      const args = parseArguments(text);
+      return args && { execution: "client" as const, arguments: args };
+    }
+    case "local_shell": {
+      const action = readLocalShell(text);
+      return action && { action };
+    }
+    case "shell": {
+      const action = readShell(text);
+      return action && { action, environment: tool.environment ? { type: "local" as const } : null };
+    }
+    case "apply_patch": {
+      const operation = readPatch(text);
+      return operation && { operation };
+    }
   }
 }
 
@@ -148,7 +176,7 @@ const localShellArguments = z.object({
 });
 
 /** The action of a `shell_call`. */
-export function readShell(text: string) {
+function readShell(text: string) {
   const read = shellArguments.safeParse(parseArguments(text));
   if (!read.success) return undefined;
   const { commands, timeout_ms: timeout, max_output_length: length } = read.data;
@@ -156,7 +184,7 @@ export function readShell(text: string) {
 }
 
 /** The action of a `local_shell_call`. */
-export function readLocalShell(text: string) {
+function readLocalShell(text: string) {
   const read = localShellArguments.safeParse(parseArguments(text));
   if (!read.success) return undefined;
   const { command, working_directory: directory, timeout_ms: timeout, env } = read.data;
@@ -170,7 +198,7 @@ export function readLocalShell(text: string) {
 }
 
 /** The operation of an `apply_patch_call`. */
-export function readPatch(text: string): z.output<typeof patchOperation> | undefined {
+function readPatch(text: string): z.output<typeof patchOperation> | undefined {
   const written = parseArguments(text);
   const read = patchOperation.safeParse(isJsonObject(written?.operation) ? written.operation : written);
   return read.success ? read.data : undefined;
