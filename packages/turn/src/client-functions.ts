@@ -120,7 +120,7 @@ export function isShownWhole(tool: ClientTool["tool"]): tool is WholeTool {
 
 const NO_OBJECT = "the arguments are not a valid JSON object.";
 
-/** What is wrong with the arguments of a call that cannot be read. */
+/** The fault of arguments that cannot be read. */
 const FAULTS: Readonly<Record<WholeTool["type"], string>> = {
   tool_search: NO_OBJECT,
   local_shell: "expected a JSON object with 'command', a list of strings.",
