@@ -6,7 +6,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { registerHooks } from "node:module";
 import { join } from "node:path";
-import { requestFields, vllmFields } from "@responses-edge/responses-api/request-fields";
+import { requestFields, vllmFields } from "@responses-edge/responses-api/create-fields";
 import { z } from "zod";
 import { configSchema } from "../cli/config-schema.ts";
 import { root } from "../cli/installation.ts";

@@ -6,7 +6,7 @@ import type { Home } from "./store/home.ts";
 import type { KeyDirectory } from "./store/keys/key-directory.ts";
 import type { OtherProcess } from "./store/object-routes.ts";
 import type { FileBindings } from "./store/open-homes.ts";
-import type { Quota } from "./store/quota/quota.ts";
+import type { Quota } from "./store/quota/quota-object.ts";
 import type { IndexBinding } from "./store/response-index/home-index.ts";
 import type { StoreObjects } from "./store/vector-stores/store-env.ts";
 import type { WebhookBinding } from "./store/webhooks/announcing.ts";

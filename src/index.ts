@@ -17,7 +17,7 @@ export { FileDirectory } from "./store/files/file-directory.ts";
 export { Objects } from "./store/hand-over.ts";
 export { Home } from "./store/home.ts";
 export { KeyDirectory } from "./store/keys/key-directory.ts";
-export { Quota } from "./store/quota/quota.ts";
+export { Quota } from "./store/quota/quota-object.ts";
 export { ResponseIndex } from "./store/response-index/response-index.ts";
 export { VectorStore } from "./store/vector-stores/vector-store.ts";
 export { Webhooks } from "./store/webhooks/webhooks.ts";

@@ -1,4 +1,4 @@
-import { compactRequest } from "@responses-edge/responses-api/create-request";
+import { compactRequest } from "@responses-edge/responses-api/create-bodies";
 import { clientLeft, internalError } from "@responses-edge/responses-api/errors";
 import { responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
 import { withoutContent } from "@responses-edge/responses-api/items/parts";

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { isOnlyPrepared } from "@responses-edge/responses-api/create-request";
+import { isOnlyPrepared } from "@responses-edge/responses-api/create-bodies";
 import { ApiError, clientLeft } from "@responses-edge/responses-api/errors";
 import { responseId } from "@responses-edge/responses-api/ids";
 import { isKept } from "@responses-edge/responses-api/items/registry";

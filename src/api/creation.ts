@@ -1,5 +1,5 @@
 import { LongWork } from "@responses-edge/long-work";
-import { type CreateRequest, createRequest, readCreateBody } from "@responses-edge/responses-api/create-request";
+import { type CreateRequest, createRequest, readCreateBody } from "@responses-edge/responses-api/create-bodies";
 import { ApiError, clientLeft, invalidRequest, previousResponseNotFound } from "@responses-edge/responses-api/errors";
 import { newTurnAddress, parseResponseId, responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
 import { type InputItem, isTextOnly } from "@responses-edge/responses-api/items/registry";
@@ -16,8 +16,8 @@ import type { Identity } from "../contract/grants.ts";
 import { conversationAddress, knownTree, type NewTree, newTree } from "../store/client.ts";
 import { insufficientStorage, processState } from "../store/process-state.ts";
 import type { SaidTurn } from "../telemetry/content-log.ts";
-import { type AdmissionKind, admit } from "./admission.ts";
 import { readInputFiles } from "./input-files.ts";
+import { type AdmissionKind, admit } from "./limit-reservation.ts";
 import { checkModeration } from "./moderations.ts";
 import { allowedModel, checkCap, checkUnstored, notOpen, priorityOf } from "./policy.ts";
 import type { RequestScope } from "./request-scope.ts";

@@ -1,4 +1,4 @@
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import {
   answerOf,
   joined,

@@ -1,4 +1,4 @@
-import { countRequest } from "@responses-edge/responses-api/create-request";
+import { countRequest } from "@responses-edge/responses-api/create-bodies";
 import { conversationNotFound } from "@responses-edge/responses-api/errors";
 import { accessOf } from "@responses-edge/responses-api/tools";
 import { measureOrExplain } from "@responses-edge/turn/truncation";

@@ -1,5 +1,5 @@
 import { GuardFault, type Judgement, moderationFields } from "@responses-edge/guard-models";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import { newModerationId } from "@responses-edge/responses-api/ids";

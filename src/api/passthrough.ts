@@ -10,7 +10,7 @@ import { type PassedAnswer, passOn, routed } from "../assembly/model-access.ts";
 import { tenantCacheSalt } from "../assembly/session.ts";
 import { type PassthroughEndpoint, VLLM_EXTRAS } from "../config/index.ts";
 import type { EndUserFields } from "../store/quota/allowances.ts";
-import { admitPassed } from "./admission.ts";
+import { admitPassed } from "./limit-reservation.ts";
 import { loggedAnswer } from "./passed-content.ts";
 import { checkImageFields, imageConfigFor, imageModel, imagesIn, isOfImages } from "./passed-images.ts";
 import { urlsIn } from "./passed-urls.ts";

@@ -1,11 +1,11 @@
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { shortened } from "@responses-edge/responses-api/validation";
 import { hasModel, type Identity } from "../contract/grants.ts";
 import type { Caller } from "./transport.ts";
 
 /**
- * The rules of the operator and of keys that need no counting (`admission.ts` counts): which features a request may
+ * The rules of the operator and of keys that need no counting (`limit-reservation.ts` counts): which features a request may
  * use, and which homes are noted.
  */
 

@@ -2,7 +2,7 @@ import type { Item } from "@responses-edge/responses-api/items/registry";
 import { Permits } from "../store/permits.ts";
 import type { RunReservation } from "../store/quota/run-quota.ts";
 import type { UsedTurn } from "../store/quota/usage.ts";
-import type { Admission } from "./admission.ts";
+import type { Admission } from "./limit-reservation.ts";
 import type { Caller } from "./transport.ts";
 
 /** The resources of a request that other requests wait for. */

@@ -1,3 +1,4 @@
+import type { includeValues } from "@responses-edge/responses-api/create-fields";
 import { conversationNotFound, invalidRequest, responseNotFound } from "@responses-edge/responses-api/errors";
 import {
   MAX_ID_LENGTH,
@@ -9,7 +10,6 @@ import {
 } from "@responses-edge/responses-api/ids";
 import { withoutReadParts } from "@responses-edge/responses-api/items/parts";
 import { type ReasoningShown, shownHead, shownItems } from "@responses-edge/responses-api/items/reasoning";
-import type { includeValues } from "@responses-edge/responses-api/request-fields";
 import type { z } from "zod";
 import { conversationAddress } from "../store/client.ts";
 import type { HomeStub } from "../store/home-calls.ts";

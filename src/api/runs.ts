@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import { LongWork } from "@responses-edge/long-work";
 import { newSpanId } from "@responses-edge/otlp";
-import { isOnlyPrepared, preparedBy } from "@responses-edge/responses-api/create-request";
+import { isOnlyPrepared, preparedBy } from "@responses-edge/responses-api/create-bodies";
 import {
   ApiError,
   conversationNotFound,

@@ -4,7 +4,7 @@ import type { FileObjects } from "../store/files/bindings.ts";
 import { FileClient } from "../store/files/file-client.ts";
 import type { HomesBinding } from "../store/home-calls.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
-import type { Quota } from "../store/quota/quota.ts";
+import type { Quota } from "../store/quota/quota-object.ts";
 import type { IndexBinding } from "../store/response-index/home-index.ts";
 import { homeUrl } from "../store/rpc.ts";
 import { StoreClient } from "../store/vector-stores/store-client.ts";

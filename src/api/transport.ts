@@ -8,7 +8,7 @@ import type { Identity } from "../contract/grants.ts";
 import type { HomeClient } from "../store/client.ts";
 import type { FileClient } from "../store/files/file-client.ts";
 import type { AuditEvent } from "../store/keys/key-directory.ts";
-import type { Quota } from "../store/quota/quota.ts";
+import type { Quota } from "../store/quota/quota-object.ts";
 import type { StoredResponse } from "../store/turn-store.ts";
 import type { StoreClient } from "../store/vector-stores/store-client.ts";
 import type { Observation } from "../telemetry/telemetry.ts";

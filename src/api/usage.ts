@@ -13,7 +13,7 @@ import {
 import type { z } from "zod";
 import { type Grants, withStoredBytes } from "../contract/grants.ts";
 import { DIRECTORY, type KeyDirectory } from "../store/keys/key-directory.ts";
-import type { Quota } from "../store/quota/quota.ts";
+import type { Quota } from "../store/quota/quota-object.ts";
 import { MAX_USAGE_ROWS } from "../store/quota/usage.ts";
 import type { costsQuery, storageQuery, usageQuery } from "./queries.ts";
 

@@ -1,5 +1,5 @@
 import { createHmac } from "node:crypto";
-import { type CreateRequest, conversationOf } from "@responses-edge/responses-api/create-request";
+import { type CreateRequest, conversationOf } from "@responses-edge/responses-api/create-bodies";
 import { responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
 import { type InputItem, type Item, isTextOnly } from "@responses-edge/responses-api/items/registry";
 import { hostedKey, type McpAccess } from "@responses-edge/responses-api/tools";

@@ -9,7 +9,7 @@ import {
   moderatedText,
   modesOf,
 } from "@responses-edge/guard-models";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { Config } from "../config/index.ts";
 import { askOwnModel, jsonOf } from "./own-model.ts";
 import { tenantCacheSalt } from "./session.ts";

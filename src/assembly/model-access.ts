@@ -8,7 +8,7 @@ import { targetOf } from "@responses-edge/engines/routes";
 import { Upstream } from "@responses-edge/engines/upstream";
 import { malformedAnswer } from "@responses-edge/engines/upstream-faults";
 import { LongWork } from "@responses-edge/long-work";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import type { TreeAddress } from "@responses-edge/responses-api/ids";
 import type { Engine, Model, ServerAttempt } from "@responses-edge/turn/engine";

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { hashText } from "@responses-edge/engines/hash";
 import type { Session } from "@responses-edge/engines/upstream";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { type TreeAddress, type TurnAddress, treeOf } from "@responses-edge/responses-api/ids";
 import type { InputItem } from "@responses-edge/responses-api/items/registry";
 

@@ -8,7 +8,7 @@ import { FileClient } from "../store/files/file-client.ts";
 import type { HomesBinding } from "../store/home-calls.ts";
 import { OwnedObject } from "../store/owned-object.ts";
 import type { RunEnv } from "../store/prepared-run.ts";
-import type { Quota } from "../store/quota/quota.ts";
+import type { Quota } from "../store/quota/quota-object.ts";
 import { Schema } from "../store/schema.ts";
 import { StoreClient } from "../store/vector-stores/store-client.ts";
 import { announce } from "../store/webhooks/announcing.ts";

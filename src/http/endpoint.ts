@@ -2,7 +2,7 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import { parse } from "@responses-edge/responses-api/validation";
 import { type Context, Hono, type MiddlewareHandler } from "hono";
 import { z } from "zod";
-import { countedWork, countRequest } from "../api/admission.ts";
+import { countedWork, countRequest } from "../api/limit-reservation.ts";
 import type { Config } from "../config/index.ts";
 import { unknownUrl } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";

@@ -1,9 +1,9 @@
 import { list } from "@responses-edge/responses-api/collections";
+import { metadata } from "@responses-edge/responses-api/create-fields";
 import type { ErrorFields } from "@responses-edge/responses-api/errors";
 import { MAX_ID_LENGTH, responseId } from "@responses-edge/responses-api/ids";
 import { inputItem, isKept } from "@responses-edge/responses-api/items/registry";
 import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/json";
-import { metadata } from "@responses-edge/responses-api/request-fields";
 import type { Replay } from "@responses-edge/turn/engine";
 import { z } from "zod";
 import type { HomeRows } from "./home-rows.ts";

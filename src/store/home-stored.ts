@@ -1,5 +1,5 @@
 import { NOTHING_STORED, type Stored } from "@responses-edge/usage-limits";
-import type { StoredByKey, StoredReport } from "./quota/quota.ts";
+import type { StoredByKey, StoredReport } from "./quota/quota-object.ts";
 import type { QuotaBinding } from "./quota/run-quota.ts";
 import { tellStored, tellStoredSoon } from "./stored-reports.ts";
 import type { Tables } from "./tables.ts";

@@ -1,4 +1,4 @@
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { parseResponseId } from "@responses-edge/responses-api/ids";
 import type { ResponseObject } from "@responses-edge/responses-api/response";

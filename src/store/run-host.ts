@@ -1,5 +1,5 @@
 import { logLine } from "@responses-edge/json-text";
-import { conversationOf } from "@responses-edge/responses-api/create-request";
+import { conversationOf } from "@responses-edge/responses-api/create-bodies";
 import {
   ApiError,
   conversationLocked,

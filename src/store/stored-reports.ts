@@ -1,5 +1,5 @@
 import { logLine } from "@responses-edge/json-text";
-import type { Quota, StoredReport } from "./quota/quota.ts";
+import type { Quota, StoredReport } from "./quota/quota-object.ts";
 import { isRetryable } from "./rpc.ts";
 import { CALL_WITHIN_MS, ToldTogether } from "./told-together.ts";
 

@@ -1,6 +1,6 @@
 import { boundedCopy, logLine } from "@responses-edge/json-text";
 import { Exporter, type ExportHost, logRecord, logsBody, TextQueue } from "@responses-edge/otlp";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { TurnResult } from "@responses-edge/turn/turn";
 import type { Config, ContentLogConfig } from "../config/index.ts";
 import type { Policy } from "../contract/grants.ts";

@@ -1,7 +1,7 @@
 import type { Cite } from "@responses-edge/gpt-oss-browser/citation-marks";
 import type { ImageMaker } from "@responses-edge/image-generation";
 import { ToolFault } from "@responses-edge/mcp-client";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { Item, ServerCall } from "@responses-edge/responses-api/items/registry";
 import type { FunctionTool, McpAccess, Tool as RequestTool } from "@responses-edge/responses-api/tools";
 import type { Replay, ToolDescription, ToolNamespace } from "@responses-edge/turn/engine";

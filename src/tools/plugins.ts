@@ -1,6 +1,5 @@
 import type { HostedKind } from "@responses-edge/responses-api/hosted-tools";
 import { Plugins } from "@responses-edge/turn/plugin";
-import { BROWSER } from "./browser/plugin.ts";
 import { CONTAINER } from "./container/plugin.ts";
 import { FILE_SEARCH } from "./file-search/plugin.ts";
 import { IMAGE_GENERATION } from "./image-generation/plugin.ts";
@@ -8,6 +7,7 @@ import { MCP } from "./mcp/plugin.ts";
 import type { RunnablePlugin } from "./plugin.ts";
 import { PYTHON } from "./python/plugin.ts";
 import { TOOL_SEARCH } from "./tool-search/plugin.ts";
+import { BROWSER } from "./web-search/plugin.ts";
 
 /** The tools that this server runs (docs/tools.md, "Adding a hosted tool"). */
 const OWN: { readonly [Kind in Exclude<HostedKind, "mcp">]: RunnablePlugin & { kind: Kind } } = {

@@ -1,4 +1,4 @@
-import { createRequest } from "@responses-edge/responses-api/create-request";
+import { createRequest } from "@responses-edge/responses-api/create-bodies";
 import { BadRequestError } from "openai";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { expectError, rejection } from "./expectations.ts";

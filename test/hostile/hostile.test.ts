@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { createRequest } from "@responses-edge/responses-api/create-request";
+import { createRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";

@@ -1,4 +1,4 @@
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import { type Item, inputItem, type OutputItem } from "@responses-edge/responses-api/items/registry";
 import { initialResponse } from "@responses-edge/responses-api/response";

@@ -1,4 +1,4 @@
-import { createRequest } from "@responses-edge/responses-api/create-request";
+import { createRequest } from "@responses-edge/responses-api/create-bodies";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";

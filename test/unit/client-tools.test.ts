@@ -1,5 +1,5 @@
 import { ClientTools, flatName } from "@responses-edge/responses-api/client-tools";
-import { createRequest } from "@responses-edge/responses-api/create-request";
+import { createRequest } from "@responses-edge/responses-api/create-bodies";
 import { inputItem } from "@responses-edge/responses-api/items/registry";
 import { toolChoice, tools } from "@responses-edge/responses-api/tools";
 import { parse } from "@responses-edge/responses-api/validation";

@@ -1,4 +1,4 @@
-import { type CreateRequest, createRequest } from "@responses-edge/responses-api/create-request";
+import { type CreateRequest, createRequest } from "@responses-edge/responses-api/create-bodies";
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import type { StreamEvent } from "@responses-edge/responses-api/items/events";
 import type { Item, OutputItem } from "@responses-edge/responses-api/items/registry";

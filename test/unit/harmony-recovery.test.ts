@@ -1,6 +1,6 @@
 import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { newTurnAddress, responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
 import { tools } from "@responses-edge/responses-api/tools";
 import { parse } from "@responses-edge/responses-api/validation";

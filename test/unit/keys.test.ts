@@ -12,7 +12,7 @@ import { FileTable } from "../../src/store/files/file-table.ts";
 import { isMinted, isMintedForm, mintKey, newMint } from "../../src/store/keys/api-keys.ts";
 import { AgeingCache } from "../../src/store/keys/key-cache.ts";
 import { AuditLog, DIRECTORY_VERSIONS } from "../../src/store/keys/key-directory.ts";
-import { QUOTA_VERSIONS } from "../../src/store/quota/quota.ts";
+import { QUOTA_VERSIONS } from "../../src/store/quota/quota-object.ts";
 import { UsageStore } from "../../src/store/quota/usage.ts";
 import { RESPONSE_INDEX_VERSIONS } from "../../src/store/response-index/response-index.ts";
 import { Schema } from "../../src/store/schema.ts";
@@ -23,7 +23,7 @@ import { WEBHOOK_VERSIONS } from "../../src/store/webhooks/webhooks.ts";
 import { counted } from "../hostile/counting.ts";
 
 /** An object whose storage a test may use as it likes. */
-function emptyObject(): DurableObjectStub<import("../../src/store/quota/quota.ts").Quota> {
+function emptyObject(): DurableObjectStub<import("../../src/store/quota/quota-object.ts").Quota> {
   return env.QUOTAS.getByName(crypto.randomUUID());
 }
 

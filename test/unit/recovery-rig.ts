@@ -2,7 +2,7 @@ import { abortAllDurableObjects, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { loadTokenizer } from "@responses-edge/engines/harmony/load-tokenizer";
 import { cutAtLiterals, type Tokenizer, toTokenIds } from "@responses-edge/harmony";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { newTurnAddress, type TurnAddress } from "@responses-edge/responses-api/ids";
 import { shownItems } from "@responses-edge/responses-api/items/reasoning";
 import type { Item } from "@responses-edge/responses-api/items/registry";

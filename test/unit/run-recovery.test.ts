@@ -1,6 +1,6 @@
 import { evictDurableObject, runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { newTurnAddress, type TurnAddress } from "@responses-edge/responses-api/ids";
 import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resources/responses/responses";
 import { describe, expect, it, vi } from "vitest";

@@ -1,5 +1,5 @@
 import { env } from "cloudflare:workers";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import { itemId } from "@responses-edge/responses-api/items/registry";
 import { jsonLength } from "@responses-edge/responses-api/json";

@@ -6,7 +6,7 @@ import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Home } from "../../src/store/home.ts";
 import { HomeStored } from "../../src/store/home-stored.ts";
-import type { Quota, StoredByKey } from "../../src/store/quota/quota.ts";
+import type { Quota, StoredByKey } from "../../src/store/quota/quota-object.ts";
 import type { QuotaBinding } from "../../src/store/quota/run-quota.ts";
 import { toCells } from "../../src/store/row-pieces.ts";
 import { Tables } from "../../src/store/tables.ts";

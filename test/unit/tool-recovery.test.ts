@@ -1,6 +1,6 @@
 import { evictDurableObject, runInDurableObject } from "cloudflare:test";
 import { type CallToolResult, createMcpHandler, Server, type Tool } from "@modelcontextprotocol/server";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { McpServerTool } from "@responses-edge/responses-api/hosted-tools";
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";

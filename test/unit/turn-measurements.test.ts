@@ -1,4 +1,4 @@
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { Usage } from "@responses-edge/responses-api/response";
 import type { Engine, ModelDelta, Prompt } from "@responses-edge/turn/engine";
 import { Generations } from "@responses-edge/turn/generation";

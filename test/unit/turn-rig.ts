@@ -1,5 +1,5 @@
 import { ClientTools } from "@responses-edge/responses-api/client-tools";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { TurnAddress } from "@responses-edge/responses-api/ids";
 import type { StreamEvent } from "@responses-edge/responses-api/items/events";
 import type { Item } from "@responses-edge/responses-api/items/registry";

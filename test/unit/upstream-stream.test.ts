@@ -1,6 +1,6 @@
 import { ChatEngine } from "@responses-edge/engines/chat/engine";
 import { Upstream } from "@responses-edge/engines/upstream";
-import { createRequest } from "@responses-edge/responses-api/create-request";
+import { createRequest } from "@responses-edge/responses-api/create-bodies";
 import { parse } from "@responses-edge/responses-api/validation";
 import type { BatchSink } from "@responses-edge/turn/output-events";
 import { compactionCodec } from "@responses-edge/turn/sealer";

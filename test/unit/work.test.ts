@@ -1,6 +1,6 @@
 import { toChatMessages } from "@responses-edge/engines/chat/messages";
 import { offeredTools } from "@responses-edge/engines/offered-tools";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { Engine, Prompt, PromptSize } from "@responses-edge/turn/engine";
 import { checkCallPairs, promptItems, withItemIds } from "@responses-edge/turn/prompt";

@@ -1,4 +1,4 @@
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { partsOf } from "@responses-edge/responses-api/items/registry";
 import type { ModelDelta, Prompt } from "@responses-edge/turn/engine";

@@ -11,7 +11,7 @@ import {
 } from "@responses-edge/grammar";
 import { refuseLargeFormats } from "@responses-edge/responses-api/bounded-formats";
 import { type ClientTool, ClientTools } from "@responses-edge/responses-api/client-tools";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { bringsTools } from "@responses-edge/responses-api/items/registry";
 import type { FunctionTool, Tool } from "@responses-edge/responses-api/tools";

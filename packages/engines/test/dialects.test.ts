@@ -1,7 +1,7 @@
 import { DIALECTS } from "@responses-edge/engines/dialects/all";
 import type { Dialect } from "@responses-edge/engines/dialects/dialect";
 import { type ChatBody, spell } from "@responses-edge/engines/dialects/spell";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 

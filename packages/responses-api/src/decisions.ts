@@ -1,10 +1,10 @@
 import { z } from "zod";
 import { list } from "./collections.ts";
+import { requestFields } from "./create-fields.ts";
 import { describedAs } from "./described-as.ts";
 import { inputPart } from "./items/parts.ts";
 import { inputItem } from "./items/registry.ts";
 import { isJsonObject } from "./json.ts";
-import { requestFields } from "./request-fields.ts";
 import { refuse } from "./tool-fields.ts";
 
 /**

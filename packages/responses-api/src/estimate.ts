@@ -1,5 +1,5 @@
 import { Buffer } from "node:buffer";
-import type { CreateRequest } from "./create-request.ts";
+import type { CreateRequest } from "./create-bodies.ts";
 
 /** Estimates the tokens of a prompt before they are counted, for reservations of limits. */
 

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { type CreateRequest, conversationOf } from "./create-request.ts";
+import { type CreateRequest, conversationOf } from "./create-bodies.ts";
 import { alwaysNull } from "./described-as.ts";
 import { hostedOf } from "./hosted-tools.ts";
 import { answeredItems } from "./items/answered.ts";

@@ -1,8 +1,8 @@
 import { z } from "zod";
 import type { AttributeFilter, Attributes } from "./attribute-filter.ts";
 import { list, map } from "./collections.ts";
+import { metadata } from "./create-fields.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
-import { metadata } from "./request-fields.ts";
 import { type RankingOptions, searchSettings } from "./search-settings.ts";
 
 /** Vector stores in the API. Limits are OpenAI's if it has them. */

@@ -1,5 +1,5 @@
 import { conforms, mayConform } from "@responses-edge/json-text";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 
 /**
  * The format that a request asks of the final text of its answer. By OpenAI's rule a format applies to the text, never

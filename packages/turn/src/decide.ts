@@ -1,5 +1,5 @@
 import { ClientTools } from "@responses-edge/responses-api/client-tools";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import {
   clientCallOf,

@@ -1,5 +1,5 @@
 import type { TokenLogprob, ToolNamespace } from "@responses-edge/harmony";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { Usage } from "@responses-edge/responses-api/response";
 import type { FunctionTool } from "@responses-edge/responses-api/tools";

@@ -1,5 +1,5 @@
 import { isDeferred, isOwnNamespace } from "@responses-edge/responses-api/client-tools";
-import { type CreateRequest, clashingTools, wrongChoice } from "@responses-edge/responses-api/create-request";
+import { type CreateRequest, clashingTools, wrongChoice } from "@responses-edge/responses-api/create-bodies";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import { MAX_TOOLS } from "@responses-edge/responses-api/tool-fields";

@@ -1,6 +1,6 @@
 import { finish, type Steps } from "@responses-edge/long-work";
 import { ClientTools, flatName } from "@responses-edge/responses-api/client-tools";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { parseItemId, type TurnAddress } from "@responses-edge/responses-api/ids";
 import {

@@ -1,5 +1,5 @@
 import { type ClientTool, ClientTools } from "@responses-edge/responses-api/client-tools";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { isClientCall, isServerCall, type OutputItem } from "@responses-edge/responses-api/items/registry";
 import type { Usage } from "@responses-edge/responses-api/response";
 import { ClientCalls } from "./client-calls.ts";

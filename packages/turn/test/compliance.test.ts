@@ -1,4 +1,4 @@
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { OutputItem } from "@responses-edge/responses-api/items/registry";
 import { disregarded } from "@responses-edge/turn/decide";
 import type { Prompt } from "@responses-edge/turn/engine";

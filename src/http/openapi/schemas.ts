@@ -1,6 +1,7 @@
 import { attributeFilter } from "@responses-edge/responses-api/attribute-filter";
 import { requestBatchBody, requestBatchObject } from "@responses-edge/responses-api/batches";
-import { compactRequest, countRequest, createRequest } from "@responses-edge/responses-api/create-request";
+import { compactRequest, countRequest, createRequest } from "@responses-edge/responses-api/create-bodies";
+import { requestFields } from "@responses-edge/responses-api/create-fields";
 import { createDecision, decisionObject } from "@responses-edge/responses-api/decisions";
 import { alwaysNull } from "@responses-edge/responses-api/described-as";
 import {
@@ -20,7 +21,6 @@ import { inputItem } from "@responses-edge/responses-api/items/registry";
 import { listedResponse } from "@responses-edge/responses-api/listed-response";
 import { moderationRequest, moderationSchemas } from "@responses-edge/responses-api/moderations";
 import { reasoningEffort, textFormat } from "@responses-edge/responses-api/output-settings";
-import { requestFields } from "@responses-edge/responses-api/request-fields";
 import { responseSchemas } from "@responses-edge/responses-api/response";
 import { rankingOptions } from "@responses-edge/responses-api/search-settings";
 import { namedChoice, nestedChoice, normalChoice, tool, toolChoice } from "@responses-edge/responses-api/tools";

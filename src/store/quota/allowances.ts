@@ -4,7 +4,7 @@ import { Allowance, type CountedLimits, type QuotaStub, type Who } from "@respon
 import type { Identity } from "../../contract/grants.ts";
 import { isRetryable } from "../rpc.ts";
 import { isTold, latestReport } from "../stored-reports.ts";
-import type { Quota } from "./quota.ts";
+import type { Quota } from "./quota-object.ts";
 
 /** Most allowances of one isolate. Idle ones are forgotten first; one in use never is. */
 const MAX_ALLOWANCES = 10_000;

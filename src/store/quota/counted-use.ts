@@ -1,7 +1,7 @@
 import { costOf, type Prices, type UsageKind } from "@responses-edge/usage-limits";
 import type { Identity } from "../../contract/grants.ts";
 import { allowanceOf } from "./allowances.ts";
-import type { Quota } from "./quota.ts";
+import type { Quota } from "./quota-object.ts";
 
 /** The use of a model within a request (embeddings for a search, an image, a moderation). It does not count as a request of the key. */
 export interface CountedUse {

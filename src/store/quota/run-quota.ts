@@ -21,7 +21,7 @@ import {
   usedIn,
 } from "@responses-edge/usage-limits";
 import type { EndUser } from "./allowances.ts";
-import type { Quota } from "./quota.ts";
+import type { Quota } from "./quota-object.ts";
 import { usageOfTurn } from "./usage.ts";
 
 /**

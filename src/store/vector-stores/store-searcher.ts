@@ -11,7 +11,7 @@ import type { OwnModel } from "../../config/upstreams.ts";
 import type { Identity } from "../../contract/grants.ts";
 import type { StoreSearch } from "../../contract/store-search.ts";
 import { reserveUse, type Used } from "../quota/counted-use.ts";
-import type { Quota } from "../quota/quota.ts";
+import type { Quota } from "../quota/quota-object.ts";
 import { unwrap } from "../rpc.ts";
 import type { StoreClient } from "./store-client.ts";
 

@@ -1,6 +1,6 @@
 import { runDurableObjectAlarm, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { createRequest } from "@responses-edge/responses-api/create-request";
+import { createRequest } from "@responses-edge/responses-api/create-bodies";
 import { newTurnAddress, responseId } from "@responses-edge/responses-api/ids";
 import OpenAI from "openai";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";

@@ -1,6 +1,6 @@
 import { LongWork } from "@responses-edge/long-work";
 import { type ClientTool, ClientTools } from "@responses-edge/responses-api/client-tools";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError, contextLengthExceeded, invalidRequest, toApiError } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import { type Item, partsOf } from "@responses-edge/responses-api/items/registry";

@@ -1,5 +1,5 @@
 import { GrammarFault, readGrammar, toEbnf } from "@responses-edge/grammar";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import type { ChatMessage } from "../chat/messages.ts";
 import type { Dialect } from "./dialect.ts";

@@ -1,4 +1,4 @@
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { FinishReason } from "@responses-edge/turn/engine";
 import { clientFault } from "../client-faults.ts";
 import { readFault, toFaultError } from "../upstream-faults.ts";

@@ -11,7 +11,7 @@ import {
   toText,
 } from "@responses-edge/harmony";
 import { finish, type LongWork, type Steps } from "@responses-edge/long-work";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { takeImages } from "@responses-edge/responses-api/hosted-tools";
 import { type Item, partsOf } from "@responses-edge/responses-api/items/registry";

@@ -1,5 +1,5 @@
 import type { Tokenizer } from "@responses-edge/harmony";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { TokenLogprob } from "@responses-edge/turn/engine";
 import type { WireLogprobs } from "./chunks.ts";
 

@@ -1,5 +1,5 @@
 import { STOP_TOKEN_IDS } from "@responses-edge/harmony";
-import { vllmFields } from "@responses-edge/responses-api/request-fields";
+import { vllmFields } from "@responses-edge/responses-api/create-fields";
 import type { Prompt } from "@responses-edge/turn/engine";
 import { deliveryOf } from "../vllm-stream.ts";
 import { wantsLogprobs } from "./logprobs.ts";

@@ -12,7 +12,7 @@ import {
   structuralTag,
 } from "@responses-edge/harmony";
 import { type ClientTool, ClientTools } from "@responses-edge/responses-api/client-tools";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { isJsonObject } from "@responses-edge/responses-api/json";
 import { mustCall } from "@responses-edge/responses-api/tools";

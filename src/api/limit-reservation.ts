@@ -1,5 +1,5 @@
 import type { TokenCount } from "@responses-edge/engines/passed-usage";
-import type { CreateRequest } from "@responses-edge/responses-api/create-request";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { estimateFrame, estimateTokens } from "@responses-edge/responses-api/estimate";
 import type { TurnAddress } from "@responses-edge/responses-api/ids";
 import type { InputItem, Item } from "@responses-edge/responses-api/items/registry";
