@@ -1,6 +1,6 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { root } from "../workerd/tools.ts";
 
 /** The folder that keeps programs and data of the deployment tests from run to run. */
@@ -26,7 +26,8 @@ export function built({ variable, source }: GoProgram): string {
   const given = process.env[variable];
   if (given) return given;
   const bin = join(CACHE, source.replaceAll(/[/@]/g, "_"));
-  const binary = join(bin, variable.toLowerCase());
+  const [path = ""] = source.split("@");
+  const binary = join(bin, basename(path));
   if (!existsSync(binary)) execFileSync("go", ["install", source], { env: { ...process.env, GOBIN: bin } });
   return binary;
 }

@@ -22,7 +22,8 @@ beforeAll(() => {
 
 async function send(method: string, path: string, key: string, body?: object | string): Promise<Response> {
   const context = createExecutionContext();
-  const headers = { "content-type": "application/json", authorization: `Bearer ${key}` };
+  const type = typeof body === "string" ? "application/jsonl" : "application/json";
+  const headers = { "content-type": type, authorization: `Bearer ${key}` };
   const text = typeof body === "object" ? JSON.stringify(body) : body;
   const request = new Request(`http://localhost${path}`, {
     method,
@@ -134,15 +135,36 @@ describe("a tenant's administrator", () => {
   });
 });
 
-it("the audit log names who did it", async () => {
-  const { id } = await (await send("POST", "/v1/admin/keys", "tenant_admin", { tenant: "acme" })).json<{
-    id: string;
-  }>();
-  const log = await send("GET", "/v1/organization/audit_logs?limit=1", "auditor");
-  const [row] = (await log.json<{ data: Record<string, unknown>[] }>()).data;
-  expect(row).toMatchObject({
-    type: "api_key.created",
-    actor: { type: "api_key", api_key: { id: "tenant_admin-key" } },
-    "api_key.created": { id },
+describe("the audit log", () => {
+  /** A change of each kind, by the endpoint that makes it. `test/e2e/live-runs.test.ts` cancels a run. */
+  const CHANGES: Record<string, [type: string, body?: object]> = {
+    "POST /v1/admin/keys": ["api_key.created", { tenant: "noted" }],
+    "POST /v1/admin/keys/{id}": ["api_key.updated", { name: "other" }],
+    "POST /v1/admin/keys/{id}/rotate": ["api_key.rotated", {}],
+    "DELETE /v1/admin/keys/{id}": ["api_key.deleted"],
+    "POST /v1/admin/tenants/{tenant}": ["rate_limit.updated", { limits: { requests_per_minute: 5 } }],
+    "GET /v1/admin/tenants/{tenant}/export": ["tenant.exported"],
+    "POST /v1/admin/tenants/{tenant}/import": [
+      "tenant.imported",
+      { object: "export.page", has_more: false, next: null },
+    ],
+    "DELETE /v1/admin/tenants/{tenant}": ["tenant.erased"],
+    "POST /v1/admin/configuration": ["configuration.updated", { model_prices: { noted: { input: 1, output: 1 } } }],
+  };
+
+  it("has a change of each endpoint that makes one", () => {
+    const changing = declared.map(named).filter((name) => !name.startsWith("GET ") && !name.includes("/runs/"));
+    expect(Object.keys(CHANGES)).toEqual(expect.arrayContaining(changing));
+  });
+
+  it.each(Object.entries(CHANGES))("names who did it: %s", async (name, [type, body]) => {
+    const { id } = await (await send("POST", "/v1/admin/keys", "owner", { tenant: "noted" })).json<{ id: string }>();
+    const [method = "", path = ""] = name.replace("{id}", id).replace("{tenant}", "noted").split(" ");
+    const answer = await send(method, path, "owner", path.endsWith("/import") ? `${JSON.stringify(body)}\n` : body);
+    expect([answer.status, await answer.text()]).toEqual([200, expect.anything()]);
+    const log = await send("GET", "/v1/organization/audit_logs?limit=1", "auditor");
+    const [row] = (await log.json<{ data: Record<string, unknown>[] }>()).data;
+    expect(row).toMatchObject({ type, actor: { type: "api_key", api_key: { id: "owner-key" } } });
+    expect(row).toHaveProperty([type]);
   });
 });
