@@ -268,6 +268,24 @@ function serverTemplate(server, index, set) {
   </div>`;
 }
 
+/** False on a phone: its composer has no place for a switch that only a keyboard needs. */
+export const hasKeyboard = matchMedia("(hover: hover)").matches;
+
+/** The switch of the Enter key. @param {FormState} state @param {string} names its classes */
+export function enterTemplate(state, names) {
+  return html`<label class=${names}>
+    <input
+      type="checkbox"
+      .checked=${live(draft.enterSends)}
+      @change=${(/** @type {Event} */ event) => {
+        draft.enterSends = isChecked(event);
+        state.changed();
+      }}
+    />
+    Enter sends
+  </label>`;
+}
+
 /** @param {FormState} state @param {Set} set */
 function moreTemplate(state, set) {
   return html`<details>
@@ -293,6 +311,7 @@ function moreTemplate(state, set) {
         <input type="checkbox" .checked=${live(draft.rawMessages)} @change=${(/** @type {Event} */ e) => set({ rawMessages: isChecked(e) })} />
         With raw messages (Harmony)
       </label>
+      ${hasKeyboard ? nothing : enterTemplate(state, "check")}
       ${jsonTemplate(state, set, "further", "Further fields (JSON)", '{ "top_p": 0.9 }')}
     </div>
   </details>`;

@@ -7,7 +7,7 @@ import { draft, rememberDraft } from "./draft.js";
 import { examplesTemplate } from "./examples.js";
 import { beginning, size } from "./format.js";
 import { bodyOf, FormFault } from "./request-body.js";
-import { faultTemplate, settingsTemplate } from "./request-form.js";
+import { enterTemplate, faultTemplate, hasKeyboard, settingsTemplate } from "./request-form.js";
 import { recall, session } from "./session.js";
 
 /** The view "Try": a request, its answer while it arrives, and the request as code. */
@@ -275,17 +275,7 @@ export function tryView(section) {
           }}
         />
         ${!isEmpty() || draft.previous ? html`<button type="button" class="plain" @click=${startAnew}>Start anew</button>` : nothing}
-        <label class="note hint">
-          <input
-            type="checkbox"
-            .checked=${live(draft.enterSends)}
-            @change=${(/** @type {Event} */ event) => {
-              draft.enterSends = /** @type {HTMLInputElement} */ (event.target).checked;
-              state.changed();
-            }}
-          />
-          Enter sends
-        </label>
+        ${hasKeyboard ? enterTemplate(state, "note hint") : nothing}
       </div>
     </form>`;
   }
