@@ -48,4 +48,5 @@ it("README promises the Node that package.json asks for, and scripts run with th
   const installed = manifest.devDependencies.node?.split(".")[0];
   expect(readme).toContain(`You need Node ${least} or later and npm`);
   expect(readme).toContain(`\`npm ci\` installs the Node ${installed} that the project's scripts run with`);
+  expect(readme).toContain(`Node ${installed} or later for the [npm package]`);
 });
