@@ -2,9 +2,11 @@ import type { FunctionTool, Response, ResponseInputItem } from "openai/resources
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { expectError } from "./expectations.ts";
 import { GPT_OSS, messagesOf, onlyCall, outputOf } from "./harmony-support.ts";
+import { SocketClient, type SocketEvent } from "./socket-support.ts";
 import { type Gateway, startGateway } from "./support.ts";
 import {
   ask,
+  chatMessages,
   EVERY_WAY,
   generations,
   givenBack,
@@ -474,4 +476,45 @@ describe("a 400", () => {
     const third = await gateway.openai.responses.create({ ...body, input: "Thanks." });
     expect(textOf(third)).toBe("You said: Thanks.");
   });
+});
+
+describe("a response that is steered after it has asked for an approval", () => {
+  it.each([
+    // An approved call runs in the new response, after its input.
+    [true, "3", ["user", "user", "assistant", "tool"]],
+    [false, "The user did not approve this call.", ["user", "assistant", "tool", "user"]],
+  ])(
+    "waits for the answer (approve: %s), and the model sees the words and the call",
+    async (approve, output, roles) => {
+      const socket = await SocketClient.open(gateway);
+      const settings = { model: "simulator?tps=20", tools: [asking()], stream_id: "a" };
+      socket.create({ ...settings, input: "Call docs__add and docs__write." });
+      const itemOf = (event: SocketEvent) =>
+        "item" in event ? (event.item as { type: string; id: string }) : undefined;
+      const isAsked = (event: SocketEvent) =>
+        event.type === "response.output_item.done" && itemOf(event)?.type === "mcp_approval_request";
+      const [created] = await socket.reached(isAsked, "a");
+      const previous_response_id = created?.response?.id ?? "";
+      socket.send({ type: "response.steer", previous_response_id, input: "In Celsius." });
+      const { last, events } = await socket.ended("a");
+      expect(last).toMatchObject({ response: { incomplete_details: { reason: "steered" } } });
+      const asked = events.find(isAsked);
+      const request = { id: (asked && itemOf(asked)?.id) ?? "" };
+      const pending = (await socket.reached(({ type }) => type === "response.steer.pending", "a")).at(-1);
+      expect(pending).toMatchObject({
+        reason: "waiting_for_required_input",
+        required_input: [{ type: "mcp_approval_response", approval_request_id: request.id }],
+        steer: { previous_response_id },
+      });
+      expect(server.calls).toEqual([]);
+      socket.create({ ...settings, previous_response_id, input: [answerTo(request, approve)] });
+      expect((await socket.ended("a")).last.type).toBe("response.completed");
+      expect(server.calls.map(({ name }) => name)).toEqual(approve ? ["add"] : []);
+      const prompt = chatMessages(generations(gateway).at(-1) ?? {});
+      expect(prompt.map(({ role }) => role)).toEqual(roles);
+      expect(prompt.find(({ role }) => role === "tool")?.content).toBe(output);
+      expect(prompt.findLast(({ role }) => role === "user")?.content).toBe("In Celsius.");
+      await socket.close();
+    },
+  );
 });
