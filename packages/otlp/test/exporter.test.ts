@@ -1,5 +1,5 @@
-import { expect, it } from "vitest";
 import { Exporter } from "@responses-edge/otlp";
+import { expect, it } from "vitest";
 
 it("sends data that comes during a brief export after it, though nobody flushes any more", async () => {
   const waiting = ["a", "b"];
