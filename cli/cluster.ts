@@ -1,7 +1,7 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
-import { type Mistake, readSection, type Section, variable } from "../src/config/variable.ts";
+import { type Mistake, mistakeText, readSection, type Section, variable } from "../src/config/variable.ts";
 import { type Environment, readVariable } from "./environment.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 
@@ -84,7 +84,7 @@ export function readClusterSettings(environment: Environment, mistakes: string[]
     ]);
   }
   if (given.CLUSTER_KEY === undefined) wrong.push(["CLUSTER_KEY", KEY_EXPECTED]);
-  mistakes.push(...wrong.map(([name, expected]) => `${name}: ${expected}`));
+  mistakes.push(...wrong.map(mistakeText));
   return { bucket, address, advertise, key };
 }
 

@@ -13,6 +13,8 @@ export interface ConfigFile {
   variables: Readonly<Record<string, string>>;
   /** The errors of the file by itself: `FILE:LINE: …`. */
   mistakes: string[];
+  /** The file says nothing: it cannot be read, or is no list of variables. */
+  isUnreadable: boolean;
   /** The line of a variable, from 1. */
   lineOf(name: string): number | undefined;
 }
@@ -31,7 +33,7 @@ export function readConfigFile(path: string, others: readonly string[]): ConfigF
   const lines = new Map<string, number>();
   const variables: Record<string, string> = {};
   const mistakes: string[] = [];
-  const file = { path, variables, mistakes, lineOf: (name: string) => lines.get(name) };
+  const file = { path, variables, mistakes, isUnreadable: true, lineOf: (name: string) => lines.get(name) };
   let text: string;
   try {
     if (statSync(path).size > MAX_BYTES) {
@@ -47,7 +49,9 @@ export function readConfigFile(path: string, others: readonly string[]): ConfigF
   const document = parseDocument(text, { lineCounter, prettyErrors: false });
   const at = (offset = 0) => `${path}:${lineCounter.linePos(offset).line}`;
   for (const { message, pos } of document.errors) mistakes.push(`${at(pos[0])}: ${message}`);
-  if (mistakes.length > 0 || document.contents === null) return file;
+  if (mistakes.length > 0) return file;
+  file.isUnreadable = document.contents !== null && !isMap(document.contents);
+  if (document.contents === null) return file;
   if (!isMap(document.contents)) {
     mistakes.push(`${at()}: expected variables by their names, such as "upstreams:"`);
     return file;

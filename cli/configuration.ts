@@ -7,6 +7,7 @@ import {
   type Environment,
   keySourcesOf,
   mistakesOf,
+  refuseMistakes,
   warningsOf,
   workerVariables,
 } from "./environment.ts";
@@ -31,6 +32,8 @@ export interface Configuration {
 export function readConfiguration(environment: Environment): Configuration {
   const mistakes: string[] = [];
   const written = configFileOf(environment);
+  // The variables of an unreadable file are unknown.
+  if (written?.isUnreadable) refuseMistakes(written.mistakes);
   const settings = readServeSettings(environment, mistakes, written);
   const variables = workerVariables(environment, mistakes, settings.workers);
   const file = written && workerPart(written.variables);
@@ -58,8 +61,11 @@ export function readChangedFile(environment: Environment, variables: TextVariabl
   if (!written) throw new TypeError("There is no file.");
   const file = workerPart(written.variables);
   const all = withFile(variables, file);
-  const mistakes = inFile(written, [...written.mistakes, ...keySourceMistakes(all), ...mistakesOf(all)]);
-  const settings = readServeSettings(environment, [], written);
+  const settingsMistakes: string[] = [];
+  const settings = readServeSettings(environment, settingsMistakes, written);
+  const mistakes = written.isUnreadable
+    ? written.mistakes
+    : inFile(written, [...written.mistakes, ...settingsMistakes, ...keySourceMistakes(all), ...mistakesOf(all)]);
   return { file, mistakes, settings, placed: (found: readonly string[]) => inFile(written, found) };
 }
 

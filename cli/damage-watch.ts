@@ -11,14 +11,8 @@ import { OBJECT_CLASSES, uniqueKeyOf } from "./workerd.ts";
 /** The words that workerd and the Worker (`src/store/damage.ts`) have for damage. */
 const DAMAGE_WORDS = /SQLITE_(?:CORRUPT|NOTADB)|"event":"object_suspected"/;
 
-/** The meanings of workerd's other messages about a disk. Each is logged at most once an hour. */
-const DISK_WORDS: readonly [words: RegExp, meaning: string][] = [
-  [
-    /SQLITE_READONLY|Read-only file system/,
-    "The data folder is read-only: its file system was mounted read-only, perhaps after an error. Nothing is stored until it is mounted again.",
-  ],
-  [/SQLITE_FULL|No space left on device/, "The disk of the data folder is full. Nothing is stored until it has space."],
-];
+/** Its words for a full disk, which are logged at most once an hour. */
+const FULL_WORDS = /SQLITE_FULL|No space left on device/;
 const TOLD_EVERY_MS = 3_600_000;
 
 /** The interval at which the Worker is asked for suspected objects, after a message of workerd. */
@@ -41,7 +35,7 @@ export function watchDamage(
   say: (line: string) => void,
 ): DamageWatch {
   const named = new Set<string>();
-  const toldAt = new Map<string, number>();
+  let toldFullAt = 0;
   let looksLeft = 0;
   const look = async () => {
     for (; looksLeft > 0; looksLeft -= 1) {
@@ -62,9 +56,9 @@ export function watchDamage(
   };
   return {
     heard(line) {
-      for (const [words, meaning] of DISK_WORDS) {
-        if (!words.test(line) || Date.now() - (toldAt.get(meaning) ?? 0) < TOLD_EVERY_MS) continue;
-        toldAt.set(meaning, Date.now());
+      if (FULL_WORDS.test(line) && Date.now() - toldFullAt >= TOLD_EVERY_MS) {
+        toldFullAt = Date.now();
+        const meaning = "The disk of the data folder is full. Nothing is stored until it has space.";
         say(ownLine("error", meaning, format, { event: "disk_unwritable" }));
       }
       if (!DAMAGE_WORDS.test(line)) return;

@@ -96,9 +96,13 @@ export function checkVariables(
 ): void {
   const known = new Set(mistakes.map((mistake) => mistake.split(":", 1)[0]));
   const found = mistakesOf(variables).filter((mistake) => !known.has(`${mistake.split(":", 1)[0]}${FILE}`));
-  const all = placed([...mistakes, ...found]);
-  if (all.length === 0) return;
-  const lines = all.map((mistake) => `  ${mistake}`);
+  refuseMistakes(placed([...mistakes, ...found]));
+}
+
+/** Throws a Refusal with mistakes, if there are any. */
+export function refuseMistakes(mistakes: readonly string[]): void {
+  if (mistakes.length === 0) return;
+  const lines = mistakes.map((mistake) => `  ${mistake}`);
   throw new Refusal(EXIT.configuration, "The configuration has errors:", ...lines);
 }
 

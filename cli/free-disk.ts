@@ -1,4 +1,8 @@
-import { readFile, statfs } from "node:fs/promises";
+import { open, readFile, statfs } from "node:fs/promises";
+import { join } from "node:path";
+import type { DiskState } from "../src/store/process-state.ts";
+import { MARKER_FILE } from "./data-folder.ts";
+import { systemCode } from "./refusal.ts";
 
 /** Watches the free space on the file system of a data folder. */
 
@@ -36,25 +40,39 @@ export async function lookAtDisk(folder: string, least: LeastFree, wasLow: boole
 }
 
 /**
- * Checks now, and then once a second until it is disposed of. Calls `changed` at first, and at each change between low
- * and not low; if it rejects, calls it again at the next check. Resolves after the first check. A file system without
+ * Tells whether a data folder's file system takes no writes. `access` does not say it of one that has found an error. No other
+ * file than the marker may be opened: closing a file releases SQLite's locks of it.
+ */
+async function isReadOnly(folder: string): Promise<boolean> {
+  try {
+    await using _marker = await open(join(folder, MARKER_FILE), "r+");
+    return false;
+  } catch (error) {
+    return systemCode(error) === "EROFS";
+  }
+}
+
+/**
+ * Checks a data folder now, and then once a second until it is disposed of. Calls `changed` at first, and at each change
+ * of the state; if it rejects, calls it again at the next check. Resolves after the first check. A file system without
  * figures keeps its state.
  */
 export async function watchDisk(
   folder: string,
   least: LeastFree,
-  changed: (disk: Disk) => Promise<void>,
+  changed: (state: DiskState, disk: Disk) => Promise<void>,
 ): Promise<Disposable> {
-  let told: boolean | undefined;
+  let told: DiskState | undefined;
   let isLooking = false;
   const look = async () => {
     if (isLooking) return;
     isLooking = true;
     try {
-      const disk = await lookAtDisk(folder, least, told === true);
-      if (disk.isLow === told) return;
-      await changed(disk);
-      told = disk.isLow;
+      const disk = await lookAtDisk(folder, least, told === "low");
+      const state = (await isReadOnly(folder)) ? "read_only" : disk.isLow ? "low" : "ok";
+      if (state === told) return;
+      await changed(state, disk);
+      told = state;
     } catch {
       // The next check calls it again.
     } finally {

@@ -53,6 +53,11 @@ const FLAGS_NOTE = "bootstrap compile cache failed its compatibility check";
  */
 const ALARM_NOTE = "NOSENTRY SQLite alarm";
 
+/** workerd logs this for each reader of a run whose stream ends because the process does (`SseStream.abandon`). */
+const READER_NOTE = "Error: The stream was given up.";
+
+const HIDDEN = [FLAGS_NOTE, ALARM_NOTE, READER_NOTE];
+
 /** The printed form of a line; undefined for a hidden one. */
 export function shownLine(line: string, format: LogFormat): string | undefined {
   const said = parse(line);
@@ -63,7 +68,7 @@ export function shownLine(line: string, format: LogFormat): string | undefined {
   }
   // The Worker's own lines are JSON already (docs/telemetry.md).
   if (said.source === undefined && said.message.startsWith("{")) return oneLine(said.message);
-  if (said.message.includes(FLAGS_NOTE) || said.message.startsWith(ALARM_NOTE)) return undefined;
+  if (HIDDEN.some((note) => said.message.includes(note))) return undefined;
   return ownLine(levelOf(said.level), plainly(said.message), format);
 }
 

@@ -2,11 +2,11 @@ import { availableParallelism } from "node:os";
 import { resolve } from "node:path";
 import { describedAs } from "@responses-edge/responses-api/described-as";
 import { z } from "zod";
-import { type Mistake, readSection, type Section, variable } from "../src/config/variable.ts";
+import { type Mistake, mistakeText, readSection, type Section, variable } from "../src/config/variable.ts";
 import { clusterSection, readClusterSettings } from "./cluster.ts";
 import { type ConfigFile, readConfigFile } from "./config-file.ts";
 import type { Environment } from "./environment.ts";
-import { LEAST_FREE, leastFree } from "./free-disk.ts";
+import { LEAST_FREE } from "./free-disk.ts";
 import type { LogFormat } from "./log-lines.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 
@@ -68,9 +68,9 @@ const serveSection = {
       workerCount,
       "How many processes of workerd serve, each on a core of its own, or `all` for as many as there are cores ([self-hosting.md](../self-hosting.md#all-cores)). Another number applies from the next start.",
     ),
-    leastFree: variable(
+    minFreeDisk: variable(
       "MIN_FREE_DISK",
-      z.string().regex(LEAST_FREE, "expected bytes, or a percentage such as 5%").optional().transform(leastFree),
+      z.string().regex(LEAST_FREE, "expected bytes, or a percentage such as 5%").optional(),
       "The free space that the data folder's file system must have for new data: bytes or a percentage. Default: `5%`, at most 1 GB.",
     ),
     certificateFile: variable(
@@ -142,7 +142,7 @@ export function readServeSettings(given: Environment, mistakes?: string[], file 
     host,
     port,
     workers,
-    leastFree,
+    minFreeDisk,
     stopTimeoutMs,
     handOverTimeoutMs,
     certificateFile: certificate,
@@ -150,9 +150,9 @@ export function readServeSettings(given: Environment, mistakes?: string[], file 
   } = values;
   if (certificate && !key) wrong.push(["TLS_KEY_FILE", "needed with TLS_CERTIFICATE_FILE"]);
   if (key && !certificate) wrong.push(["TLS_CERTIFICATE_FILE", "needed with TLS_KEY_FILE"]);
-  const told = wrong.map(([name, expected]) => `${name}: ${expected}`);
+  const told = wrong.map(mistakeText);
   const settings = {
-    ...{ host, port, workers, leastFree, stopTimeoutMs, handOverTimeoutMs },
+    ...{ host, port, workers, minFreeDisk, stopTimeoutMs, handOverTimeoutMs },
     stateDirectory: resolve(values.stateDirectory),
     keyPair: certificate && key ? { certificateFile: resolve(certificate), keyFile: resolve(key) } : undefined,
     logFormat: logFormat({ LOG_FORMAT: values.logFormat }),

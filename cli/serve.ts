@@ -33,8 +33,13 @@ export async function serve(environment: Environment): Promise<void> {
     say(ownLine(level, message, logFormat, fields));
   for (const warning of warnings) tell("warn", warning);
 
-  // A closed terminal ends its programs; elsewhere the signal requests a reload.
+  // A closed terminal ends its programs; elsewhere the signal requests a reload, also while the process starts.
   const stopping = untilStopped(process.stdin.isTTY ? ["SIGHUP"] : []);
+  let wantsReload = false;
+  let onHangUp = () => {
+    wantsReload = true;
+  };
+  if (!process.stdin.isTTY) process.on("SIGHUP", () => onHangUp());
   const { workers: count } = settings;
   const folder = await openDataFolder(stateDirectory, { workers: count });
   if (folder.moved) {
@@ -85,7 +90,7 @@ export async function serve(environment: Environment): Promise<void> {
       }
     };
     using _control = await takeReloads(folder.path, () => reload("reload"));
-    if (!process.stdin.isTTY) process.on("SIGHUP", () => void reload("SIGHUP").catch(() => {}));
+    onHangUp = () => void reload("SIGHUP").catch(() => {});
     let inForce = settings;
     const reread = async () => {
       const changed = readChangedFile(environment, variables);
@@ -121,6 +126,7 @@ export async function serve(environment: Environment): Promise<void> {
     }
 
     manager.ready();
+    if (wantsReload) onHangUp();
 
     await Promise.race([workers.failed, stopping.first]);
     manager.stopping();

@@ -163,9 +163,9 @@ export class Service {
 function optionsOf(options: ServiceOptions, { settings, variables, file }: Configuration): WorkerOptions {
   const { environment, folder, listening, say, signal } = options;
   const share = options.share?.of();
-  const { host, port, keyPair, leastFree, stopTimeoutMs, logFormat, cluster } = settings;
+  const { host, port, keyPair, minFreeDisk, stopTimeoutMs, logFormat, cluster } = settings;
   return {
-    ...{ host, port, keyPair, leastFree, variables, file, environment, say, signal },
+    ...{ host, port, keyPair, minFreeDisk, variables, file, environment, say, signal },
     listening: listening.ofWorkers[share?.worker ?? 0],
     storage: share?.storages[share.worker] ?? folder.path,
     share,

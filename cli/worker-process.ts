@@ -1,20 +1,19 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, statfsSync, statSync, symlinkSync, writeFileSync } from "node:fs";
-import { connect } from "node:net";
-import { tmpdir } from "node:os";
+import { mkdirSync, rmSync, statfsSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { TextVariables } from "../src/config/index.ts";
+import type { DiskState } from "../src/store/process-state.ts";
 import { ownUrl, socketAddresses } from "./addresses.ts";
 import { bundle, canBundle, madeBundle } from "./bundle.ts";
 import type { KeyPairFiles } from "./certificate.ts";
 import type { ClusterInstance } from "./cluster.ts";
 import { watchDamage } from "./damage-watch.ts";
 import type { Environment } from "./environment.ts";
-import { type Disk, type LeastFree, measuresOf, watchDisk } from "./free-disk.ts";
+import { type Disk, leastFree, measuresOf, watchDisk } from "./free-disk.ts";
 import { askHealth } from "./health.ts";
 import { workerd } from "./installation.ts";
 import { askLauncher, untilDrained, untilHung, type WorkerState } from "./launcher-socket.ts";
@@ -22,11 +21,13 @@ import type { ListeningSockets } from "./listening.ts";
 import { followLines, type LogFormat, ownLine } from "./log-lines.ts";
 import { openFileList, openFilesLimit } from "./open-files.ts";
 import { killWithUs } from "./orphan-guard.ts";
+import { makeProcessFolder } from "./process-folder.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 import { removeVacantFiles } from "./vacant-files.ts";
 import {
   certificatesIn,
   homesFolder,
+  LAUNCHER_SOCKET,
   linkOf,
   OBJECT_CLASSES,
   type Share,
@@ -52,8 +53,8 @@ export interface WorkerOptions {
   keyPair?: KeyPairFiles | undefined;
   /** The folder of the objects; absolute. */
   storage: string;
-  /** The free disk space that a new write needs. */
-  leastFree: LeastFree;
+  /** The free disk space that a new write needs, as `MIN_FREE_DISK` says it. */
+  minFreeDisk: string | undefined;
   variables: TextVariables;
   /** The variables of the configuration file, which override; undefined without a file. */
   file?: TextVariables | undefined;
@@ -110,19 +111,16 @@ const READY_TIMEOUT_MS = 60_000;
  * signal is aborted; then nothing is left running.
  */
 export async function startWorker(options: WorkerOptions): Promise<WorkerProcess> {
-  const { host, keyPair, storage, leastFree, cluster, environment, format, say, signal, listening } = options;
+  const { host, keyPair, storage, minFreeDisk, cluster, environment, format, say, signal, listening } = options;
   const { share, predecessorGives } = options;
   const variables = { ...(!cluster && storedBytesOf(storage)), ...options.variables };
   signal.throwIfAborted();
-  await removeLeftFolders();
-  const directory = mkdtempSync(join(tmpdir(), `${FOLDER_PREFIX}${process.pid}-`));
-  const removeFiles = () => rmSync(directory, { recursive: true, force: true });
-  process.once("exit", removeFiles);
+  const { path: directory, remove: removeFiles } = await makeProcessFolder();
   const bundled = madeBundle() ?? (await makeBundle(directory, signal));
   signal.throwIfAborted();
   const extra = environment.NODE_EXTRA_CA_CERTS;
   const configFile = join(directory, "workerd.capnp");
-  const launcherSocket = join(directory, "launcher");
+  const launcherSocket = join(directory, LAUNCHER_SOCKET);
   const config = workerdConfig({
     ...{
       keyPair,
@@ -174,13 +172,10 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
     say(line);
     if (!cluster) damage.heard(line);
   };
-  const ended = endOf(child, format, heard).finally(() => {
-    process.off("exit", removeFiles);
-    removeFiles();
-  });
+  const ended = endOf(child, format, heard).finally(removeFiles);
   const kill = () => void child.kill("SIGKILL");
   signal.addEventListener("abort", kill);
-  let wasLow = false;
+  let stateBefore: DiskState = "ok";
   try {
     const port = listening?.port ?? (await portOf(child, ended));
     const tell = (path?: string, body?: unknown, timeoutMs?: number) =>
@@ -190,13 +185,13 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
     // On the shared socket the predecessor, or another worker, could answer instead.
     const isReady = predecessorGives || share ? untilAnswering(tell, signal) : askHealth(question);
     await Promise.race([isReady, ended.then(refuseEnded)]);
-    const watch = await watchDisk(storage, leastFree, async (disk) => {
-      await tell("disk", disk.isLow ? "low" : "ok");
-      // All workers have the same disk.
-      if ((disk.isLow || wasLow) && !share?.worker) say(diskLine(disk, format));
-      wasLow = disk.isLow;
+    // All workers have the same disk.
+    const watched = await watchDisk(share?.storages[0] ?? storage, leastFree(minFreeDisk), async (state, figures) => {
+      await tell("disk", state);
+      if (state !== stateBefore && !share?.worker) say(diskLine(state, figures, format));
+      stateBefore = state;
     });
-    void ended.finally(() => watch[Symbol.dispose]()).catch(() => {});
+    void ended.finally(() => watched[Symbol.dispose]()).catch(() => {});
     const probing = new AbortController();
     let hasHung = false;
     const measured = () => measuresOf(child.pid, storage);
@@ -332,65 +327,23 @@ async function stop(
   return code === 0;
 }
 
-/** The folder of the files that a process writes for its workerd: this prefix and the process's number. */
-export const FOLDER_PREFIX = "responses-edge-";
-
-/** The folder of a starting process is younger. Milliseconds. */
-const LEFT_MS = 600_000;
-
-/**
- * Removes the folders of killed processes. A process of another container with the same temporary folder has a number
- * that means nothing here, but it answers on its launcher's socket.
- */
-async function removeLeftFolders(): Promise<void> {
-  for (const name of readdirSync(tmpdir())) {
-    const [, pid] = /^responses-edge-(\d+)-\w+$/.exec(name) ?? [];
-    if (pid === undefined || isRunning(Number(pid))) continue;
-    const folder = join(tmpdir(), name);
-    try {
-      if (Date.now() - statSync(folder).mtimeMs < LEFT_MS || (await isListening(join(folder, "launcher")))) continue;
-      rmSync(folder, { recursive: true, force: true });
-    } catch {
-      // It is another user's.
-    }
+function diskLine(state: DiskState, { freeBytes, leastBytes }: Disk, format: LogFormat): string {
+  if (state === "read_only") {
+    const message =
+      "The data folder is read-only: its file system was mounted read-only, perhaps after an error. Nothing is stored until it is mounted again.";
+    return ownLine("error", message, format, { event: "disk_unwritable" });
   }
-}
-
-/** Tells whether a process accepts connections on a Unix socket. */
-async function isListening(path: string): Promise<boolean> {
-  const socket = connect({ path });
-  try {
-    await once(socket, "connect");
-    return true;
-  } catch {
-    return false;
-  } finally {
-    socket.destroy();
-  }
-}
-
-function isRunning(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    // A process of another user runs, too.
-    return (error as NodeJS.ErrnoException).code !== "ESRCH";
-  }
-}
-
-function diskLine({ freeBytes, leastBytes, isLow }: Disk, format: LogFormat): string {
   const megabytes = (bytes: number) => `${Math.round(bytes / 1e6)} MB`;
   const free = `${megabytes(freeBytes)} are free on the data folder's disk (MIN_FREE_DISK: ${megabytes(leastBytes)})`;
   const fields = { free_bytes: freeBytes, least_bytes: Math.round(leastBytes) };
-  return isLow
+  return state === "low"
     ? ownLine(
         "warn",
         `The disk is low: ${free}. Requests that store something new are refused; everything else goes on.`,
         format,
         fields,
       )
-    : ownLine("info", `The disk has space again: ${free}. Requests are stored again.`, format, fields);
+    : ownLine("info", `The disk takes new data again: ${free}.`, format, fields);
 }
 
 function refuseEnded(): never {

@@ -120,6 +120,9 @@ export function linkOf(links: string, worker: number, side: number): string {
 /** In the folder of a process: a link to the folder of its predecessor or successor, with the sockets of that one. */
 export const OTHER = "other";
 
+/** In the folder of a process: the socket on which its launcher reaches it. */
+export const LAUNCHER_SOCKET = "launcher";
+
 /** In the folder of a process: the socket on which other workers reach its share. */
 const SHARE_SOCKET = "share";
 
@@ -161,7 +164,7 @@ export function workerdConfig(options: WorkerdOptions): string {
   if (options.folder !== undefined) {
     const socket = (name: string, service: string, http = "()") =>
       `(name = "${name}", address = "unix:${options.folder}/${name}", http = ${http}, service = ${service})`;
-    sockets.push(socket("launcher", '(name = "main", entrypoint = "Launcher")'));
+    sockets.push(socket(LAUNCHER_SOCKET, '(name = "main", entrypoint = "Launcher")'));
     if (options.share) sockets.push(socket(SHARE_SOCKET, '(name = "main", entrypoint = "Share")', OBJECTS_HTTP));
     if (!cluster) {
       sockets.push(

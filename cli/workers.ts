@@ -1,14 +1,11 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { TextVariables } from "../src/config/index.ts";
 import type { Configuration } from "./configuration.ts";
 import { ownLine } from "./log-lines.ts";
+import { makeProcessFolder } from "./process-folder.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 import { Service, type ServiceOptions } from "./service.ts";
 import { shareFolder } from "./shares.ts";
-import { FOLDER_PREFIX } from "./worker-process.ts";
 import type { Share } from "./workerd.ts";
 
 /** The workers of `serve`: one process of workerd, or several behind one port (docs/self-hosting.md). */
@@ -50,8 +47,7 @@ export class Workers {
     process.setMaxListeners(process.getMaxListeners() * (this.#sides.length + 1));
     if (this.#isOne) this.#services.push(await Service.start(this.#options, this.#configuration));
     else {
-      this.#links = mkdtempSync(join(tmpdir(), `${FOLDER_PREFIX}${process.pid}-`));
-      process.once("exit", () => rmSync(this.#links, { recursive: true, force: true }));
+      ({ path: this.#links } = await makeProcessFolder());
       const starts = await Promise.allSettled(this.#sides.map((_, worker) => this.#startOne(worker)));
       const failed = starts.find((start) => start.status === "rejected");
       for (const start of starts) if (start.status === "fulfilled") this.#services.push(start.value);

@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { checkAddress } from "../cli/addresses.ts";
 import { openDataFolder } from "../cli/data-folder.ts";
 import { backendOf, checkVariables, keySourcesOf, sealingOf, warningsOf, workerVariables } from "../cli/environment.ts";
-import { LEAST_FREE, leastFree } from "../cli/free-disk.ts";
+import { LEAST_FREE } from "../cli/free-disk.ts";
 import { root } from "../cli/installation.ts";
 import { EXIT, Refusal } from "../cli/refusal.ts";
 import { untilStopped } from "../cli/signals.ts";
@@ -71,7 +71,7 @@ async function start(): Promise<void> {
   const worker = await startWorker({
     ...{ host: HOST, port, variables, environment: process.env, signal: stopping.signal },
     storage: folder.path,
-    leastFree: leastFree(least || undefined),
+    minFreeDisk: least || undefined,
     format: "text",
     say: console.log,
   });

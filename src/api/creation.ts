@@ -102,7 +102,7 @@ export async function acceptCreate(
       : { id: body.conversation, address: conversationAddress(body.conversation) };
   // Runs and the items of a conversation are always stored.
   const isStored = request.store !== false || request.background || conversation !== undefined || kind === "run";
-  if (makesTurn && isStored && processState.disk === "low") throw insufficientStorage();
+  if (makesTurn && isStored && processState.isDiskClosed) throw insufficientStorage();
   const [givenFiles] = await Promise.all([
     request.tools ? filesOfTools(caller, request.tools) : undefined,
     !isText && checkRequestItems(input, "input", caller, signal),

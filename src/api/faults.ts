@@ -23,7 +23,7 @@ export function toShownError(error: unknown, place: FaultPlace): ApiError {
   if (!place.hasClientLeft) logUnexpected(error, place);
   if (isRetryable(error)) return objectUnreachable();
   if (!isOfStorage(error)) return internalError();
-  return processState.disk === "low" ? insufficientStorage() : storageError();
+  return processState.isDiskClosed ? insufficientStorage() : storageError();
 }
 
 /** Faults of a model server that is gone, or overloaded without saying for how long. It may be back soon. */

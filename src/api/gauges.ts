@@ -2,11 +2,12 @@ import type { Gauge, GaugeReading } from "@responses-edge/otlp";
 import { serverStates } from "../assembly/model-server.ts";
 import type { Config } from "../config/index.ts";
 import { type FileBindings, filesInUse } from "../store/open-homes.ts";
+import { pendingBatches, pendingDeliveries } from "../store/pending-work.ts";
 import { permitsTaken, workUnderWay } from "../store/permits.ts";
 import { processState } from "../store/process-state.ts";
 import { ingestingStores } from "../store/vector-stores/ingestion.ts";
-import { waitingDeliveries } from "../store/webhooks/waiting.ts";
 import {
+  BATCHES,
   BUILD,
   DISK_FREE,
   DISK_LOW,
@@ -59,10 +60,11 @@ export async function readGauges(config: Config, files: FileBindings): Promise<G
     ofServers(UPSTREAM_DRAINING, ({ drains }) => drains),
     ofServers(UPSTREAM_IN_FLIGHT, ({ inFlight }) => inFlight),
     ofServers(UPSTREAM_LOAD, ({ load }) => load),
-    [DISK_LOW, disk === undefined ? [] : [[{}, Number(disk === "low")]]],
+    [DISK_LOW, disk === undefined ? [] : [[{}, Number(processState.isDiskClosed)]]],
     ofProcess(DISK_FREE, freeDisk),
     ofProcess(MEMORY, memory),
-    ofProcess(WEBHOOKS_WAITING, waitingDeliveries()),
+    ofProcess(WEBHOOKS_WAITING, pendingDeliveries.total),
+    ofProcess(BATCHES, pendingBatches.total),
     inUse(FILES_OPEN, open?.used, open?.limit),
     inUse(HOMES_OPEN, open?.homes.open, open?.homes.limit),
     [INGESTION, [...ingestingStores()].map(([state, stores]) => [{ [STATE]: state }, stores] as const)],

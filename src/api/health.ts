@@ -1,5 +1,6 @@
 import { checkModelServers, type ModelServerHealth, serverStates } from "../assembly/model-server.ts";
 import type { Config } from "../config/index.ts";
+import { areFilesNearlyUsed, type FileBindings } from "../store/open-homes.ts";
 import { permitsTaken } from "../store/permits.ts";
 import { processState } from "../store/process-state.ts";
 import type { Caller } from "./transport.ts";
@@ -40,17 +41,23 @@ export async function checkUpstream({ config, signal }: Pick<Caller, "config" | 
 }
 
 /** Reasons to refuse all new requests, or some of them. */
-type Reason = "disk_low" | "room_used" | "model_servers_down";
+export const LIMITED_BECAUSE = ["disk_low", "disk_read_only", "files_used", "room_used", "model_servers_down"] as const;
+type Reason = (typeof LIMITED_BECAUSE)[number];
 
 /**
  * Tells whether new requests should come to this process, without asking anybody. `limited`: it serves, except requests that
- * store on a full disk (507), and turns without memory permits (503), or no model server answers as far as it has seen: turns
- * wait for one, and stored responses can be read. No reason takes the process out of a balancer: where all are full, their
- * refusals tell clients when to come back. A process that is shutting down refuses this question like all others.
+ * store on a full or read-only disk (507), connections without a file, and turns without memory permits (503), or no model
+ * server answers as far as it has seen: turns wait for one, and stored responses can be read. No reason takes the process out
+ * of a balancer: where all are full, their refusals tell clients when to come back. A process that is shutting down refuses
+ * this question like all others. A process whose schema is older than its data does not start.
  */
-export function checkReadiness(config: Config): { status: "ready" | "limited"; reasons: Reason[] } {
+export async function checkReadiness(
+  config: Config,
+  files: FileBindings,
+): Promise<{ status: "ready" | "limited"; reasons: Reason[] }> {
   const reasons: Reason[] = [];
-  if (processState.disk === "low") reasons.push("disk_low");
+  if (processState.isDiskClosed) reasons.push(processState.disk === "read_only" ? "disk_read_only" : "disk_low");
+  if (await areFilesNearlyUsed(files)) reasons.push("files_used");
   if (permitsTaken() >= config.maxOpenTurns) reasons.push("room_used");
   if (serverStates(config).every(({ isUp }) => !isUp)) reasons.push("model_servers_down");
   return { status: reasons.length > 0 ? "limited" : "ready", reasons };

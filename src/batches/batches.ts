@@ -7,6 +7,7 @@ import { HomeClient } from "../store/client.ts";
 import { FileClient } from "../store/files/file-client.ts";
 import type { HomesBinding } from "../store/home-calls.ts";
 import { OwnedObject } from "../store/owned-object.ts";
+import { pendingBatches } from "../store/pending-work.ts";
 import type { RunEnv } from "../store/prepared-run.ts";
 import type { Quota } from "../store/quota/quota-object.ts";
 import { Schema } from "../store/schema.ts";
@@ -56,7 +57,7 @@ export class Batches extends OwnedObject<BatchEnv> {
   async create(batch: BatchRecord): Promise<ShownBatch | null> {
     const known = this.#table.find(batch.id);
     if (known) return this.#shown(known);
-    if (this.#table.open().length >= loadConfig(this.env).batches.maxActive) return null;
+    if (this.#open().length >= loadConfig(this.env).batches.maxActive) return null;
     this.#change(() => this.#table.add(batch));
     await this.#workSoon();
     return this.#shown(batch);
@@ -119,7 +120,7 @@ export class Batches extends OwnedObject<BatchEnv> {
       const under = new Map<string, Promise<void>>();
       for (;;) {
         // Batches that were created in the meantime are begun, too.
-        for (const batch of this.#table.open()) {
+        for (const batch of this.#open()) {
           if (under.has(batch.id) || Date.now() >= end) continue;
           under.set(
             batch.id,
@@ -134,8 +135,14 @@ export class Batches extends OwnedObject<BatchEnv> {
       clearInterval(renewing);
       analytics?.end();
     }
-    if (this.#table.open().length === 0) await this.ctx.storage.deleteAlarm();
+    if (this.#open().length === 0) await this.ctx.storage.deleteAlarm();
     else await this.ctx.storage.setAlarm(Date.now());
+  }
+
+  #open(): BatchRecord[] {
+    const open = this.#table.open();
+    pendingBatches.note(this.ctx.id.name ?? "", open.length);
+    return open;
   }
 
   async #work(batch: BatchRecord, end: number, analytics: AnalyticsWriter | undefined): Promise<void> {

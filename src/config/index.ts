@@ -16,7 +16,7 @@ import { signIn, signInConfig, signInMistakes } from "./sign-in.ts";
 import { type AnalyticsDataset, telemetry, telemetryConfig, telemetryMistakes } from "./telemetry.ts";
 import { toolConfig, tools } from "./tools.ts";
 import { readModelServers } from "./upstreams.ts";
-import { type Mistake, type NameIn, readSection, type ValuesOf, type Variable } from "./variable.ts";
+import { type Mistake, mistakeText, type NameIn, readSection, type ValuesOf, type Variable } from "./variable.ts";
 import { vectorStoreConfig, vectorStores } from "./vector-stores.ts";
 import { webhookConfig, webhookGuard, webhookMistakes, webhooks } from "./webhooks.ts";
 
@@ -83,15 +83,16 @@ export type Variables = TextVariables & Bindings;
 /** The validated configuration. Durations are in milliseconds, sizes in bytes. */
 export type Config = ReturnType<typeof compose>;
 
-/** The deployment's configuration is unusable. No mistake contains its variable's value. */
+/** The deployment's configuration is unusable. No mistake contains its variable's value. The message is for clients. */
 export class ConfigError extends Error {
   override readonly name = "ConfigError";
-  /** `NAME: the expected value`. */
+  /** For operators: `NAME: 'place': the expected value`. */
   readonly mistakes: readonly string[];
 
-  constructor(mistakes: readonly string[]) {
-    super(mistakes.join("; "));
-    this.mistakes = mistakes;
+  constructor(mistakes: readonly Mistake[]) {
+    const withoutPlaces = new Set(mistakes.map(([name, expected]) => mistakeText([name, expected])));
+    super([...withoutPlaces].join("; "));
+    this.mistakes = mistakes.map(mistakeText);
   }
 }
 
@@ -225,7 +226,7 @@ function readConfig(env: Variables): Config | ConfigError {
   ];
   // A variable that is wrong by itself is not compared with others.
   const mistakes = [...single, ...together.filter(([name]) => !single.some(([other]) => other === name))];
-  if (mistakes.length > 0) return new ConfigError(mistakes.map(([name, expected]) => `${name}: ${expected}`));
+  if (mistakes.length > 0) return new ConfigError(mistakes);
   return compose(values, modelServers.servers, env);
 }
 

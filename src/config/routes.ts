@@ -25,7 +25,10 @@ export const routeEntry = z.union([
   z.strictObject({
     to: z
       .union([name.transform((model) => [{ model, weight: 1 }]), z.array(target).min(1).max(MAX_TARGETS)])
-      .refine((targets) => targets.some(({ weight }) => weight > 0), "expected a weight above 0")
+      .refine(
+        (targets) => targets.length === 0 || targets.some(({ weight }) => weight > 0),
+        "expected a weight above 0",
+      )
       .optional()
       .describe(
         "The model at the servers, or several with their shares of the conversations. Default: the name itself.",

@@ -1,5 +1,4 @@
 import type { ModelServerConfig } from "@responses-edge/engines/settings";
-import type { z } from "zod";
 import { type Fetch, type OperatorNetwork, operatorNetwork, type PrivateNetwork, withoutRedirects } from "./network.ts";
 import {
   baseUrlOf,
@@ -12,7 +11,7 @@ import {
   serverSecrets,
 } from "./server-entry.ts";
 import type { ServerValues } from "./servers.ts";
-import type { Mistake } from "./variable.ts";
+import { faultsOf, type Mistake } from "./variable.ts";
 
 /** Reads the model servers of a deployment: `UPSTREAMS` with its secrets, or the one of `VLLM_BASE_URL`. */
 
@@ -26,15 +25,6 @@ function parseJson(text: string): unknown {
   } catch {
     return undefined;
   }
-}
-
-/** zod's first issue, with the field at fault and without its value. */
-function firstIssue({ issues: [issue] }: z.ZodError): string {
-  if (!issue) return "not understood";
-  const own = issue.code === "invalid_key" ? (issue.issues[0]?.message ?? issue.message) : issue.message;
-  const message = issue.code === "unrecognized_keys" ? "expected no other fields than those of the table" : own;
-  const field = issue.path.filter((part) => typeof part === "string")[0];
-  return field === undefined ? message : `'${field}': ${message}`;
 }
 
 interface ModelServers {
@@ -62,7 +52,7 @@ export function readModelServers(values: ServerValues, env: Bindings): ModelServ
 
 function readPool(values: ServerValues, text: string, env: Bindings): ModelServers {
   const mistakes: Mistake[] = [];
-  const wrong = (mistake: string) => mistakes.push(["UPSTREAMS", mistake]);
+  const wrong = (mistake: string, place?: string) => mistakes.push(["UPSTREAMS", mistake, place]);
   if (values.baseUrl !== undefined) wrong("expected without VLLM_BASE_URL: name all servers here");
   const json = entriesOf(parseJson(text));
   if (!json) {
@@ -75,7 +65,7 @@ function readPool(values: ServerValues, text: string, env: Bindings): ModelServe
   for (const [index, given] of json.entries()) {
     const read = serverEntry.safeParse(given);
     if (!read.success) {
-      wrong(`server ${index + 1}: ${firstIssue(read.error)}`);
+      for (const { place, expected } of faultsOf(read.error)) wrong(expected, `server ${index + 1}: ${place}`);
       continue;
     }
     const binding = read.data.binding === undefined ? undefined : bindingOf(env, read.data.binding);
@@ -108,7 +98,7 @@ function readPool(values: ServerValues, text: string, env: Bindings): ModelServe
 function readSecrets(text: string | undefined, mistakes: Mistake[]): ReadonlyMap<string, ServerSecrets> {
   const secrets = new Map<string, ServerSecrets>();
   if (text === undefined) return secrets;
-  const wrong = (mistake: string) => mistakes.push(["UPSTREAM_SECRETS", mistake]);
+  const wrong = (mistake: string, place?: string) => mistakes.push(["UPSTREAM_SECRETS", mistake, place]);
   const json = parseJson(text);
   if (typeof json !== "object" || json === null || Array.isArray(json)) {
     wrong('expected a JSON object such as {"gpu-1":{"api_key":"…","headers":{"cf-access-client-id":"…"}}}');
@@ -117,7 +107,7 @@ function readSecrets(text: string | undefined, mistakes: Mistake[]): ReadonlyMap
   for (const [index, [name, given]] of Object.entries(json).entries()) {
     const read = serverSecrets.safeParse(given);
     if (read.success) secrets.set(name, read.data);
-    else wrong(`entry ${index + 1}: ${firstIssue(read.error)}`);
+    else for (const { place, expected } of faultsOf(read.error)) wrong(expected, `entry ${index + 1}: ${place}`);
   }
   return secrets;
 }

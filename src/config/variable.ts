@@ -1,3 +1,4 @@
+import { formatPath } from "@responses-edge/responses-api/validation";
 import type { z } from "zod";
 
 /**
@@ -41,8 +42,13 @@ export type NameIn<Any extends Section> = Any extends Section
   ? Any["variables"][keyof Any["variables"]]["name"]
   : never;
 
-/** A variable at fault, and the value that is expected. The text never contains the variable's value. */
-export type Mistake = readonly [name: string, expected: string];
+/** A variable at fault, the value that is expected, and its place within the variable's. None contains the value. */
+export type Mistake = readonly [name: string, expected: string, place?: string];
+
+/** A mistake in words, for operators: its place may name the keys that they have chosen. */
+export function mistakeText([name, expected, place = ""]: Mistake): string {
+  return `${name}: ${place}${expected}`;
+}
 
 /**
  * Reads the variables of a section, each by itself, so that no mistake hides another. A variable at fault gets its
@@ -59,8 +65,39 @@ export function readSection<const Any extends Section>(
     // (scripts/compile.ts).
     const read = schema.safeParse(value === "" || value === null ? undefined : value);
     if (read.success) return [key, read.data];
-    mistakes.push([name, read.error.issues[0]?.message ?? "not understood"]);
+    for (const { place, expected } of faultsOf(read.error)) mistakes.push([name, expected, place]);
     return [key, schema.parse(undefined)];
   });
   return Object.fromEntries(values) as ValuesOf<Any>;
+}
+
+/** A fault of a value: where it is within the value, such as `'chat.to[0].weight': `, and what is expected there. */
+interface Fault {
+  place: string;
+  expected: string;
+}
+
+/** All faults of a value. A place names fields and keys, and neither has the value itself. */
+export function faultsOf({ issues }: Pick<z.ZodError, "issues">, outer: readonly PropertyKey[] = []): Fault[] {
+  return issues.flatMap((issue) => {
+    const path = [...outer, ...issue.path];
+    if (issue.code === "invalid_union" && issue.message === UNION_MESSAGE) {
+      // A value has one of several forms: the one in which it goes wrong only within.
+      const isOther = ({ code, path: { length } }: z.core.$ZodIssue) => code === "invalid_type" && length === 0;
+      const meant = issue.errors.find((form) => !form.some(isOther));
+      if (meant) return faultsOf({ issues: meant }, path);
+    }
+    if (issue.code === "unrecognized_keys") {
+      return issue.keys.map((key) => ({ place: placed([...path, key]), expected: "unknown field" }));
+    }
+    const { message } = issue.code === "invalid_key" ? (issue.issues[0] ?? issue) : issue;
+    return [{ place: placed(path), expected: message }];
+  });
+}
+
+/** zod's message about a union without one of its own. */
+const UNION_MESSAGE = "Invalid input";
+
+function placed(path: readonly PropertyKey[]): string {
+  return path.length === 0 ? "" : `'${formatPath(path)}': `;
 }

@@ -15,7 +15,7 @@ import {
   takeReleased,
 } from "../store/ownership.ts";
 import { turnsBesideClients } from "../store/permits.ts";
-import { type DiskState, type ProcessMeasures, processState, type Suspect } from "../store/process-state.ts";
+import { type DiskState, noteDisk, type ProcessMeasures, processState, type Suspect } from "../store/process-state.ts";
 import { setSide } from "../store/workers.ts";
 
 /**
@@ -35,7 +35,7 @@ export class Launcher extends WorkerEntrypoint<Env> {
         processState.isEnding = true;
         break;
       case "/disk":
-        processState.disk = body as DiskState;
+        noteDisk(body as DiskState);
         break;
       case "/configuration":
         mistakes = configure(routed(this.env), { file: body as TextVariables });

@@ -37,7 +37,7 @@ export const health = [
       answers: ok("Readiness"),
     },
     // A misconfigured process is not ready: 500.
-    handle: (context) => context.json(checkReadiness(loadConfig(context.env))),
+    handle: async (context) => context.json(await checkReadiness(loadConfig(context.env), context.env)),
   }),
   endpoint("GET /health/upstream", {
     summary: "model servers: reachable, latency, models, outages and their waits",

@@ -87,7 +87,7 @@ export class HomeClient extends HomeCalls implements PastSource {
 
   /**
    * The fault of a home that failed to store something. The home gets no new trees, unless the client is at fault. The
-   * 507 if the disk is low.
+   * 507 if the disk takes nothing new.
    */
   notTaken(home: string, error: unknown): unknown {
     if (error instanceof ApiError) {
@@ -96,7 +96,7 @@ export class HomeClient extends HomeCalls implements PastSource {
     }
     closeHome(this.tenant, home);
     // The disk may be full by now. The platform says only that an object has failed.
-    return processState.disk === "low" && !isRetryable(error) ? insufficientStorage() : error;
+    return processState.isDiskClosed && !isRetryable(error) ? insufficientStorage() : error;
   }
 
   /**

@@ -15,7 +15,9 @@ const damaged = new Set<string>();
 /** Most ids of each kind that are remembered. */
 const MAX_IDS = 10_000;
 
-const OF_STORAGE = /^internal error; reference = |SQLITE_(?:CORRUPT|NOTADB)/;
+/** The runtime gives a number, or SQLite's own message. */
+const OF_DAMAGE = /^internal error; reference = |SQLITE_(?:CORRUPT|NOTADB)/;
+const OF_STORAGE = /^internal error; reference = |SQLITE_(?:CORRUPT|NOTADB|READONLY|FULL|IOERR|CANTOPEN)/;
 
 /** Milliseconds that a failed request waits for the launcher's finding. */
 const WAIT_MS = 2_000;
@@ -40,9 +42,13 @@ export function isOfStorage(error: unknown): boolean {
   return error instanceof Error && OF_STORAGE.test(error.message);
 }
 
+function mayBeDamage(error: unknown): boolean {
+  return error instanceof Error && OF_DAMAGE.test(error.message);
+}
+
 /** The error of a call of an object: the 500 if its file is damaged. Waits for the launcher's finding, if there is a launcher. */
 export async function faultOf(error: unknown, suspect: () => Suspect): Promise<unknown> {
-  if (!isOfStorage(error) || !processState.hasLauncher || processState.disk === "low") return error;
+  if (!mayBeDamage(error) || !processState.hasLauncher || processState.isDiskClosed) return error;
   const called = suspect();
   const { id } = called;
   if (!damaged.has(id) && !suspected.has(id) && suspected.size < MAX_IDS) {

@@ -152,6 +152,12 @@ export async function filesInUse(bindings: FileBindings): Promise<FilesInUse | u
   return { limit: Number(limit), used, homes: { limit: await mostOpenHomes(bindings), open: openHomes().size } };
 }
 
+/** Tells whether the files that stay free for new connections are in use. */
+export async function areFilesNearlyUsed(bindings: FileBindings): Promise<boolean> {
+  const files = await filesInUse(bindings);
+  return files?.used != null && files.used > files.limit * (1 - 1 / FREE_SHARE);
+}
+
 /** How many files this process has open, counted at most `maxAge` milliseconds ago; null if the system does not tell. */
 async function countFiles(list: Fetcher | undefined, maxAge: number): Promise<number | null> {
   if (!list) return null;

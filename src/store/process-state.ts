@@ -17,11 +17,19 @@ export const processState = {
   hasLauncher: false,
   /** The state of the disk, as the launcher measures it (`cli/free-disk.ts`). Undefined without a launcher that watches it. */
   disk: undefined as DiskState | undefined,
+  /** The disk takes nothing new. */
+  isDiskClosed: false,
   /** The latest values; empty without a launcher. */
   measures: {} as ProcessMeasures,
 };
 
-export type DiskState = "ok" | "low";
+export type DiskState = "ok" | "low" | "read_only";
+
+/** Takes the state of the disk. */
+export function noteDisk(disk: DiskState): void {
+  processState.disk = disk;
+  processState.isDiskClosed = disk !== "ok";
+}
 
 /** Measures of this process that a Worker cannot take, and its launcher does. Bytes. */
 export interface ProcessMeasures {
@@ -62,9 +70,9 @@ export function whenProcessEnds(callBack: () => void, hasCome = () => processSta
   return () => clearInterval(timer);
 }
 
-/** Throws the 507 while the disk is low. To be called before anything begins that would be stored. */
+/** Throws the 507 while the disk takes nothing new. To be called before anything begins that would be stored. */
 export function checkDisk(): void {
-  if (processState.disk === "low") throw insufficientStorage();
+  if (processState.isDiskClosed) throw insufficientStorage();
 }
 
 /**
@@ -72,9 +80,13 @@ export function checkDisk(): void {
  * down. Retries within seconds would not find space.
  */
 export function insufficientStorage(): ApiError {
+  const message =
+    processState.disk === "read_only"
+      ? "This server's disk is read-only. You can read stored data, and send 'store: false'."
+      : "This server's disk is full. You can read stored data, delete it while the disk has any space, and send 'store: false'.";
   return new ApiError({
     status: 507,
-    message: "This server's disk is full. You can read and delete stored data, and send 'store: false'.",
+    message,
     code: "insufficient_storage",
     headers: { "x-should-retry": "false" },
   });

@@ -39,7 +39,7 @@ export const UPSTREAM_LOAD: Gauge = {
 
 export const DISK_LOW: Gauge = {
   name: "responses_edge.disk.low",
-  description: "1 while less than MIN_FREE_DISK is free, and new data is refused.",
+  description: "1 while new data is refused: less than MIN_FREE_DISK is free, or the disk is read-only.",
 };
 
 export const DISK_FREE: Gauge = {
@@ -57,6 +57,11 @@ export const MEMORY: Gauge = {
 export const WEBHOOKS_WAITING: Gauge = {
   name: "responses_edge.webhooks.waiting",
   description: "Waiting webhook deliveries, of the tenants whose webhooks this process has opened.",
+};
+
+export const BATCHES: Gauge = {
+  name: "responses_edge.batches.active",
+  description: "Unfinished batches, of the tenants whose batches this process has opened.",
 };
 
 export const FILES_OPEN: Gauge = {
@@ -91,6 +96,7 @@ export const GAUGES: readonly Gauge[] = [
   DISK_FREE,
   MEMORY,
   WEBHOOKS_WAITING,
+  BATCHES,
   FILES_OPEN,
   HOMES_OPEN,
   INGESTION,

@@ -77,6 +77,8 @@ describe("a file that changes during requests", () => {
     expect(told).toContain(`${path}:1: upstreams: server 1: 'url': expected a URL that begins with http`);
     expect(told).toContain(`${path}:4: unknown variable 'modle_aliases'. Do you mean 'model_aliases'?`);
     expect(told).toContain(`${path}:5: upstream_failover_ms: expected a whole number`);
+    // None of these is a change of the process.
+    expect(told).not.toContain("Another process serves");
     const after = statuses.length;
     await eventually(() => statuses.length > after + 8);
     isOver = true;
@@ -96,7 +98,38 @@ describe("`check`", () => {
     for (const line of [1, 2, 3]) expect(output).toContain(`${path}:${line}: `);
     writeFileSync(path, "port: 1\nport: 2\n");
     const [, again] = await run({ CONFIG_FILE: path, LOG_FORMAT: "text" }, "check");
-    expect(again).toContain(`${path}:2: Map keys must be unique`);
+    // What such a file says is unknown, and so is what it lacks.
+    expect(again).toBe(`The configuration has errors:\n  ${path}:2: Map keys must be unique\n`);
+  });
+
+  it("names every mistake within a variable by its place, and no value", async () => {
+    const path = join(newFolder(), "edge.yaml");
+    const lines = [
+      "upstreams: { a: { url: sekret, weight: -1, wieght: 1 }, b: { url: http://b/v1, discover: sekret } }",
+      "routes: { chat: { to: [{ model: m, weight: sekret }, { mdl: b }], fallbacks: 7 }, other: 5 }",
+      "model_prices: { m: { input: -1, output: sekret } }",
+      "allow_anonymous: true",
+    ];
+    writeFileSync(path, lines.join("\n"));
+    const [code, output] = await run({ CONFIG_FILE: path, LOG_FORMAT: "text" }, "check");
+    expect(code).toBe(78);
+    const places = output
+      .split("\n")
+      .flatMap((line) => /:\d+: (\w+: (?:server \d+: )?(?:'[^']+')?)/.exec(line)?.[1] ?? []);
+    expect(places.toSorted()).toEqual([
+      "model_prices: 'm.input'",
+      "model_prices: 'm.output'",
+      "routes: 'chat.fallbacks'",
+      "routes: 'chat.to[0].weight'",
+      "routes: 'chat.to[1].mdl'",
+      "routes: 'chat.to[1].model'",
+      "routes: 'other'",
+      "upstreams: server 1: 'url'",
+      "upstreams: server 1: 'weight'",
+      "upstreams: server 1: 'wieght'",
+      "upstreams: server 2: 'discover'",
+    ]);
+    expect(output).not.toContain("sekret");
   });
 
   it("accepts a file with all needed variables, which override the environment", async () => {

@@ -1,10 +1,10 @@
 import { spawn, spawnSync } from "node:child_process";
-import { existsSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { beginLoad } from "../crash/hand-over-load.ts";
-import { cleanUp, newFolder, run, type Served, start } from "./serve-support.ts";
+import { begin, cleanUp, newFolder, run, type Served, start } from "./serve-support.ts";
 import { eventually } from "./support.ts";
 
 /** A process that takes the place of another one under `serve`, while both get requests (docs/upgrades.md). */
@@ -73,6 +73,17 @@ describe("another process that takes the place of the serving one", () => {
     expect(await stop(served)).toBe(0);
     const nobody = await run({ STATE_DIRECTORY: variables.STATE_DIRECTORY }, "reload");
     expect(nobody).toEqual([1, expect.stringContaining("Nothing serves the data folder")]);
+  }, 120_000);
+
+  it("starts as soon as the first one serves, if it was requested during its start", async () => {
+    const served = begin(least());
+    // The program handles the signal from some moment of its start on: its bit is the first.
+    await eventually(() =>
+      /SigCgt:\s+\w+[13579bdf]\n/.test(readFileSync(`/proc/${served.child.pid}/status`, "latin1")),
+    );
+    served.child.kill("SIGHUP");
+    await eventually(() => times(served, SERVES) === 1, 60_000);
+    expect(await stop(served)).toBe(0);
   }, 120_000);
 
   it("resumes runs that its predecessor had no time to end", async () => {

@@ -1,4 +1,5 @@
 import { existsSync, readdirSync, writeFileSync } from "node:fs";
+import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -240,6 +241,26 @@ describe("the files of objects", () => {
       const { body } = await ask("GET", `/conversations/${first}/items`);
       expect(JSON.stringify(body)).toContain(`"${client}/0"`);
     }
+  });
+
+  it("are nearly used where connections have taken those that are kept free for them: it says so to who asks if it is ready", async () => {
+    const { port, hostname } = new URL(served.url);
+    const readiness = async () => (await (await fetch(`${served.url}/health/ready`)).json()) as { reasons: string[] };
+    const connections: Socket[] = [];
+    let counted = 0;
+    try {
+      await eventually(async () => {
+        const { open_files } = (await (await fetch(`${served.url}/health`)).json()) as Health;
+        // Each takes up to three files. An eighth is kept free, and a half of that is enough for the questions.
+        const more = open_files.used === counted ? 0 : ((OPEN_FILES * 15) / 16 - open_files.used) / 3;
+        counted = open_files.used;
+        for (let index = 0; index < more; index += 1) connections.push(connect(Number(port), hostname));
+        return (await readiness()).reasons.includes("files_used");
+      });
+    } finally {
+      for (const connection of connections) connection.destroy();
+    }
+    await eventually(async () => !(await readiness()).reasons.includes("files_used"));
   });
 });
 

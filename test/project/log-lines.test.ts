@@ -33,6 +33,10 @@ it("what workerd says of its own flags at each start is not told", () => {
   expect(shownLine(said(note, "info"), "text")).toBeUndefined();
 });
 
+it("readers of runs whose streams end with the process are no errors", () => {
+  expect(shownLine(said("Uncaught exception: remote.jsg.Error: The stream was given up."), "json")).toBeUndefined();
+});
+
 it.each(["text", "json"] as const)("what the Worker prints is printed as it is, as %s", (format) => {
   const line = '{"level":"error","error":"Error"}';
   expect(shownLine(said(line, "error", null), format)).toBe(line);

@@ -133,7 +133,7 @@ describe("UPSTREAMS", () => {
       "UPSTREAMS: server 6: 'url': expected a URL without user name and password",
       "UPSTREAMS: server 7: 'url': expected a URL without a query: paths are put behind it",
       expect.stringMatching(/^UPSTREAMS: server 8: 'weight': /),
-      "UPSTREAMS: server 9: expected no other fields than those of the table",
+      "UPSTREAMS: server 9: 'wieght': unknown field",
       expect.stringMatching(/^UPSTREAMS: server 10: /),
     ]);
     expect(told.join()).not.toMatch(/secret/);

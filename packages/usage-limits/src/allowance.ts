@@ -104,6 +104,8 @@ export class Allowance {
 
   #learn(limits: CountedLimits): void {
     if (limits === this.#limits) return;
+    // Under a lower limit the quota grants less, and it grants nothing of one that is used up.
+    if (JSON.stringify(limits) !== JSON.stringify(this.#limits)) this.#balance.keep(NOTHING);
     this.#limits = limits;
     this.#limited = limitedBy(limits);
   }

@@ -4,7 +4,6 @@ export * from "./balance.ts";
 export * from "./end-users.ts";
 export * from "./ledger.ts";
 export * from "./limits.ts";
-export * from "./nearly-used.ts";
 export * from "./refusal.ts";
 export * from "./reporter.ts";
 export * from "./together.ts";

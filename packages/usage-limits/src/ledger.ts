@@ -7,6 +7,7 @@ import {
   STORED_LIMITS,
   type Stored,
 } from "./limits.ts";
+import { nearlyUsed } from "./nearly-used.ts";
 import {
   added,
   type BudgetPeriod,
@@ -44,6 +45,8 @@ export interface Account {
   tokens: Window;
   periods: BudgetPeriod[];
   holds: Hold[];
+  /** The limits that `takeNearlyUsed` has given. Accounts of an earlier version lack it. */
+  told?: string[];
 }
 
 /** A holder's report on one key: the part of its hold that it keeps, and its usage since the last report. */
@@ -301,6 +304,18 @@ export class Ledger {
     return states;
   }
 
+  /** The budgets and storage limits of a key and its tenant that are nearly used; each is given once in its period. */
+  takeNearlyUsed(key: string, limits: CountedLimits, now: number): NearlyUsed[] {
+    const states = Map.groupBy(this.limitsOf(key, limits, now), ({ of }) => (of === "key" ? key : TENANT));
+    return [...states].flatMap(([name, of]) => {
+      const account = this.#account(name);
+      const { told, isChanged, fresh } = nearlyUsed(of, account.told ?? []);
+      account.told = told;
+      if (isChanged) this.#changed.add(name);
+      return fresh;
+    });
+  }
+
   #obstacle(key: string, limits: CountedLimits, least: Amounts, now: number): Obstacle | undefined {
     if (this.#account(key).holds.length >= MAX_HOLDS) {
       const wanted = least.slots + least.runs;
@@ -330,6 +345,9 @@ export class Ledger {
     return { requests: of("requests"), tokens: of("tokens") };
   }
 }
+
+/** A limit that is nearly used, in the report to its operator. */
+export type NearlyUsed = Pick<LimitState, "of" | "obstacle" | "limit" | "used" | "resetsAt">;
 
 export interface LimitState {
   of: "key" | "tenant";

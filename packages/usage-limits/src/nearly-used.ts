@@ -1,34 +1,25 @@
-import { type LimitState, TENANT } from "./ledger.ts";
-
-/** A limit that is nearly used, in the report to its operator. */
-export type NearlyUsed = Pick<LimitState, "of" | "obstacle" | "limit" | "used" | "resetsAt">;
-
 /** The share of a limit from which it is nearly used. */
 const NEARLY = 0.8;
 
-/** The maximum of remembered limits; beyond it some are reported again. */
-const MAX_TOLD = 10_000;
+interface UsedLimit {
+  obstacle: string;
+  limit: number;
+  used: number;
+  resetsAt?: number | undefined;
+}
 
 /**
- * Budgets and storage limits that are nearly used: each is reported once. A new period, and a higher limit, start
- * again.
+ * The budgets and storage limits among `limits` that are nearly used. `told` has the names of those that were nearly
+ * used at the last call; `fresh` are the others. A new period, and another limit, start again.
  */
-export class NearlyUsedLimits {
-  readonly #told = new Set<string>();
+export function nearlyUsed<Limit extends UsedLimit>(limits: readonly Limit[], told: readonly string[]) {
+  const near = limits.filter(
+    ({ obstacle, limit, used }) => limit > 0 && /^(?:budget|stored)_/.test(obstacle) && used >= limit * NEARLY,
+  );
+  const fresh = near.filter((limit) => !told.includes(nameOf(limit)));
+  return { told: near.map(nameOf), fresh, isChanged: fresh.length > 0 || near.length !== told.length };
+}
 
-  /** The limits of a key and its tenant that are nearly used, and were not at the last call. */
-  take(key: string, limits: readonly LimitState[]): NearlyUsed[] {
-    const crossed = limits.filter((state) => {
-      const { of, obstacle, limit, used, resetsAt } = state;
-      if (limit === 0 || !/^(?:budget|stored)_/.test(obstacle)) return false;
-      const name = `${of === "key" ? key : TENANT} ${obstacle} ${limit} ${resetsAt ?? 0}`;
-      const isNear = used >= limit * NEARLY;
-      const isNew = isNear && !this.#told.has(name);
-      if (isNear) this.#told.add(name);
-      else this.#told.delete(name);
-      return isNew;
-    });
-    if (this.#told.size > MAX_TOLD) this.#told.clear();
-    return crossed;
-  }
+function nameOf({ obstacle, limit, resetsAt }: UsedLimit): string {
+  return `${obstacle} ${limit} ${resetsAt ?? 0}`;
 }

@@ -1,11 +1,11 @@
 import {
+  type Account,
   type Amounts,
   type Answer,
   added,
   Ledger,
   type Limits,
   msUntilFreed,
-  NearlyUsedLimits,
   NOTHING,
   periodEnd,
   periodStart,
@@ -282,8 +282,9 @@ describe("the ledger", () => {
 
 describe("a limit that is nearly used up", () => {
   it("is reported once in its period, and again after it was not for a while", () => {
-    const ledger = new Ledger([], () => ({ stored_bytes: 850, stored_responses: 1, stored_conversations: 0 }));
-    const near = new NearlyUsedLimits();
+    const stored = () => ({ stored_bytes: 850, stored_responses: 1, stored_conversations: 0 });
+    const kept = new Map<string, Account>();
+    let ledger = new Ledger(kept, stored);
     const budget = { tokens: 100, window: "day" } as const;
     const limits = {
       ofKey: { budget, stored_bytes: 1_000, requests_per_minute: 1 },
@@ -292,7 +293,11 @@ describe("a limit that is nearly used up", () => {
     const toldAfter = (used: number, now: number) => {
       const said = report({ ...limits, used: { tokens: used, requests: 1 } });
       ledger.take(said, now);
-      return near.take("k", ledger.limitsOf("k", said.limits, now)).map(({ of, obstacle }) => `${of} ${obstacle}`);
+      const told = ledger.takeNearlyUsed("k", said.limits, now).map(({ of, obstacle }) => `${of} ${obstacle}`);
+      // Its quota ends when it is idle, and begins again with what it has stored.
+      for (const [key, account] of structuredClone(ledger.takeChanged())) kept.set(key, account);
+      ledger = new Ledger(kept, stored);
+      return told;
     };
     expect(toldAfter(79, T0)).toEqual(["key stored_bytes"]);
     expect(toldAfter(1, T0)).toEqual(["key budget_tokens"]);

@@ -51,6 +51,7 @@ import { STORED_LIMITS } from "@responses-edge/usage-limits";
 import { z } from "zod";
 import { changeConfigurationBody, shownConfiguration } from "../../api/configuration.ts";
 import { addItemsBody, conversationBody, updateConversationBody } from "../../api/conversations.ts";
+import { LIMITED_BECAUSE } from "../../api/health.ts";
 import { changeKeyBody, createKeyBody, rotateKeyBody, tenantBody } from "../../api/keys.ts";
 import { grants } from "../../contract/grants.ts";
 import { upstreamHealth } from "./upstream-health.ts";
@@ -254,7 +255,7 @@ export function answerSchemas() {
     }),
     Health: z.object({
       status: z.literal("ok"),
-      disk: z.enum(["ok", "low"]).optional(),
+      disk: z.enum(["ok", "low", "read_only"]).optional(),
       open_files: z
         .object({
           limit: z.int(),
@@ -277,7 +278,7 @@ export function answerSchemas() {
     Liveness: z.object({ status: z.literal("ok") }),
     Readiness: z.object({
       status: z.enum(["ready", "limited"]),
-      reasons: z.array(z.enum(["disk_low", "room_used", "model_servers_down"])),
+      reasons: z.array(z.enum(LIMITED_BECAUSE)),
     }),
     UpstreamHealth: upstreamHealth,
     Metrics: text.describe("Prometheus's text format."),

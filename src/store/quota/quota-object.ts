@@ -8,7 +8,6 @@ import {
   isOfEndUser,
   Ledger,
   type NearlyUsed,
-  NearlyUsedLimits,
   NOTHING_STORED,
   type Report,
   STORED_LIMITS,
@@ -163,7 +162,6 @@ export class Quota extends OwnedObject<WebhookBinding> {
   readonly #schema: Schema;
   readonly #usage: UsageStore;
   readonly #stored: StoredTotals;
-  readonly #nearlyUsed = new NearlyUsedLimits();
   #counted: { ledger: Ledger; endUsers: EndUsers } | undefined;
 
   constructor(state: DurableObjectState, env: WebhookBinding) {
@@ -181,9 +179,7 @@ export class Quota extends OwnedObject<WebhookBinding> {
     if (report.endUser !== undefined) return this.#exchangeOfEndUser(report, endUsers, now);
     const isNew = ledger.isNew(report);
     const answer = ledger.take(report, now);
-    for (const near of this.#nearlyUsed.take(report.key, ledger.limitsOf(report.key, report.limits, now))) {
-      this.#tell(report.key, near);
-    }
+    for (const near of ledger.takeNearlyUsed(report.key, report.limits, now)) this.#tell(report.key, near);
     const changed = ledger.takeChanged();
     try {
       this.ctx.storage.transactionSync(() => {
@@ -301,8 +297,8 @@ export class Quota extends OwnedObject<WebhookBinding> {
   }
 
   #write(key: string, account: Account): void {
-    const { requests, reads, tokens, periods, holds } = account;
-    if (requests.length + reads.length + tokens.length + periods.length + holds.length === 0) {
+    const { requests, reads, tokens, periods, holds, told = [] } = account;
+    if ([requests, reads, tokens, periods, holds, told].every(({ length }) => length === 0)) {
       this.#schema.write("DELETE FROM accounts WHERE key = ?", key);
       return;
     }

@@ -4,11 +4,11 @@ import { guardedFetch } from "@responses-edge/guarded-fetch";
 import { unixSeconds } from "@responses-edge/responses-api/response";
 import { loadConfig, type Variables } from "../../config/index.ts";
 import { OwnedObject } from "../owned-object.ts";
+import { pendingDeliveries } from "../pending-work.ts";
 import { Schema, type Versions } from "../schema.ts";
 import { DELIVERY_TABLES, type Delivery, DeliveryTable } from "./delivery-table.ts";
 import { ENDPOINT_TABLE, type Endpoint, type EndpointFields, EndpointTable } from "./endpoint-table.ts";
 import { type Receiver, send, type WebhookNotice } from "./sending.ts";
-import { noteWaitingDeliveries } from "./waiting.ts";
 
 /** The tables of the object, by version. A released version never changes: a new version adds to it. */
 export const WEBHOOK_VERSIONS: Versions = [[ENDPOINT_TABLE, ...DELIVERY_TABLES]];
@@ -96,7 +96,7 @@ export class Webhooks extends OwnedObject<Variables> {
       this.#change(() => this.#deliveries.add(notice, wanting, Date.now()));
       // In case this object dies.
       await this.#wake(Date.now() + 1_000);
-      noteWaitingDeliveries(this.ctx.id.name ?? "", this.#deliveries.waiting());
+      pendingDeliveries.note(this.ctx.id.name ?? "", this.#deliveries.waiting());
       this.ctx.waitUntil(this.during(() => this.#deliverDue()));
     }
     return hasOperator || endpoints.length > 0;
@@ -116,7 +116,7 @@ export class Webhooks extends OwnedObject<Variables> {
   async #deliverDue(): Promise<void> {
     this.#beginDue();
     while (this.#delivering.size > 0) await Promise.all(this.#delivering.values());
-    noteWaitingDeliveries(this.ctx.id.name ?? "", this.#deliveries.waiting());
+    pendingDeliveries.note(this.ctx.id.name ?? "", this.#deliveries.waiting());
     const next = this.#deliveries.nextDue();
     if (next !== null) await this.#wake(next);
   }

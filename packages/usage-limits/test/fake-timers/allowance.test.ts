@@ -5,6 +5,7 @@ import {
   Ledger,
   type Limits,
   NOTHING,
+  NOTHING_STORED,
   type QuotaStub,
   type Report,
   type Reservation,
@@ -19,7 +20,9 @@ function limitsOf(key: Limits): CountedLimits {
 }
 
 class FakeQuota {
-  readonly ledger = new Ledger();
+  /** What homes have told it. */
+  stored = NOTHING_STORED;
+  readonly ledger = new Ledger([], () => this.stored);
   readonly reports: Report[] = [];
   readonly usage: UsageEntry[] = [];
   /** Homes have told it what they store. */
@@ -105,6 +108,19 @@ describe("an allowance", () => {
     quota.hasHeardHomes = true;
     await vi.advanceTimersByTimeAsync(50);
     (await next).end([]);
+  });
+
+  it("under a limit that was lowered has nothing in advance: what is stored already is more than that", async () => {
+    const quota = new FakeQuota();
+    const allowance = quota.isolate(limitsOf({ stored_responses: 1_000 }));
+    const store = async (limit: number) =>
+      allowance.take({ stored_responses: 1, requests: 1 }, limitsOf({ stored_responses: limit }), waitUntil);
+    (await store(1_000)).end([]);
+    // Looked up again, and the same.
+    (await store(1_000)).end([]);
+    expect(quota.reports).toHaveLength(1);
+    quota.stored = { stored_bytes: 0, stored_responses: 2, stored_conversations: 0 };
+    await expect(store(2)).rejects.toMatchObject({ status: 429, code: "storage_quota_exceeded" });
   });
 
   it("lets 200 requests of one isolate in by a handful of calls, and no more of them than the limit", async () => {
