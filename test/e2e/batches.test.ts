@@ -28,6 +28,7 @@ beforeAll(async () => {
     API_KEYS,
     VLLM_FOREGROUND_RECOVERY_TIME_MS: "100",
     PASSTHROUGH_ENDPOINTS: "chat/completions,embeddings",
+    WEBHOOK_URLS: server.url,
     BATCHES_PER_TENANT: "8",
     BATCH_CONCURRENCY: "4",
   });
@@ -140,6 +141,8 @@ describe("a batch", () => {
     ["another endpoint", [line("a", {}, "/v1/embeddings")], "mismatched_url", 1],
     ["no id", [{ method: "POST", url: "/v1/responses", body: {} }], "missing_required_parameter", 1],
     ["no lines", [""], "empty_file", null],
+    ["a line of a million [", ["[".repeat(1_000_000)], "invalid_json_line", 1],
+    ["a line of a million {}", [`{"a":[${"{},".repeat(1_000_000)}{}]}`], "invalid_json_line", 1],
   ])("with %s fails before any request", async (_, lines, code, at) => {
     const batch = await over(await begin(lines));
     expect(batch).toMatchObject({ status: "failed", errors: { data: [{ code, line: at }] } });
@@ -224,6 +227,58 @@ describe("a batch", () => {
     const batch = await over(made);
     expect(batch).toMatchObject({ status: "cancelled", request_counts: { total: 21, completed: 1 } });
     expect((await linesOf(batch.output_file_id)).map(({ custom_id }) => custom_id)).toEqual(["quick"]);
+  });
+
+  it("expires with the answers so far, and names the requests that were not sent", async () => {
+    const full = { ...say("x"), model: "simulator?fault=http:503" };
+    const made = await begin([line("quick", say("quick")), line("full", full)]);
+    await eventually(async () => (await openai.batches.retrieve(made.id)).request_counts?.completed === 1);
+    await worker.kill();
+    const past = "UPDATE batch SET body = json_set(body, '$.expiresAt', 1) WHERE id = ? RETURNING id";
+    expect(worker.batches.exec(objectId("a", uniqueKeyOf("Batches")), past, made.id)).toHaveLength(1);
+    await worker.restart();
+    const batch = await over(made);
+    expect(batch).toMatchObject({ status: "expired", request_counts: { total: 2, completed: 1, failed: 1 } });
+    expect(batch.expired_at).toEqual(expect.any(Number));
+    expect((await linesOf(batch.output_file_id)).map(({ custom_id }) => custom_id)).toEqual(["quick"]);
+    expect(await linesOf(batch.error_file_id)).toMatchObject([
+      { custom_id: "full", response: null, error: { code: "batch_expired" } },
+    ]);
+  });
+
+  it("reports each end to the tenant's webhook endpoints, whose list of deliveries has the attempts", async () => {
+    const types = ["batch.completed", "batch.failed", "batch.cancelled", "batch.expired"] as const;
+    // The model server has no such path: each delivery is repeated.
+    const hook = await openai.webhooks.create({ name: "ends", url: `${server.url}/ends`, event_types: [...types] });
+    const completed = await over(await begin([line("a", say("a"))]));
+    const failed = await over(await begin(["{"]));
+    const cancelled = await begin([line("s", { model: "simulator?tps=5&words=1000", input: "Slow.", store: false })]);
+    await openai.batches.cancel(cancelled.id);
+    await over(cancelled);
+    const deliveries = await eventually(async () => {
+      const headers = { authorization: `Bearer ${KEYS.a}` };
+      const answer = await gateway.fetch(`${gateway.url}/v1/webhook_endpoints/${hook.id}/deliveries`, { headers });
+      const { data } = (await answer.json()) as { data: { attempts: number; event: { type: string; data: object } }[] };
+      return data.length === 3 && data.every(({ attempts }) => attempts > 0) ? data : undefined;
+    });
+    expect(deliveries.map(({ event }) => [event.type, event.data]).toSorted()).toEqual([
+      ["batch.cancelled", { id: cancelled.id }],
+      ["batch.completed", { id: completed.id }],
+      ["batch.failed", { id: failed.id }],
+    ]);
+    for (const delivery of deliveries) {
+      expect(delivery).toMatchObject({ status: "pending", status_code: 404, next_attempt_at: expect.any(Number) });
+    }
+    await openai.webhooks.delete(hook.id);
+  });
+
+  it("has files that expire when the request says so, and one completion window", async () => {
+    const output_expires_after = { anchor: "created_at" as const, seconds: 3_600 };
+    const batch = await over(await begin([line("a", say("a"))], { output_expires_after }));
+    const { created_at, expires_at } = await openai.files.retrieve(batch.output_file_id ?? "");
+    expect(expires_at).toBe(created_at + 3_600);
+    const other = begin([line("a", say("a"))], { completion_window: "48h" as "24h" });
+    await expect(other).rejects.toMatchObject({ status: 400, param: "completion_window" });
   });
 
   it("is only on its tenant's list", async () => {

@@ -184,6 +184,7 @@ describe("a steer that is refused", () => {
     ["another role", {}, { input: [{ type: "message", role: "system", content: "No." }] }, "invalid_input"],
     ["no words", {}, { input: "" }, "invalid_input"],
     ["a lane", {}, { input: "No.", stream_id: "a" }, "invalid_input"],
+    ["too many messages", {}, { input: Array(129).fill({ role: "user", content: "No." }) }, "invalid_input"],
     [
       "a compacted prompt",
       { context_management: [{ type: "compaction", compact_threshold: 1_000_000 }] },

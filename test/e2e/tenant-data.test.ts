@@ -121,6 +121,44 @@ describe("the export of a tenant", () => {
   );
 });
 
+/** An endpoint of events that do not happen in these tests. */
+const HOOK = { name: "mine", url: "https://example.com/hook", event_types: ["response.failed" as const] };
+
+/** Makes a batch of one request. Gives its id. */
+async function batchOf(client: Gateway["openai"]): Promise<string> {
+  const line = { custom_id: "a", method: "POST", url: "/v1/responses", body: { model: "simulator", input: "Hello!" } };
+  const file = await client.files.create({ file: new File([JSON.stringify(line)], "a.jsonl"), purpose: "batch" });
+  const batch = { input_file_id: file.id, endpoint: "/v1/responses" as const, completion_window: "24h" as const };
+  return (await client.batches.create(batch)).id;
+}
+
+describe("a batch and a webhook endpoint of another tenant", () => {
+  it.each([
+    ["GET", "/v1/batches/{batch}"],
+    ["POST", "/v1/batches/{batch}/cancel"],
+    ["GET", "/v1/webhook_endpoints/{hook}"],
+    ["POST", "/v1/webhook_endpoints/{hook}", { name: "theirs" }],
+    ["POST", "/v1/webhook_endpoints/{hook}/rotate_secret"],
+    ["POST", "/v1/webhook_endpoints/{hook}/test", { event_type: "response.failed" }],
+    ["GET", "/v1/webhook_endpoints/{hook}/deliveries"],
+    ["DELETE", "/v1/webhook_endpoints/{hook}"],
+  ])("%s %s is the 404 of an unknown id", async (method, template, body?: object) => {
+    const [one, other] = [await makeKey(gateway, newTenant()), await makeKey(gateway, newTenant())];
+    const client = gateway.client({ apiKey: one.value });
+    const [batch, hook] = [await batchOf(client), (await client.webhooks.create({ ...HOOK })).id];
+    const refusal = async (ids: { batch: string; hook: string }) => {
+      const path = template.replace("{batch}", ids.batch).replace("{hook}", ids.hook);
+      const answer = await call(gateway, method, path, body, other.value);
+      return [answer.status, (await answer.text()).replaceAll(ids.batch, "id").replaceAll(ids.hook, "id")];
+    };
+    const found = await refusal({ batch, hook });
+    expect(found[0]).toBe(404);
+    expect(found).toEqual(await refusal({ batch: `batch_${"0".repeat(22)}`, hook: `we_${"0".repeat(22)}` }));
+    expect((await client.webhooks.retrieve(hook)).name).toBe("mine");
+    expect((await client.batches.retrieve(batch)).status).not.toMatch(/cancel/);
+  });
+});
+
 describe("the erasure of a tenant", () => {
   it("ends its keys, stops its runs and empties its homes; another tenant's stay; the audit log has it", async () => {
     const [one, other] = [await tracked(), await tracked()];
@@ -130,6 +168,8 @@ describe("the erasure of a tenant", () => {
     await client.responses.create({ model: "simulator?tps=20&words=100000", input: "Runs on", background: true });
     const file = await client.files.create({ file: new File(["Owls hoot."], "owls.md"), purpose: "assistants" });
     const store = await client.vectorStores.create({ file_ids: [file.id] });
+    const batch = await batchOf(client);
+    const hook = await client.webhooks.create({ ...HOOK });
     const erased = await ask(gateway, "DELETE", `/v1/admin/tenants/${one.tenant}`);
     // Data that was used within the last hour is checked again later.
     expect(erased).toMatchObject({ object: "tenant.erased", id: one.tenant, has_more: true });
@@ -141,7 +181,10 @@ describe("the erasure of a tenant", () => {
     expect((await exported(one.tenant)).some(({ object }) => object === "response")).toBe(false);
     await expect(heir.files.content(file.id)).rejects.toMatchObject({ status: 404 });
     await expect(heir.vectorStores.retrieve(store.id)).rejects.toMatchObject({ status: 404 });
-    expect([(await heir.files.list()).data, (await heir.vectorStores.list()).data]).toEqual([[], []]);
+    await expect(heir.batches.retrieve(batch)).rejects.toMatchObject({ status: 404 });
+    await expect(heir.webhooks.retrieve(hook.id)).rejects.toMatchObject({ status: 404 });
+    const { files, vectorStores, batches, webhooks } = heir;
+    for (const list of [files, vectorStores, batches, webhooks]) expect((await list.list()).data).toEqual([]);
     const stays = gateway.client({ apiKey: other.key.value });
     for (const id of theirs.ids) expect((await stays.responses.retrieve(id)).id).toBe(id);
     const log = await ask<{ data: Line[] }>(gateway, "GET", `/v1/organization/audit_logs?project_ids=${one.tenant}`);

@@ -1,4 +1,5 @@
 import { linesOf, ReadFault } from "@responses-edge/bounded-body";
+import { MAX_DEPTH, MAX_VALUES, structureFault } from "@responses-edge/json-text";
 import { type BatchEndpoint, type BatchFault, type BatchLine, batchLine, MAX_BATCH_LINES } from "./batches.ts";
 import { ApiError, invalidRequest } from "./errors.ts";
 import { parse } from "./validation.ts";
@@ -39,6 +40,18 @@ function readLine(bytes: Uint8Array, no: number, endpoint: BatchEndpoint): ReadL
     no,
     fault: { code, message, param, line: no },
   });
+  // The bounds of a request's body.
+  const structure = structureFault(bytes);
+  if (structure === "depth") {
+    return faulty("invalid_json_line", `This line is nested deeper than ${MAX_DEPTH} levels.`, null);
+  }
+  if (structure === "values") {
+    return faulty(
+      "invalid_json_line",
+      `This line has more than ${MAX_VALUES} array elements and object members.`,
+      null,
+    );
+  }
   let value: unknown;
   try {
     value = JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes));

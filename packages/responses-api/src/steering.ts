@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { list } from "./collections.ts";
 import { invalidRequest } from "./errors.ts";
 import { isClientCall, type OutputItem } from "./items/registry.ts";
 import { isJsonObject, type JsonObject } from "./json.ts";
@@ -6,12 +7,15 @@ import { parse } from "./validation.ts";
 
 /** Steering over a WebSocket (openai 7.57 `ResponseSteerEvent`): a user's message for a response in progress. */
 
+/** Most messages of one event, and most parts of one message. */
+const MAX_MESSAGES = 128;
+
 const part = z.looseObject({ type: z.enum(["input_text", "input_image", "input_file"]) });
 
 const message = z.strictObject({
   type: z.literal("message").optional(),
   role: z.literal("user"),
-  content: z.union([z.string().min(1), z.array(part).min(1)]),
+  content: z.union([z.string().min(1), list(part, { min: 1, max: MAX_MESSAGES })]),
   id: z.string().nullish(),
   status: z.string().nullish(),
 });
@@ -19,7 +23,7 @@ const message = z.strictObject({
 const steerEvent = z.strictObject({
   type: z.literal("response.steer"),
   previous_response_id: z.string(),
-  input: z.union([z.string().min(1), z.array(message).min(1)]),
+  input: z.union([z.string().min(1), list(message, { min: 1, max: MAX_MESSAGES })]),
 });
 
 /**
