@@ -1,7 +1,7 @@
 import type { CompletionRequest } from "./completion-request.ts";
 import { doneFrame, type Frame, groups } from "./frames.ts";
 import type { JsonObject } from "./json.ts";
-import { logprob } from "./logprobs.ts";
+import { alternatives, logprob } from "./logprobs.ts";
 import type { Settings } from "./settings.ts";
 import { fingerprint, type PromptUsage, usageBody } from "./usage.ts";
 
@@ -136,11 +136,6 @@ function logprobsBody(tokens: readonly string[], offset: number, top: number | u
     text_offset: offsets,
     token_logprobs: tokens.map(logprob),
     tokens: [...tokens],
-    top_logprobs: tokens.map((token) => ({
-      [token]: logprob(token),
-      ...Object.fromEntries(
-        Array.from({ length: Math.max(0, top - 1) }, (_, rank) => [`${token}${rank + 1}`, logprob(token) - rank - 1]),
-      ),
-    })),
+    top_logprobs: tokens.map((token) => Object.fromEntries(alternatives(token, Math.max(1, top)))),
   };
 }

@@ -3,6 +3,7 @@ export type Script = { text: string; delayMs: number };
 
 const SCRIPT = /SCRIPT\[\[(.*?)\]\]/s;
 const THOUGHTS_END = "</think>";
+const FINAL = "<|channel|>final<|message|>";
 
 /** The output of `tiny-qwen3` after a ChatML prompt. README.md has the language. */
 export function chatmlScript(prompt: string): Script {
@@ -11,7 +12,8 @@ export function chatmlScript(prompt: string): Script {
   const tail = after(prompt, "<|im_start|>assistant\n");
   const results = users.at(-1)?.startsWith("<tool_response>") ? (users.at(-1) ?? "") : "";
   const output = [...results.matchAll(/<tool_response>\n(.*?)\n<\/tool_response>/gs)].at(-1)?.[1]?.trim();
-  const said = scripted(user, output);
+  const judged = verdict(prompt, user);
+  const said = scripted(user, judged === undefined ? output : undefined, judged);
   if (said.script !== undefined) return { text: restOfChatml(said.script, tail), delayMs: said.delayMs };
   let text = `<think>\nThe user said something.\n</think>\n\n${said.answer}<|im_end|>`;
   if (tail.startsWith("<think>\n\n</think>\n\n")) text = `<think>\n\n</think>\n\n${said.answer}<|im_end|>`;
@@ -42,20 +44,39 @@ export function harmonyScript(prompt: string): Script {
   const text =
     said.script ??
     `<|channel|>analysis<|message|>The user said something.<|end|><|start|>assistant<|channel|>final<|message|>${said.answer}<|return|>`;
-  if (text.startsWith(tail)) return { text: text.slice(tail.length), delayMs: said.delayMs };
+  // A continued answer need not have its reasoning in the prompt.
+  for (const whole of [text, text.slice(Math.max(0, text.lastIndexOf(FINAL)))]) {
+    if (whole.startsWith(tail)) return { text: whole.slice(tail.length), delayMs: said.delayMs };
+  }
   return { text: " (continued)<|return|>", delayMs: said.delayMs };
+}
+
+/** A guard's answer about the last message of a prompt. Undefined if the prompt does not ask a guard. */
+function verdict(prompt: string, user: string): string | undefined {
+  const last = [...prompt.matchAll(/<\|im_start\|>(user|assistant)\n(.*?)<\|im_end\|>/gs)].at(-1);
+  const judged = last?.[2] ?? user;
+  const given = /<verdict (.*?)>/s.exec(judged)?.[1];
+  const hazard = given === "safe" ? undefined : given;
+  if (user.includes("<content>")) {
+    return JSON.stringify(hazard === undefined ? { violation: 0 } : { violation: 1, categories: { [hazard]: 0.8 } });
+  }
+  const isAnswer = last?.[1] === "assistant" && !judged.endsWith("</tool_call>");
+  if (given === undefined && !isAnswer) return undefined;
+  return hazard === undefined ? "safe" : `unsafe\n${hazard}`;
 }
 
 /** The script in a user text, or the plain answer to it. Only an answer to the user is scripted, none to a tool. */
 function scripted(
   user: string,
   output: string | undefined,
+  judged?: string,
 ): { script: string | undefined; answer: string; delayMs: number } {
-  const script = output === undefined ? SCRIPT.exec(user)?.[1] : undefined;
+  const script = output === undefined && judged === undefined ? SCRIPT.exec(user)?.[1] : undefined;
   const words = /WORDS=(\d+)/.exec(user)?.[1];
   const count = Math.min(Number(words ?? 0), 1_000_000);
   let answer = `You said: ${user}`;
-  if (output !== undefined) answer = `The tool returned: ${output}`;
+  if (judged !== undefined) answer = judged;
+  else if (output !== undefined) answer = `The tool returned: ${output}`;
   else if (words !== undefined) answer = Array.from({ length: count }, (_, index) => `w${index}`).join(" ");
   return {
     script: script?.replaceAll("‹", "<").replaceAll("›", ">"),

@@ -1,3 +1,4 @@
+import { overLostConnections } from "@responses-edge/engines/lost-connection";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import {
   answerOf,
@@ -142,7 +143,8 @@ class Decider {
     const items = [...this.#prompt.items, question, ...(hasOpening ? [opening] : [])];
     const bound = hasOpening ? {} : { structured_outputs: { choice: lettersOf(options.length) } };
     const request = { ...this.#prompt.request, ...ANSWER_FIELDS, ...bound, reasoning: { effort } };
-    const deltas = await this.#engine.generate({ ...this.#prompt, items, request, isUnwatched: true }, signal);
+    const asked: Prompt = { ...this.#prompt, items, request, isUnwatched: true };
+    const deltas = await overLostConnections(() => this.#engine.generate(asked, signal), signal);
     let probabilities: number[] | undefined;
     let hasText = false;
     for await (const batch of deltas) {

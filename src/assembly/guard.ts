@@ -1,4 +1,7 @@
+import type { Dialect } from "@responses-edge/engines/dialects/dialect";
+import { overLostConnections } from "@responses-edge/engines/lost-connection";
 import {
+  asUsersMessage,
   type Guard,
   GuardFault,
   type Judged,
@@ -27,11 +30,13 @@ function guardOf(tenant: string, config: Config): Guard | undefined {
   if (!model) return undefined;
   const { format, policy, takesImages } = model;
   const ask: NonNullable<Guard["model"]>["ask"] = async (question, signal) => {
-    const body = ({ separatesTenants }: { separatesTenants?: boolean | undefined }) => {
+    const body = ({ separatesTenants, misreadsLastAnswer }: Dialect) => {
       const salt = separatesTenants === true && { cache_salt: tenantCacheSalt(tenant) };
-      return JSON.stringify({ model: model.name, ...question, ...salt });
+      const asked = misreadsLastAnswer ? asUsersMessage(question) : question;
+      return JSON.stringify({ model: model.name, ...asked, ...salt });
     };
-    return jsonOf(await askOwnModel(model, "/chat/completions", body, { config, signal, withinMs: timeoutMs }));
+    const asked = { config, signal, withinMs: timeoutMs };
+    return jsonOf(await overLostConnections(() => askOwnModel(model, "/chat/completions", body, asked), signal));
   };
   return { timeoutMs, model: { format, policy, takesImages, ask } };
 }

@@ -32,7 +32,7 @@ let hooked: Gateway;
 let openai: OpenAI;
 const asked: Asked[] = [];
 /** An answer instead of a judgement. */
-let other: ((asked: Asked) => { status?: number; body?: string } | undefined) | undefined;
+let other: ((asked: Asked) => { status?: number; body?: string } | "lost" | undefined) | undefined;
 
 beforeAll(async () => {
   server = createServer((request, response) => {
@@ -48,6 +48,10 @@ beforeAll(async () => {
       }
       asked.push(one);
       const told = other?.(one);
+      if (told === "lost") {
+        request.socket.destroy();
+        return;
+      }
       response.writeHead(told?.status ?? 200, { "content-type": "application/json" });
       response.end(told?.body ?? judgement(one));
     });
@@ -173,6 +177,15 @@ describe("a guard that is not available", () => {
     other = answer;
     const body: ResponseCreateParamsNonStreaming = { model: "simulator", input: "Hello!", moderation };
     await expect(openai.responses.create(body)).rejects.toMatchObject({ status: 503, code: "moderation_unavailable" });
+  });
+
+  it("is asked again if the connection is lost before its answer", async () => {
+    other = () => (asked.length === 1 ? "lost" : undefined);
+    const { results } = await openai.moderations.create({ input: BAD });
+    expect(results[0]?.flagged).toBe(true);
+    expect(asked).toHaveLength(2);
+    other = () => "lost";
+    await expect(openai.moderations.create({ input: BAD })).rejects.toMatchObject({ code: "moderation_unavailable" });
   });
 
   it("is reported if a turn is only scored", async () => {

@@ -44,13 +44,16 @@ const SIZES: Record<Pace, [layers: number, width: number, window: number]> = {
   long: [1, 256, 65_536],
 };
 
+/** How a model is asked: as one that chats, or as a guard that judges the last message. */
+export type Template = "chatml" | "guard";
+
 /** The file of the model that speaks by script; made on first use, and again when the way it is made has changed. */
-export async function scriptedModel({ python }: Installation, pace: Pace): Promise<string> {
+export async function scriptedModel({ python }: Installation, pace: Pace, asked: Template): Promise<string> {
   const maker = join(scripts, "make_model.py");
-  const template = join(scripts, "chatml.jinja");
+  const template = join(scripts, `${asked}.jinja`);
   const hash = createHash("sha256").update(JSON.stringify(SIZES[pace]));
   for (const source of [maker, template]) hash.update(readFileSync(source));
-  const file = join(cache, `${pace}-${hash.digest("hex").slice(0, 12)}.gguf`);
+  const file = join(cache, `${asked}-${pace}-${hash.digest("hex").slice(0, 12)}.gguf`);
   if (existsSync(file)) return file;
   mkdirSync(cache, { recursive: true });
   const unfinished = `${file}.unfinished`;

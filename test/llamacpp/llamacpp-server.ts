@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { MODELS, type ModelServer } from "../vllm/model-server.ts";
 import { type Running, runGroup, untilRefused } from "../vllm/process-group.ts";
 import { freePort } from "../workerd/tools.ts";
-import { cache, type Installation, type Pace, scriptedModel, scripts } from "./llamacpp-installation.ts";
+import { cache, type Installation, type Pace, scriptedModel, scripts, type Template } from "./llamacpp-installation.ts";
 
 /** How long a server may take to come up: a second, and more on a busy machine. */
 export const START_MS = 120_000;
@@ -15,8 +15,12 @@ const BOUNDS: Record<Pace, { window: number; slots: number }> = {
 };
 
 /** Starts a real llama.cpp with a model that speaks by script, on a free port; it ends with this process at the latest. */
-export async function startLlamacpp(installation: Installation, pace: Pace): Promise<ModelServer> {
-  const model = await scriptedModel(installation, pace);
+export async function startLlamacpp(
+  installation: Installation,
+  pace: Pace,
+  template: Template = "chatml",
+): Promise<ModelServer> {
+  const model = await scriptedModel(installation, pace, template);
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
   let running: Running | undefined;

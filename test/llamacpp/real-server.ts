@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, describe, it } from "vitest";
+import { guardedBy } from "../vllm/facts/moderation.ts";
 import { type Gateway, type Run, type Subject, startGateway, subjectOf } from "../vllm/facts/subject.ts";
+import type { ModelServer } from "../vllm/model-server.ts";
 import { findInstallation, type Pace } from "./llamacpp-installation.ts";
 import { START_MS, startLlamacpp } from "./llamacpp-server.ts";
 
@@ -11,12 +13,14 @@ export function factsAboutLlamacpp(pace: Pace, facts: (subject: () => Subject, r
     return;
   }
   const serve = () => startLlamacpp(installation, pace);
+  let guard: ModelServer | undefined;
   const run: Run = { engine: "chat", serve, owned: true, restartMs: START_MS, tokenMs: 0 };
   let current: Subject | undefined;
   let gateway: Gateway | undefined;
   beforeAll(async () => {
     const server = await serve();
-    gateway = await startGateway(server.url);
+    guard = await startLlamacpp(installation, "fast", "guard");
+    gateway = await startGateway(server.url, guardedBy(guard));
     current = subjectOf(server, gateway);
     console.log(server.version);
   }, START_MS + 60_000);
@@ -25,6 +29,7 @@ export function factsAboutLlamacpp(pace: Pace, facts: (subject: () => Subject, r
       await gateway?.close();
     } finally {
       await current?.server.close();
+      await guard?.close();
     }
   });
   const subject = () => {

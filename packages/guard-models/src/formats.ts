@@ -47,6 +47,12 @@ function conversation({ side, text, images = [] }: Judged): GuardBody["messages"
   ];
 }
 
+/** A guard's question with an answer of a model as a user's message, for a server that does not read an answer at the end as one. */
+export function asUsersMessage({ messages, ...question }: JsonObject): JsonObject {
+  const last = Array.isArray(messages) ? (messages.at(-1) as GuardBody["messages"][number] | undefined) : undefined;
+  return { ...question, messages: last?.role === "assistant" ? [{ ...last, role: "user" }] : messages };
+}
+
 const GREEDY = { temperature: 0, stream: false } as const;
 
 /** The hazards of Llama Guard 3 and 4 (MLCommons), in OpenAI's categories if there is one. */
@@ -74,10 +80,12 @@ const llamaGuard: GuardFormat = {
   ],
   read([answer = {}]) {
     const text = textOf(answer);
-    const [, word = "", rest = ""] = /^\s*(safe|unsafe)\b([\s\S]*)$/i.exec(text) ?? [];
-    if (word === "") throw new GuardFault(`The guard answered: ${text.slice(0, 100)}`);
+    // An answer that goes on after `safe` is another text, perhaps the judged one.
+    const verdict = /^\s*(?:(safe)\s*|unsafe\b([\s\S]*))$/i.exec(text);
+    if (!verdict) throw new GuardFault(`The guard answered: ${text.slice(0, 100)}`);
     const tokens = tokensOf(answer);
-    if (word.toLowerCase() === "safe") return { flagged: false, scores: {}, tokens };
+    const [, safe, rest = ""] = verdict;
+    if (safe !== undefined) return { flagged: false, scores: {}, tokens };
     const score = Math.max(0.5, probabilityOf(answer, /^\s*un/i) ?? 1);
     const hazards = rest.match(/S\d{1,2}/gi) ?? [];
     const names = hazards.flatMap((hazard) => HAZARDS[hazard.toUpperCase()] ?? [hazard.toUpperCase()]);

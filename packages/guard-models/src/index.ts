@@ -1,5 +1,6 @@
 export {
   ALL_CATEGORIES,
+  asUsersMessage,
   formatNameOf,
   GUARD_FORMATS,
   type GuardFormat,

@@ -32,11 +32,11 @@ export interface Moderation {
 /** The length of the earlier answer that is judged together with a sentence, in UTF-16 units. */
 const CONTEXT_LENGTH = 4_000;
 
-/** A piece of an answer is judged when a sentence ends in it, from this length on, or when it reaches the maximum. */
+/** A piece of an answer ends with a sentence, from this length on, or at the maximum. */
 const MIN_PIECE_LENGTH = 60;
 const MAX_PIECE_LENGTH = 600;
 
-const SENTENCE_END = /[.!?。！？:;\n](?:["')\]]*\s|$)/;
+const SENTENCE_END = /[.!?。！？:;\n]["')\]]*\s*$/;
 
 type Side = "input" | "output";
 
@@ -116,28 +116,37 @@ export class ModeratedTurn {
     let held: ModelDelta[] = [];
     let unjudged = mode === "score" ? this.#earlier : "";
     let context = isHeld ? this.#earlier.slice(-CONTEXT_LENGTH) : "";
+    /** How much of what is held ends with a sentence. */
+    let piece = { deltas: 0, length: 0 };
     let words = 0;
     this.#earlier = "";
-    /** False where the answer ends here. */
-    const judge = async (): Promise<boolean> => {
-      const text = context + unjudged;
+    /** Judges the beginning of what was not. False where the answer ends here. */
+    const judge = async (length = unjudged.length): Promise<boolean> => {
+      const text = context + unjudged.slice(0, length);
       if (mode === undefined || unjudged === "") return true;
-      unjudged = "";
+      unjudged = unjudged.slice(length);
       if (isHeld) context = text.slice(-CONTEXT_LENGTH);
       return (await this.#passes({ side: "output", text }, signal)) || !isHeld;
     };
     for await (const batch of source) {
       for (const delta of batch) {
+        held.push(delta);
         const text = textOf(delta);
-        if (text !== "") words += 1;
+        if (text === "") continue;
+        words += 1;
         unjudged += text;
+        if (isHeld && endsPiece(unjudged, text)) piece = { deltas: held.length, length: unjudged.length };
       }
-      held.push(...batch);
       // The end is told when all before it was judged.
       const isEnd = batch.some(({ kind }) => kind === "finish");
       if (isEnd) await this.#input;
-      const isDue = isEnd || (isHeld && !prompt.isUnwatched && isPiece(unjudged));
-      if (isDue && !(await judge())) return yield* blocked(prompt, words);
+      if (isEnd) {
+        if (!(await judge())) return yield* blocked(prompt, words);
+      } else if (piece.deltas > 0 && !prompt.isUnwatched) {
+        if (!(await judge(piece.length))) return yield* blocked(prompt, words);
+        yield held.splice(0, piece.deltas);
+        piece = { deltas: 0, length: 0 };
+      }
       if (isHeld && unjudged !== "") continue;
       yield held;
       held = [];
@@ -177,9 +186,9 @@ function textOf(delta: ModelDelta): string {
   }
 }
 
-function isPiece(text: string): boolean {
-  if (text.length >= MAX_PIECE_LENGTH) return true;
-  return text.length >= MIN_PIECE_LENGTH && SENTENCE_END.test(text.slice(MIN_PIECE_LENGTH / 2));
+/** Tells whether a text that ends with these words may be judged, so that no sentence is shown before its end was. */
+function endsPiece({ length }: string, words: string): boolean {
+  return length >= MAX_PIECE_LENGTH || (length >= MIN_PIECE_LENGTH && SENTENCE_END.test(words));
 }
 
 /** The end of an answer that is not given on. Its usage is estimated: the model server has told none by then. */

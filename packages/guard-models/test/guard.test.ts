@@ -1,4 +1,5 @@
 import {
+  asUsersMessage,
   CATEGORIES,
   formatNameOf,
   GuardFault,
@@ -47,6 +48,13 @@ describe("Llama Guard", () => {
     expect(format.requests(output)[0]?.messages.map(({ role }) => role)).toEqual(["user", "assistant"]);
   });
 
+  it("is given an answer as a user's message by a server that would continue it", () => {
+    const [question = {}] = format.requests(output);
+    expect(asUsersMessage(question)).toEqual({ ...question, messages: [{ role: "user", content: output.text }] });
+    const [alone = {}] = format.requests(input);
+    expect(asUsersMessage(alone)).toEqual(alone);
+  });
+
   it("answers a word, and hazards by their numbers", () => {
     expect(format.read([said("\n\nsafe")])).toEqual({ flagged: false, scores: {}, tokens: 9 });
     const top = [
@@ -60,7 +68,10 @@ describe("Llama Guard", () => {
     expect(judged.scores.hate).toBeCloseTo(0.9);
     expect(format.read([said("unsafe\nS99")]).scores).toEqual({ S99: 1 });
     expect(format.read([said("unsafe")]).scores).toEqual({ unsafe: 1 });
-    expect(() => format.read([said("I cannot help with that.")])).toThrow(GuardFault);
+    // A server that continues the judged answer, in place of judging it.
+    for (const text of ["I cannot help with that.", "Safe travels!", "safe\nS2"]) {
+      expect(() => format.read([said(text)])).toThrow(GuardFault);
+    }
     expect(() => format.read([{}])).toThrow(GuardFault);
     expect(() => format.read([])).toThrow(GuardFault);
   });
@@ -172,6 +183,7 @@ describe("a moderated engine", () => {
 
   /** An engine that says words, one in each read, and a guard to which "bad" is bad. */
   function moderated(words: string[], more: Partial<Moderation> = {}, asked: Prompt = prompt) {
+    let reads = words.map((word) => [word]);
     const judged: Judged[] = [];
     const state = { generations: 0, isClosed: false };
     const engine = {
@@ -180,7 +192,7 @@ describe("a moderated engine", () => {
         state.generations += 1;
         return (async function* () {
           try {
-            for (const text of words) yield [{ kind: "text", text }] as ModelDelta[];
+            for (const texts of reads) yield texts.map((text): ModelDelta => ({ kind: "text", text }));
             yield [{ kind: "finish", reason: "stop" }] as ModelDelta[];
           } finally {
             state.isClosed = true;
@@ -201,7 +213,8 @@ describe("a moderated engine", () => {
       earlier: "",
       ...more,
     });
-    const run = async () => {
+    const run = async (given?: string[][]) => {
+      if (given) reads = given;
       const deltas: ModelDelta[] = [];
       for await (const batch of await turn.engine(engine).generate(asked, signal)) deltas.push(...batch);
       return deltas;
@@ -238,6 +251,13 @@ describe("a moderated engine", () => {
     expect(judged.at(-1)).toEqual({ side: "output", text: sentence("one") + sentence("two") + sentence("bad") });
     expect(turn.result.output).toMatchObject({ flagged: true });
     expect(deltas.find(({ kind }) => kind === "usage")).toMatchObject({ usage: { output_tokens: 3 } });
+  });
+
+  it("shows no beginning of a sentence that was not judged, however the answer arrives", async () => {
+    const { run, judged } = moderated([], {}, prompt);
+    const [one, two] = [sentence("one"), sentence("two")];
+    expect(textIn(await run([[one, two, "And this is "], ["bad. "]]))).toBe(one + two);
+    expect(judged.at(-2)).toEqual({ side: "output", text: one + two });
   });
 
   it("judges as a whole an answer that no client sees before its end", async () => {

@@ -5,8 +5,9 @@ DISTANCE tokens before the answer does. The one thing that the model has learned
 each head of its first layer looks there by its rotary position. So parsers, grammars, stops, chunks and errors are the
 server's own, a grammar still wins, and an answer that is continued goes on where it was.
 
-Two more things: after the token `<|count|>` it counts, ` n1 n2 …`, each token by the one before it; and where a grammar forbids
-what the script says, it likes what ends an answer best. LAYERS and WIDTH make it slower: they do nothing else.
+Three more things: after the token `<|count|>` it counts, ` n1 n2 …`, each token by the one before it; for `<|letters|>` in a script,
+after a colon, it says one of the letters A to J, each e times less likely than the one before; and where a grammar forbids what the
+script says, it likes what ends an answer best. LAYERS and WIDTH make it slower: they do nothing else.
 
 A token is a byte, but for the markup of the template, ` word`, and the numbers.
 """
@@ -25,7 +26,7 @@ layers, width, CONTEXT = (int(number) for number in sys.argv[3:6])
 tokens = [("<unk>", 2), ("<s>", 3), ("<|im_end|>", 3)]
 tokens += [(f"<0x{byte:02X}>", 6) for byte in range(256)]
 tokens += [(chr(code).replace(" ", "\u2581"), 1) for code in range(32, 127)]
-tokens += [("<|im_start|>", 3), ("<|pad|>", 3), ("<|script|>", 3), ("<|count|>", 3), (" word", 4)]
+tokens += [("<|im_start|>", 3), ("<|pad|>", 3), ("<|script|>", 3), ("<|count|>", 3), ("<|letters|>", 3), (" word", 4)]
 numbers = len(tokens)
 tokens += [(f" n{number}", 4) for number in range(1, COUNT + 1)]
 ids = {text: index for index, (text, _) in enumerate(tokens)}
@@ -61,6 +62,7 @@ logits = np.zeros((len(tokens), DIMENSIONS), np.float32)
 logits[:, SCRIPTED] = embeddings[:, SCRIPTED] * 6
 logits[numbers, SCRIPTED] = embeddings[ids["<|count|>"], SCRIPTED] * 6
 logits[ids["<|count|>"]] = 0
+logits[ids["<|letters|>"]] = 0
 logits[numbers + 1 :, NUMBERS] = embeddings[numbers:-1, NUMBERS] * 60
 liked = {"<|im_end|>": 8, "}": 7, "]": 6.5, '"': 6, "0": 5, "a": 2}
 for text, weight in liked.items():
@@ -117,6 +119,16 @@ writer.add_add_bos_token(False)
 writer.add_add_space_prefix(False)
 with open(template, encoding="utf-8") as file:
     writer.add_chat_template(file.read())
+
+# What is left of the last layer where `<|letters|>` is copied after a colon, as the last norm leaves it.
+copied = embeddings[ids["<|letters|>"], SCRIPTED]
+hidden = embeddings[ids[":"]].copy()
+hidden[SCRIPTED] += LOUD * copied
+hidden *= np.sqrt(DIMENSIONS) / np.linalg.norm(hidden)
+best = 6 * float(copied @ hidden[SCRIPTED])
+for rank, letter in enumerate("ABCDEFGHIJ"):
+    row = logits[ids[letter]]
+    row[SCRIPTED] += copied * (best - rank - float(row @ hidden)) / float(copied @ hidden[SCRIPTED])
 
 nothing = np.zeros((DIMENSIONS, DIMENSIONS), np.float16)
 writer.add_tensor("token_embd.weight", embeddings)

@@ -1,14 +1,18 @@
 import { afterAll, beforeAll, describe } from "vitest";
 import { answers } from "./answers.ts";
 import { background } from "./background.ts";
+import { batches } from "./batches.ts";
 import { compaction } from "./compaction.ts";
 import { continuation } from "./continuation.ts";
 import { deaths } from "./deaths.ts";
+import { decisions } from "./decisions.ts";
 import { formats } from "./formats.ts";
 import { functions } from "./functions.ts";
 import { grammars } from "./grammars.ts";
+import { guardedBy, moderation } from "./moderation.ts";
 import { passed } from "./passed.ts";
 import { rawMessages } from "./raw-messages.ts";
+import { steering } from "./steering.ts";
 import { type Gateway, type Run, type Subject, startGateway, subjectOf } from "./subject.ts";
 import { tokens } from "./tokens.ts";
 import { contextWindow } from "./window.ts";
@@ -22,7 +26,7 @@ export function facts(run: Run): void {
   let gateway: Gateway | undefined;
   beforeAll(async () => {
     const server = await run.serve(run.engine);
-    gateway = await startGateway(server.url, run.variables);
+    gateway = await startGateway(server.url, { ...guardedBy(server), ...run.variables });
     current = subjectOf(server, gateway);
     if (run.restartMs > 60_000) console.log(`${run.engine}: ${server.version}`);
   }, run.restartMs + 60_000);
@@ -46,6 +50,10 @@ export function facts(run: Run): void {
   describe("the window", () => contextWindow(subject));
   describe("what is passed on is counted", () => passed(subject));
   describe("compaction", () => compaction(subject));
+  describe("decisions", () => decisions(subject));
+  describe("moderation", () => moderation(subject));
+  describe("batches", () => batches(subject));
+  describe("steering", () => steering(subject, run));
   if (run.engine === "chat") describe("continuation", () => continuation(subject));
   if (run.engine === "harmony") describe("raw messages", () => rawMessages(subject));
   describe("runs", () => background(subject, run));

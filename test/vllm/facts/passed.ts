@@ -18,7 +18,6 @@ export function passed(subject: () => Subject): void {
   let gateway: Gateway;
   beforeAll(async () => {
     gateway = await startGateway(serversOf(subject().server), {
-      PASSTHROUGH_ENDPOINTS: "chat/completions,completions",
       ADMIN_KEY,
       ALLOW_ANONYMOUS: "false",
     });

@@ -68,6 +68,7 @@ export async function startGateway(
       ? { VLLM_BASE_URL: `${urls}/v1` }
       : { UPSTREAMS: JSON.stringify(urls.map(poolServer)) }),
     ALLOW_ANONYMOUS: "true",
+    PASSTHROUGH_ENDPOINTS: "chat/completions,completions",
     // A client's departure is noticed when it is written to.
     HEARTBEAT_MS: "2000",
     VLLM_RECOVERY_TIME_MS: RECOVERY_MS,

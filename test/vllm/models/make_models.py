@@ -1,7 +1,11 @@
-"""Makes a tiny random model that speaks by script (script_processor.py): make_models.py chat|harmony VOCABULARY FOLDER.
+"""Makes a tiny model that speaks by script (script_processor.py): make_models.py chat|harmony VOCABULARY FOLDER.
 
 VOCABULARY is tiktoken's o200k_base file. `chat` is a Qwen3 with ChatML, thoughts and tool calls; `harmony` is a gpt-oss.
 Both have the vocabulary of gpt-oss, so no tokenizer is needed from anywhere else.
+
+The weights are random, but the layers do nothing, and one thing is known of the logits, which vLLM reports as log
+probabilities whatever a logits processor adds: after a colon the model likes the letters A to J, each e times less than the
+one before.
 """
 import os
 import sys
@@ -72,34 +76,53 @@ def tokenizer(vocabulary: str, specials: dict[int, str], markup: list[str]):
     return made
 
 
+def like_letters(model, tokenizer) -> None:
+    """Makes the logits a function of the last token, and those after a colon a list of letters."""
+    for name, weight in model.named_parameters():
+        if "o_proj" in name or "down_proj" in name:
+            weight.data.zero_()
+    token = lambda text: tokenizer.encode(text, add_special_tokens=False)[0]
+    embeddings = model.get_input_embeddings().weight.data
+    # The last norm makes this of the colon: logits are exact.
+    hidden = embeddings[token(":")].sign()
+    embeddings[token(":")] = hidden / 16
+    head = model.get_output_embeddings().weight.data
+    for rank, letter in enumerate("ABCDEFGHIJ"):
+        for text, best in ((f" {letter}", 20), (letter, 17)):
+            head[token(text)] = hidden / hidden.numel() * (best - rank)
+
+
 def make_chat(vocabulary: str, folder: str) -> None:
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "chatml.jinja"), encoding="utf-8") as file:
         template = file.read()
-    PreTrainedTokenizerFast(
+    made = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer(vocabulary, HARMONY | CHAT, CHAT_MARKUP),
         clean_up_tokenization_spaces=False,
         eos_token="<|im_end|>",
         pad_token="<|endoftext|>",
         chat_template=template,
-    ).save_pretrained(folder)
+    )
+    made.save_pretrained(folder)
     config = Qwen3Config(
         **SIZES, max_position_embeddings=32_768, tie_word_embeddings=True, eos_token_id=201001, bos_token_id=None
     )
     model = Qwen3ForCausalLM(config).to(torch.bfloat16)
+    like_letters(model, made)
     model.generation_config.eos_token_id = [201001, 199999]
     model.generation_config.pad_token_id = 199999
     model.save_pretrained(folder)
 
 
 def make_harmony(vocabulary: str, folder: str) -> None:
-    PreTrainedTokenizerFast(
+    made = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer(vocabulary, HARMONY, []),
         clean_up_tokenization_spaces=False,
         eos_token="<|return|>",
         bos_token="<|startoftext|>",
         pad_token="<|endoftext|>",
         chat_template="{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}<|start|>assistant",
-    ).save_pretrained(folder)
+    )
+    made.save_pretrained(folder)
     config = GptOssConfig(
         **SIZES,
         num_local_experts=4,
@@ -112,6 +135,7 @@ def make_harmony(vocabulary: str, folder: str) -> None:
         pad_token_id=199999,
     )
     model = GptOssForCausalLM(config).to(torch.bfloat16)
+    like_letters(model, made)
     model.generation_config.eos_token_id = [200002, 199999, 200012]
     model.generation_config.pad_token_id = 199999
     model.save_pretrained(folder)

@@ -7,6 +7,9 @@ The last user text says what:
     DELAY=ms        each step of the batch takes that much longer
     otherwise       a thought, then `You said: <text>`; after tool results `The tool returned: <the last one>`
 
+A guard finds what `<verdict ...>` in its question's last message names, `safe` or a hazard. About a text between <content> and
+</content> it answers JSON; about any other, if that is an answer or has a `<verdict ...>`, as Llama Guard does.
+
 It adds a bias and forbids nothing: a grammar still wins, and parsers, stop rules, chunks and errors are vLLM's own. Where the
 grammar forbids what comes next in the script, the script goes on at the next token that is allowed. A prompt that ends within
 an answer is continued where the script has just that beginning.
@@ -52,6 +55,19 @@ def harmony_prompt(text: str) -> tuple[str, str | None, str]:
     return content(messages[last]) if messages else text, results[-1] if results else None, begun
 
 
+def verdict(text: str, user: str) -> str | None:
+    """What a guard says about a prompt's last message; None where the prompt is no question to a guard."""
+    messages = re.findall(r"<\|im_start\|>(user|assistant)\n(.*?)<\|im_end\|>", text, re.S)
+    role, judged = messages[-1] if messages else ("user", user)
+    given = re.search(r"<verdict (.*?)>", judged, re.S)
+    found = given[1] if given else "safe"
+    if "<content>" in user:
+        return '{"violation": 0}' if found == "safe" else f'{{"violation": 1, "categories": {{"{found}": 0.8}}}}'
+    if not given and (role == "user" or judged.endswith("</tool_call>")):
+        return None
+    return found if found == "safe" else f"unsafe\n{found}"
+
+
 class ScriptProcessor(LogitsProcessor):
     def __init__(self, vllm_config, device, is_pin_memory):
         self.tokenizer = AutoTokenizer.from_pretrained(vllm_config.model_config.model)
@@ -73,11 +89,14 @@ class ScriptProcessor(LogitsProcessor):
         written = re.search(r"SCRIPT\[\[(.*?)\]\]", user, re.S)
         words = re.search(r"WORDS=(\d+)", user)
         delay = re.search(r"DELAY=(\d+)", user)
-        if written and result is None:
+        judged = verdict(text, user)
+        if written and result is None and judged is None:
             script = written[1].replace("‹", "<").replace("›", ">")
         else:
             answer = f"You said: {user}"
-            if result is not None:
+            if judged is not None:
+                answer = judged
+            elif result is not None:
                 answer = f"The tool returned: {result}"
             elif words:
                 answer = " ".join(f"w{index}" for index in range(int(words[1])))
