@@ -71,12 +71,15 @@ export function steering(subject: () => Subject, { engine, tokenMs }: Pick<Run, 
       const script = `‹|channel|›${channel}‹|message|›One.${text}‹|return|›`;
       const [broken, next] = await steered(`DELAY=${tokenMs} SCRIPT[[${script}]]`, 30, recorded);
       const [first, second] = recorder.completions;
-      const before = [...(first?.prompt ?? []), ...(first?.ids.slice(0, broken.usage.output_tokens) ?? [])];
-      expect(before).toHaveLength(broken.usage.input_tokens + broken.usage.output_tokens);
-      expect(second?.prompt.slice(0, before.length)).toEqual(before);
+      const { input_tokens: prompt, output_tokens: sampled } = broken.usage;
+      const before = [...(first?.prompt ?? []), ...(first?.ids.slice(0, sampled) ?? [])];
+      expect(before).toHaveLength(prompt + sampled);
+      expect(next.usage.input_tokens).toBe(second?.prompt.length);
       // <|end|><|start|>user<|message|>Stop.<|end|><|start|>assistant
-      expect(second?.prompt.slice(before.length)).toHaveLength(9);
-      expect(next.usage.input_tokens).toBe(before.length + 9);
+      const kept = second?.prompt.slice(0, -9) ?? [];
+      // All of them, or all before a character that was broken off.
+      expect(kept).toEqual(before.slice(0, kept.length));
+      expect(before.length - kept.length).toBeLessThan(3);
     });
   });
 }

@@ -190,13 +190,16 @@ export class Completion {
 
   /**
    * Ends the completion: adds the held-back text, the finish reason, and the usage. A completion that broke off has
-   * none of these. `promptTokens` counts the prompt, with the earlier samples, if no server has.
+   * none of these. `promptTokens` counts the prompt, with the earlier samples, if no server has: then no server has ended the output,
+   * and a character that was broken off is left out, so that a later prompt continues sampled tokens and no U+FFFD.
    */
-  end(out: ModelDelta[], promptTokens = 0): void {
+  end(out: ModelDelta[], promptTokens?: number): void {
     const finish = this.#finish;
     if (!finish) return;
-    this.#promptTokens ||= promptTokens;
-    this.#parser.push(this.#reader.flush(), 0, this.#deltas);
+    this.#promptTokens ||= promptTokens ?? 0;
+    const held = this.#reader.flush();
+    const kept = promptTokens === undefined ? held : held.map(withoutBrokenCharacter);
+    this.#parser.push(kept, 0, this.#deltas);
     this.#endParser(finish);
     this.#give(out, true);
     if (finish === "stop" && this.#refusal) {
@@ -328,4 +331,8 @@ function refusalOf({ recipient = "", channel = "commentary" }: HarmonyMessage, f
   const content: HarmonyMessage["content"] = [{ type: "text", text }];
   const message: HarmonyMessage = { role: "tool", name, recipient: "assistant", channel, content };
   return { why: `a call of '${name}': ${fault}`, message: toRawMessage(message) };
+}
+
+function withoutBrokenCharacter(piece: Segment): Segment {
+  return typeof piece === "string" ? piece.replace(/\uFFFD+$/, "") : piece;
 }
