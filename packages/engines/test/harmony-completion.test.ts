@@ -1,5 +1,5 @@
 import { Completion } from "@responses-edge/engines/harmony/completion";
-import { createRequest } from "@responses-edge/responses-api/create-request";
+import { createRequest } from "@responses-edge/responses-api/create-bodies";
 import { parse } from "@responses-edge/responses-api/validation";
 import type { ModelDelta, Prompt } from "@responses-edge/turn/engine";
 import { expect, it } from "vitest";
