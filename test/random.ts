@@ -1,4 +1,4 @@
-/** A new seed, printed under a name, or the one of the environment's SEED, which repeats what has failed. */
+/** A new seed, printed under a name; or the environment's SEED, which repeats a failed run. */
 export function newSeed(name: string): number {
   const seed = Number(process.env.SEED ?? Date.now() % 1_000_000);
   console.log(`${name}: SEED=${seed}`);

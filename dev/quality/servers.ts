@@ -13,7 +13,7 @@ export type Way = (typeof WAYS)[number];
 
 const peer = z.strictObject({
   name: z.string(),
-  /** Of its API, with `/v1`. */
+  /** The URL of its API, with `/v1`. */
   url: z.string(),
   /** Its process on this machine. The CPU of this process is measured. */
   pid: z.int().optional(),

@@ -34,7 +34,7 @@ export function nextCall(
   return [...readLiterals(next.header), next.body(least)];
 }
 
-/** Of several tags, the one that begins like the model's own output, or else the first. */
+/** The one of several tags that begins like the model's own output, or else the first. */
 export function preferred(tags: readonly Tag[], begin: string): string {
   return tags.some((tag) => tag.begin === begin) ? begin : (tags[0]?.begin ?? begin);
 }

@@ -10,7 +10,7 @@ export interface Hooks {
   /** The receiver that accepts events, and the one that answers each with a 500. */
   accepting: string;
   failing: string;
-  /** What the guard was asked. */
+  /** The guard's requests. */
   judged: { text: string; images?: string[] }[];
   close(): void;
 }

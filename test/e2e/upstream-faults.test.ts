@@ -14,9 +14,9 @@ function expectDiscreet(text: string): void {
   }
 }
 
-// A generation whose connection dies is not resumed here: what then happens is the matter of continuation.test.ts.
+// These gateways do not resume a generation whose connection dies; continuation.test.ts covers resumption.
 let gateway: Gateway;
-/** One that does not wait, for a vLLM that would let it wait for ever. */
+/** A gateway with short timeouts, for a vLLM that never answers. */
 let hasty: Gateway;
 beforeAll(async () => {
   const vars = { VLLM_API_KEY, VLLM_MAX_RETRIES: "0" };
@@ -55,7 +55,7 @@ describe("vLLM fails before it answers", () => {
     ["http:502", 502, "upstream_unreachable"],
     ["http:503", 503, "server_is_overloaded"],
     ["http:504", 504, "upstream_timeout"],
-    // Our credentials at vLLM, our URL of it: not the client's fault.
+    // The gateway's credentials at vLLM, or its URL, are wrong: that is not the client's fault.
     ["http:401", 502, "upstream_error"],
     ["http:403", 502, "upstream_error"],
     ["http:404", 502, "upstream_error"],
@@ -88,7 +88,7 @@ describe("vLLM fails before it answers", () => {
     expect(await rejection(gateway.openai.responses.create({ ...request, stream: true }))).toBeInstanceOf(errorClass);
   });
 
-  it("a fault that passes is healed by the client's own retry", async () => {
+  it("recovers by the client's own retry from a passing fault", async () => {
     const openai = gateway.client({ maxRetries: 1 });
     const request = { model: "simulator?fault=http:503&fault_times=1", input: "Hello!" };
     expect((await openai.responses.create(request)).output_text).toBe("You said: Hello!");
@@ -117,7 +117,7 @@ describe("vLLM fails before it answers", () => {
     }
   });
 
-  it("a picture for a model that reads none is named alike by a create, its count and its truncation", async () => {
+  it("names an image for a model without vision in the same way in a create, its count and its truncation", async () => {
     const body = {
       model: "tiny-qwen3",
       input: [
@@ -136,7 +136,7 @@ describe("vLLM fails before it answers", () => {
     await expect(gateway.openai.responses.inputTokens.count(body as never)).rejects.toMatchObject(wanted);
   });
 
-  it("truncation: auto without a working /tokenize is an upstream's error, not the client's", async () => {
+  it("is an upstream error, not the client's, for truncation: auto without a working /tokenize", async () => {
     for (const fault of ["http:404", "http:400", "http:500", "html"]) {
       const response = await ask(`fault=${fault}`, { truncation: "auto" });
       expect({ fault, status: response.status }).toEqual({ fault, status: 502 });
@@ -162,21 +162,24 @@ describe("vLLM fails in the middle of its answer", () => {
     ["stall:2", "You said", "upstream_timeout", 504],
   ];
 
-  it.each(cases)("%s: the stream ends with error and response.failed, and that is kept", async (fault, text, code) => {
-    const stream = await readStream(await ask(`fault=${fault}`, { stream: true }));
-    const failure = failureOf(stream);
-    expect(failure).toMatchObject({ type: "server_error", code, response: { error: { code: "server_error" } } });
-    expectDiscreet(failure.message);
-    expect(stream.text).toBe(text);
-    expect(failure.response.output).toMatchObject(
-      text === "" ? [] : [{ type: "message", status: "incomplete", content: [{ text }] }],
-    );
-    const { output_text, ...retrieved } = await gatewayFor(fault).openai.responses.retrieve(stream.id);
-    expect(retrieved).toEqual(failure.response);
-    expect(output_text).toBe(text);
-  });
+  it.each(cases)(
+    "%s: the stream ends with error and response.failed, and the failed response is stored",
+    async (fault, text, code) => {
+      const stream = await readStream(await ask(`fault=${fault}`, { stream: true }));
+      const failure = failureOf(stream);
+      expect(failure).toMatchObject({ type: "server_error", code, response: { error: { code: "server_error" } } });
+      expectDiscreet(failure.message);
+      expect(stream.text).toBe(text);
+      expect(failure.response.output).toMatchObject(
+        text === "" ? [] : [{ type: "message", status: "incomplete", content: [{ text }] }],
+      );
+      const { output_text, ...retrieved } = await gatewayFor(fault).openai.responses.retrieve(stream.id);
+      expect(retrieved).toEqual(failure.response);
+      expect(output_text).toBe(text);
+    },
+  );
 
-  it.each(cases)("%s: a JSON request gets an error, and nothing is kept", async (fault, _text, code, status) => {
+  it.each(cases)("%s: a JSON request gets an error, and nothing is stored", async (fault, _text, code, status) => {
     const before = await stored(fault);
     const response = await ask(`fault=${fault}`);
     const text = await response.clone().text();
@@ -205,7 +208,7 @@ describe("vLLM fails in the middle of its answer", () => {
     expect(seen.join("")).toBe("You said");
   });
 
-  it("in its reasoning: the reasoning so far is kept", async () => {
+  it("in its reasoning: the partial reasoning is stored", async () => {
     const request = { model: "simulator-reasoning?fault=cut:3", input: PROMPT, stream: true };
     const stream = await readStream(await gateway.post(request));
     expect(failureOf(stream).response.output).toMatchObject([
@@ -233,7 +236,7 @@ describe("vLLM fails in the middle of its answer", () => {
     expect(next.output_text).toBe("You said: And now?");
   });
 
-  it("a failed response can be continued: its input and what there was of its answer are history", async () => {
+  it("a failed response can be continued: its input and its partial answer are history", async () => {
     const failed = await readStream(await ask("fault=cut:2", { stream: true }));
     failureOf(failed);
     const next = await gateway.openai.responses.create({
@@ -333,7 +336,7 @@ describe("the connection to vLLM", () => {
     dev.post({ model: `simulator?${settings}`, input: PROMPT, ...fields });
   const requestOf = (settings: string) =>
     dev.vllm.simulator.requests.findLast((request) => JSON.stringify(request.body)?.includes(`?${settings}"`));
-  /** vLLM's connection of that request closes: nobody waits for its answer any more. */
+  /** The request's connection to vLLM closes, because nobody waits for its answer. */
   const released = (settings: string) => eventually(() => requestOf(settings)?.state === "aborted");
 
   it.each([false, true])("refused: 502, stream: %s", async (stream) => {
@@ -374,7 +377,7 @@ describe("the connection to vLLM", () => {
       await released(settings);
     });
 
-    it("no headers, with a stream: it starts after a heartbeat's time, and fails as an event", async () => {
+    it("no headers, with a stream: it starts after the heartbeat interval, and fails with an event", async () => {
       const settings = "fault=stall_headers&ttft=1";
       const stream = await readStream(await askDev(settings, { stream: true }));
       expect(failureOf(stream)).toMatchObject({ code: "upstream_timeout" });
@@ -383,7 +386,7 @@ describe("the connection to vLLM", () => {
       await released(settings);
     });
 
-    it("late headers, with a stream: it starts, and goes on with heartbeats to its end", async () => {
+    it("late headers, with a stream: it starts, and has heartbeats and its whole output", async () => {
       const stream = await readStream(await askDev("headers_delay=700", { stream: true }));
       expect(stream.types.at(-1)).toBe("response.completed");
       expect(stream.comments).toContain("heartbeat");
@@ -409,7 +412,7 @@ describe("the connection to vLLM", () => {
       await released(settings);
     });
 
-    it("headers and no first byte, with a stream: it fails as an event", async () => {
+    it("headers and no first byte, with a stream: it fails with an event", async () => {
       const settings = "ttft=5001";
       const stream = await readStream(await askDev(settings, { stream: true }));
       expect(failureOf(stream)).toMatchObject({ code: "upstream_timeout" });
@@ -426,7 +429,7 @@ describe("the connection to vLLM", () => {
       await released(settings);
     });
 
-    it("silence in the middle of a stream: it fails with what there was", async () => {
+    it("silence in the middle of a stream: it fails with its partial output", async () => {
       const settings = "fault=stall:3";
       const stream = await readStream(await askDev(settings, { stream: true }));
       expect(failureOf(stream)).toMatchObject({ code: "upstream_timeout" });
@@ -440,7 +443,7 @@ describe("the connection to vLLM", () => {
     });
   });
 
-  it("what is malformed is given up at once", async () => {
+  it("a malformed stream is given up at once", async () => {
     const settings = "fault=garbage:2&tps=20&words=500";
     failureOf(await readStream(await askDev(settings, { stream: true })));
     await released(settings);

@@ -3,7 +3,7 @@ import type OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { eventually, type Gateway, startGateway } from "./support.ts";
 
-/** Vector stores, by openai-node as its users have it; embeddings are the simulator's. */
+/** Vector stores, by openai-node. The embeddings are the simulator's. */
 
 const KEYS = { one: "the-key-of-one", other: "the-key-of-another" };
 
@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-/** The asking is refused so. */
+/** The error of a refused request. */
 async function expectError(asked: Promise<unknown>, status: number, fields: object): Promise<void> {
   expect(await asked.catch((error: unknown) => error)).toMatchObject({ status, ...fields });
 }
@@ -35,7 +35,7 @@ const TEXTS = {
 const file = (name: string, text: string, client = openai) =>
   client.files.create({ file: new File([text], name), purpose: "assistants" });
 
-/** A store with the texts above, all of them searchable. */
+/** Makes a store with the texts above, and waits until all of them are searchable. */
 async function filledStore(client = openai) {
   const files = await Promise.all(Object.entries(TEXTS).map(([name, text]) => file(name, text, client)));
   const store = await client.vectorStores.create({ name: "texts" });
@@ -51,7 +51,7 @@ async function filledStore(client = openai) {
 const names = (page: { data: { filename: string }[] }) => page.data.map(({ filename }) => filename);
 
 describe.concurrent("a vector store", () => {
-  it("is made, shown, changed, listed and deleted as OpenAI's is", async () => {
+  it("is created, shown, changed, listed and deleted like OpenAI's", async () => {
     const made = await openai.vectorStores.create({ name: "one", description: "of tests", metadata: { a: "b" } });
     expect(made).toEqual({
       id: expect.stringMatching(/^vs_\w{22}$/),
@@ -117,7 +117,7 @@ describe.concurrent("a vector store", () => {
     expect(names(strict)).toEqual(["bread.txt"]);
   });
 
-  it("says why it found a chunk where the request includes that, and is otherwise as without it", async () => {
+  it("gives the reason for each result on request, and no other difference", async () => {
     const { store } = await filledStore();
     const search = (fields: object) =>
       openai.vectorStores.search(store.id, { query: ["Why do wings stall?", "salted dough"], ...fields });
@@ -142,18 +142,18 @@ describe.concurrent("a vector store", () => {
     await expectError(search({ include: ["reasons"] }), 400, { param: "include[0]" });
   });
 
-  it("weighs meaning and words as `hybrid_search` says", async () => {
+  it("weighs meaning and words by `hybrid_search`", async () => {
     const { store } = await filledStore();
     const search = async (embedding_weight: number, text_weight: number) => {
       const ranking_options: object = { hybrid_search: { embedding_weight, text_weight } };
       return names(await openai.vectorStores.search(store.id, { query: "zebra crossing", ranking_options }));
     };
-    // No file has the words, and each has some meaning.
+    // No file has the words, but each has some similarity of meaning.
     expect(await search(0, 1)).toEqual([]);
     expect(await search(1, 0)).toHaveLength(3);
   });
 
-  it("searches files alone whose attributes pass a filter, also after these were changed", async () => {
+  it("searches only files whose attributes match a filter, also after changes", async () => {
     const { store, files } = await filledStore();
     const found = async (filters: OpenAI.VectorStores.VectorStoreSearchParams["filters"]) =>
       new Set(names(await openai.vectorStores.search(store.id, { query: "wing dough Danube", filters })));
@@ -178,7 +178,7 @@ describe.concurrent("a vector store", () => {
     expect(await found({ type: "eq", key: "name", value: "wings.txt" })).toEqual(new Set());
   });
 
-  it("takes a file by the client's helper, and shows its chunks", async () => {
+  it("gets a file from the client's helper, and shows its chunks", async () => {
     const store = await openai.vectorStores.create({ name: "long" });
     const text = Array.from({ length: 400 }, (_, index) => `Sentence ${index} speaks of nothing new.`).join(" ");
     const { id } = await openai.vectorStores.files.uploadAndPoll(store.id, new File([text], "long.txt"), FAST);
@@ -205,7 +205,7 @@ describe.concurrent("a vector store", () => {
     await expectError(openai.vectorStores.files.list(store.id, { after: "file-none" }), 400, { param: "after" });
   });
 
-  it("forgets a file that is taken out, and one that is deleted", async () => {
+  it("drops a file that is removed or deleted", async () => {
     const { store, files } = await filledStore();
     const [wings, bread] = files;
     const gone = await openai.vectorStores.files.delete(wings?.id ?? "", { vector_store_id: store.id });
@@ -217,7 +217,7 @@ describe.concurrent("a vector store", () => {
     expect(names(await openai.vectorStores.search(store.id, { query: "dough of flour" }))).toEqual(["rivers.md"]);
   });
 
-  it("says why a file failed, and goes on with the others", async () => {
+  it("gives the reason for a file's failure, and continues with the others", async () => {
     const { id: picture } = await file("a.png", "\u0089PNG\r\n\u001a\n\0\0\0");
     const { id: text } = await file("a.txt", "Something to be found.");
     const store = await openai.vectorStores.create({ file_ids: [picture, "file-0000000000000000000000", text] });
@@ -246,7 +246,7 @@ describe.concurrent("a vector store", () => {
     expect(await openai.vectorStores.retrieve(store.id)).toMatchObject({ embedding_model: "simulator" });
   });
 
-  it("of another tenant is unknown at every endpoint, and so are its files and uploads", async () => {
+  it("of another tenant, its files and its uploads are unknown at every endpoint", async () => {
     const { store, files } = await filledStore();
     const { id: fileId } = files[0] ?? { id: "" };
     const batch = await openai.vectorStores.fileBatches.create(store.id, { file_ids: [fileId] });
@@ -268,7 +268,7 @@ describe.concurrent("a vector store", () => {
       "/v1/uploads/{id}/complete": { part_ids: ["part_x"] },
       "/v1/uploads/{id}/parts": part,
     };
-    // The API's own description has every endpoint, also one that is added later.
+    // The API's description lists every endpoint, also future ones.
     const { paths } = (await (await fetch(`${gateway.url}/openapi.json`)).json()) as { paths: Record<string, object> };
     const asked: [string, Promise<Response>][] = Object.entries(paths).flatMap(([path, methods]) => {
       const ids = owned[path.split("/")[2] ?? ""];
@@ -294,12 +294,12 @@ describe.concurrent("a vector store", () => {
     expect(statuses.length).toBeGreaterThan(20);
     expect(statuses.filter(([, status]) => status !== 404)).toEqual([]);
     const other = gateway.client({ apiKey: KEYS.other });
-    // A file of its own is not a way to another's store, and another's file is none into its own store.
+    // A tenant cannot add its own file to another's store, nor another's file to its own store.
     const { id: theirs } = await file("theirs.txt", "Theirs.", other);
     await expectError(Promise.resolve(other.vectorStores.files.create(store.id, { file_id: theirs })), 404, {});
     const { id: theirStore } = await other.vectorStores.create({});
     await expectError(Promise.resolve(other.vectorStores.files.create(theirStore, { file_id: fileId })), 404, {});
-    // In a batch, another's file fails as one does that nobody has.
+    // In a batch, another tenant's file fails like an unknown one.
     const ids = [fileId, `file-${"0".repeat(22)}`];
     const mixed = await other.vectorStores.fileBatches.createAndPoll(theirStore, { file_ids: ids }, FAST);
     expect(mixed.file_counts).toMatchObject({ failed: 2, total: 2 });
@@ -338,7 +338,7 @@ describe.concurrent("a batch of files", () => {
     expect(cancelled.file_counts).toMatchObject({ completed: 2, cancelled: 0 });
   });
 
-  it("names its files once", async () => {
+  it("accepts each file once", async () => {
     const store = await openai.vectorStores.create({});
     const both = { file_ids: ["file-a"], files: [{ file_id: "file-a" }] };
     await expectError(openai.vectorStores.fileBatches.create(store.id, both), 400, { param: "file_ids" });

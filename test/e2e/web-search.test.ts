@@ -19,7 +19,7 @@ import {
   written,
 } from "./tool-support.ts";
 
-/** Web search: the browser that is built in, on a little web of its own, and an operator's in its place. */
+/** Web search: the built-in browser on a small web of its own, and an operator's browser instead. */
 
 const SOURCES = "web_search_call.action.sources";
 
@@ -28,7 +28,7 @@ const search: Tool = { type: "web_search" };
 /** A web of some pages, and a SearXNG that knows them. */
 let web: Server;
 let url: string;
-/** What was asked for, oldest first. */
+/** The requests, oldest first. */
 let visits: { path: string; host: string; headers: IncomingMessage["headers"] }[] = [];
 
 const LONG = Array.from({ length: 3_000 }, (_, line) => `Line ${line} of a long page.`).join("\n");
@@ -102,7 +102,7 @@ beforeEach(() => {
   visits = [];
 });
 
-/** A built-in tool as each kind of model knows it. */
+/** The name of a built-in tool for each kind of model. */
 function named(model: string, name: string): string {
   return model.startsWith(GPT_OSS) ? name : name.replace(".", "_");
 }
@@ -111,7 +111,7 @@ function actionsOf(response: Pick<Response, "output">) {
   return itemsOfType(response, "web_search_call").map(({ action }) => action);
 }
 
-/** What the tools have answered in the last prompt. */
+/** The tools' answers in the last prompt. */
 async function answersTo(model: string, at = gateway): Promise<string[]> {
   if (!model.startsWith(GPT_OSS)) {
     const messages = chatMessages(lastPrompt(at));
@@ -173,7 +173,7 @@ describe.each(EVERY_WAY)("with %s as %s,", (model, way) => {
     expect(actionsOf(plain)).toEqual([{ type: "search", query: "how to make tea", queries: ["how to make tea"] }]);
   });
 
-  it("a page is opened at the address to which it leads, and searched", async () => {
+  it("a page is opened at its final address, and searched", async () => {
     const names = [named(model, "browser.open"), named(model, "browser.find")];
     const { response } = await browse(`Use ${names.join(" and ")}: \`${url}/moved\` \`minutes\``);
     expect(response.status).toBe("completed");
@@ -189,30 +189,27 @@ describe.each(EVERY_WAY)("with %s as %s,", (model, way) => {
   });
 });
 
-it.each(MODELS)(
-  "the browser of %s stays in the prompt where nothing may be called, and shows nothing",
-  async (model) => {
-    const input = `Use ${named(model, "browser.search")}: \`how to make tea\``;
-    const getTime: Tool = { type: "function", name: "get_time", parameters: null, strict: null };
-    const asked = { model, input, tools: [search, getTime] };
-    const allowed = {
-      type: "allowed_tools" as const,
-      mode: "auto" as const,
-      tools: [{ type: "function", name: "get_time" }],
-    };
-    const sizeOf = async (fields: object) =>
-      (await gateway.openai.responses.inputTokens.count({ ...asked, ...fields })).input_tokens;
-    for (const tool_choice of ["none", allowed] as const) {
-      const response = await gateway.openai.responses.create({ ...asked, tool_choice });
-      expect(response.output.map(({ type }) => type).filter((type) => type !== "reasoning")).toEqual(["message"]);
-      expect(textOf(response)).toBe(`You said: ${input}`);
-      expect(await sizeOf({ tool_choice })).toBe(await sizeOf({}));
-    }
-    expect(visits).toEqual([]);
-  },
-);
+it.each(MODELS)("the browser of %s stays in the prompt if no tool may be called, and shows nothing", async (model) => {
+  const input = `Use ${named(model, "browser.search")}: \`how to make tea\``;
+  const getTime: Tool = { type: "function", name: "get_time", parameters: null, strict: null };
+  const asked = { model, input, tools: [search, getTime] };
+  const allowed = {
+    type: "allowed_tools" as const,
+    mode: "auto" as const,
+    tools: [{ type: "function", name: "get_time" }],
+  };
+  const sizeOf = async (fields: object) =>
+    (await gateway.openai.responses.inputTokens.count({ ...asked, ...fields })).input_tokens;
+  for (const tool_choice of ["none", allowed] as const) {
+    const response = await gateway.openai.responses.create({ ...asked, tool_choice });
+    expect(response.output.map(({ type }) => type).filter((type) => type !== "reasoning")).toEqual(["message"]);
+    expect(textOf(response)).toBe(`You said: ${input}`);
+    expect(await sizeOf({ tool_choice })).toBe(await sizeOf({}));
+  }
+  expect(visits).toEqual([]);
+});
 
-it("gpt-oss learns what it can call, built-in tools too, when it calls an unknown tool", async () => {
+it("gpt-oss gets the names of its tools, also built-in ones, after a call of an unknown tool", async () => {
   const input = scripts(written("nothing"), "<|channel|>final<|message|>So.<|return|>");
   await ask(gateway, "json", { model: REPEATER, tools: [search], input });
   expect((await lastTurns(gateway)).join("\n")).toContain(
@@ -224,12 +221,12 @@ describe.each(MODELS)("the pages of %s", (model) => {
   const browse = (input: string, fields: object = {}) =>
     ask(gateway, "json", { model, tools: [search], input, ...fields });
 
-  it("go on from round to round", async () => {
+  it("stay known from round to round", async () => {
     const names = [named(model, "browser.search"), named(model, "browser.open")];
     const { response } = await ask(gateway, "stream", {
       model: `${model}?rounds=2`,
       tools: [search],
-      // First the result of the search, then the link on the page that is shown.
+      // The model first opens a result of the search, then a link on the shown page.
       input: `Use ${names.join(" and ")}: \`tea\` \`{"id":0}\` \`cups\` \`{"id":0,"cursor":1}\``,
     });
     expect(actionsOf(response)).toMatchObject([
@@ -241,7 +238,7 @@ describe.each(MODELS)("the pages of %s", (model) => {
     expect((await answersTo(model)).map((answer) => answer.slice(0, 3))).toEqual(["[0]", "[1]", "[2]", "[3]"]);
   });
 
-  it("go on from turn to turn", async () => {
+  it("stay known from turn to turn", async () => {
     const first = await browse(`Use ${named(model, "browser.open")}: \`${url}/guide\``);
     const second = await browse(`Use ${named(model, "browser.find")}: \`steep\``, {
       previous_response_id: first.response.id,
@@ -258,7 +255,7 @@ describe.each(MODELS)("the pages of %s", (model) => {
     expect(await answersTo(model)).toEqual(["No pages to access!"]);
   });
 
-  it("are fetched again when they were too long to be remembered", async () => {
+  it("are fetched again when they were too long for the cache", async () => {
     const first = await browse(`Use ${named(model, "browser.open")}: \`${url}/long\` \`${url}/guide\``, {
       model: `${model}?rounds=2`,
     });
@@ -271,7 +268,7 @@ describe.each(MODELS)("the pages of %s", (model) => {
     expect(visits.map(({ path }) => path)).toEqual(["/long", "/guide", "/long"]);
   });
 
-  it("cannot all be opened, and the model learns why", async () => {
+  it("cannot all be opened, and the model gets the reason", async () => {
     const { response } = await browse(`Use ${named(model, "browser.open")}: \`${url}/nowhere\``);
     expect(response.status).toBe("completed");
     expect(onlyItem(response, "web_search_call")).toMatchObject({
@@ -281,7 +278,7 @@ describe.each(MODELS)("the pages of %s", (model) => {
     expect(textOf(response)).toContain(`Error fetching URL \`${url}/nowhere\`: HTTP 404`);
   });
 
-  it("are asked for without anything that names the client", async () => {
+  it("are requested without anything that names the client", async () => {
     await browse(`Use ${named(model, "browser.open")}: \`${url}/guide\``);
     const [visit] = visits;
     expect(Object.keys(visit?.headers ?? {})).not.toEqual(expect.arrayContaining(["authorization"]));
@@ -289,7 +286,7 @@ describe.each(MODELS)("the pages of %s", (model) => {
     expect(JSON.stringify(visit?.headers)).not.toContain("any");
   });
 
-  it("are not opened without access to the web: only what a search shows is there", async () => {
+  it("are not opened without access to the web: the model gets only the search results", async () => {
     const tools = [
       {
         type: "web_search",
@@ -307,7 +304,7 @@ describe.each(MODELS)("the pages of %s", (model) => {
     expect(visits.map(({ path }) => path)).toEqual(["/search?q=tea&format=json"]);
   });
 
-  it("are those of allowed domains alone", async () => {
+  it("are only those of allowed domains", async () => {
     const only = (...allowed_domains: string[]) => ({
       tools: [{ type: "web_search", filters: { allowed_domains } }],
       include: [SOURCES],
@@ -331,7 +328,7 @@ describe.each(MODELS)("the pages of %s", (model) => {
     ]);
   });
 
-  it("are those of domains as people write them: patterns, other spellings, other scripts", async () => {
+  it("may be restricted by patterns, and by domains in other spellings and scripts", async () => {
     const found = async (filters: object) => {
       const tools = [{ type: "web_search", filters }] as unknown as Tool[];
       const { response } = await browse(`Use ${named(model, "browser.search")}: \`scripts\``, {
@@ -350,7 +347,7 @@ describe.each(MODELS)("the pages of %s", (model) => {
     expect(await found({ blocked_domains: ["bücher.example.net", "example.org"] })).toEqual([]);
   });
 
-  it("are offered under the other names of the tool, too", async () => {
+  it("are available under the tool's other names, too", async () => {
     const input = `Use ${named(model, "browser.open")}: \`${url}/cups\``;
     const tools: Tool[] = [
       { type: "web_search_preview" },
@@ -371,7 +368,7 @@ describe("without a search provider", () => {
   });
   afterAll(() => bare.close());
 
-  it.each(MODELS)("%s is offered to open and to find alone", async (model) => {
+  it.each(MODELS)("%s is offered only to open and to find", async (model) => {
     const input = `Use ${named(model, "browser.open")}: \`${url}/guide\``;
     const { response } = await ask(bare, "json", { model, tools: [search], input });
     expect(actionsOf(response)).toEqual([{ type: "open_page", url: `${url}/guide` }]);
@@ -436,7 +433,7 @@ describe("an operator's browser", () => {
     expect([...sessions][0]).toMatch(/^[0-9a-f]{32}$/);
   });
 
-  it.each(MODELS)("may fail, and %s learns that", async (model) => {
+  it.each(MODELS)("may fail, and %s is told", async (model) => {
     const { response } = await ask(remote, "stream", {
       model,
       tools: [search],

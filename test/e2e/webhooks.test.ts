@@ -14,16 +14,16 @@ import { ended, reached } from "./turns.ts";
 
 const SECRET = `whsec_${randomBytes(32).toString("base64")}`;
 
-/** A webhook as its endpoint got it. */
+/** A webhook that its endpoint has received. */
 interface Delivery {
   path: string;
   headers: Record<string, string>;
   body: string;
-  /** The response it tells of. */
+  /** The response of the event. */
   response: string;
 }
 
-/** An endpoint that keeps what it gets, and redirects what is about some responses. */
+/** An endpoint that records its requests, and redirects those for some responses. */
 class Endpoint {
   readonly deliveries: Delivery[] = [];
   readonly redirect = new Set<string>();
@@ -75,14 +75,14 @@ afterAll(async () => {
   endpoint.close();
 });
 
-/** A background run, until it has ended and its webhook has come. */
+/** Waits until a background run has ended and its webhook has arrived. */
 async function webhookOf(body: ResponseCreateParamsNonStreaming): Promise<Delivery> {
   const { id } = await openai.responses.create({ ...body, background: true });
   await ended(gateway, id);
   return eventually(() => endpoint.of(id)[0]);
 }
 
-/** The deliveries about a response that wait, as the tenant's object has noted them. */
+/** The waiting deliveries for a response in the tenant's object. */
 function undelivered(id: string) {
   const { webhooks } = gateway;
   const object = objectId("local", uniqueKeyOf("Webhooks"));
@@ -90,7 +90,7 @@ function undelivered(id: string) {
   return webhooks.exec(object, sql, id);
 }
 
-it("a budget of which 80 % are used is reported to the operator and to the tenant that wants it, signed as all are", async () => {
+it("a budget that is used to 80 % is reported to the operator, and to the tenant's endpoint, with a signature", async () => {
   const keyed = await startWithKeys({
     WEBHOOK_URL: endpoint.url,
     WEBHOOK_SECRET: SECRET,
@@ -153,7 +153,7 @@ describe.concurrent("the webhook of a background run", () => {
     });
   });
 
-  it("comes after the response can be retrieved as it ended, also where it is streamed", async () => {
+  it("arrives when the ended response can be retrieved, also if it is streamed", async () => {
     const stream = await openai.responses.create({ input: "Hello!", background: true, stream: true });
     let id = "";
     for await (const event of stream) if (event.type === "response.completed") id = event.response.id;
@@ -161,7 +161,7 @@ describe.concurrent("the webhook of a background run", () => {
     expect((await openai.responses.retrieve(id)).status).toBe("completed");
   });
 
-  it("is accepted by the SDK only as it was sent", async () => {
+  it("is accepted by the SDK only unchanged", async () => {
     const { headers, body } = await webhookOf({ input: "Sign this." });
     const { unwrap } = openai.webhooks;
     const verify = unwrap.bind(openai.webhooks);
@@ -181,7 +181,7 @@ describe.concurrent("the webhook of a background run", () => {
     }
   });
 
-  it("comes once, and none comes for turns in the foreground, by key or not", async () => {
+  it("arrives once, and not for foreground turns, with or without an idempotency key", async () => {
     const foreground = await openai.responses.create({ input: "Hello!" });
     const headers = { "idempotency-key": randomUUID() };
     const keyed = await openai.responses.create({ input: "Hello!" }, { headers });
@@ -210,7 +210,7 @@ describe("a tenant's webhook endpoint", () => {
   const pathOf = ({ url }: { url: string }) => new URL(url).pathname;
   const toldAt = (path: string) => endpoint.deliveries.filter((delivery) => delivery.path === path);
 
-  it("is made, changed, listed and deleted, and shows its secret once", async () => {
+  it("is created, changed, listed and deleted, and shows its secret once", async () => {
     const made = await create(["response.completed"]);
     const { signing_secret: secret, ...shown } = made;
     expect(secret).toMatch(/^whsec_[A-Za-z0-9+/]{43}=$/);
@@ -227,7 +227,7 @@ describe("a tenant's webhook endpoint", () => {
     expect((await openai.webhooks.eventTypes.list()).data).toContain("response.completed");
   });
 
-  it("gets the events that it names, signed with its own secret, and the log says so", async () => {
+  it("gets its events, signed with its own secret, and the log lists them", async () => {
     const completed = await create(["response.completed"]);
     const failed = await create(["response.failed"]);
     const { response } = await webhookOf({ input: "Hello!" });
@@ -248,7 +248,7 @@ describe("a tenant's webhook endpoint", () => {
     expect(toldAt(pathOf(failed))).toEqual([]);
   });
 
-  it("is sent samples, and signs with the old secret for a day where that is asked for", async () => {
+  it("gets samples, and signatures with the old secret for a day on request", async () => {
     const made = await create(["batch.completed"]);
     const rotated = await openai.webhooks.rotateSecret(made.id, { keep_old_secret_active_for_24_hours: true });
     const result = await openai.webhooks.test(made.id, { event_type: "batch.completed" });
@@ -281,7 +281,7 @@ describe("a tenant's webhook endpoint", () => {
   });
 });
 
-it("goes to no private address unless the operator says so", async () => {
+it("may have a private address only if the operator permits it", async () => {
   const deployment = await startGateway({ WEBHOOK_URL: endpoint.url, WEBHOOK_SECRET: SECRET });
   try {
     expect((await deployment.fetch(`${deployment.url}/health`)).status).toBe(200);

@@ -8,7 +8,7 @@ import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.
 import { installedPython } from "../clients/installed.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 
-/** Clients that generators make of `GET /openapi.json`, in four languages: they compile, and their calls are answered. */
+/** Clients that generators make from `GET /openapi.json`, in four languages: they compile, and their calls work. */
 
 const run = promisify(execFile);
 const folder = fileURLToPath(new URL("../../node_modules/.cache/generators/", import.meta.url));
@@ -28,7 +28,7 @@ afterAll(async () => {
   await vllm.close();
 });
 
-/** A folder of its own for what a generator makes, with `files` in it. */
+/** A folder for a generator's output, with `files` in it. */
 function place(name: string, files: Record<string, string> = {}): string {
   const at = `${folder}${name}/`;
   for (const [path, text] of Object.entries(files)) {
@@ -38,7 +38,7 @@ function place(name: string, files: Record<string, string> = {}): string {
   return at;
 }
 
-/** What a command prints. Fails with all that it has said. */
+/** The output of a command. Fails with the whole output. */
 async function said(cwd: string, command: string, ...parameters: string[]): Promise<string> {
   return (await output(cwd, command, ...parameters)).stdout.trim();
 }
@@ -132,7 +132,7 @@ print(text.text)
   });
   const generate = ["-m", "openapi_python_client", "generate", "--path", DOCUMENT, "--meta", "none"];
   const { stdout, stderr } = await output(at, python, ...generate, "--output-path", "client", "--overwrite");
-  // It knows no JSON lines, which two operations for operators have.
+  // The generator does not support JSON lines, which two operations for operators have.
   expect((stdout + stderr).match(/^(Unable|WARNING).*/gm)).toEqual([
     expect.stringContaining("/v1/admin/tenants/{tenant}/export"),
     expect.stringContaining("/v1/admin/tenants/{tenant}/import"),
@@ -141,7 +141,7 @@ print(text.text)
   expect(await said(at, python, "use.py", worker.url)).toBe(ANSWER);
 });
 
-it.skipIf(lacks("go"))("Go: what the console shows as code", async () => {
+it.skipIf(lacks("go"))("Go: the console's code samples", async () => {
   const { samplesOf, LocalFile } = (await import(
     new URL("../../packages/console/src/code-samples.js", import.meta.url).href
   )) as {

@@ -1,6 +1,8 @@
 import { defineConfig } from "vitest/config";
 
-/** `npm run test:generators`. A configuration of its own: what it installs is too large for `npm test`. */
+/**
+ * `npm run test:generators`. It has a configuration of its own, because its installations are too large for `npm test`.
+ */
 export default defineConfig({
   test: {
     name: "generators",

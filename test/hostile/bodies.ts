@@ -7,38 +7,38 @@ import fc from "fast-check";
 
 export const MIB = 1024 * 1024;
 
-/** As many units as fit into the given number of characters, with commas between them. */
+/** The number of units that fits into the given number of characters, with commas between them. */
 export function filled(unit: string, characters: number): string {
   const count = Math.max(1, Math.floor(characters / (unit.length + 1)));
   return `${unit},`.repeat(count).slice(0, -1);
 }
 
-/** So many units, by their index, with commas between them. */
+/** `count` units, made from their index, with commas between them. */
 export function counting(count: number, unit: (index: number) => unknown): string {
   return Array.from({ length: count }, (_, index) => JSON.stringify(unit(index))).join(",");
 }
 
-/** A request of the simulator, with more fields as JSON text. */
+/** A request for the simulator, with more fields as JSON text. */
 export function request(...fields: string[]): string {
   return `{${['"model":"simulator"', '"store":false', ...fields].join(",")}}`;
 }
 
-/** The same of a model whose context window holds anything. */
+/** A request for a model whose context window has any length. */
 function longRequest(...fields: string[]): string {
   return request(...fields).replace('"simulator"', '"simulator?max_model_len=100000000"');
 }
 
-/** One hostile body and what it has to meet. */
+/** One hostile body and the required answer. */
 export interface Row {
   name: string;
   /** The JSON text, or bytes that are sent as they are. */
   body: () => string | Uint8Array;
   path?: string;
-  /** Sent to a gateway with a key for what it seals. One without has compaction items that are read as they are. */
+  /** True: sent to a gateway with an encryption key. A gateway without one reads unencrypted compaction items. */
   sealing?: true;
-  /** Null where the request is served. */
+  /** The error; null if the request is served. */
   refused: { status: number; param: string | null; code: string } | null;
-  /** Most reads that validating takes, where it comes to that: constant unless said otherwise. */
+  /** The maximum number of reads of its validation; by default a constant. */
   reads?: number;
 }
 
@@ -59,7 +59,7 @@ const answered = (index: number, approve: boolean) => ({
   approval_request_id: `mcpr_${index}`,
   approve,
 });
-/** What nobody has sealed, under the name of a key that there is. */
+/** A forged encrypted item, under the name of an existing key. */
 const sealed = (index: number, bytes = 60) => `re1.k.${Buffer.alloc(bytes, `${index}`).toString("base64url")}`;
 const thought = (encrypted_content: string) => ({ type: "reasoning", summary: [], encrypted_content });
 const mcp = (index: number) => ({ type: "mcp", server_label: `s${index}`, server_url: "https://example.com/mcp" });
@@ -83,11 +83,11 @@ const unnamedOutput = () => ({ type: "function_call_output", name: "f", output: 
 const brought = (at: number) => ({ type: "additional_tools", tools: [namespace(at, 100)] });
 
 /**
- * The table. Sizes are those that hurt; what is refused at its beginning is refused at the same cost at any size. Of what is served
- * the reads are bounded by its length: more of the same shows nothing new.
+ * The table. The sizes are large enough to hurt. A body that is refused at its beginning has the same cost at any size.
+ * For a served body the number of reads is bounded by its length, so that larger ones show nothing new.
  */
 export const ROWS: Row[] = [
-  // Before anything is made of the body
+  // Before the body is parsed
   { name: "12 MB of zeros", body: () => request(`"input":[${filled("0", 12_000_000)}]`), refused: tooLarge },
   { name: "12 MB of {}", body: () => request(`"input":[${filled("{}", 12_000_000)}]`), refused: tooLarge },
   { name: '{"a":{}}, a million times', body: () => `[${filled('{"a":{}}', 9 * MIB)}]`, refused: tooLarge },
@@ -392,7 +392,7 @@ export const ROWS: Row[] = [
     name: "1,024 tools without a type",
     body: () => request('"input":"x"', `"tools":[${filled("{}", 3 * 1024)}]`),
     refused: bad("tools[0].type", "missing_required_parameter"),
-    // Those in namespaces are counted first.
+    // Tools in namespaces are counted first.
     reads: 4_000,
   },
   {
@@ -422,7 +422,7 @@ export const ROWS: Row[] = [
     reads: 30_000,
   },
 
-  // What costs more than validating
+  // Costs beyond validation
   {
     name: "1,500 references to as many homes",
     body: () =>
@@ -541,7 +541,7 @@ const UNITS = [
   JSON.stringify(mcp(0)),
 ];
 
-/** What many units are: an array, an object, a text, or one thing in another. */
+/** The containers of many units: an array, an object, a text, or nested values. */
 const SHAPES: Record<string, (unit: string, characters: number) => string> = {
   array: (unit, characters) => `[${filled(unit, characters)}]`,
   object: (unit, characters) => {
@@ -556,7 +556,7 @@ const SHAPES: Record<string, (unit: string, characters: number) => string> = {
   broken: (unit, characters) => `[${filled(unit, characters)}`,
 };
 
-/** Where it stands. */
+/** The place of the container. */
 const PLACES: Record<string, (value: string) => string> = {
   input: (value) => request(`"input":${value}`),
   content: (value) => request(`"input":[{"role":"user","content":${value}}]`),

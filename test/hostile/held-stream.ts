@@ -11,7 +11,7 @@ export interface HeldStream {
 
 const PROMPT = "Say what you are told, when you are told.";
 
-/** Starts one with a key of its tenant. */
+/** Starts a stream with a key of its tenant. */
 export async function beginHeldStream(gateway: Gateway, apiKey: string): Promise<HeldStream> {
   const { simulator } = gateway.vllm;
   const answer = simulator.fetch.bind(simulator);

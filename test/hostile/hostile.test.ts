@@ -11,14 +11,14 @@ import { counted, valuesOf } from "./counting.ts";
 import { beginHeldStream, type HeldStream } from "./held-stream.ts";
 
 /**
- * One request must not harm another. Every body is refused or served within a bound on work: reads of it, values made
- * of it, calls of other servers. No time is measured.
+ * One request must not harm another. Every body is refused or served within a bound on work: its reads, the values made
+ * from it, and the calls of other servers. No time is measured.
  */
 
-/** The limit on a body by default. */
+/** The default limit of a body. */
 const MAX_BYTES = 12 * MIB;
 
-/** Issues of one refusal: at most one for each field of the body and of what is in it. */
+/** The maximum number of issues of one refusal: one for each field of the body, and of nested objects. */
 const MAX_ISSUES = 64;
 
 /**
@@ -26,14 +26,14 @@ const MAX_ISSUES = 64;
  */
 const MAX_CALLS = 3;
 
-/** An error, as JSON. What a client has sent is quoted in its beginning only. */
+/** The maximum length of an error as JSON. An error quotes only the beginning of a client's text. */
 const MAX_ERROR_LENGTH = 1_000;
 
-/** Long texts that were parsed as JSON. Short ones are what the stream of the other tenant brings meanwhile. */
+/** The long texts that were parsed as JSON. The short ones belong to the other tenant's stream. */
 let parsedTexts = 0;
 const { parse } = JSON;
 beforeAll(() => {
-  // A spy would keep all that is parsed.
+  // A spy would keep all parsed values in memory.
   JSON.parse = (text, reviver) => {
     if (text.length > 100_000) parsedTexts += 1;
     return parse(text, reviver);
@@ -45,7 +45,7 @@ afterAll(() => {
 
 const SENDER = { tenant: "attacker", config: { maxRequestBytes: MAX_BYTES, maxOpenTurns: 200 } };
 
-/** The values made of a body before validation, and the cost of its validation. */
+/** The number of values made from a body before validation, and the cost of its validation. */
 async function validated(body: string | Uint8Array) {
   const request = new Request("http://gateway/", {
     method: "POST",
@@ -69,7 +69,7 @@ const API_KEYS = Object.entries(KEYS)
   .map(([tenant, key]) => `${tenant}:${createHash("sha256").update(key).digest("hex")}`)
   .join(",");
 
-/** A gateway that is attacked while a stream of another tenant's goes on in it. */
+/** A gateway that is attacked while another tenant streams. */
 class Attacked {
   readonly #gateway: Gateway;
   readonly #stream: HeldStream;
@@ -97,7 +97,7 @@ class Attacked {
       GUARD_URL: "http://127.0.0.1:9/guard",
       ALLOW_ANONYMOUS: "false",
       VLLM_MAX_RETRIES: "0",
-      // A model server that takes its time is asked whether it is there, which is no call of the request's.
+      // The health check of a slow model server is not a call by the request.
       VLLM_SILENCE_MS: "600000",
     };
     const gateway = await startGateway({ ...own, ...vars });
@@ -119,7 +119,7 @@ class Attacked {
     return { status: response.status, text, param: error?.param, code: error?.code };
   }
 
-  /** The other tenant's stream goes on: its model says a word after those before, and its client gets it. */
+  /** Checks that the other tenant's stream goes on: its model outputs another word, and its client gets it. */
   streamGoesOn(): Promise<void> {
     this.#word = this.#word.then(() => {
       const word = `${this.#said === "" ? "" : " "}${this.#said.length}`;
@@ -129,7 +129,7 @@ class Attacked {
     return this.#word;
   }
 
-  /** The other tenant's stream has got every word, and completes. */
+  /** Checks that the other tenant's stream has every word, and completes. */
   async expectWholeStream(): Promise<void> {
     expect(await this.#stream.end()).toEqual({ text: this.#said, last: "response.completed" });
   }
@@ -140,7 +140,7 @@ class Attacked {
 }
 
 let open: Attacked;
-/** It has a key, with which it seals. */
+/** A gateway with an encryption key. */
 let sealing: Attacked;
 
 beforeAll(async () => {
@@ -198,7 +198,7 @@ async function expectBounded(body: Generated): Promise<void> {
   const described = JSON.stringify(body);
   expect([200, 400, 404, 413], described).toContain(status);
   if (status !== 200) expect(text.length, described).toBeLessThan(MAX_ERROR_LENGTH);
-  // The request's own texts, and the model's echo of them.
+  // The request's own texts, and their echo by the model.
   else expect(text.length, described).toBeLessThan(10_000 + 8 * sent.length);
   if (code === "context_length_exceeded" || sent.length > 20_000) return;
   const work = await validated(sent);
@@ -206,7 +206,7 @@ async function expectBounded(body: Generated): Promise<void> {
   expect(work.reads, described).toBeLessThanOrEqual(1_000 + 40 * work.values);
 }
 
-it("the other tenant's stream has got every word, and completes", async () => {
+it("the other tenant's stream has every word, and completes", async () => {
   await open.expectWholeStream();
   await sealing.expectWholeStream();
 });

@@ -1,6 +1,6 @@
 import { findInstallation, INSTALL } from "./llamacpp-installation.ts";
 
-/** Says, before anything runs, what the facts are checked against. */
+/** Prints the tested model server before any test runs. */
 export default function announce(): void {
   const installation = findInstallation();
   if (installation) console.log(`Starting llama.cpp with ${installation.server ?? installation.python}.`);

@@ -8,12 +8,12 @@ import { callsOf, type Subject } from "../vllm/facts/subject.ts";
 import { saying } from "../vllm/speech.ts";
 import { factsAboutLlamacpp } from "./real-server.ts";
 
-// The real clients of npm run test:clients, as their users have them, in front of a real llama.cpp.
+// The real clients of npm run test:clients, in front of a real llama.cpp.
 
 const CODEX = "0.169.0";
 const PACKAGES = ["openai==3.54.0", "openai-agents==0.24.0", "websockets==16.1.1"];
 
-/** What a fact may take: prompts of agents are read on one core, a token a byte. */
+/** The maximum time of a test: agents' prompts are read on one core, with a token a byte. */
 const FACT_MS = 300_000;
 
 const PATCH = "*** Begin Patch\n*** Add File: greeting.txt\n+Hello, *world*!\n*** End Patch";
@@ -79,7 +79,7 @@ args = ["any"]
       expect(run.answer.trim()).toBe("You said: Hello!");
     });
 
-    it("runs a command, and reads what came of it", { timeout: FACT_MS }, async () => {
+    it("runs a command, and reads its output", { timeout: FACT_MS }, async () => {
       const made = start(webSockets);
       const run = await made.exec(calling("exec_command", MAKE));
       expectCompleted(run);
@@ -110,7 +110,7 @@ function python(subject: () => Subject): void {
     program = await installedPython("python", ...PACKAGES);
   }, 600_000);
 
-  /** What a script of test/clients prints. */
+  /** The output of a script of test/clients. */
   async function run(script: string): Promise<Record<string, unknown>> {
     const { gateway, server } = subject();
     const file = fileURLToPath(new URL(`../clients/python/${script}`, import.meta.url));
@@ -118,7 +118,7 @@ function python(subject: () => Subject): void {
     return JSON.parse(stdout) as Record<string, unknown>;
   }
 
-  it("talks over a socket, counts and compacts", { timeout: FACT_MS }, async () => {
+  it("works over a WebSocket, counts and compacts", { timeout: FACT_MS }, async () => {
     const said = await run("openai_client.py");
     expect(said).toMatchObject({
       // The template leaves out ` word`, a token of its own.
@@ -132,7 +132,7 @@ function python(subject: () => Subject): void {
 }
 
 function node(subject: () => Subject): void {
-  it("streams a call by its helper, and goes on from what came of it", { timeout: FACT_MS }, async () => {
+  it("streams a call by its helper, and continues from the result", { timeout: FACT_MS }, async () => {
     const { gateway, server } = subject();
     const { responses } = gateway.openai;
     const tools = [{ type: "function" as const, name: "get_weather", parameters: WEATHER, strict: true }];

@@ -4,7 +4,7 @@ import { deaths } from "../vllm/facts/deaths.ts";
 import { kills } from "./facts/kills.ts";
 import { factsAboutLlamacpp } from "./real-server.ts";
 
-// A model that takes its time: what is killed, is killed in the middle of an answer.
+// The model is slow, so that kills come in the middle of an answer.
 factsAboutLlamacpp("slow", (subject, run) => {
   describe("runs", () => background(subject, run));
   describe("kills", () => kills(subject, run));

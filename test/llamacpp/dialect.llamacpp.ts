@@ -8,7 +8,7 @@ import { state } from "./facts/state.ts";
 import { tenants } from "./facts/tenants.ts";
 import { factsAboutLlamacpp } from "./real-server.ts";
 
-// What llama.cpp does in another way than vLLM, or not at all.
+// The differences of llama.cpp from vLLM.
 factsAboutLlamacpp("fast", (subject) => {
   describe("choices", () => choices(subject));
   describe("custom tools", () => customTools(subject));

@@ -8,7 +8,7 @@ import { root } from "../workerd/tools.ts";
 /** A Python environment with llama.cpp's server in the wheel `xllamacpp`, and with `gguf` and `numpy`, which make the model. */
 export interface Installation {
   python: string;
-  /** A `llama-server` to run in place of the wheel's. */
+  /** A `llama-server` to run instead of the wheel's. */
   server?: string;
 }
 
@@ -17,10 +17,10 @@ export const INSTALL = `Install one in a folder of your own, in seconds and with
     LLAMACPP_HOME=FOLDER npm run test:llamacpp
 LLAMACPP_SERVER=/path/to/llama-server runs that one in place of the wheel's.`;
 
-/** Where the scripts for Python and the chat template are. */
+/** The folder of the Python scripts and the chat template. */
 export const scripts = join(root, "test/llamacpp/models");
 
-/** Where models and logs are kept: outside of what git sees, gone with the next `npm ci`. */
+/** The folder of models and logs. git ignores it, and `npm ci` deletes it. */
 export const cache = join(root, "node_modules/.cache/llamacpp-facts");
 
 /** The environment that `LLAMACPP_HOME` names (a folder with `bin/python`). */
@@ -33,8 +33,8 @@ export function findInstallation(): Installation | undefined {
 }
 
 /**
- * How fast a model speaks: at once, or some milliseconds a token on one core, to be killed in the middle of it. The one that is `long`
- * speaks at once and has a window for the prompts of agents.
+ * The speed of a model: immediate; or some milliseconds a token on one core, for kills in the middle of an answer.
+ * `long` is immediate and has a window for agents' prompts.
  */
 export type Pace = "fast" | "slow" | "long";
 

@@ -4,10 +4,10 @@ import { type Running, runGroup, untilRefused } from "../vllm/process-group.ts";
 import { freePort } from "../workerd/tools.ts";
 import { cache, type Installation, type Pace, scriptedModel, scripts, type Template } from "./llamacpp-installation.ts";
 
-/** How long a server may take to come up: a second, and more on a busy machine. */
+/** The maximum time of a server's start: a second, and more on a busy machine. */
 export const START_MS = 120_000;
 
-/** What a prompt and its answer may have, and how many answers are written at a time. */
+/** The window, and the number of answers at a time. */
 const BOUNDS: Record<Pace, { window: number; slots: number }> = {
   fast: { window: 4_096, slots: 8 },
   slow: { window: 4_096, slots: 8 },
@@ -51,7 +51,7 @@ export async function startLlamacpp(
     generations: async () => generationsIn(await (await fetch(`${url}/metrics`)).text()),
     life: {
       start,
-      // The server is one process: what generates is also what answers.
+      // The server is one process, which generates and answers.
       crashEngine: kill,
       async terminate() {
         running?.terminate();

@@ -5,7 +5,10 @@ import type { ModelServer } from "../vllm/model-server.ts";
 import { findInstallation, type Pace } from "./llamacpp-installation.ts";
 import { START_MS, startLlamacpp } from "./llamacpp-server.ts";
 
-/** Registers facts about a gateway in front of a real llama.cpp, which is started for them; else says what is missing. */
+/**
+ * Registers facts about a gateway in front of a real llama.cpp, which is started for them. Without one, a skipped test
+ * names what is missing.
+ */
 export function factsAboutLlamacpp(pace: Pace, facts: (subject: () => Subject, run: Run) => void): void {
   const installation = findInstallation();
   if (!installation) {

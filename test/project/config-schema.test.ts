@@ -25,7 +25,7 @@ function mistakesIn(text: string): readonly string[] {
 
 const LEAST = "vllm_base_url: http://gpu:8000/v1\n";
 
-it("the file that the documentation shows is right, by the schema and by the server", () => {
+it("the documentation's file is valid, by the schema and by the server", () => {
   const page = readFileSync(join(root, "docs/self-hosting.md"), "utf8");
   const text = /```yaml\n([\s\S]*?)```/.exec(page)?.[1] ?? "";
   expect(text).toContain("upstreams:");
@@ -43,7 +43,7 @@ it.each([
   "mcp_servers: [https://a.example/, https://b.example/]",
   "thinking_budgets: { qwen3: { low: 1024 } }",
   "routes: { a: b, c: { to: d, context_window_fallbacks: [e] } }",
-])("%s is taken by both", (line) => {
+])("%s is accepted by both", (line) => {
   const text = LEAST + line;
   expect(validate(parse(text)), JSON.stringify(validate.errors)).toBe(true);
   expect(mistakesIn(text)).toEqual([]);

@@ -18,7 +18,7 @@ const compose = parse(read("deploy/compose.yaml"));
 /** Variables that some part of this project reads. */
 const KNOWN: readonly string[] = [...VARIABLE_NAMES, ...SERVE_VARIABLES];
 
-/** The names in an example of an environment, and those of them that have a value. */
+/** The names in an example of an environment, and those with a value. */
 function entriesOf(file: string): [name: string, value: string][] {
   return [...read(file).matchAll(/^([A-Z_]+)=(.*)$/gm)].map(([, name = "", value = ""]) => [name, value]);
 }
@@ -35,7 +35,7 @@ describe("the Dockerfile", () => {
   const words = (instruction: Instruction) =>
     (instruction as JSONInstruction).getJSONStrings().map((each) => each.getJSONValue());
 
-  it("begins with pinned images, and has the Node that the tests run on", () => {
+  it("begins with pinned images, and has the tests' version of Node", () => {
     const images = dockerfile.getFROMs().map((from) => from.getImage());
     expect(images).toEqual([
       `node:${manifest.devDependencies.node}-bookworm-slim`,
@@ -43,7 +43,7 @@ describe("the Dockerfile", () => {
     ]);
   });
 
-  it("copies what is there, and what .dockerignore lets in", () => {
+  it("copies existing files that .dockerignore admits", () => {
     const ignored = read(".dockerignore").split("\n");
     const sources = dockerfile
       .getCOPYs()
@@ -61,7 +61,7 @@ describe("the Dockerfile", () => {
     }
   });
 
-  it("runs what the package has, as a user that is not root, and asks its health", () => {
+  it("runs the package's command as a user other than root, and checks its health", () => {
     expect(one("USER").getArgumentsContent()).toMatch(/^[1-9]\d*:[1-9]\d*$/);
     expect(words(one("ENTRYPOINT"))).toEqual(["/usr/local/bin/node", "/app/responses-edge.js"]);
     expect(existsSync(join(root, "cli/responses-edge.js"))).toBe(true);
@@ -81,7 +81,7 @@ describe("the Dockerfile", () => {
 describe("compose.yaml", () => {
   const gateway = compose.services["responses-edge"];
 
-  it("publishes ports of Caddy alone", () => {
+  it("publishes only Caddy's ports", () => {
     const published = Object.keys(compose.services).filter((name) => compose.services[name].ports);
     expect(published).toEqual(["caddy"]);
     const networks = Object.fromEntries(
@@ -103,7 +103,7 @@ describe("compose.yaml", () => {
     );
   });
 
-  it("runs the vLLM that the documentation was tried with, and lets it and the gateway write to volumes alone", () => {
+  it("runs the documentation's version of vLLM, and lets it and the gateway write only to volumes", () => {
     const [, tried] = /^\| (\d+\.\d+\.\d+) \| `npm run test:vllm`/m.exec(read("docs/vllm.md")) ?? [];
     expect(compose.services.vllm.image).toBe(`vllm/vllm-openai:v${tried}`);
     for (const name of ["vllm", "responses-edge", "caddy", "backup"]) {
@@ -128,14 +128,14 @@ describe("the chart", () => {
   const values = parse(read("deploy/helm/values.yaml"));
   const isValid = new Ajv().compile(JSON.parse(read("deploy/helm/values.schema.json")));
 
-  it("is of the version of the program", () => {
+  it("has the version of the program", () => {
     expect([chart.version, chart.appVersion]).toEqual([manifest.version, manifest.version]);
   });
 
-  it("has a schema that its own values meet, which names each of them", () => {
+  it("has a schema that accepts and names each of its own values", () => {
     expect(isValid(values), JSON.stringify(isValid.errors)).toBe(true);
     const { properties } = JSON.parse(read("deploy/helm/values.schema.json"));
-    // Helm's own, for charts in charts.
+    // `global` is Helm's own, for subcharts.
     const { global: _, ...named } = properties;
     expect(Object.keys(named).toSorted()).toEqual(Object.keys(values).toSorted());
   });
@@ -158,7 +158,7 @@ describe("responses-edge.service", () => {
     expect(value("TimeoutStopSec") * 1000).toBeGreaterThan(value("STOP_TIMEOUT_MS"));
   });
 
-  it("does not start the program again where that does not help", () => {
+  it("does not restart the program after errors that a restart does not mend", () => {
     const { usage, noAccess, configuration } = EXIT;
     expect(unit).toContain(`RestartPreventExitStatus=${usage} ${noAccess} ${configuration}\n`);
   });

@@ -13,7 +13,7 @@ const manifest = JSON.parse(readFileSync(new URL("package.json", root), "utf8"))
   devDependencies: Record<string, string>;
 };
 
-/** Every committed text for readers: documentation, and sources for their comments. */
+/** All committed documentation, and all sources because of their comments. */
 const texts = execFileSync("git", ["ls-files", "*.md", "*.ts", "*.js", "*.sh", "*.yml", "*.yaml"], {
   cwd: root,
   encoding: "utf8",
@@ -27,11 +27,11 @@ function found(within: typeof texts, pattern: RegExp): string[] {
   return within.flatMap(({ path, text }) => [...text.matchAll(pattern)].map(([told]) => `${path}: ${told.trim()}`));
 }
 
-it("none runs TypeScript with the reader's own Node, which may know none", () => {
+it("run no TypeScript with the reader's own Node, which may not support it", () => {
   expect(found(texts, /(?<!npx )\bnode (?:--?[\w=-]+ )*[\w./-]+\.ts\b/g)).toEqual([]);
 });
 
-it("each script that documentation runs is there", () => {
+it("run only existing scripts", () => {
   const scripts = documents.flatMap(({ path, text }) =>
     [...text.matchAll(/\bnpm (?:run )?((?:start|test)\b(?!:)|(?<=run )[a-z][\w:-]*)/g)].map(([, name = ""]) => ({
       path,
@@ -42,7 +42,7 @@ it("each script that documentation runs is there", () => {
   expect(scripts.filter(({ name }) => !(name in manifest.scripts))).toEqual([]);
 });
 
-it("README promises the Node that package.json asks for, and scripts run with the one that is installed", () => {
+it("need the Node of package.json by README, and run with the installed one", () => {
   const readme = readFileSync(new URL("README.md", root), "utf8");
   const least = manifest.engines.node.replace(">=", "");
   const installed = manifest.devDependencies.node?.split(".")[0];

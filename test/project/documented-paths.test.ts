@@ -3,9 +3,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { root } from "../workerd/tools.ts";
 
-/**
- * The paths that pages for contributors name: from the checkout, from `src`, or next to another path of the same line.
- */
+/** The paths in pages for contributors: from the checkout, from `src`, or beside another path of the same line. */
 
 const PAGES = ["docs/code-map.md", "docs/architecture.md", "CONTRIBUTING.md"];
 
@@ -69,13 +67,13 @@ function deadLinksOf(page: string): string[] {
 }
 
 describe("the paths", () => {
-  it.each(PAGES)("that %s names are there", (page) => {
+  it.each(PAGES)("in %s exist", (page) => {
     const lines = linesOf(page);
     expect(lines.flatMap(pathsIn).length).toBeGreaterThan(5);
     expect(lines.flatMap(missingIn)).toEqual([]);
   });
 
-  it("from the checkout that the other pages name are there", () => {
+  it("from the checkout in the other pages exist", () => {
     const pages = ["README.md", "SECURITY.md", ...globSync("docs/**/*.md", { cwd: root })];
     const missing = pages.flatMap((page) =>
       linesOf(page)
@@ -86,13 +84,13 @@ describe("the paths", () => {
     expect(missing).toEqual([]);
   });
 
-  it("and headings that links lead to are there", () => {
+  it("and headings of links exist", () => {
     const pages = globSync(["*.md", "{cli,docs,dev}/**/*.md", "packages/*/*.md"], { cwd: root });
     expect(pages.length).toBeGreaterThan(60);
     expect(pages.flatMap(deadLinksOf)).toEqual([]);
   });
 
-  it("of all packages are on the page of the architecture", () => {
+  it("of all packages are in architecture.md", () => {
     const page = readFileSync(join(root, "docs/architecture.md"), "utf8");
     const packages = readdirSync(join(root, "packages"));
     expect(packages.filter((name) => !new RegExp(`\\b${name}\\b`).test(page))).toEqual([]);

@@ -41,7 +41,7 @@ function filesIn(folder: string): string[] {
     .map((path) => join(folder, path));
 }
 
-/** The specifiers that a file imports. Its imports come first. Later matches are in texts. */
+/** The specifiers that a file imports. Imports come first in a file. Later matches are in texts. */
 function importsOf(file: string): string[] {
   const text = readFileSync(join(root, file), "utf8");
   const [head = ""] = text.split(/^(?:export )?(?:const|let|class|(?:async )?function)\b/m, 1);
@@ -57,7 +57,7 @@ function layerOf(file: string): string {
 }
 
 describe("a layer of src", () => {
-  it.each(Object.keys(LAYERS))("%s imports only what it may", (layer) => {
+  it.each(Object.keys(LAYERS))("%s imports only its permitted layers", (layer) => {
     const allowed = [layer, "env", ...(LAYERS[layer] ?? [])];
     const refused = filesIn("src")
       .filter((file) => layerOf(file) === layer)
@@ -71,7 +71,7 @@ describe("a layer of src", () => {
     expect(refused).toEqual([]);
   });
 
-  it.each(["src/tools", "packages/engines/src"])("%s knows of the turn only what that asks of it", (folder) => {
+  it.each(["src/tools", "packages/engines/src"])("%s imports only the turn's interfaces for it", (folder) => {
     const refused = filesIn(folder).flatMap((file) =>
       importsOf(file).flatMap((specifier) => {
         const isRefused = specifier.startsWith(`${TURN}/`) && !ASKED.includes(specifier.slice(TURN.length + 1));
@@ -81,7 +81,7 @@ describe("a layer of src", () => {
     expect(refused).toEqual([]);
   });
 
-  it("has no file of more than 400 lines", () => {
+  it("has files of at most 400 lines", () => {
     const lines = (file: string) => readFileSync(join(root, file), "utf8").split("\n").length - 1;
     expect(filesIn("src").filter((file) => lines(file) > 400)).toEqual([]);
   });
@@ -119,11 +119,11 @@ describe("a package", () => {
     expect(imported.filter((specifier) => /(^|\/)src\//.test(specifier))).toEqual([]);
   });
 
-  it.each(packages)("%s says what it is for", (name) => {
+  it.each(packages)("%s has a README with its purpose", (name) => {
     expect(readFileSync(join(root, "packages", name, "README.md"), "utf8")).toContain(`# @responses-edge/${name}\n`);
   });
 
-  it.each(packages)("%s can be published by itself: it has exports, what it ships, and tests of its own", (name) => {
+  it.each(packages)("%s can be published by itself: it has exports, a list of files, and tests of its own", (name) => {
     const folder = join(root, "packages", name);
     const described = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as {
       private?: boolean;

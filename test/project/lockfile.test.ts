@@ -25,7 +25,7 @@ it("the lock file names the binaries of every platform, so that `npm ci` works o
   const missing: string[] = [];
   for (const [path, { optionalDependencies = {} }] of Object.entries(lock.packages)) {
     for (const [name, wanted] of Object.entries(optionalDependencies)) {
-      // Pinned ones are platform binaries; `npm ci` refuses a lock file that lacks one.
+      // Optional dependencies with an exact version are platform binaries. `npm ci` refuses a lock file that lacks one.
       if (!/^\d/.test(wanted)) continue;
       const found = resolve(path, name);
       if (!found || lock.packages[found]?.version !== wanted) missing.push(`${path} → ${name}@${wanted}`);
@@ -35,8 +35,8 @@ it("the lock file names the binaries of every platform, so that `npm ci` works o
 });
 
 /**
- * Binaries of other platforms than that which the lock file was made on, of versions that its registry did not have: nobody could read
- * their checksums there. `npm ci` takes them unchecked. `npm install` on such a platform adds the checksums.
+ * Binaries of other platforms, in versions that the registry of the lock file's machine did not have, so that their
+ * checksums are unknown. `npm ci` accepts them unchecked. `npm install` on such a platform adds the checksums.
  */
 const UNCHECKED: Record<string, string[]> = {
   "2.6.8": ["android-arm64", "android-x64", "darwin-arm64", "darwin-x64", "linux-arm64-musl", "linux-x64-musl"]
@@ -52,7 +52,7 @@ const UNCHECKED: Record<string, string[]> = {
   ),
 };
 
-it("the lock file has the checksum of every package but of those that are known to lack one", () => {
+it("the lock file has the checksum of every package, except those listed without one", () => {
   const isOwn = (path: string) => path === "" || path.startsWith("packages/") || lock.packages[path]?.link === true;
   const unchecked = Object.entries(lock.packages).filter(([path, { integrity }]) => !isOwn(path) && !integrity);
   const named = unchecked.map(([path, { version }]) => `${path}@${version}`);

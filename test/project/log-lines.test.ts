@@ -9,7 +9,7 @@ const fault = "failed to lookup address information: Name or service not known";
 const said = (message: string, level = "error", source: string | null = "workerd/jsg/util.c++:320") =>
   JSON.stringify({ timestamp: "1795373428063", level, ...(source && { source }), message, context_depth: 0 });
 
-it("an unknown name is a line in the console, and no stack", () => {
+it("an unknown host name is a line in the console, without a stack", () => {
   const line = said(`e = rust/worker/ffi.rs:104: failed: ${fault}\nstack: /some/workerd@2b5edc0; wdErrId = f6ir3d86`);
   expect(shownLine(line, "text")).toBe(`workerd: ${fault}`);
   expect(JSON.parse(shownLine(line, "json") ?? "")).toMatchObject({ level: "error", message: `workerd: ${fault}` });
@@ -27,7 +27,7 @@ it("workerd's output before it has read its configuration is logged, too", () =>
   expect(shownLine("stack: /some/workerd@2b5edc0 /some/workerd@3fe4230; wdErrId = f6ir3d86", "text")).toBeUndefined();
 });
 
-it("what workerd says of its own flags at each start is not told", () => {
+it("workerd's line about its own flags at each start is not printed", () => {
   const note =
     "NOSENTRY per-isolate bootstrap compile cache failed its compatibility check; scripts will be compiled from source";
   expect(shownLine(said(note, "info"), "text")).toBeUndefined();
@@ -42,7 +42,7 @@ it.each(["text", "json"] as const)("what the Worker prints is printed as it is, 
   expect(shownLine(said(line, "error", null), format)).toBe(line);
 });
 
-/** Ends of lines, as any reader of logs may see them. */
+/** All line ends that a reader of logs may recognise. */
 const ENDS = ["\n", "\r", "\r\n", "\v", "\f", "\u001c", "\u001d", "\u001e", "\u0085", "\u2028", "\u2029"];
 const hostile = fc
   .array(
@@ -53,7 +53,7 @@ const hostile = fc
   )
   .map((parts) => parts.join(""));
 
-it("whatever a field says, a line of the log is one line to every reader, and says it", async () => {
+it("a line of the log is one line for every reader, with any text in its fields", async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.dictionary(fc.string({ minLength: 1 }), hostile),
@@ -64,7 +64,7 @@ it("whatever a field says, a line of the log is one line to every reader, and sa
         const line = logLine(event);
         for (const end of ENDS) expect(line.split(end)).toHaveLength(1);
         expect(JSON.parse(line)).toEqual(event);
-        // As workerd hands it on, in any pieces, and between other lines.
+        // The lines arrive as from workerd: in any pieces, and between other lines.
         const bytes = Buffer.from(`${said("before", "info")}\n${said(line, "log", null)}\n${said("after", "info")}`);
         const pieces = Array.from({ length: Math.ceil(bytes.length / size) }, (_, at) =>
           bytes.subarray(at * size, (at + 1) * size),
@@ -78,7 +78,7 @@ it("whatever a field says, a line of the log is one line to every reader, and sa
   );
 });
 
-it("what workerd says of a hostile text is one line, too", () => {
+it("workerd's message about a hostile text is one line, too", () => {
   fc.assert(
     fc.property(hostile, fc.constantFrom("text", "json"), (text, format) => {
       for (const line of [said(text), said(`{${text}`, "log", null), JSON.stringify(text)]) {
@@ -88,7 +88,7 @@ it("what workerd says of a hostile text is one line, too", () => {
   );
 });
 
-it("the Worker writes its log by `logLine` alone", () => {
+it("the Worker writes its log only by `logLine`", () => {
   for (const file of globSync("src/**/*.ts", { cwd: new URL("../..", import.meta.url).pathname })) {
     const text = readFileSync(new URL(`../../${file}`, import.meta.url), "utf8");
     for (const [, call] of text.matchAll(/console\.\w+\((\w*)/g)) expect(call, file).toBe("logLine");

@@ -10,13 +10,13 @@ import { expect, it } from "vitest";
 import { OBJECT_CLASSES, uniqueKeyOf } from "../../cli/workerd.ts";
 
 /**
- * Names under which data is stored. With another name a deployment has no data (docs/upgrades.md). Expectations may be
- * added here, never changed. `test/e2e/upgrade.test.ts` shows the same with a data folder of an earlier version.
+ * Names under which data is stored. With another name a deployment would have no data (docs/upgrades.md). Expectations
+ * may be added here, never changed. `test/e2e/upgrade.test.ts` shows the same with a data folder of an earlier version.
  */
 
 const settings = readFileSync(new URL("../../wrangler.toml", import.meta.url), "utf8");
 
-it("the Worker's name stays, of which Cloudflare and `wrangler dev` make the names of its objects' namespaces", () => {
+it("the Worker's name stays, from which Cloudflare and `wrangler dev` derive the names of its objects' namespaces", () => {
   expect(/^name = (.+)$/m.exec(settings)?.[1]).toBe('"responses-edge"');
 });
 
@@ -66,7 +66,7 @@ it("the unique keys of workerd's namespaces stay, from which the ids of objects 
   ]);
 });
 
-it("ids go on telling where an object lives", () => {
+it("ids keep the form that names an object's home", () => {
   const alone = { home: "6jnDBPNPFK7Tl97ennX4vg", turn: "RuJRD9A8hL" };
   expect(parseResponseId("resp_6jnDBPNPFK7Tl97ennX4vgRuJRD9A8hL")).toEqual(alone);
   expect(parseConversationId("conv_6jnDBPNPFK7Tl97ennX4vgRuJRD9A8hL")).toEqual(alone);

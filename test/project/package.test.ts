@@ -8,8 +8,8 @@ import { startProgram } from "../deploy/program.ts";
 import { freePort, root, workerdVersion } from "../workerd/tools.ts";
 
 /**
- * The published folder, run where it was made: it finds workerd above itself. `npm run test:deploy` installs it as a
- * user does.
+ * The published folder, run in its place in the checkout, where it finds workerd in a parent folder. `npm run
+ * test:deploy` installs it as a user does.
  */
 describe("the package", () => {
   const folder = join(root, "dist/package");
@@ -20,7 +20,7 @@ describe("the package", () => {
   });
   afterAll(() => rmSync(data, { recursive: true, force: true }));
 
-  it("has the version of the project, its command, and workerd of the version that was tested as its only dependency", () => {
+  it("has the version of the project, its command, and the tested version of workerd as its only dependency", () => {
     const read = (file: string) => JSON.parse(readFileSync(file, "utf8")) as Record<string, unknown>;
     const { version } = read(join(root, "package.json"));
     expect(read(join(folder, "package.json"))).toMatchObject({
@@ -33,7 +33,7 @@ describe("the package", () => {
     expect(said).toBe(`responses-edge ${version} (workerd ${workerdVersion})\n`);
   });
 
-  it("has the licences of the code in it, and none of the sources", () => {
+  it("has the licences of its code, and no sources", () => {
     const files = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((each) => each.isFile());
     const names = files.map(({ parentPath, name }) =>
       relative(folder, join(parentPath, name)).replace(/[0-9a-f]{40}/, "HASH"),
@@ -59,7 +59,7 @@ describe("the package", () => {
       expect(licenses).toMatch(new RegExp(`^${name} \\d`, "m"));
   });
 
-  it("has a bill of materials with each package whose licence it has, and workerd, with their checksums", () => {
+  it("has a bill of materials with the same packages as the licences, and workerd, with their checksums", () => {
     const { components, metadata } = JSON.parse(readFileSync(join(folder, "sbom.cdx.json"), "utf8")) as {
       components: { name: string; version: string; hashes?: { alg: string; content: string }[] }[];
       metadata: { component: { name: string } };

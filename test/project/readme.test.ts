@@ -13,7 +13,7 @@ describe("README", () => {
     expect(readme.trimEnd().split("\n").length).toBeLessThanOrEqual(150);
   });
 
-  it.each([false, true])("has a sample that works as it stands, with keys: %s", async (hasKeys) => {
+  it.each([false, true])("has a sample that works unchanged, with keys: %s", async (hasKeys) => {
     const [program, file] = commandLine();
     const printed = execFileSync(program, [file, "create-key", "acme"], { encoding: "utf8" });
     const [, key = ""] = /^ {2}(sk-\S+)$/m.exec(printed) ?? [];

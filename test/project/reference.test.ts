@@ -4,11 +4,11 @@ import { dirname, join } from "node:path";
 import { expect, it } from "vitest";
 import { root } from "../workerd/tools.ts";
 
-it("docs/reference/ says what the declarations of endpoints, fields and variables say", () => {
+it("docs/reference/ agrees with the declarations of endpoints, fields and variables", () => {
   execFileSync(process.execPath, [join(root, "scripts/reference.ts"), "--check"], { stdio: "pipe" });
 });
 
-/** Anchors of a page's headings, as GitHub makes them. */
+/** GitHub's anchors of a page's headings. */
 function anchorsIn(text: string): Set<string> {
   const headings = [...text.matchAll(/^#+ (.+)$/gm)].map(([, heading = ""]) => heading);
   return new Set(
@@ -21,7 +21,7 @@ function anchorsIn(text: string): Set<string> {
   );
 }
 
-it("links of the documentation lead to pages and headings that are there", () => {
+it("links of the documentation lead to existing pages and headings", () => {
   const pages = execFileSync("git", ["ls-files", "*.md"], { cwd: root, encoding: "utf8" }).trim().split("\n");
   const dead = pages.flatMap((page) => {
     const text = readFileSync(join(root, page), "utf8");

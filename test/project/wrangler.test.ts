@@ -31,33 +31,36 @@ describe("wrangler.toml", () => {
   const ajv = new Ajv({ strict: false, allErrors: true, validateFormats: false });
   const check = ajv.compile(JSON.parse(read("node_modules/wrangler/config-schema.json")) as object);
 
-  it("is as wrangler's own schema of it says", () => {
+  it("matches wrangler's own schema", () => {
     check(settings);
     expect(check.errors ?? []).toEqual([]);
   });
 
-  it("would be found wrong with a setting that wrangler does not know, or one of the wrong type", () => {
+  it("would not match with an unknown setting, or one of the wrong type", () => {
     expect(check({ ...settings, compatibility_dates: "2026-11-09" })).toBe(false);
     expect(check({ ...settings, limits: { cpu_ms: "300000" } })).toBe(false);
   });
 
-  it.each(snippets("docs/deploy-cloudflare.md"))("may have what docs/deploy-cloudflare.md says: %s", (snippet) => {
-    check({ ...settings, ...parse(snippet) });
-    expect(check.errors ?? []).toEqual([]);
-  });
+  it.each(snippets("docs/deploy-cloudflare.md"))(
+    "may have the settings of docs/deploy-cloudflare.md: %s",
+    (snippet) => {
+      check({ ...settings, ...parse(snippet) });
+      expect(check.errors ?? []).toEqual([]);
+    },
+  );
 
   it("binds each class that it exports, once", () => {
     const bound = settings.durable_objects.bindings.map((binding) => binding.class_name);
     expect(bound.toSorted()).toEqual(Object.keys(settings.exports).toSorted());
   });
 
-  it("keeps no URL that a request has brought: no traces, and no queries in its logs", () => {
+  it("stores no URL of a request: no traces, and no queries in its logs", () => {
     // `enabled` of [observability] turns both on unless they are named.
     expect(settings.observability).toMatchObject({ redact_query_string: true, traces: { enabled: false } });
   });
 });
 
-describe(".dev.vars.example, of which the button makes secrets", () => {
+describe(".dev.vars.example, from which the button makes secrets", () => {
   const entries = read(".dev.vars.example")
     .split("\n")
     .filter((line) => line !== "" && !line.startsWith("#"))
@@ -68,11 +71,11 @@ describe(".dev.vars.example, of which the button makes secrets", () => {
     expect(VARIABLE_NAMES).toEqual(expect.arrayContaining(entries.map(([name]) => name)));
   });
 
-  it("suggests no value: what it suggested would be deployed", () => {
+  it("suggests no value, because it would be deployed", () => {
     expect(entries.filter(([, value]) => value !== "")).toEqual([]);
   });
 
-  it("has a description in package.json for each, as each binding has, and none for what there is not", () => {
+  it("has a description in package.json for each of its names and each binding, and no others", () => {
     const bindings = settings.durable_objects.bindings.map(({ name }) => name);
     const described = Object.entries(manifest.cloudflare.bindings);
     expect(described.map(([name]) => name).toSorted()).toEqual(

@@ -4,7 +4,7 @@ import type { JsonObject } from "../../dev/simulator/json.ts";
 import { chat, chatEvents, chunks, deltas, finish, joined, list, message, object, tool, user } from "./support.ts";
 
 describe("a chat answer", () => {
-  test("says the last user text again, and names parts that are not text", async () => {
+  test("repeats the last user text, and names parts that are not text", async () => {
     expect(message(await chat({ messages: user("hi there") })).content).toBe("You said: hi there");
     const parts = [
       { type: "text", text: "look" },
@@ -94,7 +94,7 @@ describe("a chat answer", () => {
     expect(joined(data, "content")).toBe("You said: hi");
   });
 
-  test("has no usage chunk unless asked, and usage in every chunk if asked for that", async () => {
+  test("has a usage chunk, or usage in every chunk, only on request", async () => {
     expect(chunks(await chatEvents({ messages: user("hi") })).some((chunk) => chunk.usage !== undefined)).toBe(false);
     const all = chunks(
       await chatEvents({ messages: user("hi"), stream_options: { include_usage: true, continuous_usage_stats: true } }),
@@ -109,7 +109,7 @@ describe("a chat answer", () => {
     expect((await chat({ messages: user("hi"), request_id: "mine" })).id).toBe("chatcmpl-mine");
   });
 
-  test("mode=transcript says which messages arrived", async () => {
+  test("mode=transcript lists the received messages", async () => {
     const body = await chat({ model: "simulator?mode=transcript", messages: user("hi") });
     expect(JSON.parse(String(message(body).content))).toEqual(user("hi"));
     expect(body.model).toBe("simulator?mode=transcript");
@@ -149,7 +149,7 @@ describe("reasoning", () => {
     expect(kinds.lastIndexOf("reasoning")).toBeLessThan(kinds.indexOf("content", 1));
   });
 
-  test("has the field name of the version asked for", async () => {
+  test("has the field name of the requested version", async () => {
     const ask = (field: string) =>
       chatEvents({ model: `simulator?reasoning=1&reasoning_field=${field}`, messages: user("hi") });
     expect(Object.keys(deltas(await ask("reasoning_content"))[1] ?? {})).toEqual(["reasoning_content"]);
@@ -183,7 +183,7 @@ describe("tools", () => {
   const names = (body: JsonObject) =>
     list(message(body).tool_calls ?? []).map((call) => object(object(call).function).name);
 
-  test("auto calls the tools that the text names, all for the word tools, else none", async () => {
+  test("auto calls the tools that the text names, all of them for the word tools, else none", async () => {
     expect(names(await chat({ messages: user("use get_weather"), tools }))).toEqual(["get_weather"]);
     expect(names(await chat({ messages: user("use your tools"), tools }))).toEqual(["get_weather", "get_time"]);
     expect(names(await chat({ messages: user("use your tools"), tools, parallel_tool_calls: false }))).toEqual([
@@ -257,7 +257,7 @@ describe("limits", () => {
     });
   });
 
-  test("max_tokens cuts reasoning, and arguments in their midst", async () => {
+  test("max_tokens cuts reasoning, and arguments in the middle", async () => {
     const cut = await chat({ model: "simulator-reasoning", messages: user("hi"), max_tokens: 4 });
     expect(message(cut)).toMatchObject({ reasoning: "The user said", content: null });
     const body = { messages: user("tools"), tools: [tool("get_weather")], max_tokens: 13 };
@@ -266,7 +266,7 @@ describe("limits", () => {
       list(delta.tool_calls ?? []).map((call) => object(object(call).function)),
     );
     expect(calls.map((call) => call.arguments ?? "").join("")).toBe('{"city');
-    // In one piece there is no call then: vLLM leaves the text as it is.
+    // An answer in one piece then has no call: vLLM leaves the text unchanged.
     const called = await chat(body);
     expect([finish(called), message(called).content]).toEqual([
       "length",
@@ -309,7 +309,7 @@ describe("formats and continuation", () => {
     expect(await content({ response_format: { type: "json_object" } })).toBe('{"answer":"You said: hi"}');
   });
 
-  test("a schema beside tools of one's own choice governs the whole answer, unless one of them is strict", async () => {
+  test("a schema beside optional tools governs the whole answer, unless one of them is strict", async () => {
     const response_format = { type: "json_schema", json_schema: { name: "x", schema } };
     const strict = { type: "function", function: { name: "f", strict: true, parameters: schema } };
     const ask = async (tools: JsonObject[]) =>
@@ -318,7 +318,7 @@ describe("formats and continuation", () => {
     expect(list((await ask([strict])).tool_calls)).toHaveLength(1);
   });
 
-  test("continue_final_message gives the rest of the same answer, of reasoning too", async () => {
+  test("continue_final_message gives the rest of the same answer, also of reasoning", async () => {
     const ask = async (last: JsonObject, model = "simulator-reasoning") =>
       message(
         await chat({
@@ -330,7 +330,7 @@ describe("formats and continuation", () => {
       );
     expect(await ask({ content: "You sa" }, "simulator")).toMatchObject({ reasoning: null, content: "id: hi" });
     expect(await ask({ content: "I say" }, "simulator")).toMatchObject({ content: " (continued)" });
-    // vLLM's reasoning parser does not look at the prompt then, and sees no end of thoughts.
+    // vLLM's reasoning parser then does not read the prompt, and so finds no end of reasoning.
     expect(await ask({ content: "You sa" })).toMatchObject({ reasoning: "id: hi", content: null });
     expect(await ask({ content: null, reasoning: "The user said" })).toMatchObject({
       reasoning: ": hi. I should answer with effort default.",

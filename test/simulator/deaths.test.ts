@@ -18,7 +18,7 @@ function ask(settings: string, stream: boolean): Promise<Response> {
   });
 }
 
-/** What is left of a stream that is in the middle of its tokens. */
+/** The rest of a stream that is in the middle of its tokens. */
 async function begun(): Promise<ReadableStreamDefaultReader<string>> {
   const answer = await ask("words=1000&tps=100", true);
   const reader = (answer.body ?? new ReadableStream()).pipeThrough(new TextDecoderStream()).getReader();
@@ -51,7 +51,8 @@ it("terminated, it refuses connections, and its streams are silent without an en
   await server.terminate();
   await expect(fetch(`${server.url}/health`)).rejects.toMatchObject({ cause: { code: "ECONNREFUSED" } });
   expect(server.simulator.requests[0]?.state).toBe("aborted");
-  // What was sent before may still arrive. Then nothing comes, no error and no end, as long as the connection lives.
+  // Bytes that were sent before may still arrive. Then nothing comes, no error and no end, as long as the connection
+  // lives.
   const rest = textOf(reader);
   await server.close();
   await expect(rest).rejects.toThrow("terminated");
@@ -65,7 +66,7 @@ it("its engine dead, its streams end with vLLM's error, and it refuses connectio
   await expect(fetch(`${server.url}/health`)).rejects.toMatchObject({ cause: { code: "ECONNREFUSED" } });
 });
 
-it("its engine dead, who waits for a whole answer gets the error as a 500", async () => {
+it("its engine dead, a request for a whole answer gets the error as a 500", async () => {
   const answering = ask("ttft=60000", false);
   await eventually(() => server.simulator.requests.length > 0);
   await server.crashEngine();

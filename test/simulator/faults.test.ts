@@ -27,7 +27,7 @@ function ask(settings: string, body: object = {}, signal?: AbortSignal): Promise
   });
 }
 
-/** What arrived before the body ended, and whether it ended well. */
+/** The received part of a body, and whether it ended regularly. */
 async function drain(response: Response): Promise<{ text: string; broken: boolean }> {
   let text = "";
   const decoder = new TextDecoder();
@@ -119,13 +119,13 @@ describe("faults over HTTP", () => {
     });
   });
 
-  test("garbage: not JSON in the midst, then the rest", async () => {
+  test("garbage: invalid JSON in the middle, then the rest", async () => {
     const data = events((await drain(await ask("fault=garbage:2"))).text);
     expect(data[3]).toBe("{not json");
     expect(data.at(-1)).toBe("[DONE]");
   });
 
-  test("html and json: other bodies than asked for", async () => {
+  test("html and json: bodies of another type than requested", async () => {
     expect((await ask("fault=html")).headers.get("content-type")).toMatch(/^text\/html/);
     const body = object(await (await ask("fault=json")).json());
     expect(message(body).content).toBe("You said: one two three four");
@@ -153,7 +153,7 @@ describe("faults over HTTP", () => {
   });
 });
 
-describe("a client that leaves", () => {
+describe("a client that disconnects", () => {
   test("during a stall is noticed at once, and the deltas had arrived", async () => {
     const response = await ask("fault=stall:2");
     const reader = response.body?.getReader();
@@ -178,7 +178,7 @@ describe("a client that leaves", () => {
     },
   );
 
-  test("of an answer in one piece is noticed too", async () => {
+  test("from an answer in one piece is noticed, too", async () => {
     const left = new AbortController();
     running().simulator.clear();
     const asked = ask("ttft=60000", { stream: false }, left.signal);
@@ -193,7 +193,7 @@ describe("a client that leaves", () => {
     expect(response).toBe("completed");
   });
 
-  test("is seen without HTTP as well: by cancel and by the request's signal", async () => {
+  test("is noticed without HTTP, too: by cancel and by the request's signal", async () => {
     const simulator = createSimulator();
     const response = await simulator.fetch(
       post(CHAT, { model: "simulator?ttft=60000", stream: true, messages: user("hi") }),
@@ -209,7 +209,7 @@ describe("a client that leaves", () => {
   });
 });
 
-/** Reads a stream up to `[DONE]`, cancels the rest, and tells how the simulator saw it. */
+/** Reads a stream up to `[DONE]`, and cancels the rest. Gives the simulator's record of it. */
 async function createAndRead(settings: string): Promise<string | undefined> {
   const simulator = createSimulator({ settings });
   const response = await simulator.fetch(post(CHAT, { stream: true, messages: user("hi") }));

@@ -45,7 +45,7 @@ export async function encodeSegments(segments: Segment[]): Promise<number[]> {
 
 export { readLiterals };
 
-/** One completion that is not streamed, special tokens kept, as long as it wants to be. */
+/** One completion that is not streamed, with special tokens and without a limit. */
 export async function complete(body: JsonObject, simulator: Simulator = createSimulator()): Promise<JsonObject> {
   const response = await simulator.fetch(post("/v1/completions", { ...DEFAULTS, ...body }));
   return object(await response.json());

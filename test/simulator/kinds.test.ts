@@ -4,7 +4,7 @@ import type { JsonObject } from "../../dev/simulator/json.ts";
 import type { KindName } from "../../dev/simulator/kinds.ts";
 import { CHAT, events, post, tool, user } from "./support.ts";
 
-/** The simulator answers as other kinds of model servers have been seen to. */
+/** The simulator answers like the observed answers of other kinds of model servers. */
 
 const play = (kind: KindName) => createSimulator({ kind, models: ["m"], maxModelLen: 512 });
 
@@ -35,7 +35,7 @@ describe("llama.cpp", () => {
     { error: { code, type, message: expect.stringContaining(words) } },
   ];
 
-  it("tells who it is", async () => {
+  it("reports its kind", async () => {
     const { headers } = await server.fetch(new Request("http://server/nothing"));
     expect(headers.get("server")).toBe("llama.cpp");
     expect(await get(server, "/nothing")).toEqual([
@@ -103,7 +103,7 @@ describe("llama.cpp", () => {
     expect(await ask(server, body)).toMatchObject(error(status, type, words));
   });
 
-  it("answers for any model, and ignores what it does not know", async () => {
+  it("answers for any model, and ignores unknown fields", async () => {
     const salts = await Promise.all(
       ["a", "b"].map((cache_salt) => ask(server, { model: "other", cache_salt, min_tokens: 9, colour: 1 })),
     );
@@ -122,7 +122,7 @@ describe("llama.cpp", () => {
     ).toBeGreaterThan(0);
   });
 
-  it("reads a named choice as none, and binds a required one", async () => {
+  it("ignores a named choice, and enforces a required one", async () => {
     expect((await ask(server, { tools, tool_choice: named }))[1]).toMatchObject(
       message({ content: "You said: Hello" }),
     );
@@ -136,13 +136,13 @@ describe("llama.cpp", () => {
     expect((await streamed(server, { messages })).join("")).not.toContain("You");
   });
 
-  it("has thoughts with their line feed in a field of its own, and no count of them", async () => {
+  it("has reasoning with its line feed in a field of its own, and no count of it", async () => {
     const [, body] = await ask(server, { chat_template_kwargs: { enable_thinking: true } });
     expect(body).toMatchObject(message({ reasoning_content: expect.stringMatching(/\.\n$/) }));
     expect(body.usage).not.toHaveProperty("completion_tokens_details");
   });
 
-  it("gives no log probabilities where none beside a token's own are asked for", async () => {
+  it("gives no log probabilities if only the tokens' own are requested", async () => {
     expect((await ask(server, { logprobs: true, top_logprobs: 0 }))[1]).toMatchObject({
       choices: [{ logprobs: null }],
     });
@@ -155,7 +155,7 @@ describe("llama.cpp", () => {
 describe("SGLang", () => {
   const server = play("sglang");
 
-  it("tells who it is", async () => {
+  it("reports its kind", async () => {
     expect(await get(server, "/v1/models")).toMatchObject([
       200,
       { data: [{ owned_by: "sglang", max_model_len: 512 }] },
@@ -163,7 +163,7 @@ describe("SGLang", () => {
     expect(await get(server, "/server_info")).toMatchObject([200, { internal_states: [{}] }]);
   });
 
-  it("refuses what is beyond its window, in flat errors", async () => {
+  it("refuses a prompt beyond its window, in flat errors", async () => {
     const error = (words: string) => [400, { object: "error", code: 400, message: expect.stringContaining(words) }];
     expect(await ask(server, { messages: long })).toMatchObject(
       error("longer than the model's context length (512 tokens)"),
@@ -178,12 +178,12 @@ describe("SGLang", () => {
     );
   });
 
-  it("takes a last message of the assistant's for a user's", async () => {
+  it("treats a last message of the assistant as a user's", async () => {
     const messages = [...user("Hello"), { role: "assistant", content: "Noon" }];
     expect((await ask(server, { messages }))[1]).toMatchObject(message({ content: "You said: Noon" }));
   });
 
-  it("continues the text of a message, and forgets its reasoning", async () => {
+  it("continues the text of a message, and drops its reasoning", async () => {
     const beginning = (fields: JsonObject) => [...user("Hello"), { role: "assistant", ...fields }];
     const body = { continue_final_message: true };
     const [, text] = await ask(server, {
@@ -203,7 +203,7 @@ describe("SGLang", () => {
 describe("Ollama", () => {
   const server = play("ollama");
 
-  it("tells who it is", async () => {
+  it("reports its kind", async () => {
     expect(await get(server, "/v1/models")).toMatchObject([200, { data: [{ owned_by: "library" }] }]);
     expect(await get(server, "/api/version")).toEqual([200, { version: "0.17.4" }]);
     expect(await ask(server, { model: "other" })).toMatchObject([
@@ -212,7 +212,7 @@ describe("Ollama", () => {
     ]);
   });
 
-  it("ignores a choice of tools and OpenAI's limit, and cuts a prompt in silence", async () => {
+  it("ignores a choice of tools and OpenAI's limit, and silently truncates a prompt", async () => {
     expect((await ask(server, { tools, tool_choice: "required" }))[1]).toMatchObject(
       message({ content: "You said: Hello" }),
     );
@@ -227,7 +227,7 @@ describe("Ollama", () => {
 describe("transformers", () => {
   const server = play("transformers");
 
-  it("refuses a field that it does not know", async () => {
+  it("refuses an unknown field", async () => {
     expect(await ask(server, { cache_salt: "a" })).toEqual([
       422,
       { detail: "Unexpected fields in the request: {'cache_salt'}" },
@@ -243,7 +243,7 @@ describe("transformers", () => {
     expect(body).toMatchObject(message({ content: expect.stringContaining("<tool_call>") }));
   });
 
-  it("tells usage in the chunk that has the finish reason", async () => {
+  it("has usage in the chunk with the finish reason", async () => {
     const [done, finish] = (await streamed(server, {})).toReversed();
     expect(done).toBe("[DONE]");
     expect(JSON.parse(finish ?? "")).toMatchObject({

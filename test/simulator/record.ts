@@ -1,6 +1,6 @@
 /**
- * Records what a real vLLM answers to the requests in recorded-cases.ts:
- * `npx node test/simulator/record.ts http://127.0.0.1:8100 http://127.0.0.1:8200`, the servers of `tiny-qwen3` and `tiny-gpt-oss`.
+ * Records a real vLLM's answers to the requests in recorded-cases.ts: `npx node test/simulator/record.ts
+ * http://127.0.0.1:8100 http://127.0.0.1:8200`, the servers of `tiny-qwen3` and `tiny-gpt-oss`.
  */
 import { writeFile } from "node:fs/promises";
 import { isObject } from "../../dev/simulator/json.ts";

@@ -15,7 +15,10 @@ const SCHEMA: JsonObject = {
 const TOOL: JsonObject = { type: "function", function: { name: "f", parameters: SCHEMA } };
 const CALL = 'hi‹tool_call›\n{"name": "f", "arguments": {"a": 1}}\n‹/tool_call›';
 
-/** What the scripted models are asked: `tiny-qwen3` for chats, `tiny-gpt-oss` for completions. README.md of the simulator says how. */
+/**
+ * The requests for the scripted models: `tiny-qwen3` for chats, `tiny-gpt-oss` for completions. The simulator's
+ * README.md describes the scripts.
+ */
 export const CASES: RecordedCase[] = [
   chat("chat in one piece", "hey there"),
   chat("chat streamed", "hey there", USAGE),

@@ -1,9 +1,9 @@
 import { isObject, type Json, type JsonObject, parseJson } from "../../dev/simulator/json.ts";
 
-/** An answer without what is different each time: a body, or the events of a stream. */
+/** An answer without its changing parts: a body, or the events of a stream. */
 export type Recording = { name: string; status: number; answer: Json };
 
-/** Keys whose value is different each time, or depends on what was asked before. */
+/** Keys whose value changes each time, or depends on earlier requests. */
 const VARYING: Record<string, Json> = {
   created: 0,
   logprob: 0,
@@ -26,7 +26,7 @@ export function recordingOf(name: string, status: number, text: string): Recordi
 function stable(value: Json | undefined, key = ""): Json {
   if (Array.isArray(value)) {
     if (key === "token_logprobs") return value.map(() => 0);
-    // Which tokens were the next likely ones is the model's own; how many there are is not.
+    // The next likely tokens are the model's own; their number is not.
     return value.map((entry) => stable(entry, key));
   }
   if (!isObject(value)) {

@@ -17,13 +17,13 @@ async function harmony(text: string): Promise<JsonObject> {
 }
 
 describe("a scripted Qwen3", () => {
-  test("thinks and says what the last user text scripts", async () => {
+  test("outputs the reasoning and the text of the last user text's script", async () => {
     const answer = await chat(qwen("SCRIPT[[‹think›a b‹/think›one two‹|im_end|›]]"));
     expect(message(answer)).toMatchObject({ reasoning: "a b", content: "one two" });
     expect(object(answer.usage).completion_tokens).toBe(7);
   });
 
-  test("says it token by token, and the marks are deltas of nothing", async () => {
+  test("outputs it token by token, and the marks are empty deltas", async () => {
     const data = await chatEvents(qwen("SCRIPT[[‹think›a b‹/think›one two‹|im_end|›]]", { return_token_ids: true }));
     expect(deltas(data)).toEqual([
       { role: "assistant", content: "" },
@@ -37,19 +37,19 @@ describe("a scripted Qwen3", () => {
     ]);
   });
 
-  test("echoes without a script, after a thought unless NOTHINK, and counts WORDS", async () => {
+  test("echoes without a script, after reasoning unless NOTHINK, and counts WORDS", async () => {
     expect(message(await chat(qwen("hi")))).toMatchObject({
       reasoning: "\nThe user said something.\n",
       content: "\n\nYou said: hi",
     });
-    // Without an end of thoughts all is one.
+    // Without an end of the reasoning, the whole output is reasoning.
     expect(message(await chat(qwen("NOTHINK hi")))).toMatchObject({ reasoning: "You said: NOTHINK hi", content: null });
     expect(message(await chat(qwen("WORDS=3"))).content).toBe("\n\nw0 w1 w2");
     const unthinking = await chat(qwen("hi", { chat_template_kwargs: { enable_thinking: false } }));
     expect(message(unthinking)).toMatchObject({ reasoning: null, content: "You said: hi" });
   });
 
-  test("calls tools in hermes syntax, known or not, and then says what they returned", async () => {
+  test("calls tools in hermes syntax, known or not, and then outputs their results", async () => {
     const script =
       'SCRIPT[[‹think›x‹/think›See:‹tool_call›\n{"name": "nope", "arguments": {"a": 1}}\n‹/tool_call›‹|im_end|›]]';
     const body = qwen(script, { tools: [tool("f")] });
@@ -72,17 +72,17 @@ describe("a scripted Qwen3", () => {
     );
   });
 
-  test("goes on where the last message ends", async () => {
+  test("continues at the end of the last message", async () => {
     const script = "SCRIPT[[‹think›\na b\n‹/think›\n\none two three‹|im_end|›]]";
     const messages = [...user(script), { role: "assistant", content: "one two", reasoning: "a b" }];
     const body = { model: "tiny-qwen3", messages, continue_final_message: true, add_generation_prompt: false };
     const data = await chatEvents({ ...body, stream_options: { include_usage: true } });
     expect(joined(data, "content")).toBe(" three");
-    // In one piece vLLM takes it for a thought.
+    // vLLM treats an answer in one piece as reasoning.
     expect(message(await chat(body))).toMatchObject({ reasoning: " three", content: null });
   });
 
-  test("a grammar wins over the script", async () => {
+  test("prefers a grammar to the script", async () => {
     const schema = { type: "object", properties: { a: { type: "integer" } }, required: ["a"] };
     const response_format = { type: "json_schema", json_schema: { name: "x", schema } };
     const content = async (text: string) => message(await chat(qwen(text, { response_format }))).content;
@@ -92,7 +92,7 @@ describe("a scripted Qwen3", () => {
     expect(object(object(list(message(forced).tool_calls)[0]).function).name).toBe("f");
   });
 
-  test("DELAY=ms is the time of each token, the first one too", async () => {
+  test("takes DELAY=ms for each token, also the first one", async () => {
     const simulator = createSimulator();
     const left = new AbortController();
     const body = qwen("DELAY=3600000 hi", { stream: true });
@@ -106,7 +106,7 @@ describe("a scripted Qwen3", () => {
 });
 
 describe("a scripted gpt-oss", () => {
-  test("says the script, markers and all, or thinks and echoes", async () => {
+  test("outputs the script with its markers, or reasons and echoes", async () => {
     expect(await harmony("SCRIPT[[‹|channel|›final‹|message|›one two‹|return|›]]")).toMatchObject({
       text: "<|channel|>final<|message|>one two",
       finish_reason: "stop",

@@ -8,9 +8,9 @@ import { post } from "./support.ts";
 const file = await readFile(new URL("recordings/vllm.json", import.meta.url), "utf8");
 const recorded = JSON.parse(file) as { vllm: string; recordings: Recording[] };
 
-// Not recorded, since the simulator does otherwise: `n` above 1, regular expressions, all of pydantic's findings about a message or a
-// prompt of a wrong type (only the first), and when thoughts come out while a stop string holds text back.
-// Event by event: a field too many or too few, another constant, another order of events is a difference.
+// Not recorded, because the simulator differs: `n` above 1, regular expressions, pydantic's further findings about a
+// message or a prompt of a wrong type, and the time of reasoning while a stop string holds text back. Event by event: a
+// field too many or too few, another constant, another order of events is a difference.
 describe(`the simulator answers as vLLM ${recorded.vllm} has`, () => {
   test("every request has a recording", () => {
     expect(recorded.recordings.map(({ name }) => name)).toEqual(CASES.map(({ name }) => name));

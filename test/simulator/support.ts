@@ -22,13 +22,13 @@ export function tool(name: string, properties: JsonObject = { city: { type: "str
   return { type: "function", function: { name, parameters: { type: "object", properties } } };
 }
 
-/** Asks a simulator (a new one unless given) for a chat completion that is not streamed. */
+/** Requests a chat completion that is not streamed from a simulator, by default a new one. */
 export async function chat(body: JsonObject, simulator: Simulator = createSimulator()): Promise<JsonObject> {
   const response = await simulator.fetch(post(CHAT, { model: "simulator", ...body }));
   return object((await response.json()) as Json);
 }
 
-/** The same, streamed: the data of every event. */
+/** Requests a streamed chat completion. Gives the data of every event. */
 export async function chatEvents(body: JsonObject, simulator: Simulator = createSimulator()): Promise<string[]> {
   const response = await simulator.fetch(post(CHAT, { model: "simulator", stream: true, ...body }));
   return events(await response.text());
@@ -90,7 +90,7 @@ export function server(options: SimulatorOptions = {}): () => SimulatorServer {
   };
 }
 
-/** Waits until a condition holds; throws after a minute, which only ends what hangs. */
+/** Waits until a condition holds. Throws after a minute, which only ends a hanging test. */
 export async function until(condition: () => boolean): Promise<void> {
   for (let attempt = 0; !condition(); attempt += 1) {
     if (attempt > 12_000) throw new Error("It did not happen.");

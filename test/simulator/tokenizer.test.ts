@@ -5,7 +5,7 @@ import { splitTokens, Vocabulary } from "../../dev/simulator/tokenizer.ts";
 import { object, post } from "./support.ts";
 
 describe("tokens", () => {
-  test("join to the text again, whatever the text", () => {
+  test("join to the same text, for any text", () => {
     const units = fc.string({ unit: "binary", maxLength: 200 });
     const special = fc.constantFrom(
       "<|start|>",

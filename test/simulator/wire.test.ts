@@ -42,7 +42,7 @@ describe("routes", () => {
     expect((await get(CHAT)).status).toBe(405);
   });
 
-  test("a LoRA adapter has its path, its base model and no context length, and answers as that", async () => {
+  test("a LoRA adapter has its path, its base model and no context length, and answers as its base model", async () => {
     const simulator = createSimulator({ models: ["simulator-gpt-oss"], adapters: { mine: "simulator-gpt-oss" } });
     const cards = await (await simulator.fetch(new Request("http://vllm/v1/models"))).json();
     expect(list(object(cards).data)[1]).toMatchObject({
@@ -130,7 +130,7 @@ describe("errors", () => {
   ])("%s is a 400", async (_, body, pattern) => {
     const parsed = await error(CHAT, body);
     expect(parsed).toMatchObject({ code: 400 });
-    // What pydantic finds has a type of its own.
+    // pydantic's findings have a type of their own.
     expect(parsed.type).toBe(/^\d+ validation error/.test(String(parsed.message)) ? "Bad Request" : "BadRequestError");
     expect(parsed.message).toMatch(pattern);
   });
@@ -160,7 +160,7 @@ describe("text completions", () => {
     object(await (await createSimulator().fetch(post("/v1/completions", { model: "simulator", ...body }))).json());
   const first = (body: JsonObject) => object(list(body.choices)[0]);
 
-  test("say the last line again, 16 tokens by default", async () => {
+  test("repeat the last line, 16 tokens by default", async () => {
     const body = await complete({ prompt: "x\na b c" });
     expect(body).toMatchObject({ object: "text_completion", id: expect.stringMatching(/^cmpl-/) });
     expect(first(body)).toMatchObject({ index: 0, text: " You said: a b c", finish_reason: "stop", stop_reason: null });
@@ -169,7 +169,7 @@ describe("text completions", () => {
     expect(first(await complete({ prompt: "a", echo: true })).text).toBe("a You said: a");
   });
 
-  test("take token ids and give token ids, and stop at a stop token", async () => {
+  test("accept and give token ids, and stop at a stop token", async () => {
     const simulator = createSimulator();
     const ask = async (path: string, body: JsonObject) =>
       object(await (await simulator.fetch(post(path, body))).json());
@@ -214,7 +214,7 @@ describe("text completions", () => {
     expect(first(old)).toMatchObject({ finish_reason: "stop", text: ` You said: ${"a ".repeat(30)}` });
   });
 
-  test("max_tokens is cut down to what the window has room for, in an old vLLM refused", async () => {
+  test("max_tokens is reduced to the rest of the window, in an old vLLM refused", async () => {
     const ask = (version: string) =>
       complete({ model: `simulator?max_model_len=40&version=${version}`, prompt: "a ".repeat(20), max_tokens: 40 });
     const cut = await ask("0.32");
@@ -256,7 +256,7 @@ describe("text completions", () => {
 });
 
 describe("recording", () => {
-  test("keeps what arrived, the last 1000, and nothing if switched off", async () => {
+  test("has the last 1000 requests, or none if it is disabled", async () => {
     const simulator = createSimulator();
     await simulator.fetch(post(CHAT, { messages: user("hi") }, { "x-mine": "1" }));
     expect(simulator.requests).toEqual([

@@ -4,8 +4,8 @@ import type { AddressInfo } from "node:net";
 import { z } from "zod";
 
 /**
- * A collector of OTLP over HTTP, as JSON. It takes what `opentelemetry-proto` 1.x defines, in its JSON encoding, and no field
- * beside it: ids are hexadecimal, 64-bit integers are texts, enums are numbers. What is none is refused, and on record.
+ * A collector of OTLP over HTTP, as JSON. It accepts only the fields of `opentelemetry-proto` 1.x, in its JSON
+ * encoding: ids are hexadecimal, 64-bit integers are texts, enums are numbers. It refuses and records everything else.
  */
 
 const id = (digits: number) => z.string().regex(new RegExp(`^(?!0+$)[0-9a-f]{${digits}}$`));
@@ -91,7 +91,7 @@ const metrics = z.strictObject({
   ),
 });
 
-/** An attribute's value, as JavaScript has it. */
+/** An attribute's value in JavaScript. */
 export type Plain = string | number | boolean | Plain[];
 
 export interface ReceivedSpan {
@@ -117,19 +117,19 @@ export interface ReceivedPoint {
   bucketCounts: number[];
 }
 
-/** How it takes what it is sent. `hang` never answers. */
+/** Its reaction to requests. `hang` never answers. */
 export type Manner = "take" | "hang" | "html" | number;
 
 export interface Receiver {
-  /** `http://127.0.0.1:PORT`: what is behind it tells the kinds apart. */
+  /** `http://127.0.0.1:PORT`. The path after it names the kind of data. */
   url: string;
   spans: ReceivedSpan[];
   points: ReceivedPoint[];
   resources: Record<string, Plain>[];
-  /** All that it was sent, as it came. */
+  /** All received requests. */
   bodies: string[];
   headers: Record<string, string>[];
-  /** What was no OTLP. */
+  /** The requests that were not OTLP. */
   faults: string[];
   manner: Manner;
   close(): Promise<void>;

@@ -25,7 +25,7 @@ function sh(script: string, rest: Record<string, unknown> = {}) {
 }
 
 describe("a command", () => {
-  test("answers its output and its exit code", async () => {
+  test("gives its output and its exit code", async () => {
     expect(await exec("echo", "hello")).toEqual({ text: "hello\n[exit code 0]", failed: false });
     expect(await exec("true")).toEqual({ text: "[exit code 0]", failed: false });
     expect(await sh("echo out; echo err >&2; echo out; exit 3")).toEqual({
@@ -43,7 +43,7 @@ describe("a command", () => {
     expect(text).toMatch(/no-such-program: not found\n\[exit code 127\]$/);
   });
 
-  test("leaves its files to the next, and has the variables it is given", async () => {
+  test("leaves its files to the next, and has the given variables", async () => {
     await sh("mkdir -p sub && echo kept > sub/file");
     expect((await sh('cat file; echo "$COLOUR"', { workdir: "sub", env: { COLOUR: "blue" } })).text).toBe(
       "kept\nblue\n[exit code 0]",
@@ -54,7 +54,7 @@ describe("a command", () => {
     expect((await exec("cat")).text).toBe("[exit code 0]");
   });
 
-  test("that prints much is cut in the middle", async () => {
+  test("with much output is cut in the middle", async () => {
     const { text } = await sh("echo start; yes | head -c 1000000; echo end");
     expect(text).toMatch(/^start\ny\n[\s\S]*\[… 999\d+ bytes left out …\]\n[\s\S]*y\nend\n\[exit code 0\]$/);
     expect(text.length).toBeLessThan(1200);
@@ -68,13 +68,13 @@ describe("a command", () => {
     expect((await sh("sleep 60", { timeout: 1000 })).text).toContain("took more than 1 s");
   });
 
-  test.skipIf(!COMPLETE)("takes what it started with it", async () => {
+  test.skipIf(!COMPLETE)("ends with all processes that it has started", async () => {
     const answer = await sh("sleep 60 & setsid sleep 60 & echo started");
     expect(answer.text).toBe("started\n[exit code 0]");
     expect(await eventually(() => toolProcesses() === 0)).toBe(true);
   });
 
-  test("is told which of its arguments have no effect", async () => {
+  test("names arguments without an effect", async () => {
     expect((await tool.call("exec", { cmd: ["true"], user: "root", session_name: "main", env: null })).text).toBe(
       "[WARN] user has no effect here.\n[WARN] session_name has no effect here.\n[exit code 0]",
     );
@@ -94,7 +94,7 @@ describe("a workdir", () => {
   });
 });
 
-test("an argument or a variable that no process can have is refused", async () => {
+test("and an argument or a variable that no process can have are refused", async () => {
   expect((await exec("echo", "a\0b")).text).toBe("[ERROR] An argument contains a NUL character.");
   expect((await sh("true", { env: { "A=B": "1" } })).text).toContain('[ERROR] The variable "A=B" is not possible');
   expect((await exec()).failed).toBe(true);

@@ -24,7 +24,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.close());
 
-/** Runs cells in a new session, and gives back what each answered. */
+/** Runs cells in a new session. Gives the answer of each. */
 async function cells(...code: string[]): Promise<Answer[]> {
   sessions += 1;
   const { client, call } = await connect(server.pythonUrl, { session: `cells-${sessions}` });
@@ -40,15 +40,15 @@ async function texts(...code: string[]): Promise<string[]> {
 }
 
 describe.skipIf(!COMPLETE)("a cell", () => {
-  test("answers what it prints", async () => {
+  test("gives its printed output", async () => {
     expect(await cells("print(2**10)")).toEqual([{ text: "1024\n", failed: false }]);
   });
 
-  test("answers the value of a last expression, as a notebook does", async () => {
+  test("gives the value of a last expression, as a notebook does", async () => {
     expect(await texts("x = 20\nx + 1", "_ * 2", "None")).toEqual(["21\n", "42\n", NO_OUTPUT]);
   });
 
-  test("without output is told how to get some", async () => {
+  test("without output gives a hint", async () => {
     expect(await texts("x = 1")).toEqual([NO_OUTPUT]);
     expect(await texts("")).toEqual([NO_OUTPUT]);
   });
@@ -78,7 +78,7 @@ print("four", end="")`;
     ]);
   });
 
-  test("that raises answers a traceback with its source, and keeps the state", async () => {
+  test("that raises gives a traceback with its source, and keeps the state", async () => {
     const [, raised, after] = await cells("x = 7", "def f():\n    return 1 / 0\nf()", "x");
     expect(raised?.failed).toBe(false);
     expect(raised?.text).toMatch(
@@ -88,7 +88,7 @@ print("four", end="")`;
     expect(after?.text).toBe("7\n");
   });
 
-  test("that is no Python answers where it stops being some", async () => {
+  test("with a syntax error names its place", async () => {
     const [text] = await texts("print('before')\nx = = 1");
     expect(text).toMatch(/File "<cell 1>", line 2\n {4}x = = 1\n[\s\S]*SyntaxError: invalid syntax\n$/);
     expect(text).not.toContain("Traceback");
@@ -146,7 +146,7 @@ print('still here')`;
     expect(text).toContain("OSError: [Errno 27] File too large");
   });
 
-  test("fill the answer: of a hundred megabytes, the beginning and the end are kept", async () => {
+  test("fill the answer: of a hundred megabytes, it has the beginning and the end", async () => {
     const [text, after] = await texts(
       "import os\nprint('first')\nfor _ in range(100): os.write(1, b'x' * 1_000_000)\nraise ValueError('last')",
       "print('after')",
@@ -158,7 +158,7 @@ print('still here')`;
     expect(after).toBe("after\n");
   });
 
-  test("run for ever: it is ended, with what it printed until then, and told what is lost", async () => {
+  test("run for ever: it is ended, with its output until then and a note about the loss", async () => {
     const slow = await startToolServer({ apiKey: KEY, timeoutMs: 1500 });
     const { client, call } = await connect(slow.pythonUrl, { session: "endless" });
     await call("python", { code: "open('kept', 'w').write('yes'); x = 1" });
@@ -201,7 +201,7 @@ time.sleep(60)`;
     expect(await eventually(() => toolProcesses() === 0)).toBe(true);
   });
 
-  test("take the server with it", async () => {
+  test("end the server", async () => {
     const [gone, crashed, fine] = await cells("import os; os._exit(3)", "import os; os.kill(os.getpid(), 11)", "1");
     expect(gone).toMatchObject({ text: expect.stringContaining("The interpreter exited with code 3."), failed: true });
     expect(crashed?.text).toContain("The interpreter was ended by SIGSEGV.");
@@ -214,7 +214,7 @@ time.sleep(60)`;
     await call("python", { code: "x = 1" });
     const own = toolProcessIds().filter((id) => !others.includes(id));
     await call("python", { code: "import os, threading\nthreading.Timer(0.3, lambda: os._exit(4)).start()" });
-    // One that has let its memory go has ended when its parent has been told.
+    // A process that has freed its memory has ended only when its parent is notified.
     expect(await eventually(() => own.every((id) => !existsSync(`/proc/${id}`)))).toBe(true);
     expect(own.length).toBeGreaterThan(0);
     expect((await call("python", { code: "'x' in globals()" })).text).toBe(

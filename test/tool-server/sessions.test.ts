@@ -30,7 +30,7 @@ describe.skipIf(!COMPLETE)("a session", () => {
     await Promise.all([second.client.close(), other.client.close()]);
   });
 
-  test("is else MCP's own, and ends with it", async () => {
+  test("is otherwise MCP's own, and ends with it", async () => {
     const { client, transport, call } = await connect(server.pythonUrl);
     const other = await connect(server.pythonUrl);
     await call("python", { code: "x = 1" });
@@ -42,14 +42,14 @@ describe.skipIf(!COMPLETE)("a session", () => {
     await Promise.all([client.close(), other.client.close()]);
   });
 
-  test("is else of one call", async () => {
+  test("otherwise lasts for one call", async () => {
     const { client, call } = await connect(server.pythonUrl, { mode: "auto" });
     await call("python", { code: "x = 1" });
     expect((await call("python", { code: "x" })).text).toContain("NameError");
     await client.close();
   });
 
-  test("runs its calls one after another, and other sessions' meanwhile", async () => {
+  test("runs its calls one after another, while other sessions' calls run", async () => {
     const one = await connect(server.pythonUrl, { session: "serial" });
     const other = await connect(server.pythonUrl, { session: "parallel" });
     await Promise.all([one.call("python", { code: "1" }), other.call("python", { code: "1" })]);
@@ -63,7 +63,7 @@ describe.skipIf(!COMPLETE)("a session", () => {
     await Promise.all([one.client.close(), other.client.close()]);
   });
 
-  test("ends with cleanup_session, which stops what runs in it", async () => {
+  test("ends with cleanup_session, which stops its running work", async () => {
     const { client, call } = await connect(server.pythonUrl, { session: "cleanup" });
     await call("python", { code: "x = 1" });
     const before = toolProcesses();
@@ -101,7 +101,7 @@ describe.skipIf(!COMPLETE)("a session", () => {
   });
 });
 
-test.skipIf(!COMPLETE)("a session ends when it is idle, but not while it is busy", async () => {
+test.skipIf(!COMPLETE)("ends when it is idle, but not while it is busy", async () => {
   const short = await startToolServer({ apiKey: KEY, idleMs: 300 });
   const { client, call } = await connect(short.pythonUrl, { session: "idle" });
   const before = toolProcesses();
@@ -112,7 +112,7 @@ test.skipIf(!COMPLETE)("a session ends when it is idle, but not while it is busy
   await short.close();
 });
 
-test.skipIf(!COMPLETE)("the session that was idle longest makes room for a new one, a busy one does not", async () => {
+test.skipIf(!COMPLETE)("that was idle longest is replaced by a new one, and a busy one is not", async () => {
   const small = await startToolServer({ apiKey: KEY, maxSessions: 2 });
   async function call(session: string, code: string): Promise<string> {
     const { client, call } = await connect(small.pythonUrl, { session });
@@ -154,7 +154,7 @@ test.skipIf(!COMPLETE)("closing the server leaves no process and no file", async
   expect(toolProcesses()).toBe(processes);
 });
 
-test("without Python, its tool says so, and the container works", async () => {
+test("without Python the tool python returns an error, and the container works", async () => {
   const bare = await startToolServer({ apiKey: KEY, python: "no-such-python" });
   expect(bare.pythonVersion).toBeNull();
   const python = await connect(bare.pythonUrl, { session: "s" });
@@ -196,7 +196,7 @@ describe("over HTTP", () => {
     expect(await status("/container/mcp", headers)).toBe(403);
   });
 
-  test("this machine's names are served, and nothing else", async () => {
+  test("only this machine's names are served", async () => {
     expect(await status("/python/mcp", { host: `localhost:${server.port}` })).not.toBe(403);
     expect(await status("/python/mcp", { origin: "http://127.0.0.1:8787" })).not.toBe(403);
     expect(await status("/", {})).toBe(404);

@@ -6,10 +6,10 @@ import { afterAll, beforeAll } from "vitest";
 import { findPython } from "../../dev/tool-server/interpreter.ts";
 import { markedProcesses } from "../../dev/tool-server/marked-processes.ts";
 
-/** Without Python, or without /proc (macOS), not everything can be seen to work. */
+/** Without Python, or without /proc (macOS), some tests are skipped. */
 export const COMPLETE = existsSync("/proc/self/environ") && (await findPython("python3")) !== null;
 
-/** What the servers of these tests demand. */
+/** The key that the servers of these tests require. */
 export const KEY = "key-of-the-tool-server";
 
 export type Answer = { text: string; failed: boolean };
@@ -23,7 +23,7 @@ export type ToolClient = {
 export type ClientOptions = {
   /** The header `x-session-id`. */
   session?: string;
-  /** The era of MCP: of 2026 (no sessions of its own), or before. */
+  /** The version of MCP: 2026 (without sessions), or before. */
   mode?: "auto" | "legacy";
 };
 
@@ -44,7 +44,9 @@ export async function connect(url: string, { session, mode = "legacy" }: ClientO
   };
 }
 
-/** Gives a test file a directory for temporary files of its own, before its first hook: other files run beside it. */
+/**
+ * Gives a test file its own directory for temporary files, before its first hook, because other files run beside it.
+ */
 export function useOwnDirectory(): void {
   const before = process.env.TMPDIR;
   beforeAll(() => {
@@ -57,12 +59,12 @@ export function useOwnDirectory(): void {
   });
 }
 
-/** How many processes of tools run. */
+/** The number of running processes of tools. */
 export function toolProcesses(): number {
   return toolProcessIds().length;
 }
 
-/** Which they are. */
+/** The ids of these processes. */
 export function toolProcessIds(): number[] {
   return [...markedProcesses().values()].flat().filter(isOurs);
 }

@@ -12,7 +12,7 @@ export interface McpTestServer extends Pick<McpHandler, "calls" | "requests"> {
   close: () => Promise<void>;
 }
 
-/** Starts one; see {@link McpHandlerOptions} for what it can be made to do. */
+/** Starts a server. {@link McpHandlerOptions} has its behaviours. */
 export async function startMcpServer(options: McpHandlerOptions = {}): Promise<McpTestServer> {
   const handler = mcpHandler(options);
   const listener = toNodeHandler({ fetch: handler.fetch });
@@ -37,7 +37,7 @@ export async function startMcpServer(options: McpHandlerOptions = {}): Promise<M
   };
 }
 
-/** A response whose connection breaks where its stream fails; the package's adapter would end it in good order. */
+/** Writes a response whose connection breaks where its stream fails. The package's adapter would end it regularly. */
 function cuttable(response: ServerResponse) {
   let isCutOff = false;
   return {

@@ -13,27 +13,27 @@ import { describe, expect, it } from "vitest";
 import { PLUGIN_LIST, PLUGINS } from "../../src/tools/plugins.ts";
 import { eventViolations, memberViolations } from "../conformance/schemas.ts";
 
-/** What is true of every hosted tool: a tool that is added is added here, too. */
+/** Facts about every hosted tool. A new tool needs a sample here. */
 
 interface Sample {
-  /** What a log keeps of its calls: logs of earlier versions have it so. */
+  /** The log's record of its call, in the form of earlier versions. */
   tool: CalledTool & Record<string, unknown>;
-  /** The name that a chat model writes, and the one that is kept. */
+  /** The name that a chat model writes, and the recorded one. */
   written: string;
   name: string;
-  /** What the model writes, in pieces. */
+  /** The model's text, in pieces. */
   pieces: string[];
   outcome: ToolOutcome & Record<string, unknown>;
   /** The events of its item, without those that begin and end every item. */
   events: string[];
   item: Record<string, unknown>;
-  /** The item in which its result stands, where that is one of its own. */
+  /** The item of its result, if the result has one of its own. */
   result?: Record<string, unknown>;
-  /** The status of a call that failed, where it cannot say so. */
+  /** The status of a failed call, if the item cannot express a failure. */
   failed?: string;
-  /** The status of a call that was cut off, where it cannot say so. */
+  /** The status of a call that was cut off, if the item cannot express that. */
   cutOff?: string;
-  /** What its item tells a model when a client gives it back. */
+  /** The text for a model from an item that a client returns. */
   exchange: Omit<ToolExchange, "step"> | undefined;
 }
 
@@ -178,7 +178,7 @@ SAMPLES.tool_search = {
   item: { type: "tool_search_call", call_id: null, execution: "server", arguments: { query: "owls" } },
   result: { type: "tool_search_output", call_id: null, execution: "server", status: "completed", tools: FOUND },
   failed: "completed",
-  // What was found stands in the item after it.
+  // The results are in the next item.
   exchange: undefined,
 };
 
@@ -189,7 +189,7 @@ const INCLUDE = [
 ] as CreateRequest["include"];
 const ADDRESS = newTurnAddress();
 
-/** The calls of a turn, with its events; `items` and `called` are what was there before a crash. */
+/** The calls of a turn, with its events. `items` and `called` are those from before a crash. */
 function callsOf(items: OutputItem[] = [], called: PendingCall[] = []) {
   const events: Record<string, unknown>[] = [];
   const fresh = newTurnState();
@@ -208,7 +208,7 @@ function callsOf(items: OutputItem[] = [], called: PendingCall[] = []) {
   return { calls, state, events };
 }
 
-/** Has all that is pending answered. */
+/** Lets all pending calls be answered. */
 function answer(calls: PluginCalls, outcome: ToolOutcome): readonly PendingCall[] {
   const pending = [...calls.pending.values()];
   for (const call of pending) {
@@ -236,7 +236,7 @@ it("every hosted tool has its sample", () => {
 describe.each(PLUGIN_LIST.map((plugin) => [plugin.kind, plugin] as const))("%s", (kind, plugin) => {
   const sample = SAMPLES[kind] as Sample;
 
-  it("is meant by its full names and by its functions, and by no other tool's", () => {
+  it("is called by its full names and its functions, and by no other tool's", () => {
     const full = plugin.namespace ? fullNames(plugin.namespace) : [];
     const functions = (plugin.functions ?? []).map(({ name }) => name);
     for (const name of [...full, ...functions]) {
@@ -269,7 +269,7 @@ describe.each(PLUGIN_LIST.map((plugin) => [plugin.kind, plugin] as const))("%s",
     expect(memberViolations("ResponseOutputItem", copy(item))).toEqual([]);
   });
 
-  it("keeps a call as logs have kept it from the beginning", () => {
+  it("records a call in the form of the earliest logs", () => {
     const { pending, state } = play(sample);
     const called = { item: state.output[0]?.id, tool: sample.tool, name: sample.name };
     expect(copy(pending)).toEqual([{ ...called, arguments: sample.pieces.join("") }]);
@@ -290,7 +290,7 @@ describe.each(PLUGIN_LIST.map((plugin) => [plugin.kind, plugin] as const))("%s",
     for (const event of [...failing.events, ...cut.events]) expect(eventViolations(event)).toEqual([]);
   });
 
-  it("goes on after a crash: with a call that the model writes, and with one that waits to be run", () => {
+  it("continues after a crash: with a call that the model writes, and with one that waits to be run", () => {
     const whole = play(sample).state.output;
     const [first = "", second = ""] = sample.pieces;
 
@@ -298,7 +298,7 @@ describe.each(PLUGIN_LIST.map((plugin) => [plugin.kind, plugin] as const))("%s",
     before.calls.begin(0, sample.written, sample.tool);
     before.calls.append(0, first);
     const writing = callsOf(copy(before.state.output));
-    // What cannot be seen before it is complete begins anew, with all that was written of it.
+    // A call that is shown only when it is complete begins again, with its whole text.
     if (!writing.calls.resume(7, sample.written, sample.tool)) {
       writing.calls.begin(7, sample.written, sample.tool, first);
     }
@@ -314,7 +314,7 @@ describe.each(PLUGIN_LIST.map((plugin) => [plugin.kind, plugin] as const))("%s",
     expect(waiting.state.output).toEqual(whole);
   });
 
-  it("is read back as it was kept, and else as far as its item tells", () => {
+  it("is restored from its record, or else from its item", () => {
     const [output] = play(sample).state.output;
     const item = inputItem.parse(copy(output)) as Item;
     const kept = { name: sample.name, arguments: sample.pieces.join(""), output: sample.outcome.output, step: "1.0" };
@@ -324,12 +324,12 @@ describe.each(PLUGIN_LIST.map((plugin) => [plugin.kind, plugin] as const))("%s",
   });
 });
 
-it("an item of one type is read back by one tool alone", () => {
+it("alone restores an item of its type", () => {
   const types = PLUGIN_LIST.flatMap(({ exchanges }) => Object.keys(exchanges ?? {}));
   expect([...new Set(types)]).toEqual(types);
 });
 
-it("a search for tools is read back with the output after it", () => {
+it("a search for tools is restored with the output after it", () => {
   const { output } = play(SAMPLES.tool_search as Sample).state;
   const items = copy(output).map((item) => inputItem.parse(item) as Item);
   expect(PLUGINS.exchangeOf(items[0] as Item, undefined, items)).toMatchObject({
@@ -342,7 +342,7 @@ it("a search for tools is read back with the output after it", () => {
 describe("a call that needs approval", () => {
   const tool = { kind: "mcp", label: "docs", name: "look", approval: true } as CalledTool;
 
-  it("is a request to the client, and no call; approved, it comes whole", () => {
+  it("is a request to the client instead of a call; after approval it is complete", () => {
     const asking = callsOf();
     asking.calls.begin(0, "docs__look", tool);
     asking.calls.append(0, "{}");

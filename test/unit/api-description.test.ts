@@ -7,11 +7,11 @@ it("each operation has an id of its own", () => {
   expect(ids.filter((id, index) => ids.indexOf(id) < index)).toEqual([]);
 });
 
-it("is the same whenever it is made: its components' names and order are those of the code", () => {
+it("is always the same: its components' names and order are those of the code", () => {
   expect(JSON.stringify(describeApi(endpoints))).toBe(JSON.stringify(describeApi(endpoints)));
 });
 
-it("says nothing that generators of clients are known to stumble over", () => {
+it("avoids constructs on which generators of clients fail", () => {
   const faults: string[] = [];
   const visit = (node: unknown, at: string): void => {
     if (typeof node !== "object" || node === null) return;
@@ -31,13 +31,13 @@ it("says nothing that generators of clients are known to stumble over", () => {
   expect(faults).toEqual([]);
 });
 
-it("says each schema once: what has a name is referred to by it", () => {
+it("has each schema once: named schemas are references", () => {
   const { components } = describeApi(endpoints) as { components: { schemas: Record<string, unknown> } };
   const places = new Map<string, string[]>();
   const visit = (node: unknown, at: string): void => {
     if (typeof node !== "object" || node === null) return;
     const text = JSON.stringify(node);
-    // What is shorter is quicker read than looked up.
+    // A shorter schema is easier to read in place.
     if (text.length > 900) places.set(text, [...(places.get(text) ?? []), at]);
     for (const [key, child] of Object.entries(node)) visit(child, `${at}.${key}`);
   };

@@ -47,7 +47,7 @@ const past: Past = {
   input: [said("user", "Go on.")],
 };
 
-/** What vLLM was last sent on a route. */
+/** The last body that vLLM got on a route. */
 function lastBody(route: string): Record<string, unknown> {
   const { body } = simulator.requests.findLast(({ path }) => path.endsWith(route)) ?? {};
   return body as Record<string, unknown>;
@@ -56,7 +56,7 @@ function lastBody(route: string): Record<string, unknown> {
 describe("a prompt without a turn", () => {
   const tools = [{ type: "function", name: "look", parameters: { type: "object", properties: {} }, strict: false }];
 
-  it("is counted as the very prompt that the turn sends", async () => {
+  it("is counted as the same prompt that the turn sends", async () => {
     const spec = specOf({ instructions: "Be brief.", tools });
     const { engine, prompt } = await assemblePrompt(spec, past, { config, access: {}, signal });
     const { tokens } = await engine.measure(prompt, signal);
@@ -70,14 +70,14 @@ describe("a prompt without a turn", () => {
     expect(counted.tools).toEqual(sent.tools);
   });
 
-  it("is shortened to what fits", async () => {
+  it("is shortened until it fits", async () => {
     const { engine, prompt } = await assemblePrompt(specOf({}), past, { config, access: {}, signal });
     const whole = await engine.measure(prompt, signal);
     const narrow: typeof engine = Object.create(engine, {
       measure: {
         value: async (...asked: Parameters<typeof engine.measure>) => ({
           ...(await engine.measure(...asked)),
-          // Too few tokens for all of it, with what the answer needs.
+          // The window is too small for the whole prompt and the answer.
           contextWindow: whole.tokens + 15,
         }),
       },
@@ -86,7 +86,7 @@ describe("a prompt without a turn", () => {
     expect(fitted.items).toEqual(past.input);
   });
 
-  it("is refused as the turn is, when its calls have no outputs", async () => {
+  it("is refused like the turn when its calls have no outputs", async () => {
     const call: Item = { type: "function_call", call_id: "call_1", name: "look", arguments: "{}", status: "completed" };
     const unanswered = { ...past, history: [...past.history, call] };
     const refusal = expect.objectContaining({ status: 400, param: "input" });
@@ -95,7 +95,7 @@ describe("a prompt without a turn", () => {
   });
 });
 
-it("a turn without a past needs neither its tools nor its calls' outputs to end", async () => {
+it("needs neither tools nor calls' outputs without a history", async () => {
   const tools = [{ type: "mcp", server_label: "docs", server_url: "https://docs.example.com/mcp" }];
   const host = { config, access: {}, outputLength: 1_000_000, signal, waitUntil: () => {} };
   const turn = assembleTurn(specOf({ tools }), undefined, host);

@@ -3,13 +3,13 @@ import { loadIn, mustHear, noteReport, reportOf } from "@responses-edge/engines/
 import { describe, expect, it } from "vitest";
 import { nextAsking } from "../../src/store/board.ts";
 
-/** What the board asks and tells, by itself. */
+/** The board's requests and answers, without the rest of the gateway. */
 
 const { gauges: VLLM = /x/ } = DIALECTS.vllm;
 
 describe("the load in a server's metrics", () => {
-  it("is what runs and waits in all of its engines", () => {
-    // As vLLM 0.33 writes them, with what stands around them.
+  it("is the number of running and waiting requests in all of its engines", () => {
+    // The metrics as vLLM 0.33 writes them, with other lines around them.
     const metrics = `# HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
 vllm:num_requests_running{engine="0",model_name="Qwen/Qwen3-8B"} 3.0
@@ -23,7 +23,7 @@ vllm:kv_cache_usage_perc{engine="0",model_name="Qwen/Qwen3-8B"} 0.25
   });
 
   it.each(["", "<html>", "vllm:num_requests_running{", "num_requests_running 3", "vllm:num_requests_running NaN"])(
-    "is not known by %j",
+    "is unknown for %j",
     (metrics) => {
       expect(loadIn(metrics, VLLM)).toBeUndefined();
     },
@@ -31,7 +31,7 @@ vllm:kv_cache_usage_perc{engine="0",model_name="Qwen/Qwen3-8B"} 0.25
 });
 
 describe("the board", () => {
-  it("asks as long as it has readers, and not for much longer", () => {
+  it("asks as long as it has readers, and little longer", () => {
     expect(nextAsking(1_000, 1_000, 500)).toBe(1_500);
     expect(nextAsking(1_000, 7_000, 500)).toBe(7_500);
     expect(nextAsking(1_000, 7_001, 500)).toBeUndefined();
@@ -39,7 +39,7 @@ describe("the board", () => {
     expect(nextAsking(1_000, 1_000, 0)).toBeUndefined();
   });
 
-  it("is read by one request in each interval, whatever the clock does", () => {
+  it("is read by one request in each interval, with any clock", () => {
     expect(mustHear(10_000, 500)).toBe(true);
     expect(mustHear(10_000, 500)).toBe(false);
     expect(mustHear(10_499, 500)).toBe(false);
@@ -48,7 +48,7 @@ describe("the board", () => {
     expect(mustHear(100, 500)).toBe(false);
   });
 
-  it("is believed for as long as its word is news", () => {
+  it("is used until its data is too old", () => {
     const report = { name: "gpu-1", isDown: true, load: undefined };
     noteReport({ at: 10_000, servers: [report] });
     expect(reportOf("gpu-1", 17_000, 500)).toEqual(report);

@@ -6,7 +6,7 @@ import { CONTAINER } from "../../src/tools/container/plugin.ts";
 import { PYTHON } from "../../src/tools/python/plugin.ts";
 import { charactersTouched } from "../work.ts";
 
-/** What Python's `textwrap.wrap(…, 80, replace_whitespace=False, drop_whitespace=False)` gives. */
+/** The result of Python's `textwrap.wrap(…, 80, replace_whitespace=False, drop_whitespace=False)`. */
 describe("lines of 80 columns", () => {
   it.each<[what: string, text: string, lines: string[]]>([
     ["short ones stay", "a\n\nb ", ["a", "", "b "]],
@@ -21,7 +21,7 @@ describe("lines of 80 columns", () => {
     expect(wrapLines(text)).toEqual(lines);
   });
 
-  it("hold all of the text", () => {
+  it("contain the whole text", () => {
     const word = fc.constantFrom(
       "a",
       "well-known",
@@ -43,7 +43,7 @@ describe("lines of 80 columns", () => {
     );
   });
 
-  it.each(["a", "-", "a-", "ab-", " ", "a b ", "--a", "【1†a】"])("take linear work over %o", async (piece) => {
+  it.each(["a", "-", "a-", "ab-", " ", "a b ", "--a", "【1†a】"])("need linear work for %o", async (piece) => {
     const text = piece.repeat(40_000 / piece.length);
     expect(await charactersTouched(() => wrapLines(text))).toBeLessThan(100 * text.length);
   });
@@ -54,12 +54,12 @@ describe("tool definitions", () => {
   it.each([
     ["browser", BROWSER_NAMESPACE, "c48fd6e8a05546adb264bb4ec265617542140d1af5c69ed34f055e8c34ec76c1"],
     ["python", PYTHON.namespace, "a31e8401b861d2a582e19506070595937e95666a40487b777d2ca50daac69312"],
-  ])("of %s are openai/harmony's, to the letter", async (_name, namespace, digest) => {
+  ])("of %s are exactly openai/harmony's", async (_name, namespace, digest) => {
     const bytes = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(JSON.stringify(namespace)));
     expect(new Uint8Array(bytes).toHex()).toBe(digest);
   });
 
-  it("have names that functions may have", () => {
+  it("have valid function names", () => {
     expect([...BROWSER_FUNCTIONS, ...(CONTAINER.functions ?? [])].map(({ name }) => name)).toEqual([
       "browser_search",
       "browser_open",

@@ -11,7 +11,7 @@ import { waitsForClient } from "@responses-edge/turn/state";
 import { describe, expect, it } from "vitest";
 import { newOutput, toldBy } from "./turn-rig.ts";
 
-/** Tools that the client runs: their names, their calls, and those that items bring. */
+/** Tools that the client runs: their names, their calls, and tools from items. */
 
 const fn = (name: string, more: object = {}) => ({ type: "function", name, ...more });
 const namespace = (name: string, ...members: object[]) => ({
@@ -24,7 +24,7 @@ const request = (body: object) => parse(createRequest, { model: "m", input: "?",
 const items = (...sent: object[]) => sent.map((item) => parse(inputItem, item) as never);
 
 describe("flat names", () => {
-  it("are the namespace's and the tool's, with a hash where they are too long", () => {
+  it("consist of the namespace's and the tool's, with a hash if they are too long", () => {
     expect(flatName(undefined, "a")).toBe("a");
     expect(flatName("mcp__files", "read")).toBe("mcp__files__read");
     const long = flatName("n".repeat(60), "read");
@@ -32,7 +32,7 @@ describe("flat names", () => {
     expect(flatName("n".repeat(60), "write")).not.toBe(long);
   });
 
-  it("must differ: two tools that would be one to the model are a 400 that names both", () => {
+  it("must differ: two tools with the same name for the model are a 400 that names both", () => {
     const clash = { tools: [namespace("a", fn("b__c")), namespace("a__b", fn("c"))] };
     expect(() => request(clash)).toThrow("The tools 'a.b__c' and 'a__b.c' would both be 'a__b__c' to the model.");
     expect(() => request({ tools: [fn("a__b"), namespace("a", fn("b"))] })).toThrow("'a__b' and 'a.b'");
@@ -40,7 +40,7 @@ describe("flat names", () => {
     expect(() => request({ tools: [{ type: "tool_search" }, fn("tool_search")] })).toThrow("used twice");
   });
 
-  it("of namespaces all count against the limit of tools", () => {
+  it("of namespaces count against the limit of tools", () => {
     const many = (count: number) => Array.from({ length: count }, (_, index) => fn(`f${index}`));
     expect(request({ tools: [namespace("a", ...many(1_000)), fn("x")] }).tools).toHaveLength(2);
     expect(() => request({ tools: [namespace("a", ...many(1_000)), namespace("b", ...many(25))] })).toThrow("1024");
@@ -68,7 +68,7 @@ describe("a choice", () => {
     expect(named({ type: "shell" })).toBe("shell");
   });
 
-  it("names nothing where it could mean two, or a tool of another type", () => {
+  it("is refused if it could mean two tools, or has another type", () => {
     expect(named({ type: "function", name: "x" })).toBeUndefined();
     expect(named({ type: "function", name: "z" })).toBeUndefined();
     expect(() =>
@@ -76,7 +76,7 @@ describe("a choice", () => {
     ).toThrow("Tool choice 'y' not found in 'tools' parameter.");
   });
 
-  it("of several leaves those, and all of a namespace", () => {
+  it("of several permits those, and all of a namespace", () => {
     const choice = (...chosen: object[]) => parse(toolChoice, { type: "allowed_tools", mode: "auto", tools: chosen });
     const offered = (...chosen: object[]) => clients.offered(choice(...chosen)).map((tool) => tool.flatName);
     expect(offered({ type: "namespace", name: "a" }, { type: "shell" })).toEqual(["a__x", "a__y", "shell"]);
@@ -88,7 +88,7 @@ describe("loaded tools", () => {
   const load = (...brought: object[]) => ({ type: "additional_tools", role: "developer", tools: brought });
   const namesOf = (loaded: ReturnType<typeof withLoadedTools>) => [...ClientTools.of(loaded.tools).byName.keys()];
 
-  it("stand behind the request's own, each once, and join their namespace", () => {
+  it("come after the request's own, each once, in their namespace", () => {
     const asked = request({ tools: [namespace("a", fn("x")), fn("f", { description: "own" })] });
     const loaded = withLoadedTools(
       asked,
@@ -121,7 +121,7 @@ describe("loaded tools", () => {
     expect(() => withLoadedTools(asked, [])).toThrow("Tool choice 'g' not found");
   });
 
-  it("are as many as there may be tools: the oldest are left out", () => {
+  it("are limited: the oldest are left out", () => {
     const many = (from: number) => load(...Array.from({ length: 600 }, (_, index) => fn(`f${from + index}`)));
     const names = namesOf(withLoadedTools(request({ tools: [fn("own")] }), items(many(0), many(600))));
     expect(names).toHaveLength(1024);
@@ -137,7 +137,7 @@ describe("loaded tools", () => {
 
 describe("a configuration_update", () => {
   const update = (effort: string) => ({ type: "configuration_update", reasoning: { effort } });
-  it("of the input holds against the request, one of earlier turns where that says nothing", () => {
+  it("of the input overrides the request; one of earlier turns applies to fields that the request leaves out", () => {
     const effort = (asked: object, history: object[], input: object[]) =>
       withConfiguration(request(asked), items(...history), items(...input)).reasoning?.effort;
     expect(effort({}, [update("low"), update("high")], [])).toBe("high");
@@ -184,7 +184,7 @@ describe("calls", () => {
     return rig;
   };
 
-  it("of a custom tool are its input, told while it is written", () => {
+  it("of a custom tool have its input, streamed while it is written", () => {
     const rig = say(call("apply", ""), call(undefined, '{"input": "a\\'), call(undefined, 'nb"}'));
     expect(toldBy(rig.lines)).toEqual([
       "output_item.added",
@@ -232,14 +232,14 @@ describe("calls", () => {
       '{"type":"delete_file","path":"a"}',
       { type: "apply_patch_call", operation: { type: "delete_file", path: "a" } },
     ],
-  ])("of %s come whole", (name, json, item) => {
+  ])("of %s are shown when complete", (name, json, item) => {
     const rig = say(call(name, json));
     expect(toldBy(rig.lines)).toEqual(["output_item.added", "output_item.done"]);
     expect(rig.state.output).toMatchObject([{ ...item, call_id: "c", status: "completed" }]);
     expect(waitsForClient(rig.state)).toBe(true);
   });
 
-  it("that broke off are shown as far as they were, or not at all", () => {
+  it("that broke off are shown as incomplete, or not at all", () => {
     const rig = newOutput();
     rig.output.round.apply(call("apply", '{"input": "ab'));
     rig.output.round.apply(call("shell", '{"commands": ["l', 1));
@@ -247,7 +247,7 @@ describe("calls", () => {
     expect(rig.state.output).toMatchObject([{ type: "custom_tool_call", input: "ab", status: "incomplete" }]);
   });
 
-  it("are where they were after a crash", () => {
+  it("continue after a crash", () => {
     const before = newOutput();
     before.output.round.apply(call("apply", '{"input": "a\\'));
     const state = readLoggedTurn(before.lines);
@@ -279,7 +279,7 @@ describe("calls", () => {
 });
 
 describe("tools", () => {
-  it("are echoed with all that clients say of them", () => {
+  it("are echoed with all fields of the request", () => {
     const sent = [
       {
         type: "function",

@@ -37,7 +37,7 @@ function output(id: string): Item {
   return { type: "function_call_output", call_id: id, output: "done", status: "completed" };
 }
 
-/** Texts of messages, and types of all else. */
+/** The texts of messages, and the types of other items. */
 function told(items: readonly Item[]): string[] {
   return items.map((item) =>
     item.type === "message" ? item.content.map((part) => ("text" in part ? part.text : "")).join("") : item.type,
@@ -46,8 +46,8 @@ function told(items: readonly Item[]): string[] {
 
 const ROOM = { keptLength: 1_000, tailLength: 1_000 };
 
-describe("what a compaction keeps", () => {
-  it("is the first instructions, the user's messages, and the unanswered items", () => {
+describe("the kept part of a history", () => {
+  it("has the first instructions, the user's messages, and the unanswered items", () => {
     const { before, after } = selectKept(
       [
         said("developer", "Be kind."),
@@ -78,7 +78,7 @@ describe("what a compaction keeps", () => {
     ]);
   });
 
-  it("is of the user's messages the newest, and of the last that does not fit its beginning and end", () => {
+  it("has the newest of the user's messages, and the beginning and end of the last that does not fit", () => {
     const items = [
       said("user", "0".repeat(400)),
       said("user", `a${"1".repeat(398)}b`),
@@ -93,7 +93,7 @@ describe("what a compaction keeps", () => {
     expect(cut.length).toBeLessThan(300);
   });
 
-  it("are instructions once, however often they were given", () => {
+  it("has repeated instructions once", () => {
     const items = [
       said("user", "One."),
       said("developer", "Be kind."),
@@ -104,7 +104,7 @@ describe("what a compaction keeps", () => {
     expect(told(before)).toEqual(["One.", "Two.", "Be kind."]);
   });
 
-  it("is no earlier summary, and no picture", () => {
+  it("has no earlier summary, and no image", () => {
     const picture: Item = {
       type: "message",
       role: "user",
@@ -118,13 +118,13 @@ describe("what a compaction keeps", () => {
     expect(told(before)).toEqual(["Look:\n[image]"]);
   });
 
-  it("is of a long question at the end its beginning and end", () => {
+  it("has the beginning and end of a long question at the end", () => {
     const { before, after } = selectKept([said("user", "q".repeat(5_000))], [], ROOM);
     expect(before).toEqual([]);
     expect(told(after)[0]?.length).toBeLessThan(1_100);
   });
 
-  it("is each server's newest list of tools, with tools that items have brought, and settings", () => {
+  it("has each server's newest list of tools, tools from items, and settings", () => {
     const list = (id: string, name: string): Item => ({
       type: "mcp_list_tools",
       id,
@@ -156,7 +156,7 @@ describe("what a compaction keeps", () => {
     expect(told(after)).toEqual(["Two."]);
   });
 
-  it("counts what a hosted tool has answered, though its item does not show it", () => {
+  it("counts a hosted tool's answer, although its item does not show it", () => {
     const search: Item = {
       type: "web_search_call",
       id: "ws_1",
@@ -170,7 +170,7 @@ describe("what a compaction keeps", () => {
     expect(selectKept(items, [], ROOM).replacedLength).toBeLessThan(100);
   });
 
-  it("cuts no character in two", () => {
+  it("has no half characters", () => {
     expect(cutInMiddle("🦄".repeat(100), 51).isWellFormed()).toBe(true);
   });
 });
@@ -197,14 +197,14 @@ describe("the content of a compaction item", () => {
   const secret = new Uint8Array(32).fill(7);
   const sealed = { encryptionKeys: [{ kid: "k", secret }] };
 
-  it("is read as it was written, with keys and without", () => {
+  it("is read unchanged, with and without keys", () => {
     for (const config of [sealed, { encryptionKeys: [] }]) {
       const codec = compactionCodec(config.encryptionKeys, "acme");
       expect(codec.read(codec.write(content), false)).toEqual(content);
     }
   });
 
-  it("is readable for no other tenant, and with keys only where it was stored", () => {
+  it("is readable for no other tenant, and with keys only in its deployment", () => {
     const mine = compactionCodec(sealed.encryptionKeys, "acme");
     expect(compactionCodec(sealed.encryptionKeys, "other").read(mine.write(content), true)).toHaveProperty("fault");
     const plain = compactionCodec([], "acme").write(content);
@@ -212,7 +212,7 @@ describe("the content of a compaction item", () => {
     expect(mine.read(plain, true)).toEqual(content);
   });
 
-  it("is refused wherever it is cut or changed", () => {
+  it("is refused after any cut or change", () => {
     for (const config of [sealed, { encryptionKeys: [] }]) {
       const codec = compactionCodec(config.encryptionKeys, "acme");
       const text = codec.write(content);
@@ -233,7 +233,7 @@ describe("a past with a compaction", () => {
   const unfinished: Item = { type: "compaction", id: "cmp_2", encrypted_content: "" };
   const standing = told(standingItems(content, "user"));
 
-  it("begins with it, and the instructions of the input that it does not know", () => {
+  it("begins with it, and with newer instructions of the input", () => {
     const history = [said("user", "One.")];
     const input = [said("developer", "Be kind."), said("developer", "Be quick."), said("user", "Two."), item];
     const opened = { side: "input" as const, index: 3, content };
@@ -241,14 +241,14 @@ describe("a past with a compaction", () => {
     expect(told([...past.history, ...past.input])).toEqual(["Be quick.", ...standing, "Three."]);
   });
 
-  it("of an earlier turn has nothing from before it", () => {
+  it("in an earlier turn has nothing from before it", () => {
     const history = [said("developer", "Be quick."), item, unfinished, said("user", "Two.")];
     const opened = { side: "history" as const, index: 1, content };
     const past = standingPast({ history, input: [said("user", "Three.")] }, opened, "user");
     expect(told([...past.history, ...past.input])).toEqual([...standing, "Two.", "Three."]);
   });
 
-  it("is whole where it was cut off", () => {
+  it("is complete if the compaction was cut off", () => {
     const past = standingPast({ history: [said("user", "One."), unfinished], input: [] }, undefined, "user");
     expect(told(past.history)).toEqual(["One."]);
   });
@@ -343,7 +343,7 @@ describe.each([
       expect(response.output.map(({ type }) => type)).toEqual(
         expect.arrayContaining(whole.output.map(({ type }) => type)),
       );
-      // What was said in vain counts; what was not said again does not.
+      // Lost output counts, and output that was not repeated does not.
       expect(response.usage?.input_tokens).toBeGreaterThanOrEqual(whole.usage?.input_tokens ?? 0);
     }
   });

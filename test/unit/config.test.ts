@@ -47,12 +47,12 @@ describe("the configuration", () => {
     expect(failure(() => loadConfig({} as Variables)).message).toContain("VLLM_BASE_URL");
   });
 
-  it("speaks Open Responses with every client if it is configured to", () => {
+  it("uses Open Responses for every client if it is configured to", () => {
     expect(configure({}).speaksOpenResponses).toBe(false);
     expect(configure({ OPEN_RESPONSES: "true" }).speaksOpenResponses).toBe(true);
   });
 
-  it("looks whether servers keep tenants apart where there may be several", () => {
+  it("checks the separation of tenants at servers if there may be several tenants", () => {
     const JWT = { JWT_ISSUER: "https://i.example", JWT_AUDIENCE: "a", JWT_JWKS_URL: "https://i.example/keys" };
     const several = [{ API_KEYS: `a:${HASH},b:${"b".repeat(64)}` }, { ADMIN_KEY: `ops:${HASH}` }, JWT];
     for (const vars of several) {
@@ -64,7 +64,7 @@ describe("the configuration", () => {
     }
   });
 
-  it("needs no URL with a binding to vLLM, and asks that", async () => {
+  it("needs no URL with a binding to vLLM, which it uses", async () => {
     const asked: string[] = [];
     const VLLM = {
       fetch: async (url: string) => {
@@ -91,14 +91,14 @@ describe("the configuration", () => {
     expect(configure({ VLLM, VLLM_TRANSPORT: "fetch" }).modelServers[0]?.transport).toBe("fetch");
   });
 
-  it("a variable that is null is an unset one, as workerd tells those that its environment does not have", () => {
+  it("treats null, workerd's value of an absent variable, as unset", () => {
     const unset = Object.fromEntries(VARIABLE_NAMES.map((name) => [name, null]));
     expect(loadConfig({ ...unset, VLLM_BASE_URL: "http://vllm/v1" } as Variables)).toMatchObject({
       heartbeatMs: 5_000,
     });
   });
 
-  it("an empty variable is an unset one", () => {
+  it("treats an empty variable as unset", () => {
     expect(configure({ API_KEYS: "", VLLM_API_KEY: "", HEARTBEAT_MS: "", MODEL_ALIASES: "" })).toMatchObject({
       apiKeys: [],
       modelServers: [{ apiKey: undefined }],
@@ -112,7 +112,7 @@ describe("the configuration", () => {
     ["all, where the operator says so", { API_KEYS: `a:${HASH}`, VLLM_EXTRAS: "all" }, [...VLLM_EXTRAS]],
     ["none, where the operator says so", { VLLM_EXTRAS: "none" }, []],
     ["those that are named", { VLLM_EXTRAS: "priority, vllm_xargs" }, ["priority", "vllm_xargs"]],
-  ])("of vLLM's extras clients may send %s", (_, vars, open) => {
+  ])("lets clients send %s of vLLM's extra fields", (_, vars, open) => {
     expect([...configure(vars).vllmExtras]).toEqual(open);
   });
 
@@ -125,11 +125,14 @@ describe("the configuration", () => {
     expect(failure(() => configure({ HOSTED_TOOLS: "browser" })).message).toMatch(/^HOSTED_TOOLS: expected 'all'/);
   });
 
-  it.each(["top_k", "all,priority", "none priority", "Priority"])("'%s' is no list of extras", (VLLM_EXTRAS) => {
-    expect(failure(() => configure({ VLLM_EXTRAS })).message).toMatch(/^VLLM_EXTRAS: expected 'all'/);
-  });
+  it.each(["top_k", "all,priority", "none priority", "Priority"])(
+    "refuses '%s' as a list of extra fields",
+    (VLLM_EXTRAS) => {
+      expect(failure(() => configure({ VLLM_EXTRAS })).message).toMatch(/^VLLM_EXTRAS: expected 'all'/);
+    },
+  );
 
-  it("a slash at the end of the URL is none", () => {
+  it("ignores a slash at the end of the URL", () => {
     expect(configure({ VLLM_BASE_URL: "https://gpu.example/v1//" }).modelServers[0]?.baseUrl).toBe(
       "https://gpu.example/v1",
     );
@@ -251,7 +254,7 @@ describe("the configuration", () => {
     expect(error.message).not.toMatch(/s3cret|'a'/);
   });
 
-  it("tells what is wrong with keys that stand beside an issuer", () => {
+  it("names the faults of keys beside an issuer", () => {
     const issuer = { JWT_ISSUER: "https://id.acme.dev", JWT_AUDIENCE: "x", JWT_JWKS_URL: "https://id.acme.dev/jwks" };
     for (const name of ["API_KEYS", "ADMIN_KEY"]) {
       const error = failure(() => configure({ ...issuer, [name]: "s3cret" }));
@@ -261,12 +264,12 @@ describe("the configuration", () => {
     }
   });
 
-  it("says how to make the keys that API_KEYS wants", () => {
+  it("says how to make keys for API_KEYS", () => {
     const error = failure(() => configure({ API_KEYS: "acme:…" }));
     expect(error.message).toContain("`npm run create-key -- TENANT`");
   });
 
-  it("an issuer has an audience and keys, and neither is without an issuer", () => {
+  it("requires an audience and keys for an issuer, and an issuer for these", () => {
     const issuer = { JWT_ISSUER: "https://id.acme.dev", JWT_AUDIENCE: "x", JWT_JWKS_URL: "https://id.acme.dev/jwks" };
     expect(configure(issuer).jwt).toMatchObject({ issuer: "https://id.acme.dev", algorithms: ["RS256", "ES256"] });
     for (const name of ["JWT_ISSUER", "JWT_AUDIENCE", "JWT_JWKS_URL"] as const) {
@@ -292,7 +295,7 @@ describe("the configuration", () => {
   it.each<[string, Partial<Variables>]>([
     ["a root key", { ADMIN_KEY: `ops:${HASH}` }],
     ["an issuer", { JWT_ISSUER: "i", JWT_AUDIENCE: "a", JWT_JWKS_URL: "https://id.acme.dev/jwks" }],
-  ])("with %s wants keys, and opens none of vLLM's extras by itself", (_, vars) => {
+  ])("with %s needs keys, and opens none of vLLM's extra fields by default", (_, vars) => {
     expect(configure({ ...vars, ALLOW_ANONYMOUS: "true" }).wantsKeys).toBe(true);
     expect([...configure(vars).vllmExtras]).toEqual([]);
   });
@@ -306,7 +309,7 @@ describe("the configuration", () => {
     ]);
   });
 
-  it("is checked once: what is wrong stays wrong until the deployment changes", () => {
+  it("is checked once until the deployment changes", () => {
     const env = { VLLM_BASE_URL: "ftp://vllm" } as Variables;
     const first = failure(() => loadConfig(env));
     expect(failure(() => loadConfig(env))).toBe(first);
@@ -356,7 +359,7 @@ describe("the configuration of tools", () => {
     expect(configure({}).tools.isListed(new URL("https://tools.example.com/mcp"))).toBe(false);
   });
 
-  it("takes the labels that vLLM has for the built-in tools", () => {
+  it("accepts vLLM's labels for the built-in tools", () => {
     const { builtinLabels } = configure({
       TOOL_SERVER_MCP_LABELS: "code_interpreter, web_search_preview,container",
     }).tools;
@@ -380,7 +383,7 @@ describe("the configuration of tools", () => {
   });
 });
 
-/** Where callers come in. */
+/** The port of callers. */
 function sources(config: Config): KeySources {
   return { config, env, waitUntil: () => {} };
 }
@@ -397,12 +400,12 @@ describe("API keys", () => {
     ).toMatchObject({ identity: { tenant: "b" } });
   });
 
-  it("without any entry open nothing, whatever ALLOW_ANONYMOUS says", () => {
+  it("without an entry admit nobody, also with ALLOW_ANONYMOUS", () => {
     const error = failure(() => configure({ API_KEYS: " , ", ALLOW_ANONYMOUS: "true" }));
     expect(error.message).toBe("API_KEYS: expected at least one entry");
   });
 
-  it("may stand there twice for one tenant", () => {
+  it("may have several entries for one tenant", () => {
     expect(configure({ API_KEYS: `a:${HASH},a:${HASH}` }).apiKeys).toHaveLength(1);
   });
 
@@ -413,7 +416,7 @@ describe("API keys", () => {
     expect(authenticate(new Request("http://gateway"), open)).toMatchObject({ identity: { tenant: "local" } });
   });
 
-  it("a tenant's salt cannot be made by another tenant's own salt", () => {
+  it("and salts: one tenant's salt cannot be made by another tenant's own salt", () => {
     const salts = [
       ["a", undefined],
       ["a", "b"],
@@ -423,7 +426,7 @@ describe("API keys", () => {
       ["b", "a"],
     ] as const;
     const made = salts.map(([tenant, own]) => tenantCacheSalt(tenant, own));
-    // The empty salt is none; a tenant's name has no line break (API_KEYS).
+    // An empty salt counts as absent. A tenant's name has no line break (API_KEYS).
     expect(made[0]).toBe(made[2]);
     expect(new Set([made[0], made[1], made[3], made[5]]).size).toBe(4);
   });

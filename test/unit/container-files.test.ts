@@ -5,7 +5,7 @@ import { describe, expect, it } from "vitest";
 import { type ContainerFiles, type KeptFile, MAX_CONTAINER_BYTES } from "../../src/contract/container-files.ts";
 import { ContainerSession, noteOnFiles } from "../../src/tools/python/container-files.ts";
 
-/** The files of a container, at a tool server that is told what to answer. */
+/** The files of a container, at a tool server with scripted answers. */
 
 const { signal } = new AbortController();
 
@@ -44,7 +44,7 @@ const reading: Ask = (_name, { length }) => ({
 
 const written = (...names: string[]) => ({ files: names.map((name) => ({ name, bytes: 3 })) });
 
-describe("files that the request gives", () => {
+describe("the request's files", () => {
   it("are written once, in pieces of 512 KiB", async () => {
     const sent: [unknown, unknown, number][] = [];
     const body = [new Uint8Array(600_000), new Uint8Array(0), new Uint8Array(500_000)];
@@ -64,7 +64,7 @@ describe("files that the request gives", () => {
     ]);
   });
 
-  it("have names of their own, that lead nowhere else", async () => {
+  it("have unique names within the directory", async () => {
     const names: unknown[] = [];
     const filenames = new Map(Object.entries({ a: "x.txt", b: "x.txt", c: ".." }));
     const { session } = sessionOf(
@@ -81,7 +81,7 @@ describe("files that the request gives", () => {
     expect(names).toEqual(["x.txt", "b-x.txt", "c-.."]);
   });
 
-  it("make the call fail, with the reason, where they are gone or the tool server takes none, and are written again then", async () => {
+  it("make the call fail with the reason if they do not exist or the tool server refuses them, and are written again later", async () => {
     const gone = sessionOf(reading, { given: ["a"], files: { read: () => Promise.reject(failing) } });
     await expect(gone.session.fill(signal)).rejects.toThrow("It is too large.");
     let calls = 0;
@@ -100,8 +100,8 @@ describe("files that the request gives", () => {
   });
 });
 
-describe("files that a program has written", () => {
-  it("are none where the tool server says nothing that can be read", async () => {
+describe("a program's files", () => {
+  it("are none if the tool server's answer cannot be read", async () => {
     const { session, kept } = sessionOf(reading);
     for (const said of [
       undefined,
@@ -116,13 +116,13 @@ describe("files that a program has written", () => {
     expect(kept).toEqual([]);
   });
 
-  it("are read in pieces, and no more of them than the tool server has said", async () => {
+  it("are read in pieces, up to the length that the tool server has named", async () => {
     const { session, kept } = sessionOf(reading);
     await session.keep({ files: [{ name: "a", bytes: 1_200_000 }] }, signal);
     expect(kept).toMatchObject([{ bytes: 1_200_000 }]);
   });
 
-  it("are not stored beyond 50, nor beyond 64 MiB, and the model learns that", async () => {
+  it("are not stored beyond 50, nor beyond 64 MiB, and the model is told", async () => {
     const { session, kept } = sessionOf(reading);
     const { notes } = await session.keep({ files: [{ name: "a", bytes: MAX_CONTAINER_BYTES + 1 }] }, signal);
     expect(notes).toEqual([expect.stringContaining("/mnt/data/a")]);
@@ -145,7 +145,7 @@ describe("files that a program has written", () => {
 });
 
 describe("citations of a text", () => {
-  it("stand where the file is linked, else where it is named, else at the end, once", async () => {
+  it("are where the file is linked, else where it is named, else at the end, once", async () => {
     const { session } = sessionOf(reading);
     await session.keep(written("a.csv", "out/b.csv", "c.csv"), signal);
     const text = "\u{1F989} data.csv a.csv.bak [a](sandbox:/mnt/data/a.csv), b.csv.";
@@ -169,7 +169,7 @@ describe("citations of a text", () => {
     expect(session.citationsIn("a.csv")).toMatchObject([{ file_id: "file-1" }]);
   });
 
-  it("know after a crash what was written and cited before it", async () => {
+  it("include files that were written and cited before a crash", async () => {
     const { session } = sessionOf(reading);
     const kept = ["a", "b"].map((path) => ({ id: `file-${path}`, filename: path, path }));
     const exchange = { name: "python", arguments: "", output: "", step: "1", memory: { kept } };
@@ -191,7 +191,7 @@ describe("citations of a text", () => {
     expect(session.citationsIn("Done.")).toMatchObject([{ file_id: "file-b" }]);
   });
 
-  it("are in order, and within the text, whatever it is", async () => {
+  it("are in order, and within any text", async () => {
     const { session } = sessionOf(reading);
     await session.keep(written("a", "b.c", "é/\u{1F989}"), signal);
     const word = fc.constantFrom("a", "b.c", "\u{1F989}", "/mnt/data/", "sandbox:", " ", ".", "é/", "\ud800", "x");

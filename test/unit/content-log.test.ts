@@ -5,7 +5,7 @@ import { ConfigError, loadConfig, type Variables } from "../../src/config/index.
 import { grants, policyOf } from "../../src/contract/grants.ts";
 import { type SaidTurn, tellContent } from "../../src/telemetry/content-log.ts";
 
-/** Where the log of contents goes. */
+/** The sinks of the log of contents. */
 
 const exported: { url: string; body: string }[] = [];
 const lines: string[] = [];
@@ -36,7 +36,7 @@ const turn = {
   result: { outcome: { status: "completed" }, closed: { output: '[{"type":"message"}]' } },
 } as unknown as SaidTurn;
 
-/** Tells the turn, and waits until it was told. */
+/** Logs the turn, and waits until it was sent. */
 async function told(vars: Variables, policy = AGREED): Promise<void> {
   const pending: Promise<unknown>[] = [];
   tellContent(loadConfig({ ...VARS, ...vars }), policy, turn, {
@@ -127,7 +127,7 @@ it("of a stream that is passed on is its text, of Anthropic's form, too, cut at 
   expect((await hear(Array<Uint8Array>(500).fill(bytes))).truncated).toBe(true);
 });
 
-it("is off by default, and for a key that has not agreed, whatever the deployment has", async () => {
+it("is off by default, and for a key without consent", async () => {
   await told({});
   await told({ CONTENT_LOG: "log" }, policyOf(null, grants.parse({ track_usage: true })));
   expect([...lines, ...exported]).toEqual([]);

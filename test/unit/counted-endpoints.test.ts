@@ -60,7 +60,7 @@ const free = endpoints.filter(({ operation }) => operation.counted === undefined
 const cases = (of: readonly Endpoint[]) => of.map((endpoint) => ({ name: named(endpoint), endpoint }));
 
 describe("under 'requests_per_minute: 0'", () => {
-  it.each(cases(counted))("$name is a 429, whatever is sent", async ({ endpoint }) => {
+  it.each(cases(counted))("$name is a 429 for any request", async ({ endpoint }) => {
     const key = await keyOf({ requests_per_minute: 0 });
     const bodies = endpoint.method === "POST" ? ["{}", "{", '{"model":"simulator","input":"Hi"}'] : [undefined];
     for (const body of bodies) {
@@ -77,7 +77,7 @@ describe("under 'requests_per_minute: 0'", () => {
     expect((await send("/v1/responses", { key, headers: { upgrade: "websocket" } })).status).toBe(429);
   });
 
-  it.each(cases(free))("$name is none: it is free", async ({ endpoint }) => {
+  it.each(cases(free))("$name is not a 429, because it is free", async ({ endpoint }) => {
     for (const key of [await keyOf({ requests_per_minute: 0 }), "root"]) {
       const body = endpoint.method === "POST" ? "{}" : undefined;
       expect((await send(pathOf(endpoint), { method: endpoint.method, key, body })).status).not.toBe(429);
@@ -110,14 +110,14 @@ it.each(cases(endpoints.filter(({ operation }) => operation.access === "tenant")
 );
 
 describe("requests and reads", () => {
-  it("an invalid request counts, too: a key of two has none left after two", async () => {
+  it("include invalid requests: a key with a limit of two has none left after two", async () => {
     const key = await keyOf({ requests_per_minute: 2 });
     expect((await post("/v1/responses", key, { model: 7 })).status).toBe(400);
     expect((await post("/v1/conversations", key, { items: 7 })).status).toBe(400);
     expect((await create(key)).status).toBe(429);
   });
 
-  it("reads use no requests, and requests no reads: a client that polls creates what it may", async () => {
+  it("are counted separately: a polling client can still create responses", async () => {
     const key = await keyOf({ requests_per_minute: 3 });
     const made = await Promise.all(Array.from({ length: 3 }, () => create(key)));
     const ids = await Promise.all(made.map(async (answer) => (await answer.json<{ id: string }>()).id));
@@ -131,7 +131,7 @@ describe("requests and reads", () => {
     expect(await refused.text()).toContain("on reads per min: Limit 120, Used 120");
   });
 
-  it("'reads_per_minute' is what it says, and of a tenant all keys share it", async () => {
+  it("have their own limit, 'reads_per_minute', which all keys of a tenant share", async () => {
     const tenant = "counted-readers";
     await post(`/v1/admin/tenants/${tenant}`, "root", { limits: { reads_per_minute: 3 } });
     const keys = [];
@@ -146,7 +146,7 @@ describe("requests and reads", () => {
     expect((await create(keys[0] ?? "")).status).toBe(200);
   });
 
-  it("'requests_per_minute: 0' with reads is a key that only reads", async () => {
+  it("allow a key that only reads: 'requests_per_minute: 0'", async () => {
     const key = await keyOf({ requests_per_minute: 0, reads_per_minute: 5 });
     expect((await send("/v1/models", { key })).status).toBe(200);
     expect((await create(key)).status).toBe(429);
@@ -154,7 +154,7 @@ describe("requests and reads", () => {
   });
 });
 
-it("docs/keys.md says as what each endpoint counts", () => {
+it("are listed for each endpoint in docs/keys.md", () => {
   const rows = keysDocument.split("\n").filter((line) => /^\| (a request|a read|nothing)/.test(line));
   const ofRows = (beginning: string) =>
     rows

@@ -15,15 +15,15 @@ import type { shownKey } from "../../src/api/keys.ts";
 import type { eraseTenant } from "../../src/api/tenant-data.ts";
 import type { AnswerName, Answers } from "../../src/http/openapi/schemas.ts";
 
-/** The description's schemas against types. All of it is said to the compiler, and nothing runs. */
+/** Compares the description's schemas with types. Only the compiler checks this file; nothing runs. */
 
-/** What is described, as a type. */
+/** The type of a described schema. */
 type Described<Name extends AnswerName> = z.output<Answers[Name]>;
 
-/** Does not compile where one type is not also the other. */
+/** Does not compile unless the two types are equal. */
 type Fits<One extends Other, Other> = One;
 
-/** Tools and one hint are as requests may have them, errors may have codes of this server's, and what is not there is null. */
+/** Tools and one hint have their form in requests, errors may have this server's codes, and absent fields are null. */
 type Own = "tools" | "tool_choice" | "output" | "error" | "usage" | "user" | "prompt_cache_retention";
 type WithoutError<Item> = Item extends unknown ? Omit<Item, "error"> : never;
 type PlainItem = WithoutError<Exclude<Described<"OutputItem">, { tools: unknown; execution: unknown }>>;
@@ -31,7 +31,7 @@ type ItemEvent = "response.output_item.added" | "response.output_item.done";
 type LifeEvent = Extract<ResponseStreamEvent, { response: unknown }>["type"];
 type DescribedEvent = Described<"ResponseStreamEvent">;
 
-/** What this server's own code says is described. */
+/** Every output of this server's code is described. */
 export type OwnTypesAreDescribed = [
   Fits<keyof ResponseObject, keyof Described<"ResponseObject">>,
   Fits<OutputItem["type"], Described<"OutputItem">["type"]>,
@@ -42,10 +42,10 @@ export type OwnTypesAreDescribed = [
   Fits<Awaited<ReturnType<typeof eraseTenant>>, Described<"ErasedTenant">>,
 ];
 
-/** What OpenAI's type of a response has that no response has here (docs/deviations.md). `output_text` is the SDK's own. */
+/** The fields of OpenAI's type that no response has here (docs/deviations.md). `output_text` is the SDK's own. */
 type NeverGiven = "image" | "output_text";
 
-/** All else that OpenAI's client may expect is described. */
+/** All other fields that OpenAI's client may expect are described. */
 export type OpenAIsTypesAreDescribed = [
   Fits<Exclude<keyof Response, NeverGiven>, keyof Described<"ResponseObject">>,
   Fits<keyof ResponseUsage, keyof Described<"Usage">>,
@@ -56,7 +56,7 @@ export type OpenAIsTypesAreDescribed = [
   Fits<keyof ResponseUsage["output_tokens_details"], keyof Described<"Usage">["output_tokens_details"]>,
 ];
 
-/** What is described is what OpenAI's client expects. */
+/** The description agrees with the types of OpenAI's client. */
 export type DescribedTypesAreOpenAIs = [
   Fits<Omit<Described<"ResponseObject">, Own>, Omit<Response, Own | "output_text">>,
   Fits<PlainItem, WithoutError<ResponseOutputItem>>,

@@ -2,7 +2,7 @@ import type { Env as WorkerEnv } from "../../src/env.ts";
 
 declare global {
   namespace Cloudflare {
-    /** What `env` of "cloudflare:workers" has in tests: the Worker's own bindings. */
+    /** The type of `env` of "cloudflare:workers" in tests: the Worker's own bindings. */
     interface Env extends WorkerEnv {}
   }
 }

@@ -4,7 +4,7 @@ import { toShownError } from "../../src/api/faults.ts";
 const place = { requestId: "one", path: "/v1/responses/:id", hasClientLeft: false };
 
 describe("an unexpected error", () => {
-  it("of an object that is not reached just now is a 503 that says when to try again", () => {
+  it("of an object that is not reachable is a 503 with a time to retry", () => {
     vi.spyOn(console, "error").mockImplementationOnce(() => {});
     const thrown = Object.assign(new Error("sekret on 10.0.0.1: Connection refused"), { retryable: true });
     const shown = toShownError(thrown, place);
@@ -16,7 +16,7 @@ describe("an unexpected error", () => {
     expect(shown.message).not.toContain("sekret");
   });
 
-  it("is else a 500 that says nothing of it", () => {
+  it("is otherwise a 500 without details", () => {
     vi.spyOn(console, "error").mockImplementationOnce(() => {});
     expect(toShownError(new Error("sekret"), place).toFields()).toMatchObject({ status: 500, code: "server_error" });
   });

@@ -12,7 +12,7 @@ import { s3Bucket } from "../../src/store/files/s3-bucket.ts";
 const { FILES_OF_TESTS: FILES } = env as unknown as { FILES_OF_TESTS: R2Bucket };
 
 describe("a request to a bucket that speaks S3", () => {
-  it("is signed as AWS asks for it, whatever the name", async () => {
+  it("is signed by AWS's rules, for any name", async () => {
     const names = ["files/a", "files/a b/!'()*", "é/~_.-", "100%/+&=?#"];
     for (const name of names) {
       const asked: { url: URL; headers: Headers; body: Uint8Array }[] = [];
@@ -49,7 +49,7 @@ describe("a request to a bucket that speaks S3", () => {
 const hash = (bytes: string | Uint8Array) => createHash("sha256").update(bytes).digest("hex");
 
 describe("bytes in R2", () => {
-  it("are read as they were received, and the record says where they are", async () => {
+  it("are read unchanged, and the record names their place", async () => {
     const tenant = crypto.randomUUID();
     const none = { files: null, bytes: null };
     const limits = { tenant: none, key: none };
@@ -64,11 +64,11 @@ describe("bytes in R2", () => {
     expect((await FILES.list({ prefix: `${tenant}/` })).objects).toHaveLength(3);
     const { body } = await files.content(`file-${record.key}`);
     expect(new Uint8Array(await new Response(body).arrayBuffer())).toEqual(bytes);
-    // Where nobody has bound it any more.
+    // The binding has been removed.
     await expect(new FileClient(env, tenant).content(`file-${record.key}`)).rejects.toMatchObject({ status: 503 });
   });
 
-  it("go with their file, however many they are, but for the parts that are kept", async () => {
+  it("are deleted with their file, except kept parts", async () => {
     const bucket = r2Bucket(FILES);
     const tenant = `../${crypto.randomUUID()}'<&`;
     const bytes = new BytesInBucket("r2", bucket, tenant);

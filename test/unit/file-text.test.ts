@@ -29,7 +29,7 @@ const bytes = (text: string) => new TextEncoder().encode(text);
 const objectOf = (tenant: string, id: string) => env.FILE_BYTES.getByName(`${tenant}:${id.slice("file-".length)}`);
 
 describe("the text of a file", () => {
-  it("is what it says, page by page, and is made once", async () => {
+  it("is its content, page by page, and is made once", async () => {
     const tenant = newTenant();
     const id = await keep(tenant, bytes("Grüße\n\u{1f9a7}"));
     expect(await textOf(tenant.files, id)).toEqual([{ page: null, text: "Grüße\n\u{1f9a7}" }]);
@@ -40,7 +40,7 @@ describe("the text of a file", () => {
     expect(await textOf(tenant.files, id)).toEqual([{ page: null, text: "Grüße\n\u{1f9a7}" }]);
   });
 
-  it("may be longer than a row, and than what is read of a stream at once", async () => {
+  it("may be longer than a row, and than one read of a stream", async () => {
     const tenant = newTenant();
     const text = Array.from({ length: 150_000 }, (_, line) => `line ${line} 日本`).join("\n");
     const id = await keep(tenant, bytes(text));
@@ -53,7 +53,7 @@ describe("the text of a file", () => {
     });
   });
 
-  it("is made once for all who ask at a time", async () => {
+  it("is made once for simultaneous requests", async () => {
     const tenant = newTenant();
     const id = await keep(tenant, bytes("x".repeat(500_000)));
     const all = await Promise.all(Array.from({ length: 5 }, () => textOf(tenant.files, id)));
@@ -72,7 +72,7 @@ describe("the text of a file", () => {
     expect(await textOf(tenant.files, id)).toEqual([{ page: null, text: "whole" }]);
   });
 
-  it("that a file does not have is an UnreadableFile, again and again", async () => {
+  it("of an unreadable file is an UnreadableFile, each time", async () => {
     const tenant = newTenant();
     const id = await keep(tenant, new Uint8Array([0x89, 0x50, 0x4e, 0x47]));
     for (let time = 0; time < 2; time += 1) {
@@ -82,7 +82,7 @@ describe("the text of a file", () => {
     }
   });
 
-  it("of a file that is longer than what is read at all is refused, without reading it", async () => {
+  it("of a file beyond the limit is refused, without reading the file", async () => {
     const tenant = newTenant();
     const id = await keep(tenant, new Uint8Array(33 * 1024 * 1024));
     await expect(textOf(tenant.files, id)).rejects.toMatchObject({ code: "too_large" });
@@ -97,7 +97,7 @@ describe("the text of a file", () => {
     await expect(textOf(tenant.files, id)).rejects.toMatchObject({ status: 404, code: "file_not_found" });
   });
 
-  it("is not kept where the file is erased while it is made", async () => {
+  it("is not stored if the file is erased meanwhile", async () => {
     const tenant = newTenant();
     const id = await keep(tenant, bytes("x ".repeat(3_000_000)));
     const asked = textOf(tenant.files, id).catch(() => {});

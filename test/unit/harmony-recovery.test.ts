@@ -12,14 +12,14 @@ import { fromCell, type StoredCell } from "../../src/store/row-pieces.ts";
 import * as rig from "./recovery-rig.ts";
 import { crash, decode, expectWholeLog, f, idsOf } from "./recovery-rig.ts";
 
-/** Background runs of gpt-oss whose process dies: they go on after the very token at which their log ends. */
+/** Background runs of gpt-oss whose process dies: they continue after the last token in their log. */
 
 rig.useTokenizer();
 
-/** A generation of gpt-oss, which says a token at a time. */
+/** A generation of gpt-oss, one token at a time. */
 class Completion extends rig.Generation {
   readonly prompt: number[];
-  /** What the home wants at most. */
+  /** The home's token limit. */
   readonly maxTokens: number | null;
   readonly #tokens = new rig.TokenChunks();
 
@@ -34,18 +34,18 @@ class Completion extends rig.Generation {
     return this.prompt.length;
   }
 
-  /** Says some tokens at once. */
+  /** Outputs some tokens at once. */
   sayTogether(ids: readonly number[]): void {
     this.send([{ choices: [{ index: 0, text: decode(ids), token_ids: ids, finish_reason: null }] }], ids.length);
   }
 
-  /** Says some tokens; the last one may be why it stops. */
+  /** Outputs some tokens. The last one may be the reason for the end. */
   say(ids: readonly number[], finish: "stop" | "length" | null = null): this {
     this.send(this.#tokens.of(ids, finish), ids.length);
     return this;
   }
 
-  /** Says the rest of an answer, and its usage. */
+  /** Outputs the rest of an answer, and its usage. */
   finish(rest: readonly number[], reason: "stop" | "length" = "stop"): void {
     this.say(rest, reason).end();
   }
@@ -66,20 +66,20 @@ class Run extends rig.NamedRun<Completion> {
     return new Run({ server: modelServer, engine: "harmony", request, address, parent, ...kept }).begin();
   }
 
-  /** The lines of the log that is kept with its turn. */
+  /** The lines of the log in the turn's row. */
   async keptLog(): Promise<string> {
     const [row] = await this.sql<{ log: StoredCell }>(`SELECT log FROM turns WHERE turn = '${this.address.turn}'`);
     return row ? fromCell(row.log) : "";
   }
 
-  /** The token ids that the log's records have since the last round. */
+  /** The token ids in the log's records since the last round. */
   async loggedIds(): Promise<number[]> {
     const rows = await this.sql<{ body: StoredCell }>("SELECT body FROM events ORDER BY seq_from, part");
     let ids: number[] = [];
     for (const line of rows.flatMap(({ body }) => fromCell(body).split("\n"))) {
       if (!line.startsWith("[")) continue;
       const [record] = JSON.parse(line) as [{ sampled?: { ids: number[] } }];
-      // What is thought and not shown belongs to the round.
+      // Hidden reasoning belongs to the round.
       if ("thought" in record || "thought_ended" in record) continue;
       ids = record.sampled ? [...ids, ...record.sampled.ids] : [];
     }
@@ -96,7 +96,7 @@ function eventsIn(stream: string): ResponseStreamEvent[] {
   return data.slice(0, -1).map((json) => JSON.parse(json) as ResponseStreamEvent);
 }
 
-/** What must be true of every log, whatever has happened to its run. */
+/** Checks the rules of every log. */
 async function expectWhole(run: Run): Promise<void> {
   const response = await run.retrieve();
   const events = eventsIn(await run.replay());
@@ -120,7 +120,7 @@ const CLIENT_TOOLS = parse(tools, [
 ]);
 const FINAL = "<|channel|>final<|message|>So it is 🦜, 你好.<|return|>";
 
-/** A run that nothing happens to: its prompts, and what is kept of it. */
+/** A run without a death: its prompts, and its stored data. */
 async function uninterrupted(
   request: Partial<CreateRequest>,
   answers: string[],
@@ -157,7 +157,7 @@ function without(run: Run, prompt: readonly number[]): string {
 }
 
 describe("a run whose process dies", () => {
-  /** Circumstances of an answer that another row has, too: there it dies after each token, here after every third of all of them. */
+  /** Variants of an answer of another row. That row dies after each token, this one after every third. */
   interface Circumstances {
     summary?: "auto";
     tenant?: string;
@@ -172,7 +172,7 @@ describe("a run whose process dies", () => {
     ["a summary and an answer", ANALYSIS + FINAL, { summary: "auto" }],
     ["thoughts that are sealed with a call", ANALYSIS + CALL_F, { tenant: "acme" }],
     ["thoughts that are hidden and sealed with a call", ANALYSIS + CALL_F, { tenant: "acme", isHidden: true }],
-  ])("anywhere in %s goes on after the very token at which its log ends", async (_, answer, circumstances) => {
+  ])("anywhere in %s continues after the last token in its log", async (_, answer, circumstances) => {
     const { summary, tenant, isHidden = false } = circumstances ?? {};
     using _shown = isHidden ? await hideReasoning() : undefined;
     const request = { tools: [f, ...CLIENT_TOOLS], ...(summary && { reasoning: { summary } }) };
@@ -180,7 +180,7 @@ describe("a run whose process dies", () => {
     expect(JSON.stringify(whole.kept)).toMatch(tenant ? /"encrypted_content":".*Let us see/ : /Let us see/);
     expect((await whole.run.keptLog()).includes("Let us see")).toBe(!isHidden);
     const ids = idsOf(answer);
-    // All answers begin with the same thoughts: one row dies in them.
+    // All answers begin with the same reasoning, in which only one row dies.
     const isFirst = answer.includes(PREAMBLE);
     const thoughts = idsOf(ANALYSIS).length;
     const deaths = [...ids.keys()].filter((said) => (circumstances ? said % 3 === 0 : isFirst || said >= thoughts));
@@ -217,11 +217,11 @@ describe("a run whose process dies", () => {
         expect(run.asked).toHaveLength(2);
       }),
     );
-    // All but those that died within the first header.
+    // All runs except those that died within the first header.
     expect(inTheMiddle).toBeGreaterThanOrEqual(deaths.filter((said) => said >= 6).length);
   });
 
-  it("again and again is whole in the end, and a reader who begins anywhere sees no record", async () => {
+  it("again and again is complete in the end, and a reader who begins anywhere sees no record", async () => {
     const answer = ANALYSIS + PREAMBLE + CALL_F;
     const whole = await uninterrupted({ tools: [f] }, [answer]);
     const ids = idsOf(answer);
@@ -246,7 +246,7 @@ describe("a run whose process dies", () => {
     }
   });
 
-  it("in a round in which the model is asked again goes on there, with the messages of the one before", async () => {
+  it("in a repeated round continues there, with the messages of the earlier round", async () => {
     const answers = [ANALYSIS + CALL_NOBODY, ANALYSIS + CALL_NOBODY, ANALYSIS + FINAL];
     const request = { tools: [f], enable_response_messages: true };
     const whole = await uninterrupted(request, answers);
@@ -266,7 +266,7 @@ describe("a run whose process dies", () => {
         await run.retrieve();
         const [, two, three, again] = await Promise.all([1, 2, 3, 4].map((number) => run.generation(number)));
         if (!two || !three || !again) throw new Error("Not asked for.");
-        // A round's record is written with an event of the next: until then nobody has seen that it ended.
+        // A round's record is written with an event of the next round: until then no reader has seen its end.
         const [base, answer] = again.prompt.length < three.prompt.length ? [two.prompt, second] : [three.prompt, third];
         const sampled = again.prompt.slice(base.length);
         expect(again.prompt.slice(0, base.length)).toEqual(base);
@@ -290,11 +290,11 @@ describe("a run whose process dies", () => {
     );
   });
 
-  it("between a call of an unoffered tool and the next round asks again, without repeating the last one", async () => {
+  it("between a call of an unoffered tool and the next round continues with the next round", async () => {
     const answers = [ANALYSIS + CALL_NOBODY, FINAL];
     const whole = await uninterrupted({ tools: [f] }, answers);
     const run = await Run.begin({ tools: [f] });
-    // The call is complete; its usage does not come any more.
+    // The call is complete, but its usage is lost.
     (await run.generation(1)).say(idsOf(answers[0] ?? ""), "stop");
     await run.logged(1);
     expect(await run.loggedIds()).toEqual(idsOf(answers[0] ?? ""));
@@ -309,7 +309,7 @@ describe("a run whose process dies", () => {
     await expectWhole(run);
   });
 
-  it("after its last token, before it was settled, asks for nothing more", async () => {
+  it("after its last token, before it was settled, sends no more requests", async () => {
     const answer = ANALYSIS + FINAL;
     const whole = await uninterrupted({}, [answer]);
     const run = await Run.begin();
@@ -323,7 +323,7 @@ describe("a run whose process dies", () => {
     expect(run.asked).toHaveLength(1);
   });
 
-  it("at its limit, before it was settled, asks for nothing more, and keeps its messages", async () => {
+  it("at its limit, before it was settled, sends no more requests, and has its messages", async () => {
     const ids = idsOf(ANALYSIS + FINAL).slice(0, -4);
     const request = { max_output_tokens: ids.length, include_reasoning: false };
     const whole = await uninterrupted(request, [decode(ids)], "length");
@@ -340,7 +340,7 @@ describe("a run whose process dies", () => {
     expect(run.asked).toHaveLength(1);
   });
 
-  it("asks for as many tokens as are left of its limit", async () => {
+  it("requests the rest of its token limit", async () => {
     const ids = idsOf(ANALYSIS + FINAL);
     const run = await Run.begin({ max_output_tokens: 50 });
     (await run.generation(1)).say(ids.slice(0, 12));
@@ -356,13 +356,13 @@ describe("a run whose process dies", () => {
 describe("long hidden reasoning", () => {
   const thoughts = `<|channel|>analysis<|message|>${"Hmm, let me think. ".repeat(200)}<|end|><|start|>assistant`;
 
-  it("are gone on from after a crash in them, as they are kept from time to time, and after one in the answer", async () => {
+  it("is continued after a crash in it, because it is recorded from time to time, and after one in the answer", async () => {
     const ids = idsOf(thoughts + FINAL);
     const request = { include_reasoning: false };
     const whole = await uninterrupted(request, [thoughts + FINAL]);
     const run = await Run.begin(request);
     (await run.generation(1)).say(ids.slice(0, 500));
-    // As long as it takes without an event.
+    // The time after which records are written without an event.
     await vi.waitFor(async () => expect(await run.loggedIds()).toHaveLength(500), { timeout: 30_000, interval: 100 });
     await crash();
     await run.retrieve();
@@ -428,7 +428,7 @@ describe("eviction", () => {
     first.say(ids.slice(0, 40));
     for (let from = 40; from < half; from += 1_000) first.sayTogether(ids.slice(from, Math.min(from + 1_000, half)));
     await vi.waitFor(async () => expect((await run.loggedIds()).length).toBeGreaterThan(1_000), { timeout: 30_000 });
-    // What cannot be written is given up, and the object has nothing more to do.
+    // A failed write is given up, and the object has nothing more to do.
     await run.breakTable("events");
     const reader = run.replay().catch(() => "");
     first.finish(ids.slice(half));
@@ -448,7 +448,7 @@ describe("eviction", () => {
 });
 
 describe("a storage that cannot settle a turn", () => {
-  it("lets the run end later, without asking the model for more", async () => {
+  it("lets the run end later, without another request to the model", async () => {
     const answer = ANALYSIS + FINAL;
     const whole = await uninterrupted({}, [answer]);
     // The first turn makes the tables.

@@ -4,7 +4,7 @@ import { newTurnAddress, responseId, type TurnAddress } from "@responses-edge/re
 import { itemId } from "@responses-edge/responses-api/items/registry";
 import { describe, expect, it } from "vitest";
 
-/** A home that is imported in parts, as the Worker hands them over. */
+/** A home that is imported in the parts that the Worker sends. */
 
 function lineOf(address: TurnAddress, text: string): string {
   const item = { type: "message", role: "user", status: "completed", content: [{ type: "input_text", text }] };
@@ -32,7 +32,7 @@ function newHome() {
 }
 
 describe("a home that is imported in parts", () => {
-  it("has nothing before the last of them, and then all; also when its object is restarted meanwhile", async () => {
+  it("is empty until the last part, and then complete, also when its object is restarted meanwhile", async () => {
     const { stub, first, second, parts } = newHome();
     for (const part of parts("a")) {
       expect(await stub.retrieve(first.turn)).toBeNull();
@@ -48,7 +48,7 @@ describe("a home that is imported in parts", () => {
     for (const part of parts("b")) expect(await stub.import(part)).toBe("unchanged");
   });
 
-  it("is that of the last beginner; the other one gets an error", async () => {
+  it("belongs to the import that began last; the other one gets an error", async () => {
     const { stub, first, parts } = newHome();
     const [[a0, a1], [b0, b1, b2]] = [parts("a"), parts("b")];
     if (!a0 || !a1 || !b0 || !b1 || !b2) throw new Error("There are three parts.");
@@ -62,7 +62,7 @@ describe("a home that is imported in parts", () => {
     expect(await stub.retrieve(first.turn)).not.toBeNull();
   });
 
-  it("is as it was when a row of it cannot be written, and deletes its storage when no import continues", async () => {
+  it("stays unchanged when a row cannot be written, and deletes its storage when no import continues", async () => {
     const { stub, first, parts } = newHome();
     const [begin, one] = parts("a");
     if (!begin || !one) throw new Error("There are parts.");

@@ -16,7 +16,7 @@ const DAY_MS = 86_400_000;
 
 type Stub = DurableObjectStub<Home>;
 
-/** A home that nobody has used. */
+/** A new home. */
 function newHome(): Stub {
   return env.HOME.getByName(`tenant:${newTurnAddress().home}`);
 }
@@ -25,7 +25,7 @@ function message(id: string, text: string) {
   return { type: "message", id, role: "user", status: "completed", content: [{ type: "input_text", text }] };
 }
 
-/** A turn named `turn`, in which `turn` was said and answered with itself. */
+/** A turn named `turn`, with this text as its input and its answer. */
 function turnOf(turn: string, parent: string | null = null, text = turn): TurnToSettle {
   return {
     turn,
@@ -81,7 +81,7 @@ function storageOf(stub: Stub): Promise<{ tables: string[]; alarm: number | null
 
 const empty = { tables: [], alarm: null };
 
-/** Runs `use` on the object, and counts what it is billed for: the rows that SQL writes, and the alarms set (a row each). */
+/** Runs `use` on the object, and counts the billed writes: the rows of SQL statements, and the alarms (a row each). */
 function writesOf(stub: Stub, use: (home: Home) => Promise<unknown>): Promise<{ rows: number; alarms: number }> {
   return runInDurableObject(stub, async (home: Home, { storage }) => {
     const { sql } = storage;
@@ -142,7 +142,7 @@ describe("the rows that a settled turn writes", () => {
 });
 
 describe("a home that learns of its first turn before the turn ends", () => {
-  it("has its alarm by then, and no table: the end writes the turn, and nothing else", async () => {
+  it("has only its alarm by then: the end writes the turn", async () => {
     const stub = newHome();
     await stub.awaitTurn(Date.now(), false);
     const { tables, alarm } = await storageOf(stub);
@@ -160,14 +160,14 @@ describe("a home that learns of its first turn before the turn ends", () => {
 });
 
 describe("settling", () => {
-  it("the same turn twice, as after an answer that was lost, keeps it once", async () => {
+  it("the same turn twice, as after a lost answer, stores it once", async () => {
     const stub = newHome();
     const turn = turnOf("a", null, "x".repeat(500_000));
     await settle(stub, turn, turn);
     expect(await stub.retrieve("a")).toEqual({ head: turn.response, output: turn.output });
   });
 
-  it("many turns at once keeps them all", async () => {
+  it("many turns at once stores all of them", async () => {
     const stub = newHome();
     const names = Array.from({ length: 20 }, (_, index) => `t${index + 10}`);
     await Promise.all(names.map((name) => stub.settle(turnOf(name))));
@@ -175,8 +175,8 @@ describe("settling", () => {
   });
 });
 
-describe("an object that nothing was stored in", () => {
-  it("finds nothing, and is left without tables and alarm", async () => {
+describe("an empty object", () => {
+  it("finds nothing, and gets no tables and no alarm", async () => {
     const stub = newHome();
     expect(await stub.snapshot("a", [])).toEqual({ found: false, missing: "previous" });
     expect(await stub.snapshot(null, [{ id: "msg_a_in", turn: "a" }])).toEqual({
@@ -199,8 +199,8 @@ describe("an object that nothing was stored in", () => {
   });
 });
 
-describe("what is refused", () => {
-  it("leaves nothing in an object that was empty: neither tables nor alarm", async () => {
+describe("a refusal", () => {
+  it("leaves neither tables nor an alarm in an empty object", async () => {
     const address = newTurnAddress();
     const stub = env.HOME.getByName(`tenant:${address.home}`);
     const output = { type: "function_call_output", id: "fco_1", call_id: "call_1", output: "Sunny" };
@@ -231,7 +231,7 @@ describe("what is refused", () => {
 });
 
 describe("an idempotency key", () => {
-  it("whose turn has begun stays its turn's, whichever of the same requests was refused, and when", async () => {
+  it("whose turn has begun belongs to it, also after refusals of the same request", async () => {
     const stub = newHome();
     await stub.claim("print", "home", "turn");
     expect(await stub.claim("print", "home", "other")).toEqual({
@@ -252,7 +252,7 @@ describe("an idempotency key", () => {
     expect((await storageOf(stub)).alarm).not.toBeNull();
   });
 
-  it("of a table that did not know yet whether turns had begun is read as one that has not", async () => {
+  it("in a table without the column for begun turns is read as not begun", async () => {
     const stub = newHome();
     await runInDurableObject(stub, (_, { storage }) => {
       storage.sql.exec(
@@ -269,10 +269,10 @@ describe("an idempotency key", () => {
 });
 
 describe("deleting a response that is its home's last", () => {
-  it.each([2, 5])("by %i at once is done by one of them, and leaves nothing", async (count) => {
+  it.each([2, 5])("by %i requests at once is done by one of them, and leaves nothing", async (count) => {
     const stub = newHome();
     await settle(stub, turnOf("a"));
-    // Within the object, where nothing comes between them.
+    // The calls run within the object, without others between them.
     const deleted = await runInDurableObject(stub, (home: Home) =>
       Promise.all(Array.from({ length: count }, () => home.delete("a"))),
     );
@@ -298,7 +298,7 @@ describe("deleting a response that is its home's last", () => {
       return outcomes.filter(({ status }) => status === "rejected");
     });
     expect(refused).toEqual([]);
-    // What was stored meanwhile is there, and so is its alarm.
+    // The turn that was stored meanwhile exists, and so does its alarm.
     expect(await turnsIn(stub)).toEqual(["b"]);
     expect((await storageOf(stub)).alarm).not.toBeNull();
   });
@@ -320,7 +320,7 @@ describe("a snapshot", () => {
     expect(await historyIds(stub, "b")).toEqual(["msg_a_in", "msg_b_out"]);
   });
 
-  it("has the items referred to, wherever in their turn they are", async () => {
+  it("has the referenced items, anywhere in their turn", async () => {
     const stub = newHome();
     await settle(stub, turnOf("a"), turnOf("b", "a"));
     const keys = [
@@ -340,7 +340,7 @@ describe("a snapshot", () => {
     expect(await stub.snapshot(null, [{ id: "msg_a_in", turn: "b" }])).toMatchObject({ missing: "item" });
   });
 
-  it("refuses a history that no message between objects could carry", async () => {
+  it("refuses a history that exceeds a message between objects", async () => {
     const stub = newHome();
     const text = "x".repeat(3 * 1024 * 1024);
     await settle(stub, turnOf("a", null, text), turnOf("b", "a", text));
@@ -375,7 +375,7 @@ describe("deleting", () => {
     expect((await storageOf(stub)).alarm).not.toBeNull();
   });
 
-  it("the last turn while another one settles loses neither that one nor its alarm", async () => {
+  it("the last turn while another one is settled loses neither that one nor its alarm", async () => {
     for (const deleteFirst of [true, false]) {
       const stub = newHome();
       await settle(stub, turnOf("a"));
@@ -390,7 +390,7 @@ describe("deleting", () => {
 });
 
 describe("the lease of a conversation", () => {
-  /** The Workers' ends, by ticket: that a turn's is open holds its lease. */
+  /** The Workers' ends of connections, by ticket. A turn's open connection holds its lease. */
   const sockets = new Map<string, WebSocket>();
   afterEach(() => {
     for (const socket of sockets.values()) socket.close();
@@ -402,7 +402,7 @@ describe("the lease of a conversation", () => {
     return stub.fetch(`http://home/conversation?id=${id}&ticket=${ticket}&wait=${waitMs}`, { headers, ...init });
   }
 
-  /** The history that the turn is told, or why it is refused. */
+  /** The history that the turn gets, or the reason for a refusal. */
   async function enter(stub: Stub, id: string, ticket: string) {
     const response = await ask(stub, id, ticket);
     if (!response.webSocket) return response.json();
@@ -419,7 +419,7 @@ describe("the lease of a conversation", () => {
     return { stub, id, address, enter: (ticket: string) => enter(stub, id, ticket) };
   }
 
-  /** A turn that is settled under the lease of a ticket. */
+  /** Settles a turn under the lease of a ticket. */
   function leased(token: string): TurnToSettle {
     return { ...turnOf(newTurnAddress().turn), lease: { token, joins: true } };
   }
@@ -493,7 +493,7 @@ describe("the lease of a conversation", () => {
     expect(await enter(stub, id, "next")).toMatchObject(entered);
   });
 
-  it("is not kept for a turn that left while it waited", async () => {
+  it("is not granted to a turn that left while it waited", async () => {
     const { stub, id, enter } = await newConversation();
     expect(await enter("turn")).toMatchObject(entered);
     const worker = new AbortController();
@@ -504,7 +504,7 @@ describe("the lease of a conversation", () => {
     await vi.waitFor(async () => expect(await enter("next")).toMatchObject(entered), { timeout: 120_000 });
   });
 
-  it("comes with the whole history, however long that is", async () => {
+  it("comes with the whole history of any length", async () => {
     const text = "\u{1f600} 長い ".repeat(1_200_000);
     const { enter } = await newConversation(text);
     const history = (await enter("turn")) as History;
@@ -520,7 +520,7 @@ describe("the lease of a conversation", () => {
     expect(await stub.settle(leased("hasty"))).toMatchObject(unsettled);
     await evictDurableObject(stub);
     expect(await stub.settle(leased("turn"))).toEqual({ ok: true, value: 1 });
-    // What is over is not found again.
+    // An ended lease is not found again.
     await evictDurableObject(stub);
     expect(await stub.settle(leased("turn"))).toMatchObject(unsettled);
     expect(await enter("next")).toMatchObject(entered);
@@ -572,7 +572,7 @@ describe("retention", () => {
     expect(await stub.retrieve("b")).not.toBeNull();
   });
 
-  it("sweeps what is expired, but not what a living turn continues", async () => {
+  it("sweeps expired turns, but not those that a living turn continues", async () => {
     const stub = newHome();
     await settle(
       stub,
@@ -590,7 +590,7 @@ describe("retention", () => {
     expect(await historyIds(stub, "living")).toHaveLength(6);
   });
 
-  it("keeps what is not expired, and looks again when the oldest of it will be", async () => {
+  it("keeps turns that are not expired, and sets its alarm for the oldest of them", async () => {
     const stub = newHome();
     await settle(stub, turnOf("a"), turnOf("b"), turnOf("c"));
     await age(stub, 31, "a");
@@ -609,7 +609,7 @@ describe("retention", () => {
     expect(await storageOf(stub)).toEqual(empty);
   });
 
-  it("writes no row for that, nor when the last response is deleted: the storage goes as a whole", async () => {
+  it("deletes the whole storage without writing a row, then and with the last response", async () => {
     const expired = newHome();
     await settle(expired, turnOf("a"), turnOf("b", "a"));
     await age(expired, 31, "a", "b");
@@ -652,7 +652,7 @@ describe("retention", () => {
 describe("a turn larger than a row may be", () => {
   const filled = { cjk: "多".repeat(900_000), emoji: `x${"🦜".repeat(450_000)}`, ascii: "x".repeat(900_000) };
 
-  it.each(Object.entries(filled))("is kept in rows below 2 MB: %s", async (_, text) => {
+  it.each(Object.entries(filled))("is stored in rows below 2 MB: %s", async (_, text) => {
     const stub = newHome();
     const large = { ...turnOf("a", null, text), response: JSON.stringify({ instructions: text }) };
     await settle(stub, large);
@@ -679,7 +679,7 @@ describe("a turn larger than a row may be", () => {
 });
 
 describe("the calls that the Worker makes to homes", () => {
-  /** A namespace that notes which objects are called, and lets `fail` throw first. */
+  /** A namespace that notes the called objects, and calls `fail` before, which may throw. */
   function noting(fail: () => void = () => {}) {
     const calls: string[] = [];
     const getByName = (name: string) => {
@@ -708,7 +708,7 @@ describe("the calls that the Worker makes to homes", () => {
     expect(calls).toEqual([]);
   });
 
-  it("are one for each home of the references, whatever they refer to", async () => {
+  it("are one for each home of the references, for any items", async () => {
     const { calls, client } = noting();
     const [mine, other] = [newTurnAddress(), newTurnAddress()];
     const references: InputItem[] = [];
@@ -737,7 +737,7 @@ describe("the calls that the Worker makes to homes", () => {
     expect(calls).toEqual([]);
   });
 
-  it("end with the first few homes of which one has not what is referred to", async () => {
+  it("end with the first few homes of which one lacks a referenced item", async () => {
     const { calls, client } = noting();
     const references = Array.from({ length: 200 }, (): InputItem => {
       return { type: "item_reference", id: itemId("message", newTurnAddress(), "output", 0) };
@@ -746,7 +746,7 @@ describe("the calls that the Worker makes to homes", () => {
     expect(calls.length).toBeLessThanOrEqual(16);
   });
 
-  it("are one for a thousand references to one turn, which is refused where they mean too much in all", async () => {
+  it("are one for a thousand references to one turn, which is refused if their items are too large together", async () => {
     const { calls, client } = noting();
     const address = newTurnAddress();
     const [short, long] = [0, 1].map((index) => itemId("message", address, "output", index)) as [string, string];
@@ -759,7 +759,7 @@ describe("the calls that the Worker makes to homes", () => {
     expect(calls).toHaveLength(2);
   });
 
-  it("are one to settle, and a second only when the platform says that it may help", async () => {
+  it("are one to settle, and a second only if the platform's error permits a retry", async () => {
     const { calls, client } = noting();
     const { home } = newTurnAddress();
     await client.settle(home, turnOf("a"));
@@ -782,7 +782,7 @@ describe("the calls that the Worker makes to homes", () => {
 });
 
 describe("looking for items", () => {
-  /** Stores over an object's storage, and the statements that read turns' bodies. */
+  /** Stores on an object's storage, and the statements that read turns' bodies. */
   async function reading(work: (turns: TurnStore, items: ItemStore) => void): Promise<string[]> {
     const bodies: string[] = [];
     await runInDurableObject(env.HOME.getByName(newTurnAddress().home), (_home: Home, { storage }) => {
@@ -830,7 +830,7 @@ describe("looking for items", () => {
     expect(reads).toHaveLength(1);
   });
 
-  it("begins a page at the turn of the item that it comes after", async () => {
+  it("begins a page at the turn of its cursor", async () => {
     const reads = await reading((turns, items) => {
       fill(turns);
       const page = items.page({ order: "asc", limit: 2, after: idOf(40, 1) });

@@ -8,13 +8,16 @@ import type { Env } from "../../src/env.ts";
 import app from "../../src/http/app.ts";
 import { mintKey, newMint } from "../../src/store/keys/api-keys.ts";
 
-/** What keys and limits cost for a request: calls of the Worker to objects, and rows that these write (docs/cost.md). */
+/**
+ * The cost of keys and limits for a request: the Worker's calls of objects, and the rows that these write
+ * (docs/cost.md).
+ */
 
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
 let calls: string[] = [];
 let rows: string[] = [];
-/** The storages of this file's quotas: other files' objects write in the same isolate, whenever they wake. */
+/** The storages of this file's quotas. Other files' objects write in the same isolate at any time. */
 const quotas = new WeakSet<SqlStorage>();
 let bindings: Env;
 let restore = () => {};
@@ -81,7 +84,7 @@ async function send(path: string, key: string, body: object): Promise<Response> 
   const request = new Request(`http://localhost${path}`, { method: "POST", headers, body: JSON.stringify(body) });
   const answer = await app.fetch(request, bindings, context);
   const copy = new Response(await answer.text(), answer);
-  // What is told after the answer, too.
+  // Includes the reports after the answer.
   await waitOnExecutionContext(context);
   return copy;
 }
@@ -96,7 +99,7 @@ async function keyOf(limits?: Partial<Grants>, ofTenant?: Partial<Grants>): Prom
   if (ofTenant) await send(`/v1/admin/tenants/${tenant}`, "root", { limits: ofTenant });
   const made = await send("/v1/admin/keys", "root", { tenant, ...(limits && { limits }) });
   const { value } = await made.json<{ value: string }>();
-  // Known from now on, and its quota has its tables.
+  // The isolate knows the key from now on, and its quota has its tables.
   expect((await create(value)).status).toBe(200);
   await runInDurableObject(env.QUOTAS.getByName(tenant), (_, { storage }) => void quotas.add(storage.sql));
   calls = [];
@@ -105,7 +108,7 @@ async function keyOf(limits?: Partial<Grants>, ofTenant?: Partial<Grants>): Prom
 }
 
 describe("a request costs", () => {
-  it("no call with a key of the configuration, but the first one's, which asks for its tenant's limits", async () => {
+  it("no call with a key of the configuration, except the first one, which reads its tenant's limits", async () => {
     expect((await create("configured")).status).toBe(200);
     expect({ calls, rows }).toEqual({ calls: ["lookUpTenant"], rows: [] });
     calls = [];
@@ -113,7 +116,7 @@ describe("a request costs", () => {
     expect({ calls, rows }).toEqual({ calls: [], rows: [] });
   });
 
-  it("no call with a key that has no limits, or none that are counted", async () => {
+  it("no call with a key without counted limits", async () => {
     for (const limits of [undefined, { models: ["sim*"], max_output_tokens: 100, force_store_false: true }]) {
       const key = await keyOf(limits);
       expect((await create(key)).status).toBe(200);
@@ -121,28 +124,28 @@ describe("a request costs", () => {
     }
   });
 
-  it("two calls with a key that has limits and is seldom used: one to reserve, one to tell; and three rows", async () => {
+  it("two calls with a rarely used key with limits, one to reserve and one to report, and three rows", async () => {
     const key = await keyOf({ requests_per_minute: 1_000, tokens_per_minute: 1_000_000 });
     expect((await create(key)).status).toBe(200);
     expect(calls).toEqual(["exchange", "exchange"]);
     expect(rows.toSorted()).toEqual(["accounts", "accounts", "used"]);
   });
 
-  it("one row more where its tenant has limits, too", async () => {
+  it("one row more if its tenant has limits, too", async () => {
     const key = await keyOf({ requests_per_minute: 1_000 }, { tokens_per_minute: 1_000_000 });
     expect((await create(key)).status).toBe(200);
     expect(calls).toEqual(["exchange", "exchange"]);
     expect(rows.toSorted()).toEqual(["accounts", "accounts", "accounts", "used"]);
   });
 
-  it("one call with a key whose use is only counted", async () => {
+  it("one call with a key whose usage is only counted", async () => {
     const key = await keyOf({ track_usage: true });
     expect((await create(key)).status).toBe(200);
     expect(calls).toEqual(["exchange"]);
     expect(rows).toEqual(["used"]);
   });
 
-  it("less than a tenth of a call with a hot key", async () => {
+  it("less than a tenth of a call with a frequently used key", async () => {
     const key = await keyOf({ requests_per_minute: 100_000 });
     for (let turn = 0; turn < 3; turn += 1) {
       const answers = await Promise.all(Array.from({ length: 60 }, () => create(key)));

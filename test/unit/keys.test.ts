@@ -28,7 +28,7 @@ function emptyObject(): DurableObjectStub<import("../../src/store/quota/quota-ob
 }
 
 describe("a key's text", () => {
-  it("is its mint's alone", () => {
+  it("is valid only with its deployment's secret", () => {
     const mint = newMint();
     const key = mintKey(mint);
     expect(isMintedForm(key) && isMinted(key, mint)).toBe(true);
@@ -41,16 +41,16 @@ describe("a key's text", () => {
     );
   });
 
-  it("of another form is none, whatever it is", () => {
+  it("of another form is never valid", () => {
     fc.assert(fc.property(fc.string({ maxLength: 100 }), (text) => !isMintedForm(text)));
   });
 });
 
-describe("what an isolate knows of keys", () => {
+describe("an isolate's cache of keys", () => {
   const never = () => Promise.reject(new Error("Nobody may be asked."));
   const beside: Promise<unknown>[] = [];
 
-  it("is believed for its time and no longer, and looked up beside a request in the second half of it", async () => {
+  it("is used for its time, and refreshed beside a request in the second half of it", async () => {
     const cache = new AgeingCache<string>();
     const wait = (promise: Promise<unknown>) => void beside.push(promise);
     cache.put("k", "old", Date.now() - 40);
@@ -61,14 +61,14 @@ describe("what an isolate knows of keys", () => {
     expect(cache.get("k", 100, never, wait)).toBe("new");
     cache.put("k", "old", Date.now() - 100);
     expect(await cache.get("k", 100, async () => "newest", wait)).toBe("newest");
-    // A clock that has gone back tells no age.
+    // A clock that has gone back gives no age.
     cache.put("k", "from the future", Date.now() + 60_000);
     expect(await cache.get("k", 100, async () => "now", wait)).toBe("now");
     cache.put("k", "old", Date.now() - 200);
     await expect(cache.get("k", 100, never, wait)).rejects.toThrow("Nobody");
   });
 
-  it("is bounded in number: the oldest is forgotten", async () => {
+  it("has a maximum size, and drops the oldest entry", async () => {
     const cache = new AgeingCache<number>(100);
     for (let index = 0; index < 1_000; index += 1)
       await cache.get(
@@ -83,7 +83,7 @@ describe("what an isolate knows of keys", () => {
 });
 
 describe("grants", () => {
-  it("of a key are within its tenant's", () => {
+  it("of a key cannot exceed its tenant's", () => {
     const parsed = (given: object) => grants.parse(given);
     const policy = policyOf(
       parsed({
@@ -126,17 +126,17 @@ describe("grants", () => {
   });
 });
 
-it("an MCP server that a key does not allow is not called by way of one that it does: no redirect leads there", () => {
+it("do not permit a redirect from an allowed MCP server to another", () => {
   const vars = { VLLM_BASE_URL: "http://vllm/v1" } as Variables;
   const { tools } = restrictedConfig(loadConfig(vars), policyOf(null, grants.parse({ mcp_hosts: ["mcp.acme.dev"] })));
   const urls = ["https://mcp.acme.dev/a", "https://other.acme.dev/a"];
   expect(urls.map((url) => tools.mcpGuard.limit?.(new URL(url)))).toEqual([true, false]);
-  // Other tools are bound by no host.
+  // Other tools are not restricted by hosts.
   expect(tools.guard).not.toHaveProperty("limit");
 });
 
 describe("an estimate of tokens", () => {
-  it("looks at each text of a request once, however many there are", () => {
+  it("reads each text of a request once", () => {
     const reads = (count: number) => {
       const items = Array.from({ length: count }, (_, index) => ({
         type: "message",
@@ -149,7 +149,7 @@ describe("an estimate of tokens", () => {
     expect(reads(1000)).toBeLessThanOrEqual(110 * reads(10));
   });
 
-  it("is bounded for a value that is deep, and takes an image for one, however large it is", () => {
+  it("is bounded for a deep value, and counts an image as one, of any size", () => {
     let deep: unknown = "x";
     for (let depth = 0; depth < 10_000; depth += 1) deep = [deep];
     expect(estimateTokens(deep)).toBeLessThan(100);
@@ -164,7 +164,7 @@ describe("the schema of an object", () => {
   const V1 = [["CREATE TABLE t (a TEXT NOT NULL)"]];
   const V2 = [...V1, ["ALTER TABLE t ADD COLUMN b INTEGER NOT NULL DEFAULT 7", "CREATE TABLE u (c TEXT)"]];
 
-  it("is brought up to today's with its rows, once, and all or nothing", async () => {
+  it("is migrated with its rows, once, and as a whole", async () => {
     await runInDurableObject(emptyObject(), (_, { storage }) => {
       const { sql } = storage;
       new Schema(storage, V1).open();
@@ -190,8 +190,8 @@ describe("the schema of an object", () => {
     });
   });
 
-  /** As they were made by version 1. They are copies on purpose: a version that was made once is never changed. */
-  it("of version 1 is what it was", () => {
+  /** The tables of version 1. They are copies on purpose, because a released version never changes. */
+  it("of version 1 is unchanged", () => {
     const text = (versions: readonly (readonly string[])[]) => versions[0]?.map((each) => each.replaceAll(/\s+/g, " "));
     expect(text(DIRECTORY_VERSIONS)).toEqual([
       "CREATE TABLE keys (id TEXT NOT NULL PRIMARY KEY, tenant TEXT NOT NULL, body TEXT NOT NULL) WITHOUT ROWID",
@@ -217,7 +217,7 @@ describe("the schema of an object", () => {
     ]);
   });
 
-  it("of a directory of files of version 2 is opened: uploads go on, and stored files are counted", async () => {
+  it("of a directory of files of version 2 can be opened: uploads go on, and stored files are counted", async () => {
     await runInDurableObject(emptyObject(), (_, { storage }) => {
       const old = new Schema(storage, FILE_DIRECTORY_VERSIONS.slice(0, 2));
       const insert = "INSERT INTO file (key, owner, purpose, bytes, created_at, body) VALUES (?, ?, 'batch', ?, 1, ?)";
@@ -241,7 +241,7 @@ describe("the schema of an object", () => {
 const NO_LIMIT = { files: null, bytes: null };
 const NO_LIMITS = { tenant: NO_LIMIT, key: NO_LIMIT };
 
-it("the versions that programs beside the Worker know are those that objects write", () => {
+it("objects and the other programs have the same versions of tables", () => {
   expect(SCHEMA_VERSIONS).toEqual({
     Home: SCHEMA_VERSION,
     KeyDirectory: DIRECTORY_VERSIONS.length,
@@ -257,7 +257,7 @@ it("the versions that programs beside the Worker know are those that objects wri
 
 const hour = (no: number) => no * 3_600_000;
 
-it("usage forgets what is old, but not the size that vector stores still have", async () => {
+it("usage drops old rows, but not vector stores' present sizes", async () => {
   await runInDurableObject(emptyObject(), (_, { storage }) => {
     const usage = new UsageStore(new Schema(storage, QUOTA_VERSIONS));
     const used = { model: "m", requests: 1, input: 1, cached: 0, output: 1, cost: 0 };
@@ -304,7 +304,7 @@ it("usage of an earlier version had a row for each size of a vector store", asyn
 });
 
 describe("the audit log", () => {
-  it("removes what is old, and the oldest of a kind that has too many; the other kind's rows stay", async () => {
+  it("removes old rows, and the oldest rows of a kind with too many; the other kind's rows stay", async () => {
     await runInDurableObject(emptyObject(), (_, { storage }) => {
       const schema = new Schema(storage, DIRECTORY_VERSIONS);
       const log = new AuditLog(schema, 200);

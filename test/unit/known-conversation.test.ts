@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { History } from "../../src/store/history.ts";
 import { KnownConversation } from "../../src/store/known-conversation.ts";
 
-/** What a home knows of its conversation without asking its storage. */
+/** A home's cache of its conversation. */
 
 const LONG = "x".repeat(20_000);
 const unread = (): never => {
@@ -35,7 +35,7 @@ describe("a conversation in memory", () => {
     });
   });
 
-  it("is read where it was short, at another position, or where a turn came out of order", () => {
+  it("is read again if it was short, at another position, or after a turn out of order", () => {
     const short = { items: '["a"]', messages: "[]" };
     expect(() => knowing(short, 1).history(1, unread)).toThrow("read");
     expect(() => knowing(history, 3).history(2, unread)).toThrow("read");
@@ -45,7 +45,7 @@ describe("a conversation in memory", () => {
     expect(() => known.history(7, unread)).toThrow("read");
   });
 
-  it("is forgotten when rows are taken out", () => {
+  it("is dropped when rows are deleted", () => {
     const known = knowing(history, 3);
     known.forget();
     expect(() => known.lastPosition(unread)).toThrow("read");

@@ -9,8 +9,8 @@ import { HomeClient } from "../../src/store/client.ts";
 import { tenantConversations } from "../../src/store/permits.ts";
 
 /**
- * Clients that leave while nothing is written to them, as Cloudflare tells of it (`enable_request_signal`): by the
- * request's signal. Local runtimes do not notice these, so the signal is the tests' own here.
+ * Clients that disconnect while nothing is written to them. Cloudflare reports that by the request's signal
+ * (`enable_request_signal`). Local runtimes do not, so the tests use a signal of their own.
  */
 
 const TENANT = "local";
@@ -26,7 +26,7 @@ beforeEach(() => {
 
 interface Call {
   answer: Promise<Response>;
-  /** The client goes away. */
+  /** The client disconnects. */
   leave(): void;
   /** Resolves when the Worker has nothing more to do for this request. */
   over(): Promise<void>;
@@ -65,7 +65,7 @@ function homeOf(conversation: string) {
   return env.HOME.getByName(`${TENANT}:${parseConversationId(conversation)?.home}`);
 }
 
-/** Somebody else takes a turn in the conversation. */
+/** Another client takes a turn in the conversation. */
 function holdConversation(id: string) {
   const home = parseConversationId(id)?.home ?? "";
   return new HomeClient(env, TENANT).enterConversation({ id, home }, "holder", 0);
@@ -85,7 +85,7 @@ async function inLine(begin: () => Call): Promise<Call> {
   return begun;
 }
 
-/** What reached the model server with this text. */
+/** The model server's requests with this text. */
 const asked = (text: string) => simulator.requests.filter(({ body }) => JSON.stringify(body ?? "").includes(text));
 
 async function until(condition: () => boolean): Promise<void> {
@@ -95,7 +95,7 @@ async function until(condition: () => boolean): Promise<void> {
   }
 }
 
-describe("a client that leaves", () => {
+describe("a client that disconnects", () => {
   it.each([false, true])("frees its conversation, and leaves nothing in it (stream: %s)", async (stream) => {
     const conversation = await newConversation();
     const leaver = create({ model: ENDLESS, input: "I leave.", conversation, stream });
@@ -124,10 +124,10 @@ describe("a client that leaves", () => {
     },
   );
 
-  it("while it waits in vain is not waited for", async () => {
+  it("while it waits for too long ends its request at once", async () => {
     const conversation = await newConversation();
     const { release } = await holdConversation(conversation);
-    // Who stays in the queue outlives the test.
+    // A turn that stays in the queue outlives the test.
     const vars = { CONVERSATION_LOCK_WAIT_MS: "3600000" };
     const leaver = await inLine(() => create({ input: "I leave.", conversation }, { vars }));
     leaver.leave();
@@ -137,7 +137,7 @@ describe("a client that leaves", () => {
 
   it("with an Idempotency-Key as soon as its run has begun does not free the key", async () => {
     let leave = () => {};
-    /** Homes that see the client leave when its stream is about to begin. */
+    /** Homes that notice the disconnection when the stream is about to begin. */
     const HOME = new Proxy(env.HOME, {
       get: (namespace, property) => {
         if (property !== "getByName") return Reflect.get(namespace, property);

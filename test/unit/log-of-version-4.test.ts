@@ -4,13 +4,13 @@ import { describe, expect, it } from "vitest";
 import { failureInPlacedLog, isPlacedLog, readPlacedLog } from "../../src/store/log-of-version-4.ts";
 import recorded from "./recordings/logs-of-version-4.json?raw";
 
-/** Logs of ended runs, as versions 4 to 7 have kept them. */
+/** Logs of ended runs in the form of versions 4 to 7. */
 interface RecordedLog {
   name: string;
   kept: string;
   /** Response and output of the turn. */
   text: string;
-  /** How many events the log has, and the SHA-256 of these as lines. */
+  /** The number of events in the log, and the SHA-256 of their lines. */
   events: number;
   sha256: string;
   failure?: ErrorFields;
@@ -26,7 +26,7 @@ function eventsAfter({ kept, text }: RecordedLog, after: number): string[] {
   return events;
 }
 
-describe("a log that versions 4 to 7 have kept", () => {
+describe("a log of versions 4 to 7", () => {
   it.each(JSON.parse(recorded) as RecordedLog[])("is read byte for byte, from any event on: $name", (log) => {
     expect(isPlacedLog(log.kept)).toBe(true);
     const events = eventsAfter(log, -1);

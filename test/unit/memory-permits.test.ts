@@ -12,7 +12,7 @@ const LENGTH = 256 * 1024;
 
 const ownerOf = (tenant: string, maxOpenTurns = ALL) => ({ tenant, config: { maxOpenTurns } });
 
-/** How many permits each kind of work needs. */
+/** The number of permits that each kind of work needs. */
 const NEEDED = {
   turn: (length: number) => Math.min(SHARE, 1 + Math.floor(length / LENGTH)),
   run: (length: number) => Math.min(SHARE, 1 + Math.floor(length / LENGTH)),
@@ -29,10 +29,10 @@ const MAKERS: Record<Kind, (tenant: string) => Permits> = {
   text: (tenant) => new Permits("text", ownerOf(tenant)),
 };
 
-/** What each kind holds from the beginning. */
+/** The permits that each kind holds from the beginning. */
 const INITIAL: Record<Kind, number> = { turn: 1, run: 1, body: 0, text: 0 };
 
-/** The status of what it throws. */
+/** The status of the error that it throws. */
 function refusalOf(act: () => void): number | undefined {
   try {
     act();
@@ -52,7 +52,7 @@ const step = fc.record({
 });
 
 describe("the memory permits of an isolate", () => {
-  it("are the held ones, whatever is entered, grows, shrinks and leaves: no tenant has more, and none is lost", () => {
+  it("stay consistent under any operations: no tenant has more than allowed, and none is lost", () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
         const held: { holder: Permits; kind: Kind; tenant: string; permits: number }[] = [];
@@ -75,7 +75,7 @@ describe("the memory permits of an isolate", () => {
           } else if (!chosen) continue;
           else if (what === "leave") {
             chosen.holder[Symbol.dispose]();
-            // Again does nothing.
+            // A second release has no effect.
             chosen.holder[Symbol.dispose]();
             chosen.holder.resize(length);
             held.splice(at, 1);
@@ -97,7 +97,7 @@ describe("the memory permits of an isolate", () => {
     );
   });
 
-  it("are left to a later tenant: a quarter of those that the one before it found, in whatever pieces it took them", () => {
+  it("are reserved for later tenants: a quarter of those that the earlier tenant found, in any pieces", () => {
     const pieces = fc.array(fc.array(length, { minLength: 1, maxLength: 5 }), { minLength: 1, maxLength: 4 });
     fc.assert(
       fc.property(pieces, (tenants) => {
@@ -106,7 +106,7 @@ describe("the memory permits of an isolate", () => {
         let free = all;
         for (const [at, lengths] of [...tenants, [0]].entries()) {
           const found = free;
-          // As long as anything of it is let in.
+          // Repeats this while the tenant gets permits.
           for (let refused = 0, turn = 0; refused <= lengths.length; turn += 1) {
             const length = refused < lengths.length ? (lengths[turn % lengths.length] ?? 0) : 0;
             const refusal = refusalOf(() => scope.use(new Permits("turn", ownerOf(`tenant ${at}`, all), length)));
@@ -129,7 +129,7 @@ describe("the memory permits of an isolate", () => {
     expect(refusalOf(() => new Permits("turn", ownerOf("c"), 0))).toBe(503);
   });
 
-  it("let one piece of work in however long it is, where nothing else is there", () => {
+  it("admit one piece of work of any length if there is no other", () => {
     for (const length of [20 * LENGTH, 2 ** 40]) {
       using permits = new Permits("turn", ownerOf("a"), length);
       expect(permits).toBeDefined();

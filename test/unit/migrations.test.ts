@@ -8,8 +8,8 @@ import { migrate, SCHEMA_VERSION, schemaVersion, type TableName, Tables } from "
 import recorded from "./recordings/logs-of-version-3.json?raw";
 
 /**
- * The tables of each version, as objects have them that were made by it. They are copies on purpose: what is stored does
- * not change when the code does. A new version adds its own here.
+ * The tables of each version. They are copies on purpose, because stored data does not change with the code. A new
+ * version adds its own here.
  */
 const V1: Record<TableName, string> = {
   turns: `CREATE TABLE turns (
@@ -80,7 +80,7 @@ const versions = [
 ];
 const NEWEST = V7;
 
-/** Every version is one of an object that has all tables, and of one that has only those that it needed so far. */
+/** Each version is tested with all tables, and with only the tables that were needed so far. */
 const withTables = versions.flatMap(({ version, tables }) => [
   { version, tables, has: "all tables" },
   { version, tables: { turns: tables.turns }, has: "turns only" },
@@ -98,7 +98,7 @@ function columnsOf(sql: SqlStorage): Record<string, Row[]> {
   return Object.fromEntries(columns);
 }
 
-/** Writes a row as the version of its table allows: what that does not know is left out. */
+/** Writes a row without the columns that its version does not have. */
 function insert(sql: SqlStorage, table: TableName, row: Row): void {
   const known = sql.exec<{ name: string }>(`SELECT name FROM pragma_table_info('${table}')`).toArray();
   const names = known.map(({ name }) => name).filter((name) => name in row);
@@ -110,7 +110,7 @@ function message(id: string, text: string) {
   return { type: "message", id, role: "user", status: "completed", content: [{ type: "input_text", text }] };
 }
 
-/** An object whose tables a version made, with one of everything in them; it is closed. */
+/** A closed object with the tables of a version, and one of everything in them. */
 async function objectOf(tables: Record<TableName, string>) {
   const [first, second, added] = [newTurnAddress(), newTurnAddress(), newTurnAddress()].map(({ turn }) => turn);
   if (first === undefined || second === undefined || added === undefined) throw new Error("There are three.");
@@ -175,7 +175,7 @@ async function objectOf(tables: Record<TableName, string>) {
 }
 
 describe("an object without tables", () => {
-  it("stays without when it opens, and is of the newest version", async () => {
+  it("gets none when it opens, and has the newest version", async () => {
     const stub = env.HOME.getByName(`tenant:${newTurnAddress().home}`);
     expect(await stub.retrieve("a")).toBeNull();
     await runInDurableObject(stub, (_, { storage }) => {
@@ -186,8 +186,8 @@ describe("an object without tables", () => {
   });
 });
 
-describe("the tables that are made today", () => {
-  it("are those of the newest version that is known here", async () => {
+describe("the present tables", () => {
+  it("are those of the newest version here", async () => {
     expect(SCHEMA_VERSION).toBe(versions.at(-1)?.version);
     const made = await runInDurableObject(env.HOME.getByName("tenant:made"), (_, { storage: { sql } }) => {
       const tables = new Tables(sql);
@@ -203,11 +203,11 @@ describe("the tables that are made today", () => {
 });
 
 describe.each(withTables)("an object of version $version with $has", ({ version, tables }) => {
-  it("has the tables of today once it is open, and is not written to when it opens again", async () => {
+  it("has the present tables after it opens, and is not written to when it opens again", async () => {
     const stub = env.HOME.getByName(`tenant:${newTurnAddress().home}`);
     await runInDurableObject(stub, (_, { storage: { sql } }) => {
       for (const create of Object.values(tables)) sql.exec(create);
-      // Of a table that is not there no version can be told, and none is needed.
+      // The version of an absent table cannot be determined, and is not needed.
       expect(schemaVersion(sql)).toBeGreaterThanOrEqual(version);
     });
     await evictDurableObject(stub);
@@ -234,10 +234,10 @@ describe.each(withTables)("an object of version $version with $has", ({ version,
   });
 });
 
-describe.each(versions)("what an object of version $version keeps", ({ version, tables }) => {
+describe.each(versions)("the data of an object of version $version", ({ version, tables }) => {
   const hasMessages = version >= 2;
 
-  it("is read as it was written", async () => {
+  it("is read unchanged", async () => {
     const { stub, first, second, added, conversation, createdAt, idOf, rawOf, head, input } = await objectOf(tables);
     expect(await stub.retrieve(second)).toMatchObject({ head: head(second) });
     const page = await stub.inputItems(first, { limit: 20, order: "asc" });
@@ -267,7 +267,7 @@ describe.each(versions)("what an object of version $version keeps", ({ version, 
     expect(await stub.claim("print", "other", "turn")).toMatchObject({ kind: "known", turn: second, begun: false });
   });
 
-  it("is continued, deleted and swept as if it had been written today", async () => {
+  it("is continued, deleted and swept like new data", async () => {
     const { stub, home, first, second, conversation, head, rawOf } = await objectOf(tables);
     const { turn } = newTurnAddress(home);
     const settled = { turn, parent: second, createdAt: Date.now(), input: "[]", output: "[]", messages: rawOf(turn) };
@@ -289,7 +289,7 @@ describe.each(versions)("what an object of version $version keeps", ({ version, 
   });
 });
 
-/** Runs that have ended, as version 3 has stored them, and the bytes that a reader got of them. */
+/** Ended runs in the form of version 3, and the bytes that their readers got. */
 interface RecordedLog {
   name: string;
   id: string;
@@ -298,7 +298,7 @@ interface RecordedLog {
   stream: string;
 }
 
-describe("the log of a run that has ended under version 3", () => {
+describe("the log of a run that ended under version 3", () => {
   it.each(JSON.parse(recorded) as RecordedLog[])("is replayed byte for byte: $name", async (log) => {
     const address = parseResponseId(log.id);
     if (!address) throw new Error("It has the id of a response.");
@@ -322,11 +322,11 @@ describe("the log of a run that has ended under version 3", () => {
 });
 
 describe("a migration that fails", () => {
-  it("leaves the object as it was", async () => {
+  it("leaves the object unchanged", async () => {
     const stub = env.HOME.getByName(`tenant:${newTurnAddress().home}`);
     await runInDurableObject(stub, (_, { storage }) => {
       storage.sql.exec(V1.turns);
-      // Nothing can be added to a view.
+      // A view cannot get a column.
       storage.sql.exec("CREATE VIEW idempotency AS SELECT 'print' AS fingerprint");
       const before = columnsOf(storage.sql);
       expect(() => migrate(storage)).toThrow();

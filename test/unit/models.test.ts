@@ -5,7 +5,7 @@ import { loadConfig, type Variables } from "../../src/config/index.ts";
 
 let servers = 0;
 
-/** A model server with these cards, and how many times it was asked for them. */
+/** A model server with these cards, and the number of requests for them. */
 function serving(cards: object[], variables: Partial<Variables> = {}) {
   const config = loadConfig({ VLLM_BASE_URL: `http://vllm-${servers++}/v1`, ALLOW_ANONYMOUS: "true", ...variables });
   let asked = 0;
@@ -23,7 +23,7 @@ function serving(cards: object[], variables: Partial<Variables> = {}) {
   };
 }
 
-// As vLLM 0.32 shows them: an adapter's root is its path, its window is not said.
+// Cards of vLLM 0.32: an adapter's root is its path, and it has no window.
 const base = { id: "house-model", root: "/models/openai/gpt-oss-20b", parent: null, max_model_len: 8192 };
 const adapter = { id: "tuned", root: "/adapters/tuned", parent: "house-model", max_model_len: null };
 
@@ -36,18 +36,18 @@ it("an adapter of gpt-oss uses Harmony, and has its base's window", async () => 
   expect(asked()).toBe(1);
 });
 
-it("an adapter's base counts by its name alone where it has no card", async () => {
+it("an adapter's base without a card counts by its name", async () => {
   expect(await serving([{ ...adapter, parent: "gpt-oss-20b" }]).engineOf("tuned")).toBe("harmony");
 });
 
-it("an adapter of another model is not, and one is as MODEL_ENGINES says of its base", async () => {
+it("an adapter of another model does not use Harmony, unless MODEL_ENGINES says so of its base", async () => {
   const cards = [{ ...base, root: "/models/qwen3" }, adapter];
   expect(await serving(cards).engineOf("tuned")).toBe("chat");
   const configured = { MODEL_ENGINES: '{"house-model":"harmony"}' };
   expect(await serving(cards, configured).engineOf("tuned")).toBe("harmony");
 });
 
-it("cards that name each other end nowhere", async () => {
+it("cards that name each other cause no endless loop", async () => {
   const cards = [
     { ...adapter, id: "a", parent: "b" },
     { ...adapter, id: "b", parent: "a" },

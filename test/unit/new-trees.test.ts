@@ -2,9 +2,9 @@ import { treeOf } from "@responses-edge/responses-api/ids";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { closeHome, type NewTree, newTree } from "../../src/store/client.ts";
 
-/** Which homes new trees go to. */
+/** The homes of new trees. */
 
-/** The isolate remembers tenants: each test has its own. */
+/** Each test has its own tenants, because the isolate caches them. */
 let tenants = 0;
 const newTenant = () => `tenant ${tenants++}`;
 
@@ -22,7 +22,7 @@ afterEach(() => {
 });
 
 describe("new trees of a tenant", () => {
-  it("share a home, as many as it takes, and then the next one", () => {
+  it("share a home up to its maximum, and then the next one", () => {
     const trees = places(newTenant(), 40, 16);
     const homes = homesOf(trees);
     expect(homes).toHaveLength(3);
@@ -36,7 +36,7 @@ describe("new trees of a tenant", () => {
     for (const { home, tree } of trees) expect(treeOf({ home, turn: `${tree}12345678` })).toEqual({ home, tree });
   });
 
-  it("are no more in a home than it takes, however many wait for their places at once", () => {
+  it("do not exceed a home's maximum, with any number at once", () => {
     const tenant = newTenant();
     const draws = Array.from({ length: 5_000 }, () => newTree(tenant, 16));
     const homes = [
@@ -49,7 +49,7 @@ describe("new trees of a tenant", () => {
     for (const trees of homes) expect(trees.filter(({ isFirst }) => isFirst)).toHaveLength(1);
   });
 
-  it("never share one with another tenant's", () => {
+  it("never share a home with another tenant's", () => {
     const [one, other] = [newTenant(), newTenant()];
     const mixed = [places(one, 3, 16), places(other, 3, 16), places(one, 3, 16)];
     const [first = [], second = [], third = []] = mixed.map(homesOf);
@@ -58,7 +58,7 @@ describe("new trees of a tenant", () => {
     expect(second).not.toEqual(first);
   });
 
-  it("have a home each where a home takes one", () => {
+  it("have a home each if a home has at most one", () => {
     const trees = places(newTenant(), 3, 1);
     expect(homesOf(trees)).toHaveLength(3);
     for (const { home, tree, isFirst } of trees) {
@@ -78,7 +78,7 @@ describe("new trees of a tenant", () => {
     expect(later?.isFirst).toBe(true);
   });
 
-  it("get another home where theirs does not take what it is given", () => {
+  it("get another home if theirs cannot be written to", () => {
     const tenant = newTenant();
     const [first = ""] = homesOf(places(tenant, 2, 16));
     closeHome(newTenant(), first);
@@ -88,7 +88,7 @@ describe("new trees of a tenant", () => {
     expect(homesOf(places(tenant, 1, 16))).not.toEqual([first]);
   });
 
-  it("may be drawn many times: only the last draw takes a place", () => {
+  it("may be chosen several times, and count once", () => {
     const tenant = newTenant();
     const draw = newTree(tenant, 2);
     const drawn = Array.from({ length: 200 }, () => draw());
@@ -100,7 +100,7 @@ describe("new trees of a tenant", () => {
     expect(places(tenant, 1, 2)[0]?.home).not.toBe(drawn[0]?.home);
   });
 
-  it("of ten thousand tenants are not all remembered", () => {
+  it("of ten thousand tenants are not all cached", () => {
     const first = newTenant();
     const [home] = homesOf(places(first, 1, 16));
     for (let tenant = 0; tenant < 1_000; tenant += 1) places(newTenant(), 1, 16);

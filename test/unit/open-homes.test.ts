@@ -11,15 +11,15 @@ import {
   openHomes,
 } from "../../src/store/open-homes.ts";
 
-/** Which homes are open in a process that may have few files open. */
+/** The open homes in a process with a low limit of open files. */
 
-/** So few that no more than the least number of homes may be open. */
+/** A limit that permits only the minimum number of open homes. */
 const FEW = "9";
 const LEAST = 4;
-/** So many that their number does not matter. */
+/** A limit that has no effect. */
 const ENOUGH = "1000000";
 
-/** Homes in memory, by name: whether something is under way in each, and in what order they have left. */
+/** Homes in memory, by name: whether each has work in progress, and the order in which they were closed. */
 function homes(isIdle: (name: string) => boolean, files = FEW) {
   const lives = new Map<string, LivingHome>();
   const left: string[] = [];
@@ -48,26 +48,26 @@ afterEach(() => {
   for (const name of [...openHomes().keys()]) homeLeft(name);
 });
 
-describe("as many homes as may be open", () => {
-  it("are a third of the files, and never none", async () => {
+describe("the permitted number of open homes", () => {
+  it("is a third of the files, and at least one", async () => {
     expect(await mostOpenHomes({ OPEN_FILES: "1024" })).toBe(113);
     expect(await mostOpenHomes({ OPEN_FILES: FEW })).toBe(LEAST);
     expect(await mostOpenHomes({})).toBe(Number.POSITIVE_INFINITY);
   });
 
-  it("are fewer where connections take the files", async () => {
+  it("is lower if connections need the files", async () => {
     const list = { fetch: async () => Response.json(Array.from({ length: 860 })) } as unknown as Fetcher;
     expect(await mostOpenHomes({ OPEN_FILES: "1024", OPEN_FILE_LIST: list })).toBe(12);
   });
 
-  it("let the one leave that was used longest ago", async () => {
+  it("closes the least recently used one", async () => {
     const { calls, left } = homes(() => true);
     for (const name of ["a", "b", "c", "d", "a", "e", "f"]) expect(await calls.open(name, answered)).toBe("answer");
     expect(left).toEqual(["b", "c"]);
     expect([...openHomes().keys()]).toEqual(["acme:d", "acme:a", "acme:e", "acme:f"]);
   });
 
-  it("stay while they have work in progress, and the next one is a 503", async () => {
+  it("does not close homes with work in progress; another one is then a 503", async () => {
     const { calls, left } = homes(() => false);
     for (const name of ["a", "b", "c", "d"]) await calls.open(name, answered);
     await expect(calls.open("e", answered)).rejects.toMatchObject({
@@ -79,7 +79,7 @@ describe("as many homes as may be open", () => {
     expect(left).toEqual([]);
   });
 
-  it("do not leave in the middle of a call", async () => {
+  it("does not close one in the middle of a call", async () => {
     const { calls, left } = homes(() => true);
     const { promise, resolve } = Promise.withResolvers<string>();
     const called = calls.open("a", () => promise);
@@ -104,7 +104,7 @@ it("beyond many open homes, a new one closes the least recently used idle one, a
   expect(openHomes().size).toBe(MANY_HOMES);
 });
 
-it("a call waits for a home that is about to end, and opens it again", async () => {
+it("lets a call wait for a closing home, and opens it again", async () => {
   const { calls } = homes(() => true);
   await calls.open("a", answered);
   expect(homeLeaves("acme:a")).toBe(true);

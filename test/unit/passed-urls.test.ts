@@ -21,7 +21,7 @@ const { tree } = fc.letrec((tie) => ({
   ),
 }));
 
-it("every address is found wherever it is put, and named by its path", () => {
+it("every address is found in any place, and named by its path", () => {
   const body = fc.dictionary(fc.oneof(name, field), tree, { minKeys: 1, maxKeys: 5 });
   fc.assert(
     fc.property(body, field, fc.array(name, { maxLength: 4 }), fc.boolean(), (around, last, way, isList) => {
@@ -36,7 +36,7 @@ it("every address is found wherever it is put, and named by its path", () => {
   );
 });
 
-it("values under other names are not, and neither are data", () => {
+it("values under other names are not found, and neither is data", () => {
   const text = "http://10.0.0.1/";
   const urls = { url: { type: "string", default: text }, image_url: ["data:image/png;base64,AA==", "DATA:,x"] };
   expect(urlsIn({ text, uri: text, messages: [{ content: text, ...urls }], url: 5, video_url: null })).toEqual([]);

@@ -18,8 +18,8 @@ import { fromCell, type StoredCell } from "../../src/store/row-pieces.ts";
 import type { RunSpec } from "../../src/store/run-store.ts";
 
 /**
- * Background runs in real homes, whose process a test kills. The model server is a mock of `fetch`: each generation that
- * a home asks for streams what the test tells it to, when the test tells it to.
+ * Background runs in real homes, whose process a test kills. The model server is a mock of `fetch`: the test decides
+ * the text and the time of each generation's tokens.
  *
  * Test files share an isolate, and so this module. Hooks are registered by `useModelServer` and `useTokenizer`, which a
  * file calls at its top.
@@ -41,7 +41,7 @@ export async function eventually<T>(condition: () => T | Promise<T>, message: st
   );
 }
 
-/** Kills the processes of all homes. What was not written is lost. */
+/** Kills the processes of all homes. Unwritten data is lost. */
 export const crash = () => abortAllDurableObjects();
 
 // Tokens of gpt-oss
@@ -74,7 +74,7 @@ export class TokenChunks {
       const finishReason = STOPS.has(id) ? "stop" : index === ids.length - 1 ? finish : null;
       this.#pending.push(id);
       const decoded = tokenizer.decode(this.#pending);
-      // A token that ends within a character has no text yet; one that stops the generation has none at all.
+      // A token that ends within a character has no text yet. One that stops the generation has no text at all.
       const text = decoded.endsWith("\ufffd") || finishReason === "stop" ? "" : decoded;
       if (text !== "") this.#pending = [];
       return { choices: [{ index: 0, text, token_ids: [id], finish_reason: finishReason }] };
@@ -84,9 +84,9 @@ export class TokenChunks {
 
 // The model server
 
-/** A generation that a home has asked for. It says what the test tells it to say. */
+/** A generation that a home has requested. The test decides its output. */
 export abstract class Generation {
-  /** The home has closed its request. */
+  /** True if the home has closed its request. */
   aborted = false;
   readonly #chunks: (object | "cut" | "end")[] = [];
   #isAwaited = false;
@@ -94,7 +94,7 @@ export abstract class Generation {
 
   /** The response to the home's request. */
   get answer(): Response {
-    // Pulled by the home, in the home: no stream may be fed from one object's life into another's.
+    // The home pulls the stream, because a stream must not go from one object's life into another's.
     const body = new ReadableStream<Uint8Array>(
       {
         pull: async (controller) => {
@@ -105,7 +105,7 @@ export abstract class Generation {
             if (chunk === "cut") return controller.error(new Error("Connection reset."));
             this.#isAwaited = chunk === undefined;
             if (chunk) return controller.enqueue(new TextEncoder().encode(`data: ${JSON.stringify(chunk)}\n\n`));
-            // A test has up to a hundred of these at once: each look is work.
+            // A test has up to a hundred of these at once, so checks must be rare.
             await pause(20);
           }
         },
@@ -120,7 +120,7 @@ export abstract class Generation {
     this.aborted = true;
   }
 
-  /** The home has read everything that this generation was told to say, and waits for more. */
+  /** True if the home has read all output so far, and waits for more. */
   get read(): boolean {
     return this.#chunks.length === 0 && this.#isAwaited;
   }
@@ -178,7 +178,7 @@ export interface ModelServer<G extends Generation> {
 
 let tests = 0;
 
-/** Tells the runs of the current test from those that another one has left, whose alarms may wake them later. */
+/** Distinguishes the runs of the current test from earlier ones, which alarms may wake later. */
 const saltOfTest = () => `test${tests}`;
 
 /** Mocks `fetch` in every test of the calling file. After each test all homes are aborted. */
@@ -239,9 +239,9 @@ export interface RunOptions {
   withheld?: string[];
   /** MCP servers by label. */
   access?: Record<string, McpAccess>;
-  /** Whose the run is: its reasoning is sealed. */
+  /** The tenant of the run, whose reasoning is sealed. */
   tenant?: string;
-  /** The homes hide reasoning: it is not in what a client gets to see. */
+  /** True if the homes hide reasoning from clients. */
   isHidden?: boolean;
 }
 
@@ -316,14 +316,15 @@ export class Run {
     return this.home.fetch(`http://home/events?${query}`);
   }
 
-  /** Opens a stream until the crash. With a reader, what is pending is written, and what comes is written at once. */
+  /** Opens a stream until the crash. With a reader, pending and new events are written at once. */
   async read(): Promise<void> {
     openStreams.push(await this.stream());
   }
 
   /**
-   * Waits until all that the home has written is on its disk. No request leaves a home before (Cloudflare: output gate), but the mock of
-   * `fetch` sees it at once: whoever kills the home for what it has asked waits for this first.
+   * Waits until all writes of the home are on its disk. A real request leaves a home only after that (Cloudflare:
+   * output gate), but the mock of `fetch` gets it at once. So a test that kills the home after a request waits for this
+   * first.
    */
   written(): Promise<void> {
     return runInDurableObject(this.home, (_, { storage }) => storage.sync());
@@ -388,7 +389,7 @@ export class NamedRun<G extends Generation> extends Run {
     return eventually(() => this.asked[number - 1], `Generation ${number} of ${this.name} was not asked for.`);
   }
 
-  /** Waits until what a generation has said is in the log, as far as events follow from it. */
+  /** Waits until a generation's output is in the log, if it causes events. */
   async logged(number: number): Promise<void> {
     const generation = await this.generation(number);
     await eventually(() => generation.read, "Not read.");
@@ -400,7 +401,7 @@ export class NamedRun<G extends Generation> extends Run {
     return (await this.stream(after)).text();
   }
 
-  /** An item with what is sealed in it, but for ids that no other run has. */
+  /** An item with its sealed content, without ids that differ between runs. */
   #unsealed(item: Item): Item {
     if (item.type !== "reasoning" || item.encrypted_content === undefined) return item;
     const { encryptionKeys } = loadConfig(env);
@@ -409,7 +410,7 @@ export class NamedRun<G extends Generation> extends Run {
     return { ...item, encrypted_content: payload };
   }
 
-  /** What is stored of the turn, without what differs between two runs of the same. */
+  /** The stored data of the turn, without the parts that differ between two equal runs. */
   async kept(): Promise<{ items: Item[]; replays: unknown[] }> {
     const rows = await this.sql<{ output: StoredCell; messages: StoredCell | null }>(
       `SELECT output, messages FROM turns WHERE turn = '${this.address.turn}'`,
@@ -428,9 +429,9 @@ export class NamedRun<G extends Generation> extends Run {
   }
 }
 
-// What is true of every log
+// Rules of every log
 
-/** A function of the client's. */
+/** A function of the client. */
 export const f = { type: "function" as const, name: "f", description: null, parameters: null, strict: null };
 
 /** All deltas of an output item, as one text. */
@@ -452,7 +453,7 @@ export function textOf(item: ResponseBody["output"][number]): string {
   return parts.map((part) => ("text" in part ? part.text : "")).join("");
 }
 
-/** Asserts what is true of every log from its first event, of a response that has ended, whatever has happened to it. */
+/** Asserts the rules of every whole log of an ended response, after any events. */
 export function expectWholeLog(events: readonly ResponseStreamEvent[], response: ResponseBody): void {
   expect(events.map((event) => event.sequence_number)).toEqual(events.map((_, index) => index));
   const types = events.map(({ type }) => type as string);

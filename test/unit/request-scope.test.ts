@@ -17,9 +17,12 @@ import { newIdentity } from "../../src/store/keys/key-cache.ts";
 import { tenantConversations, turnsBesideClients } from "../../src/store/permits.ts";
 import { StoreClient } from "../../src/store/vector-stores/store-client.ts";
 
-/** Whatever becomes of a request, everything that it held is given back: memory permits, its reservation, and its conversation. */
+/**
+ * After any end of a request, everything that it held is released: memory permits, its reservation, and its
+ * conversation.
+ */
 
-/** One request at a time, and one run: whoever keeps a reservation refuses the next one. */
+/** The limit is one request and one run at a time, so that a reservation that is not released refuses the next one. */
 const LIMITS = { max_concurrent_requests: 1, max_background_runs: 1, tokens_per_minute: 10_000_000 };
 
 let simulator: Simulator;
@@ -121,7 +124,7 @@ async function endRun(id: string): Promise<void> {
 
 const conversation = async () => (await createConversation(callerOf(), {})).id;
 
-/** Everything was given back: another request gets it, one in the same conversation and a run, too. */
+/** Checks that everything was released: another request succeeds, one in the same conversation, and a run. */
 async function expectAllGivenBack(inConversation?: string): Promise<void> {
   await expect.poll(turnsBesideClients).toBe(permitsBefore);
   await create(inConversation === undefined ? {} : { conversation: inConversation });
@@ -129,7 +132,7 @@ async function expectAllGivenBack(inConversation?: string): Promise<void> {
   expect(turnsBesideClients()).toBe(permitsBefore);
 }
 
-describe("a request that ends well gives everything back", () => {
+describe("a completed request releases everything", () => {
   it.each([
     ["foreground", {}],
     ["as a stream", { stream: true }],
@@ -169,7 +172,7 @@ describe("a request that ends well gives everything back", () => {
     await expectAllGivenBack();
   });
 
-  it("passed on, once its answer was read or left", async () => {
+  it("passed on, after its answer was read or cancelled", async () => {
     const body = { model: "simulator", stream: true, messages: [{ role: "user", content: "Hello." }] };
     await new Response((await passJson(callerOf(), "chat/completions", body)).body).text();
     await (await passJson(callerOf(), "chat/completions", body)).body?.cancel();
@@ -181,7 +184,7 @@ describe("a request that ends well gives everything back", () => {
 const missing = responseId(newTurnAddress());
 const call = { type: "function_call_output", call_id: "call_1", output: "" };
 
-describe("a request that is refused gives everything back", () => {
+describe("a refused request releases everything", () => {
   it.each<[string, object, string | number]>([
     ["by its schema", { temperature: 3 }, "temperature"],
     ["by what the operator has not opened", { kv_transfer_params: {} }, "kv_transfer_params"],
@@ -198,7 +201,7 @@ describe("a request that is refused gives everything back", () => {
     ["by the model server", { model: "nobody" }, "model"],
   ])("%s", async (_, body, expected) => {
     for (const way of [{}, { stream: true }, { background: true }]) {
-      // What a run's model server refuses ends the run.
+      // A refusal by a run's model server ends the run.
       if ("background" in way && expected === "model") continue;
       const refusal = typeof expected === "number" ? { status: expected } : { param: expected };
       await expect(create({ ...body, ...way })).rejects.toMatchObject(refusal);
@@ -206,7 +209,7 @@ describe("a request that is refused gives everything back", () => {
     await expectAllGivenBack();
   });
 
-  it("by an idempotency key that came with another body", async () => {
+  it("by an idempotency key of another body", async () => {
     const keyed = { idempotencyKey: `other-${tenant}` };
     await endRun(await create({ background: true }, keyed));
     const again = create({ background: true, input: "Something else." }, keyed);
@@ -214,7 +217,7 @@ describe("a request that is refused gives everything back", () => {
     await expectAllGivenBack();
   });
 
-  it("by a conversation that is gone", async () => {
+  it("by a deleted conversation", async () => {
     const { home, turn } = newTurnAddress();
     for (const way of [{}, { stream: true }, { background: true }]) {
       const gone = create({ ...way, conversation: `conv_${home}${turn}` });
@@ -223,7 +226,7 @@ describe("a request that is refused gives everything back", () => {
     await expectAllGivenBack();
   });
 
-  it("by a conversation that another turn has, and keeps", async () => {
+  it("by a conversation that another turn has locked", async () => {
     const id = await conversation();
     const { home } = conversationAddress(id);
     const taken = await callerOf().homes.enterConversation({ id, home }, "another", 1_000);
@@ -245,7 +248,7 @@ describe("a request that is refused gives everything back", () => {
 describe("a request that breaks off releases everything", () => {
   const broken = new TypeError("It broke.");
 
-  it("when its past cannot be read", async () => {
+  it("when its history cannot be read", async () => {
     const id = await conversation();
     const past = { past: () => Promise.reject(broken) };
     for (const way of [{}, { stream: true }, { background: true }]) {
@@ -256,7 +259,7 @@ describe("a request that breaks off releases everything", () => {
     await expectAllGivenBack(id);
   });
 
-  it("when nothing can take its events", async () => {
+  it("when its sink fails", async () => {
     const openSink = () => {
       throw broken;
     };
@@ -264,7 +267,7 @@ describe("a request that breaks off releases everything", () => {
     await expectAllGivenBack();
   });
 
-  it("when it cannot be kept", async () => {
+  it("when it cannot be stored", async () => {
     const homes = new HomeClient(env, tenant);
     homes.settle = () => Promise.reject(broken);
     await expect(create({}, { homes })).rejects.toMatchObject({ status: 500 });
@@ -279,7 +282,7 @@ describe("a request that breaks off releases everything", () => {
   });
 });
 
-describe("a client that leaves gets nothing, and keeps nothing", () => {
+describe("a client's disconnection releases everything", () => {
   const asked = (count: number) => expect.poll(() => simulator.requests.filter(isGeneration).length).toBe(count);
   const isGeneration = ({ path }: { path: string }) => path.endsWith("/chat/completions");
 
@@ -307,7 +310,7 @@ describe("a client that leaves gets nothing, and keeps nothing", () => {
     await expectAllGivenBack(id);
   });
 
-  it("in the middle of the answer, as its transport or its sink finds out", async () => {
+  it("in the middle of the answer, noticed by the transport or the sink", async () => {
     const id = await conversation();
     const model = "simulator?fault=stall:2";
     for (const leave of [(client: AbortController) => client.abort(), (_: unknown, sink: Sink) => sink.onLeft()]) {
@@ -323,7 +326,7 @@ describe("a client that leaves gets nothing, and keeps nothing", () => {
     }
   });
 
-  it("in the middle of an answer that it was told is slow", async () => {
+  it("in the middle of a slow answer, after heartbeats", async () => {
     let onLeft = () => {};
     const slowAnswer = {
       begin: (left: () => void) => {
@@ -357,7 +360,7 @@ describe("a scope", () => {
     return { ends, end: (used?: unknown) => ends.push(used) };
   };
 
-  it("gives everything back once, however often it ends", () => {
+  it("releases everything once, at its first end", () => {
     const held = admission();
     const released: string[] = [];
     {
@@ -371,7 +374,7 @@ describe("a scope", () => {
     expect([held.ends, released, turnsBesideClients()]).toEqual([[undefined], ["released"], permitsBefore]);
   });
 
-  it("leaves what was moved to whom it was moved to", () => {
+  it("does not release moved resources", () => {
     const held = admission();
     const moved = (() => {
       using scope = RequestScope.open<unknown>(callerOf());

@@ -4,13 +4,13 @@ import { newTurnAddress, responseId } from "@responses-edge/responses-api/ids";
 import { afterEach, expect, it } from "vitest";
 import { entryOf } from "../../src/store/response-index/entry.ts";
 
-/** What the list of responses costs for each of them: rows that the index writes (docs/cost.md). */
+/** The cost of the list of responses for each of them: rows that the index writes (docs/cost.md). */
 
 let restore = () => {};
 // Other files run in the same isolate.
 afterEach(() => restore());
 
-/** A response of about 500 tokens, as its home tells of it. */
+/** A response of about 500 tokens, as its home reports it. */
 function entry(no: number) {
   const { home, turn } = newTurnAddress();
   const said = Array.from({ length: 380 }, (_, index) => `word${(index * (no + 7)) % 1_000}`).join(" ");
@@ -28,7 +28,7 @@ function entry(no: number) {
 
 it("a response costs three rows when it is listed, and two when it is removed", async () => {
   await runInDurableObject(env.RESPONSE_INDEXES.getByName("cost"), async (index, { storage }) => {
-    // The tables are there.
+    // The first response has created the tables.
     await index.take([entry(0)]);
     const prototype = Object.getPrototypeOf(storage.sql) as SqlStorage;
     const { exec } = prototype;

@@ -7,7 +7,7 @@ import type { Env } from "../../src/env.ts";
 import app from "../../src/http/app.ts";
 import { endpoints } from "../../src/http/endpoints.ts";
 
-/** Who may do what in the admin API, as docs/keys.md says it: every endpoint is asked by every role. */
+/** The permissions of roles in the admin API, by the table in docs/keys.md: every role calls every endpoint. */
 
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
@@ -70,7 +70,7 @@ it.each(cases)("$role: $name", async ({ name, endpoint: { method, path }, role, 
   if (mark === "–") expect([answer.status, code]).toEqual([403, "insufficient_permissions"]);
   else expect([mark === "yes" || mark === "its own", answer.status, code]).not.toEqual([true, 403, code]);
   expect(mark).toBeDefined();
-  // Another tenant's path is nobody's but those who have all tenants.
+  // Only roles for all tenants may use another tenant's path.
   if (!path.includes(":tenant") || mark !== "its own") return;
   const other = await send(method, path.replace(":tenant", "beta"), role, method === "POST" ? {} : undefined);
   expect([other.status, await codeOf(other)]).toEqual([403, "insufficient_permissions"]);
@@ -85,7 +85,7 @@ describe("a tenant's administrator", () => {
     return (await send("POST", "/v1/admin/keys", by, { tenant })).json<Made>();
   };
 
-  it("makes and changes keys of its tenant; those of others are a 404, and in no list", async () => {
+  it("creates and changes keys of its tenant; those of others are a 404, and in no list", async () => {
     const other = await make("beta");
     const own = await make("acme", "tenant_admin");
     expect((await send("POST", `/v1/admin/keys/${own.id}`, "tenant_admin", { disabled: true })).status).toBe(200);
@@ -113,13 +113,13 @@ describe("a tenant's administrator", () => {
       "limits.vllm_extras",
     ],
     ["a tier", { tenant: "acme", limits: { tier: "gold" } }, "limits.tier"],
-  ])("does not make %s", async (_, body, param) => {
+  ])("cannot create %s", async (_, body, param) => {
     const answer = await send("POST", "/v1/admin/keys", "tenant_admin", body);
     const { error } = await answer.json<{ error: { code: string; param: string } }>();
     expect([answer.status, error.code, error.param]).toEqual([403, "insufficient_permissions", param]);
   });
 
-  it("reads only the audit log and the usage of its tenant, whatever it asks for", async () => {
+  it("reads only the audit log and the usage of its tenant", async () => {
     await make("beta");
     await make("acme");
     const log = await send("GET", "/v1/organization/audit_logs?limit=100&project_ids=beta", "tenant_admin");

@@ -9,18 +9,18 @@ import { fromCell, fromCells, type StoredCell, toCells, toPieces } from "../../s
 import { Tables } from "../../src/store/tables.ts";
 import { TEXT_BYTES, TurnStore } from "../../src/store/turn-store.ts";
 
-// Short texts repeated to a length around a few cuts, which so fall anywhere in them.
+// Short texts that are repeated to a length of a few pieces, so that cuts are anywhere in them.
 const long = fc
   .tuple(fc.string({ unit: "binary", minLength: 1, maxLength: 9 }), fc.integer({ min: 0, max: 650_000 }))
   .map(([unit, length]) => unit.repeat(Math.ceil(length / unit.length)));
 
-/** Letters chosen at random: what compresses worst. */
+/** Random letters, which compress worst. */
 function letters(alphabet: string, length: number): string {
   const all = [...alphabet];
   return Array.from({ length }, () => all[Math.floor(Math.random() * all.length)]).join("");
 }
 
-/** What comes back from a row. */
+/** The values that a row returns. */
 async function storedAs(cells: readonly (string | Uint8Array)[]): Promise<StoredCell[]> {
   return runInDurableObject(env.HOME.getByName(`tenant:${newTurnAddress().home}`), (_, { storage: { sql } }) => {
     sql.exec("CREATE TABLE kept (part INTEGER NOT NULL PRIMARY KEY, body TEXT NOT NULL)");
@@ -31,7 +31,7 @@ async function storedAs(cells: readonly (string | Uint8Array)[]): Promise<Stored
 }
 
 describe("cells", () => {
-  it("give the text again that they were made of, whatever it is", () => {
+  it("give the same text again, for any text", () => {
     fc.assert(
       fc.property(fc.oneof(fc.string({ unit: "binary" }), long), (text) => {
         const cells = toCells(text).map((cell) => (typeof cell === "string" ? cell : new Uint8Array(cell).buffer));
@@ -52,7 +52,8 @@ describe("cells", () => {
     );
   });
 
-  // Of 4,096 units and more; how small they are is shown on the workerd that ships (`test/e2e/storable.test.ts`).
+  // Texts of 4,096 units and more are compressed. `test/e2e/storable.test.ts` checks their size on the released
+  // workerd.
   it.each([
     ["English", "the quick brown fox jumps over the lazy dog ".repeat(200)],
     ["base64", letters("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", 5_000)],
@@ -64,24 +65,24 @@ describe("cells", () => {
       ),
     ],
     ["emoji", letters("😀😃😄😁😆😅🤣😂🙂🙃😉😊😇🥰😍🤩", 5_000)],
-  ])("of %s are blobs, and come back from a row", async (_, text) => {
+  ])("of %s are blobs, and are read from a row", async (_, text) => {
     const stored = await storedAs(toCells(text));
     expect(fromCells(stored) === text).toBe(true);
     expect(stored.every((cell) => cell instanceof ArrayBuffer)).toBe(true);
   });
 
-  it("are text where it is short", () => {
+  it("are text if it is short", () => {
     expect(toCells("a".repeat(4_000))).toEqual(["a".repeat(4_000)]);
     expect(toCells("")).toEqual([""]);
   });
 
-  it("are read as they were written by the version that began to write them", () => {
+  it("are read in the form of the first version that wrote them", () => {
     // `"responses ".repeat(1_000)`, compressed at level 1.
     const blob = Buffer.from("KLUv/WAQJpUAAFByZXNwb25zZXMgAQADp3xBAg==", "base64");
     expect(fromCell(new Uint8Array(blob).buffer)).toBe("responses ".repeat(1_000));
   });
 
-  it("are not read where one is damaged, or would become more than a piece may have", () => {
+  it("are not read if one is damaged, or would exceed the length of a piece", () => {
     const bomb = zstdCompressSync("a".repeat(1_800_001));
     expect(() => fromCell(new Uint8Array(bomb).buffer)).toThrow(SyntaxError);
     expect(() => fromCell(new Uint8Array(zstdCompressSync("a".repeat(10_000)).subarray(0, 10)).buffer)).toThrow(
@@ -92,12 +93,12 @@ describe("cells", () => {
 });
 
 describe("toPieces", () => {
-  // Short texts repeated to a length around a few cuts, which so fall anywhere in them.
+  // Short texts that are repeated to a length of a few pieces, so that cuts are anywhere in them.
   const long = fc
     .tuple(fc.string({ unit: "binary", minLength: 1, maxLength: 9 }), fc.integer({ min: 0, max: 650_000 }))
     .map(([unit, length]) => unit.repeat(Math.ceil(length / unit.length)));
 
-  it("gives pieces that join to the text, whatever it is", () => {
+  it("gives pieces that join to the same text, for any text", () => {
     fc.assert(
       fc.property(fc.oneof(fc.string(), long), (text) => {
         const pieces = toPieces(text);
@@ -123,13 +124,13 @@ describe("toPieces", () => {
     );
   });
 
-  it("cuts text that is not well-formed all the same", () => {
+  it("cuts text that is not well-formed, too", () => {
     const lone = "\ud83e".repeat(450_000);
     expect(toPieces(lone).join("") === lone).toBe(true);
   });
 });
 
-it("a turn's rows tell how many bytes they take", async () => {
+it("gives the number of bytes of a turn's rows", async () => {
   await runInDurableObject(env.HOME.getByName(`tenant:${newTurnAddress().home}`), (_, { storage }) => {
     const tables = new Tables(storage.sql);
     const turns = new TurnStore(tables, () => 0);

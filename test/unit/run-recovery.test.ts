@@ -39,7 +39,7 @@ class Generation extends rig.Generation {
     return this.#delta({ tool_calls: [{ index: 0, id: name && "call_1", function: { name, arguments: part } }] }, 0);
   }
 
-  /** Ends with a finish chunk and the usage; `cut`: and with a connection that breaks. */
+  /** Ends with a finish chunk and the usage; with `cut`, then the connection breaks. */
   finish(cut = false): void {
     this.#delta({}, 0, "stop").end(cut ? "cut" : "end");
   }
@@ -47,7 +47,7 @@ class Generation extends rig.Generation {
 
 const { generations } = rig.useModelServer({ newGeneration: (body) => new Generation(body) });
 
-/** The generation of this number, once it is asked for. */
+/** The generation of this number, as soon as it is requested. */
 function generation(number: number): Promise<Generation> {
   return eventually(() => generations[number - 1], `Generation ${number} was not asked for.`);
 }
@@ -67,7 +67,7 @@ class Run extends rig.Run {
     return new Reader(answer);
   }
 
-  /** The whole log, as a reader who comes now gets it. */
+  /** The whole log, as a new reader gets it. */
   async replay(): Promise<ResponseStreamEvent[]> {
     const reader = await this.follow();
     await reader.end;
@@ -75,7 +75,7 @@ class Run extends rig.Run {
     return reader.events;
   }
 
-  /** Waits until the text of the log ends so, which a reader makes soon. */
+  /** Waits until the text of the log ends like this. A reader makes that soon. */
   async logged(ending: string): Promise<void> {
     const reader = await this.follow();
     await eventually(() => reader.text.endsWith(ending), `The log does not end with '${ending}'.`);
@@ -84,7 +84,7 @@ class Run extends rig.Run {
 }
 
 class Reader {
-  /** Resolves when the stream has ended, however. */
+  /** Resolves when the stream has ended in any way. */
   readonly end: Promise<void>;
   readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
   #bytes = "";
@@ -104,7 +104,7 @@ class Reader {
         this.#bytes += decoder.decode(value, { stream: true });
       }
     } catch {
-      // The object died, or it gave up.
+      // The object died, or the run gave up.
     }
   }
 
@@ -129,7 +129,7 @@ class Reader {
 
 const TERMINAL = ["response.completed", "response.failed", "response.incomplete"];
 
-/** What must be true of every log, whatever has happened to its run. */
+/** Checks the rules of every log. */
 function expectWhole(events: ResponseStreamEvent[], response: ResponseBody): void {
   expectWholeLog(events, response);
   expect(events.filter(({ type }) => TERMINAL.includes(type))).toHaveLength(1);
@@ -137,7 +137,7 @@ function expectWhole(events: ResponseStreamEvent[], response: ResponseBody): voi
 }
 
 describe("a run whose process dies in the middle of its text", () => {
-  /** What may come first after a crash. */
+  /** The possible first events after a crash. */
   const accesses: [string, (run: Run) => Promise<unknown>][] = [
     ["the alarm", (run) => runDurableObjectAlarm(run.home).then((rang) => expect(rang).toBe(true))],
     ["somebody who asks after it", (run) => run.retrieve()],
@@ -150,7 +150,7 @@ describe("a run whose process dies in the middle of its text", () => {
     ],
   ];
 
-  it.each(accesses)("is resumed once by %s, and goes on where its log ends", async (_, access) => {
+  it.each(accesses)("is resumed once by %s, and continues at the end of its log", async (_, access) => {
     const run = await Run.begin();
     (await generation(1)).say("one", " two", " three");
     await run.logged(" three");
@@ -171,7 +171,7 @@ describe("a run whose process dies in the middle of its text", () => {
       usage: { input_tokens: 1, output_tokens: 5, total_tokens: 6 },
     });
     expectWhole(await run.replay(), response);
-    // What somebody may have read stays what it was.
+    // Events that a reader may have stay unchanged.
     const frames = before.flatMap(({ body }) => body.split("\n")).map((json) => `data: ${json}\n\n`);
     const stream = await (await run.stream(-1, 1)).text();
     expect(frames.length).toBeGreaterThan(5);
@@ -185,7 +185,7 @@ describe("a run whose process dies in the middle of its text", () => {
     const first = await generation(1);
     first.say("one", " two");
     await run.logged(" two");
-    // Nobody reads: these wait in memory.
+    // Without a reader, these events wait in memory.
     first.say(" three", " four");
     await eventually(() => first.read, "Not read.");
     expect((await run.sql<{ last: number }>("SELECT MAX(seq_to) AS last FROM events"))[0]?.last).toBe(6);
@@ -199,7 +199,7 @@ describe("a run whose process dies in the middle of its text", () => {
     expectWhole(await run.replay(), response);
   });
 
-  it("dies again and again, and is whole in the end", async () => {
+  it("may die again and again, and is complete in the end", async () => {
     const run = await Run.begin();
     const words = ["one", " two", " three", " four", " five", " six"];
     for (const [index, word] of words.entries()) {
@@ -215,7 +215,7 @@ describe("a run whose process dies in the middle of its text", () => {
     expectWhole(await run.replay(), response);
   });
 
-  it("goes on after its reasoning, which stands in the prompt again", async () => {
+  it("continues after its reasoning, which is in the prompt again", async () => {
     const run = await Run.begin();
     (await generation(1)).think("Let us count.").say("one", " two");
     await run.logged(" two");
@@ -233,7 +233,7 @@ describe("a run whose process dies in the middle of its text", () => {
     expectWhole(await run.replay(), response);
   });
 
-  it("can be cancelled by the first who comes: with the text so far", async () => {
+  it("can be cancelled by the first request, with the text so far", async () => {
     const run = await Run.begin();
     (await generation(1)).say("one", " two");
     await run.logged(" two");
@@ -248,7 +248,7 @@ describe("a run whose process dies in the middle of its text", () => {
     await expect.poll(() => generations.slice(1).every(({ aborted }) => aborted)).toBe(true);
   });
 
-  it("can be deleted by the first who comes", async () => {
+  it("can be deleted by the first request", async () => {
     const run = await Run.begin();
     (await generation(1)).say("one", " two");
     await run.logged(" two");
@@ -258,7 +258,7 @@ describe("a run whose process dies in the middle of its text", () => {
     expect(await runDurableObjectAlarm(run.home)).toBe(false);
   });
 
-  it("can be deleted by several at once, of whom one has done it", async () => {
+  it("can be deleted by several requests at once, one of which succeeds", async () => {
     const run = await Run.begin();
     (await generation(1)).say("one");
     const deleted = await runInDurableObject(run.home, (home: Home) =>
@@ -280,28 +280,25 @@ describe("a run whose process dies in the middle of its text", () => {
 });
 
 describe("a run whose process dies before anything of it is logged", () => {
-  it.each([false, true])(
-    "begins again, and says only once that it began (with words in memory: %s)",
-    async (spoken) => {
-      const run = await Run.begin();
-      const first = await generation(1);
-      if (spoken) {
-        first.say("lost");
-        await eventually(() => first.read, "Not read.");
-      }
-      await crash();
-      await run.retrieve();
-      const second = await generation(2);
-      if (!spoken) expect(second.prompt).toEqual(first.prompt);
-      else if (second.prompt.continue_final_message) return;
-      second.say("one").finish();
-      const response = await run.ended();
-      expect(response.output).toMatchObject([{ content: [{ text: "one" }] }]);
-      const events = await run.replay();
-      expectWhole(events, response);
-      expect(events.filter(({ type }) => type === "response.in_progress")).toHaveLength(1);
-    },
-  );
+  it.each([false, true])("begins again, with its first events only once (with words in memory: %s)", async (spoken) => {
+    const run = await Run.begin();
+    const first = await generation(1);
+    if (spoken) {
+      first.say("lost");
+      await eventually(() => first.read, "Not read.");
+    }
+    await crash();
+    await run.retrieve();
+    const second = await generation(2);
+    if (!spoken) expect(second.prompt).toEqual(first.prompt);
+    else if (second.prompt.continue_final_message) return;
+    second.say("one").finish();
+    const response = await run.ended();
+    expect(response.output).toMatchObject([{ content: [{ text: "one" }] }]);
+    const events = await run.replay();
+    expectWhole(events, response);
+    expect(events.filter(({ type }) => type === "response.in_progress")).toHaveLength(1);
+  });
 });
 
 describe("a run whose process dies before its model has given a valid answer", () => {
@@ -316,7 +313,7 @@ describe("a run whose process dies before its model has given a valid answer", (
     expectWhole(await run.replay(), response);
   });
 
-  it("while it is asked again after a cut call continues without it", async () => {
+  it("during the repetition after a cut call continues without that call", async () => {
     const run = await Run.begin({ tools: [{ ...f, strict: true }] });
     (await generation(1)).call("f", '{"city":').finish();
     const reader = await run.follow();
@@ -325,7 +322,7 @@ describe("a run whose process dies before its model has given a valid answer", (
     await crash();
     expect((await run.retrieve()).status).toBe("in_progress");
     const third = await generation(3);
-    // The model has forgotten it, and so has the prompt.
+    // The call is not in the model server, and not in the prompt.
     expect(third.prompt.messages).toHaveLength(1);
     third.call("f", '{"city":"Rome"}').finish();
     const response = await run.ended();
@@ -337,7 +334,7 @@ describe("a run whose process dies before its model has given a valid answer", (
     expectWhole(await run.replay(), response);
   });
 
-  it("while it is asked again after a call of an unknown tool begins again", async () => {
+  it("during the repetition after a call of an unknown tool begins again", async () => {
     const run = await Run.begin({ tools: [f] });
     (await generation(1)).call("nope", "{}").finish();
     expect((await generation(2)).prompt.messages.map(({ role }) => role)).toEqual(["user", "assistant", "tool"]);
@@ -364,8 +361,8 @@ describe("a run whose process dies before its model has given a valid answer", (
   });
 });
 
-describe("a run whose process dies where no model can resume", () => {
-  it("in its reasoning begins it again in another item, and forgets nothing that was read", async () => {
+describe("a run whose process dies at a point where no model can resume", () => {
+  it("in its reasoning begins it again in another item, and keeps all events that were read", async () => {
     const run = await Run.begin();
     (await generation(1)).think("Let us");
     const reader = await run.follow();
@@ -378,7 +375,7 @@ describe("a run whose process dies where no model can resume", () => {
     await run.logged("one");
     await crash();
     await run.retrieve();
-    // What was thought the second time is gone on with.
+    // The run continues with the second reasoning.
     const third = await generation(3);
     expect(third.prompt).toMatchObject({ continue_final_message: true });
     expect(third.prompt.messages.at(-1)).toMatchObject({ role: "assistant", content: "one", reasoning: "Let" });
@@ -411,7 +408,7 @@ describe("a run whose process dies where no model can resume", () => {
     expect(generations).toHaveLength(1);
   });
 
-  it("too often is given up, with the text so far", async () => {
+  it("too often without progress is given up, with the text so far", async () => {
     const run = await Run.begin();
     (await generation(1)).say("one", " two");
     await run.logged(" two");
@@ -431,7 +428,7 @@ describe("a run whose process dies where no model can resume", () => {
     expect(generations).toHaveLength(11);
   });
 
-  it("more often than that is whole in the end when it goes on each time", async () => {
+  it("more often, but with progress each time, is complete in the end", async () => {
     const run = await Run.begin();
     (await generation(1)).say("0");
     await run.logged("0");
@@ -439,7 +436,7 @@ describe("a run whose process dies where no model can resume", () => {
       await crash();
       expect((await run.retrieve()).status).toBe("in_progress");
       (await generation(death + 1)).say(` ${death}`);
-      // The text of a continuation comes after what was said.
+      // The text of a continuation comes after the earlier output.
       await run.logged(` ${death}`);
     }
     (await generation(13)).finish();
@@ -471,7 +468,7 @@ describe("a run whose process dies where no model can resume", () => {
 });
 
 describe("an upstream that dies", () => {
-  it("after white space alone is asked from the beginning, and what it repeats is not said twice", async () => {
+  it("after mere white space is asked from the beginning, without repeated output", async () => {
     const run = await Run.begin();
     (await generation(1)).say("\n", "\n").cut();
     const second = await generation(2);
@@ -482,7 +479,7 @@ describe("an upstream that dies", () => {
     expectWhole(await run.replay(), response);
   });
 
-  it("after white space within the text gets the text without it, and may say another one", async () => {
+  it("after white space within the text gets the text without it, and may output other white space", async () => {
     const run = await Run.begin();
     (await generation(1)).say("one", "  ").cut();
     const second = await generation(2);
@@ -493,7 +490,7 @@ describe("an upstream that dies", () => {
     expectWhole(await run.replay(), response);
   });
 
-  it("between its last token and its last word has ended at its limit", async () => {
+  it("between its last token and the finish chunk has ended at its limit", async () => {
     const run = await Run.begin({ max_output_tokens: 3 });
     (await generation(1)).say("one", " two", " three").cut();
     const response = await run.ended();
@@ -507,7 +504,7 @@ describe("an upstream that dies", () => {
     expect(generations).toHaveLength(1);
   });
 
-  it("after its last word has not failed", async () => {
+  it("after the finish chunk has not failed", async () => {
     const run = await Run.begin();
     (await generation(1)).say("one").finish(true);
     expect(await run.ended()).toMatchObject({ status: "completed", usage: { output_tokens: 1 } });
@@ -516,7 +513,7 @@ describe("an upstream that dies", () => {
 });
 
 describe("a run that others wait for", () => {
-  it("fails for them as it failed: with the status, and with the time after which to try again", async () => {
+  it("fails for them with the same status, and the time to retry", async () => {
     const body = JSON.stringify({ error: { message: "Too busy.", type: "ServiceUnavailable", code: 503 } });
     vi.mocked(fetch).mockImplementation(
       async () =>
@@ -534,7 +531,7 @@ describe("a run that others wait for", () => {
 });
 
 describe("the watchdog", () => {
-  it("looks within 60 seconds as long as a run lives, and disturbs it not", async () => {
+  it("fires within 60 seconds while a run lives, without disturbing it", async () => {
     const run = await Run.begin();
     const first = await generation(1);
     const alarm = () => runInDurableObject(run.home, (_, { storage }) => storage.getAlarm());
@@ -546,7 +543,7 @@ describe("the watchdog", () => {
     first.say("one").finish();
     expect((await run.ended()).status).toBe("completed");
     expect(generations).toHaveLength(1);
-    // Afterwards there is only the retention to see to.
+    // Afterwards only the retention needs an alarm.
     await runDurableObjectAlarm(run.home);
     expect((await alarm()) ?? 0).toBeGreaterThan(Date.now() + 60_000);
   });
@@ -567,16 +564,16 @@ describe("the watchdog", () => {
 });
 
 describe("eviction", () => {
-  it.each(["the alarm", "an access"])("in the middle of a run loses nothing of it: %s takes it up", async (by) => {
+  it.each(["the alarm", "an access"])("in the middle of a run loses nothing: %s resumes it", async (by) => {
     const run = await Run.begin();
-    // So much is logged without a reader, whose request would have to end before the object is evicted.
+    // This many events are logged without a reader. A reader's request would have to end before the object is evicted.
     const said = `one ${"x".repeat(70_000)}`;
     (await generation(1)).say(said);
     await vi.waitFor(async () => expect(await run.sql("SELECT 1 FROM events WHERE seq_to > 2")).not.toEqual([]), {
       timeout: 120_000,
     });
     const evicted = evictDurableObject(run.home);
-    // An object that is being evicted is stopped as soon as it writes.
+    // An evicted object is stopped at its next write.
     generations[0]?.say(" lost").finish();
     await evicted;
     if (by === "the alarm") await runDurableObjectAlarm(run.home);
@@ -618,8 +615,8 @@ describe("eviction", () => {
   });
 });
 
-describe("a run whose process died, and of which a row cannot be read", () => {
-  /** What is done to the rows. */
+describe("a run whose process died, with an unreadable row", () => {
+  /** The damage to the rows. */
   const damages: [string, string][] = [
     ["its note is no JSON", "UPDATE runs SET body = substr(body, 2)"],
     ["its note is something else", "UPDATE runs SET body = '[]'"],
@@ -644,7 +641,7 @@ describe("a run whose process died, and of which a row cannot be read", () => {
     expect(response).toMatchObject({ status: "failed", background: true, error: { code: "server_error" } });
     expectWhole(reader.events, response);
     expect(reader.events.map(({ type }) => type as string).slice(-2)).toEqual(["error", "response.failed"]);
-    // Who comes back with more than what is left is not left hanging.
+    // A reader that returns with more events than are left does not hang.
     const later = await run.follow(1_000);
     await later.end;
     expect(later.done).toBe(true);
@@ -654,7 +651,7 @@ describe("a run whose process died, and of which a row cannot be read", () => {
     expect(generations).toHaveLength(1);
   });
 
-  it("is what its log says that it was, where its note cannot be read", async () => {
+  it("is restored from its log if its note cannot be read", async () => {
     const run = await Run.begin({ instructions: "Aloud.", metadata: { who: "Ann" } });
     (await generation(1)).say("one", " two");
     await run.logged(" two");
@@ -689,7 +686,7 @@ describe("a run whose process died, and of which a row cannot be read", () => {
     expect((await after.ended()).status).toBe("completed");
   });
 
-  it("ends as failed also where it is a row of the turn that it continues", async () => {
+  it("ends as failed also if the row belongs to the turn that it continues", async () => {
     const earlier = await Run.begin();
     (await generation(1)).say("Hello.").finish();
     await earlier.ended();
@@ -707,7 +704,7 @@ describe("a run whose process died, and of which a row cannot be read", () => {
 
 describe("a storage that cannot be written to", () => {
   it.each(["events", "turns"])(
-    "lets no reader hang, writes nothing by halves, and the run ends later (%s)",
+    "lets no reader hang, and writes nothing half; the run ends later (%s)",
     async (table) => {
       // The first turn makes the tables.
       const earlier = await Run.begin();
@@ -725,7 +722,7 @@ describe("a storage that cannot be written to", () => {
         expect(reader.done).toBe(false);
         for (const { type } of reader.events) expect([...TERMINAL, "error"]).not.toContain(type);
       }
-      // The run is noted, not settled; nothing was said that is not kept.
+      // The run is noted, not settled; all sent events are stored.
       expect(await run.sql("SELECT turn FROM runs")).toEqual([{ turn: run.address.turn }]);
       expect(await run.sql(`SELECT turn FROM turns WHERE turn = '${run.address.turn}'`)).toEqual([]);
       await run.mendTable(table);
@@ -752,7 +749,7 @@ describe("a storage that cannot be written to", () => {
     await run.logged("one");
     const reader = await run.follow();
     await run.breakTable("events");
-    // The writing fails at a word or after it, and then the next word is one too many.
+    // The write fails at a word or after it, so the next word may be the first one too many.
     await eventually(() => {
       first.say(" more");
       return first.aborted;
@@ -766,7 +763,7 @@ describe("a storage that cannot be written to", () => {
     await earlier.ended();
     await earlier.breakTable(table);
     const run = new Run({}, "Count.", newTurnAddress(earlier.address.home));
-    // The error is looked at within the object: one that leaves it is reported as unhandled.
+    // The error is checked within the object, because one that leaves it is reported as unhandled.
     const refused = await runInDurableObject(run.home, (home: Home) =>
       home.startRun(JSON.stringify(run.spec), "ticket", 0).then(
         () => false,
@@ -775,7 +772,7 @@ describe("a storage that cannot be written to", () => {
     );
     expect(refused).toBe(true);
     await earlier.mendTable(table);
-    // Who was told that it failed will not find it running.
+    // A failed run is not running for any reader.
     await runDurableObjectAlarm(run.home);
     expect(await run.home.retrieve(run.address.turn)).toBeNull();
     expect(generations).toHaveLength(1);
@@ -783,7 +780,7 @@ describe("a storage that cannot be written to", () => {
 });
 
 describe("a reader", () => {
-  it("never has an event that is not in the log", async () => {
+  it("never gets an event that is not in the log", async () => {
     const run = await Run.begin();
     const first = await generation(1);
     const words = Array.from({ length: 40 }, (_, index) => ` word${index}`);
@@ -797,7 +794,7 @@ describe("a reader", () => {
         const { last: logged } = storage.sql
           .exec<{ last: number | null }>("SELECT MAX(seq_to) AS last FROM events")
           .one();
-        // The log of a run that has ended is kept with its turn.
+        // The log of an ended run is in its turn's row.
         const isSettled = logged === null && storage.sql.exec("SELECT 1 FROM turns").toArray().length === 1;
         const durable = isSettled ? Number.POSITIVE_INFINITY : (logged ?? -1);
         for (const [, sequence] of text.matchAll(/"sequence_number":(\d+)/g)) last = Number(sequence);
@@ -817,8 +814,8 @@ describe("a reader", () => {
   });
 });
 
-describe("a response with all the readers that it may have", () => {
-  it("refuses one more until one has left; another response of the home does not", async () => {
+describe("a response with the maximum number of readers", () => {
+  it("refuses another until one has disconnected; another response of the home does not", async () => {
     const run = await Run.begin();
     const other = await Run.begin({}, "Other.", newTurnAddress(run.address.home));
     const first = await generation(1);
@@ -829,7 +826,7 @@ describe("a response with all the readers that it may have", () => {
     expect(refused.headers.get("retry-after")).toMatch(/^\d+$/);
     new Reader(await events(other)).leave();
     readers[0]?.leave();
-    // A reader that has left is noticed at the next write.
+    // A reader's disconnection is noticed at the next write.
     first.say("one", " two");
     const again = await vi.waitFor(
       async () => {
@@ -847,8 +844,8 @@ describe("a response with all the readers that it may have", () => {
   });
 });
 
-describe("a home with all the runs that it can carry", () => {
-  it("refuses one more politely, and takes it when another has ended", async () => {
+describe("a home with the maximum number of runs", () => {
+  it("refuses another with a time to retry, and accepts it when one has ended", async () => {
     const { home } = newTurnAddress();
     const runs: Run[] = [];
     for (let index = 0; index < 64; index += 1) runs.push(await Run.begin({}, `${index}`, newTurnAddress(home)));
@@ -864,7 +861,7 @@ describe("a home with all the runs that it can carry", () => {
     expect(await late.start()).toMatchObject({ ok: true });
   });
 
-  it("refuses one that is too long to live beside the others, and takes it alone", async () => {
+  it("refuses one that is too long beside the others, and accepts it alone", async () => {
     const { home } = newTurnAddress();
     const small = await Run.begin({}, "small", newTurnAddress(home));
     const long = "long ".repeat(1_200_000);

@@ -3,11 +3,11 @@ import { env } from "cloudflare:workers";
 import { describe, expect, it } from "vitest";
 import { RunRegister } from "../../src/store/board.ts";
 
-/** Which runs live, as the board keeps it. */
+/** The board's register of live runs. */
 
 let boards = 0;
 
-/** Uses the register of a board that nobody has used. */
+/** Uses the register of a new board. */
 function withRegister<T>(use: (open: () => RunRegister, sql: SqlStorage) => T, maxRuns?: number): Promise<T> {
   boards += 1;
   return runInDurableObject(env.BOARD.getByName(`register-${boards}`), (_, { storage }) =>
@@ -18,7 +18,7 @@ function withRegister<T>(use: (open: () => RunRegister, sql: SqlStorage) => T, m
 const idsOf = (register: RunRegister) => register.list({ limit: 100 }).map(({ id }) => id);
 
 describe("the register of runs", () => {
-  it("makes no table for being read", async () => {
+  it("creates no table when it is read", async () => {
     const tables = await withRegister((open, sql) => {
       expect(open().list({ limit: 10 })).toEqual([]);
       expect(open().get("resp_1")).toBeNull();
@@ -28,7 +28,7 @@ describe("the register of runs", () => {
     expect(tables).toEqual([]);
   });
 
-  it("knows each run once, by its id, also in its next life", async () => {
+  it("has each run once, by its id, also after a resumption", async () => {
     await withRegister((open) => {
       const register = open();
       for (const id of ["resp_b", "resp_a", "resp_b"]) register.add({ id, tenant: `of-${id}` }, 1);
@@ -43,7 +43,7 @@ describe("the register of runs", () => {
     });
   });
 
-  it("forgets the oldest when there are too many, and counts ended ones again", async () => {
+  it("drops the oldest when there are too many, and counts again after some have ended", async () => {
     await withRegister((open) => {
       const register = open();
       for (let run = 0; run < 3; run += 1) register.add({ id: `resp_${run}`, tenant: "t" }, 10 - run);
@@ -51,7 +51,7 @@ describe("the register of runs", () => {
       register.add({ id: "resp_3", tenant: "t" }, 20);
       expect(idsOf(register)).toEqual(["resp_0", "resp_2", "resp_3"]);
       register.add({ id: "resp_4", tenant: "t" }, 30);
-      // A thousand are forgotten together, or as many as there may be.
+      // A thousand are dropped together, or the maximum number if this is lower.
       expect(idsOf(register)).toEqual(["resp_4"]);
     }, 3);
   });

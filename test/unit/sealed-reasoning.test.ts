@@ -6,7 +6,7 @@ import type { Sealer } from "@responses-edge/turn/sealing";
 import { describe, expect, it } from "vitest";
 import { eventsOf, newOutput } from "./turn-rig.ts";
 
-/** Seals nothing: what it is given can be read. */
+/** A sealer that does not encrypt, so that tests can read the content. */
 const readable: Sealer = {
   seal: (_, payload) => JSON.stringify(payload),
   open: (_, blob) => (blob.startsWith("{") ? { payload: JSON.parse(blob) as unknown } : { reason: "unreadable" }),
@@ -14,7 +14,7 @@ const readable: Sealer = {
 const HARMONY: ReasoningSeal = { sealer: readable, engine: "harmony" };
 const CHAT: ReasoningSeal = { sealer: readable, engine: "chat" };
 
-/** A message of gpt-oss's that has become an item, as its engine tells of it. */
+/** The engine's report of a gpt-oss message that has become an item. */
 function message(index: number, itemKind: "reasoning" | "message" | "call", text: string): ModelDelta[] {
   return [{ kind: "item_done" }, { kind: "message", index, itemKind, message: { raw: text } }];
 }
@@ -35,14 +35,14 @@ function built(deltas: readonly ModelDelta[], seal: ReasoningSeal | undefined = 
   return rig;
 }
 
-/** What is sealed in each thought. */
+/** The sealed content of each reasoning item. */
 function sealedIn({ state }: Pick<ReturnType<typeof built>, "state">): unknown[] {
   return state.output.flatMap((item) =>
     item.type === "reasoning" ? [JSON.parse(item.encrypted_content ?? "null") as unknown] : [],
   );
 }
 
-/** What happened to which item, but for deltas and parts. */
+/** The events of items, without deltas and parts. */
 function order(lines: readonly string[]): string[] {
   return eventsOf(lines).flatMap((event) =>
     event.type === "response.output_item.added" || event.type === "response.output_item.done"
@@ -51,8 +51,8 @@ function order(lines: readonly string[]): string[] {
   );
 }
 
-describe("what is sealed of a thought", () => {
-  it("is its text, of a chat model", () => {
+describe("the sealed content of reasoning", () => {
+  it("is its text for a chat model", () => {
     const rig = built(
       [
         { kind: "reasoning", text: "Hm" },
@@ -64,7 +64,7 @@ describe("what is sealed of a thought", () => {
     expect(sealedIn(rig)).toEqual([{ v: 1, engine: "chat", text: "Hmm." }]);
   });
 
-  it("is its messages, with the call that follows it, which is done after it", () => {
+  it("is its messages, with the following call, which is done after it", () => {
     const rig = built([...think(0, "a"), ...callOf(1, "f", '{"x": 1}')]);
     const [, call] = rig.state.output;
     if (call?.type !== "function_call") throw new Error("Expected a call.");
@@ -78,7 +78,7 @@ describe("what is sealed of a thought", () => {
     ]);
   });
 
-  it("is not held for what is no call of the client's", () => {
+  it("does not wait for items other than the client's calls", () => {
     const text = built([...think(0, "a"), ...say(1, "b"), ...think(2, "c"), ...callOf(3, "python", "1")]);
     expect(order(text.lines).slice(0, 6)).toEqual([
       "added reasoning",
@@ -91,7 +91,7 @@ describe("what is sealed of a thought", () => {
     expect(sealedIn(text)).toMatchObject([{ messages: [{ raw: "a" }] }, { messages: [{ raw: "c" }] }]);
   });
 
-  it("is what the model saw of this server's calls since the thought before, and nothing that a tool remembers", () => {
+  it("has the hosted calls as the model saw them since the previous reasoning, and no state of a tool", () => {
     const { output, state } = built([...think(0, "a"), ...callOf(1, "python", "1 + 1")]);
     output.round.end();
     const [call] = output.calls.pending.values();
@@ -114,7 +114,7 @@ describe("what is sealed of a thought", () => {
     expect(JSON.stringify(sealedIn({ state }))).not.toContain("memory");
   });
 
-  it("is also that of a thought that was cut off; a turn that fails seals nothing", () => {
+  it("exists for reasoning that was cut off, but not in a failed turn", () => {
     const cut = (status: "incomplete" | "failed") => {
       const rig = built([
         { kind: "reasoning", text: "a" },
@@ -128,7 +128,7 @@ describe("what is sealed of a thought", () => {
     expect(cut("failed")).toEqual([null]);
   });
 
-  it("is left out where there is no room for it", () => {
+  it("is left out if it would be too long", () => {
     const rig = newOutput(
       {},
       { secrets: { seal: { ...CHAT, sealer: { ...readable, seal: () => "x".repeat(2_000_000) } } } },
@@ -142,7 +142,7 @@ describe("what is sealed of a thought", () => {
   });
 });
 
-describe("reasoning that comes back", () => {
+describe("returned reasoning", () => {
   const thought = (sealed: object | string, fields: object = {}): Item => ({
     type: "reasoning",
     summary: [],
@@ -170,7 +170,7 @@ describe("reasoning that comes back", () => {
     calls: calls.map(([id, json]) => ({ item: `fc_${id}`, call_id: id, arguments: json, messages: [{ raw: json }] })),
   });
 
-  it("is by its messages, without ids and with the same id twice, and so are the calls that it was sealed with", () => {
+  it("is replaced by its messages, without ids and with the same id twice, and so are its sealed calls", () => {
     const a = sealed("a", ["c1", '{"x": 1}']);
     const b = sealed("b", ["c2", "{}"]);
     const items = [
@@ -193,14 +193,14 @@ describe("reasoning that comes back", () => {
     expect(JSON.stringify(input)).not.toContain("encrypted_content");
   });
 
-  it("leaves a call that the client has changed, and one that this server has kept", () => {
+  it("does not replace a call that the client has changed, or one that this server has stored", () => {
     const kept = { item: "fc_2", messages: [{ raw: "kept" }] };
     const history = [thought(sealed("a", ["c1", "{}"], ["c2", "{}"])), call("c1", '{"y":1}'), call("c2", "{}", "fc_2")];
     const past = open([], HARMONY, { history, replays: [kept] });
     expect(past.replays).toEqual([kept, { item: past.history[0]?.id, messages: [{ raw: "a" }] }]);
   });
 
-  it("brings back what the model saw of this server's calls, by their ids", () => {
+  it("restores the hosted calls as the model saw them, by their ids", () => {
     const exchange = { name: "python", arguments: "1 + 1", output: "2", step: "s" };
     const item: Item = {
       type: "code_interpreter_call",
@@ -221,7 +221,7 @@ describe("reasoning that comes back", () => {
     ["of nobody here", thought("gAAA"), HARMONY, "organization_mismatch"],
     ["of a later version", thought({ v: 2 }), HARMONY, "organization_mismatch"],
     ["of another engine's", thought(sealed("a")), CHAT, "model_mismatch"],
-  ])("is told where it cannot be opened: %s", (_, item, seal, reason) => {
+  ])("is reported if it cannot be decrypted: %s", (_, item, seal, reason) => {
     const { input, removed } = open([{ ...item, id: "rs_1" }, call("c", "{}")], seal);
     expect(input.map(({ type }) => type)).toEqual(["function_call"]);
     expect(removed).toEqual([{ type: "reasoning", id: "rs_1", action: "removed", reason }]);
@@ -229,14 +229,14 @@ describe("reasoning that comes back", () => {
     expect(open([{ ...item, ...text } as Item], seal)).toMatchObject({ input: [text], removed: [] });
   });
 
-  it("is refused where it is more than a prompt may have", () => {
+  it("is refused if it exceeds a prompt's limit", () => {
     const large = thought({ v: 1, engine: "chat", text: "x".repeat(5_000_000) });
     expect(() => open([large, large, large], CHAT)).toThrow(
       expect.objectContaining({ code: "context_length_exceeded" }),
     );
   });
 
-  it("in 10,000 changed items opens nowhere and fails nothing, in time", () => {
+  it("in 10,000 changed items cannot be decrypted, and causes no error, in bounded time", () => {
     const sealer = createSealer([{ kid: "k", secret: new Uint8Array(32) }], "acme", "m");
     if (!sealer) throw new Error("Expected a sealer.");
     const blob = sealer.seal("reasoning", { v: 1, engine: "chat", text: "secret" });
@@ -249,7 +249,7 @@ describe("reasoning that comes back", () => {
     });
     const { input, removed } = open(items, { sealer, engine: "chat" });
     expect(input).toEqual([]);
-    // All are left out, and a response tells of the first.
+    // All are left out, and a response names the first.
     expect(removed).toHaveLength(1_000);
   });
 });

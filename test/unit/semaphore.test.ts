@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { Semaphore, TenantLoad } from "../../src/store/permits.ts";
 
-/** Owners that were garbage-collected, as far as the code under test can see. */
+/** Owners that the code under test sees as garbage-collected. */
 const lost = new Set<object>();
 
 class FakeRef<T extends object> {
@@ -31,7 +31,7 @@ const holderOf = <Label>(tenant: string, owner: object, label: Label) => ({
 });
 
 describe("a semaphore", () => {
-  it("counts what each tenant's holders have, until they end", () => {
+  it("counts the permits of each tenant's holders until their end", () => {
     const semaphore = new Semaphore<string>();
     const [one, two, other] = [holderOf("a", {}, "one"), holderOf("a", {}, "two"), holderOf("b", {}, "other")];
     semaphore.set(one, 2);
@@ -45,7 +45,7 @@ describe("a semaphore", () => {
     expect([semaphore.taken, semaphore.takenBy.get("a"), [...semaphore.labels()]]).toEqual([2, 1, ["one", "other"]]);
   });
 
-  it("takes back what lost holders have", () => {
+  it("takes back the permits of lost holders", () => {
     const semaphore = new Semaphore();
     const owner = {};
     semaphore.set(holderOf("a", owner, undefined), 3);
@@ -58,14 +58,14 @@ describe("a semaphore", () => {
 });
 
 describe("the load of a tenant's objects", () => {
-  it("is that of their present lives, without those that are lost", () => {
+  it("is that of their present lives, without lost ones", () => {
     const load = new TenantLoad();
     const [first, second] = [{}, {}];
     const giveBack = load.of("ann", "a", first).take(2);
     expect(load.of("ann", "b", second).take(2)).toBeDefined();
     const next = load.of("ann", "a", {});
     expect(next.take(2)).toBeDefined();
-    // The dead life gives back nothing that the new one has.
+    // The dead life releases nothing of the new one.
     giveBack?.();
     expect(next.take(2)).toBeUndefined();
     lost.add(second);

@@ -11,11 +11,11 @@ import { StoreClient } from "../../src/store/vector-stores/store-client.ts";
 import { AnalyticsWriter } from "../../src/telemetry/analytics.ts";
 import { telemetryOf } from "../../src/telemetry/telemetry.ts";
 
-/** A WebSocket is one invocation, of which Analytics Engine takes 25 points, however many creates come over it. */
+/** A WebSocket is one invocation, for which Analytics Engine accepts 25 points, with any number of creates. */
 
 type Point = Parameters<AnalyticsDataset["writeDataPoint"]>[0];
 
-it("a connection of many creates loses none of them, and is heard of when it has closed", async () => {
+it("a connection with many creates loses none of them, and is reported when it has closed", async () => {
   const points: Point[] = [];
   const dataset: AnalyticsDataset = { writeDataPoint: (point) => void points.push(point) };
   const simulator = createSimulator();
@@ -59,7 +59,7 @@ it("a connection of many creates loses none of them, and is heard of when it has
   for (let index = 0; index < creates; index += 1) create("simulator");
   const ends = () => frames.filter((frame) => frame.includes('"type":"response.completed"')).length;
   await expect.poll(ends, { timeout: 60_000, interval: 5 }).toBe(creates);
-  // One that is under way when the connection closes is told of, too.
+  // A create that runs when the connection closes is reported, too.
   create("simulator?ttft=100000");
   await expect.poll(() => simulator.requests.length, { timeout: 60_000, interval: 5 }).toBeGreaterThan(creates);
   connection.leave();
@@ -68,7 +68,7 @@ it("a connection of many creates loses none of them, and is heard of when it has
   const sum = (column: number) => points.reduce((all, { doubles }) => all + (doubles[column - 1] ?? 0), 0);
   await expect.poll(() => sum(1), { timeout: 60_000, interval: 5 }).toBe(creates + 1);
   expect(points).toHaveLength(25);
-  // One client has left; all have had rounds.
+  // One client has disconnected; all creates have had rounds.
   expect([sum(3), sum(12)]).toEqual([1, creates + 1]);
   expect(new Set(points.map(({ indexes }) => indexes.join()))).toEqual(new Set(["acme"]));
 });

@@ -13,7 +13,7 @@ import { HomeClient } from "../../src/store/client.ts";
 import { FileClient } from "../../src/store/files/file-client.ts";
 import { StoreClient } from "../../src/store/vector-stores/store-client.ts";
 
-/** A socket without a network: what only a fake wire can show, and what a connection may hold. */
+/** A WebSocket without a network: facts that need a fake connection, and the limits of a connection. */
 
 let simulator: Simulator;
 beforeEach(() => {
@@ -33,9 +33,9 @@ class FakeSocket {
   readonly frames: Frame[] = [];
   closing: { code: number; reason: string } | undefined;
   bufferedAmount = 0;
-  /** The client is gone, and nobody has said so. */
+  /** True if the client is gone without a close. */
   isGone = false;
-  /** What the key is worth. */
+  /** The state of the key. */
   refusal: ApiError | undefined;
   readonly connection: Connection;
 
@@ -134,7 +134,7 @@ describe("a connection", () => {
     await expect.poll(lastState).toBe("aborted");
   });
 
-  it("ends when it has lived long enough, whatever it does: an error frame, then 1000", async () => {
+  it("ends after its maximum life: an error frame, then 1000", async () => {
     const socket = new FakeSocket({ WEBSOCKET_LIFETIME_MS: "200" });
     socket.create(ENDLESS);
     expect(await socket.frame("error")).toMatchObject({
@@ -145,7 +145,7 @@ describe("a connection", () => {
     await expect.poll(lastState).toBe("aborted");
   });
 
-  it("holds its turns back as long as much is unsent, and looks at no frame meanwhile", async () => {
+  it("delays its turns while much is unsent, and reads no frame meanwhile", async () => {
     const socket = new FakeSocket();
     socket.create(ENDLESS);
     await socket.frame("response.output_text.delta", 10);
@@ -166,7 +166,7 @@ describe("a connection", () => {
     await expect.poll(() => simulator.requests.some(({ state }) => state === "open")).toBe(false);
   });
 
-  it("ends when its client has read nothing for too long, but not as long as it reads a little", async () => {
+  it("ends when its client has read nothing for too long, but not while it reads a little", async () => {
     const socket = new FakeSocket({ WEBSOCKET_SEND_TIMEOUT_MS: "100" });
     socket.create(ENDLESS);
     await socket.frame("response.output_text.delta");
@@ -181,7 +181,7 @@ describe("a connection", () => {
     await expect.poll(lastState).toBe("aborted");
   });
 
-  it("takes a socket that throws for one that is gone", async () => {
+  it("treats a socket that throws as closed", async () => {
     const socket = new FakeSocket();
     socket.create(ENDLESS);
     await socket.frame("response.output_text.delta");
@@ -201,7 +201,7 @@ describe("a connection", () => {
 describe("lanes", () => {
   const LENGTH = 1_000;
 
-  /** Requests that run until they are let go. */
+  /** Requests that run until they are released. */
   function rig() {
     const lanes = new Lanes(LENGTH);
     const running: string[] = [];
@@ -220,7 +220,7 @@ describe("lanes", () => {
     return { lanes, running, add, settled, end };
   }
 
-  it("let long requests run side by side only as far as they fit together; one always runs", async () => {
+  it("let long requests run side by side only if they fit together; one always runs", async () => {
     const { running, add, settled, end } = rig();
     expect(add("a", 2 * LENGTH)).toBe(true);
     expect(add("b", 600)).toBe(false);
@@ -231,13 +231,13 @@ describe("lanes", () => {
     expect(running).toEqual(["b", "c"]);
     expect(add("d", 600)).toBe(false);
     expect(() => add("e", 600)).toThrow("Too many requests");
-    // It would fit, but overtakes none.
+    // It would fit, but does not overtake.
     expect(add("f", 10)).toBe(false);
     await end("b");
     expect(running).toEqual(["c", "d", "f"]);
   });
 
-  it("say refusals in the lane's order, and hear so many only", async () => {
+  it("send refusals in the lane's order, and read a bounded number of frames", async () => {
     const { lanes, add, settled, end } = rig();
     const said: string[] = [];
     add("a", 1, "first");
@@ -263,7 +263,7 @@ describe("kept turns", () => {
     },
   };
 
-  /** Keeps a turn of so many units in a lane, after another one perhaps. Gives its id. */
+  /** Keeps a turn of `length` units in a lane, which may continue another one. Gives its id. */
   function keep(kept: KeptTurns, lane: string, length: number, previous?: string): string {
     const address = newTurnAddress();
     const input = JSON.stringify([{ type: "message", role: "user", content: "x".repeat(length) }]);
@@ -273,7 +273,7 @@ describe("kept turns", () => {
 
   const isKept = (kept: KeptTurns, id: string) => kept.continuation("z", id, homes).isUnstored;
 
-  it("hold all that the latest turn of a lane continues, once however many lanes continue it", async () => {
+  it("hold the whole history of a lane's latest turn, once for all lanes", async () => {
     const kept = new KeptTurns("tenant");
     const first = keep(kept, "a", 10);
     const second = keep(kept, "b", 20, first);
@@ -286,17 +286,17 @@ describe("kept turns", () => {
     expect([isKept(kept, second), isKept(kept, third)]).toEqual([false, false]);
   });
 
-  it("are at most 12 Mi units in a lane and 16 Mi in a connection: the oldest goes", () => {
+  it("are at most 12 Mi units in a lane and 16 Mi in a connection: the oldest is dropped", () => {
     const kept = new KeptTurns("tenant");
     expect(isKept(kept, keep(kept, "a", 13 * MEBI))).toBe(false);
     const ids = ["a", "b", "c"].map((lane) => keep(kept, lane, 6 * MEBI));
     expect(ids.map((id) => isKept(kept, id))).toEqual([false, true, true]);
-    // It counts with what it continues.
+    // It counts together with the turns that it continues.
     expect(isKept(kept, keep(kept, "b", 7 * MEBI, ids[1]))).toBe(false);
     kept.clear();
   });
 
-  it("are at most 32 Mi units in a process: the tenant that keeps most loses its oldest", () => {
+  it("are at most 32 Mi units in a process: the tenant with the most loses its oldest", () => {
     const [small, ...large] = ["small", "large", "large", "large"].map((tenant) => new KeptTurns(tenant));
     const first = keep(small as KeptTurns, "a", 3 * MEBI);
     const ids = large.map((kept) => keep(kept, "a", 11 * MEBI));

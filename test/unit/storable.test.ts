@@ -10,12 +10,12 @@ import { describe, expect, it } from "vitest";
 import { MAX_CALL_LENGTH, MAX_PAGE_LENGTH, maxOutputLength } from "../../src/store/rpc.ts";
 import { PLUGINS } from "../../src/tools/plugins.ts";
 
-/** What a turn puts out can be kept: everything that crosses between the Worker and a home is bounded. */
+/** A turn's output can always be stored: every message between the Worker and a home is bounded. */
 
 const KI = 1024;
 const ROOM = 512 * KI;
 
-/** A model that never ends, and what became of it. */
+/** A model that never ends, and the state of its stream. */
 function endless(batch: (index: number) => ModelDelta[]) {
   const seen = { batches: 0, closed: false };
   async function* deltas(): AsyncGenerator<ModelDelta[]> {
@@ -62,7 +62,7 @@ async function play(engine: Engine, request: CreateRequest = {}): Promise<TurnRe
 const said = (text: string): ModelDelta => ({ kind: "text", text });
 const logprob = { token: "token", logprob: -0.123456789, bytes: [1, 2, 3], top_logprobs: [] };
 
-describe("a turn that puts out more than can be kept", () => {
+describe("a turn with too much output", () => {
   const kinds: [string, (index: number) => ModelDelta[], CreateRequest?][] = [
     ["text", () => [said("word ".repeat(100))]],
     ["text that JSON escapes", () => [said('"\\\n\u0001'.repeat(100))]],
@@ -88,19 +88,19 @@ describe("a turn that puts out more than can be kept", () => {
     ],
   ];
 
-  it.each(kinds)("is incomplete, can be kept, and its generation is closed: %s", async (_, batch, request) => {
+  it.each(kinds)("is incomplete, is stored, and its generation is closed: %s", async (_, batch, request) => {
     const { engine, seen } = endless(batch);
     const { outcome, closed } = await play(engine, request);
     expect(outcome).toEqual({ status: "incomplete", reason: "max_output_tokens" });
     expect(seen.closed).toBe(true);
     expect(closed.output.length + (closed.messages?.length ?? 0)).toBeLessThanOrEqual(ROOM);
     expect(JSON.parse(closed.head)).toMatchObject({ incomplete_details: { reason: "max_output_tokens" } });
-    // Not far from what there was length for.
+    // The output is close to the maximum length.
     expect(closed.output.length).toBeGreaterThan(ROOM / 16);
   });
 });
 
-it("the length of a text as JSON is never taken for less than it is", () => {
+it("has a length as JSON that is never underestimated", () => {
   for (const text of ["", "abc", '"\\', "\u0000\u001f\n\t", "多🦜", "\ud83e", "\udd9c\ud83e"]) {
     expect(jsonLength(text)).toBeGreaterThanOrEqual(JSON.stringify(text).length - 2);
   }
@@ -118,7 +118,7 @@ describe("a request", () => {
   const lengthLeft = (request: object, input: readonly object[]) =>
     maxOutputLength(JSON.stringify(request).length + JSON.stringify(input).length);
 
-  it("leaves to its answer what it does not take itself", () => {
+  it("leaves the rest of the maximum length to its answer", () => {
     const length = lengthLeft({ model: "m" }, [item("x".repeat(1_000_000), "msg_1")]);
     expect(length).toBeGreaterThan(MAX_CALL_LENGTH - 1_001_000);
     expect(length).toBeLessThan(MAX_CALL_LENGTH - 1_000_000);
@@ -136,12 +136,12 @@ describe("a request", () => {
     ],
     ["its instructions", () => lengthLeft({ instructions: "x".repeat(15_000_000) }, [])],
     ["what escapes make of it", () => lengthLeft({}, [item("\u0001".repeat(3_000_000), "msg_1")])],
-  ])("that leaves nothing is refused before anything is generated: %s", (_, ask) => {
+  ])("that leaves nothing is refused before any output is generated: %s", (_, ask) => {
     expect(ask).toThrow(expect.objectContaining({ status: 400, param: "input", code: "context_length_exceeded" }));
   });
 });
 
-describe("what a home gives in one call", () => {
+describe("a home's answer to one call", () => {
   const [home, conversation] = [newTurnAddress().home, `conv_${"a".repeat(32)}`];
   const text = (id: string, length: number) => ({
     type: "message",
@@ -151,10 +151,10 @@ describe("what a home gives in one call", () => {
     content: [{ type: "input_text", text: "多".repeat(length) }],
   });
 
-  it("is a shorter page where items are large, with all of them on the pages after it", async () => {
+  it("is a shorter page if items are large, with all others on later pages", async () => {
     const stub = env.HOME.getByName(`tenant:${home}`);
     const sizes = [3_000_000, 3_000_000, 10, 10, 5_000_000, 10];
-    // Which turn each of them is added with.
+    // The turn of each item.
     const turns = ["0", "0", "1", "1", "1", "2"].map((turn) => turn.repeat(10));
     const items = sizes.map((size, index) =>
       text(itemId("message", { home, turn: turns[index] ?? "" }, "input", index), size),
@@ -179,7 +179,7 @@ describe("what a home gives in one call", () => {
     }
   });
 
-  it("is refused where references to large items add up", async () => {
+  it("is refused if references to large items are too long together", async () => {
     const address = newTurnAddress();
     const stub = env.HOME.getByName(`tenant:${address.home}`);
     const turns = ["a", "b"].map((turn) => turn.repeat(10));

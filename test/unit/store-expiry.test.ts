@@ -3,12 +3,12 @@ import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import type { VectorStore } from "../../src/store/vector-stores/vector-store.ts";
 
-/** Stores that expire, days later. */
+/** Vector stores that expire after days. */
 
 const DAY_MS = 86_400_000;
 const { VECTOR_STORES } = env as unknown as { VECTOR_STORES: DurableObjectNamespace<VectorStore> };
 
-/** The isolate remembers objects: each test has its own. */
+/** Each test has its own store, because the isolate caches objects. */
 let made = 0;
 
 async function newStore(days: number | null) {
@@ -48,7 +48,7 @@ it("a store expires when it was unused for its number of days, and then refuses 
   expect(await search(store)).toMatchObject({ ok: false, error: { code: "vector_store_expired" } });
 });
 
-it("a search keeps it for as many days again; to look at it does not", async () => {
+it("a search extends its life by the same number of days, and a retrieval does not", async () => {
   const store = await newStore(1);
   later(DAY_MS - 1_000);
   expect(await search(store)).toEqual({ ok: true, value: [] });

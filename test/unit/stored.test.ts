@@ -13,7 +13,7 @@ import { Tables } from "../../src/store/tables.ts";
 import { ToldTogether } from "../../src/store/told-together.ts";
 import { TurnStore } from "../../src/store/turn-store.ts";
 
-/** What homes store, and what their tenant's quota knows of it. */
+/** The data that homes store, and its amounts in their tenant's quota. */
 
 let tenants = 0;
 const newTenant = () => {
@@ -21,7 +21,7 @@ const newTenant = () => {
   return `stored-${tenants}`;
 };
 
-/** A page for each turn and each conversation, as docs/keys.md says. */
+/** A page for each turn and each conversation (docs/keys.md). */
 const ROW = 4_096;
 
 interface Kept {
@@ -31,7 +31,7 @@ interface Kept {
   bytes: number;
 }
 
-/** Bytes that a text takes in its rows, where a long one is compressed. */
+/** The bytes of a text in its rows. A long one is compressed. */
 function bytesOf(text: string): number {
   const lengths = toCells(text).map(
     (cell) => (typeof cell === "string" ? new TextEncoder().encode(cell) : cell).length,
@@ -42,7 +42,7 @@ function bytesOf(text: string): number {
 const homeOf = (tenant: string, home: string) => env.HOME.getByName(`${tenant}:${home}`);
 const quotaOf = (tenant: string) => env.QUOTAS.getByName(tenant);
 
-/** Keeps a response whose texts take so many bytes. */
+/** Stores a response whose texts take this many bytes. */
 async function keep(tenant: string, owner: string | null, length: number, home?: string): Promise<Kept> {
   const address = newTurnAddress(home);
   const [input, output] = [`["${"é".repeat(Math.floor(length / 2))}"]`, "[]"];
@@ -54,7 +54,7 @@ async function keep(tenant: string, owner: string | null, length: number, home?:
   return { ...address, owner, bytes };
 }
 
-/** What the quota knows, without keys that store nothing. */
+/** The quota's amounts, without keys that store nothing. */
 async function known(tenant: string): Promise<StoredByKey> {
   const stored = await quotaOf(tenant).stored();
   return Object.fromEntries(
@@ -75,7 +75,7 @@ function expected(kept: readonly Kept[]): StoredByKey {
   return sums;
 }
 
-/** Whether the next call to a quota is lost: it is done and its answer lost, or it is not done. */
+/** The loss of the next call to a quota: either its answer is lost, or the call itself. */
 let lose: () => "done" | "not done" | undefined = () => undefined;
 
 let restore = () => {};
@@ -96,8 +96,8 @@ beforeAll(() =>
 // Other files run in the same isolate.
 afterAll(() => restore());
 
-describe("what is stored", () => {
-  it("has the blocks of logs that turns' rows have not, but not those of runs", async () => {
+describe("stored data", () => {
+  it("includes the blocks of logs outside of turns' rows, but not those of runs", async () => {
     await runInDurableObject(homeOf("logs", newTurnAddress().home), (_, { storage: { sql } }) => {
       const tables = new Tables(sql);
       tables.make("turns");
@@ -116,7 +116,7 @@ describe("what is stored", () => {
     });
   });
 
-  it("counts a turn that was inserted as its rows say, without reading them", async () => {
+  it("includes an inserted turn by its rows' sizes, without reading them", async () => {
     await runInDurableObject(homeOf("inserted", newTurnAddress().home), async (_, { storage: { sql } }) => {
       const tables = new Tables(sql);
       const stored = new HomeStored(sql, tables, { tenant: "inserted", home: "h" }, {});
@@ -169,7 +169,7 @@ describe("what is stored", () => {
     });
   });
 
-  it("is reported at once while little is stored; where reports come often, one call carries those of 50 ms", async () => {
+  it("is reported at once while little is stored; frequent reports of 50 ms share a call", async () => {
     const together = new ToldTogether<string>();
     const calls: string[][] = [];
     const first = Promise.withResolvers<boolean>();
@@ -202,7 +202,7 @@ describe("what is stored", () => {
     expect(await known(tenant)).toEqual({});
   });
 
-  it("is not reported if nothing of it is limited", async () => {
+  it("is not reported if no amount is limited", async () => {
     const tenant = newTenant();
     const { home, turn } = await keep(tenant, null, 100);
     await homeOf(tenant, home).delete(turn);
@@ -228,7 +228,7 @@ describe("what is stored", () => {
     });
   });
 
-  it("of a conversation stays counted as long as a response needs it, and goes with that", async () => {
+  it("of a conversation counts until no response needs it", async () => {
     const tenant = newTenant();
     const address = newTurnAddress();
     const stub = homeOf(tenant, address.home);
@@ -253,7 +253,7 @@ describe("what is stored", () => {
     expect(await known(tenant)).toEqual({});
   });
 
-  it("is known in the end, whatever is stored, deleted or expires, and in whatever order calls are lost or repeated and processes die", async () => {
+  it("is known in the end, after any stores, deletions, expiries, lost or repeated calls and deaths", async () => {
     const key = fc.constantFrom("key_a", "key_b");
     const step = fc.oneof(
       fc.record({ kind: fc.constant("keep" as const), key, length: fc.nat(5_000), at: fc.nat(), isNew: fc.boolean() }),
@@ -282,7 +282,7 @@ describe("what is stored", () => {
           if (home === undefined) continue;
           const stub = homeOf(tenant, home);
           if (each.kind === "die") {
-            // Only what runs can die.
+            // Only a running process can die.
             await runInDurableObject(stub, () => {});
             await evictDurableObject(stub);
           } else if (each.kind === "ring") await runDurableObjectAlarm(stub);
@@ -300,7 +300,7 @@ describe("what is stored", () => {
             kept = kept.filter((other) => other !== turn);
           }
         }
-        // Nothing is lost any more; every home that has an alarm hears it.
+        // From now on nothing is lost, and every alarm fires.
         losing.length = 0;
         for (const home of homes) await runDurableObjectAlarm(homeOf(tenant, home));
         expect(await known(tenant)).toEqual(expected(kept));
@@ -311,7 +311,7 @@ describe("what is stored", () => {
 });
 
 describe("reports to a quota", () => {
-  it("counts once, however often it is reported, and an overtaken report not at all", async () => {
+  it("count once if they are repeated, and not at all if they were overtaken", async () => {
     const tenant = newTenant();
     const stored = (bytes: number) => ({ key_a: { ...NOTHING_STORED, stored_bytes: bytes } });
     const quota = quotaOf(tenant);

@@ -39,7 +39,7 @@ describe("a sampler", () => {
     }) as TelemetryConfig;
   const remote = (isSampled: boolean, traceId = TRACE_ID) => ({ traceId, parent: PARENT, isSampled, state: undefined });
 
-  it("follows the decision of the trace's caller, or does not", () => {
+  it("follows or ignores the decision of the trace's caller, as configured", () => {
     const keeps = (name: string, kept: boolean | undefined) =>
       newTrace(samplerOf(name), kept === undefined ? undefined : remote(kept))?.isKept;
     expect([true, false, undefined].map((kept) => keeps("parentbased_always_on", kept))).toEqual([true, false, true]);
@@ -48,7 +48,7 @@ describe("a sampler", () => {
     expect([true, false, undefined].map((kept) => keeps("always_off", kept))).toEqual([false, false, false]);
   });
 
-  it("keeps a share of the traces, the same ones wherever they come by", () => {
+  it("keeps a share of the traces, the same ones everywhere", () => {
     const ids = Array.from({ length: 4_000 }, (_, index) => (index * 2_654_435_761).toString(16).padStart(32, "9"));
     const spread = ids.map(
       (id, index) =>
@@ -68,7 +68,7 @@ describe("a sampler", () => {
     expect(kept("0.25").filter((id) => !half.has(id))).toEqual([]);
   });
 
-  it("hands on what is not kept as not kept, below the caller's own span", () => {
+  it("passes an unsampled trace on as unsampled, below the caller's own span", () => {
     expect(newTrace(samplerOf("always_off"), remote(true))).toMatchObject({ isSampled: false, span: PARENT });
     const only = configOf({ OTEL_PROPAGATORS: "tracecontext" }) as TelemetryConfig;
     expect(newTrace(only, remote(true))).toMatchObject({ isSampled: true, isKept: false, span: PARENT });
@@ -77,11 +77,11 @@ describe("a sampler", () => {
 });
 
 describe("the configuration", () => {
-  it("of nothing is none", () => {
+  it("without variables is none", () => {
     expect(configOf({})).toBeUndefined();
   });
 
-  it("sends a kind to its own endpoint as it is, else below the common one", () => {
+  it("sends a kind of data to its own endpoint unchanged, else below the common one", () => {
     const common = { OTEL_EXPORTER_OTLP_ENDPOINT: "https://c.dev/otlp/", OTEL_EXPORTER_OTLP_HEADERS: "a=b%20c,d=e" };
     expect(configOf(common)).toMatchObject({
       traces: { url: "https://c.dev/otlp/v1/traces", headers: { a: "b c", d: "e" } },
@@ -109,18 +109,18 @@ describe("the configuration", () => {
     ["OTEL_EXPORTER_OTLP_TIMEOUT", "60000"],
     ["TELEMETRY_LOG_RATIO", "half"],
     ["TELEMETRY_LOG", "some"],
-  ])("refuses %s=%s, and does not repeat it", (name, value) => {
+  ])("refuses %s=%s, and does not quote it", (name, value) => {
     expect(() => configOf({ [name]: value })).toThrow(new RegExp(`^${name}: expected|^${name}: Invalid`));
   });
 
-  it("wants a token for the metrics, unless everybody is served", () => {
+  it("requires a token for the metrics, unless everybody is served", () => {
     expect(() => configOf({ PROMETHEUS_METRICS: "true", ALLOW_ANONYMOUS: "false" })).toThrow(/PROMETHEUS_TOKEN/);
     const keys = { API_KEYS: `acme:${"a".repeat(64)}` };
     expect(() => configOf({ PROMETHEUS_METRICS: "true", ...keys })).toThrow(/PROMETHEUS_TOKEN/);
     expect(configOf({ PROMETHEUS_METRICS: "true" })?.prometheus).toEqual({ tokenSha256: undefined, byTenant: false });
   });
 
-  it("reads OpenTelemetry's lists back as they were written", () => {
+  it("decodes OpenTelemetry's lists", () => {
     const text = fc.string({ unit: "grapheme", minLength: 1 });
     fc.assert(
       fc.property(fc.uniqueArray(fc.tuple(text, text), { selector: ([key]) => key }), (pairs) => {
@@ -132,7 +132,7 @@ describe("the configuration", () => {
 });
 
 describe("a meter", () => {
-  it("has each value in one bucket, and adds up what it is given", () => {
+  it("has each value in one bucket, and adds up values", () => {
     fc.assert(
       fc.property(fc.array(fc.double({ min: 0, max: 20, noNaN: true }), { minLength: 1 }), (values) => {
         const meter = new Meter(0);
@@ -151,7 +151,7 @@ describe("a meter", () => {
 });
 
 describe("Prometheus' text", () => {
-  it("has cumulative buckets, and escapes what labels hold", () => {
+  it("has cumulative buckets, and escapes labels", () => {
     const meter = new Meter(0);
     for (const value of [0.0005, 0.03, 100]) meter.record(SERVER_TIME_TO_FIRST_TOKEN, { a: 'x"\\\n' }, value);
     meter.record(RETRIES, {}, 2);
@@ -168,7 +168,7 @@ describe("Prometheus' text", () => {
 });
 
 describe("a gauge", () => {
-  it("is what it is read as, also where there is nothing to tell", () => {
+  it("has the value that is read, also without any", () => {
     const text = prometheusText(INSTRUMENTS, new Meter(0), [
       [UPSTREAM_UP, [[{ "responses_edge.server": 'a"b' }, 1]]],
       [PERMITS, []],
@@ -194,14 +194,14 @@ const shownNames = INSTRUMENTS.flatMap((instrument) => {
 }).concat(GAUGES.map(gaugeName));
 
 describe("the alert rules", () => {
-  it("name metrics that are exported, and no other", () => {
+  it("name only exported metrics", () => {
     const used = new Set(rules.match(/\b(?:gen_ai|http|responses_edge)_[a-z_]+(?=\{|\[|\)| [/>=]|$)/gm));
     expect(used.size).toBeGreaterThan(8);
     const labels = ["responses_edge_state", "responses_edge_server", "gen_ai_request_model"];
     expect([...used].filter((name) => !shownNames.includes(name) && !labels.includes(name))).toEqual([]);
   });
 
-  it("each have a line in the documentation that says what to do, and no other is there", () => {
+  it("are the same as those in the documentation, which says what to do for each", () => {
     const alerts = [...rules.matchAll(/alert: (\w+)/g)].map(([, name]) => name);
     const explained = [...operations.matchAll(/^\| `(ResponsesEdge\w+)` \| \S/gm)].map(([, name]) => name);
     expect(explained.toSorted()).toEqual(alerts.toSorted());
@@ -216,7 +216,7 @@ describe("the dashboard", () => {
     ),
   );
 
-  it("names metrics that are exported, and no other", () => {
+  it("names only exported metrics", () => {
     expect(used.size).toBeGreaterThan(10);
     expect([...used].filter((name) => !shownNames.includes(name))).toEqual([]);
   });
@@ -235,7 +235,7 @@ describe("the dashboard", () => {
       ),
     );
     labels.delete("le");
-    // Those of gauges.
+    // The names of gauges.
     const known = new Set(["responses_edge_state", "responses_edge_outcome"]);
     const measured = newMeasurements();
     const turn = {
@@ -286,7 +286,7 @@ describe("the dashboard", () => {
       seen.add(name);
       for (const key of Object.keys(attributes)) known.add(key.replaceAll(".", "_"));
     });
-    // All but what no request adds: objects do, and an export itself.
+    // All metrics except those that objects and exports add.
     const others = /^responses_edge\.(files|ingestion|export)\./;
     expect(INSTRUMENTS.filter(({ name }) => seen.has(name) === others.test(name)).map(({ name }) => name)).toEqual([]);
     expect([...labels].filter((label) => label !== "" && !known.has(label))).toEqual([]);
@@ -319,7 +319,7 @@ describe("the documentation", () => {
 describe("a line of the log", () => {
   const failed = event({ level: "error", error: "e" });
 
-  it("is there for errors whatever is sampled", () => {
+  it("is written for errors with any sampling", () => {
     expect(isLogged(failed, { events: "all", ratio: 0 })).toBe(true);
     expect(isLogged(failed, { events: "errors", ratio: 0 })).toBe(true);
     expect(isLogged(failed, { events: "none", ratio: 1 })).toBe(false);
@@ -334,7 +334,7 @@ describe("a line of the log", () => {
 });
 
 describe("points of Analytics Engine", () => {
-  /** A dataset that takes as many points of an invocation as Cloudflare's. */
+  /** A dataset with Cloudflare's limit of points per invocation. */
   function dataset() {
     const points: { indexes: string[]; blobs: string[]; doubles: number[] }[] = [];
     return {
@@ -352,7 +352,7 @@ describe("points of Analytics Engine", () => {
     }
   };
 
-  it.each([1, 24, 25, 26, 500])("of a connection's %d creates are at most 25, and lose nothing", (creates) => {
+  it.each([1, 24, 25, 26, 500])("of a connection with %d creates are at most 25, and lose nothing", (creates) => {
     const { points, writeDataPoint } = dataset();
     const writer = new AnalyticsWriter({ writeDataPoint });
     tell(writer, creates);
@@ -374,7 +374,7 @@ describe("points of Analytics Engine", () => {
     expect(points.at(-1)?.doubles[0]).toBe(7);
   });
 
-  it("keep within what a point may have", () => {
+  it("keep within the limits of a point", () => {
     const { indexes, blobs, doubles } = toPoint(event({ tenant: "t".repeat(64), model: "m".repeat(10_000) }));
     expect([indexes.length, blobs.length <= 20, doubles.length <= 20]).toEqual([1, true, true]);
     expect(blobs.join("").length).toBeLessThan(16_000);

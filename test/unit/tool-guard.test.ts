@@ -27,7 +27,7 @@ describe("the operator's tool server", () => {
     },
   );
 
-  it("is not called by a redirect either, even where it is listed", async () => {
+  it("is not called by a redirect, even if it is listed", async () => {
     const called: string[] = [];
     const fetch = async (url: string) => {
       called.push(url);

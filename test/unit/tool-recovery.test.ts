@@ -12,25 +12,25 @@ import { parseEventStream } from "../conformance/sse-parser.ts";
 import * as rig from "./recovery-rig.ts";
 import { crash, decode, eventually, expectWholeLog, f, idsOf, pause } from "./recovery-rig.ts";
 
-/**
- * Background runs whose process dies in the middle of tools that the server runs: no call is made twice, and the turn
- * goes on.
- */
+/** Background runs whose process dies in the middle of hosted tools: no call is made twice, and the turn continues. */
 
 rig.useTokenizer();
 
 const ENGINES: EngineName[] = ["chat", "harmony"];
 
-// What models say
+// Models' output
 
-/** What a model says in one round. */
+/** A model's output in one round. */
 interface Speech {
   thoughts?: string;
   calls?: readonly (readonly [name: string, input: string])[];
   text?: string;
 }
 
-/** A speech as the chunks of a server's stream, one a token (of a chat model, a word), without finish and usage. */
+/**
+ * A model's output as the chunks of a server's stream, one for each token (a word of a chat model), without finish and
+ * usage.
+ */
 function chunksOf(engine: EngineName, speech: Speech): object[] {
   return engine === "chat" ? chatChunks(speech) : new rig.TokenChunks().of(speechIds(speech));
 }
@@ -97,7 +97,7 @@ class Generation extends rig.Generation {
     this.#hasCall ||= JSON.stringify(chunks).includes("tool_calls");
   }
 
-  /** Says the rest, and its usage. */
+  /** Outputs the rest, and its usage. */
   finish(rest: readonly object[]): void {
     this.say(rest);
     if (this.#engine === "chat") {
@@ -108,7 +108,7 @@ class Generation extends rig.Generation {
   }
 }
 
-// What tools do
+// Tools
 
 /** A call that a tool server has seen. */
 interface SeenCall {
@@ -120,7 +120,7 @@ interface SeenCall {
 let calls: SeenCall[] = [];
 let lists: string[] = [];
 let credentials: (string | null)[] = [];
-/** Requests that wait as long as they are in here, as `run:list` or `run:input`. */
+/** The requests that must wait, as `run:list` or `run:input`. */
 const blocked = new Set<string>();
 
 const TOOLS: Tool[] = ["echo", "fail", "python"].map((name) => ({
@@ -188,7 +188,7 @@ async function openPage(run: string, url: string): Promise<Response> {
 // Runs
 
 interface RunOptions extends Omit<rig.NamedRunOptions<Generation>, "server" | "withheld" | "access"> {
-  /** More of the MCP server. */
+  /** Further options of the MCP server. */
   server?: Partial<McpServerTool>;
   /** Path at the MCP server after the run's name. */
   path?: string;
@@ -227,7 +227,7 @@ class Run extends rig.NamedRun<Generation> {
     return calls.filter(({ run }) => run === this.name);
   }
 
-  /** A call, once a tool server has seen it. */
+  /** A call, as soon as a tool server has got it. */
   async called(input: string): Promise<SeenCall> {
     const call = await eventually(() => this.calls.find((each) => each.input === input), `'${input}' was not called.`);
     await this.written();
@@ -240,7 +240,7 @@ function mcpServer(name: string, path = "mcp", more: Partial<McpServerTool> = {}
   return { type: "mcp", server_label: "sample", server_url, require_approval: "never", ...more } as McpServerTool;
 }
 
-/** Events that say what has become of an item that the server works on; a script's failure has none of its own. */
+/** The events that end the server's work on an item. A script's failure has none of its own. */
 const OUTCOME = /^response\.(mcp_call|mcp_list_tools|web_search_call|code_interpreter_call)\.(completed|failed)$/;
 
 /** The rules of a stream's order (`test/conformance` has all of them), of one from its first event to its last. */
@@ -272,7 +272,7 @@ function expectInOrder(events: readonly ResponseStreamEvent[], response: Respons
     const isWork =
       outcomes.length > 0 || /^(mcp_call|mcp_list_tools|web_search_call|code_interpreter_call)$/.test(item.type);
     if (isWork) {
-      // What was begun anew has none, either.
+      // An item that was begun again has none, either.
       const hasOutcome = !("status" in item && item.status === "incomplete");
       expect(outcomes).toHaveLength(hasOutcome ? 1 : 0);
       if (hasOutcome) expect(ownTypes.at(-2)).toBe(outcomes[0]);
@@ -288,7 +288,7 @@ function expectInOrder(events: readonly ResponseStreamEvent[], response: Respons
   }
 }
 
-/** What must be true of every run, whatever has happened to it. Gives its events. */
+/** Checks the rules of every run. Gives its events. */
 async function expectWhole(run: Run): Promise<ResponseStreamEvent[]> {
   const response = await run.retrieve();
   const stream = await run.replay();
@@ -310,7 +310,7 @@ async function expectWhole(run: Run): Promise<ResponseStreamEvent[]> {
 const ECHO: Speech = { thoughts: "Let us see.", calls: [["sample__echo", '{"text":"one 🦜"}']] };
 const DONE: Speech = { thoughts: "It has answered.", text: "So it is done, 你好, and all is well." };
 
-/** A run that nothing happens to: its prompts, and what is kept of it. */
+/** A run without a death: its prompts, and its stored data. */
 async function uninterrupted(options: RunOptions, speeches: Speech[]) {
   const run = await Run.begin(options);
   const prompts: string[] = [];
@@ -327,7 +327,7 @@ async function uninterrupted(options: RunOptions, speeches: Speech[]) {
 /** A prompt without the name of its run. */
 const without = (run: Run, { prompt }: Generation): string => prompt.replaceAll(run.name, "NAME");
 
-/** Lets a run go on, and end as if nothing had happened to it. */
+/** Lets a run continue, and checks that it ends like one without a death. */
 async function expectEndsLike(run: Run, whole: Awaited<ReturnType<typeof uninterrupted>>): Promise<void> {
   const response = await run.ended();
   expect(response).toMatchObject({ status: whole.response.status, usage: whole.response.usage });
@@ -358,7 +358,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
     expect(lists.filter((name) => name === run.name)).toHaveLength(2);
   });
 
-  it("between two lists keeps the one, and one that failed", async () => {
+  it("between two lists keeps the first one, also a failed one", async () => {
     const make = (): Run => {
       const run = new Run(options);
       const tools = [
@@ -410,7 +410,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
     expect(lists.filter((name) => name === run.name)).toHaveLength(1);
   });
 
-  it("after a call was dispatched does not make it again, and tells the model so", async () => {
+  it("after a call was dispatched does not make it again, and tells the model", async () => {
     const run = new Run(options);
     blocked.add(`${run.name}:one 🦜`);
     await run.begin();
@@ -435,7 +435,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
     expect(JSON.stringify((await run.kept()).replays)).toMatch(NOT_KNOWN);
     await expectWhole(run);
     expect(run.calls).toHaveLength(1);
-    // The next turn sees the same.
+    // The next turn's prompt is the same.
     const { home, turn } = run.address;
     const next = await Run.begin({ engine, address: newTurnAddress(home), parent: turn });
     expect((await next.generation(1)).prompt).toMatch(NOT_KNOWN);
@@ -443,7 +443,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
     await next.ended();
   });
 
-  it("between parallel calls keeps the one, forgets the others, and makes the last", async () => {
+  it("between parallel calls keeps the finished one, gives the dispatched ones up, and makes the last", async () => {
     const letters = [..."abcdefghij"];
     const parallel: Speech = {
       thoughts: "All of them.",
@@ -476,7 +476,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
     );
   });
 
-  it("after all results asks for the next round, as it would have", async () => {
+  it("after all results requests the next round", async () => {
     const whole = await uninterrupted(options, [ECHO, DONE]);
     const run = await Run.begin(options);
     (await run.generation(1)).finish(said(ECHO));
@@ -490,8 +490,8 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
     expect(run.calls).toHaveLength(1);
   });
 
-  it("in the second generation goes on in it", async () => {
-    // Of its reasoning a chat model's server does not tell how long it was.
+  it("in the second generation continues in it", async () => {
+    // A chat model's server does not report the length of its reasoning.
     const end = engine === "chat" ? { text: DONE.text ?? "" } : DONE;
     const whole = await uninterrupted(options, [ECHO, end]);
     const all = said(end);
@@ -560,7 +560,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
     const again = await run.generation(3);
     expect(again.body.tool_choice).toEqual((await run.generation(2)).body.tool_choice);
     if (engine === "chat") {
-      // Its thought begins anew.
+      // Its reasoning begins again.
       again.finish(said(DONE));
       expect((await run.ended()).status).toBe("completed");
       return;
@@ -610,7 +610,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
     await expectWhole(run);
     expect(run.calls).toHaveLength(1);
 
-    // It was answered, and the process dies before the model is asked, and while it answers.
+    // The call was answered, and the process dies before the model is asked, and during its answer.
     const other = await approving();
     await other.begin();
     await other.generation(1);
@@ -627,7 +627,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
     expect(other.calls).toHaveLength(1);
   });
 
-  it("with a page that is being opened, and with a script that runs, does neither again", async () => {
+  it("during the opening of a page, and during a script, repeats neither", async () => {
     const open = engine === "chat" ? "browser_open" : "browser.open";
     const make = (): Run => {
       const run = new Run(options);
@@ -671,7 +671,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
     expect(calls.filter(({ name }) => name === "python")).toHaveLength(1);
   });
 
-  it("has a browser that remembers what it has opened", async () => {
+  it("has a browser with its opened pages", async () => {
     const [open, find] = engine === "chat" ? ["browser_open", "browser_find"] : ["browser.open", "browser.find"];
     const request = { tools: [{ type: "web_search" }] as unknown as NonNullable<CreateRequest["tools"]> };
     const run = await Run.begin({ engine, request });
@@ -710,7 +710,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
     await expectEndsLike(run, whole);
   });
 
-  it("because it is evicted in the middle of a call does not make it again", async () => {
+  it("by eviction in the middle of a call does not make it again", async () => {
     const run = new Run(options);
     blocked.add(`${run.name}:one 🦜`);
     await run.begin();
@@ -720,7 +720,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
     const evicted = evictDurableObject(run.home).then(() => {
       isEvicted = true;
     });
-    // An object that is being evicted may still ask for something, even end the turn, and is stopped after that.
+    // An evicted object may still send a request, even end the turn, and is stopped after that.
     blocked.clear();
     let answered = 1;
     await eventually(() => {
@@ -741,7 +741,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
     expect(run.calls).toHaveLength(1);
   });
 
-  it("and whose server may not be called any more fails, and says why", async () => {
+  it("and whose server is no longer allowed fails with the reason", async () => {
     const run = await Run.begin(options);
     (await run.generation(1)).say(said(DONE).slice(0, 1));
     await run.logged(1);
@@ -753,7 +753,7 @@ describe.each(ENGINES)("a run of the engine '%s' whose process dies", (engine) =
 });
 
 describe("a chat model in the middle of a call", () => {
-  it("ends that call as it is, makes it again in another item, and only this one is run", async () => {
+  it("ends that call as incomplete, makes it again in another item, and only this one is run", async () => {
     const all = chunksOf("chat", { calls: [...(ECHO.calls ?? []), ["sample__echo", '{"text":"two"}']] });
     const runs = await Promise.all(all.map(() => Run.begin({ engine: "chat" })));
     await Promise.all(
@@ -803,7 +803,7 @@ describe("gpt-oss anywhere in its calls", () => {
       2,
     ],
   ];
-  it.each(cases)("goes on after the very token at which its log ends: %s", async (kind, speech, request, count) => {
+  it.each(cases)("continues after the last token in its log: %s", async (kind, speech, request, count) => {
     const options: RunOptions = { engine: "harmony", request };
     if (request.tools) options.request = { tools: builtins as unknown as NonNullable<CreateRequest["tools"]> };
     if (kind.includes("approval")) options.server = { require_approval: "always" };
@@ -812,7 +812,7 @@ describe("gpt-oss anywhere in its calls", () => {
     const made = calls.length;
     expect(made).toBe(count);
     const all = chunksOf("harmony", speech);
-    // Where two calls begin with the one of another row, that one dies in it.
+    // If two calls begin with the call of another row, only that row dies in it.
     const from = kind === "two calls" ? chunksOf("harmony", ECHO).length - 1 : 0;
     const runs = await Promise.all([...all, {}].slice(from).map(() => Run.begin(options)));
     await Promise.all(
@@ -832,7 +832,7 @@ describe("gpt-oss anywhere in its calls", () => {
           "Neither asked again nor ended.",
         );
         const sampled = again === first ? all.length : again.ids.length - first.ids.length;
-        // All of it had been said: what follows is the next round already.
+        // The whole output was logged, so the next round follows.
         if (again === first) expect(isLast).toBe(true);
         else if (sampled >= all.length) expect(without(run, again)).toBe(whole.prompts[1]);
         else {
@@ -852,56 +852,53 @@ describe("gpt-oss anywhere in its calls", () => {
 describe("credentials of an MCP server", () => {
   const SECRET = "sk-very-secret";
 
-  it.each(ENGINES)(
-    "are nowhere in the storage, and a call after a crash says that they are gone (%s)",
-    async (engine) => {
-      const rows = (run: Run) =>
-        runInDurableObject(run.home, (_, { storage: { sql } }) =>
-          sql
-            .exec<{ name: string }>(
-              "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\'",
-            )
-            .toArray()
-            .flatMap(({ name }) =>
-              sql
-                .exec(`SELECT * FROM ${name}`)
-                .toArray()
-                .map((row) => JSON.stringify(row)),
-            ),
-        );
-      const expectNone = async (run: Run) => {
-        const all = await rows(run);
-        expect(all.length).toBeGreaterThan(0);
-        expect(all.filter((row) => row.includes(SECRET) || row.includes("key=hidden"))).toEqual([]);
-      };
-      const run = new Run({ engine, path: "mcp?key=hidden", server: { authorization: SECRET } });
-      blocked.add(`${run.name}:list`);
-      await run.begin();
-      await expectNone(run);
-      blocked.clear();
-      (await run.generation(1)).finish(chunksOf(engine, ECHO));
-      const second = await run.generation(2);
-      expect(new Set(credentials)).toEqual(new Set([`Bearer ${SECRET}`]));
-      await run.read();
-      await expectNone(run);
-      second.abort();
-      const before = credentials.length;
-      await crash();
-      await expectNone(run);
-      await run.retrieve();
-      const third = await run.generation(3);
-      third.finish(chunksOf(engine, { calls: [["sample__echo", '{"text":"two"}']] }));
-      const last = await run.generation(4);
-      expect(last.prompt).toContain("credentials for the MCP server 'sample' were lost in a restart");
-      last.finish(chunksOf(engine, DONE));
-      const response = await run.ended();
-      expect(response.output.filter(({ type }) => type === "mcp_call")).toMatchObject([
-        { status: "completed", output: "one 🦜!" },
-        { status: "failed", output: null, error: { message: expect.stringMatching(/were lost in a restart/) } },
-      ]);
-      expect(credentials).toHaveLength(before);
-      await expectNone(run);
-      await expectWhole(run);
-    },
-  );
+  it.each(ENGINES)("are nowhere in the storage, and a call after a crash reports their loss (%s)", async (engine) => {
+    const rows = (run: Run) =>
+      runInDurableObject(run.home, (_, { storage: { sql } }) =>
+        sql
+          .exec<{ name: string }>(
+            "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE '\\_cf%' ESCAPE '\\'",
+          )
+          .toArray()
+          .flatMap(({ name }) =>
+            sql
+              .exec(`SELECT * FROM ${name}`)
+              .toArray()
+              .map((row) => JSON.stringify(row)),
+          ),
+      );
+    const expectNone = async (run: Run) => {
+      const all = await rows(run);
+      expect(all.length).toBeGreaterThan(0);
+      expect(all.filter((row) => row.includes(SECRET) || row.includes("key=hidden"))).toEqual([]);
+    };
+    const run = new Run({ engine, path: "mcp?key=hidden", server: { authorization: SECRET } });
+    blocked.add(`${run.name}:list`);
+    await run.begin();
+    await expectNone(run);
+    blocked.clear();
+    (await run.generation(1)).finish(chunksOf(engine, ECHO));
+    const second = await run.generation(2);
+    expect(new Set(credentials)).toEqual(new Set([`Bearer ${SECRET}`]));
+    await run.read();
+    await expectNone(run);
+    second.abort();
+    const before = credentials.length;
+    await crash();
+    await expectNone(run);
+    await run.retrieve();
+    const third = await run.generation(3);
+    third.finish(chunksOf(engine, { calls: [["sample__echo", '{"text":"two"}']] }));
+    const last = await run.generation(4);
+    expect(last.prompt).toContain("credentials for the MCP server 'sample' were lost in a restart");
+    last.finish(chunksOf(engine, DONE));
+    const response = await run.ended();
+    expect(response.output.filter(({ type }) => type === "mcp_call")).toMatchObject([
+      { status: "completed", output: "one 🦜!" },
+      { status: "failed", output: null, error: { message: expect.stringMatching(/were lost in a restart/) } },
+    ]);
+    expect(credentials).toHaveLength(before);
+    await expectNone(run);
+    await expectWhole(run);
+  });
 });

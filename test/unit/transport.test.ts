@@ -13,17 +13,17 @@ import { HomeClient } from "../../src/store/client.ts";
 import { FileClient } from "../../src/store/files/file-client.ts";
 import { StoreClient } from "../../src/store/vector-stores/store-client.ts";
 
-/** The API by a transport of the test's own, without HTTP: a sink, a loop, and a source of the past. */
+/** The API with a transport of the test, without HTTP: a sink, a loop, and a source of the history. */
 
 let simulator: Simulator;
 beforeEach(() => {
   simulator = createSimulator();
 });
 
-/** A connection whose turns continue each other, and of which nothing is stored. */
+/** A connection whose turns continue each other without storage. */
 class Connection implements PastSource {
   readonly sinks: MessageSink[] = [];
-  /** Where set, its sinks say that their client has not taken everything, and are given this to wait for. */
+  /** If set, its sinks report a client that has not read everything, and return this promise. */
   flushed: MessageSink["flushed"];
   readonly #client = new AbortController();
   readonly #turns = new Map<string, ReadPast>();
@@ -73,7 +73,7 @@ class Connection implements PastSource {
   #caller(body: string): Caller {
     const fetch = (url: string, init: RequestInit) => simulator.fetch(new Request(url, init));
     return {
-      // Runs that other files have left hold permits of this isolate.
+      // Runs of other files hold permits of this isolate.
       config: loadConfig({ VLLM: { fetch }, ALLOW_ANONYMOUS: "true", MAX_OPEN_TURNS: "10000" }),
       tenant: "tenant",
       identity: { tenant: "tenant", keyId: NO_KEY, policy: undefined, counted: undefined, storingKey: undefined },
@@ -104,7 +104,7 @@ class MessageSink implements ClientSink {
     });
   }
 
-  /** Where set, the client is found to have left with the first delta. */
+  /** If set, the client's disconnection is noticed at the first delta. */
   leaves = false;
 
   flushed?: () => Promise<void> | undefined;
@@ -138,7 +138,7 @@ describe("a transport without HTTP", () => {
     expect(sink?.ending).toBe("ended");
   });
 
-  it("has taken the output before its turn is stored", async () => {
+  it("has sent the output before its turn is stored", async () => {
     const settle = vi.spyOn(HomeClient.prototype, "settle");
     const taken = Promise.withResolvers<void>();
     const asked = Promise.withResolvers<void>();
@@ -156,14 +156,14 @@ describe("a transport without HTTP", () => {
     settle.mockRestore();
   });
 
-  it("does not hold its turn up by taking nothing", async () => {
+  it("does not delay its turn if it has no back-pressure", async () => {
     const connection = new Connection();
     connection.flushed = () => new Promise(() => {});
     await connection.create("Hello.", { store: true });
     expect(connection.sinks[0]?.messages.at(-1)?.type).toBe("response.completed");
   });
 
-  it("continues turns that only its own source of the past knows", async () => {
+  it("continues turns that only its own history has", async () => {
     const connection = new Connection();
     const first = await connection.create("Hello.");
     await connection.create("Go on.", { previous_response_id: first });
@@ -176,7 +176,7 @@ describe("a transport without HTTP", () => {
     });
   });
 
-  it("throws what refuses a turn before it has begun, and leaves no sink open", async () => {
+  it("throws a refusal before the turn begins, and leaves no sink open", async () => {
     const connection = new Connection();
     await expect(connection.create("Hello.", { temperature: 3 })).rejects.toMatchObject({ param: "temperature" });
     expect(connection.sinks).toEqual([]);
@@ -184,7 +184,7 @@ describe("a transport without HTTP", () => {
     expect(connection.sinks.map(({ ending }) => ending)).toEqual(["abandoned"]);
   });
 
-  it("breaks a turn off by saying that its client has left", async () => {
+  it("ends a turn by reporting its client's disconnection", async () => {
     const connection = new Connection();
     const running = connection.create("Hello.", { model: "simulator?tps=50&words=100000" });
     await expect.poll(() => connection.sinks.length).toBe(1);

@@ -9,7 +9,7 @@ import { describe, expect, it } from "vitest";
 import type { Home } from "../../src/store/home.ts";
 import type { TurnToSettle } from "../../src/store/settlement.ts";
 
-/** The tree of a home, by itself: its pages, and what they show of each turn. */
+/** The tree of a home: its pages, and the previews of turns. */
 
 type Stub = DurableObjectStub<Home>;
 
@@ -39,14 +39,14 @@ function turnOf(turn: string, { said = turn, createdAt = Date.now() } = {}): Tur
   };
 }
 
-/** As ids name it: each test has an object of its own. */
+/** The home's key in ids. Each test has an object of its own. */
 const HOME = "h".repeat(22);
 
 function newHome(): Stub {
   return env.HOME.getByName(`tenant:${newTurnAddress().home}`);
 }
 
-/** All nodes of the tree in which a turn is, page by page. */
+/** All nodes of a turn's tree, page by page. */
 async function pagesOf(
   stub: Stub,
   turn: string,
@@ -68,7 +68,7 @@ async function pagesOf(
 const turnName = fc.stringMatching(/^[0-9A-Za-z]{10}$/);
 
 describe("the pages of a tree", () => {
-  it("have every response once, in order, whatever the length of a page", async () => {
+  it("have every response once, in order, for any length of a page", async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.uniqueArray(turnName, { minLength: 1, maxLength: 30 }),
@@ -79,7 +79,7 @@ describe("the pages of a tree", () => {
           for (const turn of turns) await stub.settle(turnOf(turn));
           const pages = await pagesOf(stub, turns[0] ?? "", order, limit);
           const found = pages.flat().map(({ id }) => id.slice(-10));
-          // As SQLite orders texts, by their bytes.
+          // SQLite orders texts by their bytes.
           const sorted = turns.toSorted((one, other) => (one < other ? -1 : 1));
           expect(found).toEqual(order === "asc" ? sorted : sorted.toReversed());
           for (const page of pages) expect(page.length).toBeLessThanOrEqual(limit);
@@ -89,7 +89,7 @@ describe("the pages of a tree", () => {
     );
   });
 
-  it("have the responses of one tree alone, where their home has several", async () => {
+  it("have the responses of one tree alone if their home has several", async () => {
     const home = newSharedHome();
     const named = fc.tuple(fc.constantFrom("00", "0A", "Zz", "zz"), fc.stringMatching(/^[0-9A-Za-z]{8}$/));
     await fc.assert(
@@ -114,7 +114,7 @@ describe("the pages of a tree", () => {
     );
   });
 
-  it("read the rows that they show and no more, in a home of a thousand turns", async () => {
+  it("read only the rows that they show, in a home of a thousand turns", async () => {
     const stub = newHome();
     const rows = await runInDurableObject(stub, async (home: Home, { storage: { sql } }) => {
       for (let index = 0; index < 1_000; index += 1) await home.settle(turnOf(String(index).padStart(10, "0")));
@@ -132,7 +132,7 @@ describe("the pages of a tree", () => {
     expect(rows).toBeLessThan(20);
   });
 
-  it("end early where what they show is large, and leave nothing out", async () => {
+  it("end early if their nodes are large, and leave nothing out", async () => {
     const stub = newHome();
     const turns = ["a", "b", "c", "d", "e"].map((letter) => letter.repeat(10));
     for (const turn of turns) {
@@ -145,7 +145,7 @@ describe("the pages of a tree", () => {
     expect(pages.flat().map(({ id }) => id.slice(-10))).toEqual(turns);
   });
 
-  it("show no response that was deleted or has expired, and those that continue it", async () => {
+  it("show no deleted or expired response, but those that continue it", async () => {
     const stub = newHome();
     const old = Date.now() - 31 * 86_400_000;
     await stub.settle(turnOf("expired000", { createdAt: old }));
@@ -176,19 +176,19 @@ describe("a preview", () => {
     expect(inputPreview(JSON.stringify(result), none)).toEqual({ type: "function_call_output", text: "42" });
   });
 
-  it("never tells what a model thinks", () => {
+  it("never shows reasoning", () => {
     const thought = { type: "reasoning", summary: [], content: [{ type: "reasoning_text", text: "secret" }] };
     expect(outputPreview(JSON.stringify([thought]), none)).toBeNull();
     expect(outputPreview(JSON.stringify([thought]).slice(0, -12), none)).toBeNull();
     expect(text([thought, message("assistant", "said")])).toBe("said");
   });
 
-  it("never tells an item that was taken out of its conversation", () => {
+  it("never shows an item that was deleted from its conversation", () => {
     const items = JSON.stringify([message("user", "kept", "msg_1"), message("user", "gone", "msg_2")]);
     expect(inputPreview(items, (id) => id === "msg_2")?.text).toBe("kept");
   });
 
-  it("is one short line, without half a character, also of text that goes on elsewhere", () => {
+  it("is one short line, without half a character, also for text in several pieces", () => {
     const long = JSON.stringify([message("user", `a\n\nb ${"😀".repeat(200_000)}`)]).slice(0, 150_000);
     const preview = inputPreview(long, none)?.text ?? "";
     expect(preview.startsWith("a b 😀")).toBe(true);
@@ -197,7 +197,7 @@ describe("a preview", () => {
     expect(preview.isWellFormed()).toBe(true);
   });
 
-  it("is empty for an image, and there is none of nothing", () => {
+  it("is empty for an image, and absent for an empty turn", () => {
     const image = {
       type: "message",
       role: "user",
@@ -209,7 +209,7 @@ describe("a preview", () => {
 });
 
 describe("the beginning of a JSON text", () => {
-  /** Whether a value has nothing that the whole does not have, in the same places. */
+  /** True if a value contains only parts of the whole, in the same places. */
   function isWithin(part: unknown, whole: unknown): boolean {
     if (typeof part === "string") return typeof whole === "string" && whole.startsWith(part);
     if (Array.isArray(part)) {
@@ -222,7 +222,7 @@ describe("the beginning of a JSON text", () => {
     return Object.entries(part).every(([key, value]) => Object.hasOwn(other, key) && isWithin(value, other[key]));
   }
 
-  it("is read wherever it ends, and says nothing that the whole does not say", () => {
+  it("is read wherever it ends, and gives only parts of the whole", () => {
     const value = fc.oneof(
       fc.array(fc.jsonValue()),
       fc.dictionary(fc.string(), fc.jsonValue(), { noNullPrototype: true }),

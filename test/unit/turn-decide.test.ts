@@ -13,7 +13,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { newOutput } from "./turn-rig.ts";
 
-/** What a turn does next, by its state and what has come of its last step. */
+/** A turn's next step, by its state and the result of its last step. */
 
 const FACTS: TurnFacts = { compaction: undefined, maxOutputTokens: Number.POSITIVE_INFINITY, isUnseen: false };
 
@@ -51,14 +51,14 @@ describe("a turn that is steered", () => {
   const ended = ends("incomplete", { reason: "steered" });
   const next = (done: Done, of = state()) => steered(decide(of, done, FACTS), done);
 
-  it("asks its model for nothing more, and is incomplete if that was interrupted", () => {
+  it("sends its model no more requests, and is incomplete if the model was interrupted", () => {
     expect(next(generated({ finish: "length" }))).toEqual(ended);
     expect(next({ did: "prepare" })).toEqual(ended);
     expect(next({ did: "answer", waitsForClient: false, isFull: false, disregarded: undefined })).toEqual(ended);
     expect(next(generated({ noAnswer: unusable }))).toEqual(ended);
   });
 
-  it("answers the calls that its model has made, and ends as it ends where nothing is left to do", () => {
+  it("answers its model's calls, and ends normally if nothing else is left to do", () => {
     expect(next(generated({ calls: 1 }))).toEqual({ kind: "answer", again: [] });
     expect(next(generated())).toEqual(completed);
     expect(next(generated({ fault, finish: "length" }))).toEqual({ kind: "end", outcome: fault });
@@ -68,7 +68,7 @@ describe("a turn that is steered", () => {
 describe("the first step", () => {
   const begin = (of: TurnState, mustPrepare = false, facts = FACTS) => decide(of, { did: "begin", mustPrepare }, facts);
 
-  it("of a new turn asks its model; one that has only been announced does, too", () => {
+  it("of a new turn asks its model, also after its first events were logged", () => {
     expect(begin(state())).toEqual({ kind: "generate" });
     expect(begin(loggedBy(() => {}))).toEqual({ kind: "generate" });
     expect(begin(state(), false, { ...FACTS, compaction: "managed" })).toEqual({ kind: "compact" });
@@ -89,7 +89,7 @@ describe("the first step", () => {
     expect(begin(called)).toEqual({ kind: "answer", again: [] });
   });
 
-  it("prepares what must be, before all of it; a compaction that is all that is asked for needs nothing", () => {
+  it("is the preparation of tools and compaction if they are needed; a mere compaction needs none", () => {
     expect(begin(said(), true)).toEqual({ kind: "prepare" });
     expect(decide(said(), { did: "prepare" }, FACTS)).toEqual({ kind: "resume" });
     const asked: TurnFacts = { ...FACTS, compaction: "asked" };
@@ -167,7 +167,7 @@ describe("the step after", () => {
     expect(decide(state(), done, { ...FACTS, ...facts })).toEqual(expected);
   });
 
-  it("three answers in a row that cannot be used fails, and says why; the client's calls may stand beside one", () => {
+  it("three useless answers in a row fails with the reason; the client's calls may be beside one", () => {
     for (const noAnswer of [broken, unusable]) {
       const done = generated({ noAnswer });
       expect(decide(state({ askedAgain: 2 }), done, FACTS)).not.toHaveProperty("outcome");
@@ -200,8 +200,8 @@ const generations: fc.Arbitrary<GenerationDone> = fc.record({
   disregarded: fc.constantFrom(undefined, "'tool_choice'"),
 });
 
-describe("whatever a generation comes to", () => {
-  it("a turn ends completed only with an answer, and never asks again for more than the limit", () => {
+describe("after any generation", () => {
+  it("a turn is completed only with an answer, and never requests more than the limit", () => {
     fc.assert(
       fc.property(
         generations,

@@ -9,7 +9,7 @@ import { describe, expect, it } from "vitest";
 import { counted } from "../hostile/counting.ts";
 import { ADDRESS, newOutput } from "./turn-rig.ts";
 
-/** What a turn notes of its model calls, and that it notes nothing per token. */
+/** A turn's measurements of its model calls, without work per token. */
 
 const usage: Usage = {
   input_tokens: 7,
@@ -19,7 +19,9 @@ const usage: Usage = {
   total_tokens: 12,
 };
 
-/** Generates an answer of so many upstream reads. Gives what the clock was asked, and what was read of the measurements. */
+/**
+ * Generates an answer of `reads` upstream reads. Gives the number of clock reads, and the measurements that were read.
+ */
 async function generate(reads: number, measured?: Measurements) {
   let now = 1_000;
   let asked = 0;
@@ -66,7 +68,7 @@ async function generate(reads: number, measured?: Measurements) {
 }
 
 describe("a generation", () => {
-  it("notes when it was begun, taken, heard of and over, and what it has cost", async () => {
+  it("notes its beginning, its acceptance, its first token, its end, and its usage", async () => {
     const measured = newMeasurements();
     expect((await generate(3, measured)).outcome).toBeUndefined();
     expect(measured.modelCalls).toEqual([
@@ -79,16 +81,16 @@ describe("a generation", () => {
     ]);
   });
 
-  it("does the same work for them, however many tokens there are", async () => {
+  it("does the same work for measurements with any number of tokens", async () => {
     const few = await generate(2, newMeasurements());
     const many = await generate(2_000, newMeasurements());
     expect([many.asked, many.reads]).toEqual([few.asked, few.reads]);
   });
 
-  it("does none of it if nothing reads it", async () => {
+  it("does no such work if nothing reads the measurements", async () => {
     const unmeasured = await generate(200);
     expect(unmeasured.asked).toBe(0);
-    // One question for each read, as with them.
+    // The clock is read once for each read, as with measurements.
     expect(unmeasured.nexts).toBe((await generate(200, newMeasurements())).nexts);
   });
 });

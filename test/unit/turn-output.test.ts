@@ -9,7 +9,7 @@ import { waitsForClient } from "@responses-edge/turn/state";
 import { describe, expect, it } from "vitest";
 import { newOutput, toldBy } from "./turn-rig.ts";
 
-/** Each part of the output, by what it says and leaves: what reaches it is what its model does. */
+/** Each part of the output, by its events and its state. Its input is the model's deltas. */
 
 type Rig = ReturnType<typeof newOutput>;
 
@@ -47,7 +47,7 @@ describe("a call that begins", () => {
 });
 
 describe("text parts", () => {
-  it("come in order: item, part, deltas, and the end of each", () => {
+  it("have their events in order: item, part, deltas, and the end of each", () => {
     const rig = newOutput();
     say(rig, text("Hel"), text("lo"));
     rig.output.round.end();
@@ -61,7 +61,7 @@ describe("text parts", () => {
     expect(rig.state.output).toMatchObject([{ type: "message", status: "completed", content: [{ text: "Hello" }] }]);
   });
 
-  it("end where something else begins, except that a refusal follows text in one message", () => {
+  it("end when another item begins, except that a refusal follows text in one message", () => {
     const rig = newOutput();
     say(rig, { kind: "reasoning", text: "hm" }, text("No"), { kind: "refusal", text: "I will not" });
     rig.output.round.end();
@@ -70,7 +70,7 @@ describe("text parts", () => {
     expect(rig.state.deltas).toEqual({ all: 3, reasoning: 1 });
   });
 
-  it("hold back what may become a citation, and count it only when it is shown", () => {
+  it("hold back a possible citation, and count it only when it is shown", () => {
     const page = { url: "https://example.com/", title: "E" };
     const rig = newOutput({}, { session: { citations: () => new CitationMarks(() => asLink(page)) } });
     say(rig, text("so 【1†L1"));
@@ -81,7 +81,7 @@ describe("text parts", () => {
     expect(rig.state.buffered).toBe("");
   });
 
-  it("are incomplete in a turn that is cut, and settled without an event where it fails", () => {
+  it("are incomplete in a turn that is cut off, and settled without an event if it fails", () => {
     const cut = newOutput();
     say(cut, text("a"));
     cut.output.close({ status: "incomplete", reason: "max_output_tokens" });
@@ -108,20 +108,20 @@ describe("calls that the client answers", () => {
     expect(waitsForClient(rig.state)).toBe(true);
   });
 
-  it("end when something else begins and their arguments are whole; nothing more is taken for them", () => {
+  it("end when something else begins and their arguments are complete; later arguments are dropped", () => {
     const rig = newOutput();
     say(rig, call(0, "f", "{}"), text("and"), call(0, undefined, "{}"));
     expect(rig.state.output).toMatchObject([{ arguments: "{}", status: "completed" }, { type: "message" }]);
   });
 
-  it("have arguments even where the model has given none", () => {
+  it("have arguments even if the model has given none", () => {
     const rig = newOutput();
     say(rig, call(0, "f", ""));
     rig.output.round.end();
     expect(toldBy(rig.lines)).toContain("function_call_arguments.delta {}");
   });
 
-  it("are dropped where they are not allowed, or one too many", () => {
+  it("are dropped if they are not allowed, or too many", () => {
     const rig = newOutput(
       {},
       {
@@ -155,7 +155,7 @@ describe("calls that the client answers", () => {
     expect(ids.every((id) => id.length <= 64)).toBe(true);
   });
 
-  it("go on after a crash with the next arguments that have no name", () => {
+  it("continue after a crash with the next arguments without a name", () => {
     const first = newOutput();
     say(first, call(0, "f", '{"a"'));
     const rig = newOutput({ state: readLoggedTurn(first.lines) });
@@ -192,7 +192,7 @@ describe("calls that this server answers", () => {
     expect(rig.state).toMatchObject({ rounds: 1, answering: undefined, round: { firstItem: 2, called: [] } });
   });
 
-  it("are ignored beyond what the turn may make", () => {
+  it("are ignored beyond the turn's limit", () => {
     const rig = newOutput({}, { request: { max_tool_calls: 1 } });
     say(rig, call(0, "python", "1"), { kind: "item_done" }, call(1, "python", "2"));
     expect(rig.state.output).toHaveLength(1);
@@ -212,7 +212,7 @@ describe("calls that this server answers", () => {
 });
 
 describe("lists of tools", () => {
-  it("go on after a crash in the item that they have begun", () => {
+  it("continue after a crash in the same item", () => {
     const first = newOutput();
     const index = first.output.beginList("wiki");
     const rig = newOutput({ state: readLoggedTurn(first.lines) });
@@ -222,7 +222,7 @@ describe("lists of tools", () => {
     expect(rig.state).toMatchObject({ openLists: [], replays: [{ origin: "origin" }] });
   });
 
-  it("have failed where they do not fit, or are not whole when the turn ends", () => {
+  it("have failed if they do not fit, or are incomplete at the end of the turn", () => {
     const rig = newOutput({}, { outputLength: 70_000 });
     const large = { name: "t", input_schema: { text: "x".repeat(10_000) } };
     rig.output.endList(rig.output.beginList("large"), { tools: [large] as never }, "");
@@ -245,7 +245,7 @@ describe("raw messages", () => {
   });
   const messagesOf = ({ output }: Rig) => output.messages;
 
-  it("are kept with the item that they have become, after those that led to it", () => {
+  it("are stored with their item, after those that led to it", () => {
     const rig = newOutput();
     say(rig, message(0), text("a"), message(1, "message"), message(2));
     const { id } = rig.state.output[0] ?? {};
@@ -255,7 +255,7 @@ describe("raw messages", () => {
     });
   });
 
-  it("are taken once, also where a generation that goes on gives them again", () => {
+  it("are stored once, also if a continued generation gives them again", () => {
     const rig = newOutput();
     say(rig, text("a"), message(0, "message"), message(0, "message"));
     expect(messagesOf(rig).replays).toHaveLength(1);
@@ -295,7 +295,7 @@ describe("the size of the output", () => {
 });
 
 describe("an output without a reader", () => {
-  it("keeps the same state, and can take a round back", () => {
+  it("keeps the same state, and can withdraw a round", () => {
     const rig = newOutput({}, { isUnread: true });
     say(rig, { kind: "reasoning", text: "hm" }, text("a"), call(0, "wiki__ask", "{"));
     expect(rig.state).toMatchObject({ deltas: { all: 3, reasoning: 1 }, sequence: 0 });

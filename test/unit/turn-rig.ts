@@ -14,7 +14,7 @@ import { newTurnState, type TurnState } from "@responses-edge/turn/state";
 import type { CalledTool, ToolSession } from "@responses-edge/turn/tool-session";
 import { PLUGINS } from "../../src/tools/plugins.ts";
 
-/** The output of a turn without a model or a store: what it says is the lines of its log. */
+/** The output of a turn without a model or a store, as the lines of its log. */
 
 export const ADDRESS: TurnAddress = { home: "h".repeat(22), turn: "t".repeat(12) };
 
@@ -39,11 +39,11 @@ export const CLIENT_TOOLS = new ClientTools(
 export interface OutputRig {
   output: TurnOutput;
   state: TurnState;
-  /** Events and records, as a log has them. */
+  /** The events and records of a log. */
   lines: string[];
 }
 
-/** What a test changes of the turn. */
+/** The fields of the turn that a test changes. */
 export interface RigOptions {
   request?: CreateRequest;
   secrets?: Partial<TurnOptions["secrets"]>;
@@ -54,7 +54,7 @@ export interface RigOptions {
   isUnread?: boolean;
 }
 
-/** `onLine` is called whenever there is one more line. */
+/** `onLine` is called after each new line. */
 export function newOutput(
   { state = newTurnState(), lines = [], onLine }: Partial<OutputRig> & { onLine?: (state: TurnState) => void } = {},
   changed: RigOptions = {},

@@ -10,7 +10,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { newOutput, type RigOptions } from "./turn-rig.ts";
 
-/** One step of a turn, as its model, its tools and its model server bring it. */
+/** One step of a turn: an action of its model, its tools or its model server. */
 type Step = { deltas: ModelDelta[] } | { step: "answer" | "outage" | "break off" | "list"; choice: number };
 
 const texts = fc.constantFrom("a", " b", "【1†L1", "-L2】", "【", "no mark】", "", "你好", '"');
@@ -69,7 +69,7 @@ const steps: fc.Arbitrary<Step[]> = fc.array(
   { minLength: 1, maxLength: 12 },
 );
 
-/** In which form reasoning is shown, and whether it is sealed, and with what. */
+/** The form in which reasoning is shown, and its sealing. */
 const reasoning: fc.Arbitrary<RigOptions> = fc
   .tuple(fc.constantFrom("text", "summary", "hidden"), fc.constantFrom("chat" as const, "harmony" as const, undefined))
   .map(([form, engine]) => ({
@@ -77,7 +77,7 @@ const reasoning: fc.Arbitrary<RigOptions> = fc
     secrets: { hidesReasoning: form === "hidden", seal: engine && { sealer, engine } },
   }));
 
-/** Seals nothing: what it is given can be read. */
+/** A sealer that does not encrypt, so that tests can read the content. */
 const sealer: Sealer = {
   seal: (_, payload) => JSON.stringify(payload),
   open: (_, blob) => ({ payload: JSON.parse(blob) as unknown }),
@@ -107,7 +107,7 @@ function take(output: TurnOutput, step: Step): void {
       return;
     }
     case "list": {
-      // Only before anything is said.
+      // Only before any output.
       if (state.output.some(({ type }) => type !== "mcp_list_tools")) return;
       const index = output.beginList(`server ${step.choice}`);
       if (step.choice > 0) output.endList(index, step.choice > 1 ? { tools: [] } : { error: "no" }, "origin");
@@ -115,7 +115,7 @@ function take(output: TurnOutput, step: Step): void {
   }
 }
 
-/** Answers all calls of the round but the last `left` ones; then, where none is left, the next round begins. */
+/** Answers all calls of the round except the last `left` ones. If none is left, the next round begins. */
 function answer(output: TurnOutput, left: number): void {
   output.round.end();
   const { noAnswer } = output.round;
@@ -133,7 +133,7 @@ function answer(output: TurnOutput, left: number): void {
   if (output.calls.pending.size === 0) output.nextRound();
 }
 
-/** The state as JSON, where an item that is not done is as far as events tell of it. */
+/** The state as JSON. An unfinished item has the state that its events give. */
 function told(state: TurnState, done: ReadonlySet<string>): unknown {
   const output = state.output.map((item) => (done.has(item.id) ? item : toldItem(item)));
   const { superseded, thoughts } = state;
@@ -148,14 +148,14 @@ function toldItem(item: OutputItem): unknown {
   return { id, type, text, summary, content: "content" in item ? item.content : undefined };
 }
 
-/** Ids of items that are done by these lines. */
+/** The ids of items that are done in these lines. */
 function doneBy(lines: readonly string[]): Set<string> {
   const events = lines.filter((line) => !isRecord(line)).map((line) => JSON.parse(line) as Record<string, unknown>);
   const done = events.filter(({ type }) => type === "response.output_item.done");
   return new Set(done.map(({ item }) => (item as OutputItem).id));
 }
 
-/** Runs the steps; after each line, the state that the log tells must be that of the turn. */
+/** Runs the steps. After each line, the state from the log must equal the turn's. */
 function run(all: readonly Step[], from: { state: TurnState; lines: string[] }, options: RigOptions = {}): string[] {
   const { lines } = from;
   const live: unknown[] = [];
@@ -170,13 +170,13 @@ function run(all: readonly Step[], from: { state: TurnState; lines: string[] }, 
     const cut = lines.slice(0, before + index + 1);
     expect(told(readLoggedTurn(cut), doneBy(cut))).toEqual(expected);
   }
-  // And no step has changed anything of which no line tells.
+  // No step has changed anything without a line.
   expect(told(readLoggedTurn(lines), doneBy(lines))).toEqual(told(state, doneBy(lines)));
   return lines;
 }
 
 describe("the state of a turn", () => {
-  it("is at every line of its log what the log tells", () => {
+  it("equals the state from its log at every line", () => {
     fc.assert(
       fc.property(steps, reasoning, (all, options) => {
         run(all, { state: newTurnState(), lines: [] }, options);
@@ -185,7 +185,7 @@ describe("the state of a turn", () => {
     );
   });
 
-  it("is so as well where the turn goes on after a crash, at any line", () => {
+  it("equals it also after a crash at any line", () => {
     fc.assert(
       fc.property(steps, steps, fc.nat(), reasoning, (first, second, at, options) => {
         const lines = run(first, { state: newTurnState(), lines: [] }, options);
@@ -196,11 +196,11 @@ describe("the state of a turn", () => {
     );
   });
 
-  it("is so if a call from before the crash has ended, and arguments without a name follow", () => {
+  it("equals it if a call from before the crash has ended, and arguments without a name follow", () => {
     const call = { kind: "tool_call", index: 0, name: "f", arguments: "" } as const;
     const lines = run([{ deltas: [call, { kind: "item_done" }] }], { state: newTurnState(), lines: [] });
     const isDone = (line: string) => line.includes('"response.output_item.done"');
-    // All of the arguments are in the log, and not that the call is done.
+    // The log has all arguments, but not the end of the call.
     const kept = lines.slice(0, lines.findIndex(isDone) - 1);
     const nameless = { kind: "tool_call", index: 2, arguments: "" } as const;
     const all = run([{ deltas: [call, nameless, { kind: "call_cut", index: 2 }] }], {
@@ -210,7 +210,7 @@ describe("the state of a turn", () => {
     expect(all.filter(isDone)).toHaveLength(1);
   });
 
-  it("is not read from a log with an event that no turn says, or without one that it had", () => {
+  it("is not read from a log with an invalid event, or without an event", () => {
     const event = (type: string, sequence_number: number) => JSON.stringify({ type, sequence_number });
     expect(() => readLoggedTurn([event("response.audio.delta", 0)])).toThrow(SyntaxError);
     expect(() => readLoggedTurn([event("response.created", 0), event("response.in_progress", 2)])).toThrow(SyntaxError);

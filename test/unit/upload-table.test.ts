@@ -36,7 +36,7 @@ it("an incomplete upload expires after its hour, and its parts are removed", asy
     expect(uploads.nextDue()).toBe(HOUR_MS);
     uploads.sweep(HOUR_MS - 1);
     expect(uploads.find("u1", HOUR_MS - 1)).toEqual(pending);
-    // It has expired before the alarm has rung.
+    // The upload has expired before the alarm has fired.
     expect(uploads.find("u1", HOUR_MS)?.status).toBe("expired");
     uploads.sweep(HOUR_MS);
     expect(files.parts("u1")).toEqual(new Map());
@@ -46,7 +46,7 @@ it("an incomplete upload expires after its hour, and its parts are removed", asy
   });
 });
 
-it("a part whose sender is silent is abandoned: its number is not reused, and it is no part of a file", async () => {
+it("a part whose sender is silent is given up: its number is not reused, and it is not in a file", async () => {
   await inTables((uploads, files) => {
     uploads.create(pending, "key");
     const part = uploads.beginPart("u1", "key", LIMITS, 0) ?? 0;
@@ -54,7 +54,7 @@ it("a part whose sender is silent is abandoned: its number is not reused, and it
     files.sweep(900_000);
     expect(files.finish({ key: "u1", part, bytes: 10 })).toBe(false);
     expect(uploads.beginPart("u1", "key", LIMITS, 900_000)).toBe(part + 1);
-    // What it held counts no more.
+    // The part's bytes count no more.
     const most = { ...LIMITS, key: { files: null, bytes: 0 } };
     files.check(most, "key", { files: 0, bytes: 0 });
   });

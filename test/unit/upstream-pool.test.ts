@@ -5,19 +5,19 @@ import type { ServerAttempt } from "@responses-edge/turn/engine";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { loadConfig, type Variables } from "../../src/config/index.ts";
 
-/** What is asked of which of several model servers, and what becomes of it. */
+/** Requests to several model servers, and their results. */
 
 type Answer = (path: string, init: RequestInit) => Response | Promise<Response>;
 
 const { signal } = new AbortController();
 const MODEL = "qwen3";
 
-/** What a server answers that has the models. */
+/** The answers of a server that has the models. */
 function having(...models: string[]): Answer {
   return (path) => (path === "/v1/models" ? Response.json({ data: models.map((id) => ({ id })) }) : Response.json({}));
 }
 
-/** The same, but for what is asked of the model. */
+/** The same answers, except to requests for the model. */
 function failing(answer: Answer, ...models: string[]): Answer {
   return (path, init) =>
     path === "/v1/models" ? having(...(models.length ? models : [MODEL]))(path, init) : answer(path, init);
@@ -27,22 +27,22 @@ const status = (code: number, body: object = {}, headers: Record<string, string>
   failing(() => Response.json(body, { status: code, headers }));
 const unreachable = failing(() => Promise.reject(new TypeError("connection refused")));
 const page = failing(() => new Response("<html>", { headers: { "content-type": "text/html; charset=utf-8" } }));
-/** Accepts, and never answers. */
+/** A server that accepts connections and never answers. */
 const hanging = failing(
   (_, { signal }) => new Promise((_, reject) => signal?.addEventListener("abort", () => reject(new Error("aborted")))),
 );
 
 let fleets = 0;
 
-/** A server whose cards do not say what kind it is is asked at these. */
+/** The paths for a server whose cards do not name its kind. */
 const PROBES = new Set(Object.values(DIALECTS).map(({ probe }) => probe?.path.slice(1)));
 
-/** A pool of servers, each of which answers as it is said. What is seen of a server is remembered by its URL. */
+/** A pool of servers with given answers. A server's state is cached by its URL. */
 function fleetOf(answers: Record<string, Answer>, variables: Partial<Variables> = {}, fields: object = {}) {
   fleets += 1;
   const urls = Object.keys(answers).map((name) => ({ name, url: `http://${name}-${fleets}/v1`, ...fields }));
   const config = loadConfig({ UPSTREAMS: JSON.stringify(urls), ...variables } as Variables);
-  /** What each was asked, but for its models. */
+  /** The requests to each server, except those for its models. */
   const asked: string[] = [];
   const lists: string[] = [];
   config.modelServers = config.modelServers.map((server) => ({
@@ -59,7 +59,7 @@ function fleetOf(answers: Record<string, Answer>, variables: Partial<Variables> 
   return { config, asked, lists, upstream };
 }
 
-/** A session whose turns go to this server of three called a, b and c. */
+/** A session whose turns go to this one of the servers a, b and c. */
 function sessionFor(server: string, fleet: ReturnType<typeof fleetOf>, isRoot = true): Session {
   for (let index = 0; ; index += 1) {
     const session = { id: `session-${index}`, key: `key ${index}`, isRoot };
@@ -77,14 +77,14 @@ afterEach(() => {
 });
 
 describe("one server alone", () => {
-  it("is asked once, for what it is asked, and its faults are its client's", async () => {
+  it("gets each request once, and its errors go to the client", async () => {
     const fleet = fleetOf({ a: status(503, {}, { "retry-after": "7" }) });
     await expect(ask(fleet.upstream())).rejects.toMatchObject({ status: 503, headers: { "retry-after": "7" } });
     expect(fleet.asked).toEqual(["a"]);
     expect(fleet.lists).toEqual([]);
   });
 
-  it("is not asked for other models than the operator has given it", async () => {
+  it("gets no requests for models other than the operator's list", async () => {
     const fleet = fleetOf({ a: healthy }, {}, { models: ["other"] });
     await expect(ask(fleet.upstream())).rejects.toMatchObject({ status: 400, code: "model_not_found" });
     expect(fleet.asked).toEqual([]);
@@ -93,11 +93,11 @@ describe("one server alone", () => {
   });
 });
 
-describe("where there are several tenants, a server that is no vLLM", () => {
+describe("with several tenants, a server that is not a vLLM", () => {
   const API_KEYS = `a:${"a".repeat(64)},b:${"b".repeat(64)}`;
   const REFUSING = { API_KEYS, UNSALTED_SERVERS: "refuse" };
   const refused = { status: 503, code: "tenants_not_separated" };
-  /** Says who it is in each of its cards. */
+  /** A server that names its kind in each of its cards. */
   const of =
     (...owners: string[]): Answer =>
     (path) =>
@@ -109,7 +109,7 @@ describe("where there are several tenants, a server that is no vLLM", () => {
     ["that mixes tenants, where that is only warned of", "llamacpp", { UNSALTED_SERVERS: "warn" }, {}, 1],
     ["that heeds the salt, as the operator says", "llamacpp", {}, { salted: true }, 0],
     ["that heeds the salt by its kind", "sglang", {}, {}, 0],
-  ])("is asked, and told of in the log once: one %s", async (_, owner, variables, fields, lines) => {
+  ])("is used, and logged once: one %s", async (_, owner, variables, fields, lines) => {
     const warned = vi.spyOn(console, "warn").mockImplementation(() => {});
     const fleet = fleetOf({ other: of(owner) }, { API_KEYS, ...variables }, fields);
     for (let turn = 0; turn < 3; turn += 1) await ask(fleet.upstream());
@@ -119,7 +119,7 @@ describe("where there are several tenants, a server that is no vLLM", () => {
     );
   });
 
-  it("gets no prompt if its kind is known to mix tenants, unless the operator accepts that", async () => {
+  it("gets no prompt if its kind mixes tenants, unless the operator accepts that", async () => {
     for (const owner of ["llamacpp", "library"]) {
       const fleet = fleetOf({ other: of(owner) }, { API_KEYS });
       for (let turn = 0; turn < 2; turn += 1) await expect(ask(fleet.upstream())).rejects.toMatchObject(refused);
@@ -131,7 +131,7 @@ describe("where there are several tenants, a server that is no vLLM", () => {
     ["another server", ["llamacpp"]],
     ["a proxy before several", ["vllm", "llamacpp"]],
     ["a server that says nothing", []],
-  ])("gets no prompt where that is refused: %s", async (_, owners) => {
+  ])("gets no prompt if the operator refuses that: %s", async (_, owners) => {
     const fleet = fleetOf({ a: of(...owners) }, REFUSING);
     for (let turn = 0; turn < 2; turn += 1) await expect(ask(fleet.upstream())).rejects.toMatchObject(refused);
     expect([fleet.asked, fleet.lists]).toEqual([[], ["a"]]);
@@ -140,19 +140,19 @@ describe("where there are several tenants, a server that is no vLLM", () => {
     expect([vllm.asked, vllm.lists]).toEqual([["a", "a"], ["a"]]);
   });
 
-  it("gets none in a pool, asked for a model by name or not", async () => {
+  it("gets no prompt in a pool, for a named model or not", async () => {
     for (const model of [MODEL, undefined]) {
       const fleet = fleetOf({ a: of("vllm"), b: of("llamacpp"), c: of("vllm") }, REFUSING);
       const moved: ServerAttempt[] = [];
       const onAttempt = (call: ServerAttempt) => void (call.attempt > 1 && moved.push(call));
       for (let turn = 0; turn < 30; turn += 1) await ask(fleet.upstream({ model, onAttempt }));
       expect(new Set(fleet.asked)).toEqual(new Set(["a", "c"]));
-      // Once it has told who it is, it is not even chosen.
+      // After its kind is known, it is not even chosen.
       expect(moved.length).toBeLessThanOrEqual(1);
     }
   });
 
-  it("is asked nevertheless where there is one tenant", async () => {
+  it("is used with one tenant", async () => {
     for (const keys of [{}, { API_KEYS: `a:${"a".repeat(64)},a:${"b".repeat(64)}` }]) {
       const fleet = fleetOf({ a: of("llamacpp") }, { UNSALTED_SERVERS: "refuse", ...keys });
       await ask(fleet.upstream());
@@ -160,7 +160,7 @@ describe("where there are several tenants, a server that is no vLLM", () => {
     }
   });
 
-  it("that is down has its own fault, which turns wait for", async () => {
+  it("that is down has the fault of an outage, for whose end turns wait", async () => {
     let answer: Answer = () => Promise.reject(new TypeError("connection refused"));
     const fleet = fleetOf({ a: (path, init) => answer(path, init) }, REFUSING);
     await expect(ask(fleet.upstream())).rejects.toMatchObject({ status: 502, code: "upstream_unreachable" });
@@ -170,7 +170,7 @@ describe("where there are several tenants, a server that is no vLLM", () => {
 });
 
 describe("a turn", () => {
-  it("asks one server for all that it asks, and another turn of the same session the same one", async () => {
+  it("sends all its requests to one server, which is the same for all turns of a session", async () => {
     const fleet = fleetOf({ a: healthy, b: healthy, c: healthy });
     for (const name of ["a", "b", "c"]) {
       fleet.asked.length = 0;
@@ -201,7 +201,7 @@ describe("a turn", () => {
   });
 });
 
-describe("what a server cannot answer", () => {
+describe("a request that a server cannot answer", () => {
   const faults: [what: string, answer: Answer][] = [
     ["refuses the connection", unreachable],
     ["answers 500", status(500)],
@@ -217,7 +217,7 @@ describe("what a server cannot answer", () => {
     ["does not know its model", status(404, { error: { message: "The model `qwen3` does not exist." } })],
   ];
 
-  it.each(faults)("is asked of another: one %s", async (_, fault) => {
+  it.each(faults)("goes to another: one %s", async (_, fault) => {
     const fleet = fleetOf({ a: fault, b: healthy, c: healthy });
     const session = sessionFor("a", fleet);
     const calls: ServerAttempt[] = [];
@@ -229,12 +229,12 @@ describe("what a server cannot answer", () => {
       { server: "a", attempt: 1, path: "/chat/completions" },
       { server: fleet.asked[1], attempt: 2, status: 200, fault: undefined },
     ]);
-    // The turn stays where it is now.
+    // The turn stays at this server.
     await ask(upstream);
     expect(fleet.asked[2]).toBe(fleet.asked[1]);
   });
 
-  it("goes on in the key's own order", async () => {
+  it("goes to the servers in the key's own order", async () => {
     const fleet = fleetOf({ a: unreachable, b: unreachable, c: healthy });
     const session = sessionFor("a", fleet);
     await ask(fleet.upstream({ session }));
@@ -242,7 +242,7 @@ describe("what a server cannot answer", () => {
     expect(new Set(fleet.asked).size).toBe(fleet.asked.length);
   });
 
-  it("is asked of another when no headers come in time, and of the last one for as long as VLLM_CONNECT_TIMEOUT_MS", async () => {
+  it("goes to another when no headers arrive in time; the last one has VLLM_CONNECT_TIMEOUT_MS", async () => {
     const fleet = fleetOf({ a: hanging, b: healthy }, { UPSTREAM_FAILOVER_MS: "30" });
     await ask(fleet.upstream({ session: sessionFor("a", fleet) }));
     expect(fleet.asked).toEqual(["a", "b"]);
@@ -256,7 +256,7 @@ describe("what a server cannot answer", () => {
     expect(dead.asked.toSorted()).toEqual(["a", "b"]);
   });
 
-  it("is waited for as before if the answer comes as a whole", async () => {
+  it("has its normal timeout if the answer is JSON", async () => {
     const slow = failing(async () => {
       await new Promise((resolve) => setTimeout(resolve, 100));
       return Response.json({});
@@ -266,13 +266,13 @@ describe("what a server cannot answer", () => {
     expect(fleet.asked).toHaveLength(1);
   });
 
-  it.each([400, 404, 405, 413, 422, 501])("is not asked of another where the request is at fault: %i", async (code) => {
+  it.each([400, 404, 405, 413, 422, 501])("does not go to another if the request is at fault: %i", async (code) => {
     const fleet = fleetOf({ a: status(code, { error: { message: "No." } }), b: healthy });
     await expect(ask(fleet.upstream({ session: sessionFor("a", fleet) }))).rejects.toThrow();
     expect(fleet.asked).toEqual(["a"]);
   });
 
-  it("is asked of three servers at most, and a failure that the prompt may have caused of two", async () => {
+  it("goes to at most three servers, and after a failure that the prompt may have caused to two", async () => {
     const four = (fault: Answer) => fleetOf({ a: fault, b: fault, c: fault, d: fault });
     const gone = four(unreachable);
     await expect(ask(gone.upstream())).rejects.toMatchObject({ status: 502, code: "upstream_unreachable" });
@@ -282,7 +282,7 @@ describe("what a server cannot answer", () => {
     expect(broken.asked).toHaveLength(2);
   });
 
-  it("is a 503 with the wait if one server would accept it later, whichever was asked last", async () => {
+  it("is a 503 with the wait if any server would accept it later", async () => {
     const busy = status(503, {}, { "retry-after": "9" });
     for (const answers of [
       { a: busy, b: unreachable },
@@ -306,8 +306,8 @@ describe("what a server cannot answer", () => {
   });
 });
 
-describe("a server that says when it has space again", () => {
-  it("is not asked before, while another one is free", async () => {
+describe("a server that names a time to retry", () => {
+  it("gets no request before, while another one is free", async () => {
     const fleet = fleetOf({ a: status(503, {}, { "retry-after": "30" }), b: healthy });
     const session = sessionFor("a", fleet);
     for (let turn = 0; turn < 5; turn += 1) await (await ask(fleet.upstream({ session }))).text();
@@ -319,7 +319,7 @@ describe("a server that says when it has space again", () => {
 });
 
 describe("a server that fails again and again", () => {
-  it("is left alone after five failures, and asked again after half a minute", async () => {
+  it("is ejected after five failures, and used again after half a minute", async () => {
     const fleet = fleetOf({ a: page, b: healthy, c: healthy });
     const session = sessionFor("a", fleet);
     for (let turn = 0; turn < 9; turn += 1) await (await ask(fleet.upstream({ session }))).text();
@@ -331,7 +331,7 @@ describe("a server that fails again and again", () => {
 });
 
 describe("a server that accepts and never answers", () => {
-  it("is waited for once, and then left alone", async () => {
+  it("delays one request, and is then ejected", async () => {
     const fleet = fleetOf({ a: hanging, b: healthy, c: healthy }, { UPSTREAM_FAILOVER_MS: "20" });
     const session = sessionFor("a", fleet);
     for (let turn = 0; turn < 6; turn += 1) await ask(fleet.upstream({ session }));
@@ -340,7 +340,7 @@ describe("a server that accepts and never answers", () => {
 });
 
 describe("a server that breaks off its output", () => {
-  it("is not asked to continue while there is another; and is again if all have broken off", async () => {
+  it("does not get its continuation while there is another; it does if all have broken off", async () => {
     const fleet = fleetOf({ a: healthy, b: healthy });
     const upstream = fleet.upstream({ session: sessionFor("a", fleet) });
     for (let broken = 0; broken < 4; broken += 1) {
@@ -352,7 +352,7 @@ describe("a server that breaks off its output", () => {
 });
 
 describe("the models of several servers", () => {
-  it("are those of all, each once; one that is down hides none of them, and one that hangs neither", async () => {
+  it("are listed once each, also if a server is down or hangs", async () => {
     const fleet = fleetOf({ a: having("m1", "m2"), b: () => Promise.reject(new Error("down")), c: having("m2", "m3") });
     const cards = await listModels(fleet.config, new Upstream(fleet.config), signal);
     expect(cards.map(({ id }) => id)).toEqual(["m1", "m2", "m3"]);
@@ -364,15 +364,15 @@ describe("the models of several servers", () => {
     await expect(nothing).rejects.toMatchObject({ status: 502, code: "upstream_unreachable" });
   });
 
-  it("are asked of the servers that list them, and of no other", async () => {
+  it("are requested from the servers that list them only", async () => {
     const fleet = fleetOf({ a: having("m1"), b: having("m2"), c: having("m1", "m2") });
     for (let turn = 0; turn < 20; turn += 1) await (await ask(fleet.upstream({ model: "m1" }))).text();
     expect(new Set(fleet.asked)).toEqual(new Set(["a", "c"]));
-    // Each was asked for its list once.
+    // Each server got one request for its list.
     expect(fleet.lists.toSorted()).toEqual(["a", "b", "c"]);
   });
 
-  it("are known of all servers before one is chosen, also while another request is still hearing of them", async () => {
+  it("are known from all servers before one is chosen, also for simultaneous requests", async () => {
     const heard = Promise.withResolvers<void>();
     const late: Answer = async (path, init) => {
       if (path === "/v1/models") await heard.promise;
@@ -395,21 +395,21 @@ describe("the models of several servers", () => {
     expect(new Set(fleet.asked).size).toBe(3);
   });
 
-  it("are those that the operator gives a server, whatever it lists", async () => {
+  it("are the operator's list for a server, instead of its own", async () => {
     const fleet = fleetOf({ a: having("m1", "m2"), b: having("m1", "m2") }, {}, { models: ["m2"] });
     expect(await listModels(fleet.config, new Upstream(fleet.config), signal)).toMatchObject([{ id: "m2" }]);
     await expect(ask(fleet.upstream({ model: "m1" }))).rejects.toMatchObject({ code: "model_not_found" });
     expect(fleet.asked).toEqual([]);
   });
 
-  it("that a server lists and does not serve are asked of another, and of that one no more", async () => {
+  it("that a server lists and does not serve are requested from another from then on", async () => {
     const fleet = fleetOf({ a: status(404, { error: { message: "The model `qwen3` does not exist." } }), b: healthy });
     const session = sessionFor("a", fleet);
     for (let turn = 0; turn < 3; turn += 1) await (await ask(fleet.upstream({ session }))).text();
     expect(fleet.asked).toEqual(["a", "b", "b", "b"]);
   });
 
-  it("that no server lists are asked of one server, which says so", async () => {
+  it("that no server lists are requested from one server, which refuses them", async () => {
     const unknown = failing(() =>
       Response.json({ error: { message: "The model `x` does not exist." } }, { status: 404 }),
     );
@@ -418,7 +418,7 @@ describe("the models of several servers", () => {
     expect(fleet.asked).toHaveLength(1);
   });
 
-  it("that no server lists are unknown, whichever server is asked, while another one is down", async () => {
+  it("that no server lists are unknown, also while a server is down", async () => {
     const unknown = failing(() =>
       Response.json({ error: { message: "The model `x` does not exist. Valid aliases: qwen3." } }, { status: 404 }),
     );
@@ -442,7 +442,7 @@ describe("the models of several servers", () => {
     }
   });
 
-  it("that a server may have which never answered are not unknown: the server cannot be reached", async () => {
+  it("that a server may have which never answered are not unknown: the error is the unreachable server", async () => {
     const unknown = failing(() =>
       Response.json({ error: { message: "The model `x` does not exist." } }, { status: 404 }),
     );
@@ -458,7 +458,7 @@ describe("the models of several servers", () => {
     }
   });
 
-  it("that a server does not know are asked of those that have not listed theirs yet", async () => {
+  it("that a server does not know are requested from those without a known list", async () => {
     const silent = (answer: Answer): Answer => {
       const busy = Response.json({}, { status: 503 });
       return (path, init) => (path === "/v1/models" ? busy.clone() : answer(path, init));
@@ -472,7 +472,7 @@ describe("the models of several servers", () => {
     expect(fleet.asked).toEqual(["a", "b"]);
   });
 
-  it("are spoken to as the operator says of their server", async () => {
+  it("use the engine that the operator sets for their server", async () => {
     const fleet = fleetOf({ a: having("house-model", "gpt-oss") }, {}, { engine: "harmony" });
     const engineOf = async (name: string, { config }: typeof fleet) =>
       (await resolveModel(name, "", config, new Upstream(config), signal)).engine;

@@ -10,11 +10,11 @@ import { describe, expect, it } from "vitest";
 import { loadConfig } from "../../src/config/index.ts";
 import { PLUGINS } from "../../src/tools/plugins.ts";
 
-/** From vLLM's bytes to the API's events: engine, turn and builder, with a vLLM that says what it is told to. */
+/** From vLLM's bytes to the API's events: engine and turn, with a scripted vLLM. */
 
 const encode = (text: string) => new TextEncoder().encode(text);
 
-/** One event of the API, as far as the tests look at it. */
+/** The fields of an event that the tests read. */
 interface Event {
   type: string;
   sequence_number: number;
@@ -41,7 +41,7 @@ function upstreamOf(reads: readonly Uint8Array[], type: string): Upstream {
   });
 }
 
-/** The events of a turn that vLLM answers with these reads, and what is settled. Everything but vLLM is always the same. */
+/** The events of a turn with these reads from vLLM, and the settled turn. Everything except vLLM is fixed. */
 async function play(
   reads: readonly Uint8Array[],
   fields: object = {},
@@ -90,7 +90,7 @@ const delta = (fields: unknown, rest: object = {}) => ({ choices: [{ index: 0, d
 const finish = (reason: string) => delta({}, { finish_reason: reason });
 const play1 = (...payloads: unknown[]) => play([encode(`${payloads.map(data).join("")}data: [DONE]\n\n`)]);
 
-/** How a turn ended. */
+/** The end of a turn. */
 function ending({ events }: { events: Event[] }) {
   const error = events.findLast((event) => event.type === "error")?.error;
   const response = events.at(-1)?.response;
@@ -98,14 +98,14 @@ function ending({ events }: { events: Event[] }) {
 }
 
 describe("a stream of vLLM", () => {
-  it("that ends for lack of tokens makes the response incomplete", async () => {
+  it("that ends at the token limit makes the response incomplete", async () => {
     expect(ending(await play1(delta({ content: "a" }), finish("length")))).toMatchObject({
       type: "response.incomplete",
       output: [{ status: "incomplete", content: [{ text: "a" }] }],
     });
   });
 
-  it("that vLLM aborts fails the response where that may not be asked for again", async () => {
+  it("that vLLM aborts fails the response if it may not be retried", async () => {
     expect(ending(await play1(delta({ content: "a" }), finish("abort")))).toMatchObject({
       type: "response.failed",
       code: "upstream_aborted",
@@ -140,7 +140,7 @@ describe("a stream of vLLM", () => {
     });
   });
 
-  it("may have null wherever a field may be absent", async () => {
+  it("may have null for absent fields", async () => {
     const nothing = { content: null, reasoning: null, reasoning_content: null, refusal: null, tool_calls: null };
     const result = await play1(
       delta({ role: "assistant", ...nothing }, { logprobs: null, finish_reason: null }),
@@ -155,7 +155,7 @@ describe("a stream of vLLM", () => {
     expect(ending(result)).toMatchObject({ type: "response.completed", output: [{ content: [{ text: "a" }] }] });
   });
 
-  it("may have an error that is null, which is none", async () => {
+  it("may have a null error, which is no error", async () => {
     const result = await play1({ ...delta({ content: "a" }), error: null }, finish("stop"));
     expect(ending(result).type).toBe("response.completed");
   });
@@ -174,7 +174,7 @@ describe("a stream of vLLM", () => {
     });
   });
 
-  it("an error about the prompt in the stream is the client's", async () => {
+  it("may have an error about the prompt, which is the client's", async () => {
     const error = { message: "This model's maximum context length is 10 tokens", code: 400 };
     expect(ending(await play1({ error }))).toMatchObject({ code: "context_length_exceeded" });
   });
@@ -205,7 +205,7 @@ describe("a stream of vLLM", () => {
     ["logprobs of numbers", delta({ content: "a" }, { logprobs: { content: [5] } })],
     ["logprobs that are no list", delta({ content: "a" }, { logprobs: { content: { length: 3 } } })],
     ["a finish reason that is an object", delta({}, { finish_reason: { a: 1 } })],
-  ])("%s for a chunk is malformed: the stream fails with what there was", async (_what, payload) => {
+  ])("with %s as a chunk is malformed, and fails with its partial output", async (_what, payload) => {
     const result = await play1(delta({ content: "x" }), payload, finish("stop"));
     expect(ending(result)).toMatchObject({
       type: "response.failed",
@@ -267,7 +267,7 @@ describe("for any stream of vLLM", () => {
       ),
     },
   );
-  /** Most streams end as they should. */
+  /** Most streams end regularly. */
   const tail = fc.constantFrom(
     [JSON.stringify(finish("stop")), JSON.stringify(usage), "[DONE]"],
     [JSON.stringify(finish("tool_calls")), "[DONE]"],
@@ -300,7 +300,7 @@ describe("for any stream of vLLM", () => {
     },
   );
 
-  /** Call ids that the server makes up are not the same twice. */
+  /** The server's own call ids differ each time. */
   function normalised({ events }: { events: Event[] }): unknown {
     const names = new Map<string, string>();
     return JSON.parse(JSON.stringify(events), (key, value: unknown) => {
@@ -321,7 +321,7 @@ describe("for any stream of vLLM", () => {
     );
   });
 
-  it("the events are numbered, end once, and every item that was added is in the final response", async () => {
+  it("the events are numbered, end once, and every added item is in the final response", async () => {
     await fc.assert(
       fc.asyncProperty(stream, fields, async (bytes, request) => {
         const { events, settled } = await play([bytes], request);
@@ -339,7 +339,7 @@ describe("for any stream of vLLM", () => {
     );
   });
 
-  it("any damage to a chunk ends in a whole stream of events: never an exception, never an internal error", async () => {
+  it("any damage to a chunk gives a complete stream of events, without an exception or an internal error", async () => {
     const damaged = fc.tuple(chunk, fc.nat(50), fc.jsonValue({ maxDepth: 2 })).map(([payload, at, value]) => {
       let seen = 0;
       return JSON.stringify(payload, (key, inner: unknown) => (key !== "" && seen++ === at % 12 ? value : inner));

@@ -37,7 +37,7 @@ describe("a request to vLLM", () => {
     ]);
   });
 
-  it("without a key has no authorization", async () => {
+  it("has no authorization without a key", async () => {
     const upstream = upstreamOf(async (_url, init) => {
       expect(init.headers).not.toHaveProperty("authorization");
       return Response.json({});
@@ -103,7 +103,7 @@ describe("a fault of vLLM as an error of this API", () => {
     expect(error).toMatchObject({ status: 400, param: "input", code: "context_length_exceeded" });
   });
 
-  it("a prompt of exactly the window is one that exceeds it", () => {
+  it("a prompt of exactly the window counts as too long", () => {
     const message = "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)";
     const error = toFaultError(400, { message, param: "max_tokens" });
     expect(error).toMatchObject({ status: 400, param: "input", code: "context_length_exceeded" });
@@ -138,17 +138,20 @@ describe("a fault of vLLM as an error of this API", () => {
     expect(toFaultError(400, { message: "Wrong.", param: theirs })).toMatchObject({ status: 400, param: ours });
   });
 
-  it("a 400 keeps vLLM's words and its param", () => {
+  it("a 400 keeps vLLM's message and param", () => {
     const error = toFaultError(400, { message: "stop is too long", param: "stop" });
     expect(error).toMatchObject({ status: 400, param: "stop", message: "stop is too long" });
   });
 
-  it.each([500, 502, 503, 504, 401, 403, 429, 418])("%i does not: its words may tell of the inside", (status) => {
-    const error = toFaultError(status, { message: "CUDA error on 10.0.0.7 with key abc" });
-    expect(error.message).not.toMatch(/CUDA|10\.0|abc/);
-    expect(error.status).not.toBe(401);
-    expect(error.status).not.toBe(403);
-  });
+  it.each([500, 502, 503, 504, 401, 403, 429, 418])(
+    "%i does not keep the message, which may have internal details",
+    (status) => {
+      const error = toFaultError(status, { message: "CUDA error on 10.0.0.7 with key abc" });
+      expect(error.message).not.toMatch(/CUDA|10\.0|abc/);
+      expect(error.status).not.toBe(401);
+      expect(error.status).not.toBe(403);
+    },
+  );
 
   it.each([
     [undefined, "upstream_error", "not_served"],
@@ -160,7 +163,7 @@ describe("a fault of vLLM as an error of this API", () => {
     expect(toPassedError(404, fault)).toMatchObject({ status: 404, code: passed });
   });
 
-  it("retry-after is passed on where a retry helps", () => {
+  it("retry-after is passed on if a retry helps", () => {
     expect(toFaultError(429, undefined, "7").headers).toEqual({ "retry-after": "7" });
     expect(toFaultError(503, undefined, "7").headers).toEqual({ "retry-after": "7" });
     expect(toFaultError(503, undefined, null).headers).toEqual({});

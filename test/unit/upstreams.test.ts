@@ -54,7 +54,7 @@ describe("UPSTREAMS", () => {
     ]);
   });
 
-  it("may have them by name, with their secrets and the names of models there", () => {
+  it("names servers, with their secrets and their names of models", () => {
     const given = {
       big: { url: A, models: { gpt: "Qwen/Qwen3" }, api_key: "s3cret" },
       small: { url: B, headers: { "X-Id": "1" } },
@@ -65,7 +65,7 @@ describe("UPSTREAMS", () => {
     ]);
   });
 
-  it("asks a binding by its own fetch", async () => {
+  it("uses a binding's own fetch", async () => {
     const asked: string[] = [];
     const GPU = {
       fetch: async (url: string) => {
@@ -78,7 +78,7 @@ describe("UPSTREAMS", () => {
     expect(asked).toEqual(["http://gpu/v1/models"]);
   });
 
-  it("gives a server without a name one that tells nothing and stays the same wherever it stands", () => {
+  it("gives a server without a name a constant one that reveals nothing", () => {
     const [first, second] = servers([{ url: A }, { url: B }]);
     const [, again] = servers([{ url: B }, { url: A }]);
     expect(first?.name).toMatch(/^server-[0-9a-f]{8}$/);
@@ -86,7 +86,7 @@ describe("UPSTREAMS", () => {
     expect(second?.name).not.toBe(first?.name);
   });
 
-  it("has its keys and headers from UPSTREAM_SECRETS, and else the key that all share", () => {
+  it("takes keys and headers from UPSTREAM_SECRETS, or else the shared key", () => {
     const given = [
       { name: "own", url: A },
       { name: "shared", url: B },
@@ -106,7 +106,7 @@ describe("UPSTREAMS", () => {
     ]);
   });
 
-  it("tells all mistakes at once, and no value", () => {
+  it("names all errors at once, and no value", () => {
     const given = [
       { name: "a", url: A },
       { name: "a", url: B },
@@ -179,16 +179,16 @@ describe("UPSTREAMS", () => {
       { UPSTREAM_LOAD_FACTOR: "0.9" },
       /^UPSTREAM_LOAD_FACTOR: expected at least 1/,
     ],
-  ])("%s is a mistake", (_, given, env, mistake) => {
+  ])("is refused with %s", (_, given, env, mistake) => {
     expect(mistakes(given, env)).toEqual([expect.stringMatching(mistake)]);
   });
 
-  it("secrets without servers are a mistake, too", () => {
+  it("is required for secrets", () => {
     const env = { VLLM_BASE_URL: A, UPSTREAM_SECRETS: "{}" } as Variables;
     expect(() => loadConfig(env)).toThrow(/^UPSTREAM_SECRETS: expected beside UPSTREAMS alone$/);
   });
 
-  it("is read or refused, whatever it is", () => {
+  it("is read or refused, for any value", () => {
     fc.assert(
       fc.property(fc.oneof(fc.string(), fc.json()), fc.oneof(fc.constant(undefined), fc.json()), (text, secrets) => {
         const env = { UPSTREAMS: text || "[]", ...(secrets && { UPSTREAM_SECRETS: secrets }) };

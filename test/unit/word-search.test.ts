@@ -5,7 +5,7 @@ import { Schema } from "../../src/store/schema.ts";
 import { VECTOR_STORE_VERSIONS } from "../../src/store/vector-stores/tables.ts";
 import { chunksByWords } from "../../src/store/vector-stores/word-search.ts";
 
-/** What the words of a query find, and how many of their matches are ranked for it. */
+/** The results of a query's words, and the number of matches that are ranked. */
 
 const CHUNKS = 12_000;
 
@@ -38,7 +38,7 @@ function searchIn(query: string, depth = 5): Promise<{ found: number[]; statemen
   });
 }
 
-it("common words beside a rare one have nothing ranked", async () => {
+it("common words beside a rare one cause no ranking", async () => {
   const { found, statements } = await searchIn("common rare usual");
   expect(found).toEqual([9_000, 4_000]);
   expect(statements).toEqual(['"rare" all']);
@@ -51,12 +51,12 @@ it("common words alone find chunks with all of them, among a bounded number", as
   expect(statements).toEqual(['"frequent" AND "common" 2000']);
 });
 
-it("common words that no chunk has together find what each finds", async () => {
+it("common words that no chunk has together find the results of each", async () => {
   const { found, statements } = await searchIn("frequent common", 8_000);
   expect(found).toHaveLength(2_000);
   expect(statements.at(-1)).toBe('"frequent" 2000');
 });
 
-it("a word that is nowhere finds nothing, and ranks nothing", async () => {
+it("an absent word finds nothing, and ranks nothing", async () => {
   expect(await searchIn("nowhere")).toEqual({ found: [], statements: [] });
 });

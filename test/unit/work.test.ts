@@ -11,7 +11,7 @@ import type { SessionRequest } from "../../src/tools/plugin.ts";
 import { PLUGINS } from "../../src/tools/plugins.ts";
 import { counted } from "../hostile/counting.ts";
 
-/** What is done with a request once it is valid takes work in proportion to it. */
+/** The work after a request's validation is proportional to its size. */
 
 const user = (text: string): Item => ({
   type: "message",
@@ -82,7 +82,7 @@ const options = {
 } as const;
 const request = { model: "simulator", input: "x" } as CreateRequest;
 
-/** What a session is made of, but for the items. */
+/** The parts of a session, except the items. */
 const session = { request, config: { servers: {}, builtinLabels: new Map() }, access: {}, replays: [], output: [] };
 
 const PASSES: [name: string, pass: (items: Item[]) => unknown][] = [
@@ -107,16 +107,16 @@ describe.each(PASSES)("%s", (_, pass) => {
       try {
         pass(value);
       } catch {
-        // What is refused has been read, too.
+        // A refused request has been read, too.
       }
       return reads();
     };
-    // As many for the thousandth as for the tenth.
+    // The thousandth item needs the same number as the tenth.
     expect(reads(1000)).toBeLessThanOrEqual(110 * reads(10));
   });
 });
 
-it("the tools that a choice leaves are found in one pass over both", () => {
+it("the tools of a choice are found in one pass over both", () => {
   const reads = (count: number) => {
     const tools = Array.from({ length: count }, (_, index) => ({ type: "function", name: `f${index}` }));
     const { value, reads } = counted({ tools, tool_choice: { type: "allowed_tools", mode: "auto", tools } });
@@ -129,7 +129,7 @@ it("the tools that a choice leaves are found in one pass over both", () => {
 describe("truncation", () => {
   const WINDOW = 1_000;
 
-  /** An engine that notes what it measures: one token for a few characters, as many as the text says. */
+  /** An engine that notes its measurements. Its texts name their number of characters per token. */
   function measuring(tokensOf: (text: string) => number) {
     const measured: number[] = [];
     const engine = {

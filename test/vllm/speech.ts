@@ -56,7 +56,7 @@ export function counting(count: number, delay = 0): string {
   return `${delay > 0 ? `DELAY=${delay} ` : ""}WORDS=${count}`;
 }
 
-/** `w0 w1 w2 …`: a text that shows what is missing and what is there twice. */
+/** `w0 w1 w2 …`: a text that shows missing and repeated parts. */
 export function words(count: number): string {
   return Array.from({ length: count }, (_, index) => `w${index}`).join(" ");
 }

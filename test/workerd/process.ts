@@ -73,7 +73,7 @@ export async function startWorkerd(
     const gone = new Promise((resolve) => running.once("exit", resolve));
     running.kill("SIGKILL");
     await gone;
-    // What `serve` has started is killed a moment later, and answers until then.
+    // The processes of `serve` are killed a moment later, and answer until then.
     await untilSilent(port);
   };
   const restart = async () => {
@@ -91,7 +91,7 @@ export async function startWorkerd(
   };
   const killAtExit = () => {
     child?.kill("SIGKILL");
-    // It may be writing still.
+    // It may still be writing.
     rmSync(directory, { recursive: true, force: true, maxRetries: 10 });
   };
   process.once("exit", killAtExit);
@@ -124,7 +124,7 @@ export async function startWorkerd(
   };
 }
 
-/** How a process is started; its variables are in its environment. */
+/** The start of a process. Its variables are in its environment. */
 interface Command {
   program: string;
   args: string[];
@@ -159,7 +159,7 @@ function serveCommand(port: number, directory: string, storage: string, bundle: 
   };
 }
 
-/** This process's bundle, where there is none of the test run's (bundle-once.ts). */
+/** This process's bundle, if the test run has none (bundle-once.ts). */
 let bundled: string | undefined;
 
 function ownBundle(): string {
@@ -172,7 +172,7 @@ function ownBundle(): string {
   return directory;
 }
 
-/** Makes every alarm due so much earlier: in workerd's own list of them, and in the object that it is for. */
+/** Makes every alarm due earlier by `ms`: in workerd's own list, and in its object. */
 export function passTime(storage: string, ms: number): void {
   if (!existsSync(storage)) return;
   for (const name of readdirSync(storage)) {
@@ -180,7 +180,7 @@ export function passTime(storage: string, ms: number): void {
     const database = new DatabaseSync(join(storage, name));
     const isList = name === "metadata.sqlite";
     const alarms = isList ? "_cf_ALARM SET scheduled_time = scheduled_time" : "_cf_METADATA SET value = value";
-    // An object that was killed while it began has no metadata yet.
+    // An object that was killed at its beginning has no metadata yet.
     const has = database
       .prepare("SELECT 1 FROM sqlite_master WHERE name = ?")
       .get(alarms.slice(0, alarms.indexOf(" ")));

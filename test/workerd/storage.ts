@@ -35,21 +35,27 @@ export class ObjectStorage {
     }
   }
 
-  /** Whether the home of a response, a conversation or an item of this id is in memory: a workerd has its file open (Linux). */
+  /**
+   * Tells whether the home of a response, a conversation or an item of this id is in memory: a workerd has its file
+   * open (Linux).
+   */
   isAwake(itsId: string): boolean {
     const file = join(this.#directory, `${objectId(`local:${homeKey(itsId)}`)}.sqlite`);
     const processes = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
     return processes.some((pid) => isWorkerd(`/proc/${pid}/comm`) && openFiles(`/proc/${pid}/fd`).includes(file));
   }
 
-  /** Bytes of the files of the home of a response, a conversation or an item of this id: the database, and what waits to be written into it. */
+  /**
+   * The bytes of the files of the home of a response, a conversation or an item of this id: the database, and its
+   * write-ahead log.
+   */
   bytesAt(itsId: string): number {
     const file = join(this.#directory, `${objectId(`local:${homeKey(itsId)}`)}.sqlite`);
     const sizes = [file, `${file}-wal`].map((name) => statSync(name, { throwIfNoEntry: false })?.size ?? 0);
     return sizes.reduce((sum, size) => sum + size);
   }
 
-  /** The same in the home of a response, a conversation or an item of this id. */
+  /** The rows of a query in the home of a response, a conversation or an item of this id. */
   execAt(itsId: string, sql: string, ...values: SQLInputValue[]): Record<string, SQLOutputValue>[] {
     return this.exec(objectId(`local:${homeKey(itsId)}`), sql, ...values);
   }
@@ -59,18 +65,18 @@ function isWorkerd(file: string): boolean {
   try {
     return readFileSync(file, "utf8") === "workerd\n";
   } catch {
-    // It has ended meanwhile.
+    // The process has ended meanwhile.
     return false;
   }
 }
 
-/** The files behind a process's descriptors; none of a process of somebody else's, or that is gone. */
+/** The files behind a process's descriptors; empty for another user's process, and for one that has ended. */
 function openFiles(directory: string): string[] {
   return namesIn(directory).map((name) => {
     try {
       return readlinkSync(join(directory, name));
     } catch {
-      // Closed meanwhile.
+      // The file was closed meanwhile.
       return "";
     }
   });

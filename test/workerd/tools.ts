@@ -17,7 +17,7 @@ export function commandLine(): [program: string, file: string] {
   return [process.execPath, process.env[COMMAND_VARIABLE] ?? join(root, "cli/main.ts")];
 }
 
-/** Functions that run the Worker on plain `workerd`, for the tests that kill it and for the benchmark. */
+/** Functions that run the Worker on plain `workerd`, for tests and for the benchmark. */
 
 /** Waits until a process answers at `url`. Throws if it exits, or does not answer within a minute. */
 export async function untilReady(child: ChildProcess, url: string): Promise<void> {
@@ -26,14 +26,14 @@ export async function untilReady(child: ChildProcess, url: string): Promise<void
     try {
       if ((await fetchAnew(url)).ok) return;
     } catch {
-      // Not listening yet.
+      // The process does not listen yet.
     }
     await new Promise((resolve) => setTimeout(resolve, 25));
   }
   throw new Error(`no answer from ${url}`);
 }
 
-/** Waits until nothing listens on a port any more; throws when something has for a minute. */
+/** Waits until nothing listens on a port. Throws after a minute. */
 export async function untilSilent(port: number): Promise<void> {
   for (let attempt = 0; attempt < 2_400; attempt += 1) {
     if (!(await isOpen(port))) return;
@@ -52,7 +52,7 @@ function isOpen(port: number): Promise<boolean> {
 }
 
 /**
- * `fetch` with a connection for each request. One that is kept for the next may be about to be closed: workerd closes it after a
+ * `fetch` with a connection for each request. A reused connection may be about to close: workerd closes it after a
  * refusal in the middle of a body, after a while without a request, and with its process.
  */
 export const fetchAnew: typeof fetch = (input, init) => {

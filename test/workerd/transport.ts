@@ -7,7 +7,7 @@ import { expect } from "vitest";
 
 const e2e = (name: string) => `test/e2e/${name}.test.ts`;
 
-/** What does not depend on the transport is shown over one of them. These take the one that `npm start` takes. */
+/** Tests of facts that do not depend on the transport use one: the transport of `npm start`. */
 const OVER_SOCKETS = [
   "test/crash/harmony-kill.test.ts",
   ...["agents-sdk", "ai-sdk", "background", "chat-answers", "context", "continuation", "conversations", "create"].map(

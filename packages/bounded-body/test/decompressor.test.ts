@@ -10,7 +10,7 @@ const COMPRESS = {
   zstd: zstdCompressSync,
 } as const satisfies Record<Encoding, (bytes: Uint8Array) => Uint8Array>;
 
-/** What becomes of these bytes, given in pieces of `size`. */
+/** Decompresses these bytes, in pieces of `size`. */
 async function decompress(encoding: Encoding, bytes: Uint8Array, onLength = (_: number) => {}, size = 100) {
   using decompressor = new Decompressor(encoding, onLength);
   for (let at = 0; at < bytes.length; at += size) await decompressor.write(bytes.slice(at, at + size));

@@ -4,7 +4,7 @@ import type { FinishReason, ModelDelta } from "@responses-edge/turn/engine";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 
-/** What a chat model says, in the order in which it says it. */
+/** A chat model's output, in its order. */
 type Said = { kind: "text"; text: string } | { kind: "thought" | "call" };
 
 const saying = fc.array(

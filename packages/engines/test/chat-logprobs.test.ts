@@ -39,7 +39,9 @@ function tokensOf(payloads: readonly string[], stop?: string): (readonly [string
   );
 }
 
-/** What vLLM sends for some tokens: `sizes` are the tokens of each chunk, `held` the characters that text stays behind. */
+/**
+ * vLLM's chunks for some tokens: `sizes` are the tokens of each chunk, `held` the characters by which text lags behind.
+ */
 function sent(tokens: readonly Token[], sizes: readonly number[], held: number, cut = Number.POSITIVE_INFINITY) {
   const payloads = [chunk({ role: "assistant", content: "" }, [])];
   const said = { reasoning: "", content: "" };

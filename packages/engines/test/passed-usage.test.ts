@@ -3,7 +3,7 @@ import { JsonMember } from "@responses-edge/json-text";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 
-/** What answers of vLLM's own endpoints have used, told from their bytes. */
+/** The usage of answers of vLLM's own endpoints, read from their bytes. */
 
 const RESERVED = { input: 700, cached: 0, output: 5_000 };
 const JSON_TYPE = "application/json";

@@ -358,7 +358,7 @@ describe("ten minutes of many conversations, with servers in trouble", () => {
     const { times, lost } = simulate(troubles);
     expect(lost).toBe(0);
     expect(times[Math.floor(0.99 * times.length)]).toBeLessThanOrEqual(p99);
-    // What hangs costs somebody a wait, now and then.
+    // A hanging server delays some requests.
     expect((times.at(-1) ?? 0) >= FAILOVER_MS).toBe(troubles.includes("hangs"));
   });
 });

@@ -3,7 +3,10 @@ import { CHANNEL, END, type HarmonyDelta, HarmonyParser, MESSAGE, RETURN, START 
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 
-/** What a reader of a text gets to see, by the definition: up to the string that is complete first, the longest of these. */
+/**
+ * The part of a text that readers get, by the definition: up to the string that is complete first, the longest of
+ * these.
+ */
 function shownOf(text: string, stops: readonly string[], included: boolean): string {
   for (let end = 1; end <= text.length; end++) {
     const found = stops.filter((stop) => text.slice(0, end).endsWith(stop)).sort((a, b) => b.length - a.length)[0];
@@ -51,7 +54,7 @@ describe("stop strings", () => {
         const expected = shownOf(answer, strings, included);
         for (const piece of pieces) {
           parser.push([piece], 1, deltas);
-          // What has been said cannot be taken back.
+          // Deltas that were sent cannot be withdrawn.
           expect(expected.startsWith(textOf(deltas))).toBe(true);
         }
         parser.push([RETURN], 1, deltas);

@@ -63,7 +63,7 @@ export const LARK_CASES: GrammarCase[] = [
     ["", "*** Begin Patch\n*** End Patch", `${PATCH}x`, PATCH.replace("+y", "y")],
   ],
   [ARITHMETIC, ["4", "4 + 4", "1 * 2 + 33"], ["4+4", "1 *", ""]],
-  // What is ignored may follow any token, and stands before none.
+  // Ignored text may follow any token, but not precede the first.
   [LET, ["let x = 1 ;  ", "let  x=(1,2);\n", "letx=1;"], [" let x=1;", "let x=1 2;", "let x=1"]],
   ['start: "a"i ["b"] "c"~2 ("d"|"e")~1..3', ["Abccde", "acce", "accddd"], ["aBccd", "accdedd", "acc"]],
   ["start: NUMBER\n%import common.SIGNED_NUMBER -> NUMBER", ["1", "-1.5e3", "+.5", "1."], ["e", "", "1.2.3"]],

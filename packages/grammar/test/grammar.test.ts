@@ -19,7 +19,7 @@ function rulesOf(format: GrammarFormat): Rules {
   return reading;
 }
 
-/** What the simulator's reader of EBNF makes of a grammar. */
+/** Reads a grammar's EBNF with the simulator's reader. */
 function translated(format: GrammarFormat, excludes: readonly string[] = []): TextGrammar {
   const ebnf = toEbnf(rulesOf(format), { excludes });
   const grammar = parseEbnf(ebnf);

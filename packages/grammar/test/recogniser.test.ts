@@ -15,7 +15,7 @@ function rulesOf(format: GrammarFormat): Rules {
   return reading;
 }
 
-/** Whether a text that comes in parts of these lengths keeps to the rules. */
+/** Tells whether a text that arrives in parts of these lengths matches the rules. */
 function keeps(rules: Rules, text: string, lengths: readonly number[] = [text.length || 1]): boolean {
   const recogniser = new Recogniser(rules);
   for (let at = 0, turn = 0; at < text.length; turn += 1) {

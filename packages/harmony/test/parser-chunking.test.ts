@@ -301,7 +301,7 @@ describe("reading chunks of a server", () => {
     );
   }
 
-  /** What vLLM streams: the text lags behind the ids within a character, and a stop token at the end has none. */
+  /** vLLM's stream: the text lags behind the ids within a character, and a stop token at the end has no text. */
   function serve(ids: readonly number[], by: readonly number[]): Chunk[] {
     const chunks: { text: string; ids: number[] }[] = [];
     const decoder = new TextDecoder("utf-8", { ignoreBOM: true, fatal: false });

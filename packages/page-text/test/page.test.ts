@@ -17,7 +17,7 @@ function read(
   return readPage(response, URL_, limits);
 }
 
-/** What follows the address, which every page begins with. */
+/** A page's text after the address, with which every page begins. */
 async function text(html: string): Promise<string> {
   const page = await read(html);
   const start = `\nURL: ${URL_}\n`;

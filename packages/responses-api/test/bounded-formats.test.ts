@@ -4,7 +4,7 @@ import type { ApiError } from "@responses-edge/responses-api/errors";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 
-/** What grammars come to when their repetitions are written out. */
+/** The length of grammars whose repetitions are written out. */
 
 describe("the expansion of a grammar", () => {
   it.each<[syntax: Syntax, text: string, expansion: number]>([

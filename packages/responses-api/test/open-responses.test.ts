@@ -7,7 +7,7 @@ const NAMES: Record<string, string> = {
   "response.reasoning_text.done": "response.reasoning.done",
 };
 
-/** What a model may say, names and line separators among it. */
+/** Possible output of a model, including names and line separators. */
 const said = fc.oneof(
   fc.string({ unit: "binary" }),
   fc.constantFrom(

@@ -57,7 +57,7 @@ function ask({ connection }: ReturnType<typeof connectionOf>, asked: Asked = {},
   return exchange(() => connection, new URL(url), { method, headers, body, signal });
 }
 
-/** What was read of a body, to its end or to its loss. */
+/** Reads a body to its end, or to the loss of its connection. */
 async function readAll({ body }: Response): Promise<{ text: string; error?: Error }> {
   let text = "";
   if (!body) return { text };

@@ -27,20 +27,23 @@ const PARIS = { name: "get_weather", arguments: '{"city": "Paris"}' };
 const UTC = { name: "get_time", arguments: '{"zone": "UTC"}' };
 const LIMIT = { max_output_tokens: 600 };
 
-/** Which tool is called, and whether: llama.cpp reads a named choice as `auto`, and lets a model speak before a required call. */
+/**
+ * The effect of `tool_choice`: llama.cpp reads a named choice as `auto`, and lets a model output text before a required
+ * call.
+ */
 export function choices(subject: () => Subject): void {
   describe.each(WAYS)("%s", (way) => {
     describe.each([true, false])("tools with strict: %s", (strict) => {
       const tools = [tool("get_weather", "city", strict), tool("get_time", "zone", strict)];
       const named = { type: "function" as const, name: "get_time" };
 
-      it("a named function is the one that is called, though the model would call the other", async () => {
+      it("a named function is called, although the model would call the other", async () => {
         const response = await responseOf(subject(), way, { calls: [PARIS] }, { tools, tool_choice: named, ...LIMIT });
         expect(callsOf(response).map(({ name }) => name)).not.toContain("get_weather");
         expectKept(response, (kept) => expect(callsOf(kept)).toMatchObject([{ name: "get_time" }]));
       });
 
-      it("a named function is called, or the response is not completed, though the model would answer", async () => {
+      it("a named function is called, or the response is not completed, although the model would answer", async () => {
         const response = await responseOf(subject(), way, { text: "No." }, { tools, tool_choice: named, ...LIMIT });
         expectKept(response, (kept) => expect(callsOf(kept)).toMatchObject([{ name: "get_time" }]));
       });
@@ -52,7 +55,7 @@ export function choices(subject: () => Subject): void {
         expect(messageTextOf(response).trim()).toBe("");
       });
 
-      it("required: a model that would answer calls, or the response is not completed", async () => {
+      it("required: a model that would answer makes a call, or the response is not completed", async () => {
         const response = await responseOf(
           subject(),
           way,
@@ -62,7 +65,7 @@ export function choices(subject: () => Subject): void {
         expectKept(response, (kept) => expect(callsOf(kept).length).toBeGreaterThan(0));
       });
 
-      it("required: a model that says something first, calls after it", async () => {
+      it("required: a model that outputs text first makes a call after it", async () => {
         const speech = { text: "Let me look.", calls: [UTC] };
         const response = await responseOf(subject(), way, speech, { tools, tool_choice: "required", ...LIMIT });
         expectCompleted(response);
@@ -83,7 +86,7 @@ export function choices(subject: () => Subject): void {
         expect(callsOf(response)).toMatchObject([PARIS]);
       });
 
-      it("none: what would have been a call is none", async () => {
+      it("none: the text of a call is no call", async () => {
         const response = await responseOf(subject(), way, { calls: [PARIS] }, { tools, tool_choice: "none", ...LIMIT });
         expect(callsOf(response)).toEqual([]);
       });
@@ -120,7 +123,7 @@ export function choices(subject: () => Subject): void {
     expect(refusal).toMatchObject({ status: 400, param: "tool_choice" });
   });
 
-  it("a tool whose schema is none is a 400 that names it", async () => {
+  it("a tool with an invalid schema is a 400 that names it", async () => {
     const tools = [{ type: "function" as const, name: "bad", parameters: { type: "objekt" }, strict: true }];
     expect(await refusalOf(subject().ask("Hello!", { tools }))).toMatchObject({
       status: 400,
@@ -142,7 +145,7 @@ export function choices(subject: () => Subject): void {
     expect(answerOf(after)).toBe("The tool returned: get_time done");
   });
 
-  it("arguments that are no JSON, in a client's own history, are no fault of the server's", async () => {
+  it("arguments that are no JSON, in a client's own history, cause no error", async () => {
     const { gateway, server } = subject();
     const call = { type: "function_call" as const, call_id: "call_1", name: "get_time", arguments: "{not json" };
     const output = { type: "function_call_output" as const, call_id: "call_1", output: "Noon." };

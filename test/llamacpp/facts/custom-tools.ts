@@ -12,7 +12,7 @@ const custom = (name: string, syntax: "lark" | "regex", definition: string): Cus
 
 interface Grammar {
   tool: CustomTool;
-  /** An input that keeps to it, and one that does not. */
+  /** An input that matches the grammar, and one that does not. */
   good: string;
   bad: string;
   pattern: RegExp;
@@ -59,7 +59,7 @@ const strictFunction = {
 
 const LIMIT = { max_output_tokens: 600 };
 
-/** Inputs of custom tools: each completed one keeps to its grammar, whether the server has bound it or not. */
+/** Inputs of custom tools: each completed one matches its grammar, whether the server enforces the grammar or not. */
 export function customTools(subject: () => Subject): void {
   describe.each(Object.entries(GRAMMARS))("a grammar in %s", (_, { tool, good, bad, pattern }) => {
     const forced: [name: string, fields: Fields][] = [
@@ -83,8 +83,8 @@ export function customTools(subject: () => Subject): void {
         expectKept(response, (kept) => expect(inputsOf(kept)).toHaveLength(1));
       });
 
-      it.each(forced)("forced %s: a model that writes a call in tags has not written its input", async (__, fields) => {
-        // What a model does that is not bound: its tags were taken for the input.
+      it.each(forced)("forced %s: the tags of a call are not the input", async (__, fields) => {
+        // The output of an unconstrained model: its tags were treated as the input.
         const speech = { input: { name: tool.name, text: good } };
         const response = await responseOf(subject(), way, speech, { ...fields, ...LIMIT });
         for (const { input, status } of inputsOf(response)) if (status === "completed") expect(input).toMatch(pattern);
@@ -115,7 +115,7 @@ export function customTools(subject: () => Subject): void {
     });
   });
 
-  it("a custom tool without a grammar takes any text", async () => {
+  it("a custom tool without a grammar accepts any text", async () => {
     const tools: CustomTool[] = [{ type: "custom", name: "note", description: "Takes text." }];
     const response = await subject().ask({ input: { name: "note", text: "two\nlines" } }, { tools });
     expectCompleted(response);

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { refusalOf, type Subject } from "../../vllm/facts/subject.ts";
 
-/** What is refused, in words for the client, and what leaves the server in its pool. */
+/** Refusals with messages for the client, and errors that leave the server in its pool. */
 export function errors(subject: () => Subject): void {
   describe.each([false, true])("stream: %s", (stream) => {
     it("a prompt that does not fit is context_length_exceeded, with the numbers", async () => {
@@ -19,7 +19,7 @@ export function errors(subject: () => Subject): void {
       expect(refusal.message).toContain("nothing");
     });
 
-    it("a picture is a 400 that names its part", async () => {
+    it("an image is a 400 that names its part", async () => {
       const { ask } = subject();
       const picture = { type: "input_image", image_url: "data:image/png;base64,iVBORw0KGgo=", detail: "auto" };
       const input = [{ role: "user", content: [{ type: "input_text", text: "What is it?" }, picture] }];
@@ -27,7 +27,7 @@ export function errors(subject: () => Subject): void {
       expect(refusal).toMatchObject({ status: 400, param: "input[0].content[1]" });
     });
 
-    it("a picture in a tool's result is a 400", async () => {
+    it("an image in a tool's result is a 400", async () => {
       const { ask } = subject();
       const picture = { type: "input_image", image_url: "data:image/png;base64,iVBORw0KGgo=", detail: "auto" };
       const input = [
@@ -40,7 +40,7 @@ export function errors(subject: () => Subject): void {
     });
   });
 
-  it("an unknown model is refused where it is only counted", async () => {
+  it("an unknown model is refused in a count, too", async () => {
     const { gateway } = subject();
     const refusal = await refusalOf(gateway.openai.responses.inputTokens.count({ model: "nothing", input: "Hello!" }));
     expect(refusal).toMatchObject({ code: "model_not_found", param: "model" });
@@ -69,13 +69,13 @@ export function errors(subject: () => Subject): void {
     await health.body?.cancel();
   });
 
-  it("health says which dialect the server speaks", async () => {
+  it("health names the server's dialect", async () => {
     const { gateway } = subject();
     const health = await (await fetch(`${gateway.url}/health/upstream`)).text();
     expect(health).toMatch(/"dialect":\s*"llamacpp"/);
   });
 
-  it("the models are those that it lists", async () => {
+  it("the models are those of its list", async () => {
     const { gateway, server } = subject();
     const models = await Array.fromAsync(gateway.openai.models.list());
     expect(models.map(({ id }) => id)).toEqual([server.model]);

@@ -21,7 +21,7 @@ import {
 import { type Speech, saying, words } from "../../vllm/speech.ts";
 
 const NUMBERS = 150;
-/** ` n1 n2 …`: what the model counts by itself. */
+/** ` n1 n2 …`: the output of the model, which counts. */
 const numbers = (count: number) => Array.from({ length: count }, (_, index) => `n${index + 1}`).join(" ");
 const TEXT = words(80);
 const ARGUMENTS = JSON.stringify({ words: TEXT });
@@ -29,12 +29,12 @@ const ARGUMENTS = JSON.stringify({ words: TEXT });
 interface Doing {
   input: string | Speech;
   fields: Fields;
-  /** The events that show that it is in the middle of it, once there are so many. */
+  /** The events that show the middle of the output, and their required number. */
   shows: RegExp;
   deltas?: number;
-  /** What is true of a response that is completed. */
+  /** The condition of a completed response. */
   whole(response: Response): void;
-  /** Whether it may fail in place of going on: what has been shown of a call cannot be taken back. */
+  /** True if it may fail instead of continuing: the shown part of a call cannot be withdrawn. */
   mayFail?: boolean;
 }
 
@@ -72,7 +72,7 @@ const STATES: Record<string, Doing> = {
   "in a call": {
     input: { calls: [{ name: "keep", arguments: ARGUMENTS }] },
     fields: { tools },
-    // A call is told when it is whole: what is seen of it is that its thoughts are over.
+    // A call is shown when it is complete. Before, only the end of the reasoning is visible.
     shows: /reasoning_text\.delta$/,
     deltas: 2,
     whole(response) {
@@ -124,7 +124,7 @@ export function kills(subject: () => Subject, run: Run): void {
       const stream = await gateway.openai.responses.create(body as ResponseCreateParamsStreaming);
       for await (const event of stream) events.push(event);
     })();
-    // Looked at when the fact asks for it.
+    // Evaluated when the test needs it.
     end.catch(() => {});
     return { events, end };
   }
@@ -144,21 +144,21 @@ export function kills(subject: () => Subject, run: Run): void {
     }, 60_000);
   }
 
-  /** What has come of it: all of it, or a failure that says so where nothing else is honest. */
+  /** Checks the result: the whole output, or a failure if nothing else is correct. */
   function expectWhole(response: Response, { whole, mayFail }: Doing): void {
     if (mayFail && response.status === "failed") {
       expect(response.error?.code).toBeTruthy();
       return;
     }
     if (response.status === "incomplete") {
-      // What counts up to its limit.
+      // Output that counts up to its limit.
       expect(response.incomplete_details?.reason).toBe("max_output_tokens");
       expect(response.max_output_tokens).toBe(NUMBERS);
     } else expectCompleted(response);
     whole(response);
   }
 
-  /** What was generated counts, before and after the kill. A token is a byte, or a number. */
+  /** The output counts, before and after the kill. A token is a byte, or a number. */
   async function expectUsage(gateway: Gateway, response: Response, { input }: Doing): Promise<void> {
     const { usage, status } = response;
     if (status === "failed") return;
@@ -183,7 +183,7 @@ export function kills(subject: () => Subject, run: Run): void {
     it.each([
       ["the foreground", false],
       ["the background", true],
-    ])("in %s: nothing is lost and nothing said twice", { timeout: FACT_MS }, async (__, background) => {
+    ])("in %s: nothing is lost or repeated", { timeout: FACT_MS }, async (__, background) => {
       const { gateway } = subject();
       const reading = read(gateway, doing, { background });
       const id = await untilMiddle(reading, doing);
@@ -192,7 +192,7 @@ export function kills(subject: () => Subject, run: Run): void {
       await reading.end.catch(() => {});
       const response = await ended(gateway, id);
       expectWhole(response, doing);
-      // The reader has heard what is kept.
+      // The reader has all stored events.
       expect(textOf(reading.events)).toBe(messageTextOf(response));
       await expectUsage(gateway, response, doing);
     });
@@ -217,7 +217,7 @@ export function kills(subject: () => Subject, run: Run): void {
       ["alone", false],
       ["with the model server", true],
     ])(
-      "%s: nothing is lost and nothing said twice, and the usage is of it all",
+      "%s: nothing is lost or repeated, and the usage is that of the whole output",
       { timeout: FACT_MS },
       async (__, both) => {
         const gateway = await startGateway(subject().server.url);

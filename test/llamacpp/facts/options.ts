@@ -15,17 +15,17 @@ import { expectKept, responseOf, WAYS } from "./promises.ts";
 const look = { type: "function" as const, name: "look", parameters: { type: "object" }, strict: false };
 const logprobs = ["message.output_text.logprobs" as const];
 
-/** What a request may have beside its input: limits, sampling, what is told of tokens, and what llama.cpp does not know. */
+/** Fields of a request besides its input: limits, sampling, data about tokens, and fields unknown to llama.cpp. */
 export function options(subject: () => Subject): void {
   describe.each([16, 17, 30, 64])("max_output_tokens: %i", (max_output_tokens) => {
-    it.each(WAYS)("the answer has just so many, %s", async (way) => {
+    it.each(WAYS)("the answer has exactly this many, %s", async (way) => {
       const response = await responseOf(subject(), way, { text: words(60) }, { max_output_tokens });
       expect(response).toMatchObject({ status: "incomplete", incomplete_details: { reason: "max_output_tokens" } });
       expect(response.usage?.output_tokens).toBe(max_output_tokens);
     });
   });
 
-  it("a limit in the thoughts leaves thoughts alone, which the next turn can follow", async () => {
+  it("a limit in the reasoning gives only reasoning, which the next turn can follow", async () => {
     const { ask } = subject();
     const first = await ask({ thought: words(30), text: "Done." }, { max_output_tokens: 30 });
     expect(first).toMatchObject({ status: "incomplete", incomplete_details: { reason: "max_output_tokens" } });
@@ -46,14 +46,11 @@ export function options(subject: () => Subject): void {
     { presence_penalty: 0.1 },
     { frequency_penalty: 0.1 },
   ];
-  it.each(sampling.map((fields) => [JSON.stringify(fields), fields] as const))(
-    "%s is sampling that it knows",
-    async (_, fields) => {
-      const response = await subject().ask({ text: "Hello there." }, fields);
-      expectCompleted(response);
-      expect(answerOf(response)).toBe("Hello there.");
-    },
-  );
+  it.each(sampling.map((fields) => [JSON.stringify(fields), fields] as const))("%s is passed on", async (_, fields) => {
+    const response = await subject().ask({ text: "Hello there." }, fields);
+    expectCompleted(response);
+    expect(answerOf(response)).toBe("Hello there.");
+  });
 
   it("a temperature above 2 is refused", async () => {
     expect(await refusalOf(subject().ask("Hello!", { temperature: 3 }))).toMatchObject({
@@ -62,7 +59,7 @@ export function options(subject: () => Subject): void {
     });
   });
 
-  // What the server ignores without a word is kept all the same, or refused by its name.
+  // Fields that the server ignores silently still have their effect, or are refused by their names.
   const ignored: [name: string, fields: Fields, isKept: (text: string, tokens: number) => boolean][] = [
     ["min_tokens", { min_tokens: 50 }, (_, tokens) => tokens >= 50],
     ["bad_words", { bad_words: ["Hello"] }, (text) => !text.includes("Hello")],
@@ -86,7 +83,7 @@ export function options(subject: () => Subject): void {
     ],
   ];
   it.each(ignored)(
-    "%s is kept, or refused by its name, or the response is not completed",
+    "%s is obeyed, or refused by its name, or the response is not completed",
     async (name, fields, isKept) => {
       const outcome = await subject()
         .ask({ text: "Hello there." }, { ...fields, max_output_tokens: 200 })
@@ -148,7 +145,7 @@ export function options(subject: () => Subject): void {
   });
 
   describe("stop strings", () => {
-    it.each(WAYS)("end no thought and no call, %s", async (way) => {
+    it.each(WAYS)("end no reasoning and no call, %s", async (way) => {
       const speech = { thought: "One STOP two.", calls: [{ name: "look", arguments: '{"at": "STOP"}' }] };
       const response = await responseOf(subject(), way, speech, { tools: [look], stop: "STOP" });
       expectCompleted(response);
@@ -161,25 +158,25 @@ export function options(subject: () => Subject): void {
       const response = await subject().ask({ text }, { stop });
       expectCompleted(response);
       const [said] = text.split(stop);
-      // The blank line between thoughts and answer is none of it.
+      // The blank line between reasoning and answer does not belong to the answer.
       expect(messageTextOf(response).replace(/^\n+/, "")).toBe(said);
     });
   });
 
-  describe("thoughts", () => {
-    it.each(WAYS)("come as reasoning, %s", async (way) => {
+  describe("reasoning", () => {
+    it.each(WAYS)("is a reasoning item, %s", async (way) => {
       const response = await responseOf(subject(), way, { thought: "Let me see. 🦄", text: "Four." });
       expectCompleted(response);
       expect(thoughtOf(response).trim()).toBe("Let me see. 🦄");
       expect(messageTextOf(response).trim()).toBe("Four.");
     });
 
-    it.each(["low", "medium", "high"] as const)("effort %s thinks", async (effort) => {
+    it.each(["low", "medium", "high"] as const)("is there with effort %s", async (effort) => {
       const response = await subject().ask({ text: "Four." }, { reasoning: { effort } });
       expect(typesOf(response)).toEqual(["reasoning", "message"]);
     });
 
-    it("effort none does not, beside tools as well", async () => {
+    it("is absent with effort none, also beside tools", async () => {
       const speech = { calls: [{ name: "look", arguments: "{}" }] };
       const response = await subject().ask(speech, { tools: [look], reasoning: { effort: "none" } });
       expectCompleted(response);

@@ -4,11 +4,11 @@ import { expect } from "vitest";
 import { type Fields, finalOf, type Subject } from "../../vllm/facts/subject.ts";
 import type { Speech } from "../../vllm/speech.ts";
 
-/** The two ways to be answered. */
+/** The two kinds of answers. */
 export const WAYS = ["as JSON", "as a stream"] as const;
 export type Way = (typeof WAYS)[number];
 
-/** The response that a model's speech becomes, whichever way it comes. One that fails has its status, and what is stored of it. */
+/** The response to a model's output, in either way. A failed one has its status and its stored items. */
 export async function responseOf(
   subject: Subject,
   way: Way,
@@ -18,7 +18,7 @@ export async function responseOf(
   try {
     return await answered(subject, way, input, fields);
   } catch (error) {
-    // The answer of a model server that gives up is none, and is not completed.
+    // The answer of a model server that gives up is not completed.
     if (!(error instanceof APIError) || error.code !== "upstream_unreadable_answer") throw error;
     return { status: "failed", error: { code: error.code, message: error.message }, output: [] } as unknown as Response;
   }
@@ -38,7 +38,7 @@ async function answered(
   return gateway.openai.responses.retrieve(first && "response" in first ? first.response.id : "");
 }
 
-/** Fails unless what was asked for has come, or the response says that it has not. */
+/** Fails unless the response has the requested output, or reports that it has not. */
 export function expectKept(response: Response, isKept: (response: Response) => void): void {
   if (response.status === "completed") {
     isKept(response);

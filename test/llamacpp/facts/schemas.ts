@@ -86,7 +86,7 @@ const format = (schema: Record<string, unknown>): ResponseFormatTextConfig => ({
   strict: true,
 });
 
-/** `text.format`: an answer that is completed keeps to its schema. */
+/** `text.format`: a completed answer matches its schema. */
 export function schemas(subject: () => Subject): void {
   describe.each(SCHEMAS)("a schema with %s", (_, schema, good, bad, keeps) => {
     const text = { format: format(schema) };
@@ -126,7 +126,7 @@ export function schemas(subject: () => Subject): void {
     const fields = { tools, text: { format: format(object({ name: { type: "string" } })) }, ...LIMIT };
     const call = { name: "find", arguments: '{"q": "Ada"}' };
 
-    it.each(WAYS)("the model calls, or the response is not completed with half of both, %s", async (way) => {
+    it.each(WAYS)("the model makes a call, or the response is not completed with half of both, %s", async (way) => {
       const response = await responseOf(subject(), way, { calls: [call] }, fields);
       expectCompleted(response);
       expect(callsOf(response)).toMatchObject([call]);

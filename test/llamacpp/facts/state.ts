@@ -13,7 +13,7 @@ import {
 import { saying, words } from "../../vllm/speech.ts";
 import { responseOf, WAYS } from "./promises.ts";
 
-/** What is kept between turns, and found again. */
+/** State between turns. */
 export function state(subject: () => Subject): void {
   it("a chain of five turns has all of them in its prompt", async () => {
     const { ask } = subject();
@@ -47,7 +47,7 @@ export function state(subject: () => Subject): void {
     expect(rest).toEqual(events.slice(after + 1));
   });
 
-  it("a deleted response is gone, and nothing goes on from it", async () => {
+  it("a deleted response does not exist, and cannot be continued", async () => {
     const { ask, gateway } = subject();
     const { id } = await ask("Hello!");
     await gateway.openai.responses.delete(id);
@@ -57,7 +57,7 @@ export function state(subject: () => Subject): void {
     });
   });
 
-  it("store: false leaves nothing, and its items go on by themselves", async () => {
+  it("store: false leaves nothing, and its items can be sent back", async () => {
     const { ask, gateway } = subject();
     const first = await ask("Hello!", { store: false });
     expect(await refusalOf(gateway.openai.responses.retrieve(first.id))).toMatchObject({ status: 404 });
@@ -89,7 +89,7 @@ export function state(subject: () => Subject): void {
     expect(items.filter(({ type }) => type === "message")).toHaveLength(4);
   });
 
-  it("instructions are the turn's own, and are not kept", async () => {
+  it("instructions are the turn's own, and do not apply to the next", async () => {
     const { ask } = subject();
     const first = await ask("Hello!", { instructions: "Be brief. ".repeat(20) });
     const next = await ask("On.", { previous_response_id: first.id });
@@ -105,12 +105,12 @@ export function state(subject: () => Subject): void {
       ];
       const response = await ask("", { input: done });
       expectCompleted(response);
-      // It is a turn of its own, and no rest of what the client has.
+      // It is a new message, not the rest of the client's.
       expect(typesOf(response)).toContain("message");
       expect(answerOf(response)).not.toMatch(/^\s*w?\d* ?w\d .*w9\.$/);
     });
 
-    it.each(WAYS)("goes on where the message is open, %s", async (way) => {
+    it.each(WAYS)("is continued if the message is open, %s", async (way) => {
       const { server } = subject();
       const text = `Done with ${words(10)}.`;
       const said = "Done with w0 w1";
@@ -133,7 +133,7 @@ export function state(subject: () => Subject): void {
       expect(said + answerOf(response)).toBe(text);
     });
 
-    it("two messages of the assistant at the end are taken", async () => {
+    it("two messages of the assistant at the end are accepted", async () => {
       const { ask } = subject();
       const input = ["user", "assistant", "assistant"].map((role, place) => ({
         role: role as "user" | "assistant",
@@ -144,7 +144,7 @@ export function state(subject: () => Subject): void {
     });
   });
 
-  it("later system and developer messages are read where they stand", async () => {
+  it("later system and developer messages are read in their place", async () => {
     const { ask } = subject();
     const input = [
       { role: "user" as const, content: "One." },
@@ -166,7 +166,7 @@ export function state(subject: () => Subject): void {
   });
 
   describe("over a WebSocket", () => {
-    it("turns come as frames, and go on from one another", async () => {
+    it("turns arrive as frames, and can be continued", async () => {
       const { gateway, server } = subject();
       const client = await SocketClient.open(gateway);
       const first = await client.turn({ model: server.model, input: "Hello!", store: true });
@@ -182,7 +182,7 @@ export function state(subject: () => Subject): void {
       await client.close();
     });
 
-    it("what does not fit is an error of the same code", async () => {
+    it("a prompt that does not fit is an error with the same code", async () => {
       const { gateway, server } = subject();
       const client = await SocketClient.open(gateway);
       const { last } = await client.turn({ model: server.model, input: " word".repeat(server.window + 1) });
@@ -192,7 +192,7 @@ export function state(subject: () => Subject): void {
     });
   });
 
-  it.each(WAYS)("emoji and characters of several bytes come whole, %s", async (way) => {
+  it.each(WAYS)("emoji and characters of several bytes are complete, %s", async (way) => {
     const text = "Grüße 😀👍🏽, ŕ 漢字 👩‍👩‍👧‍👦.";
     const response = await responseOf(subject(), way, { thought: text, text });
     expectCompleted(response);
@@ -200,7 +200,7 @@ export function state(subject: () => Subject): void {
     expect(typesOf(response)).toEqual(["reasoning", "message"]);
   });
 
-  it("twenty streams at a time are twenty answers, of a server that writes eight at a time", async () => {
+  it("twenty streams at a time are all answered by a server that generates eight at a time", async () => {
     const { stream } = subject();
     const texts = Array.from({ length: 20 }, (_, index) => `Number ${index}: ${words(10 + index)}`);
     const all = await Promise.all(texts.map((text) => stream({ text })));

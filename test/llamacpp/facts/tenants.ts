@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { ADMIN_KEY, call, makeKey, newTenant } from "../../e2e/key-support.ts";
 import { answerOf, type Gateway, type PoolServer, type Subject, startGateway } from "../../vllm/facts/subject.ts";
 
-/** llama.cpp knows no cache salt: it keeps the prompts of all tenants in one cache. */
+/** llama.cpp has no cache salt: it has the prompts of all tenants in one cache. */
 export function tenants(subject: () => Subject): void {
   async function withGateway(
     more: Record<string, unknown>,
@@ -37,7 +37,7 @@ export function tenants(subject: () => Subject): void {
       });
     });
 
-    it("gets them where the operator accepts a shared cache, and the log says so", async () => {
+    it("gets them if the operator accepts a shared cache, and the log says so", async () => {
       await withGateway({ ...named, shared_cache: true }, {}, async (gateway) => {
         expect(await asked(gateway)).toMatchObject({ status: 200 });
         expect(await asked(gateway)).toMatchObject({ status: 200 });
@@ -45,7 +45,7 @@ export function tenants(subject: () => Subject): void {
       });
     });
 
-    it("is asked where there is one tenant", async () => {
+    it("is asked if there is one tenant", async () => {
       const servers = [{ url: subject().server.url, ...named }];
       const gateway = await startGateway(servers, {});
       try {

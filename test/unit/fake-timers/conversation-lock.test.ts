@@ -19,7 +19,7 @@ async function heldLock(): Promise<{ lock: ConversationLock; holder: Lease }> {
   return { lock, holder };
 }
 
-/** Notes who was granted the lock, or who was told that it was not. */
+/** Notes who was granted or refused the lock. */
 function wait(lock: ConversationLock, ticket: string, waitMs: number, seen: string[]): Promise<Lease | undefined> {
   return lock.acquire(ticket, waitMs).then((lease) => {
     seen.push(lease ? ticket : `${ticket} refused`);
@@ -36,12 +36,12 @@ describe("the conversation lock", () => {
     expect(await lock.acquire("next", 0)).toBeDefined();
   });
 
-  it("is refused at once to who does not wait", async () => {
+  it("is refused at once to a turn that does not wait", async () => {
     const { lock } = await heldLock();
     expect(await lock.acquire("hasty", 0)).toBeUndefined();
   });
 
-  it("is handed over in the order in which it was asked for", async () => {
+  it("is handed over in the order of requests", async () => {
     const { lock, holder } = await heldLock();
     const seen: string[] = [];
     const waiting = ["a", "b", "c"].map((ticket) => wait(lock, ticket, 1_000, seen));
@@ -51,7 +51,7 @@ describe("the conversation lock", () => {
     expect(lock.isHeld).toBe(false);
   });
 
-  it("is refused to a turn that has waited long enough, and then granted to the next", async () => {
+  it("is refused to a turn after its maximum wait, and then granted to the next", async () => {
     vi.useFakeTimers();
     const { lock, holder } = await heldLock();
     const seen: string[] = [];
@@ -64,13 +64,13 @@ describe("the conversation lock", () => {
     holder.release();
     await vi.advanceTimersByTimeAsync(0);
     expect(seen).toEqual(["short refused", "long"]);
-    // Its time is up long after it has got the lock.
+    // Its wait would end long after it has got the lock.
     await vi.advanceTimersByTimeAsync(60_000);
     expect(seen).toEqual(["short refused", "long"]);
     expect(lock.isHeld).toBe(true);
   });
 
-  it("is not kept for a turn that has left", async () => {
+  it("skips a turn that has left", async () => {
     const { lock, holder } = await heldLock();
     const seen: string[] = [];
     const waiting = ["a", "b"].map((ticket) => wait(lock, ticket, 1_000, seen));
@@ -81,7 +81,7 @@ describe("the conversation lock", () => {
     expect(seen).toEqual(["a refused", "b"]);
   });
 
-  it("is not taken from its holder by who gives it back twice", async () => {
+  it("is not taken from its holder by an earlier holder's second release", async () => {
     const { lock, holder } = await heldLock();
     holder.release();
     const next = await lock.acquire("next", 0);
@@ -107,7 +107,7 @@ describe("the conversation lock", () => {
     expect(lock.isHeld).toBe(false);
   });
 
-  it("is not released at the end of a scope that has passed it on", async () => {
+  it("is not released at the end of a scope that has moved it", async () => {
     const lock = newLock();
     const enter = async () => {
       using scope = new DisposableStack();
@@ -129,7 +129,7 @@ describe("the conversation lock", () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
         const lock = newLock();
-        /** What should be: who holds it, and who waits. */
+        /** The expected state: the holder, and the waiters. */
         let holder: string | undefined;
         let queue: string[] = [];
         const leases = new Map<string, Lease | undefined>();
@@ -174,7 +174,7 @@ describe("a tenant's turns that hold a conversation or wait for one", () => {
     const second = await b.acquire("second", 0, 3);
     await expect(b.acquire("late", 1_000, 3)).rejects.toMatchObject({ status: 429, code: "rate_limit_exceeded" });
     expect(await other.acquire("bob", 0, 3)).toBeDefined();
-    // Handed over, and left: each gives its place back once.
+    // One gets the lock, the other leaves: each slot is freed once.
     holder?.release();
     holder?.release();
     const lease = await waiting;
@@ -188,7 +188,7 @@ describe("a tenant's turns that hold a conversation or wait for one", () => {
     await expect(b.acquire("late", 1_000, 3)).rejects.toMatchObject({ status: 429 });
   });
 
-  it("give their places back when their time is up", async () => {
+  it("free their slots after their maximum wait", async () => {
     vi.useFakeTimers();
     const lock = newLock();
     await lock.acquire("holder", 0, 2);
@@ -201,19 +201,19 @@ describe("a tenant's turns that hold a conversation or wait for one", () => {
     expect(await late).toBeUndefined();
   });
 
-  it("are not what an earlier life of their object held", async () => {
+  it("do not include those of an earlier life of their object", async () => {
     const process = new TenantLoad();
     const dead = newLock(process.of("ann", "a", {}));
     const orphan = await dead.acquire("orphan", 0, 1);
     const alive = newLock(process.of("ann", "a", {}));
     const holder = await alive.acquire("holder", 0, 1);
     expect(holder).toBeDefined();
-    // What the dead one still gives back is nobody else's.
+    // The dead life's slots do not count in the new one.
     orphan?.release();
     await expect(alive.acquire("late", 1_000, 1)).rejects.toMatchObject({ status: 429 });
   });
 
-  it("count, and are not refused, where they were accepted before", async () => {
+  it("count, and are not refused, after they were accepted", async () => {
     const process = new TenantLoad();
     const [a, b] = [newLock(process.of("ann", "a", {})), newLock(process.of("ann", "b", {}))];
     await a.acquire("holder", 0, 1);

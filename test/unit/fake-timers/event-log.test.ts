@@ -21,11 +21,11 @@ type Row = { seq_from: number; seq_to: number; part: number; bytes: number };
 
 interface Rows {
   (): Row[];
-  /** How many rows were written, also of those that were replaced since. */
+  /** The number of written rows, including those that were replaced since. */
   written: () => number;
 }
 
-/** An event log in an object of its own. `kept`: what the row of its turn "t" has of it. */
+/** An event log in an object of its own. `kept`: the part of it in the row of its turn "t". */
 function withLog<T>(
   use: (log: EventLogStore, rows: Rows, sql: SqlStorage, kept: { log?: string }) => T | Promise<T>,
 ): Promise<T> {
@@ -80,7 +80,7 @@ describe("the rows of a run", () => {
     vi.useRealTimers();
   });
 
-  /** A model that says so many tokens, one at a time. */
+  /** A model that outputs `count` tokens, one at a time. */
   function talker(tokens: number, perSecond: number): Engine {
     async function* deltas(): AsyncGenerator<ModelDelta[]> {
       for (let index = 0; index < tokens; index += 1) {
@@ -100,7 +100,7 @@ describe("the rows of a run", () => {
     };
   }
 
-  /** Takes a whole run to its log, as the run host does. `readers` tells for each second how many there are. */
+  /** Writes a whole run to its log, as the run host does. `readers` gives their number for each second. */
   async function run(
     log: EventLogStore,
     readers: (second: number) => number,
@@ -153,7 +153,7 @@ describe("the rows of a run", () => {
     await withLog(async (log, rows) => {
       await run(log, () => 1);
       expect(rows.written()).toBeLessThanOrEqual(60);
-      // And still often enough to be followed.
+      // Blocks are still frequent enough for readers.
       expect(rows.written()).toBeGreaterThan(40);
     });
   });
@@ -172,7 +172,7 @@ describe("the rows of a run", () => {
     });
   });
 
-  it("are as many as the operator wants, as far as a block has room", async () => {
+  it("follow the operator's interval, within the size of a block", async () => {
     await withLog(async (log, rows) => {
       await run(log, () => 1, 500, { intervalMs: 2_000, unreadIntervalMs: 4_000 });
       expect(rows.written()).toBeLessThanOrEqual(5 + 5);
@@ -191,7 +191,7 @@ describe("the rows of a run", () => {
     });
   });
 
-  it("follow each other without a gap, whichever readers come and go", async () => {
+  it("follow each other without a gap, with changing readers", async () => {
     await withLog(async (log, rows) => {
       await run(log, (second) => second % 3, 300);
       let next = 0;
@@ -216,7 +216,7 @@ describe("the rows of a run", () => {
     });
   });
 
-  it("have what is pending as soon as a reader comes", async () => {
+  it("get pending events as soon as a reader comes", async () => {
     await withLog((log, rows) => {
       const writer = new EventLogWriter(log, "t", 0, CONFIG);
       const say = (index: number) => {
@@ -246,7 +246,7 @@ describe("the rows of a run", () => {
   });
 });
 
-describe("a block larger than a row may be", () => {
+describe("a block larger than a row", () => {
   const texts = {
     "ASCII text": "x".repeat(2_500_000),
     "Chinese text": "多".repeat(900_000),
@@ -255,7 +255,7 @@ describe("a block larger than a row may be", () => {
     "lone surrogates": "\ud83e".repeat(300_000),
   };
 
-  it.each(Object.entries(texts))("is split, and read back as it was: %s", async (_, text) => {
+  it.each(Object.entries(texts))("is split, and read unchanged: %s", async (_, text) => {
     await withLog((log, rows) => {
       const block = [delta(0, "before"), delta(1, text), delta(2, "after")];
       log.append("t", { from: 0, to: 2, lines: block });
@@ -286,7 +286,7 @@ describe("a block larger than a row may be", () => {
     });
   });
 
-  it("comes also from a writer, which holds no more than 64 K back", async () => {
+  it("is also made by a writer, which holds at most 64 K back", async () => {
     await withLog((log, rows) => {
       const writer = new EventLogWriter(log, "t", 0, CONFIG);
       writer.event("response.output_text.delta", delta(0, "x"));
@@ -328,7 +328,7 @@ describe("reading the log", () => {
     });
   });
 
-  it("gives the same however the events were packed", async () => {
+  it("gives the same for any packing of the events", async () => {
     const texts = fc.array(fc.string({ unit: "binary", maxLength: 20 }), { minLength: 1, maxLength: 40 });
     const property = fc.asyncProperty(texts, fc.array(fc.nat(10)), fc.nat(45), async (said, cuts, after) => {
       await withLog((log) => {
@@ -372,7 +372,7 @@ describe("reading the log", () => {
 });
 
 describe("a writer whose storage fails", () => {
-  it("says so at the next flush, wakes no reader, and goes on with what it kept", async () => {
+  it("fails at the next flush, wakes no reader, and continues with its pending events", async () => {
     await withLog(async (log, _, sql) => {
       const writer = new EventLogWriter(log, "t", 0, CONFIG);
       writer.attach();
@@ -396,7 +396,7 @@ describe("a writer whose storage fails", () => {
     });
   });
 
-  it("says it also when the write was a late one", async () => {
+  it("fails also after a delayed write", async () => {
     await withLog(async (log, _, sql) => {
       const writer = new EventLogWriter(log, "t", 0, CONFIG);
       writer.attach();
@@ -449,7 +449,7 @@ describe("records between the events", () => {
     });
   });
 
-  it("take no number, however writers and readers come between them", async () => {
+  it("take no sequence number, with any writers and readers between them", async () => {
     const steps = fc.array(fc.constantFrom("event", "record", "flush", "reader", "write", "commit"), { maxLength: 60 });
     const property = fc.asyncProperty(steps, async (taken) => {
       await withLog((log, rows) => {
@@ -470,7 +470,7 @@ describe("records between the events", () => {
         }
         writer.write();
         writer.stop();
-        // What comes after the last event may wait for the next.
+        // Records after the last event may wait for the next event.
         const last = said.findLastIndex((line) => line.startsWith("{"));
         const kept = [...log.all("t")];
         expect(kept).toEqual(said.slice(0, kept.length));
@@ -492,7 +492,7 @@ describe("records between the events", () => {
     await fc.assert(property, { numRuns: 50 });
   });
 
-  it("wait for the next event, if one comes soon, and are written with it", async () => {
+  it("wait for the next event if it comes soon, and are written with it", async () => {
     await withLog((log, rows, sql) => {
       const writer = new EventLogWriter(log, "t", 0, CONFIG);
       writer.attach();
@@ -569,7 +569,7 @@ describe("records that cannot wait", () => {
       expect(log.next("t", 3)).toBeUndefined();
       expect([...log.all("t")]).toEqual(said);
       expect(readLoggedTurn(log.all("t"))).toMatchObject({ sequence: 4 });
-      // Those of one place are told apart by their part, and stand before the block.
+      // Records with the same number differ by their part, and come before the block.
       expect(
         rows()
           .filter(({ seq_from }) => seq_from === 1)
@@ -581,7 +581,7 @@ describe("records that cannot wait", () => {
     });
   });
 
-  it("go on after a crash where the last writer's have ended", async () => {
+  it("continue after a crash at the end of the last writer's", async () => {
     await withLog((log) => {
       for (let life = 0; life < 3; life += 1) {
         const writer = new EventLogWriter(log, "t", 0, CONFIG);
@@ -626,7 +626,7 @@ describe("records that cannot wait", () => {
     });
   });
 
-  it("say at once that they cannot be written", async () => {
+  it("fail at once if they cannot be written", async () => {
     await withLog((log, _, sql) => {
       const writer = new EventLogWriter(log, "t", 0, CONFIG);
       writer.record({ sampled: { ids: [1] } });
@@ -653,7 +653,7 @@ describe("records without an event for long", () => {
     vi.useRealTimers();
   });
 
-  it.each([0, 1])("are kept every four seconds, in few rows (readers: %i)", async (readers) => {
+  it.each([0, 1])("are written every four seconds, in few rows (readers: %i)", async (readers) => {
     await withLog(async (log, rows) => {
       const writer = new EventLogWriter(log, "t", 0, CONFIG);
       for (let index = 0; index < readers; index += 1) writer.attach();
@@ -671,7 +671,7 @@ describe("records without an event for long", () => {
     });
   });
 
-  it("are kept also when nothing more comes, and delay no event", async () => {
+  it("are written also without later events, and delay no event", async () => {
     await withLog(async (log) => {
       const writer = new EventLogWriter(log, "t", 0, CONFIG);
       writer.event("response.created", delta(0, "x"));
@@ -697,7 +697,7 @@ describe("records without an event for long", () => {
 describe("sealed blocks", () => {
   const record = (...ids: number[]) => recordLine({ sampled: { ids } });
 
-  it("have what was written, however long it is, whichever process dies, and with any records", async () => {
+  it("have all written events, for any length, any deaths, and with any records", async () => {
     const steps = fc.array(fc.constantFrom("event", "long", "longer", "record", "write", "commit", "crash"), {
       minLength: 5,
       maxLength: 40,
@@ -727,7 +727,7 @@ describe("sealed blocks", () => {
             said.push(record(index));
             writer.record({ sampled: { ids: [index] } });
           }
-          // What is not written yet is at the end.
+          // Unwritten events are at the end.
           const all = [...log.all("t")];
           expect(all.length <= said.length && all.every((line, at) => line === said[at])).toBe(true);
         }
@@ -775,7 +775,7 @@ describe("sealed blocks", () => {
       say(writer, 20_000);
       const raw = 20_000 * 180;
       expect(rows().filter(({ part }) => part >= 1_000_000).length).toBeLessThan(raw / 150_000);
-      // While it goes on, what is not sealed is not much.
+      // During the run, only a small part is not sealed.
       expect(
         rows()
           .filter(({ part }) => part === 0)
@@ -825,7 +825,7 @@ describe("a turn read from its log", () => {
   });
   const call = (item: string): PendingCall => ({ item, tool: { kind: "python" }, name: "python", arguments: "1" });
 
-  it("has what its last round has sampled, and what those before have left", () => {
+  it("has the last round's sampled tokens, and the results of the earlier ones", () => {
     const lines = [
       stored({ sampled: { ids: [1, 2] } }),
       delta(0, "x"),
@@ -863,7 +863,7 @@ describe("a turn read from its log", () => {
     });
   });
 
-  it("knows of each call how far it came", () => {
+  it("has the progress of each call", () => {
     const exchange = { name: "python", arguments: "1", output: "2", step: "s" };
     const lines = [
       stored({ called: call("a") }),

@@ -2,7 +2,7 @@ import { afterEach, beforeAll, beforeEach, expect, it, vi } from "vitest";
 import { loadConfig } from "../../../src/config/index.ts";
 import { jwtVerifier } from "../../../src/http/jwt.ts";
 
-/** Tokens of an issuer whose keys cannot be had. How tokens are verified: test/e2e/jwt.test.ts. */
+/** Tokens of an issuer whose keys are not available. test/e2e/jwt.test.ts covers the verification of tokens. */
 
 const ISSUER = { JWT_ISSUER: "https://id.acme.dev", JWT_AUDIENCE: "x", JWT_JWKS_URL: "https://id.acme.dev/jwks" };
 
@@ -29,7 +29,7 @@ it.each<[what: string, answer: () => Response]>([
   ["answers with HTML", () => new Response("<html>")],
   ["sends too much", () => Response.json({ keys: ["x".repeat(300_000)] })],
   ["lists no keys", () => new Response("{}")],
-])("one that %s lets nobody in, and is asked every ten seconds, however many tokens come", async (_, answer) => {
+])("an issuer that %s admits nobody, and is asked every ten seconds, for any number of tokens", async (_, answer) => {
   const { jwt } = loadConfig({ VLLM_BASE_URL: "http://vllm.invalid/v1", ...ISSUER });
   if (!jwt) throw new Error("Tokens are taken.");
   let asked = 0;

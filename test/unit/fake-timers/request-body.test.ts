@@ -57,7 +57,7 @@ describe.each(READERS)("%s", (name, type, length, read) => {
   });
 });
 
-it("a body is waited for as long as it comes at a kilobyte a second", async () => {
+it("a body may arrive at a kilobyte a second", async () => {
   const [request, client] = slowRequest("application/json");
   const reading = readJson(request, SENDER);
   client.enqueue(new TextEncoder().encode('"'));
@@ -70,7 +70,7 @@ it("a body is waited for as long as it comes at a kilobyte a second", async () =
   expect(await reading).toEqual({ value: "a".repeat(60 * 1024), length: 60 * 1024 + 2 });
 });
 
-it("a body that comes too slowly to end within five minutes ends", async () => {
+it("a body that is too slow for five minutes is ended", async () => {
   const [request, client] = slowRequest("application/json");
   const ended = expect(readJson(request, SENDER)).rejects.toMatchObject(LATE);
   for (let second = 0; second < 300; second += 1) {
@@ -80,7 +80,7 @@ it("a body that comes too slowly to end within five minutes ends", async () => {
   await ended;
 });
 
-it("lines that wait for their reader are not the sender's fault", async () => {
+it("waiting for the reader of lines does not count as the sender's slowness", async () => {
   const [request, client] = slowRequest("application/jsonl");
   const lines = readLines(request, { maxBytes: 2 ** 30, maxLineBytes: 2 ** 20 });
   client.enqueue(new TextEncoder().encode("1\n2\n"));
@@ -91,11 +91,11 @@ it("lines that wait for their reader are not the sender's fault", async () => {
   expect((await lines.next()).done).toBe(true);
 });
 
-it("a body holds permits for what has come, until it ends", async () => {
+it("a body holds permits for its received bytes until it ends", async () => {
   const [request, client] = slowRequest("application/json", 1024 * 1024 - 1);
   const ended = expect(readJson(request, SENDER)).rejects.toMatchObject(LATE);
   await vi.advanceTimersByTimeAsync(0);
-  // Announced are twelve permits' worth.
+  // The announced length needs twelve permits.
   for (const turn of [new Permits("turn", SENDER, 0), new Permits("turn", SENDER, 0)]) turn[Symbol.dispose]();
   client.enqueue(new Uint8Array(200 * 1024));
   await vi.waitFor(() => expect(() => new Permits("turn", SENDER, 0)[Symbol.dispose]()).toThrow(TOO_MANY));
@@ -104,11 +104,11 @@ it("a body holds permits for what has come, until it ends", async () => {
   new Permits("turn", SENDER, 0)[Symbol.dispose]();
 });
 
-it("a compressed body holds permits for what it has become", async () => {
+it("a compressed body holds permits for its decompressed bytes", async () => {
   const [request, client] = slowRequest("application/json");
   request.headers.set("content-encoding", "gzip");
   const ended = expect(readJson(request, SENDER)).rejects.toMatchObject(LATE);
-  // As much as fits into the bytes that any body may become. Its end is missing.
+  // The body has the maximum decompressed length. Its end is missing.
   client.enqueue(gzipSync(new Uint8Array(200 * 1024)).subarray(0, -1));
   await vi.waitFor(() => expect(() => new Permits("turn", SENDER, 0)[Symbol.dispose]()).toThrow(TOO_MANY));
   await vi.advanceTimersByTimeAsync(20_000);

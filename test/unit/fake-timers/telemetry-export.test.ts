@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { loadConfig, type Variables } from "../../../src/config/index.ts";
 import { type Observation, type Telemetry, telemetryOf } from "../../../src/telemetry/telemetry.ts";
 
-/** How telemetry leaves: beside requests, one export at a time, and never into a collector that takes none. */
+/** The export of telemetry: beside requests, one export at a time, and not to a collector that is down. */
 
 interface Export {
   body: string;
@@ -31,7 +31,7 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-/** Lets all that is settled have its say. */
+/** Lets all settled promises continue. */
 const settled = () => new Promise((resolve) => setTimeout(resolve, 0));
 
 function rig() {
@@ -67,11 +67,11 @@ const answer = async (index: number, response: Response | Error) => {
 };
 
 describe("an exporter", () => {
-  it("has one export in progress, and sends data that has come meanwhile together", async () => {
+  it("has one export in progress, and sends later data together", async () => {
     const { end, pending } = rig();
     for (const request of ["a", "b", "c"]) end(request);
     expect(exports.map(({ body }) => body)).toEqual(["a"]);
-    // The request that sends is the only one that is kept alive for it.
+    // Only the request that sends is kept alive for the export.
     expect(pending.size).toBe(1);
     await answer(0, taken());
     expect(exports.map(({ body }) => body)).toEqual(["a", "b+c"]);
@@ -93,7 +93,7 @@ describe("an exporter", () => {
   it.each([
     ["is busy", () => new Response(null, { status: 503 })],
     ["is not there", () => new TypeError("fetch failed")],
-  ])("leaves a collector alone that %s, offers the same again, and gives up", async (_, refusal) => {
+  ])("pauses for a collector that %s, sends the same again, and gives up", async (_, refusal) => {
     const { end, pending, dropped } = rig();
     const pauses = [1_000, 2_000, 4_000, 8_000];
     end("a");
@@ -113,7 +113,7 @@ describe("an exporter", () => {
     expect(warnings).toHaveLength(1);
   });
 
-  it("waits as long as a collector says", async () => {
+  it("waits for a collector's retry time", async () => {
     const { end } = rig();
     end("a");
     await answer(0, new Response(null, { status: 429, headers: { "retry-after": "30" } }));
@@ -131,7 +131,7 @@ describe("an exporter", () => {
     ["a page", () => new Response("<html>"), "an answer that is not OTLP"],
     ["a part", () => new Response('{"partialSuccess":{"rejectedSpans":"1"}}'), "partial success"],
     ["more than any answer", () => new Response(" ".repeat(100_000)), "an answer that is not OTLP"],
-  ])("does not offer again what was answered with %s", async (_, response, why) => {
+  ])("does not repeat data that was answered with %s", async (_, response, why) => {
     const { end, dropped } = rig();
     end("a");
     end("b");
@@ -142,7 +142,7 @@ describe("an exporter", () => {
     expect(dropped()).toBe(1);
   });
 
-  it("takes over from an export whose request the platform has ended", async () => {
+  it("continues after an export whose request the platform has ended", async () => {
     const { end } = rig();
     end("a");
     vi.setSystemTime(Date.now() + 11_999);
@@ -153,7 +153,7 @@ describe("an exporter", () => {
     expect(exports.map(({ body }) => body)).toEqual(["a", "a"]);
   });
 
-  it("tells of failures once a minute", async () => {
+  it("logs failures once a minute", async () => {
     const { end } = rig();
     for (let minute = 0; minute < 3; minute += 1) {
       for (let second = 0; second < 60; second += 10) {
@@ -179,7 +179,7 @@ describe("telemetry", () => {
   const observe = (telemetry: Telemetry, tenant = "acme"): Observation =>
     telemetry.observe({ requestId: "r", transport: "http", endpoint: "GET /v1/models", tenant }, host);
 
-  it("keeps a bounded number of spans for a collector that takes none", async () => {
+  it("keeps a bounded number of spans for a collector that is down", async () => {
     const telemetry = start({ OTEL_EXPORTER_OTLP_ENDPOINT: "http://collector", OTEL_METRICS_EXPORTER: "none" });
     for (let request = 0; request < 10_000; request += 1) observe(telemetry).answered(200);
     expect(exports).toHaveLength(1);
@@ -193,7 +193,7 @@ describe("telemetry", () => {
     expect(sent).toBeLessThan(2_200_000);
   });
 
-  it("adds up what has come before an export, and starts again after it", async () => {
+  it("adds up values before an export, and starts again after it", async () => {
     const telemetry = start({ OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: "http://collector/m" });
     for (let request = 0; request < 5; request += 1) observe(telemetry).answered(200);
     const counts = () =>
@@ -203,7 +203,7 @@ describe("telemetry", () => {
     expect(counts()).toEqual([1, 4]);
   });
 
-  it("tells a request once, however often it is answered", () => {
+  it("reports a request once", () => {
     const logged = vi.spyOn(console, "log").mockImplementation(() => {});
     const observation = observe(start({ TELEMETRY_LOG: "all" }));
     observation.answered(200);
@@ -212,7 +212,7 @@ describe("telemetry", () => {
     expect(exports).toEqual([]);
   });
 
-  it("tells tenants apart in metrics only where that is asked for", () => {
+  it("has tenants in metrics only if configured", () => {
     for (const [asked, expected] of [
       ["false", []],
       ["true", ["acme", "other"]],
@@ -226,7 +226,7 @@ describe("telemetry", () => {
     }
   });
 
-  it("fails no request of a fault of its own", () => {
+  it("fails no request by its own faults", () => {
     const said = vi.spyOn(console, "error").mockImplementation(() => {});
     vi.spyOn(console, "log").mockImplementation(() => {
       throw new RangeError("secret");

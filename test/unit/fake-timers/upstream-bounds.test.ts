@@ -5,13 +5,13 @@ import { SseDecoder } from "@responses-edge/engines/vllm-stream";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { loadConfig } from "../../../src/config/index.ts";
 
-/** What the model server sends, and how long it sends nothing, is bounded; what its reader does is not its fault. */
+/** The model server's data and silence are bounded. A slow reader does not count as the server's silence. */
 
 type Overrides = Partial<ReturnType<typeof loadConfig>>;
 
 let servers = 0;
 
-/** Each has a server of its own: what is seen of one is remembered by its URL. */
+/** Each test has its own server, because a server's state is cached by its URL. */
 function upstreamOf(answer: (url: string) => Promise<Response> | Response, overrides: Overrides = {}): Upstream {
   const config = loadConfig({ VLLM_BASE_URL: `http://vllm-${servers++}/v1` } as Parameters<typeof loadConfig>[0]);
   const fetch = async (url: string) => answer(url);
@@ -44,7 +44,7 @@ function endless() {
   return { seen, body };
 }
 
-/** A body that says a little and then nothing. */
+/** A body with a few bytes and then silence. */
 function silent(first = "") {
   const seen = { cancelled: false };
   const body = new ReadableStream<Uint8Array>({
@@ -67,7 +67,7 @@ describe("an error body", () => {
     expect(seen.cancelled).toBe(true);
   });
 
-  it("that never ends in time tells its status all the same", async () => {
+  it("that does not end in time still gives its status", async () => {
     vi.useFakeTimers();
     const { seen, body } = silent('{"error":');
     const error = upstreamOf(() => new Response(body, { status: 503, headers: { "retry-after": "3" } }))
@@ -78,7 +78,7 @@ describe("an error body", () => {
     expect(seen.cancelled).toBe(true);
   });
 
-  it("is passed on in a few words", () => {
+  it("is passed on in short", () => {
     expect(toFaultError(400, { message: "x" }).message).toBe("x");
     const long = JSON.stringify({ error: { message: "x".repeat(60_000) } });
     const told = upstreamOf(() => new Response(long, { status: 400 })).request("/completions", never);
@@ -87,7 +87,7 @@ describe("an error body", () => {
 });
 
 describe("a JSON answer", () => {
-  it("without an end is a 502 after 32 MiB, and is left", async () => {
+  it("without an end is a 502 after 32 MiB, and is cancelled", async () => {
     const { seen, body } = endless();
     await expect(upstreamOf(() => new Response(body)).json("/models", never)).rejects.toMatchObject({
       status: 502,
@@ -97,7 +97,7 @@ describe("a JSON answer", () => {
     expect(seen.cancelled).toBe(true);
   });
 
-  it("that says it is longer is not read at all", async () => {
+  it("with a longer announced length is not read at all", async () => {
     const { seen, body } = endless();
     const headers = { "content-length": String(300 * 1024 * 1024) };
     await expect(upstreamOf(() => new Response(body, { headers })).json("/models", never)).rejects.toMatchObject({
@@ -116,7 +116,7 @@ describe("a JSON answer", () => {
     expect(seen.cancelled).toBe(true);
   });
 
-  it("without a waiting client is left at once", async () => {
+  it("without a waiting client is cancelled at once", async () => {
     const { seen, body } = silent("{");
     const client = new AbortController();
     const answer = upstreamOf(() => new Response(body)).json("/models", client.signal);
@@ -129,7 +129,7 @@ describe("a JSON answer", () => {
   });
 });
 
-it("a body within its bounds comes whole, however it is cut", async () => {
+it("within its bounds is complete, with any chunking", async () => {
   const text = "Grüße, 世界!".repeat(1000);
   const bytes = new TextEncoder().encode(text);
   const body = new ReadableStream<Uint8Array>({
@@ -143,7 +143,7 @@ it("a body within its bounds comes whole, however it is cut", async () => {
 });
 
 describe("a line of a stream", () => {
-  it("that comes byte by byte is put together as it was", () => {
+  it("that arrives byte by byte is assembled unchanged", () => {
     const decoder = new SseDecoder();
     const line = `data: ${"abc".repeat(2_000)}\n`;
     const payloads = [...line].flatMap((character) => decoder.push(new TextEncoder().encode(character)));
@@ -160,7 +160,7 @@ describe("a line of a stream", () => {
 describe("silence", () => {
   const HEALTH = "/health";
 
-  /** A stream that says one word and then nothing, on a server whose health is what `health` says. */
+  /** A stream with one word and then silence, from a server whose health is `health`. */
   function silentStream(health: () => Response, first = "data: 1\n\n") {
     const { seen, body } = silent(first);
     const asked: string[] = [];
@@ -204,7 +204,7 @@ describe("silence", () => {
     expect(upstream.server.downSince).toBeGreaterThan(0);
   });
 
-  it.each([200, 404, 401, 500])("of a server whose /health says %i is waited for", async (status) => {
+  it.each([200, 404, 401, 500])("of a server whose /health is %i is accepted", async (status) => {
     vi.useFakeTimers();
     const { asked, upstream } = silentStream(() => new Response(null, { status }));
     const error = readAll(upstream);
@@ -213,12 +213,12 @@ describe("silence", () => {
       code: "upstream_timeout",
       message: "The model server went silent within 20000 ms.",
     });
-    // Asked again and again, but no more often than every `VLLM_SILENCE_MS`.
+    // The health is requested again and again, but at most every `VLLM_SILENCE_MS`.
     expect(asked.filter((path) => path === HEALTH).length).toBeGreaterThan(5);
     expect(asked.filter((path) => path === HEALTH).length).toBeLessThanOrEqual(20);
   });
 
-  it("of many streams is asked about by one of them", async () => {
+  it("of many streams causes one health check", async () => {
     vi.useFakeTimers();
     const { asked, upstream } = silentStream(() => new Response());
     const response = () => new Response(silent("data: 1\n\n").body);
@@ -255,7 +255,7 @@ describe("silence", () => {
     expect(pings).toBeGreaterThan(1);
   });
 
-  it("is what the server does: a reader that takes its time with what came does not make it silent", async () => {
+  it("does not include the time of a slow reader", async () => {
     vi.useFakeTimers();
     const words = ["data: 1\n\n", "data: 2\n\n", "data: 3\n\n"];
     const body = new ReadableStream<Uint8Array>(
@@ -281,7 +281,7 @@ describe("silence", () => {
     const done = (async () => {
       for await (const _ of upstream.reads(response, never)) {
         reads += 1;
-        // A client that does not read holds the turn back so.
+        // A client that does not read delays the turn in this way.
         await new Promise((resolve) => setTimeout(resolve, 60_000));
       }
     })();

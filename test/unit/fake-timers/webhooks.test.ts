@@ -7,11 +7,14 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { loadConfig } from "../../../src/config/index.ts";
 import type { RunSpec } from "../../../src/store/run-store.ts";
 
-/** How the webhook of a background run is delivered when the operator's endpoint does not take it: by the object of its tenant's webhooks. */
+/**
+ * The delivery of a background run's webhook when the operator's endpoint fails: the object of the tenant's webhooks
+ * repeats it.
+ */
 
 const SECRET = `whsec_${btoa("a secret of at least 24 bytes")}`;
 const ENDPOINT = "https://hooks.acme.dev/responses";
-/** An endpoint of the tenant's own, which takes what it is told. */
+/** The tenant's own endpoint, which accepts everything. */
 const OTHER = "https://hooks.other.dev/responses";
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -24,7 +27,7 @@ interface Delivery {
 }
 
 let deliveries: Delivery[];
-/** What the endpoint answers. */
+/** The endpoint's answer. */
 let answer: () => Response | Promise<Response>;
 
 beforeEach(() => {
@@ -32,7 +35,7 @@ beforeEach(() => {
   answer = () => new Response(null, { status: 200 });
   vi.useFakeTimers({ toFake: ["Date"] });
   vi.spyOn(globalThis, "fetch").mockImplementation(async (input, init) => {
-    // The model server is not there.
+    // The model server does not answer.
     if (![ENDPOINT, OTHER].includes(String(input))) throw new TypeError("fetch failed");
     deliveries.push({
       url: String(input),
@@ -71,7 +74,7 @@ async function cancelledRun() {
   expect(await home.startRun(JSON.stringify(spec), "ticket", 0)).toMatchObject({ ok: true });
   await home.cancel(address.turn);
   await vi.waitFor(() => expect(deliveries).toHaveLength(1));
-  /** The alarm rings when it is set to; gives the time that passed until then. */
+  /** Lets the alarm fire at its time. Gives the time until then. */
   const nextAlarm = async (): Promise<number | undefined> => {
     const at = await runInDurableObject(stub, (_, state) => state.storage.getAlarm());
     if (at === null) return undefined;
@@ -102,7 +105,7 @@ describe("the configuration of webhooks", () => {
     expect(() => loadConfig({ ...env, WEBHOOK_URL: ENDPOINT, WEBHOOK_SECRET })).toThrow(/WEBHOOK_SECRET/);
   });
 
-  it("needs a public address, or the operator's word that a private one is meant", () => {
+  it("needs a public address, or the operator's permission for private ones", () => {
     const local = { ...env, WEBHOOK_URL: "http://127.0.0.1:9000/", WEBHOOK_SECRET: SECRET };
     expect(() => loadConfig(local)).toThrow(/WEBHOOK_URL/);
     expect(loadConfig({ ...local, ALLOW_PRIVATE_WEBHOOKS: "true" }).webhook?.url).toBe("http://127.0.0.1:9000/");
@@ -111,10 +114,10 @@ describe("the configuration of webhooks", () => {
 });
 
 describe("a webhook", () => {
-  it("is sent as soon as the run has ended, and forgotten when the endpoint takes it", async () => {
+  it("is sent as soon as the run has ended, and dropped when the endpoint accepts it", async () => {
     const { id, pending } = await cancelledRun();
     const [{ body, headers, redirect } = { body: "", headers: {}, redirect: undefined }] = deliveries;
-    // The clock stands still here, and the SDK looks at it.
+    // The clock is fixed here, and the SDK checks it.
     expect(await client.webhooks.unwrap(body, headers)).toMatchObject({ type: "response.cancelled", data: { id } });
     expect(redirect).toBe("manual");
     await vi.waitFor(async () => expect(await pending()).toBe(0));
@@ -148,7 +151,7 @@ describe("a webhook", () => {
     expect(await client.webhooks.unwrap(second?.body ?? "", second?.headers ?? {})).toBeDefined();
   });
 
-  it("is sent ever more rarely, and given up after some days", async () => {
+  it("is sent at growing intervals, and given up after some days", async () => {
     answer = () => new Response(null, { status: 503 });
     const { nextAlarm, pending } = await cancelledRun();
     const began = Date.now();
@@ -168,7 +171,7 @@ describe("a webhook", () => {
     expect(await pending()).toBe(0);
   });
 
-  it("waits for no other endpoint, however slow that is", async () => {
+  it("does not wait for another, slow endpoint", async () => {
     const slow = Promise.withResolvers<Response>();
     answer = async () => (await slow.promise).clone();
     const stub = env.WEBHOOKS.getByName(`tenant-${crypto.randomUUID()}`);
@@ -187,7 +190,7 @@ describe("a webhook", () => {
     });
   });
 
-  it("is dropped when the operator takes the endpoint away", async () => {
+  it("is dropped when the operator removes the endpoint", async () => {
     answer = () => new Response(null, { status: 503 });
     const { stub, nextAlarm, pending } = await cancelledRun();
     await vi.waitFor(async () => expect(await pending()).toBe(1));
@@ -196,7 +199,7 @@ describe("a webhook", () => {
     for (let alarms = 0; waited < 4_500 && alarms < 5; alarms += 1) waited += (await nextAlarm()) ?? 0;
     expect(await pending()).toBe(0);
     expect(deliveries).toHaveLength(1);
-    // Nothing is left that would wake the object.
+    // The object has no alarm left.
     expect(await nextAlarm()).toBeUndefined();
   });
 });

@@ -48,7 +48,7 @@ export function facts(run: Run): void {
   describe("formats", () => formats(subject));
   describe("tokens", () => tokens(subject));
   describe("the window", () => contextWindow(subject));
-  describe("what is passed on is counted", () => passed(subject));
+  describe("usage of passed-on requests", () => passed(subject));
   describe("compaction", () => compaction(subject));
   describe("decisions", () => decisions(subject));
   describe("moderation", () => moderation(subject));

@@ -7,7 +7,7 @@ export function answers(subject: () => Subject): void {
   /** Longer than a few blocks of any cache, unlike any other prompt, and with a short answer. */
   const longInput = () => `${crypto.randomUUID()} ${words(400)} ${saying(subject().engine, { text: "Yes." })}`;
 
-  it("an answer is complete, with the reasoning apart", async () => {
+  it("an answer is complete, with separate reasoning", async () => {
     const { ask, engine, server } = subject();
     const response = await ask({ thought: "one two three four", text: words(60) });
     expectCompleted(response);
@@ -17,7 +17,7 @@ export function answers(subject: () => Subject): void {
     const { input_tokens, output_tokens, output_tokens_details, total_tokens } = response.usage ?? {};
     expect(total_tokens).toBe(Number(input_tokens) + Number(output_tokens));
     if (server.kind === "llamacpp") {
-      // There a token is a byte, and reasoning tokens are not reported.
+      // There, a token is a byte, and reasoning tokens are not reported.
       expect(output_tokens).toBeGreaterThan(words(60).length);
       expect(output_tokens).toBeLessThan(words(60).length + 60);
       return;
@@ -29,7 +29,7 @@ export function answers(subject: () => Subject): void {
     expect(output_tokens_details?.reasoning_tokens).toBeLessThanOrEqual(engine === "chat" ? 8 : 4);
   });
 
-  it("a stream gives the same, piece by piece, and is stored", async () => {
+  it("a stream gives the same output, piece by piece, and is stored", async () => {
     const { stream, gateway } = subject();
     const events = await stream({ thought: "one two", text: words(30) });
     const response = finalOf(events);
@@ -45,7 +45,7 @@ export function answers(subject: () => Subject): void {
     });
   });
 
-  it("characters of several tokens come whole", async () => {
+  it("characters of several tokens are complete", async () => {
     const { stream } = subject();
     const text = "🦄 and 👩‍👩‍👧‍👦, ŕ and 漢字 and 🏴󠁧󠁢󠁳󠁣󠁴󠁿.";
     const events = await stream({ text });
@@ -63,7 +63,7 @@ export function answers(subject: () => Subject): void {
     expect(words(60).startsWith(answerOf(response))).toBe(true);
   });
 
-  it("previous_response_id puts the history before the input, and finds it in the prefix cache", async () => {
+  it("previous_response_id puts the history before the input, where the prefix cache has it", async () => {
     const { ask } = subject();
     const first = await ask(longInput(), { instructions: "Be brief." });
     const second = await ask("And now?", { previous_response_id: first.id, instructions: "Be brief." });
@@ -97,7 +97,7 @@ export function answers(subject: () => Subject): void {
     expect(east.usage?.input_tokens).toBe(west.usage?.input_tokens);
   });
 
-  it("a conversation holds the same as a chain", async () => {
+  it("a conversation has the same prompt as a chain", async () => {
     const { ask, gateway } = subject();
     const { id } = await gateway.openai.conversations.create();
     await ask("Hello!", { conversation: id });
@@ -117,7 +117,7 @@ export function answers(subject: () => Subject): void {
     ]);
   });
 
-  it("no reasoning effort is no reasoning, where a template knows how", async () => {
+  it("reasoning effort none gives no reasoning if the template supports that", async () => {
     const { ask, engine } = subject();
     if (engine !== "chat") return;
     const response = await ask({ text: "Hello!" }, { reasoning: { effort: "none" } });
@@ -133,7 +133,7 @@ export function answers(subject: () => Subject): void {
     });
   });
 
-  it("a picture for a model that reads none is a 400 that names the part, also where it is only counted", async () => {
+  it("an image for a model without vision is a 400 that names the part, also in a count", async () => {
     const { gateway, engine } = subject();
     if (engine !== "chat") return;
     const picture = { type: "input_image", image_url: "data:image/png;base64,iVBORw0KGgo=", detail: "auto" } as const;
@@ -143,7 +143,7 @@ export function answers(subject: () => Subject): void {
     await expect(gateway.openai.responses.inputTokens.count(body as never)).rejects.toMatchObject(wanted);
   });
 
-  it("words come one after another, as the model says them", async () => {
+  it("words arrive one after another, at the model's speed", async () => {
     const { ask } = subject();
     expect(answerOf(await ask(counting(20)))).toBe(words(20));
   });

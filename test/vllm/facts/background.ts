@@ -36,7 +36,7 @@ export function background(subject: () => Subject, run: Run): void {
     return { id, last, text };
   }
 
-  it("a background run ends without anybody, and can be polled", async () => {
+  it("a background run ends without a client, and can be polled", async () => {
     const { ask, gateway } = subject();
     const { id, status } = await ask(counting(20), { background: true });
     expect(status).toBe("queued");
@@ -48,7 +48,7 @@ export function background(subject: () => Subject, run: Run): void {
     expect(answerOf(response)).toBe(words(20));
   });
 
-  it("a reader who left goes on after the last event that it has", async () => {
+  it("a reader that has disconnected continues after its last event", async () => {
     const { gateway } = subject();
     const { id, last, text } = await readSome({ background: true, input: counting(60, tokenMs) }, 5);
     const rest = await Array.fromAsync(
@@ -83,7 +83,7 @@ export function background(subject: () => Subject, run: Run): void {
     await eventually(async () => (await generations()) === 0, WAIT_MS);
   });
 
-  it.runIf(owned)("a client that leaves a stream ends the generation at the server", async () => {
+  it.runIf(owned)("a client's disconnection from a stream ends the generation at the server", async () => {
     const { gateway } = subject();
     await eventually(async () => (await generations()) === 0, WAIT_MS);
     const { id } = await readSome({}, 3);
@@ -92,7 +92,7 @@ export function background(subject: () => Subject, run: Run): void {
     expect(response.status).toBe("cancelled");
   });
 
-  it("a background run goes on when the client that began it has left", async () => {
+  it("a background run goes on when its client has disconnected", async () => {
     const { gateway } = subject();
     const { id } = await readSome({ background: true, input: counting(60, tokenMs) }, 3);
     const response = await eventually(async () => {

@@ -16,7 +16,7 @@ export function compaction(subject: () => Subject): void {
   }
 
   describe("before an answer", () => {
-    it("shortens its prompt, and finds what it is asked of in the prefix cache", async () => {
+    it("shortens the prompt, and its own prompt is in the prefix cache", async () => {
       const { gateway, server } = subject();
       const body = { model: server.model, input };
       await gateway.openai.responses.create(body);

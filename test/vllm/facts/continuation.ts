@@ -21,13 +21,13 @@ export function continuation(subject: () => Subject): void {
     return (await subject().ask(speech, { ...raw, ...fields })) as Raw;
   }
 
-  describe("an answer that is left open in its text", () => {
+  describe("an answer with an open text", () => {
     it.each([
       ["in a word", "Hello there you.", "Hello there"],
       ["after a line", "One.\n\nTwo:\n- a\n- b\n\nThree.", "One.\n\nTwo:\n- a"],
       ["in the indentation of its first line", "    code = 1\n\tx", "    code"],
       ["beside characters of several tokens", "A 🦄 and 漢字 here.", "A 🦄 and 漢"],
-    ])("goes on token for token: %s", async (_, text, said) => {
+    ])("is continued token for token: %s", async (_, text, said) => {
       const speech = { thought: "hm", text };
       const whole = await ask(speech, {});
       expectCompleted(whole);
@@ -35,7 +35,7 @@ export function continuation(subject: () => Subject): void {
       const thoughts = whole.output.filter(({ type }) => type === "reasoning") as ResponseInputItem[];
       const open = { type: "message", role: "assistant", status: "in_progress" };
       const message = whole.output.find(({ type }) => type === "message");
-      // With the blank line between thoughts and text, as it was delivered.
+      // With the blank line between reasoning and text, as it was delivered.
       const content = [{ type: "output_text", text: `\n\n${said}`, annotations: [], logprobs: [] }];
       const input = [{ role: "user", content: saying("chat", speech) }, ...thoughts, { ...message, ...open, content }];
       const rest = await ask(speech, { input });
@@ -46,12 +46,12 @@ export function continuation(subject: () => Subject): void {
     });
   });
 
-  describe("a call that is answered", () => {
+  describe("an answered call", () => {
     it.each<[string, Speech, string[]]>([
       ["right after its thoughts", { calls: [call("Bonn")] }, ["reasoning", "function_call"]],
       ["after a text", { text: "Let me look.", calls: [call("Bonn")] }, ["reasoning", "message", "function_call"]],
       ["beside another", { calls: [call("Bonn"), call("Rome")] }, ["reasoning", "function_call", "function_call"]],
-    ])("stands in the next prompt token for token: %s", async (_, speech, types) => {
+    ])("is in the next prompt token for token: %s", async (_, speech, types) => {
       const made = await ask(speech, { tools: [look] });
       expectCompleted(made);
       expect(typesOf(made)).toEqual(types);

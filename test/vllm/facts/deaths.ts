@@ -135,7 +135,7 @@ export function deaths(subject: () => Subject, run: Run): void {
   }
 
   describe("the engine is killed while it generates, and the server started again", () => {
-    it("every answer goes on where it was, and one begun meanwhile begins", { timeout: FACT_MS }, async () => {
+    it("every answer continues in its place, and one requested meanwhile begins", { timeout: FACT_MS }, async () => {
       const { gateway, server } = subject();
       const readings = await beginAll(gateway);
       await lifeOf(server).crashEngine();
@@ -152,7 +152,7 @@ export function deaths(subject: () => Subject, run: Run): void {
   });
 
   describe("the server is terminated while it generates, and started again", () => {
-    it("its silence is noticed, and every answer goes on", { timeout: FACT_MS }, async () => {
+    it("its silence is noticed, and every answer continues", { timeout: FACT_MS }, async () => {
       const { gateway, server } = subject();
       const readings = await beginAll(gateway);
       await lifeOf(server).terminate();
@@ -187,7 +187,7 @@ export function deaths(subject: () => Subject, run: Run): void {
   }
 
   describe("two replicas as a pool", () => {
-    it("one is killed: what it was generating goes on on the other", { timeout: FACT_MS }, async () => {
+    it("one is killed: its answers continue on the other", { timeout: FACT_MS }, async () => {
       await killOneOfTwo(async (urls) => {
         const gateway = await startGateway(urls, { ...run.variables, SHOW_UPSTREAM: "true" });
         await expectOneServer(gateway);
@@ -214,7 +214,7 @@ export function deaths(subject: () => Subject, run: Run): void {
   }
 
   describe("two replicas behind a TCP balancer", () => {
-    it("one is killed: what it was generating goes on on the other", { timeout: FACT_MS }, async () => {
+    it("one is killed: its answers continue on the other", { timeout: FACT_MS }, async () => {
       await killOneOfTwo(async (urls) => {
         const balancer = await startTcpBalancer(urls);
         return { gateway: await startGateway(balancer.url, run.variables), close: () => balancer.close() };

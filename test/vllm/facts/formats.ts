@@ -45,7 +45,7 @@ export function formats(subject: () => Subject): void {
     expect(JSON.parse(answerOf(streamed))).toEqual(ADA);
   });
 
-  it("json_schema: a model that would say something else is bound", async () => {
+  it("json_schema: a model that would output something else is bound", async () => {
     const { ask } = subject();
     const wrong = '{"name": "Eve", "age": 5}';
     const response = await ask({ text: wrong, bound: true }, { text: { format: person }, max_output_tokens: 400 });

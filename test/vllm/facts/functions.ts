@@ -25,7 +25,7 @@ export function functions(subject: () => Subject): void {
     const call = (name: string, args = PARIS) => ({ name, arguments: args });
     const namesOf = (response: Response) => callsOf(response).map(({ name }) => name);
 
-    it("auto: the model may call, and goes on from the output", async () => {
+    it("auto: the model may call, and continues with the output", async () => {
       const { ask } = subject();
       const response = await ask({ calls: [call("get_weather")] }, { tools });
       expectCompleted(response);
@@ -42,7 +42,7 @@ export function functions(subject: () => Subject): void {
       expect(answerOf(after)).toBe("The tool returned: sunny");
     });
 
-    it("auto: the model may answer instead, and may speak before it calls", async () => {
+    it("auto: the model may answer instead, and may output text before a call", async () => {
       const { ask } = subject();
       const answered = await ask({ text: "No need." }, { tools });
       expect(typesOf(answered)).toEqual(["reasoning", "message"]);
@@ -93,7 +93,7 @@ export function functions(subject: () => Subject): void {
       expect(callsOf(streamed)).toMatchObject([{ name: called, arguments: PARIS }]);
     });
 
-    it("none: no function is called, whatever the model would like", async () => {
+    it("none: no function is called, even if the model would", async () => {
       const { ask } = subject();
       const response = await ask(
         { calls: [call("get_weather")] },
@@ -103,7 +103,7 @@ export function functions(subject: () => Subject): void {
       expect(answerOf(await ask({ text: "No." }, { tools, tool_choice: "none" }))).toBe("No.");
     });
 
-    it("none and allowed_tools, auto: the prefix cache has the prompt of auto, tools and all", async () => {
+    it("none and allowed_tools, auto: the prefix cache has the same prompt as for auto, with the tools", async () => {
       const { ask } = subject();
       const allowed = {
         type: "allowed_tools" as const,
@@ -132,7 +132,7 @@ export function functions(subject: () => Subject): void {
       expect(namesOf(other)).not.toContain("get_weather");
     });
 
-    it("a call of a function that was not offered is none of the client's", async () => {
+    it("a call of a function that was not offered does not reach the client", async () => {
       const response = await subject().ask({ calls: [call("delete_all")] }, { tools, max_output_tokens: 200 });
       expect(namesOf(response)).not.toContain("delete_all");
     });
@@ -149,7 +149,7 @@ export function functions(subject: () => Subject): void {
     });
   });
 
-  it("a strict function's arguments match its schema, whatever the model would like", async () => {
+  it("a strict function's arguments match its schema, whatever the model would output", async () => {
     const tools = [functionTool("get_weather", true)];
     const berlin = { calls: [{ name: "get_weather", arguments: '{"city": "Berlin"}' }], bound: true };
     const response = await subject().ask(berlin, { tools, tool_choice: "required", max_output_tokens: 400 });

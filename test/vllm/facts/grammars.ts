@@ -41,7 +41,7 @@ export function grammars(subject: () => Subject): void {
     ["as the only tool", { tools: [patch], tool_choice: "required" }],
   ];
   describe.each(forced)("Codex's patches, forced %s", (_, fields) => {
-    it("are what the model writes, as JSON and as a stream", async () => {
+    it("are the model's text, as JSON and as a stream", async () => {
       const { ask, stream } = subject();
       const speech = { input: { name: "apply_patch", text: PATCH, isForced: true } };
       const response = await ask(speech, { ...fields, max_output_tokens: 600 });
@@ -54,7 +54,7 @@ export function grammars(subject: () => Subject): void {
       expect(inputsOf(finalOf(events))).toMatchObject([{ input: PATCH }]);
     });
 
-    it("are patches, whatever the model would like", async () => {
+    it("are valid patches, whatever the model would output", async () => {
       const speech = { input: { name: "apply_patch", text: "Let me see.\n+x", isForced: true } };
       const response = await subject().ask(speech, { ...fields, max_output_tokens: 300 });
       const [call] = inputsOf(response);
@@ -94,7 +94,7 @@ export function grammars(subject: () => Subject): void {
     expect(inputs.length).toBeGreaterThan(0);
   });
 
-  it("a model that may call answers as freely as without", async () => {
+  it("a model that may call can also answer freely", async () => {
     const response = await subject().ask({ text: "No need." }, { tools: [patch, date] });
     expectCompleted(response);
     expect(response.output_text.trim()).toBe("No need.");

@@ -16,9 +16,9 @@ export interface Subject {
   engine: Engine;
   server: ModelServer;
   gateway: Gateway;
-  /** A response of the model's, with the fields that a test adds. */
+  /** Creates a response, with the fields that a test adds. */
   ask(input: string | Speech, fields?: Fields): Promise<ApiResponse>;
-  /** The events of one that is streamed. */
+  /** The events of a streamed response. */
   stream(input: string | Speech, fields?: Fields): Promise<ResponseStreamEvent[]>;
 }
 
@@ -133,7 +133,7 @@ export function textOf(events: readonly ResponseStreamEvent[]): string {
   return events.map((event) => (event.type === "response.output_text.delta" ? event.delta : "")).join("");
 }
 
-/** The model's thoughts. */
+/** The model's reasoning. */
 export function thoughtOf({ output }: Pick<ApiResponse, "output">): string {
   const parts = output.flatMap((item) => (item.type === "reasoning" ? (item.content ?? []) : []));
   return parts.map(({ text }) => text).join("");
@@ -145,7 +145,7 @@ export function messageTextOf({ output }: Pick<ApiResponse, "output">): string {
   return parts.map((part) => (part.type === "output_text" ? part.text : "")).join("");
 }
 
-/** The same without the blank lines that a chat model puts between thoughts and answer. */
+/** The text without the blank lines of a chat model between reasoning and answer. */
 export function answerOf(response: Pick<ApiResponse, "output">): string {
   return messageTextOf(response).replace(/^\n+/, "");
 }
@@ -158,7 +158,7 @@ export function typesOf({ output }: Pick<ApiResponse, "output">): string[] {
   return output.map(({ type }) => type);
 }
 
-/** The error that a request is refused with. */
+/** The error of a refused request. */
 export async function refusalOf(asked: Promise<unknown>) {
   const outcome = await asked.then(
     (value) => ({ value }),

@@ -59,7 +59,7 @@ export function tokens(subject: () => Subject): void {
     const include = ["message.output_text.logprobs" as const];
     const text = "A unicorn 🦄, a family 👩‍👩‍👧‍👦, 漢字.";
 
-    it("are those of the text's own tokens, byte by byte", async () => {
+    it("belong to the text's own tokens, byte by byte", async () => {
       const response = await subject().ask({ thought: "Not these.", text }, { include, top_logprobs: 2 });
       const parts = response.output.flatMap((item) => (item.type === "message" ? item.content : []));
       const logprobs = parts.flatMap((part) => (part.type === "output_text" ? (part.logprobs ?? []) : []));
@@ -72,7 +72,7 @@ export function tokens(subject: () => Subject): void {
       }
     });
 
-    it("come with the deltas that they belong to", async () => {
+    it("arrive with their deltas", async () => {
       const events = await subject().stream({ thought: "Not these.", text }, { include });
       let said = "";
       let bytes: number[] = [];
@@ -99,7 +99,7 @@ export function tokens(subject: () => Subject): void {
       expect(answerOf(finalOf(events))).toBe("alpha be");
     });
 
-    it("that never comes changes nothing", async () => {
+    it("that never occurs changes nothing", async () => {
       const response = await subject().ask({ text: "alpha beta gamma" }, { stop: ["gamma delta"] });
       expect(answerOf(response)).toBe("alpha beta gamma");
     });
@@ -113,7 +113,7 @@ export function tokens(subject: () => Subject): void {
       expect(Buffer.from(logprobs.flatMap(({ bytes }) => bytes)).toString()).toBe(messageTextOf(response));
     });
 
-    it("in the thoughts ends nothing, as JSON and as a stream", async () => {
+    it("in the reasoning ends nothing, as JSON and as a stream", async () => {
       const { ask, stream } = subject();
       const speech = { thought: "First STOP here.", text: "The answer STOP is this." };
       const response = await ask(speech, { stop: "STOP" });
@@ -133,7 +133,7 @@ export function tokens(subject: () => Subject): void {
       expect(callsOf(response)).toMatchObject([{ arguments: '{"at": "STOP"}', status: "completed" }]);
     });
 
-    it("belongs to the answer where include_stop_str_in_output says so", async () => {
+    it("belongs to the answer with include_stop_str_in_output", async () => {
       const response = await subject().ask(
         { thought: "STOP", text: "alpha STOP beta" },
         { stop: "STOP", include_stop_str_in_output: true },
@@ -141,7 +141,7 @@ export function tokens(subject: () => Subject): void {
       expect(answerOf(response)).toBe("alpha STOP");
     });
 
-    it("leaves the usage of what was generated", async () => {
+    it("leaves the usage of the generated output", async () => {
       const { ask, stream, server } = subject();
       const speech = { text: "one two three STOP four five six seven eight nine ten" };
       const whole = (await ask(speech)).usage;

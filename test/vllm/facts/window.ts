@@ -14,7 +14,7 @@ export function contextWindow(subject: () => Subject): void {
 
   const tooLong = { status: 400, code: "context_length_exceeded", param: "input" };
 
-  it("a prompt that leaves room is answered to the window's end", async () => {
+  it("a prompt below the window is answered to the window's end", async () => {
     const { ask, server } = subject();
     const response = await ask(await promptOf(server.window - 20));
     expect(response.usage?.input_tokens).toBe(server.window - 20);
@@ -23,7 +23,7 @@ export function contextWindow(subject: () => Subject): void {
   });
 
   describe.each([false, true])("stream: %s", (stream) => {
-    it("a prompt of exactly the window is refused: there is no room for a word", async () => {
+    it("a prompt of exactly the window is refused, because no token fits", async () => {
       const { ask, server } = subject();
       const input = await promptOf(server.window);
       expect(await refusalOf(ask(input, { stream }))).toMatchObject(tooLong);
@@ -65,7 +65,7 @@ export function contextWindow(subject: () => Subject): void {
       expect(refusal).toMatchObject({ status: 400, code: "context_length_exceeded" });
     });
 
-    it("auto: the oldest turns give way", async () => {
+    it("auto: the oldest turns are dropped", async () => {
       const { ask, server } = subject();
       const input = tokensOf(Math.floor(server.window * 0.4));
       const previous_response_id = await longChain();

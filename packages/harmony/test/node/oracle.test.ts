@@ -50,7 +50,7 @@ describe("against openai/harmony", () => {
         const segments = render(messages);
         const ids = toTokenIds(segments, tokenizer);
         expect(ids).toEqual(oracle.render(messages));
-        // What the renderer itself put there, and in this order.
+        // Only the renderer's own special tokens are there, in its order.
         const structure = segments.filter((segment) => typeof segment === "number");
         expect(ids.filter(isSpecial)).toEqual(structure);
         expect(ids.filter(isSpecial)).toEqual(toTokenIds(render(harmless(messages)), tokenizer).filter(isSpecial));

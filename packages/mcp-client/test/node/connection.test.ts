@@ -52,7 +52,7 @@ async function connect({ url }: McpTestServer, given: Settings = {}, more: Parti
   return connection;
 }
 
-/** What a promise was rejected with. */
+/** The reason of a promise's rejection. */
 async function fault(promise: Promise<unknown>): Promise<{ fault: ToolFault }> {
   const error = await promise.then(
     () => undefined,

@@ -27,7 +27,7 @@ class FakeQuota {
   readonly usage: UsageEntry[] = [];
   /** Homes have told it what they store. */
   hasHeardHomes = true;
-  /** What a call fails with, while it is set. */
+  /** The error of all calls, if it is set. */
   fault: unknown;
   /** Answers wait for this. */
   gate: Promise<void> = Promise.resolve();
