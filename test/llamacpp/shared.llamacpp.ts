@@ -13,7 +13,7 @@ import { tokens } from "../vllm/facts/tokens.ts";
 import { contextWindow } from "../vllm/facts/window.ts";
 import { factsAboutLlamacpp } from "./real-server.ts";
 
-// What holds for vLLM as well: the same facts.
+// The facts that llama.cpp shares with vLLM.
 factsAboutLlamacpp("fast", (subject, run) => {
   describe("answers", () => answers(subject));
   describe("functions", () => functions(subject));

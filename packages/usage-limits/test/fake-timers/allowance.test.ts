@@ -20,7 +20,7 @@ function limitsOf(key: Limits): CountedLimits {
 }
 
 class FakeQuota {
-  /** What homes have told it. */
+  /** The reports of homes. */
   stored = NOTHING_STORED;
   readonly ledger = new Ledger([], () => this.stored);
   readonly reports: Report[] = [];
