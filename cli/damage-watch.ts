@@ -20,6 +20,8 @@ const LOOKS = 20;
 const LOOK_MS = 100;
 
 export interface DamageWatch {
+  /** The damaged files that it has named. */
+  files: ReadonlySet<string>;
   /** Takes a line of workerd's log. */
   heard(line: string): void;
 }
@@ -55,6 +57,7 @@ export function watchDamage(
     return true;
   };
   return {
+    files: named,
     heard(line) {
       if (FULL_WORDS.test(line) && Date.now() - toldFullAt >= TOLD_EVERY_MS) {
         toldFullAt = Date.now();
@@ -76,7 +79,7 @@ function damageLine(
 ): string {
   const [name, folder] = [basename(file), basename(dirname(file))];
   const whose = tenant === undefined ? className : `${className}, tenant ${tenant}`;
-  const words = `An object's file is damaged: ${folder}/${name} (${whose}). Stop the server, and run \`responses-edge doctor --repair\`.`;
+  const words = `An object's file is damaged: ${folder}/${name} (${whose}). \`responses-edge quarantine\` puts it aside.`;
   return ownLine("error", words, format, {
     event: "object_damaged",
     file: `${folder}/${name}`,

@@ -39,18 +39,22 @@ const RELEASE_LOOK_MS = 200;
 
 /**
  * Starts a successor of a process and lets it serve. Rejects if it does not start: the predecessor then goes on as
- * before. Gives the successor, and a promise that resolves when the predecessor has ended.
+ * before. Gives the successor, and a promise that resolves when the predecessor has ended. `whenGiven` is called while no
+ * process has any file of an object open but those that the predecessor keeps: it gets their names.
  */
 export async function handOver(
   predecessor: WorkerProcess,
   start: (predecessorGives: () => Promise<void>) => Promise<WorkerProcess>,
   timeoutMs: number,
+  whenGiven: (kept: ReadonlySet<string>) => void = () => {},
 ): Promise<{ successor: WorkerProcess; retired: Promise<boolean> }> {
   let keeps: { key: string; file: string }[] = [];
   try {
     const successor = await start(async () => {
       ({ keeps = [] } = await predecessor.tell("give", null, GIVING_MS));
-      await untilClosed(predecessor.pid, new Set(keeps.map(({ file }) => `${file}.sqlite`)));
+      const kept = new Set(keeps.map(({ file }) => `${file}.sqlite`));
+      await untilClosed(predecessor.pid, kept);
+      whenGiven(kept);
     });
     // Each process finds the other one's sockets by this link.
     link(predecessor.folder, join(successor.folder, OTHER));

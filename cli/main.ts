@@ -14,7 +14,7 @@ import { health } from "./health.ts";
 import { version, workerdVersion } from "./installation.ts";
 import { ownLine } from "./log-lines.ts";
 import { EXIT, Refusal } from "./refusal.ts";
-import { reload } from "./reload.ts";
+import { tellServer } from "./reload.ts";
 import { restore } from "./restore.ts";
 import { serve } from "./serve.ts";
 import { logFormat, readServeSettings } from "./serve-settings.ts";
@@ -39,6 +39,7 @@ Usage: responses-edge [COMMAND]
   config-schema         Prints the JSON Schema of the file of CONFIG_FILE, for editors.
   reload                Has the server of this environment start another process in its place, of what is installed
                         and configured now.
+  quarantine            Has it do so, and put aside the files that its log calls damaged: their data is then unknown.
   doctor [DIR]          Looks through a data folder that nobody serves: damaged files, alarms, orphans. --repair mends
                         what can be mended, and puts aside the rest.
   health                Asks the server of this environment whether it is healthy: exit code 0 or 1.
@@ -71,7 +72,8 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   serve: { arguments: 0, run: () => serve(process.env) },
   check: { arguments: 0, run: () => check(process.env) },
   "config-schema": { arguments: 0, run: () => console.log(JSON.stringify(configSchema(), null, 2)) },
-  reload: { arguments: 0, run: () => reload(process.env) },
+  reload: { arguments: 0, run: () => tellServer(process.env, "reload") },
+  quarantine: { arguments: 0, run: () => tellServer(process.env, "quarantine") },
   health: { arguments: 0, run: () => health(process.env) },
   "create-key": {
     arguments: 1,

@@ -9,18 +9,27 @@ import { EXIT, Refusal, systemCode } from "./refusal.ts";
 import { readServeSettings } from "./serve-settings.ts";
 
 /**
- * `reload`, and the socket that it calls: a Unix socket in the data folder. A user who may write there can let `serve`
- * start another process.
+ * The commands to a server that serves, and the socket that takes them: a Unix socket in the data folder. A user who may
+ * write there can let `serve` start another process.
  */
 
-/** A connection requests a reload. The answer is empty, or has the reason of a failure. */
-export async function takeReloads(folder: string, reload: () => Promise<void>): Promise<Disposable> {
+/** Another process takes the place of the serving one; with `quarantine` without the objects that the log calls damaged. */
+const COMMANDS = ["reload", "quarantine"] as const;
+export type Command = (typeof COMMANDS)[number];
+
+/** A connection sends a command. The answer is empty, or has the reason of a failure. */
+export async function takeCommands(folder: string, run: (command: Command) => Promise<void>): Promise<Disposable> {
   const path = join(folder, CONTROL_FILE);
   rmSync(path, { force: true });
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     socket.on("error", () => {});
-    socket.resume();
-    void reload().then(
+    const work = async () => {
+      const said = await text(socket);
+      const command = COMMANDS.find((each) => each === said);
+      if (!command) throw new Error("This server does not know the command.");
+      await run(command);
+    };
+    void work().then(
       () => socket.end(),
       (error: unknown) => socket.end(error instanceof Error ? error.message : String(error)),
     );
@@ -36,11 +45,11 @@ export async function takeReloads(folder: string, reload: () => Promise<void>): 
 }
 
 /**
- * `reload`: lets the server that `serve` has started under the same environment start another process in its place,
- * with the installed version and the present configuration. Resolves when that process serves. Throws a Refusal if it
- * does not.
+ * Sends a command to the server that `serve` has started under the same environment: it starts another process in its
+ * place, with the installed version and the present configuration. Resolves when that process serves. Throws a Refusal
+ * if it does not.
  */
-export async function reload(environment: Environment): Promise<void> {
+export async function tellServer(environment: Environment, command: Command): Promise<void> {
   const { stateDirectory } = readServeSettings(environment, []);
   const socket = connect({ path: join(stateDirectory, CONTROL_FILE) });
   try {
@@ -48,6 +57,7 @@ export async function reload(environment: Environment): Promise<void> {
   } catch (error) {
     throw new Refusal(EXIT.failed, `Nothing serves the data folder ${stateDirectory} (${systemCode(error)}).`);
   }
+  socket.end(command);
   const answer = await text(socket);
   if (answer !== "") throw new Refusal(EXIT.failed, answer);
   console.log("Another process serves.");

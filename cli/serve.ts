@@ -11,7 +11,7 @@ import { backendOf, type Environment, keySourcesOf, sealingOf, variableFiles } f
 import { version, workerdVersion } from "./installation.ts";
 import { listenOn } from "./listening.ts";
 import { ownLine } from "./log-lines.ts";
-import { takeReloads } from "./reload.ts";
+import { takeCommands } from "./reload.ts";
 import type { ServeSettings } from "./serve-settings.ts";
 import { serviceManager } from "./service-manager.ts";
 import { untilStopped } from "./signals.ts";
@@ -76,10 +76,10 @@ export async function serve(environment: Environment): Promise<void> {
       if (mistakes.length > 0) tell("warn", "The discovered model servers could not be applied.", { mistakes });
     };
     using manager = serviceManager(environment);
-    const reload = async (reason: string) => {
+    const reload = async (reason: string, quarantines = false) => {
       manager.reloading();
       try {
-        await workers.replaceWorkers(reason);
+        await workers.replaceWorkers(reason, quarantines);
         if (environment.CONFIG_FILE) ({ file } = readChangedFile(environment, variables));
         if (discovery.isUsed) tellDiscovered(await putInForce(file));
       } catch (error) {
@@ -89,7 +89,11 @@ export async function serve(environment: Environment): Promise<void> {
         manager.ready();
       }
     };
-    using _control = await takeReloads(folder.path, () => reload("reload"));
+    using _control = await takeCommands(folder.path, (command) => {
+      const quarantines = command === "quarantine";
+      if (quarantines && !workers.hasDamage) throw new Error("The server knows no damaged object: its log names them.");
+      return reload(command, quarantines);
+    });
     onHangUp = () => void reload("SIGHUP").catch(() => {});
     let inForce = settings;
     const reread = async () => {

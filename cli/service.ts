@@ -1,4 +1,7 @@
+import { existsSync } from "node:fs";
+import { basename } from "node:path";
 import type { TextVariables } from "../src/config/index.ts";
+import { quarantine } from "./alarm-lists.ts";
 import type { Configuration } from "./configuration.ts";
 import type { DataFolder } from "./data-folder.ts";
 import type { Environment } from "./environment.ts";
@@ -70,14 +73,15 @@ export class Service {
    * Simultaneous calls wait for each other. `reason` is for the log. HOST, PORT, WORKERS and STATE_DIRECTORY keep their
    * values. Rejects with a Refusal if the configuration is wrong or the new Worker does not start. The serving one then
    * continues.
+   * With `quarantines` the files of damaged objects go into quarantine while neither process has them open.
    */
-  replaceWorker(reason: string): Promise<void> {
-    const replaced = this.#replacing.then(() => this.#replace(reason));
+  replaceWorker(reason: string, quarantines = false): Promise<void> {
+    const replaced = this.#replacing.then(() => this.#replace(reason, quarantines));
     this.#replacing = replaced.catch(() => {});
     return replaced;
   }
 
-  async #replace(reason: string): Promise<void> {
+  async #replace(reason: string, quarantines: boolean): Promise<void> {
     const { folder } = this.#options;
     const began = performance.now();
     const next = await installedReplacement();
@@ -95,7 +99,9 @@ export class Service {
     const start = (predecessorGives: () => Promise<void>) =>
       next.startWorker({ ...others, share, port: this.#worker.port, predecessorGives });
     const worker = this.#worker;
-    const { successor, retired } = await handOver(worker, start, settings.handOverTimeoutMs);
+    const { successor, retired } = await handOver(worker, start, settings.handOverTimeoutMs, (kept) => {
+      if (quarantines) this.#quarantine(worker.damagedFiles, kept);
+    });
     this.#worker = successor;
     this.#watch(successor);
     this.#configuration = configuration;
@@ -112,6 +118,15 @@ export class Service {
       if (isWhole) this.#tell("info", "The previous process has ended.");
       else this.#tell("warn", "The previous process was stopped with unfinished work.");
     });
+  }
+
+  /** Moves damaged files that no process has open into quarantine. */
+  #quarantine(files: Iterable<string>, kept: ReadonlySet<string>): void {
+    for (const file of files) {
+      if (kept.has(basename(file)) || !existsSync(file)) continue;
+      const place = quarantine(file);
+      this.#tell("warn", `${file} was moved to ${place}.`, { event: "object_quarantined", file, quarantined: place });
+    }
   }
 
   /** Sends a command to its process, and to the predecessor. */

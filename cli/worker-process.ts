@@ -83,6 +83,8 @@ export interface WorkerProcess {
   ended: Promise<number | null>;
   /** True if its launcher has killed it because it did not answer any more. */
   hasHung(): boolean;
+  /** The files of objects that its log calls damaged. */
+  damagedFiles: ReadonlySet<string>;
   /**
    * Applies the configuration file to everything that begins from now on. Gives the errors of the whole; then nothing
    * has changed.
@@ -201,7 +203,7 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
     });
     void ended.finally(() => probing.abort()).catch(() => {});
     return {
-      ...{ port, pid: child.pid ?? 0, folder: directory, tell, ended },
+      ...{ port, pid: child.pid ?? 0, folder: directory, tell, ended, damagedFiles: damage.files },
       hasHung: () => hasHung,
       configure: async (file) => (await tell("configuration", file)).mistakes ?? [],
       drain: () => untilDrained(launcherSocket),

@@ -111,8 +111,13 @@ export class Workers {
   }
 
   /** Replaces the process of each worker, one after another, as `Service.replaceWorker` does. */
-  async replaceWorkers(reason: string): Promise<void> {
-    for (const service of this.#services) await service.replaceWorker(reason);
+  async replaceWorkers(reason: string, quarantines = false): Promise<void> {
+    for (const service of this.#services) await service.replaceWorker(reason, quarantines);
+  }
+
+  /** True if the log calls an object damaged. */
+  get hasDamage(): boolean {
+    return this.#services.some(({ worker }) => worker.damagedFiles.size > 0);
   }
 
   /** Applies the configuration file to all workers, as `Service.configure` does. */

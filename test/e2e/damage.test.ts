@@ -197,6 +197,30 @@ describe("an object that is damaged", () => {
   });
 });
 
+it("goes into quarantine while the server serves, and its data is unknown then", async () => {
+  const data = copied();
+  for (const name of homesIn(data).slice(0, 1)) overwrite(join(data, HOMES, name), 1);
+  const { served, openai } = await serve(data);
+  const quarantine = () => run({ STATE_DIRECTORY: data }, "quarantine");
+  expect(await quarantine()).toEqual([1, expect.stringContaining("knows no damaged object")]);
+  const answers = async () => {
+    const asked = ids.map((id) =>
+      openai.responses.retrieve(id).then(
+        () => "kept",
+        ({ status }) => status,
+      ),
+    );
+    return (await Promise.all(asked)).toSorted();
+  };
+  await eventually(async () => (await answers()).includes(500) && served.output().includes('"object_damaged"'));
+  expect(await quarantine()).toEqual([0, "Another process serves.\n"]);
+  expect(await answers()).toEqual([404, "kept"]);
+  expect(served.output().match(/"event":"object_quarantined"/g)).toHaveLength(1);
+  // With its write-ahead log.
+  expect(readdirSync(join(data, "quarantine", HOMES))).toContainEqual(expect.stringMatching(/^[0-9a-f]{64}\.sqlite\./));
+  await stop(served);
+});
+
 it("is an error that names the damage, for every class, and is logged once with its tenant", async () => {
   const data = copied();
   const asRoot = { headers: { authorization: `Bearer ${ROOT}` } };
