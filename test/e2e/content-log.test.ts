@@ -25,6 +25,8 @@ interface Entry {
 
 /** The guard's hook, which finds no fault with any text. */
 const NO_FAULT = '{"flagged":false}';
+/** It fails with a text that has this word. */
+const UNJUDGED = "unjudgeable";
 
 const entries: Entry[] = [];
 const headers: Record<string, unknown>[] = [];
@@ -34,7 +36,7 @@ beforeAll(async () => {
   sink = createServer(async (request, response) => {
     let body = "";
     for await (const part of request.setEncoding("utf8")) body += part;
-    if (request.url === "/guard") return void response.writeHead(200).end(NO_FAULT);
+    if (request.url === "/guard") return void response.writeHead(body.includes(UNJUDGED) ? 500 : 200).end(NO_FAULT);
     headers.push(request.headers);
     for (const line of body.split("\n").slice(0, -1)) entries.push(JSON.parse(line) as Entry);
     // The answer of Vector and Loki.
@@ -49,6 +51,7 @@ beforeAll(async () => {
     CONTENT_LOG_REDACT: JSON.stringify(["\\b\\d{16}\\b", "alice@\\S+"]),
     CONTENT_LOG_MAX_LENGTH: "2000",
     GUARD_URL: `${url}/guard`,
+    GUARD_FAILURE: "pass",
     PASSTHROUGH_ENDPOINTS: "all",
     TELEMETRY_LOG: "all",
     // An export whose answer is late is repeated: an entry would come twice.
@@ -90,6 +93,16 @@ it("has the contents of every way to create a response, once each, with their ow
   expect((await entryOf(whole ?? "")).instructions).toBe("Be brief.");
   expect(headers[0]).toMatchObject({ authorization: "Bearer of-the-sink", "content-type": "application/x-ndjson" });
   client.close();
+});
+
+it("has a turn that a failed guard was to block, where the operator lets it through", async () => {
+  const key = await agreed();
+  const said = unique(UNJUDGED);
+  const policy = { input: { mode: "block" }, output: { mode: "block" } };
+  const answer = await create(gateway, key, { input: said, moderation: { model: "guard", policy } });
+  const error = { type: "error", code: "moderation_unavailable" };
+  expect(await answer.json()).toMatchObject({ status: "completed", moderation: { input: error, output: error } });
+  expect(await entryOf(said)).toMatchObject({ status: "completed" });
 });
 
 /** Requests to a model that are no turns: what they say, and what is logged of the answer. */
