@@ -52,15 +52,20 @@ describe("signing in", () => {
       await answered.promise;
       await route.continue();
     });
+    await page.addInitScript(`window.shifts = [];
+      window.observer = new PerformanceObserver((list) => shifts.push(...list.getEntries()));
+      observer.observe({ type: "layout-shift", buffered: true });`);
     const asked: string[] = [];
     page.on("request", (request) => asked.push(new URL(request.url()).pathname.replace(/\w{16}/, "version")));
     await page.reload();
     await page.getByLabel("Input", { exact: true }).fill("Typed at once.");
-    expect(asked.slice(0, 3)).toEqual(["/", "/assets/version/first.js", "/v1/models"]);
+    expect(asked.slice(0, 2)).toEqual(["/", "/assets/version/first.js"]);
+    // Nothing that the page has shown has moved.
+    expect(await page.evaluate("[...shifts, ...observer.takeRecords()].length")).toBe(0);
     // The page notes the user again when the server has answered.
     await page.evaluate("delete sessionStorage['console.user']");
     answered.resolve();
-    await page.waitForFunction("sessionStorage['console.user'] !== undefined");
+    await eventually(() => page.evaluate("sessionStorage['console.user'] !== undefined"));
     await eventually(async () => (await page.getByLabel("Model", { exact: true }).locator("option").count()) > 1);
     // A key that was deleted meanwhile is asked for again, before the typed text.
     await page.evaluate("sessionStorage['console.key'] = 'deleted'");

@@ -219,7 +219,10 @@ async function begin() {
   element("skip").addEventListener("click", () => main.focus());
   const refusal = returnFromIssuer();
   const isAssumed = refusal === undefined && assumeUser();
-  if (isAssumed) start();
+  if (isAssumed) {
+    start();
+    await painted();
+  }
   const { who } = session;
   try {
     if (access() === "keys" && session.key === undefined) await askForKey({ reason: refusal, isRequired: true });
@@ -238,6 +241,14 @@ async function begin() {
   for (const { view } of made.values()) view.identified?.();
   if (session.who === who) drawBar();
   else showRoute();
+}
+
+/** Resolves after the next picture of the page. A page that is not shown has none. @returns {Promise<void>} */
+function painted() {
+  return new Promise((resolve) => {
+    if (document.hidden) resolve();
+    else requestAnimationFrame(() => setTimeout(resolve));
+  });
 }
 
 /** Shows the views. */
