@@ -139,7 +139,7 @@ function runsByFile(called: readonly OwnFunction[]): OwnFunction[][] {
   return runs;
 }
 
-/** Has each function of ours in a bundle note that it is called; `GET /paths` takes what was noted. */
+/** Makes each function of ours in a bundle note its calls. `GET /paths` returns the notes and clears them. */
 function instrument(path: string): OwnFunction[] {
   const script = readFileSync(path, "utf8");
   const map = new SourceMap(JSON.parse(readFileSync(`${path}.map`, "utf8")) as SourceMapPayload);

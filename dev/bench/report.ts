@@ -27,7 +27,7 @@ export interface Results {
   memory: Partial<Record<string, Measurement>>;
   stored: StoredTurnCost[];
   /** CPU µs of a Worker that only writes a row, into a new and into a known object. */
-  objectFloor: { fresh: number; known: number };
+  objectMinimum: { fresh: number; known: number };
   /** Turn 2 and turn 200, for each round. */
   chain: { second: ChainTurn; last: ChainTurn }[];
   /** CPU µs of a stored turn as JSON that continues another, for each round. */
@@ -46,8 +46,8 @@ export function report(results: Results): string {
     memoryTable(results.memory),
     storedTable(results.stored),
     `The runtime's own price of storing: a Worker that does nothing but write one row takes ` +
-      `${number(results.objectFloor.fresh, 0)} µs CPU when the object is new and ` +
-      `${number(results.objectFloor.known, 0)} µs when it is not.`,
+      `${number(results.objectMinimum.fresh, 0)} µs CPU when the object is new and ` +
+      `${number(results.objectMinimum.known, 0)} µs when it is not.`,
     chainTable(results.chain),
     ...harmonyTables(results.harmony),
   ].join("\n\n");
@@ -148,7 +148,7 @@ export function verdicts(results: Results): Verdict[] {
   const json = "JSON answers of 20 tokens, 32";
   const PER_REQUEST = "CPU µs / request";
   const PER_DELTA = "CPU µs / delta";
-  const floor = value("128 streams", "translates", PER_DELTA);
+  const baseline = value("128 streams", "translates", PER_DELTA);
   for (const { target, name, perFloodToken } of TRANSPORTS) {
     check(`JSON of 20 tokens, ${name}, CPU`, value(json, target, PER_REQUEST), 540, " µs", 0);
     for (const peer of peers) {
@@ -159,14 +159,14 @@ export function verdicts(results: Results): Verdict[] {
     check(
       `A token at 20 ms, 128 streams, ${name}, against a Worker that only translates`,
       value("128 streams", target, PER_DELTA),
-      floor,
+      baseline,
       " µs",
       0,
     );
     check(
       "The same, 512 streams on one thread: under load at most 0.7 of it",
       value("512 streams", target, PER_DELTA),
-      0.7 * floor,
+      0.7 * baseline,
       " µs",
       0,
     );

@@ -65,7 +65,7 @@ import {
   countStoredTurns,
   type Measurement,
   measureLaterTurns,
-  measureObjectFloor,
+  measureObjectMinimum,
   SCENARIO_MODELS,
   type Scale,
   scenarios,
@@ -216,7 +216,7 @@ async function runBenchmark(upstream: Upstream): Promise<void> {
   }
   progress("rows and object calls");
   const stored = await countStoredTurns(upstream);
-  const objectFloor = await measureObjectFloor(scale);
+  const objectMinimum = await measureObjectMinimum(scale);
   const harmony = await measureHarmony(upstream);
   const results: Results = {
     machine: machineLine(),
@@ -226,7 +226,7 @@ async function runBenchmark(upstream: Upstream): Promise<void> {
     scenarios: measured,
     memory,
     stored,
-    objectFloor,
+    objectMinimum,
     chain: chainRounds,
     laterTurns,
     harmony,

@@ -209,7 +209,7 @@ export async function measureLaterTurns(
  * Measures the CPU µs per request of a Worker that only writes one row: each time into a new object, and always into
  * the same one.
  */
-export async function measureObjectFloor({ warmUpMs, windowMs }: Scale): Promise<{ fresh: number; known: number }> {
+export async function measureObjectMinimum({ warmUpMs, windowMs }: Scale): Promise<{ fresh: number; known: number }> {
   const worker = await startWorker("object", 0);
   const measure = async (path: string) => {
     const request = post(path, {}, "never");

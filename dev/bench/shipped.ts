@@ -46,9 +46,9 @@ const OURS = [SERVE, BEFORE];
 const STORED = ", stored";
 
 /** The Workers that every target is compared with, one for each transport of streams. */
-const [FLOOR, SOCKET_FLOOR] = ["translates", "translates, sockets"];
+const [BASELINE, SOCKET_BASELINE] = ["translates", "translates, sockets"];
 
-function floorOf(name: string, variables: Record<string, string>): TargetKind {
+function baselineOf(name: string, variables: Record<string, string>): TargetKind {
   const start = ({ port }: Upstream) => startWorker("translate", port, { flags: V8_FLAGS, variables });
   return { name, start, request: unstored };
 }
@@ -66,8 +66,8 @@ function kindsOf(peers: readonly TargetKind[], before: string | undefined): Targ
   return [
     DIRECT,
     { name: "pipe", start: ({ port }) => startWorker("pipe", port, { flags: V8_FLAGS }), request: chatRequest },
-    floorOf(FLOOR, {}),
-    floorOf(SOCKET_FLOOR, { SOCKETS: "true" }),
+    baselineOf(BASELINE, {}),
+    baselineOf(SOCKET_BASELINE, { SOCKETS: "true" }),
     ...served(SERVE, bundleFolder),
     ...(before === undefined ? [] : served(BEFORE, before)),
     ...peers,
@@ -86,7 +86,7 @@ interface Row {
    * The name of the Worker that ratios refer to. For a metric whose name says so, both values are costs beyond direct
    * requests.
    */
-  floor?: string;
+  baseline?: string;
   measure(target: Target, scale: Scale): Promise<Measurement>;
 }
 
@@ -99,7 +99,7 @@ const rows: readonly Row[] = [
     (clients): Row => ({
       name: `JSON of 20 tokens, ${clients === 1 ? "a client" : `${clients} clients`}`,
       metrics: { [CPU]: 0, [LATER]: 0 },
-      floor: FLOOR,
+      baseline: BASELINE,
       async measure(target, scale) {
         const { samples, cpuMicros } = await load(target, { model: SHORT_MODEL, stream: false }, clients, scale);
         const later = isStored(target) && { [LATER]: await measureLaterTurns(target, scale, clients) };
@@ -110,7 +110,7 @@ const rows: readonly Row[] = [
   {
     name: "A stream of 20 tokens, a client",
     metrics: { [FIRST]: 2, [CPU]: 0 },
-    floor: SOCKET_FLOOR,
+    baseline: SOCKET_BASELINE,
     async measure(target, scale) {
       const { samples, cpuMicros } = await load(target, { model: SHORT_MODEL, stream: true }, 1, scale);
       return { [FIRST]: firstTimes(samples)["first delta p50 ms"], [CPU]: cpuMicros / samples.length };
@@ -119,7 +119,7 @@ const rows: readonly Row[] = [
   {
     name: "A token, an HTTP chunk each, 8 clients",
     metrics: { [CPU]: 1 },
-    floor: SOCKET_FLOOR,
+    baseline: SOCKET_BASELINE,
     async measure(target, scale) {
       const { samples, cpuMicros } = await load(target, { model: FLOOD_MODEL, stream: true }, 8, scale);
       return { [CPU]: cpuMicros / (samples.length * FLOOD_TOKENS) };
@@ -142,7 +142,7 @@ function chainRow(chains: ReadonlyMap<string, Chain>, history: readonly Message[
   return {
     name: `Turn ${CHAIN_LENGTH}, a stream of 20 tokens, 8 clients`,
     metrics: { [resent]: 0, [byId]: 0, [storedById]: 0 },
-    floor: SOCKET_FLOOR,
+    baseline: SOCKET_BASELINE,
     async measure(target, { warmUpMs, windowMs }) {
       const cpu = async (request: Request) => {
         await hammer(target.port, request, { clients: 8, durationMs: warmUpMs });
@@ -265,11 +265,11 @@ function cellOf({ row, rounds }: RowResults, target: string, metric: string, dig
   const values = rounds.map((round) => valueIn(round, target, metric)).filter(Number.isFinite);
   if (values.length === 0) return "–";
   const value = number(median(values), digits);
-  const { floor } = row;
-  if (floor === undefined || target === DIRECT.name) return value;
+  const { baseline } = row;
+  if (baseline === undefined || target === DIRECT.name) return value;
   const ratios = rounds.map((round) => {
-    const of = round[floor]?.[metric] === undefined ? first : metric;
-    return valueIn(round, target, metric) / valueIn(round, floor, of);
+    const of = round[baseline]?.[metric] === undefined ? first : metric;
+    return valueIn(round, target, metric) / valueIn(round, baseline, of);
   });
   return `${value} (×${number(median(ratios), 2)})`;
 }

@@ -4,8 +4,8 @@ import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.
 import type { Engine } from "../vllm/model-server.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { Codex, type CodexRun } from "./codex.ts";
-import { type Door, openDoor } from "./door.ts";
 import { installedCodex } from "./installed.ts";
+import { openRecordingProxy, type RecordingProxy } from "./recording-proxy.ts";
 
 /** The real Codex CLI in front of the gateway. The user's text contains the script of the models' output. */
 
@@ -28,14 +28,14 @@ afterAll(async () => {
 });
 
 let codex: Codex | undefined;
-let door: Door;
+let proxy: RecordingProxy;
 beforeEach(async () => {
   vllm.simulator.requests.length = 0;
-  door = await openDoor(worker.url);
+  proxy = await openRecordingProxy(worker.url);
 });
 afterEach(async () => {
   codex?.remove();
-  await door.close();
+  await proxy.close();
 });
 
 interface Setup {
@@ -58,7 +58,7 @@ model_provider = "edge"
 ${compactAt === undefined ? "" : `model_auto_compact_token_limit = ${compactAt}`}
 [model_providers.edge]
 name = "${isOpenai ? "OpenAI" : "edge"}"
-base_url = "${door.url}/v1"
+base_url = "${proxy.url}/v1"
 wire_api = "responses"
 supports_websockets = ${webSockets}
 ${isUnknown ? "" : '[model_providers.edge.auth]\ncommand = "echo"\nargs = ["any"]'}
@@ -118,8 +118,8 @@ describe.each<[engine: Engine, model: string]>([
       const run = await start(setup).exec("Hello!");
       expectCompleted(run);
       expect(run.answer.trim()).toBe("You said: Hello!");
-      expect(door.asked("POST /v1/responses")).toBe(!webSockets);
-      expect(door.asked("GET /v1/responses")).toBe(webSockets);
+      expect(proxy.asked("POST /v1/responses")).toBe(!webSockets);
+      expect(proxy.asked("GET /v1/responses")).toBe(webSockets);
     });
 
     it("runs a command, and reads its output", async () => {

@@ -28,7 +28,7 @@ const watching = setInterval(() => {
   if (noted.form && noted.models) clearInterval(watching);
 }, 2);`;
 
-/** Every task of the page's that took longer than 50 ms, from its beginning on. */
+/** Every task of the page that took longer than 50 ms, from the beginning of the page on. */
 const OBSERVE = `window.longTasks = [];
 new PerformanceObserver((list) => { for (const { duration } of list.getEntries()) longTasks.push(duration); }).observe({ type: "longtask", buffered: true });`;
 

@@ -77,7 +77,7 @@ describe("signing in", () => {
     await close();
   });
 
-  it("a root key, which has no responses, is shown no view of them", async () => {
+  it("shows a root key no view of responses, because it has none", async () => {
     const { page, expectClean, close } = await rig.openSignedIn(ROOT_KEY, "#/try");
     await page.getByRole("button", { name: "Sign out" }).waitFor();
     const views = await page.getByRole("navigation").getByRole("link").allTextContents();
@@ -220,7 +220,7 @@ describe("the files", () => {
     expect(bytes.reduce((sum, each) => sum + each, 0)).toBeLessThan(25_000);
   });
 
-  it("are cached by browsers for good, because another version has other names", async () => {
+  it("are cached by browsers for ever, because another version has other names", async () => {
     const [name = ""] = /\/assets\/[^"]+first\.js/.exec(await (await get("/", asBrowser)).text()) ?? [];
     const [plain, compressed] = await Promise.all(
       ["identity", "gzip"].map((encoding) => get(name, { headers: { "accept-encoding": encoding } })),

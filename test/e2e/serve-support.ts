@@ -33,7 +33,7 @@ export function cleanUp(): void {
   for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true });
 }
 
-/** Only these of the tests' own variables. */
+/** The environment without the tests' own variables, except these. */
 const { PATH, RESPONSES_EDGE_TEST_BUNDLE, NODE_COMPILE_CACHE } = process.env;
 
 /** Settings of a program's start. */

@@ -47,7 +47,7 @@ const SIZES: Record<Pace, [layers: number, width: number, window: number]> = {
 /** How a model is asked: as one that chats, or as a guard that judges the last message. */
 export type Template = "chatml" | "guard";
 
-/** The file of the model that speaks by script; made on first use, and again when the way it is made has changed. */
+/** The file of the scripted model. It is made at the first use, and again when its recipe has changed. */
 export async function scriptedModel({ python }: Installation, pace: Pace, asked: Template): Promise<string> {
   const maker = join(scripts, "make_model.py");
   const template = join(scripts, `${asked}.jinja`);

@@ -14,7 +14,7 @@ const BOUNDS: Record<Pace, { window: number; slots: number }> = {
   long: { window: 65_536, slots: 2 },
 };
 
-/** Starts a real llama.cpp with a model that speaks by script, on a free port; it ends with this process at the latest. */
+/** Starts a real llama.cpp with the scripted model on a free port. It ends at the latest with this process. */
 export async function startLlamacpp(
   installation: Installation,
   pace: Pace,

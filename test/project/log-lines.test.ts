@@ -37,7 +37,7 @@ it("readers of runs whose streams end with the process are no errors", () => {
   expect(shownLine(said("Uncaught exception: remote.jsg.Error: The stream was given up."), "json")).toBeUndefined();
 });
 
-it.each(["text", "json"] as const)("what the Worker prints is printed as it is, as %s", (format) => {
+it.each(["text", "json"] as const)("the Worker's output is printed unchanged, as %s", (format) => {
   const line = '{"level":"error","error":"Error"}';
   expect(shownLine(said(line, "error", null), format)).toBe(line);
 });

@@ -13,8 +13,8 @@ const filesIn = (folders: readonly string[]) =>
     readdirSync(join(root, folder), { recursive: true, encoding: "utf8" }).map((path) => join(folder, path)),
   );
 
-/** The shipped files and the documentation. */
-const files = filesIn([...SOURCES, "docs"])
+/** The shipped files, the tools for development and the documentation. */
+const files = filesIn([...SOURCES, "dev", "docs"])
   .concat("README.md", "CONTRIBUTING.md")
   .filter((path) => /\.(ts|js|md)$/.test(path) && !/\/dist\/|\/node_modules\//.test(path))
   .filter((path) => path !== "docs/glossary.md");

@@ -22,7 +22,7 @@ import { VECTOR_STORE_VERSIONS } from "../../src/store/vector-stores/tables.ts";
 import { WEBHOOK_VERSIONS } from "../../src/store/webhooks/webhooks.ts";
 import { counted } from "../hostile/counting.ts";
 
-/** An object whose storage a test may use as it likes. */
+/** An object whose storage a test may use freely. */
 function emptyObject(): DurableObjectStub<import("../../src/store/quota/quota-object.ts").Quota> {
   return env.QUOTAS.getByName(crypto.randomUUID());
 }

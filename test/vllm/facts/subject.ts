@@ -69,7 +69,7 @@ export async function startGateway(
       : { UPSTREAMS: JSON.stringify(urls.map(poolServer)) }),
     ALLOW_ANONYMOUS: "true",
     PASSTHROUGH_ENDPOINTS: "chat/completions,completions",
-    // A client's departure is noticed when it is written to.
+    // A client's disconnection is noticed at a write.
     HEARTBEAT_MS: "2000",
     VLLM_RECOVERY_TIME_MS: RECOVERY_MS,
     VLLM_FOREGROUND_RECOVERY_TIME_MS: RECOVERY_MS,

@@ -2,14 +2,14 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 
 /** A proxy before a server, which passes bytes on and knows the requests that it has passed. */
-export interface Door {
+export interface RecordingProxy {
   url: string;
   /** True if a request has begun with this: a method and a path. */
   asked(line: string): boolean;
   close(): Promise<void>;
 }
 
-export async function openDoor(target: string): Promise<Door> {
+export async function openRecordingProxy(target: string): Promise<RecordingProxy> {
   const { hostname, port } = new URL(target);
   const sockets = new Set<Socket>();
   let heard = "";
