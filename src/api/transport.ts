@@ -1,5 +1,5 @@
 import type { TurnAddress } from "@responses-edge/responses-api/ids";
-import type { ServerAttempt } from "@responses-edge/turn/engine";
+import type { ServerAttempt } from "@responses-edge/turn/contract/engine";
 import type { BatchSink } from "@responses-edge/turn/output-events";
 import type { TurnResult } from "@responses-edge/turn/turn";
 import type { PastSource } from "../assembly/assemble-turn.ts";

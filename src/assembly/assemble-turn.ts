@@ -5,9 +5,9 @@ import { type InputItem, type Item, isTextOnly } from "@responses-edge/responses
 import { hostedKey, type McpAccess } from "@responses-edge/responses-api/tools";
 import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "@responses-edge/turn/call-answers";
 import { openNewest, paramOf, standingItems } from "@responses-edge/turn/compacted-past";
-import type { Engine, Model, Prompt, Replay, ServerAttempt } from "@responses-edge/turn/engine";
+import type { Engine, Model, Prompt, Replay, ServerAttempt } from "@responses-edge/turn/contract/engine";
+import type { Measurements } from "@responses-edge/turn/contract/measurements";
 import { withAllTools, withConfiguration } from "@responses-edge/turn/loaded-tools";
-import type { Measurements } from "@responses-edge/turn/measurements";
 import type { TurnPast, TurnSecrets } from "@responses-edge/turn/options";
 import type { BatchSink } from "@responses-edge/turn/output-events";
 import { checkCallPairs, makePrompt } from "@responses-edge/turn/prompt";

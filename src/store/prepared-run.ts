@@ -2,7 +2,7 @@ import type { ExportHost } from "@responses-edge/otlp";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { responseId } from "@responses-edge/responses-api/ids";
 import type { McpAccess } from "@responses-edge/responses-api/tools";
-import type { ServerAttempt } from "@responses-edge/turn/engine";
+import type { ServerAttempt } from "@responses-edge/turn/contract/engine";
 import { matchOutputs } from "@responses-edge/turn/prompt";
 import type { TurnState } from "@responses-edge/turn/state";
 import type { Settle, Turn, TurnResult } from "@responses-edge/turn/turn";

@@ -5,7 +5,7 @@ import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { hostedOf } from "@responses-edge/responses-api/hosted-tools";
 import { chosenTools, type FunctionTool, hostedKey, mustCall, type Tool } from "@responses-edge/responses-api/tools";
 import { formatPath } from "@responses-edge/responses-api/validation";
-import type { PluginTools, ToolNamespace } from "@responses-edge/turn/engine";
+import type { PluginTools, ToolNamespace } from "@responses-edge/turn/contract/engine";
 import type {
   ApprovedCall,
   CalledTool,
@@ -14,7 +14,7 @@ import type {
   ToolOutcome,
   ToolSession,
   UnlistedServer,
-} from "@responses-edge/turn/tool-session";
+} from "@responses-edge/turn/contract/tool-session";
 import type { ToolConfig } from "../config/index.ts";
 import {
   outOfTime,

@@ -21,18 +21,8 @@ const LAYERS: Record<string, readonly string[]> = {
   http: [...BASE, "telemetry", "assembly", "store", "api", "socket", "batches"],
 };
 
-/** The modules that tools and engines may import from a turn. */
-const TURN = "@responses-edge/turn";
-const ASKED = [
-  "answer-format",
-  "client-functions",
-  "custom-input",
-  "engine",
-  "measurements",
-  "pause",
-  "plugin",
-  "tool-session",
-];
+/** What tools and engines may import of a turn. */
+const [TURN, CONTRACT] = ["@responses-edge/turn/", "@responses-edge/turn/contract/"];
 
 /** The files below a folder of the checkout, by their paths in it. */
 function filesIn(folder: string): string[] {
@@ -71,19 +61,28 @@ describe("a layer of src", () => {
     expect(refused).toEqual([]);
   });
 
-  it.each(["src/tools", "packages/engines/src"])("%s imports only the turn's interfaces for it", (folder) => {
+  it.each(["src/tools", "packages/engines/src"])("%s knows of the turn only its contract", (folder) => {
     const refused = filesIn(folder).flatMap((file) =>
       importsOf(file).flatMap((specifier) => {
-        const isRefused = specifier.startsWith(`${TURN}/`) && !ASKED.includes(specifier.slice(TURN.length + 1));
+        const isRefused = specifier.startsWith(TURN) && !specifier.startsWith(CONTRACT);
         return isRefused ? `${file} imports ${specifier}` : [];
       }),
     );
     expect(refused).toEqual([]);
   });
 
-  it("has files of at most 400 lines", () => {
+  it("has no other layer's types in the contract of the turn", () => {
+    const outward = filesIn("packages/turn/src/contract").flatMap((file) =>
+      importsOf(file).filter((specifier) => specifier.startsWith("..")),
+    );
+    expect(outward).toEqual([]);
+  });
+
+  it("has files of at most 400 lines, as packages do", () => {
     const lines = (file: string) => readFileSync(join(root, file), "utf8").split("\n").length - 1;
-    expect(filesIn("src").filter((file) => lines(file) > 400)).toEqual([]);
+    const packages = readdirSync(join(root, "packages")).map((name) => `packages/${name}/src`);
+    const files = ["src", ...packages].flatMap(filesIn).filter((file) => file.endsWith(".ts"));
+    expect(files.filter((file) => lines(file) > 400)).toEqual([]);
   });
 
   it("is named here", () => {

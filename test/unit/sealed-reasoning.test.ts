@@ -1,5 +1,5 @@
 import type { Item } from "@responses-edge/responses-api/items/registry";
-import type { ModelDelta, Replay } from "@responses-edge/turn/engine";
+import type { ModelDelta, Replay } from "@responses-edge/turn/contract/engine";
 import { openReasoning, type ReasoningSeal } from "@responses-edge/turn/sealed-reasoning";
 import { createSealer } from "@responses-edge/turn/sealer";
 import type { Sealer } from "@responses-edge/turn/sealing";

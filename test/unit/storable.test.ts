@@ -3,7 +3,7 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-bodies"
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import { itemId } from "@responses-edge/responses-api/items/registry";
 import { jsonLength } from "@responses-edge/responses-api/json";
-import type { Engine, ModelDelta } from "@responses-edge/turn/engine";
+import type { Engine, ModelDelta } from "@responses-edge/turn/contract/engine";
 import { compactionCodec } from "@responses-edge/turn/sealer";
 import { Turn, type TurnResult } from "@responses-edge/turn/turn";
 import { describe, expect, it } from "vitest";

@@ -1,6 +1,6 @@
 import { asLink, CitationMarks } from "@responses-edge/gpt-oss-browser/citation-marks";
 import type { OutputItem } from "@responses-edge/responses-api/items/registry";
-import type { ModelDelta } from "@responses-edge/turn/engine";
+import type { ModelDelta } from "@responses-edge/turn/contract/engine";
 import type { TurnOutput } from "@responses-edge/turn/output";
 import { isRecord, parseRecord, recordLine, type TurnRecord } from "@responses-edge/turn/records";
 import { readLoggedTurn } from "@responses-edge/turn/resume";

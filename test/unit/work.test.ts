@@ -2,7 +2,7 @@ import { toChatMessages } from "@responses-edge/engines/chat/messages";
 import { offeredTools } from "@responses-edge/engines/offered-tools";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { Item } from "@responses-edge/responses-api/items/registry";
-import type { Engine, Prompt, PromptSize } from "@responses-edge/turn/engine";
+import type { Engine, Prompt, PromptSize } from "@responses-edge/turn/contract/engine";
 import { checkCallPairs, promptItems, withItemIds } from "@responses-edge/turn/prompt";
 import { truncateToFit } from "@responses-edge/turn/truncation";
 import { describe, expect, it } from "vitest";

@@ -16,9 +16,9 @@ import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { bringsTools } from "@responses-edge/responses-api/items/registry";
 import type { FunctionTool, Tool } from "@responses-edge/responses-api/tools";
 import { formatPath } from "@responses-edge/responses-api/validation";
-import { faultOf, functionOf } from "@responses-edge/turn/client-functions";
-import { customInputOf } from "@responses-edge/turn/custom-input";
-import type { PluginTools, Prompt } from "@responses-edge/turn/engine";
+import { faultOf, functionOf } from "@responses-edge/turn/contract/client-functions";
+import { customInputOf } from "@responses-edge/turn/contract/custom-input";
+import type { PluginTools, Prompt } from "@responses-edge/turn/contract/engine";
 
 /**
  * The tools in a prompt, and those of them that the model may call. All are in it, whatever `tool_choice` excludes: the

@@ -1,6 +1,6 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
-import type { Engine, ModelDelta, Prompt } from "@responses-edge/turn/engine";
+import type { Engine, ModelDelta, Prompt } from "@responses-edge/turn/contract/engine";
 import { NO_USAGE } from "@responses-edge/turn/response";
 import { GuardFault, type Judged, type Judgement, joined, moderationFields } from "./judgement.ts";
 

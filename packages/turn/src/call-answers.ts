@@ -1,9 +1,9 @@
 import { traceparent } from "@responses-edge/otlp";
-import type { ToolExchange } from "./engine.ts";
-import { beginToolCall, endToolCall } from "./measurements.ts";
+import type { ToolExchange } from "./contract/engine.ts";
+import { beginToolCall, endToolCall } from "./contract/measurements.ts";
+import type { ToolOutcome } from "./contract/tool-session.ts";
 import type { TurnOptions } from "./options.ts";
 import type { TurnOutput } from "./output.ts";
-import type { ToolOutcome } from "./tool-session.ts";
 
 /** Runs the calls of a round that this server answers. */
 

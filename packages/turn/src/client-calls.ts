@@ -2,9 +2,9 @@ import type { ClientTool } from "@responses-edge/responses-api/client-tools";
 import { newCallId } from "@responses-edge/responses-api/ids";
 import type { ClientCallItem } from "@responses-edge/responses-api/items/registry";
 import { parseArguments } from "@responses-edge/responses-api/json";
-import { isShownWhole, readCall, type WholeTool } from "./client-functions.ts";
-import { CustomInput } from "./custom-input.ts";
-import type { ModelDelta } from "./engine.ts";
+import { isShownWhole, readCall, type WholeTool } from "./contract/client-functions.ts";
+import { CustomInput } from "./contract/custom-input.ts";
+import type { ModelDelta } from "./contract/engine.ts";
 import { deltaHead, FRAME_LENGTH, type OutputParts } from "./output-events.ts";
 
 /**

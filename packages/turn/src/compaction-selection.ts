@@ -7,7 +7,7 @@ import {
   type MessageItem,
 } from "@responses-edge/responses-api/items/registry";
 import { isInstruction, SUMMARY_ID, textOf } from "./compacted-past.ts";
-import type { Replay } from "./engine.ts";
+import type { Replay } from "./contract/engine.ts";
 import type { CompactionContent } from "./sealing.ts";
 
 /**

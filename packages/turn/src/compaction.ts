@@ -4,8 +4,8 @@ import { calledId, type Item } from "@responses-edge/responses-api/items/registr
 import type { Usage } from "@responses-edge/responses-api/response";
 import { type NoteRole, noteOf, SUMMARY_ID, standingItems } from "./compacted-past.ts";
 import { answeredCalls, lengthOf, promptLength, type Selection, selectKept } from "./compaction-selection.ts";
+import type { ModelDelta, Prompt, PromptSize } from "./contract/engine.ts";
 import type { CompactionKind, Outcome } from "./decide.ts";
-import type { ModelDelta, Prompt, PromptSize } from "./engine.ts";
 import type { Generations } from "./generation.ts";
 import type { TurnOptions } from "./options.ts";
 import type { TurnOutput } from "./output.ts";

@@ -10,8 +10,8 @@ import {
   type OutputItem,
 } from "@responses-edge/responses-api/items/registry";
 import { mustCall } from "@responses-edge/responses-api/tools";
-import { answerFormat } from "./answer-format.ts";
-import type { FinishReason, ModelDelta, Prompt, PromptChange, RawMessage } from "./engine.ts";
+import { answerFormat } from "./contract/answer-format.ts";
+import type { FinishReason, ModelDelta, Prompt, PromptChange, RawMessage } from "./contract/engine.ts";
 import { roundItems, spentTokens, type TurnState } from "./state.ts";
 
 /**

@@ -1,12 +1,12 @@
 import { ApiError, toApiError } from "@responses-edge/responses-api/errors";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { Usage } from "@responses-edge/responses-api/response";
+import type { Prompt, Resumption } from "./contract/engine.ts";
+import { beginModelCall, endModelCall, type ModelCall, tokensBetween } from "./contract/measurements.ts";
+import { pause } from "./contract/pause.ts";
 import type { Outcome } from "./decide.ts";
-import type { Prompt, Resumption } from "./engine.ts";
-import { beginModelCall, endModelCall, type ModelCall, tokensBetween } from "./measurements.ts";
 import type { TurnOptions } from "./options.ts";
 import type { TurnOutput } from "./output.ts";
-import { pause } from "./pause.ts";
 import type { RoundPrompt } from "./prompt.ts";
 import type { DeltaCount } from "./records.ts";
 import type { Outage } from "./response.ts";

@@ -3,15 +3,15 @@ import type { TurnAddress } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { InputTransformation, ResponseObject } from "@responses-edge/responses-api/response";
 import type { OpenedCompaction } from "./compacted-past.ts";
-import type { Engine, Replay } from "./engine.ts";
-import type { Measurements } from "./measurements.ts";
+import type { Engine, Replay } from "./contract/engine.ts";
+import type { Measurements } from "./contract/measurements.ts";
+import type { Plugins } from "./contract/plugin.ts";
+import type { ToolSession } from "./contract/tool-session.ts";
 import type { BatchSink } from "./output-events.ts";
-import type { Plugins } from "./plugin.ts";
 import type { ReasoningSeal } from "./sealed-reasoning.ts";
 import type { CompactionCodec } from "./sealing.ts";
 import type { TurnState } from "./state.ts";
 import type { Steering } from "./steering.ts";
-import type { ToolSession } from "./tool-session.ts";
 
 /** The parts of a turn, each passed on unchanged. */
 export interface TurnOptions {

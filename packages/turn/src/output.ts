@@ -1,5 +1,6 @@
+import type { RawMessage } from "./contract/engine.ts";
+import type { ListedTools } from "./contract/tool-session.ts";
 import type { Outcome } from "./decide.ts";
-import type { RawMessage } from "./engine.ts";
 import type { TurnOptions } from "./options.ts";
 import { EventWriter, FRAME_LENGTH, OutputSize } from "./output-events.ts";
 import { PluginCalls } from "./plugin-calls.ts";
@@ -7,7 +8,6 @@ import { RawMessages } from "./raw-messages.ts";
 import { type ClosedResponse, TurnResponse } from "./response.ts";
 import { type RoundOptions, RoundOutput } from "./round-output.ts";
 import { newTurnState, openCompaction, type TurnState } from "./state.ts";
-import type { ListedTools } from "./tool-session.ts";
 
 /**
  * The whole output of a turn: OpenAI's events, and the items of the final body.

@@ -1,12 +1,12 @@
 import type { ItemEvent, Unnumbered } from "@responses-edge/responses-api/items/events";
 import { isServerCall, type ServerCall } from "@responses-edge/responses-api/items/registry";
 import { isJson } from "@responses-edge/responses-api/json";
+import type { CallItem, Plugins } from "./contract/plugin.ts";
+import type { ApprovedCall, CalledTool, PendingCall, ToolOutcome } from "./contract/tool-session.ts";
 import type { TurnOptions } from "./options.ts";
 import { deltaHead, FRAME_LENGTH, type OutputParts } from "./output-events.ts";
-import type { CallItem, Plugins } from "./plugin.ts";
 import type { RawMessages } from "./raw-messages.ts";
 import type { CallAnswer } from "./records.ts";
-import type { ApprovedCall, CalledTool, PendingCall, ToolOutcome } from "./tool-session.ts";
 
 /**
  * Calls that this server answers itself, in OpenAI's order: added → in progress → the model's text → (it is run) →

@@ -13,7 +13,7 @@ import {
 } from "@responses-edge/responses-api/items/registry";
 import { mustCall } from "@responses-edge/responses-api/tools";
 import { type NoteRole, standingPast } from "./compacted-past.ts";
-import type { Engine, PluginTools, Prompt, PromptChange, RawMessage, Replay } from "./engine.ts";
+import type { Engine, PluginTools, Prompt, PromptChange, RawMessage, Replay } from "./contract/engine.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
 import type { Asked, TurnPast } from "./options.ts";
 import type { TurnOutput } from "./output.ts";

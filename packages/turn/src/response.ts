@@ -9,8 +9,8 @@ import {
   type Usage,
   unixSeconds,
 } from "@responses-edge/responses-api/response";
+import type { ModelDelta } from "./contract/engine.ts";
 import type { Outcome } from "./decide.ts";
-import type { ModelDelta } from "./engine.ts";
 import type { TurnOptions } from "./options.ts";
 import type { EventWriter } from "./output-events.ts";
 import type { DeltaCount } from "./records.ts";

@@ -3,7 +3,7 @@ import type { StreamEvent } from "@responses-edge/responses-api/items/events";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { Usage } from "@responses-edge/responses-api/response";
 import { newestCompaction, openCompaction, standingItems } from "./compacted-past.ts";
-import type { ModelDelta, Prompt, TokenLogprob } from "./engine.ts";
+import type { ModelDelta, Prompt, TokenLogprob } from "./contract/engine.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
 import type { TurnBounds, TurnOptions } from "./options.ts";
 import type { TurnOutput } from "./output.ts";

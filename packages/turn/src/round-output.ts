@@ -3,8 +3,8 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-bodies"
 import { isClientCall, isServerCall, type OutputItem } from "@responses-edge/responses-api/items/registry";
 import type { Usage } from "@responses-edge/responses-api/response";
 import { ClientCalls } from "./client-calls.ts";
+import type { FinishReason, ModelDelta, Phase, TokenLogprob } from "./contract/engine.ts";
 import type { NoAnswer } from "./decide.ts";
-import type { FinishReason, ModelDelta, Phase, TokenLogprob } from "./engine.ts";
 import type { TurnOptions } from "./options.ts";
 import type { CallParts, PluginCalls } from "./plugin-calls.ts";
 import type { DeltaCount } from "./records.ts";

@@ -11,9 +11,9 @@ import {
 } from "@responses-edge/responses-api/items/events";
 import { appendWritten, isClientCall, type OutputItem } from "@responses-edge/responses-api/items/registry";
 import type { Usage } from "@responses-edge/responses-api/response";
-import type { RawMessage, Replay, Sampled, TokenLogprob } from "./engine.ts";
+import type { RawMessage, Replay, Sampled, TokenLogprob } from "./contract/engine.ts";
+import type { Citation, PendingCall } from "./contract/tool-session.ts";
 import type { CallAnswer, DeltaCount, TurnRecord } from "./records.ts";
-import type { Citation, PendingCall } from "./tool-session.ts";
 
 const NO_DELTAS: Readonly<DeltaCount> = { all: 0, reasoning: 0 };
 

@@ -1,8 +1,8 @@
 import type { OutputItem } from "@responses-edge/responses-api/items/registry";
-import type { Phase, TokenLogprob } from "./engine.ts";
+import type { Phase, TokenLogprob } from "./contract/engine.ts";
+import type { Citation, CitationFilter, CitedText, ToolSession } from "./contract/tool-session.ts";
 import { deltaHead, FRAME_LENGTH, type OutputParts } from "./output-events.ts";
 import { type OpenPart, withThoughts } from "./state.ts";
-import type { Citation, CitationFilter, CitedText, ToolSession } from "./tool-session.ts";
 
 /**
  * Messages and reasoning: items whose parts take text. At most one of them is open at a time. Their events in OpenAI's

@@ -4,6 +4,8 @@ import { ApiError, contextLengthExceeded, toApiError } from "@responses-edge/res
 import { type Item, isServerCall } from "@responses-edge/responses-api/items/registry";
 import { answerCalls, forEachAtOnce, MAX_CONCURRENT_CALLS } from "./call-answers.ts";
 import { Compaction, type DueCompaction } from "./compaction.ts";
+import type { Prompt, RawMessage } from "./contract/engine.ts";
+import { beginToolCall, endToolCall, NO_TOKENS, tokensOf } from "./contract/measurements.ts";
 import {
   type Again,
   type CompactionKind,
@@ -15,9 +17,7 @@ import {
   steered,
   type TurnFacts,
 } from "./decide.ts";
-import type { Prompt, RawMessage } from "./engine.ts";
 import { Generations } from "./generation.ts";
-import { beginToolCall, endToolCall, NO_TOKENS, tokensOf } from "./measurements.ts";
 import type { TurnOptions } from "./options.ts";
 import { TurnOutput } from "./output.ts";
 import { checkCallPairs, earlierOutput, makePrompt, promptOutput, RoundPrompt } from "./prompt.ts";

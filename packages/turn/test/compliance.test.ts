@@ -1,7 +1,7 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { OutputItem } from "@responses-edge/responses-api/items/registry";
+import type { Prompt } from "@responses-edge/turn/contract/engine";
 import { disregarded } from "@responses-edge/turn/decide";
-import type { Prompt } from "@responses-edge/turn/engine";
 import { newTurnState } from "@responses-edge/turn/state";
 import { describe, expect, it } from "vitest";
 

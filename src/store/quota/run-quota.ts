@@ -1,5 +1,5 @@
 import { logLine } from "@responses-edge/json-text";
-import type { Model } from "@responses-edge/turn/engine";
+import type { Model } from "@responses-edge/turn/contract/engine";
 import type { TurnResult } from "@responses-edge/turn/turn";
 import {
   type Amounts,

@@ -1,11 +1,11 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
-import type { Engine, ModelDelta } from "@responses-edge/turn/engine";
+import type { Engine, ModelDelta } from "@responses-edge/turn/contract/engine";
+import type { PendingCall } from "@responses-edge/turn/contract/tool-session";
 import { recordLine } from "@responses-edge/turn/records";
 import { readLoggedTurn } from "@responses-edge/turn/resume";
 import { compactionCodec } from "@responses-edge/turn/sealer";
-import type { PendingCall } from "@responses-edge/turn/tool-session";
 import { Turn } from "@responses-edge/turn/turn";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";

@@ -5,9 +5,16 @@ import { ApiError, contextLengthExceeded, invalidRequest, toApiError } from "@re
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import { type Item, partsOf } from "@responses-edge/responses-api/items/registry";
 import { mustCall } from "@responses-edge/responses-api/tools";
-import { answerFormat } from "@responses-edge/turn/answer-format";
-import type { Engine, ModelDelta, Prompt, PromptSize, RawMessage, Resumption } from "@responses-edge/turn/engine";
-import type { Plugins } from "@responses-edge/turn/plugin";
+import { answerFormat } from "@responses-edge/turn/contract/answer-format";
+import type {
+  Engine,
+  ModelDelta,
+  Prompt,
+  PromptSize,
+  RawMessage,
+  Resumption,
+} from "@responses-edge/turn/contract/engine";
+import type { Plugins } from "@responses-edge/turn/contract/plugin";
 import { clientFault, generateWithClientFaults, isBoundByClient } from "../client-faults.ts";
 import type { Dialect } from "../dialects/dialect.ts";
 import { notGoneOnWith } from "../dialects/spell.ts";

@@ -15,8 +15,8 @@ import {
   partsOf,
 } from "@responses-edge/responses-api/items/registry";
 import type { FunctionTool } from "@responses-edge/responses-api/tools";
-import type { Prompt, Replay, ToolExchange, ToolNamespace } from "@responses-edge/turn/engine";
-import type { Plugins } from "@responses-edge/turn/plugin";
+import type { Prompt, Replay, ToolExchange, ToolNamespace } from "@responses-edge/turn/contract/engine";
+import type { Plugins } from "@responses-edge/turn/contract/plugin";
 import { fileText } from "../file-text.ts";
 import { shownTools } from "../offered-tools.ts";
 import type { HarmonyConfig } from "../settings.ts";

@@ -17,7 +17,7 @@ import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { isJsonObject } from "@responses-edge/responses-api/json";
 import { mustCall } from "@responses-edge/responses-api/tools";
 import { formatPath } from "@responses-edge/responses-api/validation";
-import type { Prompt } from "@responses-edge/turn/engine";
+import type { Prompt } from "@responses-edge/turn/contract/engine";
 import { boundRules, offeredTools, withholdsTools } from "../offered-tools.ts";
 import type { FunctionNames } from "./function-names.ts";
 
