@@ -1,4 +1,5 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
+import { type ApiError, toApiError } from "@responses-edge/responses-api/errors";
 import type { ModelDelta, TokenLogprob } from "@responses-edge/turn/contract/engine";
 import { clientFault } from "../client-faults.ts";
 import { readFault, toFaultError } from "../upstream-faults.ts";
@@ -226,4 +227,18 @@ function toLogprob(entry: ChatLogprob) {
     logprob: typeof logprob === "number" ? logprob : LOGPROB_FLOOR,
     bytes: Array.isArray(bytes) ? bytes : [...new TextEncoder().encode(text(token))],
   };
+}
+
+/** The deltas of some payloads, up to the faulty one: earlier deltas count, even if both come in one read. */
+export function readPayloads(
+  reader: ChunkReader,
+  payloads: readonly string[],
+): { deltas: ModelDelta[]; fault?: ApiError } {
+  const deltas: ModelDelta[] = [];
+  try {
+    for (const payload of payloads) if (payload !== "[DONE]") reader.read(JSON.parse(payload), deltas);
+  } catch (fault) {
+    return { deltas, fault: fault instanceof SyntaxError ? malformedStream() : toApiError(fault) };
+  }
+  return { deltas };
 }

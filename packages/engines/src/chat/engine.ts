@@ -1,7 +1,7 @@
 import { LongWork } from "@responses-edge/long-work";
 import { type ClientTool, ClientTools } from "@responses-edge/responses-api/client-tools";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
-import { ApiError, contextLengthExceeded, invalidRequest, toApiError } from "@responses-edge/responses-api/errors";
+import { ApiError, contextLengthExceeded, invalidRequest } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import { type Item, partsOf } from "@responses-edge/responses-api/items/registry";
 import { mustCall } from "@responses-edge/responses-api/tools";
@@ -27,8 +27,8 @@ import type { ChatConfig } from "../settings.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import type { BodyFor, Upstream } from "../upstream.ts";
 import { connectionLost, malformedAnswer, parsedAnswer, UNREADABLE_ANSWER, windowNotTold } from "../upstream-faults.ts";
-import { deliveryOf, malformedStream, SseDecoder } from "../vllm-stream.ts";
-import { ChunkReader } from "./chunks.ts";
+import { deliveryOf, SseDecoder } from "../vllm-stream.ts";
+import { ChunkReader, readPayloads } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
 import { asInput, forcedInput } from "./forced-input.ts";
 import { type Asking, isContinued, isJoined, promptTools, toChatRequest, toCountRequest } from "./request.ts";
@@ -392,15 +392,4 @@ function callsOf(prompt: Prompt, { bindsFormat, choice }: Dialect): Omit<DraftOp
   }
   const must = request.tool_choice != null && mustCall(request.tool_choice) && callable.size > 0;
   return { offered: callable, mustCall: must, clients: answered, live, rules };
-}
-
-/** The deltas of some payloads, up to the faulty one: earlier deltas count, even if both come in one read. */
-function readPayloads(reader: ChunkReader, payloads: readonly string[]): { deltas: ModelDelta[]; fault?: ApiError } {
-  const deltas: ModelDelta[] = [];
-  try {
-    for (const payload of payloads) if (payload !== "[DONE]") reader.read(JSON.parse(payload), deltas);
-  } catch (fault) {
-    return { deltas, fault: fault instanceof SyntaxError ? malformedStream() : toApiError(fault) };
-  }
-  return { deltas };
 }
