@@ -21,7 +21,7 @@ const LAYERS: Record<string, readonly string[]> = {
   http: [...BASE, "telemetry", "assembly", "store", "api", "socket", "batches"],
 };
 
-/** What tools and engines may import of a turn. */
+/** A turn, and the part of it that tools and engines may import. */
 const [TURN, CONTRACT] = ["@responses-edge/turn/", "@responses-edge/turn/contract/"];
 
 /** The files below a folder of the checkout, by their paths in it. */
