@@ -13,7 +13,7 @@ export interface ConfigFile {
   variables: Readonly<Record<string, string>>;
   /** The errors of the file by itself: `FILE:LINE: …`. */
   mistakes: string[];
-  /** The file says nothing: it cannot be read, or is no list of variables. */
+  /** The file has no variables: it cannot be read, or is no list of variables. */
   isUnreadable: boolean;
   /** The line of a variable, from 1. */
   lineOf(name: string): number | undefined;

@@ -40,8 +40,8 @@ export async function lookAtDisk(folder: string, least: LeastFree, wasLow: boole
 }
 
 /**
- * Tells whether a data folder's file system takes no writes. `access` does not say it of one that has found an error. No other
- * file than the marker may be opened: closing a file releases SQLite's locks of it.
+ * Tells whether a data folder's file system refuses writes. `access` does not report that after an error of the file
+ * system. No other file than the marker may be opened: closing a file releases SQLite's locks of it.
  */
 async function isReadOnly(folder: string): Promise<boolean> {
   try {

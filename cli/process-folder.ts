@@ -20,7 +20,7 @@ const OWNER_SOCKET = "owner";
 export interface ProcessFolder {
   /** Absolute. */
   path: string;
-  /** Removes it. The end of this program does so, too. */
+  /** Removes the folder. The end of this program does so, too. */
   remove(): void;
 }
 
@@ -53,7 +53,7 @@ async function removeLeftFolders(): Promise<void> {
   }
 }
 
-/** Tells whether a Unix socket is gone, or nobody listens on it. Another user's cannot be asked. */
+/** Tells whether a Unix socket is gone, or no process listens on it. Another user's socket cannot be checked. */
 async function isLeft(path: string): Promise<boolean> {
   const socket = connect({ path });
   try {

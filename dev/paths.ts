@@ -121,7 +121,7 @@ async function calls(): Promise<OwnFunction[]> {
   return indices.flatMap((index) => functions[index] ?? []);
 }
 
-/** The calls between the two functions, without the second. Throws where they are not called in this order. */
+/** The calls between the two functions, without the second. Throws if they are not called in this order. */
 function acceptanceOf(called: readonly OwnFunction[]): readonly OwnFunction[] {
   const from = called.findIndex(({ name }) => FROM.test(name));
   const until = called.findIndex(({ name }) => UNTIL.test(name));

@@ -13,10 +13,10 @@ const SECONDS = 20;
 /** A long conversation. */
 const TURNS = 300;
 
-/** First loads of each kind, of which the median counts. */
+/** The number of first loads of each kind. Their median counts. */
 const LOADS = 9;
 
-/** Lighthouse's phone, but with what it computes really applied: slow 4G, and a fourth of the CPU. */
+/** Lighthouse's phone, with real instead of computed limits: slow 4G, and a fourth of the CPU. */
 const SLOW = { offline: false, latency: 150, downloadThroughput: 1_638_400 / 8, uploadThroughput: 768_000 / 8 };
 const PHONE = { viewport: { width: 412, height: 823 }, hasTouch: true, isMobile: true };
 

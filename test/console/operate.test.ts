@@ -207,7 +207,7 @@ it("usage has a plot, and a table with the same figures", async () => {
   await close();
 });
 
-it("usage of each kind that the server reports is shown, and of costs by the day", async () => {
+it("usage of each kind is shown, and costs by the day", async () => {
   const { page, expectClean, close } = await openOperate("usage");
   await page.getByRole("heading", { name: "Usage" }).waitFor();
   const kinds = await page.getByLabel("Usage of").locator("option").all();
@@ -223,7 +223,7 @@ it("usage of each kind that the server reports is shown, and of costs by the day
   await close();
 });
 
-it("usage of vector stores is their size now, beside what it was", async () => {
+it("usage of vector stores has their present size and the earlier ones", async () => {
   const key = await makeKey(rig.gateway, newTenant(), { track_usage: true });
   const client = rig.gateway.client({ apiKey: key.value });
   const file = await client.files.create({ file: new File(["Owls hoot."], "owls.txt"), purpose: "assistants" });
@@ -339,7 +339,7 @@ it("show the audit log in pages, and filtered", async () => {
   await close();
 });
 
-it("the audit log can be asked for each action that the server notes", async () => {
+it("the audit log can be filtered by each action", async () => {
   const source = fileURLToPath(new URL("../../src/", import.meta.url));
   const texts = readdirSync(source, { recursive: true, encoding: "utf8" })
     .filter((name) => name.endsWith(".ts"))
@@ -353,7 +353,7 @@ it("the audit log can be asked for each action that the server notes", async () 
   await close();
 });
 
-it("a server without a guard says so where moderation is tried", async () => {
+it("a server without a guard says so in the view of moderation", async () => {
   const { page, expectClean, close } = await rig.openSignedIn(KEY, "#/moderation");
   await page.getByText("This server has no guard").waitFor();
   expect(await page.getByRole("button", { name: "Judge" }).count()).toBe(0);

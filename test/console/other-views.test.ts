@@ -71,7 +71,7 @@ async function saved(page: Page, button: string): Promise<string> {
 }
 
 describe("a batch", () => {
-  it("is made of a file that is uploaded there, and shows its answers, errors and times when it has ended", () =>
+  it("is created from an uploaded file, and shows its answers, errors and times at its end", () =>
     looking("#/batches", async (page) => {
       await page.locator("summary", { hasText: "Make a batch" }).click();
       const lines = [line("a", say("Hello!")), line("b", say("Hello?")), line("c", say("", "no-such-model"))];
@@ -109,7 +109,7 @@ describe("a batch", () => {
       expect(await row.textContent()).toContain("2 of 3 answered, 1 failed");
     }));
 
-  it("whose file is wrong says what is wrong in which line", () =>
+  it("with an invalid file names the fault and its line", () =>
     looking("#/files", async (page) => {
       await upload("wrong.jsonl", [line("a", say("Hello!")), line("a", say("Hello again!")), "{"]);
       await page.reload();
@@ -124,7 +124,7 @@ describe("a batch", () => {
       expect(await page.getByRole("button", { name: "Download Answers" }).count()).toBe(0);
     }));
 
-  it("of a file that has no request is not made, and the input stays", () =>
+  it("with an empty file is not created, and the input stays", () =>
     looking("#/batches", async (page) => {
       const { id } = await upload("prose.txt", ["Once upon a time"]);
       await page.goto(`${rig.gateway.url}/#/batches?input_file_id=${id}`);
@@ -134,7 +134,7 @@ describe("a batch", () => {
       expect(await page.getByLabel("Name").inputValue()).toBe("A tale");
     }));
 
-  it("in progress is followed, and cancelled when that is meant", () =>
+  it("in progress is followed, and cancelled after a confirmation", () =>
     looking("#/batches", async (page) => {
       const slow = { ...say("Slow.", "simulator?tps=5&words=1000"), store: false };
       const { id } = await begin("slow.jsonl", [line("slow", slow), line("quick", say("Quick."))]);
@@ -151,7 +151,7 @@ describe("a batch", () => {
       expect(await page.getByRole("button", { name: "Cancel" }).count()).toBe(0);
     }));
 
-  it("stands on a list that comes in pages, newest first, of its tenant alone", async () => {
+  it("is on its tenant's list, which has pages, newest first", async () => {
     const { id: file } = await upload("many.jsonl", ["{"]);
     for (let index = 0; index < 52; index += 1) {
       const { id } = await client().batches.create({
@@ -175,7 +175,7 @@ describe("a batch", () => {
 });
 
 describe("a webhook endpoint", () => {
-  it("is made with the server's events, and its secret is shown this once; it is edited, tested, rotated and deleted", () =>
+  it("is created with the server's events, and shows its secret once; it is edited, tested, rotated and deleted", () =>
     looking(
       "#/webhooks",
       async (page) => {
@@ -236,7 +236,7 @@ describe("a webhook endpoint", () => {
       ["400"],
     ));
 
-  it("that may not be called is not made, and the form says which field is wrong", () =>
+  it("with a forbidden address is not created, and the form names the field", () =>
     looking(
       "#/webhooks",
       async (page) => {
@@ -251,7 +251,7 @@ describe("a webhook endpoint", () => {
       ["400"],
     ));
 
-  it("lists its deliveries: those that were accepted, and those that are sent again", async () => {
+  it("lists its deliveries: the accepted ones, and those that are repeated", async () => {
     const made = await Promise.all(
       [hooks.accepting, hooks.failing].map((url, index) => {
         const body: WebhookCreateParams = { name: `Number ${index}`, url, event_types: ["response.completed"] };
@@ -315,7 +315,7 @@ describe("moderation", () => {
       await page.getByRole("list", { name: "Images" }).waitFor({ state: "detached" });
     }));
 
-  it("of a create stands with its response, for each side that was judged", async () => {
+  it("of a create is shown with its response, for input and output", async () => {
     const policy = { input: { mode: "block" as const } };
     const { id } = await client().responses.create({
       ...say(`How do I commit ${BAD}?`),
@@ -332,7 +332,7 @@ describe("moderation", () => {
 });
 
 describe("the views", () => {
-  it("show the address that the tab has when their code has come", async () => {
+  it("show the tab's present address when their code arrives", async () => {
     const { id } = await begin("quick.jsonl", [line("a", say("Hello!"))]);
     const { page, close } = await rig.openSignedIn(KEY, "#/try");
     const asked = Promise.withResolvers<void>();

@@ -58,7 +58,10 @@ const line = (id: string, model: string) =>
     body: { model, input: `Summarise report ${id}.` },
   });
 
-/** Creates batches, of which one is wrong and one goes on, once. Returns the id of one that has ended with a refused request. */
+/**
+ * Creates batches once: an invalid one, and one that goes on. Returns the id of one that has ended with a refused
+ * request.
+ */
 export async function sampleBatches({ gateway }: ConsoleRig): Promise<string> {
   const { batches, files } = gateway.client({ apiKey: KEY });
   const [made] = (await batches.list()).data.filter(({ metadata }) => metadata?.name === "Nightly summaries");
@@ -87,7 +90,7 @@ export async function sampleBatches({ gateway }: ConsoleRig): Promise<string> {
   return id;
 }
 
-/** Creates webhook endpoints, of which one refuses its events, once. Returns the id of that one, after its first deliveries. */
+/** Creates webhook endpoints once. Returns the id of the one that refuses its events, after its first deliveries. */
 export async function sampleWebhooks({ gateway }: ConsoleRig, { accepting, failing }: Hooks): Promise<string> {
   const { webhooks, responses } = gateway.client({ apiKey: KEY });
   const [made] = (await webhooks.list()).data.filter(({ name }) => name === "Reports");

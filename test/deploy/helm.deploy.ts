@@ -208,7 +208,7 @@ describe.skipIf(why !== undefined)("the chart", () => {
     expect(of(objects, "NetworkPolicy").spec.ingress[0].from).toHaveLength(2);
   });
 
-  it("has a monitor that the Prometheus operator takes: it would refuse another field, and a time that is none", () => {
+  it("has a monitor that the Prometheus operator's schema accepts: it refuses another field, and an invalid time", () => {
     const monitor = of(rendered({ secrets, serviceMonitor: { enabled: true } }), "ServiceMonitor");
     const [endpoint] = monitor.spec.endpoints;
     for (const wrong of [

@@ -169,7 +169,7 @@ describe("a batch", () => {
     expect(answer).toMatchObject({ custom_id: "mortal", response: { body: { status: "completed" } } });
   });
 
-  it("answers a line once after a 429 and a 504 of the model server's, which count no failure", async () => {
+  it("answers a line once after the model server's 429 and 504, which count as no failure", async () => {
     const asked = ["http:429", "http:504"].map((fault) => ({
       ...say(fault),
       model: `simulator?fault=${fault}&fault_times=2`,
@@ -188,7 +188,7 @@ describe("a batch", () => {
     for (const { model } of asked) expect(of(model)).toHaveLength(3);
   });
 
-  it("heeds the time that the model server names in a 429", async () => {
+  it("waits for the time that the model server names in a 429", async () => {
     const { simulator } = server.simulator;
     const answer = simulator.fetch;
     const asked: string[] = [];

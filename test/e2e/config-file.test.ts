@@ -98,7 +98,7 @@ describe("`check`", () => {
     for (const line of [1, 2, 3]) expect(output).toContain(`${path}:${line}: `);
     writeFileSync(path, "port: 1\nport: 2\n");
     const [, again] = await run({ CONFIG_FILE: path, LOG_FORMAT: "text" }, "check");
-    // What such a file says is unknown, and so is what it lacks.
+    // The variables of such a file are unknown, also the missing ones.
     expect(again).toBe(`The configuration has errors:\n  ${path}:2: Map keys must be unique\n`);
   });
 

@@ -25,7 +25,7 @@ interface Entry {
 
 /** The guard's hook, which finds no fault with any text. */
 const NO_FAULT = '{"flagged":false}';
-/** It fails with a text that has this word. */
+/** The hook fails for a text with this word. */
 const UNJUDGED = "unjudgeable";
 
 const entries: Entry[] = [];
@@ -95,7 +95,7 @@ it("has the contents of every way to create a response, once each, with their ow
   client.close();
 });
 
-it("has a turn that a failed guard was to block, where the operator lets it through", async () => {
+it("has a turn that the operator admits in spite of a failed guard", async () => {
   const key = await agreed();
   const said = unique(UNJUDGED);
   const policy = { input: { mode: "block" }, output: { mode: "block" } };
@@ -105,7 +105,7 @@ it("has a turn that a failed guard was to block, where the operator lets it thro
   expect(await entryOf(said)).toMatchObject({ status: "completed" });
 });
 
-/** Requests to a model that are no turns: what they say, and what is logged of the answer. */
+/** Requests to a model other than turns: their content, and the logged answers. */
 const REQUESTS: Record<string, [path: string, body: (said: string) => object, output: (said: string) => unknown]> = {
   "a decision": [
     "/v1/decisions",

@@ -243,7 +243,7 @@ describe("the files of objects", () => {
     }
   });
 
-  it("are nearly used where connections have taken those that are kept free for them: it says so to who asks if it is ready", async () => {
+  it("are nearly used up when connections have taken their reserve, which /health/ready reports", async () => {
     const { port, hostname } = new URL(served.url);
     const readiness = async () => (await (await fetch(`${served.url}/health/ready`)).json()) as { reasons: string[] };
     const connections: Socket[] = [];

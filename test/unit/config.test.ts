@@ -249,7 +249,7 @@ describe("the configuration", () => {
       "WEBHOOK_SECRET",
       "WEBHOOK_URL",
     ]);
-    // Places are for operators, who read the mistakes; anybody may get the message.
+    // Only operators see the places of mistakes; every client may see the message.
     expect((error as ConfigError).mistakes[0]).toMatch(/^MODEL_ALIASES: 'a': /);
     expect(error.message).not.toMatch(/s3cret|'a'/);
   });

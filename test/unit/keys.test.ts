@@ -274,13 +274,13 @@ it("usage drops old rows, but not vector stores' present sizes", async () => {
     usage.add("key_1", [used], hour(1_900), hour(1_000));
     expect(sizes()).toEqual([0, 0, 0, 7, 7]);
     expect(usage.read({ from: 0, until: hour(2_000) }).map(({ start }) => start)).toEqual([hour(1_900)]);
-    // A clock that goes back changes what is now.
+    // A clock that goes back changes the present size.
     usage.noteStore("vs_kept", 9, hour(2));
     expect(sizes()).toEqual([0, 0, 0, 9, 9]);
   });
 });
 
-it("usage of an earlier version had a row for each size of a vector store", async () => {
+it("usage of an earlier version, with a row for each size of a vector store, is read", async () => {
   await runInDurableObject(emptyObject(), (_, { storage }) => {
     const old = new Schema(storage, QUOTA_VERSIONS.slice(0, 3));
     const sizes = [

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 
-/** A completion as it passed a recorder: the ids of its prompt, and those of the output so far. */
+/** A recorded completion: the ids of its prompt, and those of the output so far. */
 export interface Completion {
   prompt: number[];
   ids: number[];

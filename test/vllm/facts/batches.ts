@@ -39,7 +39,7 @@ export function batches(subject: () => Subject): void {
 
   const said = (speech: Speech) => saying(subject().engine, speech);
 
-  it("responses, with thoughts and calls, are answered, counted and stored; what is refused is told", async () => {
+  it("responses, with reasoning and calls, are answered, counted and stored; refusals are reported", async () => {
     const look = { type: "function", name: "look", parameters: { type: "object" }, strict: false };
     const batch = await answered("/v1/responses", {
       text: { input: said({ thought: "Let me see.", text: "Four." }) },

@@ -65,7 +65,7 @@ export function decisions(subject: () => Subject): void {
     expect(usage.total_tokens).toBe(usage.input_tokens + 3);
   });
 
-  it("of ten options are all told; of more, each group's best ones meet", async () => {
+  it("of ten options are all given; of more, the best ones of each group are compared", async () => {
     const { gateway, server } = subject();
     const values = Array.from({ length: 12 }, (_, index) => `v${index}`);
     const asked = (count: number) => ({
@@ -90,7 +90,7 @@ export function decisions(subject: () => Subject): void {
   });
 
   describe("about a conversation", () => {
-    it("are asked at the end of its prompt", async () => {
+    it("come at the end of its prompt", async () => {
       const { gateway, server } = subject();
       const { answers } = await gateway.openai.decisions.create({
         model: server.model,

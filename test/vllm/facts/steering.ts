@@ -6,9 +6,9 @@ import { answerOf, type Gateway, type Run, type Subject, startGateway } from "./
 
 type Steered = NonNullable<SocketEvent["response"]> & { usage: { input_tokens: number; output_tokens: number } };
 
-/** Steering: words that come while the model writes end its answer where it is, and another one follows them. */
+/** Steering: a message during an answer ends it, and another answer follows. */
 export function steering(subject: () => Subject, { engine, tokenMs }: Pick<Run, "engine" | "tokenMs">): void {
-  /** Steers a response after so many deltas. Gives both responses. */
+  /** Steers a response after this many deltas. Gives both responses. */
   async function steered(
     input: string,
     deltas: number,
@@ -38,13 +38,13 @@ export function steering(subject: () => Subject, { engine, tokenMs }: Pick<Run, 
     }
   }
 
-  it("an answer ends at the token where it is, and the next one answers the words", async () => {
+  it("an answer ends at its present token, and the next one answers the message", async () => {
     const { server } = subject();
     const input = server.kind === "llamacpp" ? "COUNT" : counting(1_500, tokenMs);
     const [broken, next] = await steered(input, 5);
     expect(broken.usage.output_tokens).toBeLessThan(1_500);
     expect(answerOf(next as never)).toBe("You said: Stop.");
-    // The prompt has what was said.
+    // The prompt has the output so far.
     expect(next.usage.input_tokens).toBeGreaterThan(broken.usage.input_tokens);
   });
 
@@ -64,9 +64,9 @@ export function steering(subject: () => Subject, { engine, tokenMs }: Pick<Run, 
     it.each([
       ["thoughts", "analysis"],
       ["answer", "final"],
-    ])("goes on after the very tokens of its %s that it had sampled", async (_, channel) => {
+    ])("continues after the sampled tokens of its %s", async (_, channel) => {
       recorder.completions.length = 0;
-      // Characters of several tokens: their text alone would not tell where they are broken off.
+      // Characters of several tokens, whose text alone does not show the place of the break.
       const text = Array.from({ length: 100 }, (__, index) => ` ${"ßwörd🦄".slice(index % 3)}${index}`).join("");
       const script = `‹|channel|›${channel}‹|message|›One.${text}‹|return|›`;
       const [broken, next] = await steered(`DELAY=${tokenMs} SCRIPT[[${script}]]`, 30, recorded);
