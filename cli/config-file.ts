@@ -1,10 +1,11 @@
 import { readFileSync, statSync } from "node:fs";
+import { parse as parseToml, TomlError } from "smol-toml";
 import { isMap, isScalar, LineCounter, parseDocument } from "yaml";
 import { misspeltVariables, type TextVariables, VARIABLE_NAMES } from "../src/config/index.ts";
 import { systemCode } from "./refusal.ts";
 
 /**
- * The file of `CONFIG_FILE`: the variables as YAML, each by its name in lower case. A text, a number or a flag is the
+ * The file of `CONFIG_FILE`: the variables as YAML, or as TOML if its name ends so, each by its name in lower case. A text, a number or a flag is the
  * variable's value; a list of texts is joined with commas, and any other value becomes JSON.
  */
 export interface ConfigFile {
@@ -45,21 +46,15 @@ export function readConfigFile(path: string, others: readonly string[]): ConfigF
     mistakes.push(`${path}: the file cannot be read (${systemCode(error)})`);
     return file;
   }
-  const lineCounter = new LineCounter();
-  const document = parseDocument(text, { lineCounter, prettyErrors: false });
-  const at = (offset = 0) => `${path}:${lineCounter.linePos(offset).line}`;
-  for (const { message, pos } of document.errors) mistakes.push(`${at(pos[0])}: ${message}`);
-  if (mistakes.length > 0) return file;
-  file.isUnreadable = document.contents !== null && !isMap(document.contents);
-  if (document.contents === null) return file;
-  if (!isMap(document.contents)) {
-    mistakes.push(`${at()}: expected variables by their names, such as "upstreams:"`);
+  const read = path.endsWith(".toml") ? readToml(text) : readYaml(text);
+  if (!Array.isArray(read)) {
+    mistakes.push(...read.faults.map(({ line, message }) => `${path}:${line}: ${message}`));
     return file;
   }
+  file.isUnreadable = false;
   const known = new Set<string>([...VARIABLE_NAMES, ...others]);
-  for (const { key, value } of document.contents.items) {
-    const written = isScalar(key) ? String(key.value) : "";
-    const place = at(isScalar(key) ? key.range?.[0] : undefined);
+  for (const { written, line, value } of read) {
+    const place = `${path}:${line}`;
     const name = written.toUpperCase();
     if (written !== written.toLowerCase() || !known.has(name)) {
       const [[, meant] = []] = misspeltVariables([name]);
@@ -67,18 +62,66 @@ export function readConfigFile(path: string, others: readonly string[]): ConfigF
       mistakes.push(`${place}: unknown variable '${written}'${guess ? `. Do you mean '${guess.toLowerCase()}'?` : ""}`);
       continue;
     }
-    lines.set(name, lineCounter.linePos(isScalar(key) ? (key.range?.[0] ?? 0) : 0).line);
-    let plain: unknown;
+    lines.set(name, line);
     try {
-      plain = value === null ? undefined : (value as { toJS(document: unknown): unknown }).toJS(document);
+      const said = textOf(value());
+      if (said !== undefined) variables[name] = said;
     } catch (error) {
       mistakes.push(`${place}: ${error instanceof Error ? error.message : error}`);
-      continue;
     }
-    const said = textOf(plain);
-    if (said !== undefined) variables[name] = said;
   }
   return file;
+}
+
+/** A variable of a file, its line from 1, and its value, which may be invalid by itself. */
+interface Entry {
+  written: string;
+  line: number;
+  value(): unknown;
+}
+
+/** The variables of a file, or the reasons why it has none. */
+type Read = Entry[] | { faults: { line: number; message: string }[] };
+
+function readYaml(text: string): Read {
+  const lineCounter = new LineCounter();
+  const document = parseDocument(text, { lineCounter, prettyErrors: false });
+  const lineAt = (offset = 0) => lineCounter.linePos(offset).line;
+  const faults = document.errors.map(({ message, pos }) => ({ line: lineAt(pos[0]), message }));
+  if (faults.length > 0) return { faults };
+  if (document.contents === null) return [];
+  if (!isMap(document.contents)) {
+    return { faults: [{ line: 1, message: 'expected variables by their names, such as "upstreams:"' }] };
+  }
+  return document.contents.items.map(({ key, value }) => ({
+    written: isScalar(key) ? String(key.value) : "",
+    line: lineAt(isScalar(key) ? key.range?.[0] : undefined),
+    value: () => (value as { toJS(document: unknown): unknown } | null)?.toJS(document),
+  }));
+}
+
+function readToml(text: string): Read {
+  try {
+    const lines = text.split("\n");
+    return Object.entries(parseToml(text)).map(([written, value]) => {
+      // A key, or the head of a table, at the beginning of a line.
+      const begins = new RegExp(`^\\s*\\[{0,2}\\s*["']?${RegExp.escape(written)}["']?\\s*[=.\\]]`);
+      return {
+        written,
+        line:
+          1 +
+          Math.max(
+            0,
+            lines.findIndex((line) => begins.test(line)),
+          ),
+        value: () => value,
+      };
+    });
+  } catch (error) {
+    if (!(error instanceof TomlError)) throw error;
+    // Its further lines show the text.
+    return { faults: [{ line: error.line, message: error.message.split("\n", 1)[0] ?? "" }] };
+  }
 }
 
 /** A value of the file as the text of a variable; undefined for an empty value. */

@@ -47,7 +47,7 @@ const serveSection = {
     configFile: variable(
       "CONFIG_FILE",
       z.string().optional(),
-      "A file in YAML that sets these variables and those of the Worker, each by its name in lower case; it overrides the environment. Changes of the Worker's variables take effect within seconds ([self-hosting.md](../self-hosting.md#a-configuration-file)).",
+      "A file in YAML, or in TOML (`.toml`), that sets these variables and those of the Worker, each by its name in lower case; it overrides the environment. Changes of the Worker's variables take effect within seconds ([self-hosting.md](../self-hosting.md#a-configuration-file)).",
     ),
     host: variable(
       "HOST",

@@ -15,12 +15,18 @@ export interface FaultPlace {
 
 /** The error as the client sees it. Logs an unexpected error. */
 export function toShownError(error: unknown, place: FaultPlace): ApiError {
+  const isExpected = error instanceof ApiError || error instanceof ConfigError;
+  if (!isExpected && !place.hasClientLeft) logUnexpected(error, place);
+  return shownError(error);
+}
+
+/** The error as the client sees it. */
+export function shownError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   if (error instanceof ConfigError) {
     const message = `This deployment is misconfigured. ${error.message}.`;
     return new ApiError({ status: 500, message, code: "server_misconfigured" });
   }
-  if (!place.hasClientLeft) logUnexpected(error, place);
   if (isRetryable(error)) return objectUnreachable();
   if (!isOfStorage(error)) return internalError();
   return processState.isDiskClosed ? insufficientStorage() : storageError();

@@ -1,10 +1,10 @@
-import { ApiError, internalError, serverIsStopping } from "@responses-edge/responses-api/errors";
+import { serverIsStopping } from "@responses-edge/responses-api/errors";
 import { type Context, Hono, type Next } from "hono";
 import { createMiddleware } from "hono/factory";
 import { requestId } from "hono/request-id";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
-import { shownHeaders, toShownError } from "../api/faults.ts";
-import { ConfigError, loadConfig } from "../config/index.ts";
+import { shownError, shownHeaders, toShownError } from "../api/faults.ts";
+import { loadConfig } from "../config/index.ts";
 import { processState } from "../store/process-state.ts";
 import { type Telemetry, telemetryOf } from "../telemetry/telemetry.ts";
 import { unknownUrl } from "./answers.ts";
@@ -107,13 +107,7 @@ async function observed(context: Context<AppEnv>, next: Next, telemetry: Telemet
     hasClientLeft: signal.aborted,
     ...(isStream && { transport: "sse" }),
   });
-  observation.answered(res.status, error && codeOf(error));
-}
-
-/** The code of an error's answer. */
-function codeOf(error: Error): string {
-  if (error instanceof ApiError) return error.code;
-  return error instanceof ConfigError ? "server_misconfigured" : internalError().code;
+  observation.answered(res.status, error && shownError(error).code);
 }
 
 export default app;

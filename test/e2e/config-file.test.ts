@@ -132,6 +132,22 @@ describe("`check`", () => {
     expect(output).not.toContain("sekret");
   });
 
+  it("reads TOML, and gives the lines of its errors", async () => {
+    const path = join(newFolder(), "edge.toml");
+    const text = `allow_anonymous = true\nport = 0\n\n[upstreams.here]\nurl = "${a?.url}/v1"\n\n[routes]\nbest = "simulator"\n`;
+    const check = async (written: string) => {
+      writeFileSync(path, written);
+      return run({ CONFIG_FILE: path, LOG_FORMAT: "text" }, "check");
+    };
+    expect(await check(text)).toEqual([0, "here: answers\nThe configuration is right.\n"]);
+    const [, wrong] = await check(`${text}other = 5\n\n[modle_aliases]\nport = 1\n`);
+    expect(wrong).toContain(`${path}:7: routes: 'other': `);
+    expect(wrong).toContain(`${path}:11: unknown variable 'modle_aliases'. Do you mean 'model_aliases'?`);
+    const [code, unreadable] = await check(`${text}other =\n`);
+    expect(code).toBe(78);
+    expect(unreadable).toMatch(/^The configuration has errors:\n {2}.+edge\.toml:\d+: .+\n$/);
+  });
+
   it("accepts a file with all needed variables, which override the environment", async () => {
     const path = join(newFolder(), "edge.yaml");
     writeFileSync(path, `upstreams: [{ name: here, url: ${a?.url}/v1 }]\nallow_anonymous: true\nport: 0\n`);

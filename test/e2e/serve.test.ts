@@ -430,7 +430,7 @@ describe.runIf(mayMount())("in a mount namespace of its own", () => {
   });
 
   it("a full disk is a 507 and leaves nothing half-written, also for a running turn; it works again when there is space", async () => {
-    const variables: Record<string, string> = { ...least(), MIN_FREE_DISK: "0" };
+    const variables: Record<string, string> = { ...least(), MIN_FREE_DISK: "0", TELEMETRY_LOG: "errors" };
     const folder = variables.STATE_DIRECTORY ?? "";
     const served = await start(variables, { mounts: `mount -t tmpfs -o size=8m none ${folder}` });
     const filler = `/proc/${served.child.pid}/root${folder}/filler`;
@@ -448,6 +448,8 @@ describe.runIf(mayMount())("in a mount namespace of its own", () => {
     }
     const deletion = await fetch(`${served.url}/v1/responses/${kept.id}`, { method: "DELETE" });
     expect([deletion.status, await deletion.json()]).toMatchObject([507, { error: { code: "insufficient_storage" } }]);
+    // The log has the code that the client got.
+    await eventually(() => /"DELETE \/v1\/responses\/:id".+"error":"insufficient_storage"/.test(served.output()));
     const ready = await fetch(`${served.url}/health/ready`);
     expect([ready.status, await ready.json()]).toEqual([200, { status: "limited", reasons: ["disk_low"] }]);
     for (const { release } of vllm.simulator.requests) release();
