@@ -4,6 +4,7 @@ import { logLine } from "@responses-edge/json-text";
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { followLines, shownLine } from "../../cli/log-lines.ts";
+import { codePoint } from "../code-points.ts";
 
 const fault = "failed to lookup address information: Name or service not known";
 const said = (message: string, level = "error", source: string | null = "workerd/jsg/util.c++:320") =>
@@ -47,7 +48,7 @@ const ENDS = ["\n", "\r", "\r\n", "\v", "\f", "\u001c", "\u001d", "\u001e", "\u0
 const hostile = fc
   .array(
     fc.oneof(
-      fc.string({ unit: "binary" }),
+      fc.string({ unit: codePoint }),
       fc.constantFrom(...ENDS, '{"event":"request"}', "stack: ", "\u007f", "\u009b"),
     ),
   )

@@ -2,6 +2,7 @@ import { countedBody } from "@responses-edge/engines/passed-usage";
 import { JsonMember } from "@responses-edge/json-text";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { codePoint } from "../../../test/code-points.ts";
 
 /** The usage of answers of vLLM's own endpoints, read from their bytes. */
 
@@ -56,7 +57,7 @@ const value = fc.letrec((tie) => ({
   value: fc.oneof(
     { maxDepth: 3 },
     fc.oneof(
-      fc.string({ unit: "binary", maxLength: 10 }),
+      fc.string({ unit: codePoint, maxLength: 10 }),
       deceiving,
       fc.double({ noNaN: true }),
       fc.constant(null),

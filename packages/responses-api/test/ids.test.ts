@@ -13,6 +13,7 @@ import {
 import { itemId } from "@responses-edge/responses-api/items/registry";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { codePoint } from "../../../test/code-points.ts";
 
 describe("ids", () => {
   it("a response's id tells where it is kept", () => {
@@ -90,7 +91,7 @@ describe("ids", () => {
 
   it("any text is an id of this server or none: never an exception", () => {
     fc.assert(
-      fc.property(fc.string({ unit: "binary" }), (text) => {
+      fc.property(fc.string({ unit: codePoint }), (text) => {
         expect(parseResponseId(text)).toBeUndefined();
         expect(parseItemId(`msg_${text}`)).toBeUndefined();
       }),

@@ -1,6 +1,7 @@
 import { inOpenResponses, openResponsesStream } from "@responses-edge/responses-api/open-responses";
 import * as fc from "fast-check";
 import { expect, it } from "vitest";
+import { codePoint } from "../../../test/code-points.ts";
 
 const NAMES: Record<string, string> = {
   "response.reasoning_text.delta": "response.reasoning.delta",
@@ -9,7 +10,7 @@ const NAMES: Record<string, string> = {
 
 /** Possible output of a model, including names and line separators. */
 const said = fc.oneof(
-  fc.string({ unit: "binary" }),
+  fc.string({ unit: codePoint }),
   fc.constantFrom(
     'data: {"type":"response.reasoning_text.delta"}',
     "\u2028event: response.reasoning_text.delta",

@@ -1,6 +1,7 @@
 import { CustomInput, customInputOf } from "@responses-edge/turn/contract/custom-input";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { codePoint } from "../../../test/code-points.ts";
 
 /** The input of a custom tool, however it is cut. */
 function read(pieces: readonly string[]): string {
@@ -15,7 +16,7 @@ function cut(text: string, places: readonly number[]): string[] {
   return [0, ...at].map((from, index) => text.slice(from, at[index] ?? text.length));
 }
 
-const anyText = fc.string({ unit: "binary" });
+const anyText = fc.string({ unit: codePoint });
 const places = fc.array(fc.nat(), { maxLength: 8 });
 
 describe("the input of a custom tool", () => {

@@ -3,6 +3,7 @@ import { env } from "cloudflare:workers";
 import { indexedText, TOKENIZER, termsOf } from "@responses-edge/vector-search";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { codePoint } from "../../../test/code-points.ts";
 
 /** Texts in a real FTS5 table, and which of them a query finds, best first. */
 async function searched(texts: readonly string[], queries: readonly string[]): Promise<number[][]> {
@@ -50,7 +51,7 @@ describe("the words of a query", () => {
 
   it("are words alone, whatever is written: FTS5 takes every query", async () => {
     const piece = fc.oneof(
-      fc.string({ unit: "binary" }),
+      fc.string({ unit: codePoint }),
       fc.constantFrom(
         '"',
         "*",
