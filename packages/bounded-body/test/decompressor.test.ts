@@ -27,7 +27,7 @@ describe.each(Object.keys(COMPRESS) as Encoding[])("%s", (encoding) => {
     expect(told).toBe(text.length);
   });
 
-  it("is refused where it is no such data, ends too early, or becomes too long for what it was", async () => {
+  it("is refused if it is invalid, ends too early, or expands too much", async () => {
     const none = decompress(encoding, new TextEncoder().encode("no such data at all"));
     await expect(none).rejects.toEqual(new DecompressionFault("malformed"));
     await expect(decompress(encoding, bytes.slice(0, -8))).rejects.toMatchObject({ kind: "malformed" });

@@ -66,7 +66,7 @@ const HELLO = says(
   delta({ content: "!" }, { finish_reason: "stop" }),
 );
 
-it("gives what a model thinks and says as deltas", async () => {
+it("gives a model's reasoning and text as deltas", async () => {
   const deltas = await deltasOf(poolOf(HELLO).upstream);
   const texts = deltas.map((each) => ("text" in each ? `${each.kind}: ${each.text}` : each.kind));
   expect(texts.slice(0, 2)).toEqual(["reasoning: Hm.", "text: Hello"]);

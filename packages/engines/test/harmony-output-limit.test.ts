@@ -78,7 +78,7 @@ describe.each(Object.keys(servers))("with vLLM %s", (version) => {
     ["without a card", undefined],
     ["whose card is too large", 20_000],
   ])("%s", (_, card) => {
-    it("an answer may have exactly what is left, asked for once as soon as the server is known", async () => {
+    it("an answer may have exactly the rest of the window, with one request as soon as the server is known", async () => {
       const { ask, asked } = start(version, 8192, card);
       for (const prompt of [18, 1, 4000, 8191, 500]) expect(await ask(prompt)).toBe(8192 - prompt);
       expect(asked).toHaveLength(1);
@@ -86,7 +86,7 @@ describe.each(Object.keys(servers))("with vLLM %s", (version) => {
       expect(asked).toHaveLength(1);
     });
 
-    it("max_output_tokens that do not fit behind the prompt are what is left", async () => {
+    it("max_output_tokens beyond the rest of the window become the rest", async () => {
       const { ask } = start(version, 8192, card);
       expect(await ask(8000, 1000)).toBe(192);
       expect(await ask(8000, 192)).toBe(192);
@@ -139,7 +139,7 @@ it.each(Object.keys(servers))(
   },
 );
 
-it("other refusals are what they are, after one request", async () => {
+it("other refusals are passed on after one request", async () => {
   const refusal = invalidRequest("temperature", "temperature must be non-negative");
   let requests = 0;
   const limited = { server: () => "s", model: "m", window: 100, wanted: undefined, body: "x", count: async () => [1] };

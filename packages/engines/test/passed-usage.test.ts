@@ -78,7 +78,7 @@ function objectWith(others: [string, unknown][], place: number, name: string, me
 }
 
 describe("usage in a JSON answer", () => {
-  it("is found wherever it stands, in any pieces, and never in what only looks like it", async () => {
+  it("is found in any place and any pieces, and never in text that only looks like it", async () => {
     await fc.assert(
       fc.asyncProperty(
         members,
@@ -209,7 +209,7 @@ describe("usage in a stream", () => {
     expect((await counted(stream("a".repeat(50_000)), { type, sizes: [9_000] })).used).toMatchObject({ output: 5_000 });
   });
 
-  it("is counted as far as it was told when the reader leaves", async () => {
+  it("is the last reported one when the reader disconnects", async () => {
     const text = `data: ${JSON.stringify(chunk("a"))}\n\n`.repeat(1_000);
     const { used } = await counted(text, { type: EVENTS_TYPE, sizes: [500], leavesAfter: 3 });
     expect(used).toMatchObject({ input: 700 });

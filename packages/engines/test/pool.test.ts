@@ -87,7 +87,7 @@ describe("rendezvous hashing", () => {
 });
 
 describe("a turn with a key", () => {
-  it("goes to the same server whichever isolate chooses, and whatever is in progress as long as that is little", () => {
+  it("goes to the same server from every isolate, under any small load", () => {
     fc.assert(
       fc.property(fc.string(), fc.array(fc.nat(7), { minLength: 5, maxLength: 5 }), (key, loads) => {
         const busy = pool(5).map((each, index) => ({ ...each, inFlight: loads[index] ?? 0 }));
@@ -136,7 +136,7 @@ describe("a turn with a key", () => {
       pool(4).map((each) => ({ ...each, drains: drained.includes(each.name) }));
     expect(choose(draining(first), "key")).toBe(first);
     expect(choose(draining(first), "key", { keepsDraining: false })).toBe(second);
-    // The first one fails: what comes instead is new to any server.
+    // The first server fails, and the sessions that replace its own are new to every server.
     const failing = draining(second).map((each) => ({ ...each, isEjected: each.name === first }));
     expect(choose(failing, "key")).toBe(third);
     expect(choose(draining(...names(4)), "key", { keepsDraining: false })).toBe(first);
@@ -170,7 +170,7 @@ describe("the turns of many conversations, while servers come and go", () => {
     const cachedAt = new Map<string, string>();
     // Four servers; one more; one less; that one again, with nothing in its cache.
     const fleets = [pool(4), pool(5), pool(5).filter(({ name }) => name !== "gpu-1"), pool(5)];
-    /** The most that may have to be computed anew: what a server takes that comes, or leaves that goes. */
+    /** The maximum share of prompts that another server must compute again: that of an added or removed server. */
     const shares = [0, 1 / 5, 1 / 5, 1 / 5];
     for (const [phase, servers] of fleets.entries()) {
       let hits = 0;

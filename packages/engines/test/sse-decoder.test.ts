@@ -44,7 +44,7 @@ describe("SseDecoder", () => {
     expect(decode(bytes.subarray(0, 7), bytes.subarray(7, 8), bytes.subarray(8))).toEqual(["世"]);
   });
 
-  it("replaces what is not UTF-8, and goes on", () => {
+  it("replaces invalid UTF-8, and continues", () => {
     expect(decode(new Uint8Array([...encode("data: a"), 0xff, ...encode("b\n\ndata: c\n")]))).toEqual([
       "a\ufffdb",
       "c",

@@ -39,7 +39,7 @@ const stops = fc.array(fc.string({ unit: fc.constantFrom("a", "b", "c"), minLeng
 const lengths = fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1, maxLength: 5 });
 
 describe("stop strings", () => {
-  it("end the answer where they are complete, however the text is cut, and nothing before it", () => {
+  it("end the answer where they are complete, and not before, for any chunking", () => {
     fc.assert(
       fc.property(letters, letters, stops, lengths, fc.boolean(), (thoughts, answer, strings, sizes, included) => {
         const parser = new HarmonyParser({

@@ -1,6 +1,6 @@
 import { deflateSync, strToU8, zipSync } from "fflate";
 
-/** Files as programs write them, and as nobody should. Made here, so that each says what is in it. */
+/** Files in the forms of real programs, and malformed ones. They are made here, so that their content is visible. */
 
 /** A PDF of objects, the catalogue first, with a cross-reference table. */
 export function pdfOf(objects: readonly (string | Uint8Array)[]): Uint8Array {

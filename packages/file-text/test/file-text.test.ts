@@ -51,7 +51,7 @@ describe("a document", () => {
     expect(await text(docx(body), "a.docx")).toBe("# Title\nTom & Zoë’s\na | b |\n1 | 2 < 3 |\n\nend");
   });
 
-  it("shows tabs and line breaks, and not what was deleted or stands twice", async () => {
+  it("shows tabs and line breaks, and no deleted or repeated text", async () => {
     const body = `<w:p><w:r><w:t>a</w:t><w:tab/><w:t>b</w:t><w:br/><w:t>c</w:t></w:r><w:del><w:r><w:delText>x</w:delText></w:r></w:del></w:p>
       <w:p><mc:AlternateContent><mc:Choice><w:t>once</w:t></mc:Choice><mc:Fallback><w:t>twice</w:t></mc:Fallback></mc:AlternateContent></w:p>`;
     expect(await text(docx(body), "a.docx")).toBe("a\tb\nc\nonce");

@@ -34,7 +34,7 @@ function overlapping(): Uint8Array {
   return bytes;
 }
 
-/** What makes no text, and what is said of it. */
+/** Files without readable text, and their errors. */
 const REFUSED: [what: string, file: () => Uint8Array, limits: Partial<TextLimits>, code: string, message: RegExp][] = [
   ["more bytes than may be", () => spaces(2000), { maxBytes: 1999 }, "too_large", /more than 1999 bytes/],
   ["more text than may be", () => spaces(2000), { maxTextBytes: 1999 }, "too_large", /1999 bytes of text/],
@@ -247,7 +247,7 @@ const FILES: readonly [format: string, file: Uint8Array][] = [
   ["text", strToU8("naïve text, 日本")],
 ];
 
-/** Reads what may be anything: text, or a refusal that says why. */
+/** Reads arbitrary bytes. Gives text, or a refusal with its reason. */
 it("a PDF with several damaged pages leaves no unhandled rejection", async () => {
   const left: unknown[] = [];
   const note = (event: PromiseRejectionEvent) => left.push(event.reason);

@@ -145,7 +145,7 @@ describe("browser.open", () => {
     expect(fetched).toHaveLength(1);
   });
 
-  it("shows no more than the limit, whatever the model asks for", async () => {
+  it("shows at most the limit, for any request of the model", async () => {
     const { browser } = session({ limits: { maxViewTokens: 2000 } });
     const { text } = await browser.open({ id: "https://acme.dev/long", num_lines: 100_000 });
     expect(text.length).toBeLessThan(10_000);
@@ -256,7 +256,7 @@ describe("a browsing session", () => {
     expect((await session().browser.call("click", "{}")).text).toBe('{"error":"Unknown function: click"}');
   });
 
-  it("goes on from its stored state", async () => {
+  it("continues from its stored state", async () => {
     const { browser } = session();
     await browser.search({ query: "acme" });
     await browser.open({ id: 0 });
@@ -305,7 +305,7 @@ describe("a browsing session", () => {
     await expect(browser.open({ id: "https://acme.dev/" }, abort.signal)).rejects.toBe(reason);
   });
 
-  it("knows what is cited", async () => {
+  it("resolves citations", async () => {
     const { browser } = session();
     await browser.search({ query: "acme" });
     await browser.open({ id: 0 });

@@ -89,7 +89,7 @@ describe("citations", () => {
     ]);
   });
 
-  it("come out the same however the text is cut", () => {
+  it("are the same for any chunking of the text", () => {
     const part = fc.constantFrom(
       "【",
       "】",

@@ -42,7 +42,7 @@ describe.each<[string, GrammarCase[], (definition: string) => GrammarFormat]>([
   ["Lark", LARK_CASES, lark],
   ["regular expressions", REGEX_CASES, regex],
 ])("%s", (_, cases, format) => {
-  it.each(cases)("%s admits what it should, as EBNF", (definition, admitted, refused) => {
+  it.each(cases)("%s accepts the right texts, as EBNF", (definition, admitted, refused) => {
     for (const excludes of [[], SPECIAL]) {
       const grammar = translated(format(definition), excludes);
       for (const text of admitted) expect([text, admitsText(grammar, text)]).toEqual([text, true]);

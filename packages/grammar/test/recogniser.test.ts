@@ -26,7 +26,9 @@ function keeps(rules: Rules, text: string, lengths: readonly number[] = [text.le
   return recogniser.accepts;
 }
 
-/** The simulator's reader of what the rules are written as for model servers: another mechanism, and the same texts. */
+/**
+ * The simulator's reader of the rules' form for model servers. It is another mechanism that must accept the same texts.
+ */
 function oracleOf(rules: Rules): TextGrammar {
   const grammar = parseEbnf(toEbnf(rules));
   if (!grammar) throw new Error("no EBNF");
@@ -39,13 +41,13 @@ const CASES = [
 ];
 
 describe("the recogniser of a grammar", () => {
-  it.each(CASES)("%j admits what it should", (format, admitted, refused) => {
+  it.each(CASES)("%j accepts the right texts", (format, admitted, refused) => {
     const rules = rulesOf(format);
     for (const text of admitted) expect([text, keeps(rules, text)]).toEqual([text, true]);
     for (const text of refused) expect([text, keeps(rules, text)]).toEqual([text, false]);
   });
 
-  it("says of any text what the grammar says, however the text comes", () => {
+  it("agrees with the grammar about any text, in any pieces", () => {
     const grammars = CASES.map(([format]) => rulesOf(format)).map((rules) => ({ rules, oracle: oracleOf(rules) }));
     const lengths = fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1, maxLength: 4 });
     const at = fc.nat();

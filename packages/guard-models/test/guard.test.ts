@@ -236,7 +236,7 @@ describe("a moderated engine", () => {
     });
   });
 
-  it("gives on what was judged, sentence by sentence, and ends before one that is flagged", async () => {
+  it("passes judged text on, sentence by sentence, and ends before a flagged one", async () => {
     const { run, judged, state, turn } = moderated([
       sentence("one"),
       sentence("two"),
@@ -247,13 +247,13 @@ describe("a moderated engine", () => {
     expect(textIn(deltas)).toBe(sentence("one") + sentence("two"));
     expect(finishOf(deltas)).toEqual(["content_filter"]);
     expect(state.isClosed).toBe(true);
-    // A sentence is judged with what was said before it.
+    // A sentence is judged together with the text before it.
     expect(judged.at(-1)).toEqual({ side: "output", text: sentence("one") + sentence("two") + sentence("bad") });
     expect(turn.result.output).toMatchObject({ flagged: true });
     expect(deltas.find(({ kind }) => kind === "usage")).toMatchObject({ usage: { output_tokens: 3 } });
   });
 
-  it("shows no beginning of a sentence that was not judged, however the answer arrives", async () => {
+  it("shows no part of a sentence that was not judged, in any chunking", async () => {
     const { run, judged } = moderated([], {}, prompt);
     const [one, two] = [sentence("one"), sentence("two")];
     expect(textIn(await run([[one, two, "And this is "], ["bad. "]]))).toBe(one + two);
@@ -266,7 +266,7 @@ describe("a moderated engine", () => {
     expect(judged.filter(({ side }) => side === "output")).toHaveLength(1);
   });
 
-  it("holds nothing back where it only scores, and goes on", async () => {
+  it("holds nothing back if it only scores", async () => {
     const { run, judged, turn } = moderated(["bad ", "words"], {
       modes: { input: "score", output: "score" },
       earlier: "once, ",

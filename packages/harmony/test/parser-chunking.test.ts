@@ -26,7 +26,7 @@ function newParser(expectsJson = false): HarmonyParser {
   return new HarmonyParser({ functions: new Map([["f", "f"]]), builtins: new Set(["python"]), expectsJson });
 }
 
-/** The deltas with all that are one text joined: what must not depend on the cuts. */
+/** The deltas, with those of one text joined, which must not depend on the chunking. */
 function joined(deltas: readonly HarmonyDelta[]): HarmonyDelta[] {
   const result: HarmonyDelta[] = [];
   for (const delta of deltas) {
@@ -109,7 +109,7 @@ const words = fc.constantFrom(
 const text = fc.oneof(fc.string({ unit: "grapheme" }), literal, words, fc.constant("long ".repeat(60)));
 const garbage = fc.array(fc.oneof(special, words, text), { maxLength: 30 });
 
-/** A message as it should be: its header and its text, and what it becomes. */
+/** A valid message: its header and its text, and its deltas. */
 const message = fc.record({
   header: fc.constantFrom<Segment[]>(
     [CHANNEL, "analysis"],
@@ -179,7 +179,7 @@ describe("the tokens of reasoning", () => {
         : (segment.match(new RegExp(`.{1,${length}}`, "gsu")) ?? []).map((piece) => ({ piece, id: 1 })),
     );
 
-  it("are counted alike however tokens are put into chunks, and are no more than there are", () => {
+  it("have the same count for any chunking, which is at most their number", () => {
     fc.assert(
       fc.property(
         fc.oneof(wellFormed, garbage),
@@ -228,7 +228,7 @@ describe("the tokens of reasoning", () => {
 });
 
 describe("text of ordinary tokens", () => {
-  it("stays text whatever it says", () => {
+  it("stays text, with any content", () => {
     fc.assert(
       fc.property(fc.array(message, { minLength: 1, maxLength: 5 }), sizes, (messages, by) => {
         const deltas = parse(chunked(toSegments(messages), by));
@@ -351,7 +351,7 @@ describe("reading chunks of a server", () => {
     .tuple(fc.oneof(wellFormed, garbage), fc.constantFrom<Segment[]>([RETURN], [CALL], []))
     .map(([segments, end]) => [...segments, ...end]);
 
-  it("finds exactly the special tokens, whatever the text says and however it is cut", () => {
+  it("finds exactly the special tokens, for any text and any chunking", () => {
     fc.assert(
       fc.property(ended, sizes, (segments, by) => {
         expect(normal(read(serve(toIds(segments), by)).pushes)).toEqual(normal([segments]));

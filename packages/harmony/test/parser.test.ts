@@ -382,7 +382,7 @@ describe("HarmonyParser", () => {
       }
     });
 
-    it("31: takes a call for one however it ends", () => {
+    it("31: recognises a call with any end", () => {
       for (const end of ["<|end|>", "<|return|>", "<|call|>", ""]) {
         expect(seen(`<|channel|>commentary to=functions.f<|message|>{}${end}`)).toEqual(call);
       }
@@ -399,7 +399,7 @@ describe("HarmonyParser", () => {
       ]);
     });
 
-    it("33: leaves what is cut off unfinished", () => {
+    it("33: leaves a message that was cut off unfinished", () => {
       const reason = "length";
       expect(seen("<|channel|>analysis<|message|>Hm", { reason })).toEqual(["reasoning: Hm…"]);
       expect(seen("<|channel|>final<|message|>4", { reason })).toEqual(["final_answer: 4…"]);
@@ -612,7 +612,7 @@ describe("reading chunks", () => {
     expect(decodePieces([...ids("a"), END, ...ids("bä").slice(0, 2)], BYTES)).toEqual(["a", END, "b", "\ufffd"]);
   });
 
-  it("gives a tokenizer what vLLM held back, once", () => {
+  it("gives text that vLLM held back, once, with a tokenizer", () => {
     const reader = new PieceReader();
     expect(reader.read({ text: "x", ids: [...ids("xä").slice(0, 2)] })).toEqual(["x"]);
     const chunk = { text: "ä<|end|><|end|>", ids: [...ids("ä").slice(1), ...ids("<|end|>"), END] };

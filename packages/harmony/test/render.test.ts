@@ -229,7 +229,7 @@ describe("a schema as we show it", () => {
     expect(shown(schema)).toBe(text);
   });
 
-  it("has references inlined, with what stands beside them, until they refer to themselves", () => {
+  it("has references inlined, with their sibling keywords, until they refer to themselves", () => {
     const schema = {
       type: "object",
       properties: { a: { $ref: "#/$defs/Node", description: "Root." }, b: { $ref: "#/definitions/a~1b" } },
@@ -303,7 +303,7 @@ describe("a hostile schema", () => {
   });
 
   it.each([null, true, 5, "x", [], { type: {} }, { type: [] }, { properties: [] }, { oneOf: {} }, { oneOf: [null] }])(
-    "that is none does no harm: %j",
+    "that is invalid does no harm: %j",
     (schema) => {
       for (const normaliseSchemas of [true, false]) {
         expect(() => typeOf({ type: "object", properties: { p: schema } }, normaliseSchemas)).not.toThrow();

@@ -64,7 +64,7 @@ describe("the header of an image", () => {
     },
   );
 
-  it("is none of other bytes, however they are cut", () => {
+  it("is absent for other bytes, in any pieces", () => {
     for (const whole of [png(16, 16), jpeg(16, 16), extended(16, 16, 0), gif(16, 16)]) {
       for (let length = 0; length < whole.length; length += 1) readImageHeader(whole.subarray(0, length));
     }

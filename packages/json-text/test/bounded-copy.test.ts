@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 const same = (text: string) => text;
 
 describe("a bounded copy", () => {
-  it("of what is short is the whole, with each text changed and nothing else", () => {
+  it("of a short value is complete, with only its texts changed", () => {
     const value = { a: "one", list: [1, true, null, { b: "two" }], left: undefined };
     expect(boundedCopy(value, { maxLength: 1_000, change: (text) => text.toUpperCase() })).toEqual({
       copy: { a: "ONE", list: [1, true, null, { b: "TWO" }] },
@@ -12,7 +12,7 @@ describe("a bounded copy", () => {
     });
   });
 
-  it("of what is long says that it was cut, and is about as long as it may be", () => {
+  it("of a long value says that it was cut, and has about the maximum length", () => {
     for (const value of ["x".repeat(10_000), Array(10_000).fill("x"), [{ text: "x".repeat(900) }, "y".repeat(900)]]) {
       const { copy, isCut } = boundedCopy(value, { maxLength: 1_000, change: same });
       expect(isCut).toBe(true);
@@ -20,7 +20,7 @@ describe("a bounded copy", () => {
     }
   });
 
-  it("changes also what goes beyond the cut", () => {
+  it("changes also texts that extend beyond the cut", () => {
     const change = (text: string) => text.replaceAll(/secret-\d+/g, "[redacted]");
     const { copy } = boundedCopy(`${"x".repeat(85)}secret-123456`, { maxLength: 100, change });
     expect(copy).not.toContain("secret");

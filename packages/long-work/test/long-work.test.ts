@@ -27,7 +27,7 @@ const works = fc.array(fc.record({ tenant: fc.constantFrom("a", "b", "c"), slice
 });
 
 describe("slices of long work", () => {
-  it("are given to tenants in turn, one at a time, in whatever order timers ring, also where some never do", async () => {
+  it("are given to tenants in turn, one at a time, for any order of timers, also if some never fire", async () => {
     await fc.assert(
       fc.asyncProperty(
         works,
@@ -77,7 +77,7 @@ describe("slices of long work", () => {
     );
   });
 
-  it("end with so many units, and short work has none", async () => {
+  it("end after a number of units, and short work has none", async () => {
     function* work(steps: number): Steps<number> {
       for (let step = 0; step < steps; step += 1) yield 100;
       return steps;

@@ -7,7 +7,7 @@ import {
   mcpHandler,
 } from "../../../test/tools/mcp-handler.ts";
 
-/** The MCP client in the runtime it is for; what it does over real connections is in `test/tools/mcp.test.ts`. */
+/** The MCP client in its runtime. `test/node/connection.test.ts` tests it over real connections. */
 
 const connections: McpConnection[] = [];
 afterEach(async () => {

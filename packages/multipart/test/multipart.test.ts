@@ -40,7 +40,7 @@ const field = (name: string, value: string) =>
   `--b\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`;
 
 describe("a form", () => {
-  it("that the runtime has written is read as it was, wherever it is cut", async () => {
+  it("that the runtime has written is read unchanged, with any cuts", async () => {
     const bytes = fc.uint8Array({ maxLength: 400 });
     // Line breaks and dashes are what a boundary begins with.
     const tricky = fc
@@ -116,7 +116,7 @@ describe("a form", () => {
     expect(await partsOf(body)).toEqual([{ name: "a", filename: null, type: "text/plain", bytes: [] }]);
   });
 
-  it("goes on after an unread part, and after a part that was read in part", async () => {
+  it("continues after an unread or partly read part", async () => {
     const body = latin(`${field("a", "x".repeat(1000))}${field("b", "y".repeat(1000))}${field("c", "z")}--b--`);
     const names: string[] = [];
     for await (const part of readParts(readerOf(body, [7]).read, "b")) {
@@ -134,7 +134,7 @@ describe("a form", () => {
   });
 });
 
-describe("what is no form", () => {
+describe("a malformed form", () => {
   it("is one wherever a form breaks off", async () => {
     const whole = latin(`${field("a", "1\r\n--")}${field("b", "2")}--b--`);
     for (let length = 0; length < whole.length; length += 1) {
@@ -168,7 +168,7 @@ describe("what is no form", () => {
     }
   });
 
-  it("costs no more than its length, whatever its headers hold", async () => {
+  it("costs no more than its length, with any headers", async () => {
     for (const piece of [';a="', '"', "\\", ";a=", " ", ";"]) {
       const header = piece.repeat(Math.floor(8_000 / piece.length));
       const body = latin(`--b\r\nContent-Disposition: form-data; name=a${header}\r\n\r\n1\r\n--b--`);

@@ -1,7 +1,7 @@
 import { Exporter } from "@responses-edge/otlp";
 import { expect, it } from "vitest";
 
-it("sends data that comes during a brief export after it, though nobody flushes any more", async () => {
+it("sends data that arrives during a short export after it, without another flush", async () => {
   const waiting = ["a", "b"];
   const sent: string[] = [];
   const first = Promise.withResolvers<void>();

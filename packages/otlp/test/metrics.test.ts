@@ -42,7 +42,7 @@ it("puts spans, which are JSON already, into one export", () => {
   expect(body.resourceSpans[0].resource.attributes).toEqual([{ key: "service.name", value: { stringValue: "acme" } }]);
 });
 
-it("drops what a collector will never take, and says why", async () => {
+it("drops data that a collector will never accept, and says why", async () => {
   const told: unknown[] = [];
   const bodies = ["one"];
   const pending: Promise<unknown>[] = [];

@@ -42,7 +42,7 @@ describe("a trace context", () => {
     });
   });
 
-  it("gives nothing, or ids that can be forwarded, whatever a caller sends", () => {
+  it("gives nothing, or ids that can be forwarded, for any header of a caller", () => {
     const hostile = fc.oneof(
       fc.string(),
       fc.stringMatching(/^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}.{0,9}$/),

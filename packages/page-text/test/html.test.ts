@@ -5,7 +5,7 @@ import { charactersTouched } from "../../../test/work.ts";
 
 type Token = [kind: "open" | "close" | "text", value: string, attributes?: Record<string, string>];
 
-/** Neighbouring pieces of text as one: how text is cut is nobody's business. */
+/** Joins neighbouring pieces of text, because the cuts do not matter. */
 function joined(tokens: Token[]): Token[] {
   const result: Token[] = [];
   for (const token of tokens) {
@@ -33,7 +33,7 @@ async function rewriterTokens(html: string): Promise<Token[]> {
   const rewriter = new HTMLRewriter()
     .on("*", {
       element({ tagName, attributes }) {
-        // The last of equal names is what an object would keep.
+        // An object would keep the last of equal names.
         const values: Record<string, string> = {};
         for (const [name = "", value = ""] of attributes) values[name] ??= value;
         found.push(["open", tagName, values]);

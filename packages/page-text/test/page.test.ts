@@ -122,7 +122,7 @@ describe("a page as text", () => {
     },
   );
 
-  it("is none for bytes that do not say what they are", async () => {
+  it("is none for bytes without a known type", async () => {
     await expect(read(new Uint8Array([1, 0, 2]), null)).rejects.toThrow("application/octet-stream");
   });
 
@@ -150,7 +150,7 @@ describe("a page as text", () => {
 });
 
 describe("a hostile page", () => {
-  // Each character is counted, which is what costs: pages and limits are a tenth of what they could be.
+  // Counting each character is slow, so pages and limits are a tenth of the real ones.
   const limits = { maxBytes: 500_000, maxTextChars: 40_000, maxLinkChars: 20_000 };
   const hostile: [what: string, html: string][] = [
     ["deep nesting", "<div>".repeat(200_000)],

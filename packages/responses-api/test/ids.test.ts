@@ -46,7 +46,7 @@ describe("ids", () => {
     expect(treeOf({ home: "h".repeat(22), turn: "t".repeat(10) }).tree).toBe("");
   });
 
-  it("an item's id tells its turn, side and place, whatever its type", () => {
+  it("an item's id has its turn, side and place, for every type", () => {
     fc.assert(
       fc.property(
         fc.constantFrom("message", "reasoning", "function_call", "function_call_output", "something_else"),

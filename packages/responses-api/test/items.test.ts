@@ -45,7 +45,7 @@ const messageLike = fc.record(
   { requiredKeys: ["role", "content"] },
 );
 
-it("a message that is read without its schema is what the schema makes of it", () => {
+it("a message that is read without its schema equals the schema's result", () => {
   fc.assert(
     fc.property(messageLike, (value) => {
       const plain = plainMessage(value);

@@ -12,12 +12,12 @@ import {
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 
-/** HTTP/1.1 as the socket transport reads it: by bytes, however they are cut, and whoever sends them. */
+/** The socket transport's reading of HTTP/1.1: by bytes, in any pieces, from any server. */
 
 const encode = (text: string) => Uint8Array.from(text, (character) => character.charCodeAt(0));
 const decode = (bytes: Uint8Array) => String.fromCharCode(...bytes);
 
-/** A server's side of a connection: what it sends, read by read, and then its end or its loss. */
+/** A server's side of a connection: its bytes, read by read, and then its end or its loss. */
 function connectionOf(reads: readonly Uint8Array[], end: "closed" | "lost" | "open" = "closed") {
   const seen = { closed: 0, sent: "" };
   const left = reads.filter((read) => read.length > 0);
@@ -99,7 +99,7 @@ const framed = (chunks: readonly Chunk[], trailer = "") =>
 const HEAD = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
 
 describe("a chunked body", () => {
-  it("is the same however it is cut, extensions and trailers being none of it", async () => {
+  it("is the same for any chunking, without extensions and trailers", async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(chunk, { maxLength: 12 }),
@@ -117,7 +117,7 @@ describe("a chunked body", () => {
     );
   });
 
-  it("that its connection does not outlive is lost, with what there was of it", async () => {
+  it("that its connection breaks off is lost after the received part", async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(chunk, { minLength: 1, maxLength: 5 }),
@@ -183,7 +183,7 @@ describe("a chunked body", () => {
 });
 
 describe("another body", () => {
-  it("is as long as its content-length says, however it is cut, and whatever follows", async () => {
+  it("has the length of its content-length, for any chunking and any bytes after it", async () => {
     await fc.assert(
       fc.asyncProperty(fc.string({ unit: "binary-ascii", maxLength: 500 }), cuts, fc.nat(5), async (text, at, more) => {
         const bytes = encode(`${HEAD}content-length: ${text.length}\r\n\r\n${text}${"x".repeat(more)}`);
@@ -197,7 +197,7 @@ describe("another body", () => {
     expect(await readAll(await ask(connectionOf([bytes])))).toMatchObject({ text: "hello", error: expect.any(Error) });
   });
 
-  it("without a length goes on until the connection is closed, and is lost with it", async () => {
+  it("without a length lasts until the connection is closed, and is lost with it", async () => {
     const reads = [encode(`${HEAD}\r\nhel`), encode("lo")];
     expect(await readAll(await ask(connectionOf(reads)))).toEqual({ text: "hello" });
     const lost = connectionOf(reads, "lost");
@@ -223,7 +223,7 @@ describe("another body", () => {
 });
 
 describe("a head", () => {
-  it("is the same however it is cut, also behind interim ones", async () => {
+  it("is the same for any chunking, also after interim ones", async () => {
     await fc.assert(
       fc.asyncProperty(cuts, fc.nat(3), async (at, interim) => {
         const before = "HTTP/1.1 100 Continue\r\nx: y\r\n\r\n".repeat(interim);

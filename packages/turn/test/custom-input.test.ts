@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { codePoint } from "../../../test/code-points.ts";
 
-/** The input of a custom tool, however it is cut. */
+/** The input of a custom tool, in any pieces. */
 function read(pieces: readonly string[]): string {
   const input = new CustomInput();
   const said = pieces.map((piece) => input.push(piece));
@@ -20,7 +20,7 @@ const anyText = fc.string({ unit: codePoint });
 const places = fc.array(fc.nat(), { maxLength: 8 });
 
 describe("the input of a custom tool", () => {
-  it("is decoded from JSON, whatever it is and wherever it is cut", () => {
+  it("is decoded from JSON, for any text and any cuts", () => {
     fc.assert(
       fc.property(anyText, places, fc.boolean(), (text, at, isAscii) => {
         const json = JSON.stringify({ input: text });
@@ -64,7 +64,7 @@ describe("the input of a custom tool", () => {
     expect(customInputOf('{"input": "a", "why": "b"}')).toBe("a");
   });
 
-  it("is not held back for ever by what looks like its opening", () => {
+  it("is not held back for ever by text that looks like its opening", () => {
     const input = new CustomInput();
     let said = "";
     for (let index = 0; index < 1_000; index += 1) said += input.push(" ");

@@ -76,7 +76,7 @@ it("a word ends an outage: the next one has all its time again", () => {
   expect(policy.outage).toBeUndefined();
 });
 
-it("a failure that may be the server's end is one only if its health says so", async () => {
+it("a failure counts as the server's death only by its health", async () => {
   const failure = new ApiError({ status: 502, message: "It failed.", code: "upstream_error" });
   const mistake = new ApiError({ status: 400, message: "Wrong.", code: "invalid_request" });
   expect(await isTransient(failure, async () => true)).toBe(true);

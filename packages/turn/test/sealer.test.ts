@@ -18,13 +18,13 @@ function sealer({ keys = [OLD], tenant = "acme", model = "gpt-oss" } = {}): Seal
   return made;
 }
 
-/** Any number of characters of base64url, and what has no place among them. */
+/** Any number of characters of base64url, and invalid ones among them. */
 const BLOB_CHARACTER = fc.constantFrom(
   ..."ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.=+/ \n\u00e9",
 );
 
 describe("a sealed payload", () => {
-  it("is opened as it was, whatever JSON it is, and reads as nothing", () => {
+  it("is opened unchanged, for any JSON, and its sealed form reveals nothing", () => {
     const one = sealer();
     fc.assert(
       fc.property(fc.jsonValue(), (payload) => {
@@ -99,7 +99,7 @@ describe("a sealed payload", () => {
   it("is bound to its purpose, and to the name of its key", () => {
     const blob = sealer().seal("reasoning", "thoughts");
     expect(sealer().open("compaction", blob)).toEqual({ reason: "organization_mismatch" });
-    // The same secret under another name: what the name stands for is authenticated as well.
+    // The same secret under another name does not open it, because the name is authenticated, too.
     const renamed = { ...OLD, kid: "new" };
     const moved = blob.replace("re1.old.", "re1.new.");
     expect(sealer({ keys: [renamed] }).open("reasoning", moved)).toEqual({ reason: "organization_mismatch" });
@@ -135,7 +135,7 @@ describe("keys", () => {
     expect(createSealer([], "acme", "gpt-oss")).toBeUndefined();
   });
 
-  it("of the first version stay what they are: what clients have kept since is read", () => {
+  it("of the first version stay readable, because clients have them", () => {
     const kept =
       "re1.old.BpSL0lK3lR9-9gc_tbQxQQ4DVN5M7DOvKpG5o1-4RVt7r3bS2WfMsduKd3teJnMv7U0fjTrloKdKuNyZclhUBOQ5K1Mp4Tv4XqjQ";
     expect(sealer().open("reasoning", kept)).toEqual({ payload: { kept: "since the first version" } });

@@ -26,7 +26,7 @@ function usage(input: number, output: number, reasoning = 0): Usage {
 const text = (said: string): ModelDelta => ({ kind: "text", text: said });
 
 describe("a resumed generation", () => {
-  it("is without what the reader has already, however it is cut", async () => {
+  it("leaves out the text that the reader already has, for any cuts", async () => {
     const said = await deltasOf(resumed(generation([text(" wor")], [text("ld!")]), " world", undefined));
     expect(said).toMatchObject([{ text: "" }, { text: "!" }]);
   });
@@ -45,7 +45,7 @@ describe("a resumed generation", () => {
     expect(second).toMatchObject({ usage: { input_tokens: 1, output_tokens: 1 } });
   });
 
-  it("that has no tokens left says so, with its usage where it is known", async () => {
+  it("without a rest of its token limit ends as such, with its usage if it is known", async () => {
     expect(await deltasOf(outOfTokens(5, undefined))).toEqual([{ kind: "finish", reason: "length" }]);
     const [told] = await deltasOf(outOfTokens(5, { prompt: 10, reasoning: 2, isText: true }));
     expect(told).toMatchObject({ usage: { input_tokens: 10, output_tokens: 5, total_tokens: 15 } });
@@ -53,7 +53,7 @@ describe("a resumed generation", () => {
 });
 
 describe("usage", () => {
-  it("of several rounds is their sum, with a list of each; what a prompt has more is tools' output", () => {
+  it("of several rounds is their sum, with a list of each; the growth of a prompt is tools' output", () => {
     const two = addUsage(addUsage(null, usage(10, 5)), usage(22, 3));
     expect(two).toMatchObject({ input_tokens: 32, output_tokens: 8, input_tokens_per_turn: [10, 22] });
     expect(two.tool_output_tokens_per_turn).toEqual([0, 7]);

@@ -13,7 +13,7 @@ import { compactionCodec } from "@responses-edge/turn/sealer";
 import { Turn } from "@responses-edge/turn/turn";
 import { expect, it } from "vitest";
 
-/** A turn of a model that says what it is told to, and remembers what it was asked. */
+/** A turn with a scripted model, which records its requests. */
 
 type Round = ModelDelta[] | ((prompt: Prompt) => ModelDelta[]);
 
@@ -172,7 +172,7 @@ it("runs a call of its own, and asks the model again with the answer in its prom
   ]);
 });
 
-it("goes on where its log ends", async () => {
+it("continues at the end of its log", async () => {
   const whole = await tell(engineOf([[{ kind: "text", text: "Sunny, " }, { kind: "text", text: "and warm." }, STOP]]), {
     stream_options: { include_obfuscation: false },
   });

@@ -38,14 +38,14 @@ describe("end users", () => {
     expect(["x", "x", "y", "y"].map((key) => letIn("c", key, three))).toEqual([true, true, true, false]);
   });
 
-  it("are what they were after all stored accounts were read again", () => {
+  it("are unchanged after all stored accounts are read again", () => {
     const users = new EndUsers();
     expect([isLetIn(users, request("a")), isLetIn(users, request("a"))]).toEqual([true, true]);
     const again = new EndUsers(kept(new Map(), users), T0);
     expect([isLetIn(again, request("a")), isLetIn(again, request("b"))]).toEqual([false, true]);
   });
 
-  it("are forgotten two minutes after they were heard of, with their rows", () => {
+  it("are dropped with their rows after two minutes without a request", () => {
     const users = new EndUsers();
     const rows = new Map<string, Account>();
     users.take(request("a"), T0);
@@ -54,7 +54,7 @@ describe("end users", () => {
     expect([...kept(rows, users).keys()]).toEqual(["b/k"]);
   });
 
-  it("are at most 10,000, whatever ids are sent: the one idle for longest is forgotten", () => {
+  it("are at most 10,000, for any ids: the one idle for longest is dropped", () => {
     const users = new EndUsers();
     const rows = new Map<string, Account>();
     for (let user = 0; user < 25_000; user += 1) {

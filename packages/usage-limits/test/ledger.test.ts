@@ -87,7 +87,7 @@ describe("the window of a minute", () => {
     );
   });
 
-  it("has room when it says so, and not a second before", () => {
+  it("admits a request at the named time, and not a second before", () => {
     fc.assert(
       fc.property(
         fc.array(fc.tuple(fc.integer({ min: 0, max: 3_000 }), fc.integer({ min: 1, max: 9 })), {
@@ -111,7 +111,7 @@ describe("the window of a minute", () => {
     );
   });
 
-  it("of a clock that goes back keeps what was used, and for no longer than a minute", () => {
+  it("keeps usage after the clock goes back, for at most a minute", () => {
     const window = added([], 5, T0);
     const back = slid(window, T0 - 3_600_000);
     expect(sumOf(back)).toBe(5);
@@ -140,7 +140,7 @@ describe("the period of a budget", () => {
 describe("the ledger", () => {
   const one = { requests: 1, slots: 1 };
 
-  it("of many holders never promises more than a limit, whatever they hold, use and want", () => {
+  it("of many holders never promises more than a limit, for any holds, usage and requests", () => {
     const step = fc.record({
       holder: fc.constantFrom("a", "b", "c"),
       key: fc.constantFrom("k1", "k2"),
@@ -159,7 +159,7 @@ describe("the ledger", () => {
         let now = T0;
         for (const { holder, key, wait, want, soon, uses } of steps) {
           now += wait;
-          // A holder knows when it was last heard of, and believes no promise that is older.
+          // A holder knows the time of its last report, and uses no older promise.
           for (const [name, { heardAt }] of holders) if (heardAt <= now - 60_000) holders.delete(name);
           const name = `${holder}/${key}`;
           const before = holders.get(name)?.has ?? 0;
@@ -189,7 +189,7 @@ describe("the ledger", () => {
     expect(take("b", "6").obstacle).toMatchObject({ of: "tenant", kind: "slots", limit: 3, used: 3 });
   });
 
-  it("frees what a holder has held that is not heard of any more, and not before", () => {
+  it("frees the hold of a silent holder, and not before its time", () => {
     const ledger = new Ledger();
     const limits = { ofKey: { max_concurrent_requests: 1, budget: { tokens: 100, window: "total" as const } } };
     const want = { ...one, tokens: 60 };
@@ -225,7 +225,7 @@ describe("the ledger", () => {
     expect(isGranted(answer)).toBe(true);
   });
 
-  it("lets what was used beyond its promise count against those that come", () => {
+  it("counts usage beyond a promise against later requests", () => {
     const ledger = new Ledger();
     const limits = { ofKey: { tokens_per_minute: 100 } };
     ledger.take(report({ ...limits, want: { tokens: 10 } }), T0);
@@ -272,7 +272,7 @@ describe("the ledger", () => {
     expect(isGranted(ledger.take(report({ ...limits, want: one }), T0 + 120_000))).toBe(true);
   });
 
-  it("gives in advance no more than a tenth of what is left", () => {
+  it("gives in advance at most a tenth of the rest", () => {
     const ledger = new Ledger();
     const limits = { ofKey: { requests_per_minute: 101 } };
     const answer = ledger.take(report({ ...limits, want: { requests: 1 }, soon: { requests: 500 } }), T0);

@@ -35,7 +35,7 @@ describe("reciprocal rank fusion", () => {
     );
   });
 
-  it("puts what both lists have before what one has, and says which rank it had in each", () => {
+  it("puts entries of both lists before entries of one, with their ranks in each", () => {
     const fused = fuse([
       { ids: [1, 2], weight: 1 },
       { ids: [3, 2], weight: 1 },

@@ -9,7 +9,7 @@ import type {
 import { CHANNELS, SPECIAL_TOKENS } from "@responses-edge/harmony";
 import fc from "fast-check";
 
-/** Generators of whatever the renderer may meet, with the oddities of the reference in view. */
+/** Generators of all inputs of the renderer, including those for the reference's peculiarities. */
 
 const WORDS = [
   "weather",

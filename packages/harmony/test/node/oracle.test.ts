@@ -43,7 +43,7 @@ describe("against openai/harmony", () => {
     );
   });
 
-  it("no text becomes structure, whatever it says and wherever it is", () => {
+  it("no text becomes structure, in any place", () => {
     let forged = 0;
     fc.assert(
       fc.property(hostileConversations, (messages) => {

@@ -3,7 +3,7 @@ import { createRequire } from "node:module";
 import type { HarmonyMessage } from "@responses-edge/harmony";
 import type { Conversation, JsHarmonyEncoding } from "openai-harmony";
 
-/** openai/harmony itself, as WebAssembly: what our renderer and tokenizer are compared with. */
+/** openai/harmony itself, as WebAssembly, for comparison with our renderer and tokenizer. */
 export interface Oracle {
   /** The ids of a conversation and of the start of the assistant's next message. */
   render(messages: readonly HarmonyMessage[], options?: { autoDropAnalysis?: boolean }): number[];

@@ -131,7 +131,7 @@ describe.each(["sessions", "stateless", "modern", "sse"] as const)("a server of 
     }
   });
 
-  it("ends a slow call in its time, and goes on to answer others", async () => {
+  it("ends a slow call in its time, and still answers others", async () => {
     const session = await connect(await start({ mode }));
     const { fault: thrown } = await fault(session.callTool("slow", { ms: FOR_EVER }, { timeoutMs: 200 }));
     expect(thrown.kind).toBe("timeout");
@@ -179,7 +179,7 @@ describe("the transport", () => {
     ]);
   });
 
-  it("sends only what it should of the caller's headers", async () => {
+  it("sends only permitted headers of the caller", async () => {
     const server = await start();
     const headers = {
       Host: "evil.example.com",
@@ -371,14 +371,14 @@ describe("a server that misbehaves", () => {
     expect(server.requests.length).toBeLessThan(150);
   });
 
-  it("and goes on after its answer is answered all the same, and left", async () => {
+  it("and does not end after its answer is answered, and cancelled", async () => {
     const server = await start({ misbehave: { on: "tools/call", how: "answer-then-endless" } });
     const session = await connect(server);
     expect(await session.callTool("echo", { text: "hi" })).toEqual({ output: "here you are", failed: false });
     await expect.poll(() => server.requests.at(-1)?.signal.aborted).toBe(true);
   });
 
-  it("and ends the old transport's stream ends what waits for it", async () => {
+  it("and ends the old transport's stream ends the waiting requests", async () => {
     const server = await start({ mode: "sse" });
     const session = await connect(server);
     const call = fault(session.callTool("slow", { ms: FOR_EVER }));
@@ -433,7 +433,7 @@ describe("a session", () => {
     expect((await fault(connect(server))).fault.kind).toBe("unreachable");
   });
 
-  it("ends when it is closed, whatever it is doing", async () => {
+  it("ends when it is closed, at any time", async () => {
     const server = await start();
     const session = await connect(server);
     const calls = [session.callTool("slow", { ms: FOR_EVER }), session.callTool("slow", { ms: FOR_EVER })];

@@ -37,7 +37,7 @@ const amounts = (some: Partial<Amounts>): Amounts => ({ ...NOTHING, ...some });
 const open = (): Open => ({ taken: NOTHING, seenAt: Date.now() });
 
 describe("the balance", () => {
-  it("has what was promised, until a request takes it, and again what the request has not used", () => {
+  it("has the promised amounts until a request takes them, and then the unused rest", () => {
     const balance = new Balance(REPORTS);
     balance.promise(amounts({ requests: 2, tokens: 100, slots: 1 }));
     const request = open();
@@ -51,7 +51,7 @@ describe("the balance", () => {
     expect(balance.isIdle).toBe(true);
   });
 
-  it("owes what a request has used beyond what it had taken, until that is reported", () => {
+  it("owes a request's excess over its reservation until that is reported", () => {
     const balance = new Balance(REPORTS);
     balance.promise(amounts({ tokens: 10 }));
     const request = open();
@@ -62,7 +62,7 @@ describe("the balance", () => {
     expect(balance.free.tokens).toBe(0);
   });
 
-  it("is gone where the quota may have given it to others, and what dead requests have taken is free", () => {
+  it("expires when the quota may have given it to others, and frees the amounts of dead requests", () => {
     const balance = new Balance(REPORTS);
     balance.promise(amounts({ slots: 2 }));
     balance.take(amounts({ slots: 1 }), open());
@@ -75,7 +75,7 @@ describe("the balance", () => {
     expect(balance.held.slots).toBe(0);
   });
 
-  it("lends nothing to what only counts", () => {
+  it("lends nothing to limits that are only counted", () => {
     const balance = new Balance(REPORTS);
     balance.promise(amounts({ reads: 1, slots: 1 }));
     balance.take(amounts({ reads: 1, slots: 1 }), { taken: NOTHING, seenAt: ENDED });
@@ -108,7 +108,7 @@ describe("the queue", () => {
     expect([entered, queue.isEmpty]).toEqual([[30, 50, 10], true]);
   });
 
-  it("refuses the first, and with it all that need as much, each with what it wanted", async () => {
+  it("refuses the first, and all that need as much, each with its own amounts", async () => {
     const queue = new Queue();
     const refusals = [30, 50, 10].map((tokens) =>
       queue.wait(wanted({ tokens })).catch((error: Error) => error.message),
@@ -150,7 +150,7 @@ describe("the reporter", () => {
   const usage: UsageEntry = { model: "m", requests: 1, input: 5, cached: 0, output: 7, cost: 1 };
   const what = { limits: { key: null, tenant: null, tellsUsage: true }, held: NOTHING, want: undefined };
 
-  it("tells what was used once; again, with what came since, where the quota could not be reached", async () => {
+  it("reports usage once, and again with later usage if the quota was not reachable", async () => {
     const told: [Report, readonly UsageEntry[]][] = [];
     let fails = true;
     const reporter = new Reporter(
@@ -200,7 +200,7 @@ describe("the reporter", () => {
 describe("the forecast", () => {
   const limited = limitedBy({ key: { requests_per_minute: 5 }, tenant: null, tellsUsage: true });
 
-  it("expects what the requests of the last second took, and nothing where they come one by one", () => {
+  it("expects the amounts of the last second's requests, and nothing for single requests", () => {
     const forecast = new Forecast(1_000);
     forecast.note(amounts({ requests: 1 }));
     expect(forecast.advance(limited)).toEqual(NOTHING);

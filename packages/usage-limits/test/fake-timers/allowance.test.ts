@@ -87,7 +87,7 @@ const isRefused = (taken: Reservation | ApiError): taken is ApiError => taken in
 const isTaken = (taken: Reservation | ApiError): taken is Reservation => !isRefused(taken);
 
 describe("an allowance", () => {
-  it("holds what a request was to store until the home that has stored it has told it, and says that this is but a moment", async () => {
+  it("reserves a request's storage until its home has reported it, and names a short time to retry", async () => {
     const quota = new FakeQuota();
     const limits = limitsOf({ stored_responses: 1 });
     const allowance = quota.isolate(limits);
@@ -110,7 +110,7 @@ describe("an allowance", () => {
     (await next).end([]);
   });
 
-  it("under a limit that was lowered has nothing in advance: what is stored already is more than that", async () => {
+  it("under a lowered limit has nothing in advance, because more is already stored", async () => {
     const quota = new FakeQuota();
     const allowance = quota.isolate(limitsOf({ stored_responses: 1_000 }));
     const store = async (limit: number) =>
@@ -193,7 +193,7 @@ describe("an allowance", () => {
     expect(quota.reports.at(-1)?.held).toEqual(NOTHING);
   });
 
-  it("gives what a request has not used to the next one without a call, and no more than that", async () => {
+  it("gives a request's unused rest to the next one without a call, and no more", async () => {
     const quota = new FakeQuota();
     const limits = limitsOf({ tokens_per_minute: 1_000 });
     const allowance = quota.isolate(limits);
@@ -223,7 +223,7 @@ describe("an allowance", () => {
     if (isTaken(second)) second.end([]);
   });
 
-  it("is heard of as long as a request lasts, and what it holds is not given to others", async () => {
+  it("reports during a long request, so that its amounts are not given to others", async () => {
     const quota = new FakeQuota();
     const limits = limitsOf({ max_concurrent_requests: 1 });
     const [here, there] = [quota.isolate(limits), quota.isolate(limits)];
@@ -265,7 +265,7 @@ describe("an allowance", () => {
     expect(quota.usage).toEqual([usage(300, 0)]);
   });
 
-  it("tells what was used while a slow answer was waited for", async () => {
+  it("reports the usage during a slow answer of the quota", async () => {
     const quota = new FakeQuota();
     const limits = limitsOf({ tokens_per_minute: 1_000 });
     const allowance = quota.isolate(limits);
@@ -300,7 +300,7 @@ describe("an allowance", () => {
     pending.length = 0;
   });
 
-  it("forgets a request that never ended, and goes on", async () => {
+  it("drops a request that never ended", async () => {
     const quota = new FakeQuota();
     const limits = limitsOf({ max_concurrent_requests: 1 });
     const allowance = quota.isolate(limits);
