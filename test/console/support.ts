@@ -86,8 +86,8 @@ export async function openTab(
     reducedMotion: "reduce",
     ...options,
   });
-  // A missing element fails the test after this time.
-  context.setDefaultTimeout(20_000);
+  // A missing element fails the test after this time, which is for a machine that has much else to do.
+  context.setDefaultTimeout(120_000);
   if (key !== undefined) await context.addInitScript(`sessionStorage["console.key"] ??= ${JSON.stringify(key)}`);
   const page = await context.newPage();
   const expectClean = watch(page, url);

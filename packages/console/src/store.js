@@ -73,7 +73,8 @@ export function storeSection(element, id) {
       fault = messageWithField(error);
     }
     draw();
-    return store?.status === "in_progress";
+    // A failed attempt tells nothing about the store.
+    return fault !== "" || store?.status === "in_progress";
   }
 
   async function nameFiles() {
