@@ -1,5 +1,5 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
-import { parse } from "@responses-edge/responses-api/validation";
+import { parse } from "@responses-edge/responses-api/validation-errors";
 import { z } from "zod";
 import { mistakesWith, sourcesOf, type Variables } from "../config/index.ts";
 import { CHANGED_VARIABLES, fileForm, type Overrides, overridable } from "../config/layers.ts";

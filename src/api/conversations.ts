@@ -4,7 +4,7 @@ import { metadata } from "@responses-edge/responses-api/create-fields";
 import { ApiError, conversationNotFound, invalidRequest } from "@responses-edge/responses-api/errors";
 import { conversationId, newTurnAddress, type TurnAddress } from "@responses-edge/responses-api/ids";
 import { type InputItem, inputItem } from "@responses-edge/responses-api/items/registry";
-import { parse } from "@responses-edge/responses-api/validation";
+import { parse } from "@responses-edge/responses-api/validation-errors";
 import { withItemIds } from "@responses-edge/turn/prompt";
 import { z } from "zod";
 import { checkMedia, checkRequestItems } from "../assembly/media-policy.ts";

@@ -10,7 +10,7 @@ import {
 } from "@responses-edge/responses-api/files";
 import { fileId } from "@responses-edge/responses-api/ids";
 import { unixSeconds } from "@responses-edge/responses-api/response";
-import { parse } from "@responses-edge/responses-api/validation";
+import { parse } from "@responses-edge/responses-api/validation-errors";
 import { FILES_DIRECTORY } from "../contract/container-files.ts";
 import { fileNotFound } from "../store/files/file-client.ts";
 import { fileLimitsOf } from "../store/files/file-limits.ts";

@@ -1,5 +1,5 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
-import { parse } from "@responses-edge/responses-api/validation";
+import { parse } from "@responses-edge/responses-api/validation-errors";
 import { z } from "zod";
 import { type Grants, grants } from "../contract/grants.ts";
 import { type AuditRow, DIRECTORY, type KeyDirectory } from "../store/keys/key-directory.ts";

@@ -1,6 +1,6 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
-import { shortened } from "@responses-edge/responses-api/validation";
+import { shortened } from "@responses-edge/responses-api/validation-errors";
 import { hasModel, type Identity } from "../contract/grants.ts";
 import type { Caller } from "./transport.ts";
 

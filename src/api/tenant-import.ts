@@ -1,7 +1,7 @@
 import { structureFault } from "@responses-edge/json-text";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { isJsonObject } from "@responses-edge/responses-api/json";
-import { parse } from "@responses-edge/responses-api/validation";
+import { parse } from "@responses-edge/responses-api/validation-errors";
 import { compactionCodec, createSealer } from "@responses-edge/turn/sealer";
 import type { Config } from "../config/index.ts";
 import { grants, limitsStored, withStoredBytes } from "../contract/grants.ts";

@@ -12,7 +12,7 @@ import {
 } from "@responses-edge/responses-api/files";
 import { parsePartId, parseUploadId, partId, uploadId } from "@responses-edge/responses-api/ids";
 import { unixSeconds } from "@responses-edge/responses-api/response";
-import { parse } from "@responses-edge/responses-api/validation";
+import { parse } from "@responses-edge/responses-api/validation-errors";
 import { fileLimitsOf } from "../store/files/file-limits.ts";
 import type { FileRecord } from "../store/files/file-table.ts";
 import type { ReceivedPart } from "../store/files/received-part.ts";

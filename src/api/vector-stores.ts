@@ -1,6 +1,6 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { newBatchId } from "@responses-edge/responses-api/ids";
-import { parse } from "@responses-edge/responses-api/validation";
+import { parse } from "@responses-edge/responses-api/validation-errors";
 import {
   type AddStoreFile,
   addStoreFileBody,

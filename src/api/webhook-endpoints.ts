@@ -1,6 +1,6 @@
 import { mayCall } from "@responses-edge/guarded-fetch";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
-import { parse } from "@responses-edge/responses-api/validation";
+import { parse } from "@responses-edge/responses-api/validation-errors";
 import {
   createEndpointBody,
   rotateSecretBody,

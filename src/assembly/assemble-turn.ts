@@ -3,7 +3,6 @@ import { type CreateRequest, conversationOf } from "@responses-edge/responses-ap
 import { responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
 import { type InputItem, type Item, isTextOnly } from "@responses-edge/responses-api/items/registry";
 import { hostedKey, type McpAccess } from "@responses-edge/responses-api/tools";
-import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "@responses-edge/turn/call-answers";
 import { openNewest, paramOf, standingItems } from "@responses-edge/turn/compacted-past";
 import type { Engine, Model, Prompt, Replay, ServerAttempt } from "@responses-edge/turn/contract/engine";
 import type { Measurements } from "@responses-edge/turn/contract/measurements";
@@ -12,6 +11,7 @@ import type { TurnPast, TurnSecrets } from "@responses-edge/turn/options";
 import type { BatchSink } from "@responses-edge/turn/output-events";
 import { checkCallPairs, makePrompt } from "@responses-edge/turn/prompt";
 import { MAX_FRUITLESS } from "@responses-edge/turn/resume";
+import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "@responses-edge/turn/run-calls";
 import { openReasoning } from "@responses-edge/turn/sealed-reasoning";
 import { compactionCodec, createSealer } from "@responses-edge/turn/sealer";
 import type { TurnState } from "@responses-edge/turn/state";

@@ -2,7 +2,7 @@ import { type BatchObject, MAX_BATCH_BYTES, requestBatchBody } from "@responses-
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { newFileKey } from "@responses-edge/responses-api/ids";
 import { unixSeconds } from "@responses-edge/responses-api/response";
-import { parse } from "@responses-edge/responses-api/validation";
+import { parse } from "@responses-edge/responses-api/validation-errors";
 import type { z } from "zod";
 import { page } from "../api/keys.ts";
 import type { endpointsQuery } from "../api/queries.ts";

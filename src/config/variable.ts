@@ -1,4 +1,4 @@
-import { formatPath } from "@responses-edge/responses-api/validation";
+import { formatPath } from "@responses-edge/responses-api/validation-errors";
 import type { z } from "zod";
 
 /**

@@ -1,5 +1,5 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
-import { parse } from "@responses-edge/responses-api/validation";
+import { parse } from "@responses-edge/responses-api/validation-errors";
 import { type Context, Hono, type MiddlewareHandler } from "hono";
 import { z } from "zod";
 import { countedWork, countRequest } from "../api/limit-reservation.ts";

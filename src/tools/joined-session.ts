@@ -4,7 +4,7 @@ import { ClientTools } from "@responses-edge/responses-api/client-tools";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { hostedOf } from "@responses-edge/responses-api/hosted-tools";
 import { chosenTools, type FunctionTool, hostedKey, mustCall, type Tool } from "@responses-edge/responses-api/tools";
-import { formatPath } from "@responses-edge/responses-api/validation";
+import { formatPath } from "@responses-edge/responses-api/validation-errors";
 import type { PluginTools, ToolNamespace } from "@responses-edge/turn/contract/engine";
 import type {
   ApprovedCall,

@@ -2,7 +2,7 @@ import { ClientTools, flatName } from "@responses-edge/responses-api/client-tool
 import { createRequest } from "@responses-edge/responses-api/create-bodies";
 import { inputItem } from "@responses-edge/responses-api/items/registry";
 import { toolChoice, tools } from "@responses-edge/responses-api/tools";
-import { parse } from "@responses-edge/responses-api/validation";
+import { parse } from "@responses-edge/responses-api/validation-errors";
 import type { ModelDelta } from "@responses-edge/turn/contract/engine";
 import { withConfiguration, withLoadedTools } from "@responses-edge/turn/loaded-tools";
 import { matchOutputs } from "@responses-edge/turn/prompt";

@@ -3,7 +3,7 @@ import { env } from "cloudflare:workers";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { newTurnAddress, responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
 import { tools } from "@responses-edge/responses-api/tools";
-import { parse } from "@responses-edge/responses-api/validation";
+import { parse } from "@responses-edge/responses-api/validation-errors";
 import type { ResponseStreamEvent } from "openai/resources/responses/responses";
 import { describe, expect, it, vi } from "vitest";
 import { loadConfig } from "../../src/config/index.ts";

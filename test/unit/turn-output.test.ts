@@ -1,7 +1,7 @@
 import { asLink, CitationMarks } from "@responses-edge/gpt-oss-browser/citation-marks";
 import { contextLengthExceeded } from "@responses-edge/responses-api/errors";
 import { tools } from "@responses-edge/responses-api/tools";
-import { parse } from "@responses-edge/responses-api/validation";
+import { parse } from "@responses-edge/responses-api/validation-errors";
 import type { ModelDelta } from "@responses-edge/turn/contract/engine";
 import { readLoggedTurn } from "@responses-edge/turn/resume";
 import { type Beginning, type BegunCallFacts, beginningOf, type CallRules } from "@responses-edge/turn/round-output";

@@ -1,7 +1,7 @@
 import { ChatEngine } from "@responses-edge/engines/chat/engine";
 import { Upstream } from "@responses-edge/engines/upstream";
 import { createRequest } from "@responses-edge/responses-api/create-bodies";
-import { parse } from "@responses-edge/responses-api/validation";
+import { parse } from "@responses-edge/responses-api/validation-errors";
 import type { BatchSink } from "@responses-edge/turn/output-events";
 import { compactionCodec } from "@responses-edge/turn/sealer";
 import { Turn, type TurnResult } from "@responses-edge/turn/turn";

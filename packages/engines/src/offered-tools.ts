@@ -15,7 +15,7 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-bodies"
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { bringsTools } from "@responses-edge/responses-api/items/registry";
 import type { FunctionTool, Tool } from "@responses-edge/responses-api/tools";
-import { formatPath } from "@responses-edge/responses-api/validation";
+import { formatPath } from "@responses-edge/responses-api/validation-errors";
 import { faultOf, functionOf } from "@responses-edge/turn/contract/client-functions";
 import { customInputOf } from "@responses-edge/turn/contract/custom-input";
 import type { PluginTools, Prompt } from "@responses-edge/turn/contract/engine";

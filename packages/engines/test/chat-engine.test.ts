@@ -2,7 +2,7 @@ import { ChatEngine } from "@responses-edge/engines/chat/engine";
 import type { ModelServerConfig, UpstreamConfig } from "@responses-edge/engines/settings";
 import { Upstream } from "@responses-edge/engines/upstream";
 import { createRequest } from "@responses-edge/responses-api/create-bodies";
-import { parse } from "@responses-edge/responses-api/validation";
+import { parse } from "@responses-edge/responses-api/validation-errors";
 import type { ModelDelta, Prompt } from "@responses-edge/turn/contract/engine";
 import { Plugins } from "@responses-edge/turn/contract/plugin";
 import { expect, it } from "vitest";

@@ -1,7 +1,7 @@
 import { readBoundedText } from "@responses-edge/bounded-body";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { JsonObject } from "@responses-edge/responses-api/json";
-import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "@responses-edge/turn/call-answers";
+import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "@responses-edge/turn/run-calls";
 import { type GuardFormatName, guardFormat, readHookAnswer } from "./formats.ts";
 import { GuardFault, type Judged, type Judgement, joined, MAX_IMAGES, piecesOf } from "./judgement.ts";
 

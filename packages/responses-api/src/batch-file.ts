@@ -2,7 +2,7 @@ import { linesOf, ReadFault } from "@responses-edge/bounded-body";
 import { MAX_DEPTH, MAX_VALUES, structureFault } from "@responses-edge/json-text";
 import { type BatchEndpoint, type BatchFault, type BatchLine, batchLine, MAX_BATCH_LINES } from "./batches.ts";
 import { ApiError, invalidRequest } from "./errors.ts";
-import { parse } from "./validation.ts";
+import { parse } from "./validation-errors.ts";
 
 /** The lines of a batch's input file. */
 

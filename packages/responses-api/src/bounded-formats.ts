@@ -1,7 +1,7 @@
 import { expansionOf, MAX_EXPANSION, type Syntax } from "@responses-edge/grammar";
 import { invalidRequest } from "./errors.ts";
 import { isJsonObject, type JsonObject } from "./json.ts";
-import { formatPath } from "./validation.ts";
+import { formatPath } from "./validation-errors.ts";
 
 /**
  * Bounds the formats that a request passes to a model server: JSON schemas, regular expressions, grammars, structural

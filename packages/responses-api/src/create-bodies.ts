@@ -9,7 +9,7 @@ import { bringsTools, type InputItem, inputItem, isTextOnly } from "./items/regi
 import { isJsonObject, type JsonObject } from "./json.ts";
 import { refuse } from "./tool-fields.ts";
 import { type ChosenTool, chosenTools, hostedKey, isServedType, type Tool, type ToolChoice } from "./tools.ts";
-import { firstFault } from "./validation.ts";
+import { firstFault } from "./validation-errors.ts";
 
 /** The bodies of `POST /v1/responses` and of the endpoints with a create's fields, and the rules between fields. */
 

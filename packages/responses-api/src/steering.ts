@@ -3,7 +3,7 @@ import { list } from "./collections.ts";
 import { invalidRequest } from "./errors.ts";
 import { isClientCall, type OutputItem } from "./items/registry.ts";
 import { isJsonObject, type JsonObject } from "./json.ts";
-import { parse } from "./validation.ts";
+import { parse } from "./validation-errors.ts";
 
 /** Steering over a WebSocket (openai 7.57 `ResponseSteerEvent`): a user's message for a response in progress. */
 

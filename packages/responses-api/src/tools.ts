@@ -14,7 +14,7 @@ import {
   refuse,
   toolName,
 } from "./tool-fields.ts";
-import { shortened } from "./validation.ts";
+import { shortened } from "./validation-errors.ts";
 
 /** Tools and tool choice of a request: client-side tools, and hosted ones, whose schemas are in `hosted-tools.ts`. */
 

@@ -1,6 +1,6 @@
 import { plainMessage } from "@responses-edge/responses-api/items/message";
 import { ITEMS, inputItem } from "@responses-edge/responses-api/items/registry";
-import { parse } from "@responses-edge/responses-api/validation";
+import { parse } from "@responses-edge/responses-api/validation-errors";
 import fc from "fast-check";
 import type { BetaResponseInputItem, BetaResponseOutputItem } from "openai/resources/beta/responses/responses";
 import type { ResponseInputItem, ResponseItem, ResponseOutputItem } from "openai/resources/responses/responses";

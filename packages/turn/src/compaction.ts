@@ -8,12 +8,12 @@ import type { ModelDelta, Prompt, PromptSize } from "./contract/engine.ts";
 import type { CompactionKind, Outcome } from "./decide.ts";
 import type { Generations } from "./generation.ts";
 import type { TurnOptions } from "./options.ts";
-import type { TurnOutput } from "./output.ts";
 import type { RoundPrompt } from "./prompt.ts";
 import type { Generation } from "./resume.ts";
 import type { CompactionContent } from "./sealing.ts";
 import { openCompaction } from "./state.ts";
 import { measureOrExplain, truncateToFit } from "./truncation.ts";
+import type { TurnOutput } from "./turn-output.ts";
 
 /**
  * The compaction of a turn's prompt (docs/compaction.md): before a round whose prompt reaches the threshold of

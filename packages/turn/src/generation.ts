@@ -6,12 +6,12 @@ import { beginModelCall, endModelCall, type ModelCall, tokensBetween } from "./c
 import { pause } from "./contract/pause.ts";
 import type { Outcome } from "./decide.ts";
 import type { TurnOptions } from "./options.ts";
-import type { TurnOutput } from "./output.ts";
 import type { RoundPrompt } from "./prompt.ts";
 import type { DeltaCount } from "./records.ts";
 import type { Outage } from "./response.ts";
 import { type BrokenOff, type Generation, isTransient, outOfTokens, ResumePolicy, resumed } from "./resume.ts";
 import { plus, roundDeltas } from "./state.ts";
+import type { TurnOutput } from "./turn-output.ts";
 
 /**
  * The generations of a turn, one for each round. One whose upstream dies is resumed where it stopped, once the model

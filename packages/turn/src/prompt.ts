@@ -16,9 +16,9 @@ import { type NoteRole, standingPast } from "./compacted-past.ts";
 import type { Engine, PluginTools, Prompt, PromptChange, RawMessage, Replay } from "./contract/engine.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
 import type { Asked, TurnPast } from "./options.ts";
-import type { TurnOutput } from "./output.ts";
 import { spentTokens, type TurnState, withoutSuperseded, withThoughts } from "./state.ts";
 import { truncateToFit } from "./truncation.ts";
+import type { TurnOutput } from "./turn-output.ts";
 
 /** The parts of a turn's first prompt. */
 interface PromptSource {

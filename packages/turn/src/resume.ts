@@ -6,10 +6,10 @@ import { newestCompaction, openCompaction, standingItems } from "./compacted-pas
 import type { ModelDelta, Prompt, TokenLogprob } from "./contract/engine.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
 import type { TurnBounds, TurnOptions } from "./options.ts";
-import type { TurnOutput } from "./output.ts";
 import { afterFirstRound, earlierOutput, promptOutput } from "./prompt.ts";
 import { isRecord, parseRecord } from "./records.ts";
 import { applyLoggedEvent, applyRecord, newTurnState, type TurnState } from "./state.ts";
+import type { TurnOutput } from "./turn-output.ts";
 
 /**
  * Resuming: a turn whose process died continues from its log, and a generation whose model server died continues where

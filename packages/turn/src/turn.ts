@@ -2,7 +2,6 @@ import { traceparent } from "@responses-edge/otlp";
 import { ClientTools } from "@responses-edge/responses-api/client-tools";
 import { ApiError, contextLengthExceeded, toApiError } from "@responses-edge/responses-api/errors";
 import { type Item, isServerCall } from "@responses-edge/responses-api/items/registry";
-import { answerCalls, forEachAtOnce, MAX_CONCURRENT_CALLS } from "./call-answers.ts";
 import { Compaction, type DueCompaction } from "./compaction.ts";
 import type { Prompt, RawMessage } from "./contract/engine.ts";
 import { beginToolCall, endToolCall, NO_TOKENS, tokensOf } from "./contract/measurements.ts";
@@ -19,11 +18,12 @@ import {
 } from "./decide.ts";
 import { Generations } from "./generation.ts";
 import type { TurnOptions } from "./options.ts";
-import { TurnOutput } from "./output.ts";
 import { checkCallPairs, earlierOutput, makePrompt, promptOutput, RoundPrompt } from "./prompt.ts";
 import type { ClosedResponse } from "./response.ts";
 import { type Generation, resumedPrompt } from "./resume.ts";
+import { answerCalls, forEachAtOnce, MAX_CONCURRENT_CALLS } from "./run-calls.ts";
 import { roundItems, spentTokens, type TurnState, waitsForClient, withThoughts } from "./state.ts";
+import { TurnOutput } from "./turn-output.ts";
 
 /**
  * One turn: history + request → generation → events → final response.

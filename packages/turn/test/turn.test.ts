@@ -2,7 +2,7 @@ import { createRequest } from "@responses-edge/responses-api/create-bodies";
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import type { StreamEvent } from "@responses-edge/responses-api/items/events";
 import type { OutputItem } from "@responses-edge/responses-api/items/registry";
-import { parse } from "@responses-edge/responses-api/validation";
+import { parse } from "@responses-edge/responses-api/validation-errors";
 import type { Engine, ModelDelta, Prompt } from "@responses-edge/turn/contract/engine";
 import { type Plugin, Plugins } from "@responses-edge/turn/contract/plugin";
 import type { ToolSession } from "@responses-edge/turn/contract/tool-session";

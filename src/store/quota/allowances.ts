@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { shortened } from "@responses-edge/responses-api/validation";
+import { shortened } from "@responses-edge/responses-api/validation-errors";
 import { Allowance, type CountedLimits, type QuotaStub, type Who } from "@responses-edge/usage-limits";
 import type { Identity } from "../../contract/grants.ts";
 import { isRetryable } from "../rpc.ts";

@@ -16,7 +16,7 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-bodies"
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { isJsonObject } from "@responses-edge/responses-api/json";
 import { mustCall } from "@responses-edge/responses-api/tools";
-import { formatPath } from "@responses-edge/responses-api/validation";
+import { formatPath } from "@responses-edge/responses-api/validation-errors";
 import type { Prompt } from "@responses-edge/turn/contract/engine";
 import { boundRules, offeredTools, withholdsTools } from "../offered-tools.ts";
 import type { FunctionNames } from "./function-names.ts";

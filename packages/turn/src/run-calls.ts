@@ -3,7 +3,7 @@ import type { ToolExchange } from "./contract/engine.ts";
 import { beginToolCall, endToolCall } from "./contract/measurements.ts";
 import type { ToolOutcome } from "./contract/tool-session.ts";
 import type { TurnOptions } from "./options.ts";
-import type { TurnOutput } from "./output.ts";
+import type { TurnOutput } from "./turn-output.ts";
 
 /** Runs the calls of a round that this server answers. */
 

@@ -1,5 +1,5 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
-import { formatPath, parse } from "@responses-edge/responses-api/validation";
+import { formatPath, parse } from "@responses-edge/responses-api/validation-errors";
 import { describe, expect, it } from "vitest";
 import * as z from "zod";
 
