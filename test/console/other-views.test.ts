@@ -151,6 +151,17 @@ describe("a batch", () => {
       expect(await page.getByRole("button", { name: "Cancel" }).count()).toBe(0);
     }));
 
+  it("that does not exist is said to be unknown", () =>
+    looking(
+      "#/batches/batch_unknown",
+      async (page) => {
+        await page.getByRole("alert").getByText("No batch found with id 'batch_unknown'.").waitFor();
+        await page.getByRole("link", { name: "All batches" }).click();
+        await page.getByRole("heading", { name: "Batches", level: 2 }).waitFor();
+      },
+      ["404"],
+    ));
+
   it("is on its tenant's list, which has pages, newest first", async () => {
     const { id: file } = await upload("many.jsonl", ["{"]);
     for (let index = 0; index < 52; index += 1) {
@@ -390,6 +401,14 @@ describe("the views", () => {
       }
       await expectAccessible(page);
       await expectUsable(page);
+      if (!at.includes(endpoint)) continue;
+      for (const button of ["Edit", "Rotate the secret"]) {
+        await page.getByRole("button", { name: button }).click();
+        await page.getByRole("dialog").waitFor();
+        await expectAccessible(page);
+        await expectUsable(page);
+        await page.getByRole("button", { name: "Go back" }).click();
+      }
     }
     await client().webhooks.delete(endpoint);
     await close();

@@ -1,6 +1,6 @@
 import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.js";
-import { callJson } from "./api.js";
+import { ApiFault, callJson } from "./api.js";
 import { actions, cardsTable, number } from "./cards-table.js";
 import { confirmed, faultNotice, messageOf } from "./dialogs.js";
 import { count, moment, size } from "./format.js";
@@ -63,13 +63,14 @@ export function batchSection(element, id) {
   const path = `/v1/batches/${encodeURIComponent(id)}`;
   /** @type {Batch | undefined} */
   let batch;
-  let fault = "";
+  /** The faults of the last load, and of the last action: a load does not end that. */
+  const faults = { load: "", action: "" };
   /** The files that were looked up, by id. Null for one that does not exist any more. @type {Map<string, import("./files-list.js").ApiFile | null>} */
   const files = new Map();
   const refresher = new Refresher(refresh, EVERY_MS);
 
   async function refresh() {
-    await attempt(async () => {
+    await attempt("load", async () => {
       /** @type {Batch} */
       const found = await callJson(path);
       batch = found;
@@ -81,22 +82,26 @@ export function batchSection(element, id) {
 
   /** @param {string} file */
   async function lookUp(file) {
-    files.set(file, await callJson(`/v1/files/${encodeURIComponent(file)}`).catch(() => null));
+    try {
+      files.set(file, await callJson(`/v1/files/${encodeURIComponent(file)}`));
+    } catch (error) {
+      if (error instanceof ApiFault && error.status === 404) files.set(file, null);
+    }
   }
 
-  /** @param {() => Promise<void>} work */
-  async function attempt(work) {
+  /** @param {keyof typeof faults} kind @param {() => Promise<void>} work */
+  async function attempt(kind, work) {
     try {
       await work();
-      fault = "";
+      faults[kind] = "";
     } catch (error) {
-      fault = messageOf(error);
+      faults[kind] = messageOf(error);
     }
     draw();
   }
 
   const cancel = () =>
-    attempt(async () => {
+    attempt("action", async () => {
       const question = {
         title: "Cancel this batch?",
         text: "No further request begins. Its files will have the answers so far.",
@@ -105,15 +110,15 @@ export function batchSection(element, id) {
       if (!(await confirmed(question))) return;
       batch = await callJson(`${path}/cancel`, { method: "POST" });
       announce("The batch is being cancelled.");
-      refresher.start();
+      void refresher.now();
     });
 
   function draw() {
     render(
       html`
         <p><a href="#/batches">All batches</a></p>
-        ${faultNotice(fault)}
-        ${batch ? batchTemplate(batch) : fault ? nothing : html`<p class="note">Loading…</p>`}
+        ${faultNotice(faults.load)} ${faultNotice(faults.action)}
+        ${batch ? batchTemplate(batch) : faults.load ? nothing : html`<p class="note">Loading…</p>`}
       `,
       element,
     );
@@ -156,7 +161,7 @@ export function batchSection(element, id) {
   /** @param {string} file its id @param {string} label */
   function fileTemplate(file, label) {
     const found = files.get(file);
-    const save = () => attempt(() => saveFile(file, found?.filename ?? `${file}.jsonl`));
+    const save = () => attempt("action", () => saveFile(file, found?.filename ?? `${file}.jsonl`));
     return html`<tr>
       <th scope="row">${label}</th>
       <td data-label="Name"><bdi class="file-name">${found?.filename ?? "–"}</bdi><br /><code class="note">${file}</code></td>
@@ -185,9 +190,9 @@ function nameOfTime(field) {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
-/** @param {NonNullable<Batch["errors"]>["data"]} faults */
-function faultsTemplate(faults) {
-  const rows = faults.slice(0, MAX_FAULTS).map(
+/** @param {NonNullable<Batch["errors"]>["data"]} errors */
+function faultsTemplate(errors) {
+  const rows = errors.slice(0, MAX_FAULTS).map(
     ({ line, code, message, param }) => html`<tr>
       <td class="number" data-label="Line">${line ?? "–"}</td>
       <td data-label="Field">${param ?? "–"}</td>
@@ -197,6 +202,6 @@ function faultsTemplate(faults) {
   return html`<section class="stack" aria-label="Faults of the input file">
     <h3>Faults of the input file</h3>
     ${cardsTable("Faults", [number("Line"), "Field", "Fault"], rows)}
-    ${faults.length > MAX_FAULTS ? html`<p class="note">and ${count(faults.length - MAX_FAULTS)} more</p>` : nothing}
+    ${errors.length > MAX_FAULTS ? html`<p class="note">and ${count(errors.length - MAX_FAULTS)} more</p>` : nothing}
   </section>`;
 }

@@ -62,7 +62,6 @@ export function webhookSection(element, id) {
   const load = () =>
     attempt(async () => {
       [endpoint, types] = await Promise.all([callJson(path), loadEventTypes()]);
-      refresher.start();
     });
 
   /** @param {() => Promise<void>} work */
@@ -196,7 +195,13 @@ export function webhookSection(element, id) {
     `;
   }
 
-  return { show: () => void load(), hide: () => refresher.stop() };
+  return {
+    show() {
+      void load();
+      refresher.start();
+    },
+    hide: () => refresher.stop(),
+  };
 }
 
 /** @param {Delivery} delivery */
