@@ -4,8 +4,11 @@ import { readBoundedText } from "@responses-edge/bounded-body";
 import { logLine } from "@responses-edge/json-text";
 import { type Context, Hono } from "hono";
 import { type Config, type JwtConfig, loadConfig, type SignInConfig } from "../config/index.ts";
+import { administration } from "./admin.ts";
 import { unknownUrl } from "./answers.ts";
 import type { AppEnv } from "./app-env.ts";
+import { setAuthenticated } from "./auth.ts";
+import { adminOf } from "./caller.ts";
 import { isFromOwnPage, noCookie, openedCookie, sealedCookie, signedIn } from "./console-session.ts";
 import { holderOfClaims, jwtVerifier } from "./jwt.ts";
 
@@ -175,6 +178,14 @@ export const consoleSignIn = new Hono<AppEnv>()
     const who = await signedIn(context.req.raw, config);
     const session = who && { name: who.subject, tenant: who.tenant ?? null, role: who.role ?? null };
     return context.json({ session: session ?? null });
+  })
+  .get("/console/rights", async (context) => {
+    context.set("config", loadConfig(context.env));
+    context.header("cache-control", "no-store");
+    await setAuthenticated(context);
+    const { role } = adminOf(context);
+    const allowed = administration.filter(({ operation }) => operation.roles?.includes(role));
+    return context.json({ role, operations: allowed.map(({ operation }) => operation.id) });
   })
   .get("/console/login", async (context) => {
     const { signIn, jwt } = settings(context);

@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ask, makeKey, newTenant } from "../e2e/key-support.ts";
 import { OidcIssuer } from "../e2e/oidc-issuer.ts";
 import { type ConsoleRig, expectAccessible, expectUsable, KEYED, LOOKS, startConsole } from "./support.ts";
 
@@ -47,7 +48,7 @@ describe("a user of the issuer", () => {
       await page.getByText(`You said: Hello over ${way}`).first().waitFor();
     }
     await page.goto(`${rig.gateway.url}/#/operate/keys`);
-    await page.getByText("Make a key").waitFor();
+    await page.getByRole("heading", { name: "Keys and limits" }).waitFor();
     await page.getByRole("button", { name: "Sign out" }).click();
     await page.getByRole("dialog").waitFor();
     await page.reload();
@@ -66,6 +67,29 @@ describe("a user of the issuer", () => {
     await page.getByRole("link", { name: "Audit log" }).click();
     const row = page.getByRole("region", { name: "Audit log" }).getByRole("row").filter({ hasText: "anns" });
     expect(await row.getByRole("cell").nth(1).textContent()).toContain("ann@acme.dev");
+    await close();
+  });
+
+  it("sees the controls of its role only: an auditor reads", async () => {
+    const { gateway } = rig;
+    const tenant = newTenant();
+    await makeKey(gateway, tenant, { requests_per_minute: 60 }, { name: "Audited" });
+    await ask(gateway, "POST", "/v1/admin/configuration", { model_prices: { "*": { input: 3, output: 15 } } });
+    issuer.user = { sub: "eve@acme.dev", org: "acme", groups: ["audit"] };
+    const { page, close } = await rig.open("#/operate/keys");
+    await page.getByRole("link", { name: "Sign in with your account" }).click();
+    const row = page.getByRole("row").filter({ hasText: "Audited" });
+    await row.getByText("requests per minute: 60").waitFor();
+    expect(await row.getByRole("button").allTextContents()).toEqual([tenant]);
+    expect(await page.getByText("Make a key").count()).toBe(0);
+    await row.getByRole("button", { name: tenant }).click();
+    expect(await page.getByRole("dialog").getByRole("button").allTextContents()).toEqual(["Go back"]);
+    await page.getByRole("button", { name: "Go back" }).click();
+    await page.getByRole("link", { name: "Configuration" }).click();
+    await page.getByText("input $3").waitFor();
+    const buttons = page.locator(".view-operate").getByRole("button");
+    expect(await buttons.allTextContents()).toEqual(["Refresh", "Save as a file"]);
+    await ask(gateway, "POST", "/v1/admin/configuration", { model_prices: { "*": null } });
     await close();
   });
 

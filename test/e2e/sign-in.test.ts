@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { expectError } from "./expectations.ts";
-import { ADMIN_KEY } from "./key-support.ts";
+import { ADMIN_KEY, makeKey, newTenant, ROOT } from "./key-support.ts";
 import { OidcIssuer } from "./oidc-issuer.ts";
 import { SocketClient } from "./socket-support.ts";
 import { type Gateway, startGateway } from "./support.ts";
@@ -102,6 +102,24 @@ describe("a signed-in user", () => {
       actor: { type: "session", session: { user: { id: "ada@acme.dev" } } },
     });
     await expectError(await browser.call("/v1/models"), { status: 403, code: "insufficient_permissions" });
+  });
+
+  it("is told the operations that the role may use, as root keys are, and tenants' keys are not", async () => {
+    issuer.user = { sub: "eve@acme.dev", org: "acme", groups: ["audit"] };
+    const browser = await signedIn();
+    const rights = (await (await browser.call("/console/rights")).json()) as { role: string; operations: string[] };
+    expect(rights.role).toBe("auditor");
+    expect(rights.operations).toEqual(expect.arrayContaining(["listApiKeys", "retrieveConfiguration"]));
+    expect(rights.operations.filter((id) => !/^(list|retrieve)/.test(id))).toEqual([]);
+    const rightsOf = (key: string) =>
+      fetch(`${gateway.url}/console/rights`, { headers: { authorization: `Bearer ${key}` } });
+    expect(await (await rightsOf(ROOT)).json()).toMatchObject({
+      role: "owner",
+      operations: expect.arrayContaining(["createApiKey"]),
+    });
+    const { value } = await makeKey(gateway, newTenant());
+    await expectError(await rightsOf(value), { status: 403, code: "insufficient_permissions" });
+    expect((await fetch(`${gateway.url}/console/rights`)).status).toBe(401);
   });
 
   it("has a cookie that no script reads and no other site sends; its key opens nothing else", async () => {

@@ -3,6 +3,7 @@ import { announce } from "./announce.js";
 import { callJson } from "./api.js";
 import { entriesOf, KINDS } from "./configuration-forms.js";
 import { confirmed, ask as dialogOf, faultNotice, messageOf } from "./dialogs.js";
+import { ifMay, may } from "./rights.js";
 import { download } from "./save.js";
 import { yamlOf } from "./yaml.js";
 
@@ -161,7 +162,7 @@ export function configurationSection(element) {
     return html`<section class="stack" aria-label=${title}>
       <div class="section-heading">
         <h3>${title} ${from.length > 0 ? html`<span class="note">from the ${from.join(" and the ")}</span>` : nothing}</h3>
-        <button type="button" aria-label="Add a ${one}" @click=${() => void edit(kind)}>Add</button>
+        ${ifMay("changeConfiguration", html`<button type="button" aria-label="Add a ${one}" @click=${() => void edit(kind)}>Add</button>`)}
       </div>
       ${
         Object.keys(entries).length + gone.length === 0
@@ -193,12 +194,12 @@ export function configurationSection(element) {
       <td>
         <div class="buttons">
           ${
-            summary === undefined
+            summary === undefined || !may("changeConfiguration")
               ? nothing
               : html`<button type="button" aria-label="Change ${name}" @click=${() => void edit(kind, name)}>Change</button>
                   <button type="button" class="danger" aria-label="Remove ${name}" @click=${() => void remove(kind, name)}>Remove</button>`
           }
-          ${isChanged ? html`<button type="button" aria-label="Take back ${name}" @click=${() => void changeHere(kind, { [name]: null })}>Take back</button>` : nothing}
+          ${isChanged && may("changeConfiguration") ? html`<button type="button" aria-label="Take back ${name}" @click=${() => void changeHere(kind, { [name]: null })}>Take back</button>` : nothing}
         </div>
       </td>
     </tr>`;

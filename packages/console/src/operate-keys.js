@@ -5,6 +5,7 @@ import { actions, cardsTable } from "./cards-table.js";
 import { confirmed, ask as dialogOf, faultNotice, messageOf, showSecret } from "./dialogs.js";
 import { moment } from "./format.js";
 import { limitsFields, limitsInWords, limitsOf } from "./limits-form.js";
+import { ifMay, may } from "./rights.js";
 
 /**
  * Keys, and the limits of keys and tenants: `/v1/admin/keys`, `/v1/admin/tenants`.
@@ -164,6 +165,12 @@ export function keysSection(element) {
     attempt(async () => {
       const path = `/v1/admin/tenants/${encodeURIComponent(name)}`;
       const { limits } = await callJson(path);
+      if (!may("changeTenant")) {
+        const close = (/** @type {(result: string) => void} */ end) =>
+          html`<button type="button" @click=${() => end("")}>Go back</button>`;
+        await dialogOf(`Limits of tenant ${name}`, html`<p>${limitsInWords(limits)}</p>`, close);
+        return;
+      }
       await editedLimits(`Limits of tenant ${name}`, limits, (changed) =>
         callJson(path, { body: { limits: changed } }),
       );
@@ -181,7 +188,9 @@ export function keysSection(element) {
       html`
         <div class="section-heading"><h2>Keys and limits</h2></div>
         ${faultNotice(fault)}
-        <details class="card">
+        ${ifMay(
+          "createApiKey",
+          html`<details class="card">
           <summary>Make a key</summary>
           <form class="stack" @submit=${make}>
             <div class="fields">
@@ -192,7 +201,8 @@ export function keysSection(element) {
             <fieldset class="stack"><legend>Limits</legend>${limitsFields(null, "new")}</fieldset>
             <div class="buttons"><button class="primary" type="submit">Make the key</button></div>
           </form>
-        </details>
+        </details>`,
+        )}
         <form class="filters" @submit=${filter}>
           <div><label for="keys-tenant">Tenant</label><input dir="auto" id="keys-tenant" name="tenant" autocomplete="off" spellcheck="false" placeholder="all" /></div>
           <button type="submit">Show</button>
@@ -225,10 +235,10 @@ export function keysSection(element) {
       <td class="when" data-label="Expires">${key.expires_at === null ? "never" : moment(key.expires_at)}</td>
       <td>
         <div class="buttons">
-          <button type="button" aria-label=${`${key.disabled ? "Enable" : "Disable"} ${nameOf(key)}`} @click=${() => void toggle(key)}>${key.disabled ? "Enable" : "Disable"}</button>
-          <button type="button" aria-label=${`Limits of ${nameOf(key)}`} @click=${() => void editKey(key)}>Limits</button>
-          <button type="button" aria-label=${`Rotate ${nameOf(key)}`} @click=${() => void rotate(key)}>Rotate</button>
-          <button type="button" class="danger" aria-label=${`Delete ${nameOf(key)}`} @click=${() => void remove(key)}>Delete</button>
+          ${ifMay("changeApiKey", html`<button type="button" aria-label=${`${key.disabled ? "Enable" : "Disable"} ${nameOf(key)}`} @click=${() => void toggle(key)}>${key.disabled ? "Enable" : "Disable"}</button>`)}
+          ${ifMay("changeApiKey", html`<button type="button" aria-label=${`Limits of ${nameOf(key)}`} @click=${() => void editKey(key)}>Limits</button>`)}
+          ${ifMay("rotateApiKey", html`<button type="button" aria-label=${`Rotate ${nameOf(key)}`} @click=${() => void rotate(key)}>Rotate</button>`)}
+          ${ifMay("deleteApiKey", html`<button type="button" class="danger" aria-label=${`Delete ${nameOf(key)}`} @click=${() => void remove(key)}>Delete</button>`)}
         </div>
       </td>
     </tr>`;

@@ -5,6 +5,7 @@ import { actions, cardsTable, number } from "./cards-table.js";
 import { confirmed, faultNotice, messageOf } from "./dialogs.js";
 import { count, duration, moment } from "./format.js";
 import { Refresher } from "./refresher.js";
+import { ifMay } from "./rights.js";
 
 /**
  * Background runs that have not ended: `GET /v1/admin/runs`.
@@ -114,9 +115,12 @@ export function runsSection(element) {
       <td data-label="Begun">${createdAt === null ? "–" : html`${moment(createdAt)}<br /><span class="note">${duration(Math.max(0, Date.now() - createdAt * 1_000))} ago</span>`}</td>
       <td class="number" data-label="Events">${count(events)}</td>
       <td>
-        <button type="button" class="danger" aria-disabled=${String(ending.has(id))} aria-label=${`Cancel ${id}`} @click=${() => void cancel(run)}>
+        ${ifMay(
+          "cancelRun",
+          html`<button type="button" class="danger" aria-disabled=${String(ending.has(id))} aria-label=${`Cancel ${id}`} @click=${() => void cancel(run)}>
           ${ending.has(id) ? "Ending…" : "Cancel"}
-        </button>
+        </button>`,
+        )}
       </td>
     </tr>`;
   }

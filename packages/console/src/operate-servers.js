@@ -4,6 +4,7 @@ import { cardsTable, number } from "./cards-table.js";
 import { confirmed, faultNotice, messageOf } from "./dialogs.js";
 import { count, duration } from "./format.js";
 import { Refresher } from "./refresher.js";
+import { ifMay } from "./rights.js";
 
 /** The state of each model server: `GET /health/upstream`. Its answer is also used if its status is 503. */
 
@@ -151,7 +152,7 @@ function rowTemplate(
       setDrain
         ? html`<td data-label="Conversations">
             ${draining ? "no new ones" : `weight ${weight}`}
-            <button type="button" @click=${() => setDrain(name, !draining)}>${draining ? "Take them again" : "Drain"}</button>
+            ${ifMay("changeConfiguration", html`<button type="button" @click=${() => setDrain(name, !draining)}>${draining ? "Take them again" : "Drain"}</button>`)}
           </td>`
         : nothing
     }

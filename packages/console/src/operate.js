@@ -5,6 +5,7 @@ import { keysSection } from "./operate-keys.js";
 import { runsSection } from "./operate-runs.js";
 import { serversSection } from "./operate-servers.js";
 import { usageSection } from "./operate-usage.js";
+import { loadRights, may } from "./rights.js";
 import { session } from "./session.js";
 
 /**
@@ -16,12 +17,12 @@ import { session } from "./session.js";
  */
 
 /**
- * `isOpen` is true for sections that are also shown if the server needs no keys.
- * @type {Record<string, { label: string, isOpen?: true, make: (element: HTMLElement) => Section }>}
+ * `isOpen` is true for sections that are also shown if the server needs no keys. `reads`: the operation without which a role has no such section.
+ * @type {Record<string, { label: string, isOpen?: true, reads?: string, make: (element: HTMLElement) => Section }>}
  */
 const SECTIONS = {
   servers: { label: "Model servers", isOpen: true, make: serversSection },
-  configuration: { label: "Configuration", make: configurationSection },
+  configuration: { label: "Configuration", reads: "retrieveConfiguration", make: configurationSection },
   runs: { label: "Live runs", make: runsSection },
   keys: { label: "Keys and limits", make: keysSection },
   usage: { label: "Usage", make: usageSection },
@@ -33,6 +34,10 @@ export function operateView(view) {
   /** @type {Map<string, { element: HTMLElement, section: Section }>} */
   const made = new Map();
   let shown = "servers";
+  /** The section of the address, while the view is shown. @type {string | undefined} */
+  let wanted;
+  /** @type {Promise<void> | undefined} */
+  let rights;
   const body = document.createElement("div");
 
   function draw() {
@@ -40,9 +45,9 @@ export function operateView(view) {
       html`<div class="stack">
         <h1 class="unseen">Operate</h1>
         <nav class="sections" aria-label="Sections">
-          ${Object.entries(SECTIONS).map(
+          ${allowedSections().map(
             ([name, { label }]) =>
-              html`<a href=${`#/operate/${name}`} aria-current=${name === shown ? "page" : nothing}>${label}</a>`,
+              html`<a href=${`#/operate/${name}`} aria-current=${name === (wanted ?? shown) ? "page" : nothing}>${label}</a>`,
           )}
         </nav>
         ${body}
@@ -70,22 +75,39 @@ export function operateView(view) {
   }
 
   return {
-    show({ path: [name = "servers"] }) {
-      open(Object.hasOwn(SECTIONS, name) ? name : "servers");
+    async show({ path: [name = "servers"] }) {
+      wanted = name;
+      draw();
+      rights ??= isAdministrator() ? loadRights() : Promise.resolve();
+      await rights;
+      if (wanted !== name) return;
+      wanted = allowedSections().some(([each]) => each === name) ? name : "servers";
+      open(wanted);
     },
     hide() {
+      wanted = undefined;
       made.get(shown)?.section.hide?.();
     },
     signedIn() {
+      rights = undefined;
       made.get(shown)?.section.hide?.();
       made.clear();
     },
   };
 }
 
+function isAdministrator() {
+  return session.who === "admin" || session.who === "both";
+}
+
+/** The sections that the user's role may read. */
+function allowedSections() {
+  return Object.entries(SECTIONS).filter(([, { reads }]) => reads === undefined || may(reads));
+}
+
 /** @param {{ isOpen?: true }} kind */
 function mayUse(kind) {
-  return session.who === "admin" || session.who === "both" || kind.isOpen === true;
+  return isAdministrator() || kind.isOpen === true;
 }
 
 /** @param {HTMLElement} element @returns {Section} */

@@ -1,0 +1,22 @@
+import { nothing } from "lit-html";
+import { callJson } from "./api.js";
+
+/** The operations of the admin API that the user's role may use: `GET /console/rights` (`src/http/admin.ts` has the roles). */
+
+/** @type {{ role: string, operations: readonly string[] } | undefined} */
+let rights;
+
+/** Loads them again. Where the server does not say, everything is offered: it refuses what it does not allow. */
+export async function loadRights() {
+  rights = await callJson("/console/rights").catch(() => undefined);
+}
+
+/** Tells whether the role may use an operation. @param {string} operation its id, such as `createApiKey` */
+export function may(operation) {
+  return rights === undefined || rights.operations.includes(operation);
+}
+
+/** A control, where the role may use its operation. @template T @param {string} operation @param {T} control */
+export function ifMay(operation, control) {
+  return may(operation) ? control : nothing;
+}
