@@ -100,7 +100,7 @@ it("leads to the views and sections that the docs' pictures show", async () => {
   const pictures = JSON.parse(readFileSync(`${docs}images/console.json`, "utf8")) as Record<string, string[]>;
   const linksOf = async (key: string, at: string) => {
     const { page, close } = await rig.openSignedIn(key, at);
-    await page.getByRole("button", { name: "Sign out" }).waitFor();
+    await page.getByRole("navigation", { name: at === "#/try" ? "Views" : "Sections" }).waitFor();
     const links = await page.getByRole("navigation").getByRole("link").allTextContents();
     await close();
     return links;

@@ -83,6 +83,7 @@ describe("a user of the issuer", () => {
     expect(await row.getByRole("button").allTextContents()).toEqual([tenant]);
     expect(await page.getByText("Make a key").count()).toBe(0);
     await row.getByRole("button", { name: tenant }).click();
+    await page.getByRole("dialog").waitFor();
     expect(await page.getByRole("dialog").getByRole("button").allTextContents()).toEqual(["Go back"]);
     await page.getByRole("button", { name: "Go back" }).click();
     await page.getByRole("link", { name: "Configuration" }).click();
