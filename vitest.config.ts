@@ -1,4 +1,3 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, statfsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { cloudflareTest } from "@cloudflare/vitest-plugin";
 import { defineConfig } from "vitest/config";
@@ -9,28 +8,6 @@ import { chromium } from "./test/console/chromium.ts";
 
 // Processes of one test run load the same modules, and the program's are TypeScript: Node compiles each once (it knows by its text).
 process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL("node_modules/.cache/node", import.meta.url));
-
-/** Linux's file system in memory. */
-const MEMORY = "/dev/shm";
-/** Bytes: many times what the tests have there at once. */
-const ENOUGH_MEMORY = 4e9;
-
-// Data folders of tests live for seconds: they need no disk where memory has room and lets programs run.
-if (process.env.TMPDIR === undefined && hasRoomInMemory()) {
-  const folder = mkdtempSync(`${MEMORY}/edge-`);
-  process.env.TMPDIR = folder;
-  process.once("exit", () => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
-}
-
-function hasRoomInMemory(): boolean {
-  if (!existsSync("/proc/mounts")) return false;
-  const mount = readFileSync("/proc/mounts", "utf8")
-    .split("\n")
-    .find((line) => line.split(" ")[1] === MEMORY);
-  if (mount === undefined || /\bnoexec\b/.test(mount)) return false;
-  const { bavail, bsize } = statfsSync(MEMORY);
-  return bavail * bsize > ENOUGH_MEMORY;
-}
 
 // workerd's tests import the Worker, and that the page.
 await buildConsole();
@@ -43,7 +20,7 @@ const LIMITS = { testTimeout: 240_000, hookTimeout: 240_000, expect: { poll: { t
 const shared = {
   ...LIMITS,
   // A test is often waiting: for another process, or for a timer.
-  maxWorkers: 12,
+  maxWorkers: 8,
   sequence: { groupOrder: 1 },
 };
 

@@ -97,13 +97,13 @@ describe("a model is asked", () => {
 describe("a decision", () => {
   it("is made by the first token of an answer that the prompt opens", async () => {
     const { answers } = await gateway.openai.decisions.create({
-      model: saying("<|channel|>final<|message|>Answer: B<|return|>"),
+      model: saying("<|channel|>final<|message|>Answer: A<|return|>"),
       input: "My parcel has not arrived.",
       questions: [
         { type: "choice", instructions: "Who answers?", choices: [{ value: "billing" }, { value: "shipping" }] },
       ],
     });
-    expect(answers).toMatchObject([{ type: "choice", choice: "shipping" }]);
+    expect(answers).toMatchObject([{ type: "choice", choice: "billing" }]);
     const prompt = await lastCompletionPrompt(gateway);
     expect(prompt).toMatch(/B\. shipping[^<]*<\|end\|><\|start\|>assistant<\|channel\|>final<\|message\|>Answer:$/);
     expect(lastCompletion(gateway)).toMatchObject({ max_tokens: 1 });

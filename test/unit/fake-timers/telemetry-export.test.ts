@@ -80,14 +80,16 @@ describe("an exporter", () => {
     expect(exports).toHaveLength(2);
   });
 
-  it("sends once for an object, which is paid for while it is awake", async () => {
+  it("sends for an object, which is paid for while it is awake, only what came before the end of an export", async () => {
     const { end, pending } = rig();
     end("a", true);
-    end("b");
+    end("b", true);
     await answer(0, taken());
-    expect([exports.length, pending.size]).toEqual([1, 0]);
-    end("c");
-    expect(exports.at(-1)?.body).toBe("b+c");
+    expect(exports.map(({ body }) => body)).toEqual(["a", "b"]);
+    await answer(1, taken());
+    expect([exports.length, pending.size]).toEqual([2, 0]);
+    end("c", true);
+    expect(exports.at(-1)?.body).toBe("c");
   });
 
   it.each([
