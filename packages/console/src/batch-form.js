@@ -3,6 +3,7 @@ import { live } from "lit-html/directives/live.js";
 import { announce } from "./announce.js";
 import { call, callJson } from "./api.js";
 import { faultNotice, messageOf, messageWithField } from "./dialogs.js";
+import { textOf } from "./event-batches.js";
 import { moment, size } from "./format.js";
 import { EXPIRIES, Uploads } from "./uploads.js";
 
@@ -135,12 +136,10 @@ async function endpointIn(file) {
 /** Reads no more of a file than it needs. @param {string} file */
 async function firstLine(file) {
   const { body } = await call(`/v1/files/${encodeURIComponent(file)}/content`);
-  const reader = body?.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
-  for (let read = await reader?.read(); read && !read.done; read = await reader?.read()) {
-    text += read.value;
-    if (read.value.includes("\n") || text.length > MAX_LINE_LENGTH) break;
+  for await (const part of body ? textOf(body) : []) {
+    text += part;
+    if (part.includes("\n") || text.length > MAX_LINE_LENGTH) break;
   }
-  reader?.cancel().catch(() => {});
   return text.split("\n", 1)[0] ?? "";
 }

@@ -68,6 +68,38 @@ export async function confirmed({ title, text, action }) {
 }
 
 /**
+ * Asks with a form until it is saved, or the user goes back. Shows a fault of `save` beside the form.
+ * @param {string} title
+ * @param {unknown} fields a template
+ * @param {(data: FormData) => Promise<void>} save
+ * @param {(fault: unknown) => string} [inWords] the words of a fault
+ * @returns {Promise<void>}
+ */
+export async function askForm(title, fields, save, inWords = messageOf) {
+  const error = document.createElement("p");
+  error.className = "fault";
+  error.setAttribute("role", "alert");
+  const submit = async (/** @type {SubmitEvent} */ event) => {
+    event.preventDefault();
+    const form = /** @type {HTMLFormElement} */ (event.currentTarget);
+    try {
+      await save(new FormData(form));
+      form.closest("dialog")?.close();
+    } catch (fault) {
+      error.textContent = inWords(fault);
+    }
+  };
+  await ask(
+    title,
+    html`<form id="asked" class="stack" @submit=${submit}>${fields} ${error}</form>`,
+    (close) => html`
+      <button type="submit" form="asked" class="primary">Save</button>
+      <button type="button" @click=${() => close("")}>Go back</button>
+    `,
+  );
+}
+
+/**
  * Shows a secret, which is shown this once.
  * @param {string} title
  * @param {string} value

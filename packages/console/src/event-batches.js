@@ -35,8 +35,8 @@ export async function* eventBatches(path, options) {
   }
 }
 
-/** @param {ReadableStream<Uint8Array<ArrayBuffer>>} body */
-async function* textOf(body) {
+/** The text of a body, in the parts in which it comes. @param {ReadableStream<Uint8Array<ArrayBuffer>>} body */
+export async function* textOf(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   try {
     for (;;) {

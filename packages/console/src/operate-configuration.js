@@ -2,7 +2,7 @@ import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.js";
 import { callJson } from "./api.js";
 import { entriesOf, KINDS } from "./configuration-forms.js";
-import { confirmed, ask as dialogOf, faultNotice, messageOf } from "./dialogs.js";
+import { askForm, confirmed, faultNotice, messageOf } from "./dialogs.js";
 import { ifMay, may } from "./rights.js";
 import { download } from "./save.js";
 import { yamlOf } from "./yaml.js";
@@ -71,37 +71,18 @@ export function configurationSection(element) {
   async function edit(kind, name) {
     const { one, name: label, fields, read } = KINDS[kind];
     const before = name === undefined ? {} : (entriesOf(kind, configuration?.values ?? {})[name] ?? {});
-    const error = document.createElement("p");
-    error.className = "fault";
-    error.setAttribute("role", "alert");
-    const submit = async (/** @type {SubmitEvent} */ event) => {
-      event.preventDefault();
-      const form = /** @type {HTMLFormElement} */ (event.currentTarget);
-      try {
-        const data = new FormData(form);
-        await change(kind, { [name ?? String(data.get("name")).trim()]: read(data, before) });
-        form.closest("dialog")?.close();
-      } catch (fault) {
-        error.textContent = messageOf(fault);
-      }
-    };
-    await dialogOf(
+    await askForm(
       name === undefined ? `Add a ${one}` : `Change ${name}`,
-      html`<form id="entry" class="stack" @submit=${submit}>
-        ${
-          name === undefined
-            ? html`<div>
-                <label for="entry-name">${label}</label>
-                <input dir="auto" id="entry-name" name="name" required autocomplete="off" spellcheck="false" autofocus />
-              </div>`
-            : nothing
-        }
-        ${fields(before, "entry")} ${error}
-      </form>`,
-      (close) => html`
-        <button type="submit" form="entry" class="primary">Save</button>
-        <button type="button" @click=${() => close("")}>Go back</button>
-      `,
+      html`${
+        name === undefined
+          ? html`<div>
+              <label for="entry-name">${label}</label>
+              <input dir="auto" id="entry-name" name="name" required autocomplete="off" spellcheck="false" autofocus />
+            </div>`
+          : nothing
+      }
+      ${fields(before, "entry")}`,
+      (data) => change(kind, { [name ?? String(data.get("name")).trim()]: read(data, before) }),
     );
   }
 

@@ -2,7 +2,7 @@ import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.js";
 import { callJson } from "./api.js";
 import { actions, cardsTable } from "./cards-table.js";
-import { confirmed, ask as dialogOf, faultNotice, messageOf, showSecret } from "./dialogs.js";
+import { askForm, confirmed, ask as dialogOf, faultNotice, messageOf, showSecret } from "./dialogs.js";
 import { moment } from "./format.js";
 import { limitsFields, limitsInWords, limitsOf } from "./limits-form.js";
 import { ifMay, may } from "./rights.js";
@@ -263,27 +263,9 @@ function nameOf({ name, id }) {
 async function editedLimits(title, limits, save) {
   /** @type {T | undefined} */
   let saved;
-  const error = document.createElement("p");
-  error.className = "fault";
-  error.setAttribute("role", "alert");
-  const submit = async (/** @type {SubmitEvent} */ event) => {
-    event.preventDefault();
-    const form = /** @type {HTMLFormElement} */ (event.currentTarget);
-    try {
-      saved = await save(limitsOf(new FormData(form)));
-      form.closest("dialog")?.close();
-    } catch (fault) {
-      error.textContent = messageOf(fault);
-    }
-  };
-  await dialogOf(
-    title,
-    html`<form id="limits" class="stack" @submit=${submit}>${limitsFields(limits, "edited")} ${error}</form>`,
-    (close) => html`
-      <button type="submit" form="limits" class="primary">Save</button>
-      <button type="button" @click=${() => close("")}>Go back</button>
-    `,
-  );
+  await askForm(title, html`<div id="limits" class="stack">${limitsFields(limits, "edited")}</div>`, async (data) => {
+    saved = await save(limitsOf(data));
+  });
   if (saved !== undefined) announce("The limits were saved.");
   return saved;
 }

@@ -2,7 +2,7 @@ import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.js";
 import { callJson } from "./api.js";
 import { cardsTable, number } from "./cards-table.js";
-import { ask, confirmed, faultNotice, messageWithField, showSecret } from "./dialogs.js";
+import { ask, askForm, confirmed, faultNotice, messageWithField, showSecret } from "./dialogs.js";
 import { count, moment } from "./format.js";
 import { statusTag } from "./item-view.js";
 import { figures } from "./list-and-one.js";
@@ -88,30 +88,17 @@ export function webhookSection(element, id) {
   }
 
   const edit = () =>
-    attempt(async () => {
-      const error = document.createElement("p");
-      error.className = "fault";
-      error.setAttribute("role", "alert");
-      const submit = async (/** @type {SubmitEvent} */ event) => {
-        event.preventDefault();
-        const form = /** @type {HTMLFormElement} */ (event.currentTarget);
-        try {
-          endpoint = await callJson(path, { body: endpointIn(new FormData(form)) });
-          announce("The endpoint was saved.");
-          form.closest("dialog")?.close();
-        } catch (fault) {
-          error.textContent = messageWithField(fault);
-        }
-      };
-      await ask(
+    attempt(() =>
+      askForm(
         "Edit this endpoint",
-        html`<form id="endpoint" class="stack" @submit=${submit}>${endpointFields(types, "edited", endpoint)} ${error}</form>`,
-        (close) => html`
-          <button type="submit" form="endpoint" class="primary">Save</button>
-          <button type="button" @click=${() => close("")}>Go back</button>
-        `,
-      );
-    });
+        endpointFields(types, "edited", endpoint),
+        async (data) => {
+          endpoint = await callJson(path, { body: endpointIn(data) });
+          announce("The endpoint was saved.");
+        },
+        messageWithField,
+      ),
+    );
 
   const rotate = () =>
     attempt(async () => {
