@@ -103,7 +103,11 @@ describe("a decision", () => {
         { type: "choice", instructions: "Who answers?", choices: [{ value: "billing" }, { value: "shipping" }] },
       ],
     });
-    expect(answers).toMatchObject([{ type: "choice", choice: "billing" }]);
+    const probabilities = [
+      { value: "billing", probability: expect.closeTo(1 / (1 + Math.exp(-1))) },
+      { value: "shipping", probability: expect.closeTo(1 / (1 + Math.exp(1))) },
+    ];
+    expect(answers).toMatchObject([{ type: "choice", choice: "billing", probabilities }]);
     const prompt = await lastCompletionPrompt(gateway);
     expect(prompt).toMatch(/B\. shipping[^<]*<\|end\|><\|start\|>assistant<\|channel\|>final<\|message\|>Answer:$/);
     expect(lastCompletion(gateway)).toMatchObject({ max_tokens: 1 });
