@@ -322,8 +322,8 @@ async function pass(
     const affinity = { isRooted: false, hint, beginning };
     const config = imageConfigFor(caller, name, passed.model);
     const endpoint = `POST ${takesNone ? "" : "/v1"}/${name}`;
-    const asked = { endpoint, model: passed.model, input, createdAt, saysText: name in OUTPUT_LIMITS };
-    answer = loggedAnswer(caller, asked, await passOn({ ...request, path, tenant, affinity }, config, caller));
+    const logged = { endpoint, model: passed.model, input, createdAt, saysText: name in OUTPUT_LIMITS };
+    answer = loggedAnswer(caller, logged, await passOn({ ...request, path, tenant, affinity }, config, caller));
   } catch (error) {
     // The model server may have worked on the request, and its answer has no usage then.
     const hasWorked = signal.aborted || (error instanceof ApiError && error.code === "upstream_timeout");

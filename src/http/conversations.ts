@@ -11,7 +11,7 @@ import {
 import { includeQuery, pageQuery, treeQuery } from "../api/queries.ts";
 import { conversationTree } from "../api/responses.ts";
 import { itemList, jsonText } from "./answers.ts";
-import { callerOf, callWithBody, jsonBody } from "./caller.ts";
+import { callerOf, callWithBody, hasBody, jsonBody } from "./caller.ts";
 import { endpoint } from "./endpoint.ts";
 import { byTenantIn, json, ok } from "./openapi/operation.ts";
 
@@ -26,9 +26,7 @@ export const conversations = [
     }),
     handle: async (context) => {
       // The body may be absent.
-      const { raw } = context.req;
-      const isEmpty = raw.body === null || raw.headers.get("content-length") === "0";
-      const { caller, body } = isEmpty ? { caller: callerOf(context), body: {} } : await callWithBody(context);
+      const { caller, body } = hasBody(context) ? await callWithBody(context) : { caller: callerOf(context), body: {} };
       return context.json(await createConversation(caller, body ?? {}));
     },
   }),

@@ -17,13 +17,14 @@ export const processState = {
   hasLauncher: false,
   /** The state of the disk, as the launcher measures it (`cli/free-disk.ts`). Undefined without a launcher that watches it. */
   disk: undefined as DiskState | undefined,
-  /** The disk takes nothing new. */
+  /** The disk takes nothing new: `noteDisk` derives it once, because every create reads it. */
   isDiskClosed: false,
   /** The latest values; empty without a launcher. */
   measures: {} as ProcessMeasures,
 };
 
-export type DiskState = "ok" | "low" | "read_only";
+export const DISK_STATES = ["ok", "low", "read_only"] as const;
+export type DiskState = (typeof DISK_STATES)[number];
 
 /** Takes the state of the disk. */
 export function noteDisk(disk: DiskState): void {

@@ -54,6 +54,7 @@ import { addItemsBody, conversationBody, updateConversationBody } from "../../ap
 import { LIMITED_BECAUSE } from "../../api/health.ts";
 import { changeKeyBody, createKeyBody, rotateKeyBody, tenantBody } from "../../api/keys.ts";
 import { grants } from "../../contract/grants.ts";
+import { DISK_STATES } from "../../store/process-state.ts";
 import { upstreamHealth } from "./upstream-health.ts";
 import { usageSchemas } from "./usage-schemas.ts";
 
@@ -255,7 +256,7 @@ export function answerSchemas() {
     }),
     Health: z.object({
       status: z.literal("ok"),
-      disk: z.enum(["ok", "low", "read_only"]).optional(),
+      disk: z.enum(DISK_STATES).optional(),
       open_files: z
         .object({
           limit: z.int(),
