@@ -9,6 +9,7 @@ import type {
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startToolServer, type ToolServer } from "../../dev/tool-server/server.ts";
 import { COMPLETE, eventually as inTime, KEY, toolProcesses } from "../tool-server/support.ts";
+import { freePort } from "../workerd/tools.ts";
 import { DATE, GPT_OSS, lastMessages, lastTurns, saying, tolerating } from "./harmony-support.ts";
 import { ADMIN_KEY, makeKey, newTenant, usageOf } from "./key-support.ts";
 import { eventually, type Gateway, joinGateway, lastPrompt, startGateway } from "./support.ts";
@@ -553,11 +554,10 @@ describe("a deployment without tool servers", () => {
 describe("a tool server that is down", () => {
   let cut: Gateway;
   beforeAll(async () => {
-    const gone = await startToolServer({ apiKey: KEY });
-    await gone.close();
+    const gone = `http://127.0.0.1:${await freePort()}`;
     cut = await startGateway({
       HARMONY_START_DATE: DATE,
-      TOOL_SERVERS: JSON.stringify({ python: gone.pythonUrl, container: gone.containerUrl }),
+      TOOL_SERVERS: JSON.stringify({ python: `${gone}/python`, container: `${gone}/container` }),
       TOOL_SERVER_MCP_LABELS: "container",
     });
   });

@@ -174,7 +174,7 @@ it("leaves out matches of the operator's patterns and the bytes of images, and h
   const text = JSON.stringify(entry);
   expect(text).toContain(`${said}: [redacted] is [redacted]`);
   expect(text).toContain("data:image/png;base64,…");
-  expect(text).not.toMatch(/4111|alice|AAAA/);
+  expect(text).not.toMatch(/41111111|alice@|AAAAAAAA/);
   const long = unique("Long");
   await create(gateway, key, { input: `${long} ${"word ".repeat(2_000)}` });
   const cut = await entryOf(long);

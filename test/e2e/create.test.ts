@@ -457,14 +457,14 @@ describe("create", () => {
 
   it("combines a client's cache_salt with its tenant's", async () => {
     const salts = new Map<string | undefined, unknown>();
-    for (const cache_salt of ["one", "two", undefined]) {
+    for (const cache_salt of ["first-salt", "second-salt", undefined]) {
       await gateway.openai.responses.create({ input: "Hello!", ...{ cache_salt } });
       salts.set(cache_salt, lastPrompt(gateway).cache_salt);
     }
     expect(new Set(salts.values()).size).toBe(3);
-    await gateway.openai.responses.create({ input: "Another.", ...{ cache_salt: "one" } });
-    expect(lastPrompt(gateway).cache_salt).toBe(salts.get("one"));
-    expect(String(salts.get("one"))).not.toContain("one");
+    await gateway.openai.responses.create({ input: "Another.", ...{ cache_salt: "first-salt" } });
+    expect(lastPrompt(gateway).cache_salt).toBe(salts.get("first-salt"));
+    expect(String(salts.get("first-salt"))).not.toContain("first-salt");
   });
 
   it("accepts unknown fields, and does not pass them on", async () => {

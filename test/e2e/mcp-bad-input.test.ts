@@ -4,6 +4,7 @@ import type { ResponseInputItem } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { INJECTION, type Misbehaviour } from "../tools/mcp-handler.ts";
 import { type McpTestServer, startMcpServer } from "../tools/mcp-server.ts";
+import { freePort } from "../workerd/tools.ts";
 import { expectError } from "./expectations.ts";
 import { GPT_OSS, getWeather, idsOf, messagesOf, onlyCall, specialsIn } from "./harmony-support.ts";
 import { type Gateway, startGateway } from "./support.ts";
@@ -109,9 +110,7 @@ beforeAll(async () => {
       );
     }
   }
-  const closed = await startMcpServer();
-  down = { url: closed.url };
-  await closed.close();
+  down = { url: `http://127.0.0.1:${await freePort()}/mcp` };
   const all = [good, many, hanging, odd, down, ...listing.values(), ...calling.values(), ...redirecting];
   const variables = { MCP_SERVERS: all.map(({ url }) => url).join(","), HEARTBEAT_MS: "200" };
   [gateway, hasty] = await Promise.all([

@@ -49,7 +49,7 @@ beforeAll(async () => {
     ...env,
     VLLM,
     ALLOW_ANONYMOUS: "false",
-    API_KEYS: `configured:${sha256("configured")}`,
+    API_KEYS: ["configured", "first"].map((key) => `${key}:${sha256(key)}`).join(","),
     ADMIN_KEY: `ops:${sha256("root")}`,
     KEY_CACHE_MS: "600000",
     KEYS: counted(env.KEYS),
@@ -68,6 +68,8 @@ beforeAll(async () => {
       return cursor;
     } as SqlStorage["exec"];
   });
+  // Another file may have changed the configuration: the first request of these bindings reads it.
+  await create("first");
 });
 
 // Other files run in the same isolate.
