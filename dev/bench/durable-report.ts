@@ -40,7 +40,7 @@ export function logRows({ run }: RunCost): number {
 /** Compares the targets of durable runs with the measurements. */
 export function durableVerdicts({ fleets, costs, recovery }: DurableResults): Verdict[] {
   const found: Verdict[] = fleets.map(({ runs, tokens, completed }) => ({
-    target: `${number(runs, 0)} background runs of ${tokens} tokens on as many conversations all complete`,
+    target: `${number(runs, 0)} background runs of ${tokens} tokens, each in its own conversation, all complete`,
     measured: `${number(completed, 0)}`,
     met: completed === runs,
   }));
@@ -50,12 +50,12 @@ export function durableVerdicts({ fleets, costs, recovery }: DurableResults): Ve
   ] as const) {
     const cost = costs.find((candidate) => candidate.name === name && candidate.tokens === 1_000);
     const rows = cost ? logRows(cost) : Number.NaN;
-    const target = `≤ ${limit} rows of log per 1,000 deltas at 50 tokens/s, ${name}`;
+    const target = `A run writes ≤ ${limit} rows of log for 1,000 deltas at 50 tokens/s (${name})`;
     found.push({ target, measured: String(rows), met: rows <= limit });
   }
   const latest = Math.max(...recovery.unasked.started);
   found.push({
-    target: "A run whose process died is taken up within 60 s, though nobody asks",
+    target: "A run whose process died resumes within 60 s without any request",
     measured: `${number(latest / 1000, 1)} s`,
     met: latest <= 60_000,
   });
@@ -66,19 +66,19 @@ function fleetTable(fleets: readonly Fleet[]): string {
   const row = (label: string, read: (fleet: Fleet) => string) => [label, ...fleets.map(read)];
   return table(
     [
-      "Background runs at 50 tokens/s, a conversation each",
+      "Background runs at 50 tokens/s, each in its own conversation",
       ...fleets.map(({ runs, tokens }) => `${number(runs, 0)} × ${tokens} tokens`),
     ],
     [
       row("completed", ({ completed }) => number(completed, 0)),
       row("failed", ({ runs, completed }) => number(runs - completed, 0)),
-      row("at the model server at once, at most", ({ atOnce }) => number(atOnce, 0)),
-      row("all accepted after s", ({ acceptedSeconds }) => number(acceptedSeconds, 1)),
-      row("all completed after s", ({ seconds }) => number(seconds, 1)),
-      row("CPU ms / conversation made", ({ cpuMsPerConversation }) => number(cpuMsPerConversation, 1)),
-      row("CPU ms / run", ({ cpuMsPerRun }) => number(cpuMsPerRun, 1)),
+      row("most runs at the model server at one time", ({ atOnce }) => number(atOnce, 0)),
+      row("seconds until all were accepted", ({ acceptedSeconds }) => number(acceptedSeconds, 1)),
+      row("seconds until all had completed", ({ seconds }) => number(seconds, 1)),
+      row("CPU ms to make a conversation", ({ cpuMsPerConversation }) => number(cpuMsPerConversation, 1)),
+      row("CPU ms for a run", ({ cpuMsPerRun }) => number(cpuMsPerRun, 1)),
       row("memory, idle → peak MB", ({ idleMb, peakMb }) => `${number(idleMb, 0)} → ${number(peakMb, 0)}`),
-      row("KB / run", ({ idleMb, peakMb, runs }) => number(((peakMb - idleMb) * 1024) / runs, 0)),
+      row("KB for a run", ({ idleMb, peakMb, runs }) => number(((peakMb - idleMb) * 1024) / runs, 0)),
     ],
   );
 }
@@ -86,14 +86,14 @@ function fleetTable(fleets: readonly Fleet[]): string {
 function resumeTable(resume: readonly Resume[]): string {
   return table(
     [
-      "Resume of a run with so many events",
+      "A client resumes a run that has",
       "first event p50 ms",
       "first event p99 ms",
       "whole answer p50 ms",
       "kB of answer",
     ],
     resume.map(({ events, after, p50, p99, wholeP50, kilobytes }) => [
-      `${number(events, 0)}, ${after < 0 ? "from the beginning" : `after ${number(after, 0)}`}`,
+      `${number(events, 0)} events, ${after < 0 ? "from the first" : `after event ${number(after, 0)}`}`,
       number(p50, 2),
       number(p99, 2),
       number(wholeP50, 2),
@@ -108,13 +108,13 @@ function costTable(costs: readonly RunCost[]): string {
       "One response at 50 tokens/s",
       "tokens",
       "rows written",
-      "of the log",
-      "of new tables",
-      "of alarms",
-      "rows to remove it",
+      "rows of the log",
+      "rows of new tables",
+      "rows of alarms",
+      "rows written to remove it",
       "rows read",
       "object calls",
-      "alarms that ring",
+      "alarms that go off",
       "stored kB",
     ],
     costs.map((cost) => {
@@ -158,13 +158,13 @@ function recoveryTable({ ready, reader, asked, unasked }: Recovery): string {
     number(Math.max(...times), 0),
   ];
   return table(
-    ["After kill -9, from the process's start to", "n", "p50 ms", "max ms"],
+    ["From the process's start after kill -9 until", "n", "p50 ms", "max ms"],
     [
-      row("its first answer, with nothing to recover", ready),
-      row("the model server's being asked to go on, a reader having come back", asked),
-      row("the first new event for that reader", reader),
-      row("the model server's being asked to go on, nobody having asked (alarm)", unasked.started),
-      row("the end of those runs", unasked.ended),
+      row("the process answers its first request; it has no run to resume", ready),
+      row("a run asks the model server to continue, after its reader has returned", asked),
+      row("that reader gets its first new event", reader),
+      row("a run asks the model server to continue, after the home's alarm", unasked.started),
+      row("those runs end", unasked.ended),
     ],
   );
 }

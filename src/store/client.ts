@@ -27,7 +27,7 @@ import { HomeCalls, type HomeStub, type HomesBinding } from "./home-calls.ts";
 import { insufficientStorage, processState } from "./process-state.ts";
 import { homeUrl, isRetryable, MAX_HISTORY_LENGTH } from "./rpc.ts";
 import type { TurnToSettle } from "./settlement.ts";
-import { drawnHere } from "./workers.ts";
+import { drawnHere, workerName } from "./workers.ts";
 
 /** Most homes that one request may refer to. Each is an object that is woken; turns of one chain share a home. */
 const MAX_HOMES = 256;
@@ -295,6 +295,7 @@ export function newTree(tenant: string, treesPerHome: number): () => NewTree {
 
 /** Draws the key of a home that runs in this process. */
 export function homeHere(tenant: string, draw = newHome): string {
+  if (workerName === undefined) return draw();
   const { HOME: homes } = env as HomesBinding;
   return drawnHere(homes, draw, (home) => `${tenant}:${home}`);
 }

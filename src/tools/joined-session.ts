@@ -1,9 +1,9 @@
 import { CitationMarks, type Cite } from "@responses-edge/gpt-oss-browser/citation-marks";
 import { ToolFault, toMcpError, toToolFault, truncate } from "@responses-edge/mcp-client";
-import { ClientTools } from "@responses-edge/responses-api/client-tools";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { hostedOf } from "@responses-edge/responses-api/hosted-tools";
-import { chosenTools, type FunctionTool, hostedKey, mustCall, type Tool } from "@responses-edge/responses-api/tools";
+import { ClientTools, hostedKey } from "@responses-edge/responses-api/tool-names";
+import { chosenTools, type FunctionTool, mustCall, type Tool } from "@responses-edge/responses-api/tools";
 import { formatPath } from "@responses-edge/responses-api/validation-errors";
 import type { PluginTools, ToolNamespace } from "@responses-edge/turn/contract/engine";
 import type {

@@ -30,7 +30,7 @@ const SHOWN_ELSEWHERE: Record<string, string> = {
   "hybrid_search.text_weight": "e2e/vector-stores.test.ts",
   "tools<function>.defer_loading": "e2e/client-tools.test.ts",
   "tools<custom>.defer_loading": "e2e/client-tools.test.ts",
-  "tools<namespace>.description": "unit/client-tools.test.ts",
+  "tools<namespace>.description": "unit/tool-names.test.ts",
   "tools<mcp>.authorization": "e2e/mcp.test.ts",
   "tools<mcp>.headers": "e2e/mcp.test.ts",
   "tools<mcp>.server_url": "e2e/mcp.test.ts",

@@ -6,7 +6,7 @@ import type { ToolExchange } from "@responses-edge/turn/contract/engine";
 import { fullNames } from "@responses-edge/turn/contract/plugin";
 import type { CalledTool, PendingCall, ToolOutcome, ToolSession } from "@responses-edge/turn/contract/tool-session";
 import { EventWriter, OutputSize } from "@responses-edge/turn/output-events";
-import { PluginCalls } from "@responses-edge/turn/plugin-calls";
+import { PluginCallItems } from "@responses-edge/turn/plugin-call-items";
 import { RawMessages } from "@responses-edge/turn/raw-messages";
 import { newTurnState } from "@responses-edge/turn/state";
 import { describe, expect, it } from "vitest";
@@ -201,7 +201,7 @@ function callsOf(items: OutputItem[] = [], called: PendingCall[] = []) {
   const response = initialResponse({ model: "m" }, { id: "resp_a", model: "m", createdAt: 0 });
   const messages = new RawMessages(state, response, size, none);
   const session = { container: "cntr_a" } as ToolSession;
-  const calls = new PluginCalls(
+  const calls = new PluginCallItems(
     { state, writer, size, messages },
     { asked: { request: { include: INCLUDE } }, tools: { plugins: PLUGINS, session } },
   );
@@ -209,7 +209,7 @@ function callsOf(items: OutputItem[] = [], called: PendingCall[] = []) {
 }
 
 /** Lets all pending calls be answered. */
-function answer(calls: PluginCalls, outcome: ToolOutcome): readonly PendingCall[] {
+function answer(calls: PluginCallItems, outcome: ToolOutcome): readonly PendingCall[] {
   const pending = [...calls.pending.values()];
   for (const call of pending) {
     calls.start(call);

@@ -1,8 +1,8 @@
-import { ClientTools } from "@responses-edge/responses-api/client-tools";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { TurnAddress } from "@responses-edge/responses-api/ids";
 import type { StreamEvent } from "@responses-edge/responses-api/items/events";
 import type { Item } from "@responses-edge/responses-api/items/registry";
+import { ClientTools } from "@responses-edge/responses-api/tool-names";
 import { tools } from "@responses-edge/responses-api/tools";
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import type { CalledTool, ToolSession } from "@responses-edge/turn/contract/tool-session";

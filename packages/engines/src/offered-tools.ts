@@ -10,10 +10,10 @@ import {
   readGrammar,
 } from "@responses-edge/grammar";
 import { refuseLargeFormats } from "@responses-edge/responses-api/bounded-formats";
-import { type ClientTool, ClientTools } from "@responses-edge/responses-api/client-tools";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { bringsTools } from "@responses-edge/responses-api/items/registry";
+import { type ClientTool, ClientTools } from "@responses-edge/responses-api/tool-names";
 import type { FunctionTool, Tool } from "@responses-edge/responses-api/tools";
 import { formatPath } from "@responses-edge/responses-api/validation-errors";
 import { faultOf, functionOf } from "@responses-edge/turn/contract/client-functions";

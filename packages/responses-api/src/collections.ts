@@ -56,17 +56,26 @@ export function* readAhead(element: z.ZodType, values: readonly unknown[], max: 
   }
 }
 
+interface ListOptions {
+  min?: number;
+  max?: number;
+  /** The field of elements with elements of their own, which count for `max` instead of the element. */
+  members?: string;
+  /** The issue of an element that cannot be read, where it says more than the element's own ones. */
+  explain?: (element: unknown) => z.core.$ZodIssue | undefined;
+}
+
 /** An array of `min` to `max` elements. Raises the issues of `z.array`, for at most one element. */
 export function list<Element extends z.ZodType>(
   element: Element,
-  { min = 0, max = Number.POSITIVE_INFINITY }: { min?: number; max?: number } = {},
+  { min = 0, max = Number.POSITIVE_INFINITY, members, explain }: ListOptions = {},
 ) {
   const schema = z.transform((value: unknown, context): z.output<Element>[] => {
     if (!Array.isArray(value)) {
       context.addIssue({ code: "invalid_type", expected: "array", input: value });
       return z.NEVER;
     }
-    if (value.length > max) {
+    if (value.length > max || (members !== undefined && countWith(value, members) > max)) {
       context.addIssue({ code: "too_big", origin: "array", maximum: max, inclusive: true, input: value });
       return z.NEVER;
     }
@@ -80,7 +89,8 @@ export function list<Element extends z.ZodType>(
     for (let index = 0; index < value.length; index += 1) {
       const read = known[index] ?? readElement(element, value[index]);
       if (!read.success) {
-        raise(context, read.error.issues, index);
+        const explained = explain?.(value[index]);
+        raise(context, explained ? [explained] : read.error.issues, index);
         return z.NEVER;
       }
       elements.push(read.data);
@@ -91,6 +101,16 @@ export function list<Element extends z.ZodType>(
     const array = min > 0 ? z.array(element).min(min) : z.array(element);
     return Number.isFinite(max) ? array.max(max) : array;
   });
+}
+
+/** The number of elements, where those in the field `members` of an element count instead of it. */
+function countWith(elements: readonly unknown[], members: string): number {
+  let count = 0;
+  for (const element of elements) {
+    const own: unknown = typeof element === "object" && element !== null ? Reflect.get(element, members) : undefined;
+    count += Array.isArray(own) ? own.length : 1;
+  }
+  return count;
 }
 
 /** An object with keys and values of one kind each. Raises the issues of `z.record`, for at most one key. */

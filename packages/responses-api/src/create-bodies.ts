@@ -1,6 +1,5 @@
 import { LongWork } from "@responses-edge/long-work";
 import { z } from "zod";
-import { ClientTools, fullNameOf } from "./client-tools.ts";
 import { readAhead } from "./collections.ts";
 import { MAX_ITEMS, requestFields } from "./create-fields.ts";
 import { describedAs } from "./described-as.ts";
@@ -8,7 +7,8 @@ import { invalidRequest } from "./errors.ts";
 import { bringsTools, type InputItem, inputItem, isTextOnly } from "./items/registry.ts";
 import { isJsonObject, type JsonObject } from "./json.ts";
 import { refuse } from "./tool-fields.ts";
-import { type ChosenTool, chosenTools, hostedKey, isServedType, type Tool, type ToolChoice } from "./tools.ts";
+import { clashingTools, wrongChoice } from "./tool-names.ts";
+import { isServedType } from "./tools.ts";
 import { firstFault } from "./validation-errors.ts";
 
 /** The bodies of `POST /v1/responses` and of the endpoints with a create's fields, and the rules between fields. */
@@ -106,52 +106,6 @@ function checkTogether(body: z.output<typeof requestFields>, context: z.Refineme
   const mayLoad = continuesSomething(body) || (Array.isArray(body.input) && body.input.some(bringsTools));
   const wrong = mayLoad ? undefined : wrongChoice(body.tool_choice, tools);
   if (wrong !== undefined) issue(["tool_choice"], wrong);
-}
-
-/** Two tools that have, or would have for a model, the same name: the place of the second one, and what to say of it. */
-export function clashingTools(tools: readonly Tool[]): { path: (string | number)[]; message: string } | undefined {
-  const hosted = new Set<string>();
-  for (const [index, tool] of tools.entries()) {
-    const key = hostedKey(tool);
-    if (key !== undefined && hosted.has(key)) {
-      const field = tool.type === "mcp" ? "server_label" : "type";
-      return { path: [index, field], message: `The tool ${field} '${key.replace(/^mcp:/, "")}' is used twice.` };
-    }
-    if (key !== undefined) hosted.add(key);
-  }
-  const known = new Map<string, string>();
-  // A server's search is a function for models, too.
-  if (hosted.has("tool_search")) known.set("tool_search", "tool_search");
-  for (const tool of ClientTools.of(tools).listed) {
-    const { flatName, path } = tool;
-    const name = fullNameOf(tool);
-    const other = known.get(flatName);
-    if (other === name) return { path, message: `The tool ${path.at(-1)} '${name}' is used twice.` };
-    if (other !== undefined) {
-      return { path, message: `The tools '${other}' and '${name}' would both be '${flatName}' to the model.` };
-    }
-    known.set(flatName, name);
-  }
-  return undefined;
-}
-
-/** The fault of a choice of tools: it leaves none, or names one that is not there. */
-export function wrongChoice(choice: ToolChoice | null | undefined, tools: readonly Tool[]): string | undefined {
-  if (choice == null || choice === "auto" || choice === "none") return undefined;
-  if (typeof choice === "string") {
-    return tools.length === 0 ? "Tool choice 'required' must be specified with 'tools' parameter." : undefined;
-  }
-  const hosted = new Set(tools.map(hostedKey));
-  const clients = ClientTools.of(tools);
-  const isThere = (chosen: ChosenTool) => {
-    const key = hostedKey(chosen);
-    return (key !== undefined && hosted.has(key)) || clients.chosen(chosen).length > 0;
-  };
-  const missing = chosenTools(choice)?.find((chosen) => !isThere(chosen));
-  if (!missing) return undefined;
-  const name = "name" in missing && missing.type !== "mcp" ? missing.name : undefined;
-  const label = missing.type === "mcp" ? missing.server_label : missing.type;
-  return `Tool choice '${name ?? label}' not found in 'tools' parameter.`;
 }
 
 function continuesSomething(body: z.output<typeof requestFields>): boolean {

@@ -163,41 +163,30 @@ export function isServedType(type: string): boolean {
   return SERVED.has(type);
 }
 
-function refuseUnservedTool(value: unknown, context: z.RefinementCtx): unknown {
-  if (typeof value !== "object" || value === null || !("type" in value) || typeof value.type !== "string") return value;
-  const { type } = value;
-  if (SERVED.has(type)) return value;
+/** The issue of a tool whose type this server does not have. */
+function unservedType(value: unknown): z.core.$ZodIssue | undefined {
+  if (typeof value !== "object" || value === null || !("type" in value) || typeof value.type !== "string") return;
+  if (SERVED.has(value.type)) return;
   const served = SERVED_NAMES.map((name) => `'${name}'`).join(", ");
-  const message = `The tool type '${shortened(type)}' is not supported by this server. Supported values are: ${served}.`;
-  refuse(context, ["type"], message);
-  return z.NEVER;
+  const message = `The tool type '${shortened(value.type)}' is not supported by this server. Supported values are: ${served}.`;
+  return { code: "custom", path: ["type"], message, params: { code: "unsupported_parameter" } };
 }
 
-export const tools = z.preprocess(refuseTooMany, list(z.preprocess(refuseUnservedTool, tool), { max: MAX_TOOLS }));
-
-/** Counts the tools of namespaces before any is looked at. */
-function refuseTooMany(value: unknown, context: z.RefinementCtx): unknown {
-  if (!Array.isArray(value) || value.length > MAX_TOOLS) return value;
-  let count = 0;
-  for (const each of value as unknown[]) {
-    const isNamespace = typeof each === "object" && each !== null && "tools" in each && Array.isArray(each.tools);
-    count += isNamespace ? (each.tools as unknown[]).length : 1;
-  }
-  if (count <= MAX_TOOLS) return value;
-  context.addIssue({ code: "too_big", origin: "array", maximum: MAX_TOOLS, inclusive: true, input: value });
-  return z.NEVER;
-}
+export const tools = list(tool, { max: MAX_TOOLS, members: "tools", explain: unservedType });
 
 /** Tools that come in the middle of a conversation. */
-export const loadedTools = tools.superRefine((all, context) => {
-  const index = all.findIndex(({ type }) => hostedOf(type)?.isOfRequestOnly);
-  if (index < 0) return;
-  refuse(
-    context,
-    [index, "type"],
-    `A tool of type '${all[index]?.type}' is supported in the request's own 'tools' only.`,
-  );
-});
+export const loadedTools = describedAs(
+  tools.superRefine((all, context) => {
+    const index = all.findIndex(({ type }) => hostedOf(type)?.isOfRequestOnly);
+    if (index < 0) return;
+    refuse(
+      context,
+      [index, "type"],
+      `A tool of type '${all[index]?.type}' is supported in the request's own 'tools' only.`,
+    );
+  }),
+  () => z.array(tool).max(MAX_TOOLS),
+);
 
 /**
  * A tool as a response shows it: without the credentials of an MCP server, which may also be in the query of its URL.
@@ -284,13 +273,6 @@ export type ChosenTool = z.output<typeof oneTool>;
 export function chosenTools(choice: ToolChoice | null | undefined): readonly ChosenTool[] | undefined {
   if (choice == null || typeof choice === "string") return undefined;
   return choice.type === "allowed_tools" ? choice.tools : [choice];
-}
-
-/** The key of a choice or a tool among hosted ones, each of which a request has once; undefined for a tool that the client runs. */
-export function hostedKey(tool: Tool | ChosenTool): string | undefined {
-  if (tool.type === "mcp") return `mcp:${tool.server_label}`;
-  if (tool.type !== "tool_search") return hostedOf(tool.type)?.name;
-  return "execution" in tool && tool.execution === "client" ? undefined : tool.type;
 }
 
 /** Tells whether the model must make a call. */

@@ -1,4 +1,3 @@
-import { ClientTools } from "@responses-edge/responses-api/client-tools";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import {
@@ -9,6 +8,7 @@ import {
   isWord,
   type OutputItem,
 } from "@responses-edge/responses-api/items/registry";
+import { ClientTools } from "@responses-edge/responses-api/tool-names";
 import { mustCall } from "@responses-edge/responses-api/tools";
 import { answerFormat } from "./contract/answer-format.ts";
 import type { FinishReason, ModelDelta, Prompt, PromptChange, RawMessage } from "./contract/engine.ts";

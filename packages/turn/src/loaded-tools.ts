@@ -1,9 +1,15 @@
-import { isDeferred, isOwnNamespace } from "@responses-edge/responses-api/client-tools";
-import { type CreateRequest, clashingTools, wrongChoice } from "@responses-edge/responses-api/create-bodies";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import { MAX_TOOLS } from "@responses-edge/responses-api/tool-fields";
-import { chosenTools, hostedKey, type NamespaceTool, type Tool } from "@responses-edge/responses-api/tools";
+import {
+  clashingTools,
+  hostedKey,
+  isDeferred,
+  isOwnNamespace,
+  wrongChoice,
+} from "@responses-edge/responses-api/tool-names";
+import { chosenTools, type NamespaceTool, type Tool } from "@responses-edge/responses-api/tools";
 
 /**
  * The tools that a model sees: those of the request that are not deferred, and those that items have loaded

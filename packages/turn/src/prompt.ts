@@ -1,5 +1,4 @@
 import { finish, type Steps } from "@responses-edge/long-work";
-import { ClientTools, flatName } from "@responses-edge/responses-api/client-tools";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { parseItemId, type TurnAddress } from "@responses-edge/responses-api/ids";
@@ -11,6 +10,7 @@ import {
   isServerCall,
   itemId,
 } from "@responses-edge/responses-api/items/registry";
+import { ClientTools, flatName } from "@responses-edge/responses-api/tool-names";
 import { mustCall } from "@responses-edge/responses-api/tools";
 import { type NoteRole, standingPast } from "./compacted-past.ts";
 import type { Engine, PluginTools, Prompt, PromptChange, RawMessage, Replay } from "./contract/engine.ts";

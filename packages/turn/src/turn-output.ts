@@ -1,12 +1,12 @@
 import type { RawMessage } from "./contract/engine.ts";
 import type { ListedTools } from "./contract/tool-session.ts";
 import type { Outcome } from "./decide.ts";
+import { ModelOutput, type RoundOptions } from "./model-output.ts";
 import type { TurnOptions } from "./options.ts";
 import { EventWriter, FRAME_LENGTH, OutputSize } from "./output-events.ts";
-import { PluginCalls } from "./plugin-calls.ts";
+import { PluginCallItems } from "./plugin-call-items.ts";
 import { RawMessages } from "./raw-messages.ts";
 import { type ClosedResponse, TurnResponse } from "./response.ts";
-import { type RoundOptions, RoundOutput } from "./round-output.ts";
 import { newTurnState, openCompaction, type TurnState } from "./state.ts";
 
 /**
@@ -26,9 +26,9 @@ export class TurnOutput {
   readonly response: TurnResponse;
   readonly messages: RawMessages;
   /** Calls of hosted tools. */
-  readonly calls: PluginCalls;
+  readonly calls: PluginCallItems;
   /** The model's text and its calls for the client. */
-  readonly round: RoundOutput;
+  readonly round: ModelOutput;
 
   /** A turn that was cut off continues from its `logged` state. */
   constructor(options: OutputOptions, logged?: TurnState) {
@@ -48,8 +48,8 @@ export class TurnOutput {
       previous: request.previous_input_messages ?? undefined,
       firstInput: past.input[0]?.id,
     });
-    this.calls = new PluginCalls(this, options);
-    this.round = new RoundOutput(this, options);
+    this.calls = new PluginCallItems(this, options);
+    this.round = new ModelOutput(this, options);
   }
 
   /** Ends the generation, whose calls are to be answered; then the model is asked `again` with these messages. */

@@ -1,7 +1,7 @@
 import { traceparent } from "@responses-edge/otlp";
-import { ClientTools } from "@responses-edge/responses-api/client-tools";
 import { ApiError, contextLengthExceeded, toApiError } from "@responses-edge/responses-api/errors";
 import { type Item, isServerCall } from "@responses-edge/responses-api/items/registry";
+import { ClientTools } from "@responses-edge/responses-api/tool-names";
 import { Compaction, type DueCompaction } from "./compaction.ts";
 import type { Prompt, RawMessage } from "./contract/engine.ts";
 import { beginToolCall, endToolCall, NO_TOKENS, tokensOf } from "./contract/measurements.ts";

@@ -9,8 +9,8 @@ import {
   RENEW_AFTER_MS,
   type StoredReports,
 } from "./balance.ts";
-import type { Answer, Obstacle, Status, Want } from "./ledger.ts";
 import { type CountedLimits, isStoredLimit } from "./limits.ts";
+import type { Answer, Obstacle, Status, Want } from "./limits-ledger.ts";
 import { limitExceeded, limitsUnavailable, type Who } from "./refusal.ts";
 import { type QuotaStub, REPORT_AFTER_MS, Reporter } from "./reporter.ts";
 import { type UsageEntry, usedIn } from "./usage.ts";

@@ -1,6 +1,6 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
-import { type Obstacle, type RateStatus, type Status, TENANT } from "./ledger.ts";
 import { isStoredLimit, type StoredLimit } from "./limits.ts";
+import { type Obstacle, type RateStatus, type Status, TENANT } from "./limits-ledger.ts";
 
 /**
  * Refusals of limits for clients: OpenAI's headers, codes and messages. Codex reads the time in "Please try again in

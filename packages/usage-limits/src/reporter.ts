@@ -1,6 +1,6 @@
 import type { Used } from "./amounts.ts";
 import { LIFETIME_MS } from "./balance.ts";
-import { type Answer, MAX_LIFETIME_MS, type Report } from "./ledger.ts";
+import { type Answer, MAX_LIFETIME_MS, type Report } from "./limits-ledger.ts";
 import { addUsage, type UsageEntry, usageKey } from "./usage.ts";
 
 /** The ledger of a tenant, in this process or elsewhere. */

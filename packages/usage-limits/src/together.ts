@@ -1,5 +1,5 @@
 import type { Reservation } from "./allowance.ts";
-import type { RateStatus, Status } from "./ledger.ts";
+import type { RateStatus, Status } from "./limits-ledger.ts";
 
 /**
  * Takes from several allowances in parallel: from all of them, or from none. Gives one reservation for all. Rejects

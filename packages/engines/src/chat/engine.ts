@@ -1,9 +1,9 @@
 import { LongWork } from "@responses-edge/long-work";
-import { type ClientTool, ClientTools } from "@responses-edge/responses-api/client-tools";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError, contextLengthExceeded, invalidRequest } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import { type Item, partsOf } from "@responses-edge/responses-api/items/registry";
+import { type ClientTool, ClientTools } from "@responses-edge/responses-api/tool-names";
 import { mustCall } from "@responses-edge/responses-api/tools";
 import { answerFormat } from "@responses-edge/turn/contract/answer-format";
 import type {

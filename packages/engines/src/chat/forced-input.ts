@@ -1,6 +1,6 @@
 import type { Rules } from "@responses-edge/grammar";
 import { Recogniser, toEbnf } from "@responses-edge/grammar";
-import { type ClientTool, ClientTools } from "@responses-edge/responses-api/client-tools";
+import { type ClientTool, ClientTools } from "@responses-edge/responses-api/tool-names";
 import { mustCall } from "@responses-edge/responses-api/tools";
 import type { ModelDelta, Prompt } from "@responses-edge/turn/contract/engine";
 import type { Dialect } from "../dialects/dialect.ts";

@@ -1,8 +1,8 @@
 import { type Rules, toPattern } from "@responses-edge/grammar";
 import type { Steps } from "@responses-edge/long-work";
-import { ClientTools } from "@responses-edge/responses-api/client-tools";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { vllmFields } from "@responses-edge/responses-api/create-fields";
+import { ClientTools } from "@responses-edge/responses-api/tool-names";
 import { type FunctionTool, mustCall, type ToolChoice } from "@responses-edge/responses-api/tools";
 import { customParameters } from "@responses-edge/turn/contract/client-functions";
 import type { Prompt } from "@responses-edge/turn/contract/engine";

@@ -9,8 +9,8 @@ import {
   StrippedMarkersError,
   type Tokenizer,
 } from "@responses-edge/harmony";
-import { type ClientTool, ClientTools } from "@responses-edge/responses-api/client-tools";
 import { ApiError } from "@responses-edge/responses-api/errors";
+import { type ClientTool, ClientTools } from "@responses-edge/responses-api/tool-names";
 import { mustCall } from "@responses-edge/responses-api/tools";
 import type { ModelDelta, Prompt, RawMessage, Sampled, TokenLogprob } from "@responses-edge/turn/contract/engine";
 import { boundRules, callFaultOf, offeredTools } from "../offered-tools.ts";

@@ -1,4 +1,4 @@
-import { flatName, isOwnNamespace } from "@responses-edge/responses-api/client-tools";
+import { flatName, isOwnNamespace } from "@responses-edge/responses-api/tool-names";
 
 /** A tool by the name that the rest of the code uses, and its namespace. */
 export interface NamedTool {

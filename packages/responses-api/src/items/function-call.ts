@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { flatName } from "../client-tools.ts";
 import { notAsync } from "../tool-fields.ts";
+import { flatName } from "../tool-names.ts";
 import type { ClientCall, ClientOutput, ItemType } from "./item-type.ts";
 import {
   answeredCall,

@@ -5,9 +5,9 @@ import type {
   ResponseOutputItem,
 } from "openai/resources/responses/responses";
 import { z } from "zod";
-import { flatName } from "../client-tools.ts";
 import { withPlainForm } from "../collections.ts";
 import { base62, type TurnAddress } from "../ids.ts";
+import { flatName } from "../tool-names.ts";
 import { applyPatchCall, applyPatchCallOutput } from "./apply-patch.ts";
 import { codeInterpreterCall } from "./code-interpreter.ts";
 import { compaction, compactionTrigger } from "./compaction.ts";

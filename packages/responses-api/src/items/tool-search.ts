@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { flatName } from "../client-tools.ts";
+import { flatName } from "../tool-names.ts";
 import { loadedTools, type Tool, tool } from "../tools.ts";
 import type { ClientCall, ClientOutput, ItemType, NameOf } from "./item-type.ts";
 import { callId, itemId, itemStatus } from "./parts.ts";

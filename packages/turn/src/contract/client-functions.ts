@@ -1,6 +1,6 @@
-import type { ClientTool } from "@responses-edge/responses-api/client-tools";
 import { patchOperation } from "@responses-edge/responses-api/items/apply-patch";
 import { isJsonObject, type JsonObject, parseArguments } from "@responses-edge/responses-api/json";
+import type { ClientTool } from "@responses-edge/responses-api/tool-names";
 import type { CustomTool, FunctionTool, Tool } from "@responses-edge/responses-api/tools";
 import { z } from "zod";
 import { customInputOf } from "./custom-input.ts";

@@ -1,7 +1,7 @@
-import type { ClientTool } from "@responses-edge/responses-api/client-tools";
 import { newCallId } from "@responses-edge/responses-api/ids";
 import type { ClientCallItem } from "@responses-edge/responses-api/items/registry";
 import { parseArguments } from "@responses-edge/responses-api/json";
+import type { ClientTool } from "@responses-edge/responses-api/tool-names";
 import { isShownWhole, readCall, type WholeTool } from "./contract/client-functions.ts";
 import { CustomInput } from "./contract/custom-input.ts";
 import type { ModelDelta } from "./contract/engine.ts";
@@ -36,7 +36,7 @@ type OpenCall =
 const ARGUMENTS_DELTA = "response.function_call_arguments.delta";
 const INPUT_DELTA = "response.custom_tool_call_input.delta";
 
-export class ClientCalls {
+export class ClientCallItems {
   readonly #output: OutputParts;
   /** Call ids of the prompt and of this turn. */
   readonly #usedCallIds: Set<string>;

@@ -1,19 +1,19 @@
-import { type ClientTool, ClientTools } from "@responses-edge/responses-api/client-tools";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { isClientCall, isServerCall, type OutputItem } from "@responses-edge/responses-api/items/registry";
 import type { Usage } from "@responses-edge/responses-api/response";
-import { ClientCalls } from "./client-calls.ts";
+import { type ClientTool, ClientTools } from "@responses-edge/responses-api/tool-names";
+import { ClientCallItems } from "./client-call-items.ts";
 import type { FinishReason, ModelDelta, Phase, TokenLogprob } from "./contract/engine.ts";
 import type { NoAnswer } from "./decide.ts";
 import type { TurnOptions } from "./options.ts";
-import type { CallParts, PluginCalls } from "./plugin-calls.ts";
+import type { CallParts, PluginCallItems } from "./plugin-call-items.ts";
 import type { DeltaCount } from "./records.ts";
 import type { TurnResponse } from "./response.ts";
 import { sealReasoning } from "./sealed-reasoning.ts";
 import { minus, type OpenPart, roundItems, withThoughts } from "./state.ts";
 import { ITEM_TYPES, TextParts } from "./text-parts.ts";
 
-/** The output of a round: decides which item a delta belongs to, and what ends when something else begins. */
+/** The output of the model in one round: decides which item a delta belongs to, and what ends when something else begins. */
 
 type CallDelta = Extract<ModelDelta, { kind: "tool_call" }>;
 type ResumedCall = Extract<ModelDelta, { kind: "resumed_call" }>;
@@ -38,7 +38,7 @@ export interface RoundOptions extends Pick<TurnOptions, "asked" | "tools" | "sec
 /** The parts of a turn's output that a round changes. */
 interface RoundParts extends CallParts {
   readonly response: TurnResponse;
-  readonly calls: PluginCalls;
+  readonly calls: PluginCallItems;
 }
 
 /** The kind of a call that begins: the client's, this server's, one beyond the limit of these, or none. */
@@ -63,7 +63,7 @@ export function beginningOf(
   return name === "" || isOneTooMany || allowed?.has(name) === false ? "dropped" : "client";
 }
 
-export class RoundOutput {
+export class ModelOutput {
   readonly #output: RoundParts;
   readonly #options: RoundOptions;
   readonly #rules: CallRules;
@@ -71,7 +71,7 @@ export class RoundOutput {
   readonly #reasoning: ReturnType<typeof reasoningForm>;
   readonly #texts: TextParts;
   /** Absent until the model has called a tool of the client's. */
-  #clientCalls: ClientCalls | undefined;
+  #clientCalls: ClientCallItems | undefined;
   /** Calls that the round has made. */
   #calls: number;
   /** There may be open calls. */
@@ -103,7 +103,7 @@ export class RoundOutput {
       session: options.tools.session,
       seal: seal && ((item, text) => sealReasoning(seal, { id: item.id, text }, messages.takeUnsealed(), state.output)),
     });
-    if (state.output.length > 0) this.#clientCalls = new ClientCalls(output, options.usedCallIds, this.#closed);
+    if (state.output.length > 0) this.#clientCalls = new ClientCallItems(output, options.usedCallIds, this.#closed);
     const made = state.output.length > 0 ? roundItems(state) : [];
     this.#calls = made.filter((item) => isClientCall(item) || isServerCall(item)).length;
     this.#hasCalled = this.#calls > 0;
@@ -224,7 +224,7 @@ export class RoundOutput {
       calls.begin(index, name, tool);
     } else {
       this.end(false, this.#sealsMessages && !this.#clientCalls?.isOpen);
-      this.#clientCalls ??= new ClientCalls(this.#output, this.#options.usedCallIds, this.#closed);
+      this.#clientCalls ??= new ClientCallItems(this.#output, this.#options.usedCallIds, this.#closed);
       this.#clientCalls.begin(index, this.#options.clientTool(name), name, callId);
     }
     this.#hasCalled = true;
@@ -243,7 +243,7 @@ export class RoundOutput {
       calls.begin(index, name, tool, text);
       return;
     }
-    this.#clientCalls ??= new ClientCalls(this.#output, this.#options.usedCallIds, this.#closed);
+    this.#clientCalls ??= new ClientCallItems(this.#output, this.#options.usedCallIds, this.#closed);
     if (this.#clientCalls.has(index)) return;
     const isResumed = this.#clientCalls.resumeWith(index, this.#options.clientTool(name), text);
     if (isResumed && this.#clientCalls.has(index)) this.#calls += 1;

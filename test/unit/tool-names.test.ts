@@ -1,6 +1,6 @@
-import { ClientTools, flatName } from "@responses-edge/responses-api/client-tools";
 import { createRequest } from "@responses-edge/responses-api/create-bodies";
 import { inputItem } from "@responses-edge/responses-api/items/registry";
+import { ClientTools, flatName } from "@responses-edge/responses-api/tool-names";
 import { toolChoice, tools } from "@responses-edge/responses-api/tools";
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import type { ModelDelta } from "@responses-edge/turn/contract/engine";

@@ -1,14 +1,27 @@
 import { createHash } from "node:crypto";
-import { type HostedType, isHosted } from "./hosted-tools.ts";
+import { type HostedType, hostedOf, isHosted } from "./hosted-tools.ts";
 import { type ChosenTool, chosenTools, type FunctionTool, type Tool, type ToolChoice } from "./tools.ts";
 
 /**
- * The tools that the client runs, and their names. Models do not know OpenAI's namespaces and tool types: each tool has
+ * The names of a request's tools: the tools that the client runs, by the names that a model calls; which tools clash; and
+ * which ones a choice names. Models do not know OpenAI's namespaces and tool types: each tool has
  * one flat name (`flatName`), which engines and the turn use. Items have the tool's own name, and its namespace.
  */
 
+/** The key of a choice or a tool among hosted ones, each of which a request has once; undefined for a tool that the client runs. */
+export function hostedKey(tool: Tool | ChosenTool): string | undefined {
+  if (tool.type === "mcp") return `mcp:${tool.server_label}`;
+  if (tool.type !== "tool_search") return hostedOf(tool.type)?.name;
+  return "execution" in tool && tool.execution === "client" ? undefined : tool.type;
+}
+
 type NotHosted = Exclude<Tool, { type: HostedType }>;
 type RunByClient = Exclude<NotHosted, { type: "namespace" }>;
+
+/** Tells whether the client runs a tool, or all tools of a namespace. */
+function isForClient(tool: Tool): tool is NotHosted {
+  return hostedKey(tool) === undefined;
+}
 
 export interface ClientTool {
   /** The name by which a model calls it. */
@@ -68,8 +81,6 @@ function clientToolsOf(tool: NotHosted, index: number): ClientTool[] {
         path: [index, "tools", at, "name"],
       }));
     case "tool_search":
-      if (tool.execution === "server") return [];
-      return [{ flatName: tool.type, name: tool.type, tool, path: [index, "type"] }];
     case "local_shell":
     case "shell":
     case "apply_patch":
@@ -87,7 +98,7 @@ export class ClientTools {
 
   constructor(tools: readonly Tool[]) {
     const listed: ClientTool[] = [];
-    for (const [index, tool] of tools.entries()) if (!isHosted(tool)) listed.push(...clientToolsOf(tool, index));
+    for (const [index, tool] of tools.entries()) if (isForClient(tool)) listed.push(...clientToolsOf(tool, index));
     this.listed = listed;
     this.byName = new Map(listed.map((tool) => [tool.flatName, tool]));
     this.all = [...this.byName.values()];
@@ -160,4 +171,50 @@ const made = new WeakMap<readonly Tool[], ClientTools>();
 /** Tells whether a tool is offered only once a search has found it. */
 export function isDeferred(tool: Tool | FunctionTool): boolean {
   return "defer_loading" in tool && tool.defer_loading === true;
+}
+
+/** Two tools that have, or would have for a model, the same name: the place of the second one, and what to say of it. */
+export function clashingTools(tools: readonly Tool[]): { path: (string | number)[]; message: string } | undefined {
+  const hosted = new Set<string>();
+  for (const [index, tool] of tools.entries()) {
+    const key = hostedKey(tool);
+    if (key !== undefined && hosted.has(key)) {
+      const field = tool.type === "mcp" ? "server_label" : "type";
+      return { path: [index, field], message: `The tool ${field} '${key.replace(/^mcp:/, "")}' is used twice.` };
+    }
+    if (key !== undefined) hosted.add(key);
+  }
+  const known = new Map<string, string>();
+  // A server's search is a function for models, too.
+  if (hosted.has("tool_search")) known.set("tool_search", "tool_search");
+  for (const tool of ClientTools.of(tools).listed) {
+    const { flatName, path } = tool;
+    const name = fullNameOf(tool);
+    const other = known.get(flatName);
+    if (other === name) return { path, message: `The tool ${path.at(-1)} '${name}' is used twice.` };
+    if (other !== undefined) {
+      return { path, message: `The tools '${other}' and '${name}' would both be '${flatName}' to the model.` };
+    }
+    known.set(flatName, name);
+  }
+  return undefined;
+}
+
+/** The fault of a choice of tools: it leaves none, or names one that is not there. */
+export function wrongChoice(choice: ToolChoice | null | undefined, tools: readonly Tool[]): string | undefined {
+  if (choice == null || choice === "auto" || choice === "none") return undefined;
+  if (typeof choice === "string") {
+    return tools.length === 0 ? "Tool choice 'required' must be specified with 'tools' parameter." : undefined;
+  }
+  const hosted = new Set(tools.map(hostedKey));
+  const clients = ClientTools.of(tools);
+  const isThere = (chosen: ChosenTool) => {
+    const key = hostedKey(chosen);
+    return (key !== undefined && hosted.has(key)) || clients.chosen(chosen).length > 0;
+  };
+  const missing = chosenTools(choice)?.find((chosen) => !isThere(chosen));
+  if (!missing) return undefined;
+  const name = "name" in missing && missing.type !== "mcp" ? missing.name : undefined;
+  const label = missing.type === "mcp" ? missing.server_label : missing.type;
+  return `Tool choice '${name ?? label}' not found in 'tools' parameter.`;
 }

@@ -40,7 +40,7 @@ export interface CallParts extends OutputParts {
   readonly messages: RawMessages;
 }
 
-export class PluginCalls {
+export class PluginCallItems {
   readonly #output: CallParts;
   readonly #plugins: Plugins;
   /** The additional fields to show (`include` of the request). */
