@@ -1,10 +1,12 @@
 import { readFileSync } from "node:fs";
-import { request as httpRequest } from "node:http";
 import { request as httpsRequest } from "node:https";
 import { ownUrl } from "./addresses.ts";
 import type { Environment } from "./environment.ts";
 import { EXIT, Refusal, systemCode } from "./refusal.ts";
 import { readServeSettings } from "./serve-settings.ts";
+
+// As in `launcher-socket.ts`: without Node's `fetch`.
+const { request: httpRequest } = process.getBuiltinModule("node:http");
 
 /** Longer than an answer takes on a busy machine, shorter than the timeout of a container's health check. */
 const TIMEOUT_MS = 5_000;

@@ -1,10 +1,13 @@
 import { once } from "node:events";
-import { type IncomingMessage, request } from "node:http";
+import type { IncomingMessage } from "node:http";
 import { json } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Suspect } from "../src/store/process-state.ts";
 
 /** The connection between the launcher and a Worker's process: a Unix socket (`src/http/launcher.ts`). */
+
+// An import of `node:http` has Node load its `fetch`, too, which takes about as long as the start of Node itself.
+const { request } = process.getBuiltinModule("node:http");
 
 /** The answer of a Worker's process to every command. */
 export interface WorkerState {

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseResponseId } from "@responses-edge/responses-api/ids";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { backup } from "../../cli/backup.ts";
 import { diagnose } from "../../cli/doctor.ts";
 import { objectId } from "../../cli/object-ids.ts";
@@ -26,8 +26,10 @@ let vllm: SimulatorServer;
 beforeAll(async () => {
   vllm = await serveSimulator();
 });
-afterAll(() => vllm.close());
-afterEach(cleanUp);
+afterAll(async () => {
+  cleanUp();
+  await vllm.close();
+});
 
 const serve = (STATE_DIRECTORY = newFolder(), workers = WORKERS, more: Record<string, string> = {}) =>
   start({
@@ -74,8 +76,13 @@ const createAt = ({ url }: Served, body: object) => ask<Told>(`${url}/v1/respons
 const textOf = ({ output }: Told) => output.flatMap(({ content }) => content.map(({ text }) => text)).join("");
 
 describe("workers", () => {
+  let served: Served;
+  beforeAll(async () => {
+    served = await serve(newFolder(), WORKERS, { PROMETHEUS_METRICS: "true" });
+  });
+  afterAll(() => stop(served));
+
   it("answer for each other's shares, also while each is replaced: no request fails, and no byte is lost", async () => {
-    const served = await serve(newFolder(), WORKERS, { PROMETHEUS_METRICS: "true" });
     const load = beginLoad({ url: served.url, streams: 8, words: 60, wordsPerSecond: 20, rate: 20 });
     await eventually(() => load.openStreams() === 8, 30_000);
     served.child.kill("SIGHUP");
@@ -87,48 +94,9 @@ describe("workers", () => {
     const metrics = await (await fetchAnew(`${served.url}/metrics`)).text();
     for (let worker = 0; worker < WORKERS; worker += 1) expect(metrics).toContain(`worker="${worker}"`);
     await eventually(() => served.output().split("The previous process has ended.").length - 1 === WORKERS);
-    await stop(served);
-  });
-
-  it("share keys, limits and counts", async () => {
-    const served = await serve(newFolder(), WORKERS, { ADMIN_KEY, ALLOW_ANONYMOUS: "false" });
-    const root = { url: served.url, fetch: conformantFetch(fetchAnew) };
-    const keyed = (limits: object) => makeKey(root, newTenant(), limits);
-    const create = (key: { value: string }, body: object) =>
-      call(root, "POST", "/v1/responses", { model: "simulator", input: "Hi", ...body }, key.value);
-    // Whether all workers know them yet makes no difference.
-    const [limited, revoked, shown] = await Promise.all([
-      keyed({ requests_per_minute: 7 }),
-      keyed({}),
-      keyed({ max_concurrent_requests: 5 }),
-    ]);
-    const answers = await Promise.all(Array.from({ length: 24 }, () => create(limited, {})));
-    expect(answers.filter(({ status }) => status === 200)).toHaveLength(7);
-    expect(answers.filter(({ status }) => status === 429)).toHaveLength(17);
-
-    const ask = () => Promise.all(Array.from({ length: 12 }, async () => (await create(revoked, {})).status));
-    expect(new Set(await ask())).toEqual(new Set([200]));
-    await call(root, "POST", `/v1/admin/keys/${revoked.id}`, { disabled: true });
-    expect(new Set(await ask())).toEqual(new Set([401]));
-
-    const body = { model: "simulator?tps=1&words=400", stream: true };
-    const streams = await Promise.all(Array.from({ length: 5 }, () => create(shown, body)));
-    expect(streams.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200]);
-    expect((await create(shown, body)).status).toBe(429);
-    const path = `/v1/admin/runs?tenant=${shown.tenant}`;
-    const listed = async () => ((await (await call(root, "GET", path)).json()) as { data: { id: string }[] }).data;
-    const runs = await listed();
-    expect(runs).toHaveLength(5);
-    for (const { id } of runs) {
-      expect((await call(root, "POST", `/v1/admin/runs/${id}/cancel`, {})).status).toBe(200);
-    }
-    for (const stream of streams) expect(await stream.text()).toContain('"status":"cancelled"');
-    expect(await listed()).toEqual([]);
-    await stop(served);
   });
 
   it("die alone: their own streams resume without losing a byte, and the others' streams go on", async () => {
-    const served = await serve();
     const { url } = served;
     const MODEL = "simulator?tps=30&words=120";
     const first = await createAt(served, { model: MODEL, input: "Go on." });
@@ -184,6 +152,44 @@ describe("workers", () => {
       expect(textOf(streamOf(reader).response as unknown as Told)).toBe(expected);
     }
     expect(served.output()).toContain(`The process of worker ${killed} has ended. It starts again.`);
+  });
+});
+
+describe("other workers", () => {
+  it("share keys, limits and counts", async () => {
+    const served = await serve(newFolder(), WORKERS, { ADMIN_KEY, ALLOW_ANONYMOUS: "false" });
+    const root = { url: served.url, fetch: conformantFetch(fetchAnew) };
+    const keyed = (limits: object) => makeKey(root, newTenant(), limits);
+    const create = (key: { value: string }, body: object) =>
+      call(root, "POST", "/v1/responses", { model: "simulator", input: "Hi", ...body }, key.value);
+    // Whether all workers know them yet makes no difference.
+    const [limited, revoked, shown] = await Promise.all([
+      keyed({ requests_per_minute: 7 }),
+      keyed({}),
+      keyed({ max_concurrent_requests: 5 }),
+    ]);
+    const answers = await Promise.all(Array.from({ length: 24 }, () => create(limited, {})));
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(7);
+    expect(answers.filter(({ status }) => status === 429)).toHaveLength(17);
+
+    const ask = () => Promise.all(Array.from({ length: 12 }, async () => (await create(revoked, {})).status));
+    expect(new Set(await ask())).toEqual(new Set([200]));
+    await call(root, "POST", `/v1/admin/keys/${revoked.id}`, { disabled: true });
+    expect(new Set(await ask())).toEqual(new Set([401]));
+
+    const body = { model: "simulator?tps=1&words=400", stream: true };
+    const streams = await Promise.all(Array.from({ length: 5 }, () => create(shown, body)));
+    expect(streams.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200]);
+    expect((await create(shown, body)).status).toBe(429);
+    const path = `/v1/admin/runs?tenant=${shown.tenant}`;
+    const listed = async () => ((await (await call(root, "GET", path)).json()) as { data: { id: string }[] }).data;
+    const runs = await listed();
+    expect(runs).toHaveLength(5);
+    for (const { id } of runs) {
+      expect((await call(root, "POST", `/v1/admin/runs/${id}/cancel`, {})).status).toBe(200);
+    }
+    for (const stream of streams) expect(await stream.text()).toContain('"status":"cancelled"');
+    expect(await listed()).toEqual([]);
     await stop(served);
   });
 

@@ -7,11 +7,11 @@ import type {
 } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { generationsOf, isWhole, replay, typesOf } from "./event-streams.ts";
-import { eventually, type Gateway, startGateway, TOKEN_BY_TOKEN } from "./support.ts";
+import { eventually, type Gateway, joinGateway, startGateway, TOKEN_BY_TOKEN } from "./support.ts";
 
 let gateway: Gateway;
 beforeAll(async () => {
-  gateway = await startGateway();
+  gateway = await joinGateway();
 });
 afterAll(() => gateway.close());
 

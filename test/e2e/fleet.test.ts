@@ -39,6 +39,28 @@ function textOf(events: string): string {
   return [...deltas].map(([, json]) => (JSON.parse(json ?? "") as { delta: string }).delta).join("");
 }
 
+/**
+ * Starts a gateway in front of groups of servers, each with models of its own, which no other group has. Gives the next
+ * group: a test finds its servers as if they were the only ones.
+ */
+function useGroups({ size, groups, variables }: { size: number; groups: number; variables: Record<string, string> }) {
+  let fleet: Fleet;
+  let next = 0;
+  const modelsOf = (group: number) => MODELS.map((model) => `${model}-${group}`);
+  beforeAll(async () => {
+    const places = Array.from({ length: groups * size }, (_, place) => place);
+    const servers = places.map((place) => [`s${place}`, { models: modelsOf(Math.floor(place / size)) }] as const);
+    fleet = await startFleet({ servers: Object.fromEntries(servers), variables });
+    // Now the gateway knows which servers have a model.
+    await eventually(async () => (await fleet.openai.models.list()).data.length === groups * MODELS.length);
+  });
+  afterAll(() => fleet.close());
+  return () => {
+    const group = next++;
+    return { fleet, models: modelsOf(group), replicas: fleet.replicas.slice(group * size, (group + 1) * size) };
+  };
+}
+
 describe("affinity", () => {
   let fleet: Fleet;
   let tools: ToolServer;
@@ -159,55 +181,46 @@ describe("a server in trouble", () => {
     ["answers 200 with a page", "fault=html"],
     ["accepts and never answers", "fault=stall_headers"],
   ];
+  // Long enough for healthy servers, also on a busy machine.
+  const patient = useGroups({ size: 3, groups: troubles.length - 1, variables: { UPSTREAM_FAILOVER_MS: "30000" } });
+  const hasty = useGroups({ size: 3, groups: 1, variables: { UPSTREAM_FAILOVER_MS: "1000" } });
 
   it.each(troubles)("%s: is replaced by another one for every client", async (_, trouble) => {
-    const fleet = await startFleet({
-      servers: { a: {}, b: {}, c: {} },
-      // Long enough for healthy servers, also on a busy machine.
-      variables: { UPSTREAM_FAILOVER_MS: trouble === "fault=stall_headers" ? "1000" : "30000" },
-    });
-    try {
-      const [ailing] = fleet.replicas as [Replica, ...Replica[]];
-      ailing.trouble = trouble;
-      for (const way of WAYS) {
-        const created = MODELS.flatMap((model) =>
-          Array.from({ length: 4 }, (_, index) => create(fleet, way, { model, input: `${INPUT} ${way} ${index}` })),
-        );
-        for (const { response, text } of await Promise.all(created)) {
-          expect(response).toMatchObject({ status: "completed", output_text: expect.stringContaining(INPUT) });
-          if (text !== undefined) expect(text).toBe(response.output_text);
-        }
+    const { fleet, models, replicas } = trouble === "fault=stall_headers" ? hasty() : patient();
+    const [model = ""] = models;
+    const [ailing] = replicas as [Replica, ...Replica[]];
+    ailing.trouble = trouble;
+    for (const way of WAYS) {
+      const created = models.flatMap((each) =>
+        Array.from({ length: 4 }, (_, index) => create(fleet, way, { model: each, input: `${INPUT} ${way} ${index}` })),
+      );
+      for (const { response, text } of await Promise.all(created)) {
+        expect(response).toMatchObject({ status: "completed", output_text: expect.stringContaining(INPUT) });
+        if (text !== undefined) expect(text).toBe(response.output_text);
       }
-      // The server in trouble was tried, but only for a while: a few requests were in progress when it was ejected.
-      expect(ailing.asked.length).toBeGreaterThan(0);
-      const before = ailing.asked.length;
-      for (let turn = 0; turn < 12; turn += 1) await create(fleet, "json", { model: "simulator", input: `${turn}` });
-      expect(ailing.asked.length).toBeLessThanOrEqual(Math.max(5, before) + 5);
-    } finally {
-      await fleet.close();
     }
-  });
-
-  it("that is slow gets its time to answer", async () => {
-    const fleet = await startFleet({ servers: { a: {}, b: {} } });
-    try {
-      for (const replica of fleet.replicas) replica.trouble = "ttft=300";
-      const { response } = await create(fleet, "stream", { model: "simulator", input: INPUT });
-      expect(response.output_text).toBe(`You said: ${INPUT}`);
-      expect(fleet.replicas.flatMap(({ asked }) => asked)).toHaveLength(1);
-    } finally {
-      await fleet.close();
-    }
+    // The server in trouble was tried, but only for a while: a few requests were in progress when it was ejected.
+    expect(ailing.asked.length).toBeGreaterThan(0);
+    const before = ailing.asked.length;
+    for (let turn = 0; turn < 12; turn += 1) await create(fleet, "json", { model, input: `${turn}` });
+    expect(ailing.asked.length).toBeLessThanOrEqual(Math.max(5, before) + 5);
   });
 });
 
-describe("a server that dies in the middle of its answer", () => {
+describe("a server that is slow, or dies in the middle of its answer", () => {
   let fleet: Fleet;
   beforeAll(async () => {
     fleet = await startFleet({ servers: { a: {}, b: {}, c: {} } });
   });
   afterEach(() => fleet.clear());
   afterAll(() => fleet.close());
+
+  it("gets its time to answer", async () => {
+    for (const replica of fleet.replicas) replica.trouble = "ttft=300";
+    const { response } = await create(fleet, "stream", { model: "simulator", input: INPUT });
+    expect(response.output_text).toBe(`You said: ${INPUT}`);
+    expect(fleet.replicas.flatMap(({ asked }) => asked)).toHaveLength(1);
+  });
 
   const cases = (["kill", "terminate", "engine"] as const).flatMap((death) =>
     MODELS.flatMap((model) => WAYS.map((way) => [death, model, way] as const)),
@@ -294,28 +307,29 @@ describe("a living server that breaks off each of its answers", () => {
 });
 
 describe("when no server answers", () => {
-  it.each<[trouble: string, status: number, code: string]>([
+  const failures: [trouble: string, status: number, code: string][] = [
     ["fault=refuse", 502, "upstream_unreachable"],
     ["fault=http:503", 503, "server_is_overloaded"],
     ["fault=http:429", 429, "rate_limit_exceeded"],
     ["fault=html", 502, "upstream_malformed_response"],
     ["fault=stall_headers", 504, "upstream_timeout"],
-  ])("%s: the client gets an error in bounded time: %i %s", async (trouble, status, code) => {
-    const fleet = await startFleet({
-      servers: { a: {}, b: {} },
-      variables: { UPSTREAM_FAILOVER_MS: "200", VLLM_CONNECT_TIMEOUT_MS: "400", VLLM_RECOVERY_TIME_MS: "500" },
-    });
-    try {
-      for (const replica of fleet.replicas) replica.trouble = trouble;
-      await expectError(await fleet.post({ model: "simulator", input: INPUT }), { status, code });
-      const streamed = await fleet.post({ model: "simulator", input: INPUT, stream: true });
-      if (streamed.ok) expect((await readStream(streamed)).types.at(-1)).toBe("response.failed");
-      else await expectError(streamed, { status, code });
-      const { response } = await create(fleet, "background", { model: "simulator", input: INPUT });
-      expect(response).toMatchObject({ status: "failed", error: { code: expect.any(String) } });
-    } finally {
-      await fleet.close();
-    }
+  ];
+  const group = useGroups({
+    size: 2,
+    groups: failures.length,
+    variables: { UPSTREAM_FAILOVER_MS: "200", VLLM_CONNECT_TIMEOUT_MS: "400", VLLM_RECOVERY_TIME_MS: "500" },
+  });
+
+  it.each(failures)("%s: the client gets an error in bounded time: %i %s", async (trouble, status, code) => {
+    const { fleet, models, replicas } = group();
+    const [model = ""] = models;
+    for (const replica of replicas) replica.trouble = trouble;
+    await expectError(await fleet.post({ model, input: INPUT }), { status, code });
+    const streamed = await fleet.post({ model, input: INPUT, stream: true });
+    if (streamed.ok) expect((await readStream(streamed)).types.at(-1)).toBe("response.failed");
+    else await expectError(streamed, { status, code });
+    const { response } = await create(fleet, "background", { model, input: INPUT });
+    expect(response).toMatchObject({ status: "failed", error: { code: expect.any(String) } });
   });
 });
 

@@ -4,8 +4,8 @@ import type { Response } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { objectId } from "../workerd/storage.ts";
 import { expectError } from "./expectations.ts";
-import { ask, call, type MadeKey, makeKey, newTenant, ROOT, sha256, startWithKeys } from "./key-support.ts";
-import { eventually, type Gateway, lastPrompt, startGateway } from "./support.ts";
+import { call, sha256 } from "./key-support.ts";
+import { type Gateway, lastPrompt, startGateway } from "./support.ts";
 import { ended, reached, unique } from "./turns.ts";
 
 /** Trees of responses that share a home: each behaves as if it were alone. */
@@ -197,46 +197,5 @@ describe("a home that cannot be written to", () => {
     const next = await say("Kept");
     expect(homeOf(next.id)).not.toBe(homeOf(id));
     expect((await client().responses.retrieve(id)).output_text).toBe("You said: Begins a home");
-  });
-});
-
-describe("a home of several trees", () => {
-  it("is exported and imported as a whole, byte for byte", async () => {
-    const [here, there] = await Promise.all([startWithKeys({}), startWithKeys({})]);
-    try {
-      const [tenant, other] = [newTenant(), newTenant()];
-      await ask(here, "POST", `/v1/admin/tenants/${tenant}`, { limits: { track_homes: true } });
-      const key: MadeKey = await makeKey(here, tenant);
-      const { responses } = here.client({ apiKey: key.value });
-      const ids: string[] = [];
-      for (const input of ["One", "Two"]) ids.push((await responses.create({ model, input })).id);
-      for (const previous of [...ids]) {
-        const next = { model, input: "Further", previous_response_id: previous, background: true };
-        ids.push((await responses.create(next)).id);
-      }
-      expect(new Set(ids.map(homeOf)).size).toBe(1);
-      for (const id of ids) await eventually(async () => (await responses.retrieve(id)).status === "completed");
-      const lines = await (await call(here, "GET", `/v1/admin/tenants/${tenant}/export`)).text();
-      const headers = { authorization: `Bearer ${ROOT}`, "content-type": "application/jsonl" };
-      const to = `${there.url}/v1/admin/tenants/${other}/import`;
-      const answer = await there.fetch(to, { method: "POST", headers, body: lines });
-      expect(await answer.json()).toMatchObject({ homes: { imported: 1, refused: 0 }, turns: 4 });
-      const rows = (from: Gateway, of: string) =>
-        from.storage.exec(objectId(`${of}:${homeOf(ids[0] ?? "")}`), "SELECT * FROM turns ORDER BY turn, part");
-      expect(rows(there, other)).toEqual(rows(here, tenant));
-      const moved = there.client({ apiKey: (await makeKey(there, other)).value });
-      for (const id of ids) expect(await moved.responses.retrieve(id)).toEqual(await responses.retrieve(id));
-      await moved.responses.create({ model, input: "There", previous_response_id: ids[3] ?? "" });
-      const { messages } = lastPrompt(there) as { messages: { content: string }[] };
-      expect(messages.map(({ content }) => content)).toEqual([
-        "Two",
-        "You said: Two",
-        "Further",
-        "You said: Further",
-        "There",
-      ]);
-    } finally {
-      await Promise.all([here.close(), there.close()]);
-    }
   });
 });

@@ -1,10 +1,12 @@
 import { createHash, randomBytes } from "node:crypto";
+import { parseResponseId } from "@responses-edge/responses-api/ids";
 import type OpenAI from "openai";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { call, type MadeKey, makeKey, newTenant, ROOT, startWithKeys } from "./key-support.ts";
-import { eventually, type Gateway } from "./support.ts";
+import { objectId } from "../workerd/storage.ts";
+import { ask, call, type MadeKey, makeKey, newTenant, ROOT, startWithKeys } from "./key-support.ts";
+import { eventually, type Gateway, lastPrompt } from "./support.ts";
 
-/** Files and vector stores move with their tenant from one deployment to another. */
+/** Files, vector stores and homes of several trees move with their tenant from one deployment to another. */
 
 let here: Gateway;
 let there: Gateway;
@@ -12,6 +14,10 @@ beforeAll(async () => {
   [here, there] = await Promise.all([startWithKeys({}), startWithKeys({})]);
 });
 afterAll(() => Promise.all([here.close(), there.close()]));
+
+const model = "simulator";
+
+const homeOf = (id: string) => parseResponseId(id)?.home ?? "";
 
 async function clientOf(gateway: Gateway, tenant: string): Promise<OpenAI> {
   const { value }: MadeKey = await makeKey(gateway, tenant);
@@ -170,4 +176,35 @@ it("that are incomplete leave nothing behind", async () => {
       message: expect.stringContaining("Line 1"),
     });
   }
+});
+
+it("homes of several trees move as a whole, byte for byte", async () => {
+  const [tenant, other] = [newTenant(), newTenant()];
+  await ask(here, "POST", `/v1/admin/tenants/${tenant}`, { limits: { track_homes: true } });
+  const { responses } = await clientOf(here, tenant);
+  const ids: string[] = [];
+  for (const input of ["One", "Two"]) ids.push((await responses.create({ model, input })).id);
+  for (const previous of [...ids]) {
+    const next = { model, input: "Further", previous_response_id: previous, background: true };
+    ids.push((await responses.create(next)).id);
+  }
+  expect(new Set(ids.map(homeOf)).size).toBe(1);
+  for (const id of ids) await eventually(async () => (await responses.retrieve(id)).status === "completed");
+  const lines = await (await call(here, "GET", `/v1/admin/tenants/${tenant}/export`)).text();
+  const { body } = await importInto(there, other, [lines]);
+  expect(body).toMatchObject({ homes: { imported: 1, refused: 0 }, turns: 4 });
+  const rows = (from: Gateway, of: string) =>
+    from.storage.exec(objectId(`${of}:${homeOf(ids[0] ?? "")}`), "SELECT * FROM turns ORDER BY turn, part");
+  expect(rows(there, other)).toEqual(rows(here, tenant));
+  const moved = await clientOf(there, other);
+  for (const id of ids) expect(await moved.responses.retrieve(id)).toEqual(await responses.retrieve(id));
+  await moved.responses.create({ model, input: "There", previous_response_id: ids[3] ?? "" });
+  const { messages } = lastPrompt(there) as { messages: { content: string }[] };
+  expect(messages.map(({ content }) => content)).toEqual([
+    "Two",
+    "You said: Two",
+    "Further",
+    "You said: Further",
+    "There",
+  ]);
 });

@@ -97,18 +97,21 @@ export async function startWorkerd(
   process.once("exit", killAtExit);
   await restart();
   const folderOf = (className: string) => join(storage, uniqueKeyOf(className));
+  const pid = () => child?.pid;
+  const storageOf = (className: string) =>
+    new ObjectStorage(folderOf(className), through === "workerd" ? pid : undefined);
   return {
     url,
-    storage: new ObjectStorage(folderOf("Home")),
-    keys: new ObjectStorage(folderOf("KeyDirectory")),
-    quotas: new ObjectStorage(folderOf("Quota")),
-    fileDirectories: new ObjectStorage(folderOf("FileDirectory")),
-    fileBytes: new ObjectStorage(folderOf("FileBytes")),
-    vectorStores: new ObjectStorage(folderOf("VectorStore")),
-    pid: () => child?.pid,
-    webhooks: new ObjectStorage(folderOf("Webhooks")),
-    batches: new ObjectStorage(folderOf("Batches")),
-    responseIndexes: new ObjectStorage(folderOf("ResponseIndex")),
+    storage: storageOf("Home"),
+    keys: storageOf("KeyDirectory"),
+    quotas: storageOf("Quota"),
+    fileDirectories: storageOf("FileDirectory"),
+    fileBytes: storageOf("FileBytes"),
+    vectorStores: storageOf("VectorStore"),
+    pid,
+    webhooks: storageOf("Webhooks"),
+    batches: storageOf("Batches"),
+    responseIndexes: storageOf("ResponseIndex"),
     memory: () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${child?.pid}/status`, "utf8"))?.[1]) / 1024,
     logs: () => logs,
     kill,

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, readlinkSync, statSync } from "node:fs";
+import { existsSync, readdirSync, readlinkSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync, type SQLInputValue, type SQLOutputValue } from "node:sqlite";
 import { objectId as objectIdOf } from "../../cli/object-ids.ts";
@@ -7,10 +7,12 @@ import { uniqueKeyOf } from "../../cli/workerd.ts";
 /** The storage of a gateway's objects. SQLite lets other processes read its files while workerd has them open. */
 export class ObjectStorage {
   readonly #directory: string;
+  readonly #process: (() => number | undefined) | undefined;
 
-  /** `directory` is the namespace's folder in workerd's disk service. */
-  constructor(directory: string) {
+  /** `directory` is the namespace's folder in workerd's disk service; `process` gives the id of that workerd's process. */
+  constructor(directory: string, process?: () => number | undefined) {
     this.#directory = directory;
+    this.#process = process;
   }
 
   /** The ids of all objects that have stored data. */
@@ -36,13 +38,12 @@ export class ObjectStorage {
   }
 
   /**
-   * Tells whether the home of a response, a conversation or an item of this id is in memory: a workerd has its file
-   * open (Linux).
+   * Tells whether the home of a response, a conversation or an item of this id is in memory: its workerd has its file
+   * open (Linux). Throws if the process is not known.
    */
   isAwake(itsId: string): boolean {
     const file = join(this.#directory, `${objectId(`local:${homeKey(itsId)}`)}.sqlite`);
-    const processes = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
-    return processes.some((pid) => isWorkerd(`/proc/${pid}/comm`) && openFiles(`/proc/${pid}/fd`).includes(file));
+    return openFiles(`/proc/${this.#process?.()}/fd`).includes(file);
   }
 
   /**
@@ -61,18 +62,9 @@ export class ObjectStorage {
   }
 }
 
-function isWorkerd(file: string): boolean {
-  try {
-    return readFileSync(file, "utf8") === "workerd\n";
-  } catch {
-    // The process has ended meanwhile.
-    return false;
-  }
-}
-
-/** The files behind a process's descriptors; empty for another user's process, and for one that has ended. */
+/** The files behind a process's descriptors. */
 function openFiles(directory: string): string[] {
-  return namesIn(directory).map((name) => {
+  return readdirSync(directory).map((name) => {
     try {
       return readlinkSync(join(directory, name));
     } catch {
@@ -80,14 +72,6 @@ function openFiles(directory: string): string[] {
       return "";
     }
   });
-}
-
-function namesIn(directory: string): string[] {
-  try {
-    return readdirSync(directory);
-  } catch {
-    return [];
-  }
 }
 
 /** The home key in an id: 22 characters behind the prefix. */

@@ -21,12 +21,14 @@ export function commandLine(): [program: string, file: string] {
 
 /** Waits until a process answers at `url`. Throws if it exits, or does not answer within a minute. */
 export async function untilReady(child: ChildProcess, url: string): Promise<void> {
+  const { port } = new URL(url);
   for (let attempt = 0; attempt < 2_400; attempt += 1) {
     if (child.exitCode !== null) throw new Error(`the process exited with ${child.exitCode}`);
     try {
-      if ((await fetchAnew(url)).ok) return;
+      // While it does not listen, a connection costs less than a request.
+      if ((await isOpen(Number(port))) && (await fetchAnew(url)).ok) return;
     } catch {
-      // The process does not listen yet.
+      // The process does not answer yet.
     }
     await new Promise((resolve) => setTimeout(resolve, 25));
   }
