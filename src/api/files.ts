@@ -1,13 +1,13 @@
 import { Buffer } from "node:buffer";
 import type { FormPart } from "@responses-edge/multipart";
-import { invalidRequest } from "@responses-edge/responses-api/errors";
 import {
   type ContainerFileObject,
   expiryOf,
   type FileObject,
   fileFields,
   MAX_FILENAME_LENGTH,
-} from "@responses-edge/responses-api/files";
+} from "@responses-edge/platform-api/files";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { fileId } from "@responses-edge/responses-api/ids";
 import { unixSeconds } from "@responses-edge/responses-api/response";
 import { parse } from "@responses-edge/responses-api/validation-errors";

@@ -1,4 +1,4 @@
-import type { ListedResponse } from "@responses-edge/responses-api/listed-response";
+import type { ListedResponse } from "@responses-edge/platform-api/listed-response";
 import { costOf } from "@responses-edge/usage-limits";
 import type { z } from "zod";
 import type { Config } from "../config/index.ts";

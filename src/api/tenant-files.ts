@@ -1,9 +1,9 @@
 import { Buffer } from "node:buffer";
+import { filePurpose, MAX_FILENAME_LENGTH } from "@responses-edge/platform-api/files";
+import { addStoreFileBody, chunkingOf, createStoreBody } from "@responses-edge/platform-api/vector-stores";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
-import { filePurpose, MAX_FILENAME_LENGTH } from "@responses-edge/responses-api/files";
 import { fileId, parseFileId, parseStoreId } from "@responses-edge/responses-api/ids";
 import { parse } from "@responses-edge/responses-api/validation-errors";
-import { addStoreFileBody, chunkingOf, createStoreBody } from "@responses-edge/responses-api/vector-stores";
 import { z } from "zod";
 import type { Config } from "../config/index.ts";
 import type { FileObjects } from "../store/files/bindings.ts";

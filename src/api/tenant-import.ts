@@ -2,7 +2,7 @@ import { structureFault } from "@responses-edge/json-text";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { isJsonObject } from "@responses-edge/responses-api/json";
 import { parse } from "@responses-edge/responses-api/validation-errors";
-import { compactionCodec, createSealer } from "@responses-edge/turn/sealer";
+import { compactionCodec, createSealer } from "@responses-edge/sealed-content/sealer";
 import type { Config } from "../config/index.ts";
 import { grants, limitsStored, withStoredBytes } from "../contract/grants.ts";
 import { HomeClient } from "../store/client.ts";

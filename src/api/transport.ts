@@ -1,7 +1,7 @@
 import type { TurnAddress } from "@responses-edge/responses-api/ids";
-import type { ServerAttempt } from "@responses-edge/turn/contract/engine";
 import type { BatchSink } from "@responses-edge/turn/output-events";
 import type { TurnResult } from "@responses-edge/turn/turn";
+import type { ServerAttempt } from "@responses-edge/turn-contract/engine";
 import type { PastSource } from "../assembly/assemble-turn.ts";
 import type { Config } from "../config/index.ts";
 import type { Identity } from "../contract/grants.ts";

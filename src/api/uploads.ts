@@ -1,6 +1,5 @@
 import { Buffer } from "node:buffer";
 import type { FormPart } from "@responses-edge/multipart";
-import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import {
   completeUploadBody,
   createUploadBody,
@@ -9,7 +8,8 @@ import {
   UPLOAD_SECONDS,
   type UploadObject,
   type UploadPartObject,
-} from "@responses-edge/responses-api/files";
+} from "@responses-edge/platform-api/files";
+import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { parsePartId, parseUploadId, partId, uploadId } from "@responses-edge/responses-api/ids";
 import { unixSeconds } from "@responses-edge/responses-api/response";
 import { parse } from "@responses-edge/responses-api/validation-errors";

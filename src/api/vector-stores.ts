@@ -1,6 +1,3 @@
-import { ApiError } from "@responses-edge/responses-api/errors";
-import { newBatchId } from "@responses-edge/responses-api/ids";
-import { parse } from "@responses-edge/responses-api/validation-errors";
 import {
   type AddStoreFile,
   addStoreFileBody,
@@ -16,7 +13,10 @@ import {
   updateStoreBody,
   updateStoreFileBody,
   type VectorStoreObject,
-} from "@responses-edge/responses-api/vector-stores";
+} from "@responses-edge/platform-api/vector-stores";
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { newBatchId } from "@responses-edge/responses-api/ids";
+import { parse } from "@responses-edge/responses-api/validation-errors";
 import type { z } from "zod";
 import { checkMayStore } from "../store/may-store.ts";
 import { unwrap } from "../store/rpc.ts";

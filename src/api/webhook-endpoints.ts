@@ -1,6 +1,4 @@
 import { mayCall } from "@responses-edge/guarded-fetch";
-import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
-import { parse } from "@responses-edge/responses-api/validation-errors";
 import {
   createEndpointBody,
   rotateSecretBody,
@@ -8,7 +6,9 @@ import {
   updateEndpointBody,
   type WebhookDeliveryObject,
   type WebhookEndpointObject,
-} from "@responses-edge/responses-api/webhooks";
+} from "@responses-edge/platform-api/webhooks";
+import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { parse } from "@responses-edge/responses-api/validation-errors";
 import type { z } from "zod";
 import { checkDisk } from "../store/process-state.ts";
 import { noteEndpoints } from "../store/webhooks/announcing.ts";

@@ -1,7 +1,7 @@
 import { logLine } from "@responses-edge/json-text";
 import { LongWork } from "@responses-edge/long-work";
-import { checkBatch, readBatch } from "@responses-edge/responses-api/batch-file";
-import type { BatchStatus } from "@responses-edge/responses-api/batches";
+import { checkBatch, readBatch } from "@responses-edge/platform-api/batch-file";
+import type { BatchStatus } from "@responses-edge/platform-api/batches";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { fileId, newFileKey } from "@responses-edge/responses-api/ids";
 import { unixSeconds } from "@responses-edge/responses-api/response";

@@ -1,4 +1,4 @@
-import type { BatchEndpoint, BatchFault, BatchStatus } from "@responses-edge/responses-api/batches";
+import type { BatchEndpoint, BatchFault, BatchStatus } from "@responses-edge/platform-api/batches";
 import type { Identity } from "../contract/grants.ts";
 import type { Schema, Versions } from "../store/schema.ts";
 

@@ -1,4 +1,4 @@
-import { type BatchObject, MAX_BATCH_BYTES, requestBatchBody } from "@responses-edge/responses-api/batches";
+import { type BatchObject, MAX_BATCH_BYTES, requestBatchBody } from "@responses-edge/platform-api/batches";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { newFileKey } from "@responses-edge/responses-api/ids";
 import { unixSeconds } from "@responses-edge/responses-api/response";

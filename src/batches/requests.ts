@@ -1,5 +1,5 @@
 import { readBoundedText } from "@responses-edge/bounded-body";
-import type { BatchEndpoint, BatchLine } from "@responses-edge/responses-api/batches";
+import type { BatchEndpoint, BatchLine } from "@responses-edge/platform-api/batches";
 import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { isJsonObject } from "@responses-edge/responses-api/json";
 import { responseBody } from "@responses-edge/turn/response";

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { DIALECT_NAMES } from "@responses-edge/engines/dialects/dialect";
 import { describedAs } from "@responses-edge/responses-api/described-as";
-import { ENGINES } from "@responses-edge/turn/contract/engine";
+import { ENGINES } from "@responses-edge/turn-contract/engine";
 import { z } from "zod";
 import { headerSecret, serverUrl } from "./values.ts";
 

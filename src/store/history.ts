@@ -1,6 +1,6 @@
 import { type ApiError, contextLengthExceeded } from "@responses-edge/responses-api/errors";
 import type { Item } from "@responses-edge/responses-api/items/registry";
-import type { Replay } from "@responses-edge/turn/contract/engine";
+import type { Replay } from "@responses-edge/turn-contract/engine";
 import { fromCell, fromCells, mayContinue, type StoredCell } from "./row-pieces.ts";
 import type { Tables } from "./tables.ts";
 

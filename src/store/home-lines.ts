@@ -4,7 +4,7 @@ import type { ErrorFields } from "@responses-edge/responses-api/errors";
 import { MAX_ID_LENGTH, responseId } from "@responses-edge/responses-api/ids";
 import { inputItem, isKept } from "@responses-edge/responses-api/items/registry";
 import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/json";
-import type { Replay } from "@responses-edge/turn/contract/engine";
+import type { Replay } from "@responses-edge/turn-contract/engine";
 import { z } from "zod";
 import type { HomeRows } from "./home-rows.ts";
 import type { SettledTurn } from "./turn-store.ts";

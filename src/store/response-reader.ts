@@ -1,9 +1,9 @@
+import { inputPreview, outputPreview, readPrefix } from "@responses-edge/platform-api/previews";
+import type { TreeNode } from "@responses-edge/platform-api/tree";
 import { type ErrorFields, invalidRequest } from "@responses-edge/responses-api/errors";
 import { responseId, type TreeAddress } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";
-import { inputPreview, outputPreview, readPrefix } from "@responses-edge/responses-api/previews";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
-import type { TreeNode } from "@responses-edge/responses-api/tree";
 import type { HomeRows } from "./home-rows.ts";
 import { type ItemPage, type PageRequest, pageOf, unknownCursor } from "./item-store.ts";
 import { MAX_PAGE_LENGTH, type Result, refused } from "./rpc.ts";

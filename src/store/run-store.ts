@@ -3,7 +3,7 @@ import { responseId } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import { isJsonObject } from "@responses-edge/responses-api/json";
 import { initialResponse } from "@responses-edge/responses-api/response";
-import type { Model } from "@responses-edge/turn/contract/engine";
+import type { Model } from "@responses-edge/turn-contract/engine";
 import type { Affinity } from "../assembly/session.ts";
 import type { GivenFile } from "../contract/container-files.ts";
 import type { Policy } from "../contract/grants.ts";

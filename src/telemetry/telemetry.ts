@@ -14,7 +14,7 @@ import {
   type Trace,
   tracesBody,
 } from "@responses-edge/otlp";
-import { type Measurements, newMeasurements } from "@responses-edge/turn/contract/measurements";
+import { type Measurements, newMeasurements } from "@responses-edge/turn-contract/measurements";
 import type { TelemetryConfig } from "../config/index.ts";
 import { AnalyticsWriter } from "./analytics.ts";
 import { EXPORTS_DROPPED, SCOPE } from "./instruments.ts";

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import type { ListedResponse } from "@responses-edge/responses-api/listed-response";
+import type { ListedResponse } from "@responses-edge/platform-api/listed-response";
 import type OpenAI from "openai";
 import type { ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";

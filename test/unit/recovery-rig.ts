@@ -7,9 +7,9 @@ import { newTurnAddress, type TurnAddress } from "@responses-edge/responses-api/
 import { shownItems } from "@responses-edge/responses-api/items/reasoning";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { McpAccess } from "@responses-edge/responses-api/tools";
-import type { EngineName, Replay } from "@responses-edge/turn/contract/engine";
+import { createSealer } from "@responses-edge/sealed-content/sealer";
 import { responseBody } from "@responses-edge/turn/response";
-import { createSealer } from "@responses-edge/turn/sealer";
+import type { EngineName, Replay } from "@responses-edge/turn-contract/engine";
 import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resources/responses/responses";
 import { afterEach, beforeAll, beforeEach, expect, vi } from "vitest";
 import { loadConfig } from "../../src/config/index.ts";

@@ -1,9 +1,9 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { parseJsonPrefix } from "@responses-edge/json-text";
+import * as previews from "@responses-edge/platform-api/previews";
+import type { TreeNode } from "@responses-edge/platform-api/tree";
 import { newSharedHome, newTurnAddress } from "@responses-edge/responses-api/ids";
-import * as previews from "@responses-edge/responses-api/previews";
-import type { TreeNode } from "@responses-edge/responses-api/tree";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Home } from "../../src/store/home.ts";

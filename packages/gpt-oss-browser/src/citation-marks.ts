@@ -1,5 +1,5 @@
 import { domainOf } from "@responses-edge/page-text";
-import type { Citation, CitationFilter, CitedText } from "@responses-edge/turn/contract/tool-session";
+import type { Citation, CitationFilter, CitedText } from "@responses-edge/turn-contract/tool-session";
 
 /**
  * The marks by which models cite the results of tools, such as gpt-oss's `【3†L10-L12】`. While the text streams, each

@@ -1,5 +1,5 @@
 import { asLink, CitationMarks, type Cited } from "@responses-edge/gpt-oss-browser/citation-marks";
-import type { Citation } from "@responses-edge/turn/contract/tool-session";
+import type { Citation } from "@responses-edge/turn-contract/tool-session";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { charactersTouched } from "../../../test/work.ts";

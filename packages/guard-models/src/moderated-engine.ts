@@ -1,7 +1,7 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
-import type { Engine, ModelDelta, Prompt } from "@responses-edge/turn/contract/engine";
 import { NO_USAGE } from "@responses-edge/turn/response";
+import type { Engine, ModelDelta, Prompt } from "@responses-edge/turn-contract/engine";
 import { GuardFault, type Judged, type Judgement, joined, moderationFields } from "./judgement.ts";
 
 /** An engine whose input and output are moderated: OpenAI's `moderation` of a create. */

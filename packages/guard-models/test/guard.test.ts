@@ -18,7 +18,7 @@ import {
   readHookAnswer,
   takesImages,
 } from "@responses-edge/guard-models";
-import type { Engine, ModelDelta, Prompt } from "@responses-edge/turn/contract/engine";
+import type { Engine, ModelDelta, Prompt } from "@responses-edge/turn-contract/engine";
 import { describe, expect, it } from "vitest";
 
 const said = (content: string, logprobs?: object[]) => ({

@@ -35,6 +35,11 @@ export function structureFault(json: Uint8Array, maxValues = MAX_VALUES): "depth
   return undefined;
 }
 
+/** Says that a text, such as `The body`, nests too deeply. */
+export function nestedTooDeeply(text: string): string {
+  return `${text} is nested deeper than ${MAX_DEPTH} levels.`;
+}
+
 /** A string of more bytes is searched by the runtime, which is faster for long ones, and slower for short ones. */
 const SHORT_STRING = 32;
 

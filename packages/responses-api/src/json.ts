@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject, MAX_DEPTH, MAX_VALUES, structureFault } from "@responses-edge/json-text";
+import { isJsonObject, type JsonObject, MAX_VALUES, nestedTooDeeply, structureFault } from "@responses-edge/json-text";
 import { LongWork } from "@responses-edge/long-work";
 import { ApiError, invalidRequest } from "./errors.ts";
 
@@ -69,7 +69,7 @@ export async function parseBody(body: Uint8Array, tenant: string): Promise<unkno
   if (work) await work.spend(units);
   const fault = structureFault(body);
   if (fault === "depth") {
-    throw invalidRequest(null, `The body is nested deeper than ${MAX_DEPTH} levels.`, "invalid_json");
+    throw invalidRequest(null, nestedTooDeeply("The body"), "invalid_json");
   }
   if (fault === "values") {
     const message = `The request body has too many values. The limit is ${MAX_VALUES} array elements and object members.`;

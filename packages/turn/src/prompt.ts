@@ -12,8 +12,15 @@ import {
 } from "@responses-edge/responses-api/items/registry";
 import { ClientTools, flatName } from "@responses-edge/responses-api/tool-names";
 import { mustCall } from "@responses-edge/responses-api/tools";
+import type {
+  Engine,
+  PluginTools,
+  Prompt,
+  PromptChange,
+  RawMessage,
+  Replay,
+} from "@responses-edge/turn-contract/engine";
 import { type NoteRole, standingPast } from "./compacted-past.ts";
-import type { Engine, PluginTools, Prompt, PromptChange, RawMessage, Replay } from "./contract/engine.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
 import type { Asked, TurnPast } from "./options.ts";
 import { spentTokens, type TurnState, withoutSuperseded, withThoughts } from "./state.ts";

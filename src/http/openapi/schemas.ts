@@ -1,9 +1,5 @@
-import { attributeFilter } from "@responses-edge/responses-api/attribute-filter";
-import { requestBatchBody, requestBatchObject } from "@responses-edge/responses-api/batches";
-import { compactRequest, countRequest, createRequest } from "@responses-edge/responses-api/create-bodies";
-import { requestFields } from "@responses-edge/responses-api/create-fields";
-import { createDecision, decisionObject } from "@responses-edge/responses-api/decisions";
-import { alwaysNull } from "@responses-edge/responses-api/described-as";
+import { requestBatchBody, requestBatchObject } from "@responses-edge/platform-api/batches";
+import { createDecision, decisionObject } from "@responses-edge/platform-api/decisions";
 import {
   completeUploadBody,
   containerFileObject,
@@ -12,18 +8,8 @@ import {
   fileObject,
   uploadObject,
   uploadPartObject,
-} from "@responses-edge/responses-api/files";
-import { answeredItems } from "@responses-edge/responses-api/items/answered";
-import { patchOperation } from "@responses-edge/responses-api/items/apply-patch";
-import { eventSchemas } from "@responses-edge/responses-api/items/events";
-import { inputPart } from "@responses-edge/responses-api/items/parts";
-import { inputItem } from "@responses-edge/responses-api/items/registry";
-import { listedResponse } from "@responses-edge/responses-api/listed-response";
-import { moderationRequest, moderationSchemas } from "@responses-edge/responses-api/moderations";
-import { reasoningEffort, textFormat } from "@responses-edge/responses-api/output-settings";
-import { responseSchemas } from "@responses-edge/responses-api/response";
-import { rankingOptions } from "@responses-edge/responses-api/search-settings";
-import { namedChoice, nestedChoice, normalChoice, tool, toolChoice } from "@responses-edge/responses-api/tools";
+} from "@responses-edge/platform-api/files";
+import { listedResponse } from "@responses-edge/platform-api/listed-response";
 import {
   addStoreFileBody,
   batchObject,
@@ -36,7 +22,7 @@ import {
   updateStoreBody,
   updateStoreFileBody,
   vectorStoreObject,
-} from "@responses-edge/responses-api/vector-stores";
+} from "@responses-edge/platform-api/vector-stores";
 import {
   createEndpointBody,
   deletedEndpointObject,
@@ -46,7 +32,21 @@ import {
   updateEndpointBody,
   webhookDeliveryObject,
   webhookEndpointObject,
-} from "@responses-edge/responses-api/webhooks";
+} from "@responses-edge/platform-api/webhooks";
+import { attributeFilter } from "@responses-edge/responses-api/attribute-filter";
+import { compactRequest, countRequest, createRequest } from "@responses-edge/responses-api/create-bodies";
+import { requestFields } from "@responses-edge/responses-api/create-fields";
+import { alwaysNull } from "@responses-edge/responses-api/described-as";
+import { answeredItems } from "@responses-edge/responses-api/items/answered";
+import { patchOperation } from "@responses-edge/responses-api/items/apply-patch";
+import { eventSchemas } from "@responses-edge/responses-api/items/events";
+import { inputPart } from "@responses-edge/responses-api/items/parts";
+import { inputItem } from "@responses-edge/responses-api/items/registry";
+import { moderationRequest, moderationSchemas } from "@responses-edge/responses-api/moderations";
+import { reasoningEffort, textFormat } from "@responses-edge/responses-api/output-settings";
+import { responseSchemas } from "@responses-edge/responses-api/response";
+import { rankingOptions } from "@responses-edge/responses-api/search-settings";
+import { namedChoice, nestedChoice, normalChoice, tool, toolChoice } from "@responses-edge/responses-api/tools";
 import { STORED_LIMITS } from "@responses-edge/usage-limits";
 import { z } from "zod";
 import { changeConfigurationBody, shownConfiguration } from "../../api/configuration.ts";

@@ -1,4 +1,4 @@
-import { MAX_FILENAME_LENGTH } from "@responses-edge/responses-api/files";
+import { MAX_FILENAME_LENGTH } from "@responses-edge/platform-api/files";
 import { fileId } from "@responses-edge/responses-api/ids";
 import { unixSeconds } from "@responses-edge/responses-api/response";
 import type { Config } from "../../config/index.ts";

@@ -1,4 +1,4 @@
-import type { FileObject } from "@responses-edge/responses-api/files";
+import type { FileObject } from "@responses-edge/platform-api/files";
 import type { FileLimits } from "../../contract/grants.ts";
 import type { Schema } from "../schema.ts";
 import { checkFileLimits } from "./file-limits.ts";

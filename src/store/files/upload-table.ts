@@ -1,4 +1,4 @@
-import type { FileFields } from "@responses-edge/responses-api/files";
+import type { FileFields } from "@responses-edge/platform-api/files";
 import type { FileLimits } from "../../contract/grants.ts";
 import type { Schema } from "../schema.ts";
 import { type FileRecord, type FileTable, toSeconds } from "./file-table.ts";

@@ -1,6 +1,6 @@
 import { logLine } from "@responses-edge/json-text";
-import type { Model } from "@responses-edge/turn/contract/engine";
 import type { TurnResult } from "@responses-edge/turn/turn";
+import type { Model } from "@responses-edge/turn-contract/engine";
 import {
   type Amounts,
   type CountedLimits,

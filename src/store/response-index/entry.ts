@@ -1,7 +1,7 @@
 import { hashOf } from "@responses-edge/engines/hash";
+import type { ListedResponse } from "@responses-edge/platform-api/listed-response";
+import { inputPreview, messageTexts, outputPreview, readPrefix } from "@responses-edge/platform-api/previews";
 import { responseId } from "@responses-edge/responses-api/ids";
-import type { ListedResponse } from "@responses-edge/responses-api/listed-response";
-import { inputPreview, messageTexts, outputPreview, readPrefix } from "@responses-edge/responses-api/previews";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
 
 /** A response as its tenant's index gets it. */

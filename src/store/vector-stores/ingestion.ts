@@ -1,9 +1,9 @@
 import { UnreadableFile } from "@responses-edge/file-text";
 import { logLine } from "@responses-edge/json-text";
 import { LongWork } from "@responses-edge/long-work";
+import type { FileStatus, LastError } from "@responses-edge/platform-api/vector-stores";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
-import type { FileStatus, LastError } from "@responses-edge/responses-api/vector-stores";
 import { type Chunk, Chunker } from "@responses-edge/vector-search";
 import { embed, loadTokenizer } from "../../assembly/retrieval-models.ts";
 import { tenantCacheSalt } from "../../assembly/session.ts";

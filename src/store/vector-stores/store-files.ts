@@ -1,11 +1,11 @@
-import { type AttributeFilter, type Attributes, passes } from "@responses-edge/responses-api/attribute-filter";
 import type {
   Chunking,
   FileCounts,
   FileStatus,
   LastError,
   StoreFileObject,
-} from "@responses-edge/responses-api/vector-stores";
+} from "@responses-edge/platform-api/vector-stores";
+import { type AttributeFilter, type Attributes, passes } from "@responses-edge/responses-api/attribute-filter";
 import type { CountedLimits } from "@responses-edge/usage-limits";
 import type { Schema } from "../schema.ts";
 

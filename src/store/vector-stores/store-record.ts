@@ -1,4 +1,4 @@
-import type { ExpiresAfter } from "@responses-edge/responses-api/vector-stores";
+import type { ExpiresAfter } from "@responses-edge/platform-api/vector-stores";
 import type { Schema } from "../schema.ts";
 
 export interface NewStore {

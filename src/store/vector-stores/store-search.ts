@@ -1,5 +1,5 @@
+import type { Explanation, FoundChunk } from "@responses-edge/platform-api/vector-stores";
 import type { AttributeFilter, Attributes } from "@responses-edge/responses-api/attribute-filter";
-import type { Explanation, FoundChunk } from "@responses-edge/responses-api/vector-stores";
 import {
   cosines,
   type Fused,

@@ -1,8 +1,8 @@
 import { logLine } from "@responses-edge/json-text";
+import type { FoundChunk, SearchRequest } from "@responses-edge/platform-api/vector-stores";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import { MAX_RESULTS } from "@responses-edge/responses-api/search-settings";
-import type { FoundChunk, SearchRequest } from "@responses-edge/responses-api/vector-stores";
 import type { UsageKind } from "@responses-edge/usage-limits";
 import { embed, rerank } from "../../assembly/retrieval-models.ts";
 import { tenantCacheSalt } from "../../assembly/session.ts";

@@ -1,13 +1,13 @@
 import { LongWork } from "@responses-edge/long-work";
-import type { Attributes } from "@responses-edge/responses-api/attribute-filter";
-import { invalidRequest } from "@responses-edge/responses-api/errors";
 import type {
   BatchObject,
   FileCounts,
   FoundChunk,
   StoreFileObject,
   VectorStoreObject,
-} from "@responses-edge/responses-api/vector-stores";
+} from "@responses-edge/platform-api/vector-stores";
+import type { Attributes } from "@responses-edge/responses-api/attribute-filter";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { OwnedObject } from "../owned-object.ts";
 import { type Result, refused } from "../rpc.ts";
 import { Schema } from "../schema.ts";

@@ -9,7 +9,7 @@ import type {
   PendingCall,
   ToolOutcome,
   UnlistedServer,
-} from "@responses-edge/turn/contract/tool-session";
+} from "@responses-edge/turn-contract/tool-session";
 import type { PluginSession, SessionOptions } from "../plugin.ts";
 
 /** A tool of an MCP server, as its calls refer to it. */

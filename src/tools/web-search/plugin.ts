@@ -6,7 +6,7 @@ import { ToolFault } from "@responses-edge/mcp-client";
 import { hostedOf, type WebSearchTool } from "@responses-edge/responses-api/hosted-tools";
 import { parseArguments } from "@responses-edge/responses-api/json";
 import type { Tool } from "@responses-edge/responses-api/tools";
-import type { CalledTool, ToolOutcome } from "@responses-edge/turn/contract/tool-session";
+import type { CalledTool, ToolOutcome } from "@responses-edge/turn-contract/tool-session";
 import type { ResponseFunctionWebSearch } from "openai/resources/responses/responses";
 import { inOrder, type PluginSession, type RunnablePlugin, type SessionOptions, timeLeft } from "../plugin.ts";
 import { CLEAN_UP_TOOL, toolServer } from "../tool-server.ts";

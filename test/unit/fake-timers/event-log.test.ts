@@ -1,12 +1,12 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
-import type { Engine, ModelDelta } from "@responses-edge/turn/contract/engine";
-import type { PendingCall } from "@responses-edge/turn/contract/tool-session";
+import { compactionCodec } from "@responses-edge/sealed-content/sealer";
 import { recordLine } from "@responses-edge/turn/records";
 import { readLoggedTurn } from "@responses-edge/turn/resume";
-import { compactionCodec } from "@responses-edge/turn/sealer";
 import { Turn } from "@responses-edge/turn/turn";
+import type { Engine, ModelDelta } from "@responses-edge/turn-contract/engine";
+import type { PendingCall } from "@responses-edge/turn-contract/tool-session";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { EventLogStore } from "../../../src/store/event-log.ts";

@@ -24,8 +24,8 @@ import type {
   Resumption,
   Sampled,
   ToolExchange,
-} from "@responses-edge/turn/contract/engine";
-import type { Plugins } from "@responses-edge/turn/contract/plugin";
+} from "@responses-edge/turn-contract/engine";
+import type { Plugins } from "@responses-edge/turn-contract/plugin";
 import { clientFault, generateWithClientFaults } from "../client-faults.ts";
 import { contextWindow } from "../models.ts";
 import { refuseBadFormats } from "../offered-tools.ts";

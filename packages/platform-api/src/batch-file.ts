@@ -1,8 +1,8 @@
 import { linesOf, ReadFault } from "@responses-edge/bounded-body";
-import { MAX_DEPTH, MAX_VALUES, structureFault } from "@responses-edge/json-text";
+import { MAX_VALUES, nestedTooDeeply, structureFault } from "@responses-edge/json-text";
+import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { parse } from "@responses-edge/responses-api/validation-errors";
 import { type BatchEndpoint, type BatchFault, type BatchLine, batchLine, MAX_BATCH_LINES } from "./batches.ts";
-import { ApiError, invalidRequest } from "./errors.ts";
-import { parse } from "./validation-errors.ts";
 
 /** The lines of a batch's input file. */
 
@@ -43,7 +43,7 @@ function readLine(bytes: Uint8Array, no: number, endpoint: BatchEndpoint): ReadL
   // The bounds of a request's body.
   const structure = structureFault(bytes);
   if (structure === "depth") {
-    return faulty("invalid_json_line", `This line is nested deeper than ${MAX_DEPTH} levels.`, null);
+    return faulty("invalid_json_line", nestedTooDeeply("This line"), null);
   }
   if (structure === "values") {
     return faulty(

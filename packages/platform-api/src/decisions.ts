@@ -1,11 +1,11 @@
+import { list } from "@responses-edge/responses-api/collections";
+import { requestFields } from "@responses-edge/responses-api/create-fields";
+import { describedAs } from "@responses-edge/responses-api/described-as";
+import { inputPart } from "@responses-edge/responses-api/items/parts";
+import { inputItem } from "@responses-edge/responses-api/items/registry";
+import { isJsonObject } from "@responses-edge/responses-api/json";
+import { refuse } from "@responses-edge/responses-api/tool-fields";
 import { z } from "zod";
-import { list } from "./collections.ts";
-import { requestFields } from "./create-fields.ts";
-import { describedAs } from "./described-as.ts";
-import { inputPart } from "./items/parts.ts";
-import { inputItem } from "./items/registry.ts";
-import { isJsonObject } from "./json.ts";
-import { refuse } from "./tool-fields.ts";
 
 /**
  * The bodies of `POST /v1/decisions` (openai 7.57 `Decision`): questions about an input, answered with probabilities.

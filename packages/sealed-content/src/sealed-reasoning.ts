@@ -7,7 +7,7 @@ import {
   type ReasoningItem,
 } from "@responses-edge/responses-api/items/registry";
 import type { InputTransformation } from "@responses-edge/responses-api/response";
-import type { EngineName, RawMessage, Replay, ToolExchange } from "./contract/engine.ts";
+import type { EngineName, RawMessage, Replay, ToolExchange } from "@responses-edge/turn-contract/engine";
 import type { Opened, Sealer } from "./sealing.ts";
 
 /**

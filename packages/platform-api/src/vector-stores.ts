@@ -1,9 +1,9 @@
+import type { AttributeFilter, Attributes } from "@responses-edge/responses-api/attribute-filter";
+import { list, map } from "@responses-edge/responses-api/collections";
+import { metadata } from "@responses-edge/responses-api/create-fields";
+import { MAX_ID_LENGTH } from "@responses-edge/responses-api/ids";
+import { type RankingOptions, searchSettings } from "@responses-edge/responses-api/search-settings";
 import { z } from "zod";
-import type { AttributeFilter, Attributes } from "./attribute-filter.ts";
-import { list, map } from "./collections.ts";
-import { metadata } from "./create-fields.ts";
-import { MAX_ID_LENGTH } from "./ids.ts";
-import { type RankingOptions, searchSettings } from "./search-settings.ts";
 
 /** Vector stores in the API. Limits are OpenAI's if it has them. */
 

@@ -1,6 +1,6 @@
+import { once } from "@responses-edge/responses-api/items/shapes";
+import { responseSchemas } from "@responses-edge/responses-api/response";
 import { z } from "zod";
-import { once } from "./items/shapes.ts";
-import { responseSchemas } from "./response.ts";
 
 /** A response in the list of responses. OpenAI has such a list in its dashboard only. */
 export const listedResponse = once(() => {

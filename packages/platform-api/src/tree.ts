@@ -1,4 +1,4 @@
-import type { ResponseObject, Usage } from "./response.ts";
+import type { ResponseObject, Usage } from "@responses-edge/responses-api/response";
 
 /** The tree that continuations form, in the API. OpenAI has no such thing. */
 

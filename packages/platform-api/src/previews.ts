@@ -1,5 +1,5 @@
 import { parseJsonPrefix } from "@responses-edge/json-text";
-import type { Item } from "./items/registry.ts";
+import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { Preview } from "./tree.ts";
 
 /** Excerpts of a turn for lists of turns: the beginning, and the words for a search. They never have reasoning. */

@@ -1,7 +1,7 @@
+import { list } from "@responses-edge/responses-api/collections";
+import { describedAs } from "@responses-edge/responses-api/described-as";
+import { MAX_ID_LENGTH } from "@responses-edge/responses-api/ids";
 import { z } from "zod";
-import { list } from "./collections.ts";
-import { describedAs } from "./described-as.ts";
-import { MAX_ID_LENGTH } from "./ids.ts";
 
 /** Files in the API. */
 

@@ -1,6 +1,6 @@
 import { MAX_SEALED_LENGTH } from "@responses-edge/responses-api/items/reasoning";
-import { createSealer, type EncryptionKey, MAX_INFLATION } from "@responses-edge/turn/sealer";
-import type { Sealer } from "@responses-edge/turn/sealing";
+import { createSealer, type EncryptionKey, MAX_INFLATION } from "@responses-edge/sealed-content/sealer";
+import type { Sealer } from "@responses-edge/sealed-content/sealing";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 

@@ -1,8 +1,8 @@
+import { metadata } from "@responses-edge/responses-api/create-fields";
+import { MAX_ID_LENGTH } from "@responses-edge/responses-api/ids";
+import { once } from "@responses-edge/responses-api/items/shapes";
 import { z } from "zod";
-import { metadata } from "./create-fields.ts";
 import { expiresAfter } from "./files.ts";
-import { MAX_ID_LENGTH } from "./ids.ts";
-import { once } from "./items/shapes.ts";
 
 /** Batches (openai 7.57 `Batch`): many requests in a file of JSON lines, whose answers are in another one. */
 

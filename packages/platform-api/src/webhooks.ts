@@ -1,7 +1,7 @@
+import { list } from "@responses-edge/responses-api/collections";
+import { describedAs } from "@responses-edge/responses-api/described-as";
+import { once } from "@responses-edge/responses-api/items/shapes";
 import { z } from "zod";
-import { list } from "./collections.ts";
-import { describedAs } from "./described-as.ts";
-import { once } from "./items/shapes.ts";
 
 /** Webhook endpoints (openai 7.57 `WebhookEndpoint`), and their events. */
 

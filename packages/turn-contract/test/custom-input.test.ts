@@ -1,4 +1,4 @@
-import { CustomInput, customInputOf } from "@responses-edge/turn/contract/custom-input";
+import { CustomInput, customInputOf } from "@responses-edge/turn-contract/custom-input";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { codePoint } from "../../../test/code-points.ts";
