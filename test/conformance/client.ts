@@ -81,7 +81,10 @@ export function conformantFetch(base: typeof fetch = fetch, description?: ApiDes
     // the end must not be missing.
     if (cancelledId !== undefined && !answer.ok) memory.cancelled.delete(cancelledId);
     const contentType = answer.headers.get("content-type");
-    if (description) track(exchange, () => describedViolations(description, exchange, answer));
+    // Both checks read one copy, which is made before anybody reads the answer.
+    let copied: Promise<string | undefined> | undefined;
+    const textOf = () => (copied ??= readText(answer.clone()));
+    if (description) track(exchange, () => describedViolations(description, exchange, answer, textOf));
     if (!/\/(responses|conversations)(\/|$)/.test(exchange.url.pathname)) return answer;
 
     if (answer.status === 200 && /^text\/event-stream\s*(;|$)/i.test(contentType ?? "") && answer.body !== null) {
@@ -97,9 +100,8 @@ export function conformantFetch(base: typeof fetch = fetch, description?: ApiDes
     if (answer.status === 101 || answer.status === 204 || exchange.method === "HEAD" || exchange.method === "OPTIONS") {
       return answer;
     }
-    const copy = answer.clone();
     track(exchange, async () => {
-      const text = await readText(copy);
+      const text = await textOf();
       // The reader has cancelled, so there is no answer to check.
       if (text === undefined) return [];
       if (answer.status >= 400) return errorBodyViolations(text, contentType);
@@ -124,13 +126,13 @@ export function conformantFetch(base: typeof fetch = fetch, description?: ApiDes
 async function describedViolations(
   description: ApiDescription,
   { method, url, body }: Exchange,
-  answer: Response,
+  { status, headers }: Response,
+  textOf: () => Promise<string | undefined>,
 ): Promise<readonly string[]> {
-  const { status, headers } = answer;
   const contentType = headers.get("content-type");
   const exchange = { method, url, status, contentType, sent: body };
   if (method === "HEAD" || !isJsonType(contentType)) return description.violations(exchange);
-  const text = await readText(answer.clone());
+  const text = await textOf();
   return text === undefined ? [] : description.violations({ ...exchange, answered: parseJson(text) });
 }
 

@@ -184,9 +184,11 @@ function compile(schema: JsonObject): Catalog {
   const unions = new Map(names.map((name) => [name, membersByType(definitions, name)]));
   patch(definitions);
   discriminate(definitions, definitions);
-  // Each process of a test run compiles: with ajv's optimizer that takes half as long again as without.
+  // Each process of a test run compiles: with ajv's optimizer that takes half as long again as without. Checks of
+  // definitions that are not inlined, each once, take a quarter less, and the generator's schemas are valid.
   const code = { optimize: false };
-  const ajv = new Ajv({ strict: false, allErrors: true, discriminator: true, validateFormats: false, code });
+  const quick = { inlineRefs: false, validateSchema: false, meta: false, code };
+  const ajv = new Ajv({ strict: false, allErrors: true, discriminator: true, validateFormats: false, ...quick });
   ajv.addSchema({ $id: SCHEMA_ID, definitions });
   return { ajv, checks: new Map(), eventKeys: new Map(), definitions, unions };
 }

@@ -54,6 +54,8 @@ let gateway: Gateway;
 let hasty: Gateway;
 let good: McpTestServer;
 let odd: ToolServer;
+/** A server with two tools of one name. */
+let twice: McpTestServer;
 let many: McpTestServer;
 let hanging: McpTestServer;
 /** An address at which nothing listens. */
@@ -99,6 +101,8 @@ beforeAll(async () => {
       },
     }),
   );
+  const tool = { name: "echo", inputSchema: { type: "object", properties: { text: { const: "hi" } } } };
+  twice = await started(startMcpServer({ mode: "stateless", tools: [tool, tool] }));
   for (const how of [...HOWS, ...SLOW]) {
     listing.set(how, await started(startMcpServer({ mode: "stateless", misbehave: { on: "tools/list", how } })));
     calling.set(how, await started(startMcpServer({ mode: "stateless", misbehave: { on: "tools/call", how } })));
@@ -111,7 +115,7 @@ beforeAll(async () => {
     }
   }
   down = { url: `http://127.0.0.1:${await freePort()}/mcp` };
-  const all = [good, many, hanging, odd, down, ...listing.values(), ...calling.values(), ...redirecting];
+  const all = [good, many, hanging, odd, twice, down, ...listing.values(), ...calling.values(), ...redirecting];
   const variables = { MCP_SERVERS: all.map(({ url }) => url).join(","), HEARTBEAT_MS: "200" };
   [gateway, hasty] = await Promise.all([
     startGateway(variables),
@@ -346,29 +350,22 @@ describe("definitions of tools", () => {
   it.each(MODELS)(
     "have unique names, and are replaced by the client's function of the same name (%s)",
     async (model) => {
-      const tool = { name: "echo", inputSchema: { type: "object", properties: { text: { const: "hi" } } } };
-      const twice = await started(startMcpServer({ mode: "stateless", tools: [tool, tool] }));
-      const own = await startGateway({ MCP_SERVERS: twice.url });
-      try {
-        const first = await own.openai.responses.create({ model, input: "Call docs__echo.", tools: [mcp(twice)] });
-        expect(onlyItem(first, "mcp_call")).toMatchObject({ name: "echo", output: "hi" });
-        const clients = { ...getWeather, name: "docs__echo" };
-        const second = await own.openai.responses.create({
-          model,
-          input: "Call docs__echo.",
-          tools: [clients, mcp(twice)],
-        });
-        expect(onlyCall(second).name).toBe("docs__echo");
-        expect(itemsOfType(second, "mcp_call")).toEqual([]);
-        const third = await own.openai.responses.create({
-          model,
-          input: "Call docs__echo_2.",
-          tools: [clients, mcp(twice)],
-        });
-        expect(onlyItem(third, "mcp_call")).toMatchObject({ name: "echo", output: "hi" });
-      } finally {
-        await own.close();
-      }
+      const first = await gateway.openai.responses.create({ model, input: "Call docs__echo.", tools: [mcp(twice)] });
+      expect(onlyItem(first, "mcp_call")).toMatchObject({ name: "echo", output: "hi" });
+      const clients = { ...getWeather, name: "docs__echo" };
+      const second = await gateway.openai.responses.create({
+        model,
+        input: "Call docs__echo.",
+        tools: [clients, mcp(twice)],
+      });
+      expect(onlyCall(second).name).toBe("docs__echo");
+      expect(itemsOfType(second, "mcp_call")).toEqual([]);
+      const third = await gateway.openai.responses.create({
+        model,
+        input: "Call docs__echo_2.",
+        tools: [clients, mcp(twice)],
+      });
+      expect(onlyItem(third, "mcp_call")).toMatchObject({ name: "echo", output: "hi" });
     },
   );
 });

@@ -15,10 +15,10 @@ const LISTED = "http://media.internal:9000/public";
 let gateway: Gateway;
 /** DNS over HTTPS. */
 let names: Server;
-let careful: Gateway;
 let keyed: Gateway;
 let opened: Gateway;
 const KEY = "key-of-tenant-a";
+const AUTHORIZED = { authorization: `Bearer ${KEY}` };
 beforeAll(async () => {
   names = createServer((request, response) => {
     const { searchParams } = new URL(request.url ?? "/", "http://dns");
@@ -30,12 +30,12 @@ beforeAll(async () => {
   const { port } = names.address() as AddressInfo;
   const API_KEYS = `a:${createHash("sha256").update(KEY).digest("hex")}`;
   gateway = await startGateway({ MEDIA_URLS: LISTED });
-  careful = await startGateway({ DNS_OVER_HTTPS_URL: `http://127.0.0.1:${port}/dns-query` });
   keyed = await startGateway({ API_KEYS });
-  opened = await startGateway({ API_KEYS, VLLM_EXTRAS: "priority, chat_template_kwargs" });
+  const DNS_OVER_HTTPS_URL = `http://127.0.0.1:${port}/dns-query`;
+  opened = await startGateway({ API_KEYS, VLLM_EXTRAS: "priority, chat_template_kwargs", DNS_OVER_HTTPS_URL });
 });
 afterAll(async () => {
-  for (const each of [gateway, careful, keyed, opened]) await each.close();
+  for (const each of [gateway, keyed, opened]) await each.close();
   names.close();
 });
 
@@ -129,16 +129,17 @@ describe("an image or a video", () => {
   });
 
   it("is refused by its name's address if names are looked up", async () => {
+    const post = (input: object[]) => opened.post({ model: "simulator", input }, AUTHORIZED);
     const inside = [user(image("https://acme.dev/cat.png"), image("https://inside.acme.dev/cat.png"))];
-    await expectError(await careful.post({ model: "simulator", input: inside }), {
+    await expectError(await post(inside), {
       status: 400,
       param: "input[0].content[1].image_url",
       code: "invalid_url",
     });
     const outside = [user(image("https://acme.dev/cat.png"), image("https://acme.dev/dog.png"))];
-    expect((await careful.post({ model: "simulator", input: outside })).status).toBe(200);
+    expect((await post(outside)).status).toBe(200);
     const many = [user(...Array.from({ length: 17 }, (_, index) => image(`https://a${index}.acme.dev/cat.png`)))];
-    await expectError(await careful.post({ model: "simulator", input: many }), { status: 400, param: "input" });
+    await expectError(await post(many), { status: 400, param: "input" });
   });
 });
 
@@ -197,8 +198,7 @@ const EXTRAS = {
 };
 
 describe("vLLM's fields beyond sampling", () => {
-  const headers = { authorization: `Bearer ${KEY}` };
-  const ask = (of: Gateway, fields: object) => of.post({ model: "simulator", input: "Hello!", ...fields }, headers);
+  const ask = (of: Gateway, fields: object) => of.post({ model: "simulator", input: "Hello!", ...fields }, AUTHORIZED);
 
   it.each(Object.entries(EXTRAS))("'%s' is closed to tenants unless the operator opens it", async (field, value) => {
     const before = generations(keyed);
