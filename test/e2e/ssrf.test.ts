@@ -273,24 +273,23 @@ describe("an MCP server's URL", () => {
 });
 
 describe("the operator's tool server", () => {
+  let operators: Gateway;
+  beforeAll(async () => {
+    operators = await startGateway({ TOOL_SERVERS: JSON.stringify({ python: "https://tools.acme.dev/mcp" }) });
+  });
+  afterAll(() => operators.close());
+
   it.each(["https://tools.acme.dev/mcp", "https://tools.acme.dev./mcp", "https://TOOLS.acme.dev.:443/"])(
     "cannot be named by a request as %s",
     async (server_url) => {
-      const operators = await startGateway({
-        TOOL_SERVERS: JSON.stringify({ python: "https://tools.acme.dev/mcp" }),
+      const tools = [{ type: "mcp", server_label: "docs", server_url, require_approval: "never" }];
+      const answer = await operators.post({ model: "simulator", input: "Hello!", tools });
+      await expectError(answer, {
+        status: 400,
+        param: "tools[0].server_url",
+        code: "invalid_url",
+        message: /operator's tool server/,
       });
-      try {
-        const tools = [{ type: "mcp", server_label: "docs", server_url, require_approval: "never" }];
-        const answer = await operators.post({ model: "simulator", input: "Hello!", tools });
-        await expectError(answer, {
-          status: 400,
-          param: "tools[0].server_url",
-          code: "invalid_url",
-          message: /operator's tool server/,
-        });
-      } finally {
-        await operators.close();
-      }
     },
   );
 });
