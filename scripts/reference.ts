@@ -166,7 +166,7 @@ function fieldsPage(described: JsonSchema): string {
   const head = ["Field", "Type", "Meaning"];
   return page(
     "Fields of create",
-    `The body of \`POST /v1/responses\`. \`null\` is the same as an absent field, and unknown fields are ignored. Differences from OpenAI and from vLLM
+    `The body of \`POST /v1/responses\`. \`null\` is the same as an absent field, and unknown fields are ignored, also those of items and tools. Differences from OpenAI and from vLLM
 are on purpose; [deviations.md](../deviations.md) lists them. Types in code font are components of \`GET /openapi.json\`.`,
     "A header `Idempotency-Key` makes create safe to repeat for 24 hours: the same request gets the same response, also while that is still being made.",
     `## OpenAI's fields\n\n${table(head, rows(false))}`,

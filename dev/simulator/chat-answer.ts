@@ -1,4 +1,5 @@
 import type { ChatMessage, ChatRequest, Tool } from "./chat-request.ts";
+import { echoOf } from "./echo.ts";
 import { deterministicWords, type Said, type Speech, say, speech } from "./generation.ts";
 import { underGrammar } from "./grammar.ts";
 import { type Json, parseJson } from "./json.ts";
@@ -192,7 +193,7 @@ function plainText(turn: Turn): string {
   if (turn.results.length > 0) {
     return turn.results.map((result) => `The tool ${result.name} returned: ${result.output}`).join("\n");
   }
-  return turn.text === "" ? "Hello." : `You said: ${turn.text}`;
+  return echoOf(turn.text);
 }
 
 /** The rest of an answer whose beginning is already in the final message. */

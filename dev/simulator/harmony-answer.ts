@@ -1,4 +1,5 @@
 import type { CompletionRequest } from "./completion-request.ts";
+import { echoOf } from "./echo.ts";
 import { deterministicWords } from "./generation.ts";
 import { underGrammar } from "./grammar.ts";
 import { nextCall, preferred } from "./harmony-calls.ts";
@@ -93,5 +94,5 @@ function plainText({ text, results }: HarmonyTurn): string {
       .map(({ name, output }) => `The tool ${name.replace(/^functions\./, "")} returned: ${output}`)
       .join("\n");
   }
-  return text === "" ? "Hello." : `You said: ${text}`;
+  return echoOf(text);
 }

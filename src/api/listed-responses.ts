@@ -18,6 +18,7 @@ export async function listResponses(
     limit,
     order,
     after,
+    id,
     model,
     status,
     conversation,
@@ -30,6 +31,7 @@ export async function listResponses(
     limit: limit + 1,
     order,
     after,
+    id,
     text,
     tags: [
       ...(model === undefined ? [] : [tagOf("model", model)]),

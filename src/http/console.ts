@@ -91,28 +91,31 @@ interface Deployment {
   access: "open" | "keys" | "sign-in" | "unknown";
   /** Tells whether a guard moderates. */
   guard: "yes" | "no";
+  /** Tells whether stored responses are listed, with time and cost. */
+  list: "yes" | "no";
 }
 
 function deploymentOf({ env }: Context<AppEnv>): Deployment {
   try {
-    const { wantsKeys, allowAnonymous, signIn, guard } = loadConfig(env);
+    const { wantsKeys, allowAnonymous, signIn, guard, listsResponses } = loadConfig(env);
     const open = allowAnonymous ? "open" : "unknown";
-    return { access: wantsKeys ? (signIn ? "sign-in" : "keys") : open, guard: guard ? "yes" : "no" };
+    const access = wantsKeys ? (signIn ? "sign-in" : "keys") : open;
+    return { access, guard: guard ? "yes" : "no", list: listsResponses ? "yes" : "no" };
   } catch {
     // The page is served by a Worker with a wrong configuration, too: its calls say what is wrong.
-    return { access: "unknown", guard: "no" };
+    return { access: "unknown", guard: "no", list: "no" };
   }
 }
 
 /** The page itself. Browsers ask for it every time, and get a 304 if they have it. */
 export function consolePage(context: Context<AppEnv>): Response {
   const { version, page } = theConsole();
-  const { access, guard } = deploymentOf(context);
-  const tag = `"${version}-${access}-${guard}"`;
+  const { access, guard, list } = deploymentOf(context);
+  const tag = `"${version}-${access}-${guard}-${list}"`;
   const headers = { ...HEADERS, "cache-control": "no-cache", etag: `W/${tag}` };
   if (context.req.header("if-none-match")?.includes(tag)) return context.body(null, 304, headers);
   const type = { "content-type": "text/html; charset=utf-8" };
-  const text = page.replace("{access}", access).replace("{guard}", guard);
+  const text = page.replace("{access}", access).replace("{guard}", guard).replace("{list}", list);
   return context.body(text, 200, { ...headers, ...compressed(context), ...type });
 }
 

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { toFile } from "openai";
+import type { Decision } from "openai/resources/decisions";
 import type { WebhookCreateParams } from "openai/resources/webhooks/webhooks";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -16,7 +17,7 @@ import {
   startConsole,
 } from "./support.ts";
 
-/** Batches, webhook endpoints and moderation, as people use them. */
+/** Batches, webhook endpoints, decisions and moderation, as people use them. */
 
 let hooks: Hooks;
 let rig: ConsoleRig;
@@ -293,6 +294,88 @@ describe("a webhook endpoint", () => {
   });
 });
 
+describe("decisions", () => {
+  it("are shown with the probability of each option, for questions of every kind", () =>
+    looking("#/decisions", async (page) => {
+      await page.getByRole("button", { name: "Put in an example" }).click();
+      await page.getByRole("button", { name: "Remove question 1" }).click();
+      await page.getByRole("button", { name: "Add a question" }).click();
+      const added = page.getByRole("group", { name: "Question 3" });
+      await added.locator("select:focus").waitFor();
+      await added.getByLabel("Statement").fill("The parcel is late.");
+      const [request] = await Promise.all([
+        page.waitForRequest("**/v1/decisions"),
+        page.getByRole("button", { name: "Ask" }).click(),
+      ]);
+      expect(request.postDataJSON()).toEqual({
+        model: await page.getByLabel("Model").inputValue(),
+        input: "My parcel has not arrived, and I want my money back.",
+        questions: [
+          {
+            type: "choice",
+            name: "team",
+            instructions: "Who answers?",
+            choices: ["billing", "shipping", "sales"].map((value) => ({ value })),
+          },
+          {
+            type: "score",
+            name: "anger",
+            instructions: "How angry is the customer?",
+            levels: ["calm", "annoyed", "furious"].map((label) => ({ label })),
+          },
+          { type: "predicate", instructions: "The parcel is late." },
+        ],
+      });
+      const answer = await request.response();
+      const { answers } = JSON.parse((await answer?.text()) ?? "{}") as Decision;
+      const percent = (probability: number) => `${(100 * probability).toFixed(1)} %`;
+      const shown = async (name: string) =>
+        Promise.all(
+          (await rows(page, `Probabilities of ${name}`).all()).map(async (row) => [
+            await row.getByRole("rowheader").textContent(),
+            (await row.getByRole("cell").textContent())?.trim(),
+          ]),
+        );
+      await page.getByRole("region", { name: "Probabilities of anger" }).waitFor();
+      const [team, anger, late] = answers;
+      if (team?.type !== "choice" || anger?.type !== "score" || late?.type !== "predicate")
+        throw new Error(JSON.stringify(answers));
+      expect(await shown("team")).toEqual(
+        team.probabilities
+          .toSorted((one, other) => other.probability - one.probability)
+          .map(({ value, probability }) => [value, percent(probability)]),
+      );
+      expect(await shown("anger")).toEqual(
+        anger.probabilities.map(({ label, probability }) => [label, percent(probability)]),
+      );
+      expect((await shown("Question 3")).toSorted()).toEqual([
+        ["false", percent(1 - late.probability)],
+        ["true", percent(late.probability)],
+      ]);
+      const card = page.locator("section.card", { has: page.getByRole("heading", { name: "anger" }) });
+      expect(await card.textContent()).toContain(`${anger.score.toFixed(2)} from 0 to 2`);
+      await page.locator("summary", { hasText: "Request and answer as JSON" }).click();
+      await page.getByText('"confidence"').waitFor();
+    }));
+
+  it("name the field that the server refuses, and the form outlives a reload", () =>
+    looking(
+      "#/decisions",
+      async (page) => {
+        await page.getByLabel("Input").fill("Hello");
+        await page.getByLabel("Kind").selectOption("choice");
+        await page.getByLabel("Question", { exact: true }).fill("Which?");
+        await page.getByLabel("Choices").fill("one\none");
+        await page.getByRole("button", { name: "Ask" }).click();
+        await page.getByRole("alert").getByText("(questions[0].choices[1].value)").waitFor();
+        await page.reload();
+        expect(await page.getByLabel("Input").inputValue()).toBe("Hello");
+        expect(await page.getByLabel("Choices").inputValue()).toBe("one\none");
+      },
+      ["400"],
+    ));
+});
+
 describe("moderation", () => {
   it("shows the judgement of a text, and of a text with an image", () =>
     looking("#/moderation", async (page) => {
@@ -380,6 +463,7 @@ describe("the views", () => {
       ["#/webhooks", "tbody tr"],
       [`#/webhooks/${endpoint}`, "header h2"],
       ["#/moderation", "textarea"],
+      ["#/decisions", "#decision-input"],
       [`#/responses/${judged}`, "meter"],
     ];
     for (const [at, there] of places) {
@@ -395,6 +479,11 @@ describe("the views", () => {
         await page.getByLabel("Text").fill(BAD);
         await page.getByRole("button", { name: "Judge" }).click();
         await page.getByRole("heading", { name: "Judgement" }).waitFor();
+      }
+      if (at === "#/decisions") {
+        await page.getByRole("button", { name: "Put in an example" }).click();
+        await page.getByRole("button", { name: "Ask" }).click();
+        await page.getByRole("region", { name: "Probabilities of anger" }).waitFor();
       }
       for (const summary of await page.locator(".view:not([hidden]) details > summary").all()) {
         if (await summary.isVisible()) await summary.click();

@@ -52,6 +52,7 @@ describe("stored responses", () => {
       /You said: Where does the ferry.*team: travel.*completed.*simulator.*\d m?s.*\d+ → \d+.*\$0\.0\d+/s,
     );
     await rows.getByRole("link", { name: "Plans for the summer" }).waitFor();
+    const cost = (await ferry.getByRole("cell").last().textContent())?.trim();
     await page.getByLabel("Words").fill("ferry");
     await page.getByRole("button", { name: "Search" }).click();
     await eventually(async () => (await rows.count()) === 1);
@@ -65,6 +66,11 @@ describe("stored responses", () => {
     await eventually(async () => (await rows.count()) === 1);
     await ferry.getByRole("link", { name: "Where does" }).click();
     await page.getByText("You said: Where does the ferry to Almada leave?").first().waitFor();
+    const shown = page.locator(".looked dl.figures");
+    await shown.getByText("Cost").waitFor();
+    const figures = await shown.textContent();
+    expect(figures).toMatch(/Took\s*\d[\d.]* (ms|s|min)/);
+    expect(figures?.match(/Cost\s*(\$0\.0\d+)/)?.[1]).toBe(cost);
     expectClean();
     await close();
   });
@@ -86,6 +92,10 @@ describe("stored responses", () => {
     const items = page.getByRole("list", { name: "Items over time" });
     await items.getByText("reasoning").waitFor();
     await items.getByText("message").waitFor();
+    const figures = await page.locator(".looked dl.figures").textContent();
+    expect(figures).toMatch(/Took\s*\d[\d.]* (ms|s|min)/);
+    // This model has no price.
+    expect(figures).not.toContain("Cost");
     expectClean();
     await close();
   });

@@ -141,6 +141,17 @@ const PICTURES: Picture[] = [
     },
   },
   {
+    name: "decisions",
+    key: KEY,
+    at: "#/decisions",
+    async prepare(page) {
+      await page.getByRole("button", { name: "Put in an example" }).click();
+      await page.getByRole("button", { name: "Ask" }).click();
+      await page.getByRole("meter").first().waitFor();
+      await page.evaluate("scrollTo(0, 0)");
+    },
+  },
+  {
     name: "moderation",
     key: KEY,
     at: "#/moderation",

@@ -229,7 +229,24 @@ describe("a batch", () => {
     expect((await linesOf(batch.output_file_id)).map(({ custom_id }) => custom_id)).toEqual(["quick"]);
   });
 
-  it("expires with the answers so far, and names the requests that were not sent", async () => {
+  /** The deliveries of a webhook endpoint, when there are this many and each was tried. */
+  function delivered(hook: string, count: number) {
+    return eventually(async () => {
+      const headers = { authorization: `Bearer ${KEYS.a}` };
+      const answer = await gateway.fetch(`${gateway.url}/v1/webhook_endpoints/${hook}/deliveries`, { headers });
+      const { data } = (await answer.json()) as { data: { attempts: number; event: { type: string; data: object } }[] };
+      return data.length === count && data.every(({ attempts }) => attempts > 0) ? data : undefined;
+    });
+  }
+
+  it("expires with the answers so far, names the requests that were not sent, and reports it to webhooks", async () => {
+    // The model server has no such path: the delivery is repeated.
+    const event_types = ["batch.completed", "batch.expired"] as const;
+    const hook = await openai.webhooks.create({
+      name: "expiry",
+      url: `${server.url}/expiry`,
+      event_types: [...event_types],
+    });
     const full = { ...say("x"), model: "simulator?fault=http:503" };
     const made = await begin([line("quick", say("quick")), line("full", full)]);
     await eventually(async () => (await openai.batches.retrieve(made.id)).request_counts?.completed === 1);
@@ -244,6 +261,9 @@ describe("a batch", () => {
     expect(await linesOf(batch.error_file_id)).toMatchObject([
       { custom_id: "full", response: null, error: { code: "batch_expired" } },
     ]);
+    const [told] = await delivered(hook.id, 1);
+    expect(told?.event).toMatchObject({ type: "batch.expired", data: { id: made.id } });
+    await openai.webhooks.delete(hook.id);
   });
 
   it("reports each end to the tenant's webhook endpoints, whose list of deliveries has the attempts", async () => {
@@ -255,12 +275,7 @@ describe("a batch", () => {
     const cancelled = await begin([line("s", { model: "simulator?tps=5&words=1000", input: "Slow.", store: false })]);
     await openai.batches.cancel(cancelled.id);
     await over(cancelled);
-    const deliveries = await eventually(async () => {
-      const headers = { authorization: `Bearer ${KEYS.a}` };
-      const answer = await gateway.fetch(`${gateway.url}/v1/webhook_endpoints/${hook.id}/deliveries`, { headers });
-      const { data } = (await answer.json()) as { data: { attempts: number; event: { type: string; data: object } }[] };
-      return data.length === 3 && data.every(({ attempts }) => attempts > 0) ? data : undefined;
-    });
+    const deliveries = await delivered(hook.id, 3);
     expect(deliveries.map(({ event }) => [event.type, event.data]).toSorted()).toEqual([
       ["batch.cancelled", { id: cancelled.id }],
       ["batch.completed", { id: completed.id }],

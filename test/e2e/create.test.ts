@@ -473,6 +473,21 @@ describe("create", () => {
     expect(response).not.toHaveProperty("client_metadata");
     expect(lastPrompt(gateway)).not.toHaveProperty("client_metadata");
   });
+
+  it("accepts unknown fields of items and tools, and does not pass them on", async () => {
+    // The usual client checks that tools are echoed as they were sent.
+    const answer = await fetch(`${gateway.url}/v1/responses`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({
+        input: [{ role: "user", content: [{ type: "input_text", text: "Hello!", hint: "a" }], hint: "b" }],
+        tools: [{ type: "function", name: "get_time", parameters: { type: "object" }, strict: false, hint: "c" }],
+      }),
+    });
+    const response = (await answer.json()) as Response;
+    expect(response.tools).toMatchObject([{ name: "get_time" }]);
+    expect(JSON.stringify([response, lastPrompt(gateway)])).not.toContain("hint");
+  });
 });
 
 describe("the prompt", () => {

@@ -185,6 +185,11 @@ describe("filters", () => {
     const { created_at: at } = await tenant.openai.responses.retrieve(cut);
     expect(await tenant.ids(`?created_at[gte]=${at}&created_at[lt]=${at + 1}`)).toContain(cut);
     expect(await tenant.ids(`?created_at[lt]=${at - 3600}`)).toEqual([]);
+    expect(await tenant.ids(`?id=${joined}`)).toEqual([joined]);
+    expect(await tenant.ids(`?id=${joined}&order=asc`)).toEqual([joined]);
+    expect(await tenant.ids(`?id=${joined}&status=incomplete`)).toEqual([]);
+    expect(await tenant.ids("?id=resp_unknown")).toEqual([]);
+    expect(await (await newTenant()).ids(`?id=${joined}`)).toEqual([]);
   });
 
   it.each([
@@ -212,6 +217,7 @@ describe("filters", () => {
     ["status=done", "status"],
     [`query=${"x".repeat(513)}`, "query"],
     ["query=", "query"],
+    ["id=", "id"],
     ["created_at[gte]=yesterday", "created_at[gte]"],
     [`metadata[${"k".repeat(65)}]=v`, "metadata"],
     [`metadata[k]=${"v".repeat(513)}`, "metadata"],

@@ -319,17 +319,19 @@ describe("formats and continuation", () => {
   });
 
   test("continue_final_message gives the rest of the same answer, also of reasoning", async () => {
-    const ask = async (last: JsonObject, model = "simulator-reasoning") =>
+    const ask = async (last: JsonObject, model = "simulator-reasoning", before = user("hi")) =>
       message(
         await chat({
           model,
-          messages: [...user("hi"), { role: "assistant", ...last }],
+          messages: [...before, { role: "assistant", ...last }],
           continue_final_message: true,
           add_generation_prompt: false,
         }),
       );
     expect(await ask({ content: "You sa" }, "simulator")).toMatchObject({ reasoning: null, content: "id: hi" });
     expect(await ask({ content: "I say" }, "simulator")).toMatchObject({ content: " (continued)" });
+    const asked = user("Hot?\n\nA. True\nB. False\n\nAnswer with the letter.");
+    expect(await ask({ content: "Answer:" }, "simulator", asked)).toMatchObject({ content: " A" });
     // vLLM's reasoning parser then does not read the prompt, and so finds no end of reasoning.
     expect(await ask({ content: "You sa" })).toMatchObject({ reasoning: "id: hi", content: null });
     expect(await ask({ content: null, reasoning: "The user said" })).toMatchObject({

@@ -2,6 +2,7 @@
 import "./main.js";
 
 export { batchesView } from "./batches.js";
+export { decisionsView } from "./decisions.js";
 export { filesView } from "./files.js";
 export { lookView } from "./look.js";
 export { moderationView } from "./moderation.js";

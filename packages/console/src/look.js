@@ -2,12 +2,13 @@ import { html, nothing, render } from "lit-html";
 import { Answer } from "./answer.js";
 import { ApiFault, callJson } from "./api.js";
 import { EventRecord, keepRecord, recordOf } from "./event-record.js";
-import { count, duration, moment } from "./format.js";
+import { count, duration, moment, money } from "./format.js";
 import { ItemView, statusTag } from "./item-view.js";
 import { moderationCard } from "./judgement.js";
 import { LongText } from "./long-text.js";
 import { ResponsesList } from "./responses-list.js";
 import { cancel, follow } from "./sending.js";
+import { listsResponses } from "./session.js";
 import { linkButton } from "./share.js";
 import { Timeline } from "./timeline.js";
 import { waterfall } from "./waterfall.js";
@@ -22,6 +23,10 @@ const PAGE = 100;
 
 /** Raw messages that are shown at first and added with each click on "more". */
 const MESSAGES = 50;
+
+/** A response is listed a moment after its end. How often its entry is asked for, and the time between. Milliseconds. */
+const LISTED_TRIES = 10;
+const LISTED_AGAIN_MS = 300;
 
 /** @param {HTMLElement} section @returns {import("./main.js").View} */
 export function lookView(section) {
@@ -100,6 +105,8 @@ class Looked {
   /** @type {LongText | undefined} */
   #json;
   #messages = MESSAGES;
+  /** The response as it is listed: with its time and cost. @type {import("./responses-list.js").Listed | undefined} */
+  #listed;
 
   /** @param {string} id */
   constructor(id) {
@@ -121,7 +128,10 @@ class Looked {
       const response = await callJson(this.#path(), { signal: this.#abort.signal });
       this.#answer.show(response);
       this.#draw();
-      await Promise.all([this.#moreInput(), this.#events(response)]);
+      const isRunning = isOpen(response.status);
+      const listed = isRunning ? undefined : this.#learnListed();
+      await Promise.all([this.#moreInput(), this.#events(response), listed]);
+      if (isRunning) await this.#learnListed();
       this.#isWhole = true;
     } catch (error) {
       this.#fail(error);
@@ -153,6 +163,18 @@ class Looked {
     this.#inputAfter = page.has_more ? page.last_id : undefined;
     this.#draw();
   };
+
+  async #learnListed() {
+    if (!listsResponses()) return;
+    for (let tries = 0; tries < LISTED_TRIES && !this.#abort.signal.aborted; tries += 1) {
+      if (tries > 0) await new Promise((done) => setTimeout(done, LISTED_AGAIN_MS));
+      const path = `/v1/responses?id=${encodeURIComponent(this.id)}`;
+      const page = await callJson(path, { signal: this.#abort.signal }).catch(() => undefined);
+      this.#listed = page?.data[0];
+      if (!page || (this.#listed && !isOpen(this.#listed.status))) break;
+    }
+    this.#draw();
+  }
 
   /** Shows the events that this page has seen, else those of the log. @param {Record<string, any>} response */
   async #events(response) {
@@ -255,19 +277,16 @@ class Looked {
 
   /** @param {Record<string, any>} response */
   #figures(response) {
-    const { usage, created_at: created, completed_at: completed } = response;
+    const { usage, created_at: created } = response;
     const seen = recordOf(this.id)?.events ?? this.#record?.events ?? [];
     const token = seen.find(({ type, at }) => at !== undefined && type.endsWith(".delta"))?.at;
     const last = seen.at(-1)?.at;
+    const took = isOpen(response.status) ? undefined : this.#took(response, last);
     /** @type {[string, string][]} */
     const rows = [
       ["Model", response.model],
       ["Created", moment(created)],
-      ...(completed
-        ? /** @type {[string, string][]} */ ([
-            ["Took", completed > created ? duration((completed - created) * 1_000) : "less than 1 s"],
-          ])
-        : []),
+      ...(took === undefined ? [] : /** @type {[string, string][]} */ ([["Took", took]])),
       ...(token === undefined ? [] : /** @type {[string, string][]} */ ([["First token", duration(token)]])),
       ...(last === undefined ? [] : /** @type {[string, string][]} */ ([["Seen here in", duration(last)]])),
     ];
@@ -277,7 +296,20 @@ class Looked {
       rows.push(["Output tokens", count(usage.output_tokens)], ["of them reasoning", count(output?.reasoning_tokens)]);
       rows.push(["Tokens in all", count(usage.total_tokens)]);
     }
+    if (this.#listed?.cost_usd) rows.push(["Cost", money(this.#listed.cost_usd)]);
     return html`<dl class="figures">${rows.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+  }
+
+  /**
+   * The time of an ended response. The response itself has seconds, its entry in the list and the events that this page has seen have milliseconds.
+   * @param {Record<string, any>} response
+   * @param {number | undefined} last when the last event arrived, in milliseconds since the request
+   */
+  #took({ created_at: created, completed_at: completed }, last) {
+    const exact = this.#listed?.duration_ms || last;
+    if (exact) return duration(exact);
+    if (!completed) return undefined;
+    return completed > created ? duration((completed - created) * 1_000) : "less than 1 s";
   }
 
   /** @param {Record<string, any>} response */

@@ -35,6 +35,7 @@ const VIEWS = {
   tree: { label: "Tree", for: ["open", "tenant", "both"], make: later("treeView") },
   files: { label: "Files", for: ["open", "tenant", "both"], make: later("filesView") },
   batches: { label: "Batches", for: ["open", "tenant", "both"], make: later("batchesView") },
+  decisions: { label: "Decisions", for: ["open", "tenant", "both"], make: later("decisionsView") },
   moderation: { label: "Moderation", for: ["open", "tenant", "both"], make: later("moderationView") },
   webhooks: { label: "Webhooks", for: ["open", "tenant", "both"], make: later("webhooksView") },
   operate: { label: "Operate", for: ["open", "admin", "both"], make: later("operateView") },

@@ -37,6 +37,11 @@ export function hasGuard() {
   return document.documentElement.dataset.guard === "yes";
 }
 
+/** Tells whether the deployment lists stored responses, with their time and cost. */
+export function listsResponses() {
+  return document.documentElement.dataset.list === "yes";
+}
+
 /**
  * Takes this tab's user to be the one of the last load, or anybody where no key is needed, before the server has said so.
  * @returns {boolean} whether there is such a user

@@ -33,6 +33,8 @@ export interface IndexQuery {
   limit: number;
   /** The id of a listed response. */
   after?: string | undefined;
+  /** The only response to list. */
+  id?: string | undefined;
   /** Tags (`tagOf`). A response must have all of them. */
   tags: readonly string[];
   /** A user's words. A response must have all of them. */
@@ -101,12 +103,16 @@ export class ResponseIndex extends OwnedObject<Variables> {
   }
 
   /** The bodies of a page, at most `limit`; null if `after` is not listed. */
-  list({ order, limit, after, tags, text, from, until }: IndexQuery): string[] | null {
+  list({ order, limit, after, id, tags, text, from, until }: IndexQuery): string[] | null {
     const cursor = after === undefined ? undefined : this.#rowOf(after);
     if (after !== undefined && !cursor) return null;
     let [least, below] = [Math.max(from, this.#oldest()) * PER_MS, Math.min(until * PER_MS, Number.MAX_SAFE_INTEGER)];
     if (cursor && order === "desc") below = Math.min(below, cursor.no);
     if (cursor && order === "asc") least = Math.max(least, cursor.no + 1);
+    if (id !== undefined) {
+      const no = this.#rowOf(id)?.no ?? -1;
+      [least, below] = [Math.max(least, no), Math.min(below, no + 1)];
+    }
     const terms = text === undefined ? [] : termsOf(text);
     if (text !== undefined && terms.length === 0) return [];
     const matches = [...tags.map((tag) => `tags : "${tag}"`), ...terms.map((term) => `text : ${term}`)].join(" AND ");
