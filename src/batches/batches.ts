@@ -1,17 +1,14 @@
 import { logLine } from "@responses-edge/json-text";
 import { unixSeconds } from "@responses-edge/responses-api/response";
+import { callerWith } from "../api/caller.ts";
 import type { Caller } from "../api/transport.ts";
 import { type Config, loadConfig } from "../config/index.ts";
-import { restrictedConfig } from "../contract/grants.ts";
-import { HomeClient } from "../store/client.ts";
-import { FileClient } from "../store/files/file-client.ts";
 import type { HomesBinding } from "../store/home-calls.ts";
 import { OwnedObject } from "../store/owned-object.ts";
 import { pendingBatches } from "../store/pending-work.ts";
 import type { RunEnv } from "../store/prepared-run.ts";
 import type { Quota } from "../store/quota/quota-object.ts";
 import { Schema } from "../store/schema.ts";
-import { StoreClient } from "../store/vector-stores/store-client.ts";
 import { announce } from "../store/webhooks/announcing.ts";
 import { AnalyticsWriter } from "../telemetry/analytics.ts";
 import { BatchJob } from "./batch-job.ts";
@@ -180,23 +177,12 @@ export class Batches extends OwnedObject<BatchEnv> {
   }
 
   #callerOf({ owner }: BatchRecord, length: number, signal: AbortSignal): Caller {
-    const { tenant, policy } = owner;
-    const config = belowInteractive(loadConfig(this.env));
-    const homes = new HomeClient(this.env, tenant);
-    return {
-      config: policy ? restrictedConfig(config, policy) : config,
-      tenant,
-      identity: owner,
-      quotas: this.env.QUOTAS,
+    return callerWith(this.env, belowInteractive(loadConfig(this.env)), owner, {
       counting: { isDone: false },
-      homes,
-      files: new FileClient(this.env, tenant),
-      stores: new StoreClient(this.env, tenant),
-      past: homes,
       bodyLength: length,
       signal,
       waitUntil: (promise) => this.ctx.waitUntil(this.during(() => promise)),
-    };
+    });
   }
 
   /** Waits for a permit among the requests of all batches. Gives the function that returns it. */

@@ -2,15 +2,13 @@ import { randomUUID } from "node:crypto";
 import { logLine } from "@responses-edge/json-text";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { Context } from "hono";
+import { callerWith } from "../api/caller.ts";
 import type { Caller } from "../api/transport.ts";
 import { hearReport } from "../assembly/model-server.ts";
 import type { Role } from "../config/index.ts";
-import { type Identity, restrictedConfig } from "../contract/grants.ts";
+import type { Identity } from "../contract/grants.ts";
 import { BOARD } from "../store/board.ts";
-import { HomeClient } from "../store/client.ts";
-import { FileClient } from "../store/files/file-client.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
-import { StoreClient } from "../store/vector-stores/store-client.ts";
 import { unknownUrl } from "./answers.ts";
 import type { Admin, AppEnv } from "./app-env.ts";
 import { readForm, readJson } from "./body.ts";
@@ -30,8 +28,6 @@ const MAX_LENGTH = 256;
 
 /** The API's caller of an authenticated HTTP request. Its history is in the tenant's homes. */
 export function callerOf(context: Context<AppEnv>, identity: Identity = identityOf(context)): Caller {
-  const { tenant, policy } = identity;
-  const homes = new HomeClient(context.env, tenant);
   const config = context.get("config");
   const waitUntil = (promise: Promise<unknown>) => context.executionCtx.waitUntil(promise);
   const { BOARD: boards } = context.env;
@@ -44,21 +40,8 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
     const value = context.req.raw.headers.get(name) ?? "";
     if (value !== "" && value.length <= MAX_LENGTH) clientSession ??= `${name}:${value}`;
   }
-  return {
-    config: policy ? restrictedConfig(config, policy) : config,
-    tenant,
-    identity,
-    quotas: context.env.QUOTAS,
+  return callerWith(context.env, config, identity, {
     counting: context.get("counting") ?? { isDone: false },
-    homes,
-    // Made on use: few requests need files.
-    get files() {
-      return new FileClient(context.env, tenant);
-    },
-    get stores() {
-      return new StoreClient(context.env, tenant);
-    },
-    past: homes,
     bodyLength: 0,
     clientSession,
     signal: context.req.raw.signal,
@@ -68,7 +51,7 @@ export function callerOf(context: Context<AppEnv>, identity: Identity = identity
       for (const [name, value] of Object.entries(headers)) context.header(name, value);
     },
     note: config.hasAdminApi ? noteOf(context, identity) : undefined,
-  };
+  });
 }
 
 /** The identity of the tenant's key. Throws the 403 of a root key, which belongs to no tenant. */

@@ -2,8 +2,9 @@ import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.js";
 import { callJson } from "./api.js";
 import { actions, cardsTable, number } from "./cards-table.js";
-import { confirmed, faultNotice, messageOf } from "./dialogs.js";
+import { confirmed } from "./dialogs.js";
 import { moment, size } from "./format.js";
+import { PagedList } from "./paged-list.js";
 import { saveFile } from "./save.js";
 import { EXPIRIES, Uploads } from "./uploads.js";
 
@@ -19,17 +20,13 @@ import { EXPIRIES, Uploads } from "./uploads.js";
  * @property {number} [expires_at]
  */
 
-const PAGE_LENGTH = 50;
-
 const PURPOSES = ["assistants", "user_data", "vision", "batch", "fine-tune", "evals"];
 
-/** @param {HTMLElement} element @returns {import("./files.js").Part} */
+/** @param {HTMLElement} element @returns {import("./list-and-one.js").Part} */
 export function filesSection(element) {
-  /** @type {ApiFile[] | undefined} */
-  let files;
-  let hasMore = false;
+  /** @type {PagedList<ApiFile>} */
+  const list = new PagedList("/v1/files", draw);
   let purpose = "";
-  let fault = "";
   /** Ids of files that are being downloaded or deleted. @type {Set<string>} */
   const busy = new Set();
   const settings = { purpose: "assistants", expires: "" };
@@ -41,42 +38,15 @@ export function filesSection(element) {
         "expires_after[seconds]": settings.expires,
       }),
     }),
-    ended: () => void load(),
+    ended: () => void list.refresh(),
   });
-  /** Identifies the latest question, so that answers to earlier ones are ignored. */
-  let asked = 0;
-
-  /** @param {string} [after] */
-  async function load(after) {
-    asked += 1;
-    const question = asked;
-    const query = new URLSearchParams({ limit: String(PAGE_LENGTH) });
-    if (purpose) query.set("purpose", purpose);
-    if (after !== undefined) query.set("after", after);
-    try {
-      const page = await callJson(`/v1/files?${query}`);
-      if (question !== asked) return;
-      files = after === undefined ? page.data : [...(files ?? []), ...page.data];
-      hasMore = page.has_more;
-      fault = "";
-    } catch (error) {
-      if (question !== asked) return;
-      fault = messageOf(error);
-    }
-    draw();
-  }
-
   /** @param {ApiFile} file @param {() => Promise<void>} work */
   async function attempt({ id }, work) {
     if (busy.has(id)) return;
     busy.add(id);
-    fault = "";
+    list.fault = "";
     draw();
-    try {
-      await work();
-    } catch (error) {
-      fault = messageOf(error);
-    }
+    await list.attempt(work);
     busy.delete(id);
     draw();
   }
@@ -94,7 +64,7 @@ export function filesSection(element) {
       };
       if (!(await confirmed(question))) return;
       await callJson(`/v1/files/${encodeURIComponent(file.id)}`, { method: "DELETE" });
-      files = files?.filter(({ id }) => id !== file.id);
+      list.remove(file.id);
       announce("The file was deleted.");
     });
 
@@ -122,7 +92,6 @@ export function filesSection(element) {
           </div>
           ${uploads.element}
         </div>
-        ${faultNotice(fault)}
         <div class="filters">
           <div>
             <label for="files-purpose">Shown</label>
@@ -130,7 +99,8 @@ export function filesSection(element) {
               id="files-purpose"
               @change=${(/** @type {Event} */ event) => {
                 purpose = chosenIn(event);
-                void load();
+                list.filter = purpose ? { purpose } : {};
+                void list.refresh();
               }}
             >
               <option value="">all purposes</option>
@@ -138,8 +108,7 @@ export function filesSection(element) {
             </select>
           </div>
         </div>
-        ${files === undefined ? (fault ? nothing : html`<p class="note">Loading…</p>`) : files.length === 0 ? html`<p class="note">There are no files${purpose ? " for this purpose" : ""}.</p>` : tableTemplate(files)}
-        ${hasMore ? html`<p class="buttons"><button type="button" @click=${() => void load(files?.at(-1)?.id)}>Show more</button></p>` : nothing}
+        ${list.template(`There are no files${purpose ? " for this purpose" : ""}.`, tableTemplate)}
       `,
       element,
     );
@@ -174,5 +143,5 @@ export function filesSection(element) {
     </tr>`;
   }
 
-  return { show: () => void load() };
+  return { show: () => void list.refresh() };
 }

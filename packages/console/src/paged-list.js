@@ -18,6 +18,10 @@ export class PagedList {
   #path;
   #redraw;
   #hasMore = false;
+  /** Further fields of the query. @type {Record<string, string>} */
+  #filter = {};
+  /** The filter with which the items were loaded. */
+  #loadedBy = this.#filter;
 
   /**
    * @param {string} path such as `/v1/batches`
@@ -28,10 +32,19 @@ export class PagedList {
     this.#redraw = redraw;
   }
 
+  /** Loads only certain items from now on. @param {Record<string, string>} filter further fields of the query */
+  set filter(filter) {
+    this.#filter = filter;
+  }
+
   /** Loads the list again, as far as it was loaded. Throws an ApiFault. */
   async load() {
+    const filter = this.#filter;
     const page = await this.#page(Math.min(LONGEST_PAGE, Math.max(PAGE_LENGTH, this.items?.length ?? 0)));
-    const items = this.items ?? [];
+    // The filter has changed meanwhile.
+    if (filter !== this.#filter) return;
+    const items = this.#loadedBy === filter ? (this.items ?? []) : [];
+    this.#loadedBy = filter;
     const last = items.findIndex(({ id }) => id === page.data.at(-1)?.id);
     const rest = page.has_more && last >= 0 ? items.slice(last + 1) : [];
     this.items = [...page.data, ...rest];
@@ -65,13 +78,19 @@ export class PagedList {
   }
 
   /**
+   * The fault, and the list.
    * @param {string} none the text of an empty list
    * @param {(items: readonly Item[]) => unknown} table the template of a list that is not empty
    */
   template(none, table) {
+    return html`${faultNotice(this.fault)} ${this.rows(none, table)}`;
+  }
+
+  /** The list alone, where its fault stands elsewhere. @param {string} none @param {(items: readonly Item[]) => unknown} table */
+  rows(none, table) {
     const { items, fault } = this;
     const list = items && (items.length === 0 ? html`<p class="note">${none}</p>` : table(items));
-    return html`${faultNotice(fault)} ${list ?? (fault ? nothing : html`<p class="note">Loading…</p>`)}
+    return html`${list ?? (fault ? nothing : html`<p class="note">Loading…</p>`)}
       ${this.#hasMore ? html`<p class="buttons"><button type="button" @click=${this.#more}>Show more</button></p>` : nothing}`;
   }
 
@@ -79,15 +98,15 @@ export class PagedList {
     this.attempt(async () => {
       const after = this.items?.at(-1)?.id;
       const page = await this.#page(PAGE_LENGTH, after);
-      // A refresh may have changed the end of the list meanwhile.
-      if (this.items?.at(-1)?.id !== after) return;
+      // A refresh, or another filter, may have changed the end of the list meanwhile.
+      if (this.items?.at(-1)?.id !== after || this.#loadedBy !== this.#filter) return;
       this.items = [...(this.items ?? []), ...page.data];
       this.#hasMore = page.has_more;
     });
 
   /** @param {number} limit @param {string} [after] @returns {Promise<{ data: Item[], has_more: boolean }>} */
   #page(limit, after) {
-    const query = new URLSearchParams({ limit: String(limit), ...(after !== undefined && { after }) });
+    const query = new URLSearchParams({ limit: String(limit), ...this.#filter, ...(after !== undefined && { after }) });
     return callJson(`${this.#path}?${query}`);
   }
 }

@@ -2,9 +2,10 @@ import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.js";
 import { callJson } from "./api.js";
 import { actions, cardsTable } from "./cards-table.js";
-import { confirmed, faultNotice, messageOf, messageWithField } from "./dialogs.js";
+import { confirmed, faultNotice, messageOf } from "./dialogs.js";
 import { count, moment, size } from "./format.js";
 import { statusTag } from "./item-view.js";
+import { PagedList } from "./paged-list.js";
 import { Refresher } from "./refresher.js";
 import { storeSearch } from "./store-search.js";
 import { countsInWords, deleteStore, EVERY_MS, nameOf } from "./stores-list.js";
@@ -22,20 +23,19 @@ import { Uploads } from "./uploads.js";
  * @property {Record<string, string | number | boolean> | null} attributes
  */
 
-const PAGE_LENGTH = 50;
-
 /** A store does not list its files' names. This is the number of names loaded at once. */
 const NAMES_AT_ONCE = 6;
 
-/** @param {HTMLElement} element @param {string} id @returns {import("./files.js").Part} */
+/** @param {HTMLElement} element @param {string} id @returns {import("./list-and-one.js").Part} */
 export function storeSection(element, id) {
   const path = `/v1/vector_stores/${encodeURIComponent(id)}`;
   /** @type {import("./stores-list.js").Store | undefined} */
   let store;
-  /** @type {StoreFile[] | undefined} */
-  let files;
-  let hasMore = false;
-  let fault = "";
+  /** @type {PagedList<StoreFile>} */
+  const list = new PagedList(`${path}/files`, () => {
+    void nameFiles();
+    draw();
+  });
   let attributes = "";
   /** Names of files by their ids; empty for one that is gone. @type {Map<string, string>} */
   const names = new Map();
@@ -59,26 +59,17 @@ export function storeSection(element, id) {
   }
 
   async function refresh() {
-    try {
-      const limit = Math.min(100, Math.max(PAGE_LENGTH, files?.length ?? 0));
-      const [object, page] = await Promise.all([callJson(path), callJson(`${path}/files?limit=${limit}`)]);
-      const rest = files?.slice(page.data.length) ?? [];
+    await list.attempt(async () => {
+      const [object] = await Promise.all([callJson(path), list.load()]);
       store = object;
-      files = [...page.data, ...(page.has_more ? rest : [])];
-      if (rest.length === 0) hasMore = page.has_more;
-      fault = "";
       search.byWordsAlone(object.embedding_model === null);
-      void nameFiles();
-    } catch (error) {
-      fault = messageWithField(error);
-    }
-    draw();
+    });
     // A failed attempt tells nothing about the store.
-    return fault !== "" || store?.status === "in_progress";
+    return list.fault !== "" || store?.status === "in_progress";
   }
 
   async function nameFiles() {
-    const unnamed = (files ?? []).filter((file) => !names.has(file.id));
+    const unnamed = (list.items ?? []).filter((file) => !names.has(file.id));
     for (const file of unnamed) names.set(file.id, "");
     const next = unnamed.values();
     const ask = async () => {
@@ -91,29 +82,9 @@ export function storeSection(element, id) {
     if (unnamed.length > 0) draw();
   }
 
-  /** @param {() => Promise<void>} work */
-  async function attempt(work) {
-    try {
-      fault = "";
-      await work();
-    } catch (error) {
-      fault = messageWithField(error);
-    }
-    draw();
-  }
-
-  const more = () =>
-    attempt(async () => {
-      const after = encodeURIComponent(files?.at(-1)?.id ?? "");
-      const page = await callJson(`${path}/files?limit=${PAGE_LENGTH}&after=${after}`);
-      files = [...(files ?? []), ...page.data];
-      hasMore = page.has_more;
-      void nameFiles();
-    });
-
   /** @param {StoreFile} file */
   const remove = (file) =>
-    attempt(async () => {
+    list.attempt(async () => {
       const question = {
         title: "Take this file out?",
         text: `Searches of this vector store will no longer find ${fileName(file)}. The file itself stays.`,
@@ -121,13 +92,13 @@ export function storeSection(element, id) {
       };
       if (!(await confirmed(question))) return;
       await callJson(`${path}/files/${encodeURIComponent(file.id)}`, { method: "DELETE" });
-      files = files?.filter((each) => each.id !== file.id);
+      list.remove(file.id);
       announce("The file was removed.");
       void refresher.now();
     });
 
   const removeStore = () =>
-    attempt(async () => {
+    list.attempt(async () => {
       if (store && (await deleteStore(store))) location.hash = "#/files/stores";
     });
 
@@ -136,7 +107,7 @@ export function storeSection(element, id) {
     event.preventDefault();
     const form = /** @type {HTMLFormElement} */ (event.currentTarget);
     const file = String(new FormData(form).get("file") ?? "").trim();
-    void attempt(async () => {
+    void list.attempt(async () => {
       await add(file);
       form.reset();
       announce("The file was added.");
@@ -153,8 +124,8 @@ export function storeSection(element, id) {
     render(
       html`
         <p><a href="#/files/stores">All vector stores</a></p>
-        ${faultNotice(fault)}
-        ${store ? storeTemplate(store) : fault ? nothing : html`<p class="note">Loading…</p>`}
+        ${faultNotice(list.fault)}
+        ${store ? storeTemplate(store) : list.fault ? nothing : html`<p class="note">Loading…</p>`}
       `,
       element,
     );
@@ -202,8 +173,7 @@ export function storeSection(element, id) {
             </div>
           </details>
         </section>
-        ${files === undefined || files.length === 0 ? html`<p class="note">There are no files in it.</p>` : tableTemplate(files)}
-        ${hasMore ? html`<p class="buttons"><button type="button" @click=${() => void more()}>Show more</button></p>` : nothing}
+        ${list.rows("There are no files in it.", tableTemplate)}
         </div>
         ${searchElement}
       </div>

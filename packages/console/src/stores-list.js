@@ -1,10 +1,11 @@
-import { html, nothing, render } from "lit-html";
+import { html, render } from "lit-html";
 import { announce } from "./announce.js";
 import { callJson } from "./api.js";
 import { actions, cardsTable, number } from "./cards-table.js";
-import { confirmed, faultNotice, messageOf } from "./dialogs.js";
+import { confirmed, faultNotice } from "./dialogs.js";
 import { count, moment, size } from "./format.js";
 import { statusTag } from "./item-view.js";
+import { PagedList } from "./paged-list.js";
 import { Refresher } from "./refresher.js";
 
 /**
@@ -22,8 +23,6 @@ import { Refresher } from "./refresher.js";
  * @property {string | null} embedding_model
  * @property {number | null} embedding_dimensions
  */
-
-const PAGE_LENGTH = 50;
 
 /** The time between two checks of stores that are being indexed. Milliseconds. */
 export const EVERY_MS = 2_000;
@@ -61,53 +60,19 @@ export async function deleteStore(store) {
   return true;
 }
 
-/** @param {HTMLElement} element @returns {import("./files.js").Part} */
+/** @param {HTMLElement} element @returns {import("./list-and-one.js").Part} */
 export function storesSection(element) {
-  /** @type {Store[] | undefined} */
-  let stores;
-  let hasMore = false;
-  let fault = "";
-  const refresher = new Refresher(refresh, EVERY_MS);
-
-  /** Asks for as many as are shown. */
-  async function refresh() {
-    try {
-      const limit = Math.min(100, Math.max(PAGE_LENGTH, stores?.length ?? 0));
-      const page = await callJson(`/v1/vector_stores?limit=${limit}`);
-      const rest = stores?.slice(page.data.length) ?? [];
-      stores = [...page.data, ...(page.has_more ? rest : [])];
-      if (rest.length === 0) hasMore = page.has_more;
-      fault = "";
-    } catch (error) {
-      fault = messageOf(error);
-    }
-    draw();
-    return stores?.some(({ status }) => status === "in_progress") === true;
-  }
-
-  /** @param {() => Promise<void>} work */
-  async function attempt(work) {
-    try {
-      fault = "";
-      await work();
-    } catch (error) {
-      fault = messageOf(error);
-    }
-    draw();
-  }
-
-  const more = () =>
-    attempt(async () => {
-      const after = encodeURIComponent(stores?.at(-1)?.id ?? "");
-      const page = await callJson(`/v1/vector_stores?limit=${PAGE_LENGTH}&after=${after}`);
-      stores = [...(stores ?? []), ...page.data];
-      hasMore = page.has_more;
-    });
+  /** @type {PagedList<Store>} */
+  const list = new PagedList("/v1/vector_stores", draw);
+  const refresher = new Refresher(async () => {
+    await list.refresh();
+    return list.items?.some(({ status }) => status === "in_progress") === true;
+  }, EVERY_MS);
 
   /** @param {Store} store */
   const remove = (store) =>
-    attempt(async () => {
-      if (await deleteStore(store)) stores = stores?.filter(({ id }) => id !== store.id);
+    list.attempt(async () => {
+      if (await deleteStore(store)) list.remove(store.id);
     });
 
   /** @param {SubmitEvent} event */
@@ -115,7 +80,7 @@ export function storesSection(element) {
     event.preventDefault();
     const data = new FormData(/** @type {HTMLFormElement} */ (event.currentTarget));
     const days = String(data.get("days") ?? "");
-    void attempt(async () => {
+    void list.attempt(async () => {
       const store = await callJson("/v1/vector_stores", {
         body: {
           name: String(data.get("name") ?? "").trim(),
@@ -131,7 +96,7 @@ export function storesSection(element) {
     render(
       html`
         <div class="section-heading"><h2>Vector stores</h2></div>
-        ${faultNotice(fault)}
+        ${faultNotice(list.fault)}
         <form class="card filters" @submit=${make}>
           <div><label for="store-name">Name</label><input dir="auto" id="store-name" name="name" maxlength="256" autocomplete="off" /></div>
           <div>
@@ -140,8 +105,7 @@ export function storesSection(element) {
           </div>
           <button class="primary" type="submit">Create</button>
         </form>
-        ${stores === undefined ? (fault ? nothing : html`<p class="note">Loading…</p>`) : stores.length === 0 ? html`<p class="note">There are no vector stores.</p>` : tableTemplate(stores)}
-        ${hasMore ? html`<p class="buttons"><button type="button" @click=${() => void more()}>Show more</button></p>` : nothing}
+        ${list.rows("There are no vector stores.", tableTemplate)}
       `,
       element,
     );

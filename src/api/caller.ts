@@ -1,0 +1,37 @@
+import type { Config } from "../config/index.ts";
+import { type Identity, restrictedConfig } from "../contract/grants.ts";
+import { HomeClient } from "../store/client.ts";
+import type { FileObjects } from "../store/files/bindings.ts";
+import { FileClient } from "../store/files/file-client.ts";
+import type { HomesBinding } from "../store/home-calls.ts";
+import { StoreClient } from "../store/vector-stores/store-client.ts";
+import type { StoreObjects } from "../store/vector-stores/store-env.ts";
+import type { Caller } from "./transport.ts";
+
+/** The bindings of what a tenant has. */
+type TenantBindings = HomesBinding & FileObjects & StoreObjects & { QUOTAS: Caller["quotas"] };
+
+/** A caller's fields that its transport and the platform provide. */
+type Provided = Omit<Caller, "config" | "tenant" | "identity" | "quotas" | "homes" | "files" | "stores" | "past">;
+
+/** The caller with a key: its configuration, and its tenant's homes, files, vector stores and limits. */
+export function callerWith(env: TenantBindings, config: Config, identity: Identity, provided: Provided): Caller {
+  const { tenant, policy } = identity;
+  const homes = new HomeClient(env, tenant);
+  return {
+    ...provided,
+    config: policy ? restrictedConfig(config, policy) : config,
+    tenant,
+    identity,
+    quotas: env.QUOTAS,
+    homes,
+    // Made on use: few requests need files.
+    get files() {
+      return new FileClient(env, tenant);
+    },
+    get stores() {
+      return new StoreClient(env, tenant);
+    },
+    past: homes,
+  };
+}
