@@ -1,6 +1,6 @@
 import { availableParallelism } from "node:os";
 import { resolve } from "node:path";
-import { describedAs } from "@responses-edge/responses-api/described-as";
+import { describedAs } from "@responses-edge/bounded-schemas/described-as";
 import { z } from "zod";
 import { type Mistake, mistakeText, readSection, type Section, variable } from "../src/config/variable.ts";
 import { clusterSection, readClusterSettings } from "./cluster.ts";

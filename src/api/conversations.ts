@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { list } from "@responses-edge/responses-api/collections";
+import { list } from "@responses-edge/bounded-schemas/collections";
 import { metadata } from "@responses-edge/responses-api/create-fields";
 import { ApiError, conversationNotFound, invalidRequest } from "@responses-edge/responses-api/errors";
 import { conversationId, newTurnAddress, type TurnAddress } from "@responses-edge/responses-api/ids";

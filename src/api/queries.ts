@@ -1,6 +1,6 @@
+import { describedAs } from "@responses-edge/bounded-schemas/described-as";
 import { FILE_STATUSES } from "@responses-edge/platform-api/vector-stores";
 import { includeValues } from "@responses-edge/responses-api/create-fields";
-import { describedAs } from "@responses-edge/responses-api/described-as";
 import { MAX_ID_LENGTH, parseFileId } from "@responses-edge/responses-api/ids";
 import type { UsageGroup } from "@responses-edge/usage-limits";
 import { z } from "zod";

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
+import { describedAs } from "@responses-edge/bounded-schemas/described-as";
 import { DIALECT_NAMES } from "@responses-edge/engines/dialects/dialect";
-import { describedAs } from "@responses-edge/responses-api/described-as";
 import { ENGINES } from "@responses-edge/turn-contract/engine";
 import { z } from "zod";
 import { headerSecret, serverUrl } from "./values.ts";

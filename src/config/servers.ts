@@ -1,6 +1,6 @@
+import { describedAs } from "@responses-edge/bounded-schemas/described-as";
 import { DIALECT_NAMES } from "@responses-edge/engines/dialects/dialect";
 import { TRANSPORTS } from "@responses-edge/engines/settings";
-import { describedAs } from "@responses-edge/responses-api/described-as";
 import { z } from "zod";
 import { upstreamSecretsText, upstreamsText } from "./server-entry.ts";
 import { flag, headerSecret, integer, milliseconds, serverUrl } from "./values.ts";

@@ -1,6 +1,6 @@
+import { OPEN_RESPONSES_VERSION, openResponsesStream } from "@responses-edge/event-stream/open-responses";
+import { SSE_HEADERS, SseStream } from "@responses-edge/event-stream/sse-stream";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
-import { OPEN_RESPONSES_VERSION, openResponsesStream } from "@responses-edge/responses-api/open-responses";
-import { SSE_HEADERS, SseStream } from "@responses-edge/responses-api/sse-stream";
 import { responseBody } from "@responses-edge/turn/response";
 import type { Context } from "hono";
 import { compactConversation } from "../api/compact.ts";

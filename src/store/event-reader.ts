@@ -1,5 +1,5 @@
+import { SSE_HEADERS, SseStream } from "@responses-edge/event-stream/sse-stream";
 import { withoutReasoning } from "@responses-edge/responses-api/items/reasoning";
-import { SSE_HEADERS, SseStream } from "@responses-edge/responses-api/sse-stream";
 import type { EventLogStore } from "./event-log.ts";
 import type { EventLogWriter } from "./log-writer.ts";
 import { whenProcessEnds } from "./process-state.ts";

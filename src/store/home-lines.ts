@@ -1,4 +1,4 @@
-import { list } from "@responses-edge/responses-api/collections";
+import { list } from "@responses-edge/bounded-schemas/collections";
 import { metadata } from "@responses-edge/responses-api/create-fields";
 import type { ErrorFields } from "@responses-edge/responses-api/errors";
 import { MAX_ID_LENGTH, responseId } from "@responses-edge/responses-api/ids";

@@ -1,6 +1,6 @@
-import { list } from "@responses-edge/responses-api/collections";
+import { list } from "@responses-edge/bounded-schemas/collections";
+import { describedAs } from "@responses-edge/bounded-schemas/described-as";
 import { requestFields } from "@responses-edge/responses-api/create-fields";
-import { describedAs } from "@responses-edge/responses-api/described-as";
 import { inputPart } from "@responses-edge/responses-api/items/parts";
 import { inputItem } from "@responses-edge/responses-api/items/registry";
 import { isJsonObject } from "@responses-edge/responses-api/json";

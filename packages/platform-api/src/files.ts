@@ -1,5 +1,5 @@
-import { list } from "@responses-edge/responses-api/collections";
-import { describedAs } from "@responses-edge/responses-api/described-as";
+import { list } from "@responses-edge/bounded-schemas/collections";
+import { describedAs } from "@responses-edge/bounded-schemas/described-as";
 import { MAX_ID_LENGTH } from "@responses-edge/responses-api/ids";
 import { z } from "zod";
 

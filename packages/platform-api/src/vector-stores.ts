@@ -1,5 +1,5 @@
+import { list, map } from "@responses-edge/bounded-schemas/collections";
 import type { AttributeFilter, Attributes } from "@responses-edge/responses-api/attribute-filter";
-import { list, map } from "@responses-edge/responses-api/collections";
 import { metadata } from "@responses-edge/responses-api/create-fields";
 import { MAX_ID_LENGTH } from "@responses-edge/responses-api/ids";
 import { type RankingOptions, searchSettings } from "@responses-edge/responses-api/search-settings";

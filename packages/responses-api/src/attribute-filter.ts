@@ -1,6 +1,6 @@
+import { list } from "@responses-edge/bounded-schemas/collections";
+import { describedAs } from "@responses-edge/bounded-schemas/described-as";
 import { z } from "zod";
-import { list } from "./collections.ts";
-import { describedAs } from "./described-as.ts";
 
 /** Filters of searches: comparisons of files' attributes, joined by `and` and `or`. */
 

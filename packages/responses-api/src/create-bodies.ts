@@ -1,8 +1,8 @@
+import { readAhead } from "@responses-edge/bounded-schemas/collections";
+import { describedAs } from "@responses-edge/bounded-schemas/described-as";
 import { LongWork } from "@responses-edge/long-work";
 import { z } from "zod";
-import { readAhead } from "./collections.ts";
 import { MAX_ITEMS, requestFields } from "./create-fields.ts";
-import { describedAs } from "./described-as.ts";
 import { invalidRequest } from "./errors.ts";
 import { bringsTools, type InputItem, inputItem, isTextOnly } from "./items/registry.ts";
 import { isJsonObject, type JsonObject } from "./json.ts";

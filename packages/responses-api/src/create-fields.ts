@@ -1,6 +1,6 @@
+import { list, map } from "@responses-edge/bounded-schemas/collections";
+import { describedAs } from "@responses-edge/bounded-schemas/described-as";
 import { z } from "zod";
-import { list, map } from "./collections.ts";
-import { describedAs } from "./described-as.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
 import { inputItem } from "./items/registry.ts";
 import { moderationField } from "./moderations.ts";

@@ -1,6 +1,6 @@
+import { list, map } from "@responses-edge/bounded-schemas/collections";
 import { canonicalHost } from "@responses-edge/guarded-fetch";
 import { z } from "zod";
-import { list, map } from "./collections.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
 import { imageGenerationTool } from "./image-tool.ts";
 import { searchSettings } from "./search-settings.ts";

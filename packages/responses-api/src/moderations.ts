@@ -1,5 +1,5 @@
+import { list } from "@responses-edge/bounded-schemas/collections";
 import { z } from "zod";
-import { list } from "./collections.ts";
 import { once } from "./items/shapes.ts";
 
 /** `moderation` of a create, and the bodies of `/v1/moderations` (openai 7.57). */

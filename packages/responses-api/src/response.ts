@@ -1,6 +1,6 @@
+import { alwaysNull } from "@responses-edge/bounded-schemas/described-as";
 import { z } from "zod";
 import { type CreateRequest, conversationOf } from "./create-bodies.ts";
-import { alwaysNull } from "./described-as.ts";
 import { hostedOf } from "./hosted-tools.ts";
 import { answeredItems } from "./items/answered.ts";
 import type { OutputItem } from "./items/registry.ts";

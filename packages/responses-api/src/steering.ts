@@ -1,5 +1,5 @@
+import { list } from "@responses-edge/bounded-schemas/collections";
 import { z } from "zod";
-import { list } from "./collections.ts";
 import { invalidRequest } from "./errors.ts";
 import { isClientCall, type OutputItem } from "./items/registry.ts";
 import { isJsonObject, type JsonObject } from "./json.ts";

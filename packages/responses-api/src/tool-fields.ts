@@ -1,6 +1,6 @@
+import { list } from "@responses-edge/bounded-schemas/collections";
+import { describedAs } from "@responses-edge/bounded-schemas/described-as";
 import { z } from "zod";
-import { list } from "./collections.ts";
-import { describedAs } from "./described-as.ts";
 
 /** The common parts of the schemas of client-side tools and of hosted tools. */
 

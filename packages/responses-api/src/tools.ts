@@ -1,6 +1,6 @@
+import { list } from "@responses-edge/bounded-schemas/collections";
+import { describedAs } from "@responses-edge/bounded-schemas/described-as";
 import { z } from "zod";
-import { list } from "./collections.ts";
-import { describedAs } from "./described-as.ts";
 import { HOSTED_SCHEMAS, type HostedType, hostedOf, typesOf } from "./hosted-tools.ts";
 import {
   allowedCallers,

@@ -1,8 +1,8 @@
 import { Buffer } from "node:buffer";
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
 import { deflateRawSync, inflateRawSync } from "node:zlib";
+import { list } from "@responses-edge/bounded-schemas/collections";
 import { structureFault } from "@responses-edge/json-text";
-import { list } from "@responses-edge/responses-api/collections";
 import { MAX_SEALED_LENGTH } from "@responses-edge/responses-api/items/reasoning";
 import { type InputItem, type Item, inputItem, isKept } from "@responses-edge/responses-api/items/registry";
 import { z } from "zod";

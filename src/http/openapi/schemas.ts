@@ -1,3 +1,4 @@
+import { alwaysNull } from "@responses-edge/bounded-schemas/described-as";
 import { requestBatchBody, requestBatchObject } from "@responses-edge/platform-api/batches";
 import { createDecision, decisionObject } from "@responses-edge/platform-api/decisions";
 import {
@@ -36,7 +37,6 @@ import {
 import { attributeFilter } from "@responses-edge/responses-api/attribute-filter";
 import { compactRequest, countRequest, createRequest } from "@responses-edge/responses-api/create-bodies";
 import { requestFields } from "@responses-edge/responses-api/create-fields";
-import { alwaysNull } from "@responses-edge/responses-api/described-as";
 import { answeredItems } from "@responses-edge/responses-api/items/answered";
 import { patchOperation } from "@responses-edge/responses-api/items/apply-patch";
 import { eventSchemas } from "@responses-edge/responses-api/items/events";

@@ -1,5 +1,5 @@
+import { list, map } from "@responses-edge/bounded-schemas/collections";
 import { z } from "zod";
-import { list, map } from "../collections.ts";
 import type { ClientCall, ClientOutput, ItemType } from "./item-type.ts";
 import { answeredOutput, callId, commandLine, itemId, itemStatus, milliseconds, missing, text } from "./parts.ts";
 import { answered, COMPLETED, given, normal, status, withoutNulls } from "./shapes.ts";

@@ -1,5 +1,5 @@
+import { list } from "@responses-edge/bounded-schemas/collections";
 import { z } from "zod";
-import { list } from "../collections.ts";
 import { MAX_ID_LENGTH } from "../ids.ts";
 import { MAX_LABEL_LENGTH, mcpToolName } from "../tool-fields.ts";
 import type { ItemType } from "./item-type.ts";

@@ -1,5 +1,5 @@
+import { list } from "@responses-edge/bounded-schemas/collections";
 import { z } from "zod";
-import { list } from "../collections.ts";
 import type { ItemType } from "./item-type.ts";
 import {
   annotation,

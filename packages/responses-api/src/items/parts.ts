@@ -1,5 +1,5 @@
+import { list } from "@responses-edge/bounded-schemas/collections";
 import { z } from "zod";
-import { list } from "../collections.ts";
 import { MAX_ID_LENGTH } from "../ids.ts";
 import { refuse } from "../tool-fields.ts";
 import { answered, given, normal, once, status } from "./shapes.ts";

@@ -1,5 +1,5 @@
+import { list } from "@responses-edge/bounded-schemas/collections";
 import { z } from "zod";
-import { list } from "../collections.ts";
 import type { ItemType } from "./item-type.ts";
 import { itemId, itemStatus, reasoningText, summaryText, text } from "./parts.ts";
 import { answered, COMPLETED, contentDelta, delta, given, inContent, inItem, normal, once, status } from "./shapes.ts";

@@ -1,3 +1,4 @@
+import { withPlainForm } from "@responses-edge/bounded-schemas/collections";
 import type {
   ResponseInputItem,
   ResponseInputMessageItem,
@@ -5,7 +6,6 @@ import type {
   ResponseOutputItem,
 } from "openai/resources/responses/responses";
 import { z } from "zod";
-import { withPlainForm } from "../collections.ts";
 import { base62, type TurnAddress } from "../ids.ts";
 import { flatName } from "../tool-names.ts";
 import { applyPatchCall, applyPatchCallOutput } from "./apply-patch.ts";

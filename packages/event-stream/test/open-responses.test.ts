@@ -1,4 +1,4 @@
-import { inOpenResponses, openResponsesStream } from "@responses-edge/responses-api/open-responses";
+import { inOpenResponses, openResponsesStream } from "@responses-edge/event-stream/open-responses";
 import * as fc from "fast-check";
 import { expect, it } from "vitest";
 import { codePoint } from "../../../test/code-points.ts";
