@@ -1,9 +1,9 @@
 import type { Config } from "../config/index.ts";
 import { type Identity, restrictedConfig } from "../contract/grants.ts";
-import { HomeClient } from "../store/client.ts";
 import type { FileObjects } from "../store/files/bindings.ts";
 import { FileClient } from "../store/files/file-client.ts";
 import type { HomesBinding } from "../store/home-calls.ts";
+import { HomeClient } from "../store/home-client.ts";
 import { StoreClient } from "../store/vector-stores/store-client.ts";
 import type { StoreObjects } from "../store/vector-stores/store-env.ts";
 import type { Caller } from "./transport.ts";

@@ -13,7 +13,7 @@ import { type Affinity, affinityOf, tenantCacheSalt } from "../assembly/session.
 import { type Config, VLLM_EXTRAS } from "../config/index.ts";
 import { type GivenFile, MAX_CONTAINER_BYTES } from "../contract/container-files.ts";
 import type { Identity } from "../contract/grants.ts";
-import { conversationAddress, knownTree, type NewTree, newTree } from "../store/client.ts";
+import { conversationAddress, knownTree, type NewTree, newTree } from "../store/home-client.ts";
 import { insufficientStorage, processState } from "../store/process-state.ts";
 import type { SaidTurn } from "../telemetry/content-log.ts";
 import { readInputFiles } from "./input-files.ts";

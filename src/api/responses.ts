@@ -11,8 +11,8 @@ import {
 import { withoutReadParts } from "@responses-edge/responses-api/items/parts";
 import { type ReasoningShown, shownHead, shownItems } from "@responses-edge/responses-api/items/reasoning";
 import type { z } from "zod";
-import { conversationAddress } from "../store/client.ts";
 import type { HomeStub } from "../store/home-calls.ts";
+import { conversationAddress } from "../store/home-client.ts";
 import { type ItemPage, type PageRequest, unknownCursor } from "../store/item-store.ts";
 import { unwrap } from "../store/rpc.ts";
 import type { StoredResponse } from "../store/turn-store.ts";

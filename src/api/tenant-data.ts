@@ -1,8 +1,8 @@
 import type { z } from "zod";
-import { HomeClient } from "../store/client.ts";
 import type { FileObjects } from "../store/files/bindings.ts";
 import { FileClient } from "../store/files/file-client.ts";
 import type { HomesBinding } from "../store/home-calls.ts";
+import { HomeClient } from "../store/home-client.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";
 import type { Quota } from "../store/quota/quota-object.ts";
 import type { IndexBinding } from "../store/response-index/home-index.ts";

@@ -5,7 +5,7 @@ import { parse } from "@responses-edge/responses-api/validation-errors";
 import { compactionCodec, createSealer } from "@responses-edge/sealed-content/sealer";
 import type { Config } from "../config/index.ts";
 import { grants, limitsStored, withStoredBytes } from "../contract/grants.ts";
-import { HomeClient } from "../store/client.ts";
+import { HomeClient } from "../store/home-client.ts";
 import type { ImportAnswer } from "../store/home-import.ts";
 import { type HomeLine, homeLine } from "../store/home-lines.ts";
 import { DIRECTORY } from "../store/keys/key-directory.ts";

@@ -5,7 +5,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
 import type { Env } from "../../src/env.ts";
 import app from "../../src/http/app.ts";
-import { HomeClient } from "../../src/store/client.ts";
+import { HomeClient } from "../../src/store/home-client.ts";
 import { tenantConversations } from "../../src/store/permits.ts";
 
 /**
