@@ -12,6 +12,9 @@ import { fetchAnew } from "../workerd/tools.ts";
 const KILLS = Number(process.env.KILLS ?? 3);
 const LINES = Number(process.env.LINES ?? 90);
 
+/** Many lines take longer than the default of this project's tests. Milliseconds. */
+const TIMEOUT_MS = Math.max(240_000, LINES * 300);
+
 let simulator: SimulatorServer;
 let worker: WorkerdProcess;
 let openai: OpenAI;
@@ -34,7 +37,7 @@ function storedResponses(): number {
   return homes.reduce((sum, id) => sum + Number(storage.exec(id, "SELECT COUNT(*) AS rows FROM turns")[0]?.rows), 0);
 }
 
-it(`kill -9 in the middle of a batch, ${KILLS} times, leaves each line answered once`, async () => {
+it(`kill -9 in the middle of a batch, ${KILLS} times, leaves each line answered once`, { timeout: TIMEOUT_MS }, async () => {
   const random = randomFrom(newSeed("batch-kill"));
   const ids = Array.from({ length: LINES }, (_, index) => `line-${index}`);
   const lines = ids.map((id) => ({
