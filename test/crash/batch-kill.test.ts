@@ -37,7 +37,9 @@ function storedResponses(): number {
   return homes.reduce((sum, id) => sum + Number(storage.exec(id, "SELECT COUNT(*) AS rows FROM turns")[0]?.rows), 0);
 }
 
-it(`kill -9 in the middle of a batch, ${KILLS} times, leaves each line answered once`, { timeout: TIMEOUT_MS }, async () => {
+it(`kill -9 in the middle of a batch, ${KILLS} times, leaves each line answered once`, {
+  timeout: TIMEOUT_MS,
+}, async () => {
   const random = randomFrom(newSeed("batch-kill"));
   const ids = Array.from({ length: LINES }, (_, index) => `line-${index}`);
   const lines = ids.map((id) => ({
