@@ -25,8 +25,8 @@ export interface ApiDescription {
   operationOf(method: string, path: string): string | undefined;
   /** The differences between an exchange and the description. */
   violations(exchange: DescribedExchange): string[];
-  /** The differences between a value of a stream and the description. */
-  streamedViolations(exchange: Pick<DescribedExchange, "method" | "url">, value: unknown): string[];
+  /** Gives the function that finds the differences between a value of an exchange's stream and the description. */
+  streamedViolations(exchange: Pick<DescribedExchange, "method" | "url">): (value: unknown) => string[];
 }
 
 let described: Promise<ApiDescription> | undefined;
@@ -66,6 +66,7 @@ function compile(text: string): ApiDescription {
       (each) => each.method === asked && (path in paths ? each.path === path : each.pattern.test(path)),
     );
   };
+  const shared = objectsIn(objectsIn(document.components).responses);
   const requests = checker(text, (schema) => schema);
   const answers = checker(text, closed);
 
@@ -73,7 +74,7 @@ function compile(text: string): ApiDescription {
     const responses = objectsIn(operation.responses);
     const found = responses[status];
     const name = typeof found?.$ref === "string" ? found.$ref.split("/").at(-1) : undefined;
-    return name === undefined ? found : objectsIn(objectsIn(document.components).responses)[name];
+    return name === undefined ? found : shared[name];
   };
   const schemaFor = (content: unknown, contentType: string | null, streams?: unknown) => {
     const type = (contentType ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
@@ -106,11 +107,11 @@ function compile(text: string): ApiDescription {
       }
       return violations;
     },
-    streamedViolations({ method, url }, value) {
+    streamedViolations({ method, url }) {
       const operation = find(method, url.pathname)?.operation;
       const response = operation && responseOf(operation, 200);
       const media = response && schemaFor(response.content, "text/event-stream", response["x-streams"]);
-      return media ? answers(media.reference, value) : ["#50 description: no answer that is a stream"];
+      return (value) => (media ? answers(media.reference, value) : ["#50 description: no answer that is a stream"]);
     },
   };
 }

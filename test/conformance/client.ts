@@ -192,7 +192,8 @@ async function streamViolations(
   description?: ApiDescription,
 ): Promise<readonly string[]> {
   const stream = parseEventStream(bytes, { partial: !ended });
-  const undescribed = stream.events.flatMap(({ data }) => description?.streamedViolations(exchange, data) ?? []);
+  const violationsOf = description?.streamedViolations(exchange);
+  const undescribed = stream.events.flatMap(({ data }) => violationsOf?.(data) ?? []);
   // A client that stops reading at [DONE], as openai-node does, has read the whole stream.
   const partial = !ended && !stream.done;
   const id = responseIdOf(stream.events, exchange);
