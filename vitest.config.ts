@@ -24,11 +24,11 @@ const shared = {
   sequence: { groupOrder: 1 },
 };
 
-/** The projects inside workerd are another queue, and the first. */
-const inIsolate = {
+/** The projects that compute, inside workerd and in a browser, are another queue, and the first. */
+const computing = {
   ...LIMITS,
-  // These tests compute, and each worker loads the whole Worker anew.
-  maxWorkers: 3,
+  // Each worker loads the whole Worker anew, or starts a browser. One of them mostly waits.
+  maxWorkers: 4,
   sequence: { groupOrder: 0 },
   isolate: false,
 };
@@ -69,10 +69,11 @@ const OVER_BOTH = ["disconnect", "model-server-wire", "passthrough", "recovery",
   e2e,
 );
 
-/** The console, in a real browser. */
+/** The console, in a real browser: one for all files of a worker. */
 const inBrowser = {
   test: {
-    ...shared,
+    ...inNode,
+    ...computing,
     name: "browser",
     globalSetup: ["test/workerd/bundle-once.ts"],
     include: ["test/console/**/*.test.ts"],
@@ -150,6 +151,9 @@ const LONGEST = [
   "compaction",
 ];
 
+/** It waits for alarms most of the time, and computes little: others run beside it. */
+const WAITING = "/test/unit/tool-recovery.test.ts";
+
 /**
  * Begins with the files that take long, so that none is left alone at the end: vitest knows only how long a text they
  * are. Those of a project follow each other: a worker goes on to another project's only by starting anew.
@@ -160,8 +164,9 @@ class LongestFirst extends BaseSequencer {
       const index = LONGEST.findIndex((name) => moduleId.endsWith(`/${name}.test.ts`));
       return index < 0 ? LONGEST.length : index;
     };
-    const projects = ["workerd-fake-timers", "workerd", "browser", "node-socket", "node"];
-    const group = ({ project }: TestSpecification) => projects.indexOf(project.name);
+    const projects = ["browser", "workerd-fake-timers", "workerd", "node-socket", "node"];
+    const group = ({ project, moduleId }: TestSpecification) =>
+      moduleId.endsWith(WAITING) ? -1 : projects.indexOf(project.name);
     return (await super.sort(files)).sort((one, other) => group(one) - group(other) || place(one) - place(other));
   }
 }
@@ -173,7 +178,7 @@ export default defineConfig({
       {
         plugins: [inWorkerd()],
         test: {
-          ...inIsolate,
+          ...computing,
           name: "workerd",
           include: ["test/unit/**/*.test.ts", "packages/*/test/**/*.test.ts"],
           exclude: ["**/test/**/fake-timers/**", "packages/*/test/node/**"],
@@ -183,7 +188,7 @@ export default defineConfig({
         // The timers are those of a whole isolate: none of these files leaves anything behind, as homes that live on do.
         plugins: [inWorkerd()],
         test: {
-          ...inIsolate,
+          ...computing,
           name: "workerd-fake-timers",
           include: ["test/unit/fake-timers/**/*.test.ts", "packages/*/test/fake-timers/**/*.test.ts"],
         },

@@ -112,3 +112,4 @@ for (let turn = 1; turn <= TURNS; turn += 1) {
 console.log(`heap after ${TURNS} turns: ${await heapOf(session)}`);
 await long.close();
 await rig.close();
+await rig.browser.close();

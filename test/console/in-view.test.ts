@@ -2,7 +2,7 @@ import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { call, chunk, type ScriptedGateway, startScripted, stream } from "../e2e/scripted-vllm.ts";
 import { eventually } from "../e2e/support.ts";
-import { launch, openTab } from "./support.ts";
+import { closeTabs, joinBrowser, openTab } from "./support.ts";
 
 /** The question and the growing answer stay in view, in every turn. */
 
@@ -37,13 +37,13 @@ let scripted: ScriptedGateway;
 let browser: Browser;
 let models: FedModel[] = [];
 beforeAll(async () => {
-  [scripted, browser] = await Promise.all([startScripted({ EVENT_LOG_INTERVAL_MS: "50" }), launch()]);
+  [scripted, browser] = await Promise.all([startScripted({ EVENT_LOG_INTERVAL_MS: "50" }), joinBrowser()]);
 });
 afterEach(() => {
   for (const model of models) model.end();
 });
 afterAll(async () => {
-  await browser.close();
+  await closeTabs(browser);
   await scripted.close();
 });
 

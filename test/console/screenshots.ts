@@ -210,4 +210,5 @@ for (const { name, key, at, prepare } of PICTURES) {
 }
 writeFileSync(join(directory, "console.json"), `${JSON.stringify(shown, null, 2)}\n`);
 await rig.close();
+await rig.browser.close();
 hooks.close();

@@ -77,6 +77,35 @@ describe("signing in", () => {
     await close();
   });
 
+  it("ends at once: an answer about the key that arrives after signing out does not save the key again", async () => {
+    const { page, expectClean, close } = await rig.open("#/try");
+    await signIn(page, KEY);
+    const answered = Promise.withResolvers<void>();
+    await page.route("**/v1/models", async (route) => {
+      await answered.promise;
+      await route.continue();
+    });
+    await page.reload();
+    const reloads = Promise.withResolvers<void>();
+    const reloaded = Promise.withResolvers<void>();
+    await page.route(`${rig.gateway.url}/`, async (route) => {
+      reloads.resolve();
+      await reloaded.promise;
+      await route.continue();
+    });
+    const clicked = page.getByRole("button", { name: "Sign out" }).click();
+    await reloads.promise;
+    const answer = page.waitForEvent("requestfinished", (request) => request.url().endsWith("/v1/models"));
+    answered.resolve();
+    await answer;
+    reloaded.resolve();
+    await clicked;
+    await page.getByRole("dialog").waitFor();
+    expect(await page.evaluate("Object.keys(sessionStorage)")).toEqual([]);
+    expectClean();
+    await close();
+  });
+
   it("shows a root key no view of responses, because it has none", async () => {
     const { page, expectClean, close } = await rig.openSignedIn(ROOT_KEY, "#/try");
     await page.getByRole("button", { name: "Sign out" }).waitFor();

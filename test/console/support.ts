@@ -47,16 +47,34 @@ export interface ConsoleRig {
   close(): Promise<void>;
 }
 
-export async function launch(): Promise<Browser> {
-  // A container's root may not have the sandbox's namespaces; the pages are this project's own.
-  return driver.launch({ executablePath: chromium, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+/** The browser of all test files of this process. */
+let running: Promise<Browser> | undefined;
+
+/** Joins the running browser, which the first file of a process starts. It ends with the process. */
+export function joinBrowser(): Promise<Browser> {
+  running ??= driver.launch({
+    executablePath: chromium,
+    args: [
+      // A container's root may not have the sandbox's namespaces; the pages are this project's own.
+      "--no-sandbox",
+      "--disable-dev-shm-usage",
+      // The policy for openers makes the console another process than the empty page's. With this limit it takes that one.
+      "--renderer-process-limit=1",
+    ],
+  });
+  return running;
 }
 
-/** Starts a gateway and a browser, for all tests of a file. */
+/** Closes the tabs that failed tests of a file have left open. */
+export async function closeTabs(browser: Browser): Promise<void> {
+  await Promise.all(browser.contexts().map((context) => context.close()));
+}
+
+/** Starts a gateway, for all tests of a file. */
 export async function startConsole(vars: Record<string, string> = {}): Promise<ConsoleRig> {
   const vllm = await serveSimulator();
   const variables = { VLLM_BASE_URL: `${vllm.url}/v1`, ALLOW_ANONYMOUS: "true", ...vars };
-  const [worker, browser] = await Promise.all([startWorkerd(variables), launch()]);
+  const [worker, browser] = await Promise.all([startWorkerd(variables), joinBrowser()]);
   const gateway = gatewayAt(worker, vllm);
   const open: ConsoleRig["open"] = (at, options) => openTab(browser, gateway.url, at, options);
   return {
@@ -66,7 +84,7 @@ export async function startConsole(vars: Record<string, string> = {}): Promise<C
     open,
     openSignedIn: (key, at, options) => openTab(browser, gateway.url, at, options, key),
     async close() {
-      await browser.close();
+      await closeTabs(browser);
       await gateway.close();
     },
   };
@@ -131,7 +149,7 @@ export async function expectAccessible(page: Page): Promise<void> {
   if (await page.evaluate("!window.axe")) await page.evaluate(axe);
   const found = (rules: string[]) =>
     // Without `resultTypes` the result would have thousands of places without a fault.
-    page.evaluate(`axe.run({ runOnly: ${JSON.stringify(rules)}, resultTypes: ["violations"] }).then(({ violations }) =>
+    page.evaluate(`axe.run({ runOnly: ${JSON.stringify(rules)}, resultTypes: ["violations"], selectors: false }).then(({ violations }) =>
       violations.map(({ id, nodes }) => ({ id, at: nodes.map(({ html, failureSummary }) => html + " " + failureSummary) })),
     )`);
   expect(await found(["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"])).toEqual([]);

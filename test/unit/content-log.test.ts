@@ -12,7 +12,8 @@ const lines: string[] = [];
 
 beforeEach(() => {
   vi.spyOn(globalThis, "fetch").mockImplementation(async (url, init) => {
-    exported.push({ url: String(url), body: String(init?.body) });
+    // The homes of earlier files of this isolate may ask their model server meanwhile.
+    if (!String(url).startsWith("http://vllm.invalid/")) exported.push({ url: String(url), body: String(init?.body) });
     return Response.json({});
   });
   vi.spyOn(console, "log").mockImplementation((line) => void lines.push(String(line)));

@@ -54,12 +54,16 @@ export function assumeUser() {
   return session.who !== "unknown";
 }
 
+/** True when the user has signed out: the page is about to be loaded again, and must save nothing more. */
+let isOver = false;
+
 /**
  * Takes the user whom the server has named, and the key that it has accepted. Undefined if the server needs none.
  * @param {string | undefined} key
  * @param {{ who: Who, user: string | undefined, models: string[] }} user
  */
 export function keepUser(key, user) {
+  if (isOver) return;
   session.key = key;
   if (key === undefined) sessionStorage.removeItem(KEY);
   else sessionStorage.setItem(KEY, key);
@@ -69,6 +73,7 @@ export function keepUser(key, user) {
 
 /** Deletes the key, and everything that this tab saved. */
 export function forgetEverything() {
+  isOver = true;
   for (const name of Object.keys(sessionStorage)) if (name.startsWith(OWN)) sessionStorage.removeItem(name);
   session.key = undefined;
   session.user = undefined;
@@ -94,6 +99,7 @@ export function recall(name) {
  * @param {unknown} value
  */
 export function remember(name, value) {
+  if (isOver) return false;
   try {
     sessionStorage.setItem(OWN + name, JSON.stringify(value));
     return true;
