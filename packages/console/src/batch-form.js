@@ -4,6 +4,7 @@ import { announce } from "./announce.js";
 import { call, callJson } from "./api.js";
 import { faultNotice, messageOf, messageWithField } from "./dialogs.js";
 import { textOf } from "./event-batches.js";
+import { typedIn } from "./form-events.js";
 import { moment, size } from "./format.js";
 import { EXPIRIES, Uploads } from "./uploads.js";
 
@@ -84,7 +85,7 @@ export function batchForm() {
                 id="batch-file"
                 required
                 .value=${live(chosen)}
-                @change=${(/** @type {Event} */ event) => (chosen = /** @type {HTMLSelectElement} */ (event.target).value)}
+                @change=${(/** @type {Event} */ event) => (chosen = typedIn(event))}
               >
                 <option value="" ?selected=${chosen === ""}>${known.length === 0 ? "upload one" : "choose one"}</option>
                 ${isOther ? html`<option value=${chosen} selected>${chosen}</option>` : nothing}

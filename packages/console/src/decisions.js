@@ -4,6 +4,7 @@ import { announce } from "./announce.js";
 import { callJson } from "./api.js";
 import { decisionAnswers } from "./decision-answers.js";
 import { faultNotice, messageWithField } from "./dialogs.js";
+import { typedIn } from "./form-events.js";
 import { readableJson } from "./format.js";
 import { LongText } from "./long-text.js";
 import { recall, remember, session } from "./session.js";
@@ -28,7 +29,7 @@ const KINDS = {
   score: { label: "A level of a scale", instructions: "Question", options: "Levels, one a line, the lowest first" },
 };
 
-/** The most questions of a request (`packages/responses-api/src/decisions.ts`). */
+/** The most questions of a request (`packages/platform-api/src/decisions.ts`). */
 const MAX_QUESTIONS = 400;
 
 /** @type {{ input: string, questions: Omit<Draft, "no">[] }} */
@@ -249,11 +250,6 @@ export function decisionsView(view) {
 /** @returns {Omit<Draft, "no">} */
 function emptyQuestion() {
   return { kind: "predicate", name: "", instructions: "", options: "" };
-}
-
-/** @param {Event} event */
-function typedIn(event) {
-  return /** @type {HTMLInputElement} */ (event.target).value;
 }
 
 /** The request. @param {string} model @param {string} input @param {readonly Draft[]} questions */

@@ -3,6 +3,7 @@ import { announce } from "./announce.js";
 import { callJson } from "./api.js";
 import { actions, cardsTable, number } from "./cards-table.js";
 import { confirmed } from "./dialogs.js";
+import { typedIn } from "./form-events.js";
 import { moment, size } from "./format.js";
 import { PagedList } from "./paged-list.js";
 import { saveFile } from "./save.js";
@@ -68,9 +69,6 @@ export function filesSection(element) {
       announce("The file was deleted.");
     });
 
-  /** @param {Event} event */
-  const chosenIn = (event) => /** @type {HTMLSelectElement} */ (event.target).value;
-
   function draw() {
     render(
       html`
@@ -79,13 +77,13 @@ export function filesSection(element) {
           <div class="fields">
             <div>
               <label for="upload-purpose">Purpose</label>
-              <select id="upload-purpose" @change=${(/** @type {Event} */ event) => (settings.purpose = chosenIn(event))}>
+              <select id="upload-purpose" @change=${(/** @type {Event} */ event) => (settings.purpose = typedIn(event))}>
                 ${PURPOSES.map((each) => html`<option>${each}</option>`)}
               </select>
             </div>
             <div>
               <label for="upload-expires">Expires</label>
-              <select id="upload-expires" @change=${(/** @type {Event} */ event) => (settings.expires = chosenIn(event))}>
+              <select id="upload-expires" @change=${(/** @type {Event} */ event) => (settings.expires = typedIn(event))}>
                 ${EXPIRIES.map(([seconds, label]) => html`<option value=${seconds ?? ""}>${label}</option>`)}
               </select>
             </div>
@@ -98,7 +96,7 @@ export function filesSection(element) {
             <select
               id="files-purpose"
               @change=${(/** @type {Event} */ event) => {
-                purpose = chosenIn(event);
+                purpose = typedIn(event);
                 list.filter = purpose ? { purpose } : {};
                 void list.refresh();
               }}

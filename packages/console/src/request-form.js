@@ -1,6 +1,7 @@
 import { html, nothing } from "lit-html";
 import { live } from "lit-html/directives/live.js";
 import { draft } from "./draft.js";
+import { typedIn } from "./form-events.js";
 import { presetsTemplate } from "./presets.js";
 import { session } from "./session.js";
 import { loadStores, storesTemplate } from "./store-choice.js";
@@ -51,11 +52,6 @@ const FILTER_EXAMPLE = '{ "type": "eq", "key": "language", "value": "en" }';
  */
 
 /** @param {Event} event */
-function textOf(event) {
-  return /** @type {HTMLInputElement} */ (event.target).value;
-}
-
-/** @param {Event} event */
 function isChecked(event) {
   return /** @type {HTMLInputElement} */ (event.target).checked;
 }
@@ -78,21 +74,21 @@ export function settingsTemplate(state) {
     ${modelTemplate(set)}
     <div>
       <label for="instructions">Instructions</label>
-      <textarea dir="auto" id="instructions" rows="2" .value=${live(draft.instructions)} @input=${(/** @type {Event} */ e) => set({ instructions: textOf(e) })}></textarea>
+      <textarea dir="auto" id="instructions" rows="2" .value=${live(draft.instructions)} @input=${(/** @type {Event} */ e) => set({ instructions: typedIn(e) })}></textarea>
       ${presetsTemplate(draft.instructions, (instructions) => set({ instructions }), state.redraw)}
     </div>
     ${transportTemplate(set)}
     <div class="pair">
       <div>
         <label for="effort">Reasoning effort</label>
-        <select id="effort" @change=${(/** @type {Event} */ e) => set({ effort: textOf(e) })}>
+        <select id="effort" @change=${(/** @type {Event} */ e) => set({ effort: typedIn(e) })}>
           <option value="" ?selected=${draft.effort === ""}>Default</option>
           ${EFFORTS.map((each) => html`<option ?selected=${draft.effort === each}>${each}</option>`)}
         </select>
       </div>
       <div>
         <label for="format">Output</label>
-        <select id="format" @change=${(/** @type {Event} */ e) => set({ format: /** @type {any} */ (textOf(e)) })}>
+        <select id="format" @change=${(/** @type {Event} */ e) => set({ format: /** @type {any} */ (typedIn(e)) })}>
           <option value="text" ?selected=${draft.format === "text"}>Text</option>
           <option value="json_object" ?selected=${draft.format === "json_object"}>JSON</option>
           <option value="json_schema" ?selected=${draft.format === "json_schema"}>JSON by a schema</option>
@@ -113,20 +109,20 @@ function modelTemplate(set) {
   if (models.length === 0) {
     return html`<div>
       <label for="model">Model</label>
-      <input dir="auto" id="model" .value=${live(draft.model)} @input=${(/** @type {Event} */ e) => set({ model: textOf(e) })} />
+      <input dir="auto" id="model" .value=${live(draft.model)} @input=${(/** @type {Event} */ e) => set({ model: typedIn(e) })} />
       <p class="note">The server could not name its models.</p>
     </div>`;
   }
   return html`<div class="pair">
     <div>
       <label for="model">Model</label>
-      <select id="model" @change=${(/** @type {Event} */ e) => set({ model: textOf(e) })}>
+      <select id="model" @change=${(/** @type {Event} */ e) => set({ model: typedIn(e) })}>
         ${models.map((name) => html`<option ?selected=${draft.model === name}>${name}</option>`)}
       </select>
     </div>
     <div>
       <label for="second-model">Second model</label>
-      <select id="second-model" title="Asks a second model the same question, and shows both answers side by side" @change=${(/** @type {Event} */ e) => set({ secondModel: textOf(e) })}>
+      <select id="second-model" title="Asks a second model the same question, and shows both answers side by side" @change=${(/** @type {Event} */ e) => set({ secondModel: typedIn(e) })}>
         <option value="" ?selected=${draft.secondModel === ""}>None</option>
         ${models.map((name) => html`<option value=${name} ?selected=${draft.secondModel === name}>${name}</option>`)}
       </select>
@@ -171,7 +167,7 @@ function jsonTemplate(state, set, field, label, example) {
       aria-invalid=${hasFault}
       aria-describedby=${hasFault ? `${field}-fault` : nothing}
       .value=${live(draft[field])}
-      @input=${(/** @type {Event} */ e) => set({ [field]: textOf(e) })}
+      @input=${(/** @type {Event} */ e) => set({ [field]: typedIn(e) })}
     ></textarea>
     ${faultTemplate(state, field)}
     ${draft[field] === "" ? html`<button type="button" class="plain" @click=${() => set({ [field]: example })}>Put in an example</button>` : nothing}
@@ -230,7 +226,7 @@ function searchTemplate(state, set) {
   return html`
     <div>
       <label for="searchResults">Most results</label>
-      <input dir="auto" id="searchResults" inputmode="numeric" .value=${live(draft.searchResults)} @input=${(/** @type {Event} */ e) => set({ searchResults: textOf(e) })} />
+      <input dir="auto" id="searchResults" inputmode="numeric" .value=${live(draft.searchResults)} @input=${(/** @type {Event} */ e) => set({ searchResults: typedIn(e) })} />
       ${faultTemplate(state, "searchResults")}
     </div>
     ${jsonTemplate(state, set, "searchFilters", "Filters (JSON)", FILTER_EXAMPLE)}
@@ -247,16 +243,16 @@ function serverTemplate(server, index, set) {
     <div class="pair">
       <div>
         <label for="${id}-label">Label</label>
-        <input dir="auto" id="${id}-label" .value=${live(server.label)} @input=${(/** @type {Event} */ e) => change({ label: textOf(e) })} />
+        <input dir="auto" id="${id}-label" .value=${live(server.label)} @input=${(/** @type {Event} */ e) => change({ label: typedIn(e) })} />
       </div>
       <div>
         <label for="${id}-token">Token</label>
-        <input dir="auto" id="${id}-token" type="password" autocomplete="off" .value=${live(server.authorization)} @input=${(/** @type {Event} */ e) => change({ authorization: textOf(e) })} />
+        <input dir="auto" id="${id}-token" type="password" autocomplete="off" .value=${live(server.authorization)} @input=${(/** @type {Event} */ e) => change({ authorization: typedIn(e) })} />
       </div>
     </div>
     <div>
       <label for="${id}-url">URL</label>
-      <input dir="auto" id="${id}-url" inputmode="url" .value=${live(server.url)} @input=${(/** @type {Event} */ e) => change({ url: textOf(e) })} />
+      <input dir="auto" id="${id}-url" inputmode="url" .value=${live(server.url)} @input=${(/** @type {Event} */ e) => change({ url: typedIn(e) })} />
     </div>
     <div class="buttons">
       <label class="check">
@@ -294,12 +290,12 @@ function moreTemplate(state, set) {
       <div class="pair">
         <div>
           <label for="max-output-tokens">Most output tokens</label>
-          <input dir="auto" id="max-output-tokens" inputmode="numeric" .value=${live(draft.maxOutputTokens)} @input=${(/** @type {Event} */ e) => set({ maxOutputTokens: textOf(e) })} />
+          <input dir="auto" id="max-output-tokens" inputmode="numeric" .value=${live(draft.maxOutputTokens)} @input=${(/** @type {Event} */ e) => set({ maxOutputTokens: typedIn(e) })} />
           ${faultTemplate(state, "max-output-tokens")}
         </div>
         <div>
           <label for="temperature">Temperature</label>
-          <input dir="auto" id="temperature" inputmode="decimal" .value=${live(draft.temperature)} @input=${(/** @type {Event} */ e) => set({ temperature: textOf(e) })} />
+          <input dir="auto" id="temperature" inputmode="decimal" .value=${live(draft.temperature)} @input=${(/** @type {Event} */ e) => set({ temperature: typedIn(e) })} />
           ${faultTemplate(state, "temperature")}
         </div>
       </div>

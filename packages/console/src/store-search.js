@@ -2,6 +2,7 @@ import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.js";
 import { callJson } from "./api.js";
 import { faultNotice, messageOf, messageWithField } from "./dialogs.js";
+import { typedIn } from "./form-events.js";
 import { count } from "./format.js";
 import { pagesTag, passageText } from "./passage.js";
 
@@ -129,7 +130,7 @@ export function storeSearch(element, id) {
                 .value=${filters}
                 @input=${(/** @type {Event} */ event) => {
                   const wasEmpty = filters === "";
-                  filters = /** @type {HTMLTextAreaElement} */ (event.target).value;
+                  filters = typedIn(event);
                   if (wasEmpty !== (filters === "")) draw();
                 }}
               ></textarea>

@@ -3,6 +3,7 @@ import { announce } from "./announce.js";
 import { callJson } from "./api.js";
 import { actions, cardsTable } from "./cards-table.js";
 import { confirmed, faultNotice, messageOf } from "./dialogs.js";
+import { typedIn } from "./form-events.js";
 import { count, moment, size } from "./format.js";
 import { statusTag } from "./item-view.js";
 import { PagedList } from "./paged-list.js";
@@ -163,7 +164,7 @@ export function storeSection(element, id) {
                   rows="2"
                   spellcheck="false"
                   placeholder='{ "language": "en", "year": 2024 }'
-                  @input=${(/** @type {Event} */ event) => (attributes = /** @type {HTMLTextAreaElement} */ (event.target).value)}
+                  @input=${(/** @type {Event} */ event) => (attributes = typedIn(event))}
                 ></textarea>
               </div>
               <form class="add-known" @submit=${addKnown}>

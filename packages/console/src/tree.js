@@ -1,6 +1,7 @@
 import { html, nothing, render } from "lit-html";
 import { announce } from "./announce.js";
 import { ApiFault, callJson } from "./api.js";
+import { typedIn } from "./form-events.js";
 import { count, moment } from "./format.js";
 import { recentResponses } from "./recent.js";
 import { linkButton } from "./share.js";
@@ -87,7 +88,7 @@ export function treeView(section) {
 
   /** @param {Event} event */
   function find(event) {
-    const found = list.find(/** @type {HTMLInputElement} */ (event.target).value.trim());
+    const found = list.find(typedIn(event).trim());
     announce(`${count(found)} found.`);
   }
 

@@ -5,6 +5,7 @@ import { loadLater, whenIdle } from "./beside.js";
 import { messageWithField } from "./dialogs.js";
 import { draft, rememberDraft } from "./draft.js";
 import { examplesTemplate } from "./examples.js";
+import { typedIn } from "./form-events.js";
 import { beginning, size } from "./format.js";
 import { bodyOf, FormFault } from "./request-body.js";
 import { enterTemplate, faultTemplate, hasKeyboard, settingsTemplate } from "./request-form.js";
@@ -248,7 +249,7 @@ export function tryView(section) {
         aria-describedby="input-fault"
         .value=${live(draft.input)}
         @input=${(/** @type {Event} */ event) => {
-          draft.input = /** @type {HTMLTextAreaElement} */ (event.target).value;
+          draft.input = typedIn(event);
           state.changed();
         }}
         @keydown=${keyPressed}

@@ -6,6 +6,7 @@ import { withLocalFiles } from "./code-samples.js";
 import { codeView } from "./code-view.js";
 import { messageWithField } from "./dialogs.js";
 import { EventRecord, keepRecord } from "./event-record.js";
+import { typedIn } from "./form-events.js";
 import { count, duration } from "./format.js";
 import { ItemView, statusTag } from "./item-view.js";
 import { cancel, follow, send } from "./sending.js";
@@ -350,7 +351,7 @@ export class TurnView {
             class="code"
             rows="2"
             .value=${this.#outputs.get(call) ?? ""}
-            @input=${(/** @type {Event} */ event) => this.#outputs.set(call, /** @type {HTMLTextAreaElement} */ (event.target).value)}
+            @input=${(/** @type {Event} */ event) => this.#outputs.set(call, typedIn(event))}
           ></textarea>
         </div>`,
       )}
