@@ -140,6 +140,11 @@ export async function eventually<T>(condition: () => T | Promise<T>, timeoutMs =
   }
 }
 
+/** The same text of base64 with another character near its end, all of whose bits count: those of the last one may not. */
+export function altered(text: string): string {
+  return `${text.slice(0, -10)}${text.at(-10) === "A" ? "B" : "A"}${text.slice(-9)}`;
+}
+
 /** The body of the last request for an answer that reached "vLLM". */
 export function lastPrompt(gateway: Pick<Gateway, "vllm">): JsonObject {
   const asked = gateway.vllm.simulator.requests.findLast(({ path }) => path === "/v1/chat/completions");
