@@ -38,8 +38,8 @@ const IDLE_LOOKS = 3;
 const RELEASE_LOOK_MS = 200;
 
 /**
- * Starts a successor of a process and lets it serve. Rejects if it does not start: the predecessor then goes on as
- * before. Gives the successor, and a promise that resolves when the predecessor has ended. `whenGiven` is called while no
+ * Starts a successor of a process and lets it serve. Rejects if it does not start, or if either does not answer: the
+ * predecessor then goes on alone. Gives the successor, and a promise that resolves when the predecessor has ended. `whenGiven` is called while no
  * process has any file of an object open but those that the predecessor keeps: it gets their names.
  */
 export async function handOver(
@@ -49,8 +49,9 @@ export async function handOver(
   whenGiven: (kept: ReadonlySet<string>) => void = () => {},
 ): Promise<{ successor: WorkerProcess; retired: Promise<boolean> }> {
   let keeps: { key: string; file: string }[] = [];
+  let successor: WorkerProcess | undefined;
   try {
-    const successor = await start(async () => {
+    successor = await start(async () => {
       ({ keeps = [] } = await predecessor.tell("give", null, GIVING_MS));
       const kept = new Set(keeps.map(({ file }) => `${file}.sqlite`));
       await untilClosed(predecessor.pid, kept);
@@ -66,6 +67,7 @@ export async function handOver(
     await predecessor.tell("succeeded");
     return { successor, retired: retire(predecessor, successor, timeoutMs) };
   } catch (error) {
+    await successor?.stop(0);
     await predecessor.tell("take-back");
     throw error;
   }

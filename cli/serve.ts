@@ -83,7 +83,8 @@ export async function serve(environment: Environment): Promise<void> {
         if (environment.CONFIG_FILE) ({ file } = readChangedFile(environment, variables));
         if (discovery.isUsed) tellDiscovered(await putInForce(file));
       } catch (error) {
-        tell("error", `No other process serves (${reason}): ${error instanceof Error ? error.message : error}`);
+        const why = error instanceof Error ? error.message : error;
+        if (!signal.aborted) tell("error", `No other process serves (${reason}): ${why}`);
         throw error;
       } finally {
         manager.ready();

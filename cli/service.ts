@@ -93,6 +93,7 @@ export class Service {
     for (const warning of warnings) this.#tell("warn", warning);
     // At most two processes share a folder.
     if (this.#predecessor) await this.#end(this.#configuration.settings.stopTimeoutMs);
+    this.#options.signal.throwIfAborted();
     next.markDataFolder(folder.path);
     const { port: _, ...others } = optionsOf(this.#options, configuration);
     const share = others.share && { ...others.share, side: 1 - others.share.side };
@@ -156,13 +157,23 @@ export class Service {
     return this.#worker.drain();
   }
 
-  /** Ends the Worker, as `WorkerProcess.stop` does. May be called again with less time. */
+  /**
+   * Ends the Worker, as `WorkerProcess.stop` does. The signal of the options has been aborted, so that no replacement
+   * begins. May be called again with less time.
+   */
   async stop(graceMs: number): Promise<boolean> {
-    const before = this.#predecessor?.worker.stop(graceMs);
-    const isWhole = await (this.#options.share
-      ? stopWhenIdle(this.#worker, this.#worker.port, graceMs)
-      : this.#worker.stop(graceMs));
-    return (await before) !== false && isWhole;
+    const began = performance.now();
+    const worker = this.#worker;
+    const stopped = await Promise.all([this.#predecessor?.worker.stop(graceMs), this.#stopOne(worker, graceMs)]);
+    await this.#replacing;
+    // A replacement that was nearly complete has made its successor the Worker meanwhile.
+    const left = Math.max(0, graceMs - (performance.now() - began));
+    if (this.#worker !== worker) stopped.push(await this.#stopOne(this.#worker, left));
+    return !stopped.includes(false);
+  }
+
+  #stopOne(worker: WorkerProcess, graceMs: number): Promise<boolean> {
+    return this.#options.share ? stopWhenIdle(worker, worker.port, graceMs) : worker.stop(graceMs);
   }
 
   async #end(graceMs: number): Promise<void> {

@@ -154,6 +154,7 @@ export async function startWorker(options: WorkerOptions): Promise<WorkerProcess
   const args = [...serveArguments(configFile, cluster !== undefined), "--control-fd=3", ...inherited];
   if (share) link(directory, linkOf(share.links, share.worker, share.side));
   await predecessorGives?.();
+  signal.throwIfAborted();
   const child = spawn(workerd, args, {
     stdio: ["ignore", "pipe", "pipe", "pipe", ...descriptors],
     // In a group of its own: Ctrl-C signals the terminal's group, and would cut off requests that an orderly stop lets

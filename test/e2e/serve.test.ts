@@ -225,6 +225,14 @@ describe("its data folder", () => {
 });
 
 describe("its end", () => {
+  it("comes, too, if SIGTERM follows a request to reload at once: no other process starts then", async () => {
+    const served = await start(least());
+    served.child.kill("SIGHUP");
+    served.child.kill("SIGTERM");
+    expect(await served.exited).toBe(0);
+    expect(served.output()).not.toContain('"level":"error"');
+  });
+
   it("by SIGTERM in the middle of 200 streams lets all of them finish", async () => {
     const served = await start({ ...least(), STOP_TIMEOUT_MS: "200000" });
     const texts = Array.from({ length: 200 }, () => "");
