@@ -3,7 +3,7 @@ import { dirname, extname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { readConfiguration } from "./configuration.ts";
 import { markDataFolder } from "./data-folder.ts";
-import { findRoot, shippedBundle, version } from "./installation.ts";
+import { findRoot, shippedBundle, version, workerd } from "./installation.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 import { startWorker } from "./worker-process.ts";
 
@@ -26,6 +26,12 @@ export async function installedReplacement(): Promise<Replacement> {
   const loaded = (await import(`${href}?at=${Date.now()}`)) as Replacement;
   if (loaded.HAND_OVER_VERSION === HAND_OVER_VERSION) return loaded;
   throw new Refusal(EXIT.failed, `Version ${loaded.version} cannot follow ${version} without a restart.`);
+}
+
+/** The files that an upgrade of the package replaces. A checkout has none: a change of its sources is no upgrade. */
+export function installedFiles(): string[] {
+  if (!shippedBundle) return [];
+  return [process.argv[1] ?? "", replacementFile(), join(shippedBundle, "index.js"), workerd];
 }
 
 /** A separate file in the package; the command's path may lead to another folder than at the start. */

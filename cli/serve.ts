@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import type { TextVariables } from "../src/config/index.ts";
@@ -12,6 +13,7 @@ import { version, workerdVersion } from "./installation.ts";
 import { listenOn } from "./listening.ts";
 import { ownLine } from "./log-lines.ts";
 import { takeCommands } from "./reload.ts";
+import { installedFiles } from "./replacement.ts";
 import type { ServeSettings } from "./serve-settings.ts";
 import { serviceManager } from "./service-manager.ts";
 import { untilStopped } from "./signals.ts";
@@ -120,6 +122,12 @@ export async function serve(environment: Environment): Promise<void> {
     // A certificate or a secret was renewed. While a new pair is half written, the old one is used.
     const { certificateFile, keyFile } = keyPair ?? {};
     const secrets = [certificateFile, keyFile, ...variableFiles(environment)].filter((file) => file !== undefined);
+    const onUpgrade = () => {
+      // While it is being installed, files are missing.
+      if (installed.every((file) => existsSync(file))) void reload("an upgrade of the package").catch(() => {});
+    };
+    const installed = cluster ? [] : installedFiles();
+    using _installed = watchFiles(installed, onUpgrade);
     using _secrets = watchFiles(secrets, () => void reload("a file of its variables").catch(() => {}));
 
     const url = ownUrl(keyPair ? "https" : "http", host, workers.port);

@@ -12,8 +12,13 @@ export interface Program {
   url: string;
 }
 
-/** Starts a program, and waits until it answers. It is killed when this process ends. */
-export async function startProgram({ command, args, environment, url }: Program): Promise<Running> {
+/** Starts a program, and waits until it answers. It is killed when this process ends. `output` gives its whole output. */
+export async function startProgram({
+  command,
+  args,
+  environment,
+  url,
+}: Program): Promise<Running & { output(): string }> {
   const child = spawn(command, args, { stdio: ["ignore", "pipe", "pipe"], env: environment });
   const exited = once(child, "close").then(([code]) => code as number | null);
   const kill = () => void child.kill("SIGKILL");
@@ -28,6 +33,7 @@ export async function startProgram({ command, args, environment, url }: Program)
   }
   return {
     url,
+    output: () => said,
     stop() {
       child.kill("SIGTERM");
       return exited.finally(() => process.off("exit", kill));

@@ -1,10 +1,20 @@
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import {
+  cpSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { itServes } from "../deploy/facts.ts";
 import { startProgram } from "../deploy/program.ts";
+import { eventually } from "../e2e/support.ts";
 import { freePort, root, workerdVersion } from "../workerd/tools.ts";
 
 /**
@@ -74,6 +84,42 @@ describe("the package", () => {
     expect(components).toContainEqual(expect.objectContaining({ name: "workerd", version: workerdVersion }));
     for (const { hashes } of components) expect(hashes?.[0]?.content).toMatch(/^[0-9a-f]{128}$/);
     expect(metadata.component.name).toBe("responses-edge");
+  });
+
+  it("is replaced by another version that is installed in its place, which takes over while it serves", async () => {
+    const place = mkdtempSync(join(tmpdir(), "responses-edge-"));
+    symlinkSync(join(root, "node_modules"), join(place, "node_modules"));
+    const [installed, retired, next] = ["responses-edge", "retired", "next"].map((name) => join(place, name)) as [
+      string,
+      string,
+      string,
+    ];
+    cpSync(folder, installed, { recursive: true });
+    cpSync(folder, next, { recursive: true });
+    const manifest = JSON.parse(readFileSync(join(next, "package.json"), "utf8")) as object;
+    writeFileSync(join(next, "package.json"), JSON.stringify({ ...manifest, version: "99.0.0" }));
+    const port = String(await freePort());
+    const variables = { VLLM_BASE_URL: "http://127.0.0.1:1/v1", ALLOW_ANONYMOUS: "true", LOG_FORMAT: "json" };
+    const running = await startProgram({
+      command: process.execPath,
+      args: [join(installed, "responses-edge.js")],
+      environment: { PATH: process.env.PATH, PORT: port, STATE_DIRECTORY: join(place, "data"), ...variables },
+      url: `http://127.0.0.1:${port}`,
+    });
+    try {
+      await eventually(() => running.output().includes('"message":"started"'));
+      // As npm does it.
+      renameSync(installed, retired);
+      renameSync(next, installed);
+      await eventually(() => running.output().includes("Another process serves (an upgrade of the package)"));
+      expect(running.output()).toContain(`"version":"99.0.0"`);
+      expect((await fetch(`${running.url}/health`)).status).toBe(200);
+      expect(await running.stop()).toBe(0);
+      expect(running.output()).not.toContain('"level":"error"');
+    } finally {
+      await running.stop();
+      rmSync(place, { recursive: true, force: true });
+    }
   });
 
   itServes(async (variables) => {
