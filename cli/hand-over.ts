@@ -39,15 +39,16 @@ const RELEASE_LOOK_MS = 200;
 
 /**
  * Starts a successor of a process and lets it serve. Rejects if it does not start, or if either does not answer: the
- * predecessor then goes on alone. Gives the successor, and a promise that resolves when the predecessor has ended. `whenGiven` is called while no
- * process has any file of an object open but those that the predecessor keeps: it gets their names.
+ * predecessor then goes on alone. Gives the successor, a promise that resolves when the predecessor has ended, and a
+ * function that leaves it less time. `whenGiven` is called while no process has any file of an object open but those
+ * that the predecessor keeps: it gets their names.
  */
 export async function handOver(
   predecessor: WorkerProcess,
   start: (predecessorGives: () => Promise<void>) => Promise<WorkerProcess>,
   timeoutMs: number,
   whenGiven: (kept: ReadonlySet<string>) => void = () => {},
-): Promise<{ successor: WorkerProcess; retired: Promise<boolean> }> {
+): Promise<{ successor: WorkerProcess; retired: Promise<boolean>; endWithin(ms: number): void }> {
   let keeps: { key: string; file: string }[] = [];
   let successor: WorkerProcess | undefined;
   try {
@@ -65,7 +66,11 @@ export async function handOver(
       keeps.map(({ key }) => key),
     );
     await predecessor.tell("succeeded");
-    return { successor, retired: retire(predecessor, successor, timeoutMs) };
+    const time = { end: performance.now() + timeoutMs };
+    const endWithin = (ms: number) => {
+      time.end = Math.min(time.end, performance.now() + ms);
+    };
+    return { successor, retired: retire(predecessor, successor, time), endWithin };
   } catch (error) {
     await successor?.stop(0);
     await predecessor.tell("take-back");
@@ -77,14 +82,17 @@ export async function handOver(
  * Ends a predecessor when its work has ended, or its time is up. Resolves when the process has ended: with false if
  * work was cut off.
  */
-async function retire(predecessor: WorkerProcess, successor: WorkerProcess, timeoutMs: number): Promise<boolean> {
-  const deadline = performance.now() + timeoutMs;
+async function retire(
+  predecessor: WorkerProcess,
+  successor: WorkerProcess,
+  time: Readonly<{ end: number }>,
+): Promise<boolean> {
   let hasEnded = false;
   void predecessor.ended.finally(() => (hasEnded = true)).catch(() => {});
   let rung: string[] = [];
   let left = 1;
   try {
-    while (left > 0 && !hasEnded && performance.now() < deadline) {
+    while (left > 0 && !hasEnded && performance.now() < time.end) {
       await sleep(RELEASE_LOOK_MS, undefined, { ref: false });
       const state = await predecessor.tell();
       if (state.released?.length) await successor.tell("adopt", state.released);
@@ -94,7 +102,7 @@ async function retire(predecessor: WorkerProcess, successor: WorkerProcess, time
   } catch {
     // The predecessor does not answer: it has ended, or will be ended below.
   }
-  const isWhole = await end(predecessor, successor.port, Math.max(LEAST_MS, deadline - performance.now()));
+  const isWhole = await end(predecessor, successor.port, Math.max(LEAST_MS, time.end - performance.now()));
   await successor.tell("adopt-rest", rung).catch(() => {});
   return isWhole && left === 0;
 }
@@ -115,6 +123,7 @@ async function end(predecessor: WorkerProcess, port: number, graceMs: number): P
  */
 export async function stopWhenIdle(worker: WorkerProcess, port: number, graceMs: number): Promise<boolean> {
   const stopped = worker.stop(graceMs);
+  if (graceMs === 0) return stopped;
   let isOver = false;
   void stopped.finally(() => (isOver = true));
   for (let idle = 0; !isOver && idle < IDLE_LOOKS; await sleep(RELEASE_LOOK_MS, undefined, { ref: false })) {

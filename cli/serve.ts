@@ -67,7 +67,7 @@ export async function serve(environment: Environment): Promise<void> {
       (message) => tell("warn", message),
     );
     const discovered = { ...configuration, file: await discovery.expand(variables, file) };
-    const workers = await Workers.start({ environment, folder, listening, say, signal }, discovered);
+    await using workers = await Workers.start({ environment, folder, listening, say, signal }, discovered);
     /**
      * Applies the file's variables, with the present addresses of model servers. Gives the errors of the whole
      * configuration.
@@ -100,6 +100,7 @@ export async function serve(environment: Environment): Promise<void> {
     onHangUp = () => void reload("SIGHUP").catch(() => {});
     let inForce = settings;
     const reread = async () => {
+      if (signal.aborted) return;
       const changed = readChangedFile(environment, variables);
       const mistakes = changed.mistakes.length > 0 ? changed.mistakes : changed.placed(await putInForce(changed.file));
       if (mistakes.length > 0) {

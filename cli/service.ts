@@ -33,7 +33,7 @@ export class Service {
   readonly #options: ServiceOptions;
   #configuration: Configuration;
   #worker: WorkerProcess;
-  #predecessor: { worker: WorkerProcess; retired: Promise<boolean> } | undefined;
+  #predecessor: { worker: WorkerProcess; retired: Promise<boolean>; endWithin(ms: number): void } | undefined;
   #replacing: Promise<unknown> = Promise.resolve();
   #ended = Promise.withResolvers<void>();
 
@@ -76,9 +76,14 @@ export class Service {
    * With `quarantines` the files of damaged objects go into quarantine while neither process has them open.
    */
   replaceWorker(reason: string, quarantines = false): Promise<void> {
-    const replaced = this.#replacing.then(() => this.#replace(reason, quarantines));
-    this.#replacing = replaced.catch(() => {});
-    return replaced;
+    return this.#afterOthers(() => this.#replace(reason, quarantines));
+  }
+
+  /** Replaces or starts the Worker when earlier calls have ended. */
+  #afterOthers(act: () => Promise<void>): Promise<void> {
+    const done = this.#replacing.then(act);
+    this.#replacing = done.catch(() => {});
+    return done;
   }
 
   async #replace(reason: string, quarantines: boolean): Promise<void> {
@@ -92,7 +97,8 @@ export class Service {
     }
     for (const warning of warnings) this.#tell("warn", warning);
     // At most two processes share a folder.
-    if (this.#predecessor) await this.#end(this.#configuration.settings.stopTimeoutMs);
+    this.#predecessor?.endWithin(this.#configuration.settings.stopTimeoutMs);
+    await this.#predecessor?.retired;
     this.#options.signal.throwIfAborted();
     next.markDataFolder(folder.path);
     const { port: _, ...others } = optionsOf(this.#options, configuration);
@@ -100,13 +106,13 @@ export class Service {
     const start = (predecessorGives: () => Promise<void>) =>
       next.startWorker({ ...others, share, port: this.#worker.port, predecessorGives });
     const worker = this.#worker;
-    const { successor, retired } = await handOver(worker, start, settings.handOverTimeoutMs, (kept) => {
+    const { successor, retired, endWithin } = await handOver(worker, start, settings.handOverTimeoutMs, (kept) => {
       if (quarantines) this.#quarantine(worker.damagedFiles, kept);
     });
     this.#worker = successor;
     this.#watch(successor);
     this.#configuration = configuration;
-    const predecessor = { worker, retired };
+    const predecessor = { worker, retired, endWithin };
     this.#predecessor = predecessor;
     if (share) await this.#options.share?.moved(share.side);
     const ms = Math.round(performance.now() - began);
@@ -137,24 +143,38 @@ export class Service {
 
   /** Applies the configuration file to the serving Worker, as `WorkerProcess.configure` does. */
   async configure(file: TextVariables): Promise<readonly string[]> {
+    // A successor that has begun may have read an earlier file.
+    await this.#replacing;
     const mistakes = await this.#worker.configure(file);
     if (mistakes.length === 0) this.#configuration = { ...this.#configuration, file };
     return mistakes;
   }
 
-  /** Starts the Worker again after it has hung and was killed. */
-  async startAgain(): Promise<void> {
+  /** Starts the Worker again after its death. */
+  startAgain(): Promise<void> {
+    return this.#afterOthers(() => this.#startAgain());
+  }
+
+  async #startAgain(): Promise<void> {
     // Otherwise the runs that a predecessor still has would run twice.
-    if (this.#predecessor) await this.#end(0);
+    await this.#predecessor?.worker.stop(0);
+    await this.#predecessor?.retired;
     const { port: _, ...others } = optionsOf(this.#options, this.#configuration);
     this.#worker = await startWorker({ ...others, port: this.#worker.port });
     this.#ended = Promise.withResolvers();
     this.#watch(this.#worker);
   }
 
-  /** Lets the Worker refuse new requests, and waits until no foreground turn runs. Rejects if it does not answer. */
-  drain(): Promise<void> {
-    return this.#worker.drain();
+  /**
+   * Lets the Worker and its predecessor refuse new requests, and waits until no foreground turn runs. Rejects if the
+   * Worker does not answer.
+   */
+  async drain(): Promise<void> {
+    const drained = Promise.allSettled([this.#worker.drain(), this.#predecessor?.worker.drain()]);
+    await this.#replacing;
+    // A replacement that was nearly complete has made its successor the Worker meanwhile.
+    await this.#worker.drain();
+    await drained;
   }
 
   /**
@@ -166,7 +186,7 @@ export class Service {
     const worker = this.#worker;
     const stopped = await Promise.all([this.#predecessor?.worker.stop(graceMs), this.#stopOne(worker, graceMs)]);
     await this.#replacing;
-    // A replacement that was nearly complete has made its successor the Worker meanwhile.
+    // As in `drain`, but the time was up before.
     const left = Math.max(0, graceMs - (performance.now() - began));
     if (this.#worker !== worker) stopped.push(await this.#stopOne(this.#worker, left));
     return !stopped.includes(false);
@@ -174,11 +194,6 @@ export class Service {
 
   #stopOne(worker: WorkerProcess, graceMs: number): Promise<boolean> {
     return this.#options.share ? stopWhenIdle(worker, worker.port, graceMs) : worker.stop(graceMs);
-  }
-
-  async #end(graceMs: number): Promise<void> {
-    await this.#predecessor?.worker.stop(graceMs);
-    await this.#predecessor?.retired;
   }
 
   #tell(level: "info" | "warn", message: string, fields?: object): void {

@@ -101,7 +101,10 @@ export class Workers {
       const which = this.#isOne ? "The Worker's process" : `The process of worker ${this.#services.indexOf(service)}`;
       const what = hasHung() ? "did not answer any more, and was killed" : "has ended";
       this.#tell("warn", `${which} ${what}. It starts again.`);
-      await service.startAgain();
+      await service.startAgain().catch((error: unknown) => {
+        if (!this.#isStopping)
+          this.#tell("warn", `${which} did not start (${error instanceof Error ? error.message : error}).`);
+      });
     }
   }
 
@@ -126,12 +129,17 @@ export class Workers {
     return mistakes.find((found) => found.length > 0) ?? [];
   }
 
+  /** Ends all of them at once. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop(0);
+  }
+
   /** Ends all of them, as `Service.stop` does. */
   async stop(graceMs: number): Promise<boolean> {
     this.#isStopping = true;
     const began = performance.now();
-    // A worker's turn may need another worker to store it.
-    if (!this.#isOne && graceMs > 0) {
+    // A process's turn may need another process to store it. An instance of a cluster gives its objects up in time.
+    if (graceMs > 0 && !this.#configuration.settings.cluster) {
       const drained = Promise.allSettled(this.#services.map((service) => service.drain()));
       await Promise.race([drained, sleep(graceMs, undefined, { ref: false })]);
     }

@@ -61,6 +61,16 @@ function processOf({ child }: Served, worker: number): number {
   return Number(found);
 }
 
+/** The process of a worker that was started after another one; undefined if there is none yet. */
+function startedProcessOf(served: Served, worker: number, before: number): number | undefined {
+  try {
+    const pid = processOf(served, worker);
+    return pid === before ? undefined : pid;
+  } catch {
+    return undefined;
+  }
+}
+
 /** Sends a request on a new connection, so that any worker may answer. */
 async function ask<T>(url: string, body?: object): Promise<T> {
   const headers = { "content-type": "application/json" };
@@ -73,6 +83,15 @@ async function ask<T>(url: string, body?: object): Promise<T> {
 type Told = { id: string; status: string; output: { content: { text: string }[] }[] };
 
 const createAt = ({ url }: Served, body: object) => ask<Told>(`${url}/v1/responses`, { model: "simulator", ...body });
+
+/** Creates responses until one has an id as wanted. */
+async function createUntil(served: Served, wanted: (id: string) => boolean): Promise<Told> {
+  for (;;) {
+    const created = await createAt(served, { input: "Hello!" });
+    if (wanted(created.id)) return created;
+  }
+}
+
 const textOf = ({ output }: Told) => output.flatMap(({ content }) => content.map(({ text }) => text)).join("");
 
 describe("workers", () => {
@@ -153,6 +172,20 @@ describe("workers", () => {
       expect(textOf(streamOf(reader).response as unknown as Told)).toBe(expected);
     }
     expect(served.output()).toContain(`The process of worker ${killed} has ended. It starts again.`);
+  });
+
+  it("start again, also if they die while they start", async () => {
+    const { id } = await createUntil(served, (each) => workerWith(each) === 1);
+    const first = processOf(served, 1);
+    process.kill(first, "SIGKILL");
+    const second = await eventually(() => startedProcessOf(served, 1, first));
+    process.kill(second, "SIGKILL");
+    // A killed process resets the connections that it had accepted.
+    await eventually(async () => {
+      const answer = await fetchAnew(`${served.url}/v1/responses/${id}`).catch(() => undefined);
+      return answer?.status === 200;
+    });
+    expect(startedProcessOf(served, 1, second)).toBeDefined();
   });
 });
 
