@@ -90,6 +90,7 @@ export class Service {
     const { folder } = this.#options;
     const began = performance.now();
     const next = await installedReplacement();
+    const before = this.#configuration;
     const configuration = next.readConfiguration(this.#options.environment);
     const { settings, warnings } = configuration;
     if (settings.cluster) {
@@ -111,7 +112,10 @@ export class Service {
     });
     this.#worker = successor;
     this.#watch(successor);
+    const { file } = this.#configuration;
     this.#configuration = configuration;
+    // The successor has not read a file that was applied meanwhile.
+    if (file && file !== before.file) await this.configure(file);
     const predecessor = { worker, retired, endWithin };
     this.#predecessor = predecessor;
     if (share) await this.#options.share?.moved(share.side);
@@ -143,9 +147,9 @@ export class Service {
 
   /** Applies the configuration file to the serving Worker, as `WorkerProcess.configure` does. */
   async configure(file: TextVariables): Promise<readonly string[]> {
-    // A successor that has begun may have read an earlier file.
-    await this.#replacing;
-    const mistakes = await this.#worker.configure(file);
+    const worker = this.#worker;
+    const mistakes = await worker.configure(file);
+    if (worker !== this.#worker) return this.configure(file);
     if (mistakes.length === 0) this.#configuration = { ...this.#configuration, file };
     return mistakes;
   }
@@ -171,8 +175,9 @@ export class Service {
    */
   async drain(): Promise<void> {
     const drained = Promise.allSettled([this.#worker.drain(), this.#predecessor?.worker.drain()]);
-    await this.#replacing;
-    // A replacement that was nearly complete has made its successor the Worker meanwhile.
+    // A replacement that has begun may be waiting until its predecessor has ended its background runs.
+    await Promise.race([this.#replacing, drained]);
+    // One that was nearly complete has made its successor the Worker.
     await this.#worker.drain();
     await drained;
   }

@@ -2,15 +2,15 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { serveSimulator } from "../../dev/simulator/serve.ts";
-import { cleanUp, newFolder, type Served, start } from "../e2e/serve-support.ts";
+import { cleanUp, newFolder, run, type Served, start } from "../e2e/serve-support.ts";
 import { newSeed, randomFrom } from "../random.ts";
 import { fetchAnew } from "../workerd/tools.ts";
 
 /**
  * `npm run reloads -- ROUNDS`: starts `serve` with one worker or three, and reloads it, changes its configuration file,
- * kills workers and stops it, at random moments in the middle of requests. Prints its seed and a line for each round.
- * Ends with 1 if `serve` did not end in time, left a process behind or lost a response, or if a request failed in a
- * round without kills. SEED repeats a run's choices, not its moments.
+ * kills workers, makes backups and stops it, at random moments in the middle of requests. Prints its seed and a line for
+ * each round. Ends with 1 if `serve` did not end in time, left a process behind or lost a response, if a backup failed
+ * or lacks a response, or if a request failed in a round without kills. SEED repeats a run's choices, not its moments.
  */
 
 const ROUNDS = Number(process.argv[2] ?? 50);
@@ -106,7 +106,26 @@ const ACTIONS = {
   },
 };
 
-type Action = keyof typeof ACTIONS;
+type Action = keyof typeof ACTIONS | "backup";
+
+/** A backup, with the responses that it must have. */
+interface Backup {
+  folder: string;
+  made: string[];
+  ended: ReturnType<typeof run>;
+}
+
+/** The reasons for which a backup is not right. */
+async function faultsOf({ folder, made, ended }: Backup, variables: Record<string, string>): Promise<string[]> {
+  const [code, output] = await ended;
+  if (code !== 0) return [`backup: ${output}`];
+  const restored = { ...variables, STATE_DIRECTORY: join(newFolder(), "state") };
+  const [restoring, said] = await run(restored, ["restore", folder]);
+  if (restoring !== 0) return [`restore: ${said}`];
+  const served = await start(restored);
+  const missing = await lost(served.url, made);
+  return (await stop(served)) === 0 ? missing : [...missing, served.output()];
+}
 
 let hasFailed = false;
 for (let round = 1; round <= ROUNDS; round += 1) {
@@ -121,15 +140,21 @@ for (let round = 1; round <= ROUNDS; round += 1) {
   const served = await start(variables);
   const load = beginLoad(served.url);
   // The death of the only worker ends `serve`.
-  const choices: Action[] = ["reload", "reload", "change", ...(workers > 1 ? (["kill"] as const) : [])];
+  const choices: Action[] = ["reload", "reload", "change", "backup", ...(workers > 1 ? (["kill"] as const) : [])];
   const done: Action[] = [];
+  const backups: Backup[] = [];
   for (let left = 1 + below(6); left > 0; left -= 1) {
     await sleep(below(900));
     const kind = choices[below(choices.length)] ?? "reload";
-    ACTIONS[kind](served, file);
     done.push(kind);
+    if (kind === "backup") {
+      const target = join(newFolder(), "backup");
+      backups.push({ folder: target, made: [...load.made], ended: run(variables, ["backup", target]) });
+    } else ACTIONS[kind](served, file);
   }
   await sleep(below(1_500));
+  // A backup needs the server to the end.
+  await Promise.all(backups.map(({ ended }) => ended));
   const failures = done.includes("kill") ? [] : [...load.failures];
   const began = performance.now();
   const code = await stop(served);
@@ -139,6 +164,7 @@ for (let round = 1; round <= ROUNDS; round += 1) {
   const again = await start(variables);
   const missing = await lost(again.url, load.made);
   const codes = [code, await stop(again)];
+  for (const backup of backups) failures.push(...(await faultsOf(backup, variables)));
   const isRight = codes.every((each) => each === 0) && [...left, ...missing, ...failures].length === 0;
   const results = { round, workers, done: done.join(), codes, ms, responses: load.made.length };
   console.log(JSON.stringify({ ...results, ...(!isRight && { left, missing, failures }) }));

@@ -86,6 +86,16 @@ describe("another process that takes the place of the serving one", () => {
     expect(await stop(served)).toBe(0);
   }, 120_000);
 
+  it("does not keep `serve` from its end while it waits for a predecessor that has a background run", async () => {
+    const served = await start({ ...least(), STOP_TIMEOUT_MS: "600000" });
+    await create(served.url, { model: "simulator?tps=1&words=600", input: "Go on.", background: true });
+    served.child.kill("SIGHUP");
+    await eventually(() => times(served, SERVES) === 1, 30_000);
+    served.child.kill("SIGHUP");
+    expect(await stop(served)).toBe(0);
+    expect(served.output()).toContain("The previous process was stopped with unfinished work.");
+  });
+
   it("resumes runs that its predecessor had no time to end", async () => {
     const served = await start({ ...least(), HANDOVER_TIMEOUT_MS: "0" });
     const run = { model: "simulator?words=60&tps=10", input: "Go on.", background: true };
