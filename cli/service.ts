@@ -155,13 +155,13 @@ export class Service {
   }
 
   /** Starts the Worker again after its death. */
-  startAgain(): Promise<void> {
-    return this.#afterOthers(() => this.#startAgain());
+  async startAgain(): Promise<void> {
+    // Otherwise the runs that a predecessor still has would run twice. A replacement may be waiting for its end.
+    await this.#predecessor?.worker.stop(0);
+    await this.#afterOthers(() => this.#startAgain());
   }
 
   async #startAgain(): Promise<void> {
-    // Otherwise the runs that a predecessor still has would run twice.
-    await this.#predecessor?.worker.stop(0);
     await this.#predecessor?.retired;
     const { port: _, ...others } = optionsOf(this.#options, this.#configuration);
     this.#worker = await startWorker({ ...others, port: this.#worker.port });
