@@ -123,13 +123,12 @@ export async function serve(environment: Environment): Promise<void> {
     // A certificate or a secret was renewed. While a new pair is half written, the old one is used.
     const { certificateFile, keyFile } = keyPair ?? {};
     const secrets = [certificateFile, keyFile, ...variableFiles(environment)].filter((file) => file !== undefined);
-    const onUpgrade = () => {
-      // While it is being installed, files are missing.
-      if (installed.every((file) => existsSync(file))) void reload("an upgrade of the package").catch(() => {});
-    };
-    const installed = cluster ? [] : installedFiles();
-    using _installed = watchFiles(installed, onUpgrade);
     using _secrets = watchFiles(secrets, () => void reload("a file of its variables").catch(() => {}));
+    const installed = cluster ? [] : installedFiles();
+    using _installed = watchFiles(installed, () => {
+      // During an installation files are missing.
+      if (installed.every((file) => existsSync(file))) void reload("an upgrade of the package").catch(() => {});
+    });
 
     const url = ownUrl(keyPair ? "https" : "http", host, workers.port);
     if (logFormat === "text") say(banner(url, settings, all, folder));

@@ -114,8 +114,6 @@ export class Service {
     this.#watch(successor);
     const { file } = this.#configuration;
     this.#configuration = configuration;
-    // The successor has not read a file that was applied meanwhile.
-    if (file && file !== before.file) await this.configure(file);
     const predecessor = { worker, retired, endWithin };
     this.#predecessor = predecessor;
     if (share) await this.#options.share?.moved(share.side);
@@ -129,6 +127,8 @@ export class Service {
       if (isWhole) this.#tell("info", "The previous process has ended.");
       else this.#tell("warn", "The previous process was stopped with unfinished work.");
     });
+    // The successor has not read a file that was applied meanwhile.
+    if (file && file !== before.file) await this.configure(file);
   }
 
   /** Moves damaged files that no process has open into quarantine. */
@@ -158,13 +158,17 @@ export class Service {
   async startAgain(): Promise<void> {
     // Otherwise the runs that a predecessor still has would run twice. A replacement may be waiting for its end.
     await this.#predecessor?.worker.stop(0);
-    await this.#afterOthers(() => this.#startAgain());
+    const dead = this.#worker;
+    await this.#afterOthers(() => this.#startAgain(dead));
   }
 
-  async #startAgain(): Promise<void> {
-    await this.#predecessor?.retired;
-    const { port: _, ...others } = optionsOf(this.#options, this.#configuration);
-    this.#worker = await startWorker({ ...others, port: this.#worker.port });
+  async #startAgain(dead: WorkerProcess): Promise<void> {
+    // A replacement that was nearly complete has taken its place.
+    if (this.#worker === dead) {
+      await this.#predecessor?.retired;
+      const { port: _, ...others } = optionsOf(this.#options, this.#configuration);
+      this.#worker = await startWorker({ ...others, port: dead.port });
+    }
     this.#ended = Promise.withResolvers();
     this.#watch(this.#worker);
   }
@@ -191,7 +195,7 @@ export class Service {
     const worker = this.#worker;
     const stopped = await Promise.all([this.#predecessor?.worker.stop(graceMs), this.#stopOne(worker, graceMs)]);
     await this.#replacing;
-    // As in `drain`, but the time was up before.
+    // A replacement may have become complete, as in `drain`.
     const left = Math.max(0, graceMs - (performance.now() - began));
     if (this.#worker !== worker) stopped.push(await this.#stopOne(this.#worker, left));
     return !stopped.includes(false);

@@ -1,5 +1,5 @@
-import { readFileSync, rmSync } from "node:fs";
-import { cleanUp, newFolder, type Served, start } from "../e2e/serve-support.ts";
+import { rmSync } from "node:fs";
+import { cleanUp, newFolder, type Served, start, workerdsOf } from "../e2e/serve-support.ts";
 import { freePort } from "../workerd/tools.ts";
 import { type Bucket, startBucket, type Way } from "./bucket.ts";
 
@@ -105,9 +105,8 @@ export async function startCluster(variables: Record<string, string>): Promise<C
 }
 
 /** The id of the process of workerd that `serve` has started. */
-function workerdOf({ child: { pid } }: Served): number {
-  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ").map(Number);
-  const workerd = children.find((child) => readFileSync(`/proc/${child}/comm`, "utf8").startsWith("workerd"));
+function workerdOf(served: Served): number {
+  const [workerd] = workerdsOf(served);
   if (workerd === undefined) throw new Error("serve has no workerd.");
   return workerd;
 }

@@ -1,8 +1,8 @@
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { serveSimulator } from "../../dev/simulator/serve.ts";
-import { cleanUp, newFolder, run, type Served, start } from "../e2e/serve-support.ts";
+import { cleanUp, commandOf, newFolder, run, type Served, start, workerdsOf } from "../e2e/serve-support.ts";
 import { newSeed, randomFrom } from "../random.ts";
 import { fetchAnew } from "../workerd/tools.ts";
 
@@ -61,18 +61,9 @@ function beginLoad(url: string): Load {
   };
 }
 
-const childrenOf = ({ child: { pid } }: Served) =>
-  readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ").filter(Boolean).map(Number);
-
 /** The processes whose command names a folder. */
 function processesIn(folder: string): string[] {
-  return readdirSync("/proc").filter((pid) => {
-    try {
-      return /^\d+$/.test(pid) && readFileSync(`/proc/${pid}/cmdline`, "latin1").includes(folder);
-    } catch {
-      return false;
-    }
-  });
+  return readdirSync("/proc").filter((name) => /^\d+$/.test(name) && commandOf(name).includes(folder));
 }
 
 async function stop(served: Served): Promise<number | null | "hangs"> {
@@ -100,7 +91,7 @@ const ACTIONS = {
   reload: (served: Served) => served.child.kill("SIGHUP"),
   change: (_: Served, file: string) => writeFileSync(file, `vllm_max_retries: ${below(5)}\n`),
   kill: (served: Served) => {
-    const workers = childrenOf(served);
+    const workers = workerdsOf(served);
     const chosen = workers[below(workers.length)];
     if (chosen !== undefined) process.kill(chosen, "SIGKILL");
   },

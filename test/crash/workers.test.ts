@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { parseResponseId } from "@responses-edge/responses-api/ids";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -12,7 +12,7 @@ import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.
 import { workerOf } from "../../src/store/shares.ts";
 import { conformantFetch } from "../conformance/client.ts";
 import { ADMIN_KEY, call, makeKey, newTenant } from "../e2e/key-support.ts";
-import { cleanUp, newFolder, type Served, start } from "../e2e/serve-support.ts";
+import { cleanUp, commandOf, newFolder, type Served, start, textIfThere, workerdsOf } from "../e2e/serve-support.ts";
 import { eventually } from "../e2e/support.ts";
 import { fetchAnew } from "../workerd/tools.ts";
 import { beginLoad } from "./hand-over-load.ts";
@@ -48,27 +48,22 @@ function workerWith(id: string): number {
   return workerOf(objectId(`local:${home}`, uniqueKeyOf("Home")), WORKERS);
 }
 
-/** The process of a worker: the launcher's child whose configuration names it. */
-function processOf({ child }: Served, worker: number): number {
-  const children = readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, "utf8").trim().split(" ");
-  const found = children.find((pid) => {
-    const config = readFileSync(`/proc/${pid}/cmdline`, "utf8")
+/** The process of a worker, whose configuration names it; undefined while there is none. */
+function processOf(served: Served, worker: number): number | undefined {
+  return workerdsOf(served).find((pid) => {
+    const config = commandOf(pid)
       .split("\0")
       .find((argument) => argument.endsWith(".capnp"));
-    return config !== undefined && readFileSync(config, "utf8").includes(`text = "${worker}/${WORKERS}"`);
+    return config && textIfThere(config).includes(`text = "${worker}/${WORKERS}"`);
   });
-  if (found === undefined) throw new Error(`There is no worker ${worker}.`);
-  return Number(found);
 }
 
-/** The process of a worker that was started after another one; undefined if there is none yet. */
-function startedProcessOf(served: Served, worker: number, before: number): number | undefined {
-  try {
-    const pid = processOf(served, worker);
-    return pid === before ? undefined : pid;
-  } catch {
-    return undefined;
-  }
+/** Kills the process of a worker. Throws if there is none. */
+function kill(served: Served, worker: number): number {
+  const pid = processOf(served, worker);
+  if (pid === undefined) throw new Error(`There is no worker ${worker}.`);
+  process.kill(pid, "SIGKILL");
+  return pid;
 }
 
 /** Sends a request on a new connection, so that any worker may answer. */
@@ -136,7 +131,7 @@ describe("workers", () => {
     await eventually(() => streams.every(({ text }) => text.length > 40) && readers.every(({ id }) => id !== ""));
     // The killed process may have been storing other streams' turns.
     const live = streams.filter(({ text }) => text.length < expected.length / 2);
-    process.kill(processOf(served, killed), "SIGKILL");
+    kill(served, killed);
     await Promise.all([...reading, ...streams.map(({ ended }) => ended)]);
 
     // A new tree stays in the process that gets its request, so its id names this process.
@@ -176,16 +171,15 @@ describe("workers", () => {
 
   it("start again, also if they die while they start", async () => {
     const { id } = await createUntil(served, (each) => workerWith(each) === 1);
-    const first = processOf(served, 1);
-    process.kill(first, "SIGKILL");
-    const second = await eventually(() => startedProcessOf(served, 1, first));
-    process.kill(second, "SIGKILL");
+    const first = kill(served, 1);
+    await eventually(() => ![undefined, first].includes(processOf(served, 1)));
+    const second = kill(served, 1);
     // A killed process resets the connections that it had accepted.
     await eventually(async () => {
       const answer = await fetchAnew(`${served.url}/v1/responses/${id}`).catch(() => undefined);
       return answer?.status === 200;
     });
-    expect(startedProcessOf(served, 1, second)).toBeDefined();
+    expect([undefined, second]).not.toContain(processOf(served, 1));
   });
 });
 

@@ -1,6 +1,6 @@
 import { type ChildProcess, execFileSync, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { commandLine } from "../workerd/tools.ts";
@@ -79,6 +79,24 @@ export async function start(variables: Record<string, string>, before?: Before):
   served.url = url() ?? "";
   if (served.url === "") throw new Error(served.output());
   return served;
+}
+
+/** The processes of workerd that `serve` has started, in the order of their starts. */
+export function workerdsOf({ child: { pid } }: Served): number[] {
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ");
+  return children.filter((each) => commandOf(each).includes("workerd")).map(Number);
+}
+
+/** The command of a process, with its arguments; empty if the process has ended. */
+export const commandOf = (pid: string | number) => textIfThere(`/proc/${pid}/cmdline`);
+
+/** The text of a file; empty if there is none. */
+export function textIfThere(file: string): string {
+  try {
+    return readFileSync(file, "utf8");
+  } catch {
+    return "";
+  }
 }
 
 /** Runs a command that ends by itself. Gives its exit code and its output. */

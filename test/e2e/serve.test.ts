@@ -8,7 +8,7 @@ import { connect } from "node:tls";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { SCHEMA_VERSIONS } from "../../src/store/schema-versions.ts";
-import { certificate, cleanUp, mayMount, newFolder, run, type Served, start } from "./serve-support.ts";
+import { certificate, cleanUp, mayMount, newFolder, run, type Served, start, workerdsOf } from "./serve-support.ts";
 import { eventually } from "./support.ts";
 
 /** `responses-edge serve`: the process, from its configuration to its end. Other tests cover the API. */
@@ -36,11 +36,7 @@ async function stop(served: Served): Promise<number | null> {
 }
 
 /** The process of workerd that `serve` has started. */
-function workerdOf({ child: { pid } }: Served): number {
-  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim().split(" ");
-  const [workerd] = children.filter((each) => readFileSync(`/proc/${each}/cmdline`, "latin1").includes("workerd"));
-  return Number(workerd);
-}
+const workerdOf = (served: Served) => Number(workerdsOf(served)[0]);
 
 const portOf = (server: { address(): unknown }) => (server.address() as AddressInfo).port;
 

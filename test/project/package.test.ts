@@ -89,13 +89,9 @@ describe("the package", () => {
   it("is replaced by another version that is installed in its place, which takes over while it serves", async () => {
     const place = mkdtempSync(join(tmpdir(), "responses-edge-"));
     symlinkSync(join(root, "node_modules"), join(place, "node_modules"));
-    const [installed, retired, next] = ["responses-edge", "retired", "next"].map((name) => join(place, name)) as [
-      string,
-      string,
-      string,
-    ];
-    cpSync(folder, installed, { recursive: true });
-    cpSync(folder, next, { recursive: true });
+    const installed = join(place, "responses-edge");
+    const next = join(place, "next");
+    for (const each of [installed, next]) cpSync(folder, each, { recursive: true });
     const manifest = JSON.parse(readFileSync(join(next, "package.json"), "utf8")) as object;
     writeFileSync(join(next, "package.json"), JSON.stringify({ ...manifest, version: "99.0.0" }));
     const port = String(await freePort());
@@ -109,7 +105,7 @@ describe("the package", () => {
     try {
       await eventually(() => running.output().includes('"message":"started"'));
       // As npm does it.
-      renameSync(installed, retired);
+      renameSync(installed, join(place, "previous"));
       renameSync(next, installed);
       await eventually(() => running.output().includes("Another process serves (an upgrade of the package)"));
       expect(running.output()).toContain(`"version":"99.0.0"`);
