@@ -63,13 +63,22 @@ export const fetchAnew: typeof fetch = (input, init) => {
   return fetch(input, { ...init, headers });
 };
 
-/**
- * A port on which nothing listens. It is below the range from which systems take ports of connections (Linux: from
- * 32768), so that no connection takes it.
- */
+/** `fetch` refuses some ports, the last of which is 10080 (https://fetch.spec.whatwg.org/#port-blocking). */
+const FIRST_PORT = 10_081;
+
+/** Below the range from which systems take ports of connections (Linux: from 32768), so that no connection takes one. */
+const PORTS_OF_A_WORKER = Math.floor((32_768 - FIRST_PORT) / 16);
+
+/** vitest's workers (1 to 8) choose at the same time: each has ports of its own, and a process outside of vitest, too. */
+const firstOfWorker = FIRST_PORT + (Number(process.env.VITEST_POOL_ID ?? 0) % 16) * PORTS_OF_A_WORKER;
+
+let chosen = randomInt(PORTS_OF_A_WORKER);
+
+/** A port on which nothing listens. A process gets each port of its own once before it gets one again. */
 export async function freePort(): Promise<number> {
   for (;;) {
-    const port = randomInt(10_000, 32_768);
+    chosen = (chosen + 1) % PORTS_OF_A_WORKER;
+    const port = firstOfWorker + chosen;
     if (await isFree(port)) return port;
   }
 }
