@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { beginLoad } from "../crash/hand-over-load.ts";
-import { begin, cleanUp, newFolder, run, type Served, start } from "./serve-support.ts";
+import { begin, cleanUp, newFolder, run, type Served, start, workerdsOf } from "./serve-support.ts";
 import { eventually } from "./support.ts";
 
 /** A process that takes the place of another one under `serve`, while both get requests (docs/upgrades.md). */
@@ -24,11 +24,17 @@ const HAS_ENDED = "The previous process has ended.";
 /** The number of times that a text is in the output. */
 const times = ({ output }: Served, what: string) => output().split(what).length - 1;
 
-async function create(url: string, body: object): Promise<{ id: string; status: string }> {
+async function created(url: string, what: string, body: object): Promise<{ id: string; status: string }> {
   const headers = { "content-type": "application/json" };
-  const answer = await fetch(`${url}/v1/responses`, { method: "POST", headers, body: JSON.stringify(body) });
+  const answer = await fetch(`${url}/v1/${what}`, { method: "POST", headers, body: JSON.stringify(body) });
   return (await answer.json()) as { id: string; status: string };
 }
+
+const create = (url: string, body: object) => created(url, "responses", body);
+
+/** Waits until the model was asked with this text. */
+const untilAsked = (text: string) =>
+  eventually(() => vllm.simulator.requests.some(({ body }) => JSON.stringify(body)?.includes(text)), 30_000);
 
 async function stop(served: Served): Promise<number | null> {
   served.child.kill("SIGTERM");
@@ -94,6 +100,56 @@ describe("another process that takes the place of the serving one", () => {
     served.child.kill("SIGHUP");
     expect(await stop(served)).toBe(0);
     expect(served.output()).toContain("The previous process was stopped with unfinished work.");
+  });
+
+  it("has a configuration file that changed while it started", async () => {
+    const file = join(newFolder(), "edge.json");
+    const named = (alias: string) => JSON.stringify({ model_aliases: { [alias]: "simulator" } });
+    writeFileSync(file, named("one"));
+    const served = await start({ ...least(), CONFIG_FILE: file });
+    served.child.kill("SIGHUP");
+    const successor = await eventually(() => workerdsOf(served)[1], 30_000);
+    process.kill(successor, "SIGSTOP");
+    writeFileSync(file, named("two"));
+    await eventually(() => times(served, "has changed, and was applied") === 1, 30_000);
+    expect(times(served, SERVES)).toBe(0);
+    process.kill(successor, "SIGCONT");
+    await eventually(() => times(served, SERVES) === 1, 30_000);
+    for (const [model, status] of [
+      ["two", "completed"],
+      ["one", undefined],
+    ] as const) {
+      expect((await create(served.url, { model, input: "Hello!" })).status).toBe(status);
+    }
+    expect(await stop(served)).toBe(0);
+  });
+
+  it("serves a conversation after the turn that its predecessor has in it, also if a third one is requested meanwhile", async () => {
+    const served = await start(least());
+    const { id: conversation } = await created(served.url, "conversations", {});
+    const slow = { model: "simulator?words=40&tps=10", input: "Count.", conversation };
+    const first = create(served.url, slow);
+    await untilAsked("Count.");
+    served.child.kill("SIGHUP");
+    await eventually(() => times(served, SERVES) === 1, 30_000);
+    served.child.kill("SIGHUP");
+    const next = await create(served.url, { model: "simulator", input: "Hello!", conversation });
+    expect([(await first).status, next.status]).toEqual(["completed", "completed"]);
+    await eventually(() => times(served, SERVES) === 2, 30_000);
+    expect(await stop(served)).toBe(0);
+  });
+
+  it("ends with its predecessor as soon as the turns of both have ended", async () => {
+    // Whoever waits for this time outlasts the test.
+    const served = await start({ ...least(), STOP_TIMEOUT_MS: "600000" });
+    const turns = [create(served.url, { model: "simulator?words=40&tps=10", input: "Wait." })];
+    await untilAsked("Wait.");
+    served.child.kill("SIGHUP");
+    await eventually(() => times(served, SERVES) === 1, 30_000);
+    turns.push(create(served.url, { model: "simulator?words=10&tps=10", input: "Wait again." }));
+    await untilAsked("Wait again.");
+    expect(await stop(served)).toBe(0);
+    expect((await Promise.all(turns)).map(({ status }) => status)).toEqual(["completed", "completed"]);
   });
 
   it("resumes runs that its predecessor had no time to end", async () => {

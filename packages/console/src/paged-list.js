@@ -1,5 +1,5 @@
 import { html, nothing } from "lit-html";
-import { callJson } from "./api.js";
+import { ApiFault, callJson } from "./api.js";
 import { faultNotice, messageWithField } from "./dialogs.js";
 
 const PAGE_LENGTH = 50;
@@ -15,6 +15,8 @@ export class PagedList {
   /** The loaded items. Undefined until the first page has come. @type {Item[] | undefined} */
   items;
   fault = "";
+  /** The HTTP status of the fault. Undefined if there is none, or no answer came. @type {number | undefined} */
+  faultStatus;
   #path;
   #redraw;
   #hasMore = false;
@@ -59,8 +61,12 @@ export class PagedList {
     try {
       await work();
       this.fault = "";
+      this.faultStatus = undefined;
     } catch (error) {
+      // Nothing of another filter stands beside the fault.
+      if (this.#loadedBy !== this.#filter) this.items = undefined;
       this.fault = messageWithField(error);
+      this.faultStatus = error instanceof ApiFault ? error.status : undefined;
     }
     this.#redraw();
   }

@@ -1,9 +1,9 @@
 import { html, nothing, render } from "lit-html";
-import { ApiFault, callJson } from "./api.js";
+import { callJson } from "./api.js";
 import { cardsTable, number } from "./cards-table.js";
-import { faultNotice, messageOf } from "./dialogs.js";
 import { count, duration, moment, money } from "./format.js";
 import { statusTag } from "./item-view.js";
+import { PagedList } from "./paged-list.js";
 import { recentResponses } from "./recent.js";
 import { Refresher } from "./refresher.js";
 
@@ -25,7 +25,8 @@ import { Refresher } from "./refresher.js";
  * @property {{ text: string, type: string } | null} output
  */
 
-const PAGE_LENGTH = 50;
+/** The status of an answer of a deployment without a list of responses. */
+const OFF = 426;
 
 /** The time between two checks of responses that run. Milliseconds. */
 const EVERY_MS = 3_000;
@@ -46,12 +47,11 @@ function nameOf(metadata, id) {
 
 export class ResponsesList {
   element = document.createElement("div");
-  /** @type {Listed[] | undefined} */
-  #listed;
-  #hasMore = false;
-  #fault = "";
-  /** True if the deployment has no list. */
-  #isOff = false;
+  /** @type {PagedList<Listed>} */
+  #list = new PagedList("/v1/responses", () => {
+    this.#draw();
+    void this.#learnNames();
+  });
   /** The query in the address. */
   #query = new URLSearchParams();
   #refresher = new Refresher(() => this.#refresh(), EVERY_MS);
@@ -62,7 +62,7 @@ export class ResponsesList {
 
   /** @param {URLSearchParams} query */
   show(query) {
-    if (String(query) !== String(this.#query)) this.#listed = undefined;
+    if (String(query) !== String(this.#query)) this.#list.filter = filterOf(query);
     this.#query = query;
     this.#draw();
     this.#refresher.start();
@@ -72,43 +72,15 @@ export class ResponsesList {
     this.#refresher.stop();
   }
 
-  /** @param {number} limit @param {string} [after] */
-  async #page(limit, after) {
-    const asked = new URLSearchParams({ limit: String(limit), ...(after !== undefined && { after }) });
-    for (const [name, value] of this.#query) {
-      const day = name === "from" ? "created_at[gte]" : name === "until" ? "created_at[lt]" : undefined;
-      if (day) asked.set(day, String(startOfDay(value) + (name === "until" ? 86_400 : 0)));
-      else if (name === "metadata") {
-        const [key = "", ...rest] = value.split("=");
-        asked.set(`metadata[${key.trim()}]`, rest.join("=").trim());
-      } else asked.set(name, value);
-    }
-    return callJson(`/v1/responses?${asked}`);
-  }
-
-  /** Asks for as many as are shown. True while one of them runs. */
+  /** True while one of the shown responses runs. */
   async #refresh() {
-    const query = this.#query;
-    try {
-      const shown = this.#listed?.length ?? 0;
-      const page = await this.#page(Math.min(100, Math.max(PAGE_LENGTH, shown)));
-      if (query !== this.#query) return true;
-      const rest = this.#listed?.slice(page.data.length) ?? [];
-      this.#listed = [...page.data, ...(page.has_more ? rest : [])];
-      if (rest.length === 0) this.#hasMore = page.has_more;
-      this.#fault = "";
-    } catch (error) {
-      this.#isOff = error instanceof ApiFault && error.status === 426;
-      this.#fault = this.#isOff ? "" : messageOf(error);
-    }
-    this.#draw();
-    void this.#learnNames();
-    return this.#listed?.some(({ status }) => status === "in_progress" || status === "queued") === true;
+    await this.#list.refresh();
+    return this.#list.items?.some(({ status }) => status === "in_progress" || status === "queued") === true;
   }
 
   /** Asks for the conversations that are shown and not known yet, one after another. */
   async #learnNames() {
-    for (const { conversation } of this.#listed ?? []) {
+    for (const { conversation } of this.#list.items ?? []) {
       if (!conversation || names.has(conversation.id)) continue;
       names.set(conversation.id, conversation.id);
       const found = await callJson(`/v1/conversations/${conversation.id}`).catch(() => undefined);
@@ -116,19 +88,6 @@ export class ResponsesList {
       this.#draw();
     }
   }
-
-  #more = async () => {
-    try {
-      const page = await this.#page(PAGE_LENGTH, this.#listed?.at(-1)?.id);
-      this.#listed = [...(this.#listed ?? []), ...page.data];
-      this.#hasMore = page.has_more;
-      this.#fault = "";
-    } catch (error) {
-      this.#fault = messageOf(error);
-    }
-    this.#draw();
-    void this.#learnNames();
-  };
 
   /** @param {SubmitEvent} event */
   #search = (event) => {
@@ -148,15 +107,12 @@ export class ResponsesList {
   }
 
   #draw() {
+    const none = this.#query.size > 0 ? "No response matches all filters." : "No response is stored yet.";
     render(
-      this.#isOff
+      this.#list.faultStatus === OFF
         ? html`<p class="notice">This deployment does not list responses: <code>RESPONSE_INDEX=true</code> turns that on.</p>
             ${recentResponses("responses")}`
-        : html`
-            ${this.#formTemplate()} ${faultNotice(this.#fault)}
-            ${this.#listed === undefined ? (this.#fault ? nothing : html`<p class="note">Loading…</p>`) : this.#tableTemplate(this.#listed)}
-            ${this.#hasMore ? html`<p class="buttons"><button type="button" @click=${this.#more}>Show more</button></p>` : nothing}
-          `,
+        : html`${this.#formTemplate()} ${this.#list.template(none, (listed) => this.#tableTemplate(listed))}`,
       this.element,
     );
   }
@@ -187,9 +143,6 @@ export class ResponsesList {
 
   /** @param {readonly Listed[]} listed */
   #tableTemplate(listed) {
-    if (listed.length === 0) {
-      return html`<p class="note">${this.#query.size > 0 ? "No response matches all filters." : "No response is stored yet."}</p>`;
-    }
     return cardsTable(
       "Stored responses",
       ["Response", "Status", "Model", "Conversation", "Created", number("Time"), number("Tokens"), number("Cost")],
@@ -222,6 +175,23 @@ export class ResponsesList {
 /** @param {URLSearchParams} query */
 function addressOf(query) {
   return query.size > 0 ? `#/responses?${query}` : "#/responses";
+}
+
+/**
+ * The query of the API for the query of an address.
+ * @param {URLSearchParams} query
+ * @returns {Record<string, string>}
+ */
+function filterOf(query) {
+  return Object.fromEntries(
+    [...query].map(([name, value]) => {
+      if (name === "from") return ["created_at[gte]", String(startOfDay(value))];
+      if (name === "until") return ["created_at[lt]", String(startOfDay(value) + 86_400)];
+      if (name !== "metadata") return [name, value];
+      const [key = "", ...rest] = value.split("=");
+      return [`metadata[${key.trim()}]`, rest.join("=").trim()];
+    }),
+  );
 }
 
 /** When a day begins here, in Unix seconds. @param {string} day as `2026-11-25` */
