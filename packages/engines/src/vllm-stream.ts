@@ -1,9 +1,9 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { isJson } from "@responses-edge/responses-api/json";
 import type { Usage } from "@responses-edge/responses-api/response";
-import type { FinishReason, Prompt } from "@responses-edge/turn-contract/engine";
+import type { FinishReason, ModelDelta, Prompt } from "@responses-edge/turn-contract/engine";
 import type { RequestOptions } from "./model-server.ts";
-import { answerAborted } from "./upstream-faults.ts";
+import { answerAborted, connectionLost } from "./upstream-faults.ts";
 
 /**
  * The stream that both of vLLM's completion routes send: how it is asked for, how it is cut into payloads, and the fields that the two share,
@@ -145,6 +145,52 @@ export class SseDecoder {
     this.#pieces.push(this.#latest.join(""));
     this.#latest = [];
   }
+}
+
+/** What is known of an answer while it is read. */
+export interface AnswerReader {
+  /** The finish reason has come: the answer is complete, except perhaps for its usage. */
+  readonly isFinished: boolean;
+  /** The rest of the answer is not wanted. */
+  readonly isOver: boolean;
+  /** Adds the deltas of the end of a stream. */
+  end(deltas: ModelDelta[]): void;
+}
+
+/** Adds the deltas of some payloads to `deltas`, up to a faulty one, whose fault it gives, also as a promise. */
+export type ReadAll = (payloads: readonly string[], deltas: ModelDelta[]) => unknown;
+
+/**
+ * The deltas of a streamed answer, for each read those that it has completed. Earlier deltas count, even if a fault comes in the same read.
+ * Throws the fault of a payload, and the 502 of a stream that ends before its finish reason.
+ */
+export async function* streamedAnswer(
+  reads: AsyncIterable<Uint8Array>,
+  reader: AnswerReader,
+  readAll: ReadAll,
+  signal: AbortSignal,
+): AsyncGenerator<ModelDelta[]> {
+  const decoder = new SseDecoder();
+  try {
+    for await (const bytes of reads) {
+      const deltas: ModelDelta[] = [];
+      const fault = await readAll(decoder.push(bytes), deltas);
+      if (deltas.length > 0) yield deltas;
+      if (fault) throw fault;
+      // Leaving closes the upstream request.
+      if (reader.isOver) break;
+    }
+  } catch (error) {
+    // The answer is complete; only its usage may be missing.
+    if (!reader.isFinished || signal.aborted) throw error;
+  }
+  const deltas: ModelDelta[] = [];
+  const fault = reader.isOver ? undefined : await readAll(decoder.end(), deltas);
+  reader.end(deltas);
+  if (deltas.length > 0) yield deltas;
+  if (fault) throw fault;
+  // Some versions end without `[DONE]`; without a finish reason the answer is incomplete.
+  if (!reader.isFinished) throw connectionLost();
 }
 
 /** 502: the upstream's stream is not what vLLM sends. */

@@ -3,7 +3,7 @@ import { type ApiError, toApiError } from "@responses-edge/responses-api/errors"
 import type { ModelDelta, TokenLogprob } from "@responses-edge/turn-contract/engine";
 import { clientFault } from "../client-faults.ts";
 import { readFault, toFaultError } from "../upstream-faults.ts";
-import { malformedStream, toFinishReason, toUsage, type VllmUsage } from "../vllm-stream.ts";
+import { type AnswerReader, malformedStream, toFinishReason, toUsage, type VllmUsage } from "../vllm-stream.ts";
 import { AnswerText, type AnswerTextOptions } from "./answer-text.ts";
 import { LogprobAligner } from "./logprobs.ts";
 
@@ -69,7 +69,7 @@ export interface ChunkReaderOptions extends AnswerTextOptions {
 }
 
 /** Reads one answer of vLLM, in chunks or as a whole. */
-export class ChunkReader {
+export class ChunkReader implements AnswerReader {
   /** Set if the server gives logprobs. */
   #logprobs: LogprobAligner | undefined;
   readonly #text: AnswerText;
@@ -229,16 +229,16 @@ function toLogprob(entry: ChatLogprob) {
   };
 }
 
-/** The deltas of some payloads, up to the faulty one: earlier deltas count, even if both come in one read. */
+/** Adds the deltas of some payloads to `deltas`, up to a faulty one, whose fault it gives. */
 export function readPayloads(
   reader: ChunkReader,
   payloads: readonly string[],
-): { deltas: ModelDelta[]; fault?: ApiError } {
-  const deltas: ModelDelta[] = [];
+  deltas: ModelDelta[],
+): ApiError | undefined {
   try {
     for (const payload of payloads) if (payload !== "[DONE]") reader.read(JSON.parse(payload), deltas);
   } catch (fault) {
-    return { deltas, fault: fault instanceof SyntaxError ? malformedStream() : toApiError(fault) };
+    return fault instanceof SyntaxError ? malformedStream() : toApiError(fault);
   }
-  return { deltas };
+  return undefined;
 }

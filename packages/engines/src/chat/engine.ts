@@ -26,8 +26,8 @@ import { boundRules, refuseBadFormats } from "../offered-tools.ts";
 import type { ChatConfig } from "../settings.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import type { BodyFor, Upstream } from "../upstream.ts";
-import { connectionLost, malformedAnswer, parsedAnswer, UNREADABLE_ANSWER, windowNotTold } from "../upstream-faults.ts";
-import { deliveryOf, SseDecoder } from "../vllm-stream.ts";
+import { malformedAnswer, parsedAnswer, UNREADABLE_ANSWER, windowNotTold } from "../upstream-faults.ts";
+import { deliveryOf, type ReadAll, streamedAnswer } from "../vllm-stream.ts";
 import { ChunkReader, readPayloads } from "./chunks.ts";
 import { Draft, type DraftOptions } from "./draft.ts";
 import { asInput, forcedInput } from "./forced-input.ts";
@@ -210,7 +210,10 @@ export class ChatEngine implements Engine {
     });
     const type = response.headers.get("content-type") ?? "";
     if (type.includes("application/json")) return this.#wholeAnswer(response, reader, signal);
-    if (type.includes("text/event-stream")) return this.#streamedAnswer(response, reader, signal);
+    if (type.includes("text/event-stream")) {
+      const readAll: ReadAll = (payloads, deltas) => readPayloads(reader, payloads, deltas);
+      return streamedAnswer(this.#upstream.reads(response, signal), reader, readAll, signal);
+    }
     await response.body?.cancel();
     throw malformedAnswer();
   }
@@ -305,29 +308,6 @@ export class ChatEngine implements Engine {
         code: "upstream_error",
       });
     }
-  }
-
-  async *#streamedAnswer(response: Response, reader: ChunkReader, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
-    const decoder = new SseDecoder();
-    try {
-      for await (const bytes of this.#upstream.reads(response, signal)) {
-        const { deltas, fault } = readPayloads(reader, decoder.push(bytes));
-        if (deltas.length > 0) yield deltas;
-        if (fault) throw fault;
-        // Leaving closes the upstream request.
-        if (reader.isOver) return;
-      }
-    } catch (error) {
-      // The answer is complete; only its usage may be missing.
-      if (reader.isFinished && !signal.aborted) return;
-      throw error;
-    }
-    const { deltas, fault } = readPayloads(reader, decoder.end());
-    reader.end(deltas);
-    if (deltas.length > 0) yield deltas;
-    if (fault) throw fault;
-    // Some versions end without `[DONE]`; without a finish reason the answer is incomplete.
-    if (!reader.isFinished) throw connectionLost();
   }
 
   /** A whole answer: asked for (KV transfer), or from a proxy before vLLM that ignores `stream: true`. */

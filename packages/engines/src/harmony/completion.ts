@@ -15,7 +15,7 @@ import { mustCall } from "@responses-edge/responses-api/tools";
 import type { ModelDelta, Prompt, RawMessage, Sampled, TokenLogprob } from "@responses-edge/turn-contract/engine";
 import { boundRules, callFaultOf, offeredTools } from "../offered-tools.ts";
 import { stopStringsOf } from "../stop-strings.ts";
-import { toUsage, type VllmUsage } from "../vllm-stream.ts";
+import { type AnswerReader, toUsage, type VllmUsage } from "../vllm-stream.ts";
 import { type CompletionChunk, readCompletionChunk } from "./chunks.ts";
 import type { FunctionNames } from "./function-names.ts";
 import { toTokenLogprobs } from "./logprobs.ts";
@@ -30,7 +30,7 @@ type CompletionDelta = HarmonyDelta | ResumedCall;
  * One completion of gpt-oss, from vLLM's events to model deltas: special tokens and their meaning, the samples with
  * which it can be resumed, and its usage.
  */
-export class Completion {
+export class Completion implements AnswerReader {
   readonly #parser: HarmonyParser;
   readonly #reader = new PieceReader();
   readonly #deltas: CompletionDelta[] = [];
@@ -84,11 +84,12 @@ export class Completion {
   }
 
   /** The model has given its finish reason, or has begun to write for another role. */
-  get finished(): boolean {
+  get isFinished(): boolean {
     return this.#finish !== undefined;
   }
 
-  get stopped(): boolean {
+  /** The model has begun to write for another role: the rest is not wanted. */
+  get isOver(): boolean {
     return this.#parser.stopped;
   }
 

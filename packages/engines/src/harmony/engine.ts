@@ -31,8 +31,8 @@ import { contextWindow } from "../models.ts";
 import { refuseBadFormats } from "../offered-tools.ts";
 import type { HarmonyConfig } from "../settings.ts";
 import type { Upstream } from "../upstream.ts";
-import { connectionLost, malformedAnswer } from "../upstream-faults.ts";
-import { deliveryOf, SseDecoder } from "../vllm-stream.ts";
+import { malformedAnswer } from "../upstream-faults.ts";
+import { deliveryOf, type ReadAll, streamedAnswer } from "../vllm-stream.ts";
 import { Completion } from "./completion.ts";
 import { exchangeMessages, harmonyEffort, notText, toConversation, withHeader } from "./conversation.ts";
 import type { FunctionNames } from "./function-names.ts";
@@ -103,7 +103,7 @@ export class HarmonyEngine implements Engine {
     const completion = new Completion(prompt, rendered.functions, rendered.opening);
     const { sampled } = prompt;
     if (sampled) await completion.goOnAfter(sampled, loadTokenizer);
-    if (completion.finished) return endOf(completion, await toPromptIds(rendered.segments, sampled, this.#work));
+    if (completion.isFinished) return endOf(completion, await toPromptIds(rendered.segments, sampled, this.#work));
     if (wantsLogprobs(prompt.request)) completion.showLogprobs(await loadTokenizer());
     let response: Response;
     try {
@@ -116,7 +116,10 @@ export class HarmonyEngine implements Engine {
     }
     const type = response.headers.get("content-type") ?? "";
     if (type.includes("application/json")) return this.#wholeAnswer(response, completion, signal);
-    if (type.includes("text/event-stream")) return this.#streamedAnswer(response, completion, signal);
+    if (type.includes("text/event-stream")) {
+      const readAll: ReadAll = (payloads, deltas) => readPayloads(completion, payloads, deltas);
+      return streamedAnswer(this.#upstream.reads(response, signal), completion, readAll, signal);
+    }
     await response.body?.cancel();
     throw malformedAnswer();
   }
@@ -210,39 +213,12 @@ export class HarmonyEngine implements Engine {
     }
   }
 
-  async *#streamedAnswer(
-    response: Response,
-    completion: Completion,
-    signal: AbortSignal,
-  ): AsyncGenerator<ModelDelta[]> {
-    const decoder = new SseDecoder();
-    try {
-      for await (const bytes of this.#upstream.reads(response, signal)) {
-        const deltas: ModelDelta[] = [];
-        const fault = await readAll(completion, decoder.push(bytes), deltas);
-        if (deltas.length > 0) yield deltas;
-        if (fault) throw fault;
-        // Leaving closes the upstream request: the model has begun to write for another role.
-        if (completion.stopped) break;
-      }
-    } catch (error) {
-      // The answer is complete; only its usage may be missing.
-      if (!completion.finished || signal.aborted) throw error;
-    }
-    const deltas: ModelDelta[] = [];
-    const fault = completion.stopped ? undefined : await readAll(completion, decoder.end(), deltas);
-    completion.end(deltas);
-    if (deltas.length > 0) yield deltas;
-    if (fault) throw fault;
-    if (!completion.finished) throw connectionLost();
-  }
-
   /** A whole answer: asked for (KV transfer), or from a proxy before vLLM that ignores `stream: true`. */
   async *#wholeAnswer(response: Response, completion: Completion, signal: AbortSignal): AsyncGenerator<ModelDelta[]> {
     const deltas: ModelDelta[] = [];
-    const fault = await readAll(completion, [await this.#upstream.text(response, signal)], deltas);
+    const fault = await readPayloads(completion, [await this.#upstream.text(response, signal)], deltas);
     completion.end(deltas);
-    if (fault || !completion.finished) throw fault ?? malformedAnswer();
+    if (fault || !completion.isFinished) throw fault ?? malformedAnswer();
     yield deltas;
   }
 }
@@ -254,12 +230,16 @@ async function* endOf(completion: Completion, promptIds: readonly number[]): Asy
   yield deltas;
 }
 
-/** Reads payloads up to the faulty one, which it gives: earlier ones count, even if both come in one read. */
-async function readAll(completion: Completion, payloads: readonly string[], deltas: ModelDelta[]): Promise<unknown> {
+/** Adds the deltas of some payloads to `deltas`, up to a faulty one, whose fault it gives. */
+async function readPayloads(
+  completion: Completion,
+  payloads: readonly string[],
+  deltas: ModelDelta[],
+): Promise<unknown> {
   try {
     for (const payload of payloads) {
       // Later tokens of the server are not wanted, and do not count.
-      if (completion.stopped) break;
+      if (completion.isOver) break;
       if (payload === "[DONE]") continue;
       if (!completion.read(payload, deltas)) completion.readExactly(await loadTokenizer(), deltas);
     }
