@@ -1,6 +1,6 @@
 import type { DialectName } from "@responses-edge/engines/dialects/dialect";
 import { dialectOf, fetchModels } from "@responses-edge/engines/model-lists";
-import type { ModelServer } from "@responses-edge/engines/model-server";
+import { type ModelServer, sawNoAnswer } from "@responses-edge/engines/model-server";
 import { listModels as list, type ModelCard } from "@responses-edge/engines/models";
 import {
   askHowItIs,
@@ -113,8 +113,9 @@ async function checkModelServer(server: ModelServer, signal: AbortSignal) {
     const cards = await fetchModels(server, AbortSignal.any([signal, late]));
     return { name, drains, weight, isEjected, latencyMs: Date.now() - begin, models: cards.map((card) => card.id) };
   } catch (error) {
-    const { downSince } = server;
-    const fault = late.aborted && !signal.aborted ? timedOut("did not answer", CHECK_MS) : toApiError(error);
-    return { name, drains, weight, isEjected, latencyMs: Date.now() - begin, fault, downSince };
+    const isLate = late.aborted && !signal.aborted;
+    if (isLate) sawNoAnswer(server.baseUrl);
+    const fault = isLate ? timedOut("did not answer", CHECK_MS) : toApiError(error);
+    return { name, drains, weight, isEjected, latencyMs: Date.now() - begin, fault, downSince: server.downSince };
   }
 }

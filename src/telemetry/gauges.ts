@@ -14,7 +14,7 @@ export const PERMITS: Gauge = {
 
 export const UPSTREAM_UP: Gauge = {
   name: "responses_edge.upstream.up",
-  description: "1 if the model server answered last, 0 if it is down, as this process knows it.",
+  description: "1 if the model server answered last, 0 if it is down or hangs, as this process knows it.",
 };
 
 export const UPSTREAM_EJECTED: Gauge = {

@@ -7,6 +7,12 @@ import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 
 let servers: Server[];
 let gateway: WorkerdProcess;
+let hangs = true;
+
+const listsModel: RequestListener = (_, response) => {
+  const body = JSON.stringify({ object: "list", data: [{ id: "m", object: "model", owned_by: "vllm" }] });
+  response.writeHead(200, { "content-type": "application/json" }).end(body);
+};
 
 async function listening(listener: RequestListener): Promise<Server> {
   const server = createServer(listener).listen(0, "127.0.0.1");
@@ -16,15 +22,13 @@ async function listening(listener: RequestListener): Promise<Server> {
 
 beforeAll(async () => {
   servers = await Promise.all([
-    listening((_, response) => {
-      const body = JSON.stringify({ object: "list", data: [{ id: "m", object: "model", owned_by: "vllm" }] });
-      response.writeHead(200, { "content-type": "application/json" }).end(body);
-    }),
-    listening(() => {}),
+    listening(listsModel),
+    listening((request, response) => void (hangs || listsModel(request, response))),
   ]);
   const urls = servers.map((server) => `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`);
   const upstreams = urls.map((url, index) => ({ name: index === 0 ? "well" : "hanging", url }));
-  gateway = await startWorkerd({ UPSTREAMS: JSON.stringify(upstreams), ALLOW_ANONYMOUS: "true" });
+  const variables = { UPSTREAMS: JSON.stringify(upstreams), ALLOW_ANONYMOUS: "true", PROMETHEUS_METRICS: "true" };
+  gateway = await startWorkerd(variables);
 });
 afterAll(async () => {
   await gateway.close();
@@ -43,7 +47,29 @@ it("/health/upstream reports it after two seconds, and the others at once", asyn
     models: ["m"],
     servers: [
       { name: "well", status: "ok" },
-      { name: "hanging", status: "unreachable", error: { code: "upstream_timeout", message } },
+      {
+        name: "hanging",
+        status: "unreachable",
+        error: { code: "upstream_timeout", message },
+        down_since: expect.any(String),
+      },
     ],
   });
+});
+
+it("the gauge responses_edge_upstream_up is 0 for it, until it answers", async () => {
+  const up = async () =>
+    [
+      ...(await (await fetch(`${gateway.url}/metrics`)).text()).matchAll(
+        /^responses_edge_upstream_up\{.*="(.*)"\} (.)$/gm,
+      ),
+    ]
+      .map(([, name, value]) => `${name} ${value}`)
+      .toSorted();
+  await fetch(`${gateway.url}/health/upstream`);
+  expect(await up()).toEqual(["hanging 0", "well 1"]);
+  hangs = false;
+  const answer = await fetch(`${gateway.url}/health/upstream`);
+  expect(await answer.json()).toMatchObject({ status: "ok", servers: [{}, { name: "hanging", down_since: null }] });
+  expect(await up()).toEqual(["hanging 1", "well 1"]);
 });

@@ -3,6 +3,7 @@ import { listModels, resolveModel } from "@responses-edge/engines/models";
 import { type Session, Upstream, type UpstreamOptions } from "@responses-edge/engines/upstream";
 import type { ServerAttempt } from "@responses-edge/turn-contract/engine";
 import { afterEach, describe, expect, it, vi } from "vitest";
+import { serverStates } from "../../src/assembly/model-server.ts";
 import { loadConfig, type Variables } from "../../src/config/index.ts";
 
 /** Requests to several model servers, and their results. */
@@ -254,6 +255,8 @@ describe("a request that a server cannot answer", () => {
       message: expect.stringContaining("30 ms"),
     });
     expect(dead.asked.toSorted()).toEqual(["a", "b"]);
+    expect(serverStates(dead.config).map(({ isUp }) => isUp)).toEqual([false, false]);
+    expect(serverStates(fleet.config).map(({ isUp }) => isUp)).toEqual([false, true]);
   });
 
   it("has its normal timeout if the answer is JSON", async () => {

@@ -87,9 +87,10 @@ export class ModelServer {
     this.#marks = marks;
   }
 
-  /** Since when the server has been down, as far as this isolate knows. Unix milliseconds. */
+  /** Since when the server has been down, or has left requests unanswered, as far as this isolate knows. Unix milliseconds. */
   get downSince(): number | undefined {
-    return statusOf(this.baseUrl).downSince;
+    const { downSince, unansweredSince } = statusOf(this.baseUrl);
+    return downSince ?? unansweredSince;
   }
 
   /**
@@ -127,12 +128,16 @@ export class ModelServer {
       response = await this.#send(path, abort.signal, body, { contentType, isTokenStream });
     } catch {
       if (signal.aborted) throw signal.reason;
-      if (abort.signal.aborted && !isGone) throw timedOut("did not answer", withinMs);
+      if (abort.signal.aborted && !isGone) {
+        sawNoAnswer(this.baseUrl);
+        throw timedOut("did not answer", withinMs);
+      }
       sawDown(this.baseUrl);
       throw unreachable();
     } finally {
       clearTimeout(timer);
     }
+    statusOf(this.baseUrl).unansweredSince = undefined;
     this.#requests.set(response, abort);
     if (!response.ok) throw await this.#errorOf(response, signal, isPassedOn ? toPassedError : toFaultError);
     statusOf(this.baseUrl).downSince = undefined;
@@ -353,6 +358,8 @@ interface Status {
   downSince?: number;
   /** When it was last seen down. */
   downAt?: number;
+  /** Unix milliseconds; absent while it answers, or cannot be reached. Streams that it has begun go on: it may be busy. */
+  unansweredSince?: number;
   /** The last answer of its `/health`, and when it came. */
   health?: { isGone: boolean; at: number };
   /** When a request last began to ask. */
@@ -376,4 +383,9 @@ export function sawDown(baseUrl: string): void {
   const status = statusOf(baseUrl);
   status.downAt = Date.now();
   status.downSince ??= status.downAt;
+}
+
+/** Notes that the server has left a request without an answer for too long. */
+export function sawNoAnswer(baseUrl: string): void {
+  statusOf(baseUrl).unansweredSince ??= Date.now();
 }

@@ -117,11 +117,11 @@ function describe(issue: Issue, field: string, value: unknown, expected?: string
       }
       return [`${invalid} expected a value ${inclusive === false ? ">" : ">="} ${minimum}.`, "below_min_value"];
     }
-    case "invalid_format":
-      return [
-        `${invalid} ${quoted(value)} does not match the expected pattern ${issue.pattern ?? ""}.`,
-        "invalid_value",
-      ];
+    case "invalid_format": {
+      const wanted =
+        issue.pattern === undefined ? `the format '${issue.format}'` : `the expected pattern ${issue.pattern}`;
+      return [`${invalid} ${quoted(value)} does not match ${wanted}.`, "invalid_value"];
+    }
     case "invalid_key":
       return [`${invalid} ${issue.issues[0]?.message ?? "invalid key"}.`, "invalid_value"];
     case "unrecognized_keys": {

@@ -39,6 +39,18 @@ describe("parse", () => {
     });
   });
 
+  it.each<[schema: z.ZodType, wanted: string]>([
+    [z.url(), "the format 'url'"],
+    [z.string().regex(/^a/), "the expected pattern /^a/"],
+  ])("a text of another form than %# is refused with the wanted one", (schema, wanted) => {
+    const message = `Invalid 'a': 'nope' does not match ${wanted}.`;
+    expect(refusal(z.object({ a: schema }), { a: "nope" })).toMatchObject({
+      message,
+      param: "a",
+      code: "invalid_value",
+    });
+  });
+
   it("blames no field when the body itself is at fault", () => {
     expect(refusal(z.object({}), [])).toMatchObject({ param: null, code: "invalid_type" });
   });
