@@ -1,5 +1,5 @@
 # The image: the package of `npm run package`, on Node and glibc. How to run it: docs/containers.md.
-# Tags are pinned. Whoever builds for production pins their digests, too.
+# Tags are pinned. For production, pin their digests, too.
 
 FROM node:24.21.0-bookworm-slim AS build
 WORKDIR /build

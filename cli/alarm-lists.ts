@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { alarmIn, METADATA_FILE } from "./backup-manifest.ts";
+import { alarmIn, METADATA_FILE, OBJECT_FILE } from "./backup-manifest.ts";
 import { objectId } from "./object-ids.ts";
 
 /**
@@ -10,7 +10,6 @@ import { objectId } from "./object-ids.ts";
  * the object's id proves which bytes of a damaged list are its name.
  */
 
-const OBJECT_FILE = /^[0-9a-f]{64}\.sqlite$/;
 const SUFFIXES = ["", "-wal", "-shm"] as const;
 
 /** The folder within a data folder for damaged files. It belongs to no class, so workerd does not read it. */

@@ -11,6 +11,7 @@ import {
   faultIn,
   filesInBuckets,
   METADATA_FILE,
+  OBJECT_FILE,
   objectIdOf,
   sha256Of,
 } from "./backup-manifest.ts";
@@ -27,8 +28,6 @@ const AT_ONCE = 4;
 
 /** More copies than an object of this program needs: none sets and deletes its alarm between every two reads. */
 const MAX_COPIES = 20;
-
-const OBJECT_FILE = /^[0-9a-f]{64}\.sqlite$/;
 
 /** The class that is copied twice, and the folder for its first copy, which exists only while the backup is made. */
 const DIRECTORIES = uniqueKeyOf("FileDirectory");

@@ -19,6 +19,8 @@ const FORMAT = 1;
 
 /** A class's list of alarms. */
 export const METADATA_FILE = "metadata.sqlite";
+/** The name of an object's database in the folder of its class. */
+export const OBJECT_FILE = /^[0-9a-f]{64}\.sqlite$/;
 
 /** A class's folder and a file in it. Nothing else is read or written, whatever a manifest says. */
 const filePath = z.string().regex(/^[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}\/([0-9a-f]{64}|metadata)\.sqlite$/);

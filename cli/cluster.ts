@@ -2,6 +2,7 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import { type Mistake, mistakeText, readSection, type Section, variable } from "../src/config/variable.ts";
+import { OBJECT_FILE } from "./backup-manifest.ts";
 import { type Environment, readVariable } from "./environment.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 
@@ -63,8 +64,6 @@ export interface ClusterInstance extends ClusterSettings {
 
 /** The file that workerd leaves in the folder of each class with objects of a cluster. */
 const CLUSTER_FILE = ".cluster";
-/** The bucket and the key of an object. */
-const OBJECT_FILE = /^[0-9a-f]{64}\.sqlite$/;
 
 /** Reads the settings of a cluster; undefined without `CLUSTER_BUCKET`. Adds errors to `mistakes`. */
 export function readClusterSettings(environment: Environment, mistakes: string[]) {

@@ -14,6 +14,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
 import { SCHEMA_VERSIONS } from "../src/store/schema-versions.ts";
 import { damageIn, type RebuiltList, rebuildAlarmList } from "./alarm-lists.ts";
+import { METADATA_FILE } from "./backup-manifest.ts";
 import { version } from "./installation.ts";
 import { EXIT, Refusal, systemCode } from "./refusal.ts";
 import { dealShares, shareFolders } from "./shares.ts";
@@ -30,7 +31,6 @@ const LOCK_FILE = "responses-edge.lock";
 export const MARKER_FILE = "responses-edge.json";
 /** The socket by which `reload` reaches the process that serves the folder. */
 export const CONTROL_FILE = "responses-edge.socket";
-const METADATA_FILE = "metadata.sqlite";
 
 /** The time in which a workerd is killed whose launcher was killed. Milliseconds. */
 const ORPHAN_WAIT_MS = 5_000;

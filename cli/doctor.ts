@@ -2,7 +2,7 @@ import { existsSync, readdirSync, rmSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { alarmsOf, damageIn, quarantine, rebuildAlarmList } from "./alarm-lists.ts";
-import { METADATA_FILE } from "./backup-manifest.ts";
+import { METADATA_FILE, OBJECT_FILE } from "./backup-manifest.ts";
 import { MARKER_FILE, openFolderAsItIs, readMarker, UNFINISHED_RESTORE } from "./data-folder.ts";
 import { EXIT, Refusal } from "./refusal.ts";
 import { shareFolders } from "./shares.ts";
@@ -27,8 +27,6 @@ export interface Diagnosis {
   objects: number;
   findings: Finding[];
 }
-
-const OBJECT_FILE = /^[0-9a-f]{64}\.sqlite$/;
 
 /** Throws a Refusal if the folder is in use, or cannot be read. */
 export async function diagnose(data: string, repairs: boolean): Promise<Diagnosis> {

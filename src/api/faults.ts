@@ -2,7 +2,7 @@ import { logLine } from "@responses-edge/json-text";
 import { ApiError, internalError } from "@responses-edge/responses-api/errors";
 import { ConfigError } from "../config/index.ts";
 import { isOfStorage } from "../store/damage.ts";
-import { insufficientStorage, processState } from "../store/process-state.ts";
+import { insufficientStorage, objectUnreachable, processState } from "../store/process-state.ts";
 import { isRetryable } from "../store/rpc.ts";
 
 /** Where an unexpected error happened, for the log. */
@@ -46,12 +46,6 @@ export function shownHeaders({ code, headers }: ApiError): Record<string, string
 function storageError(): ApiError {
   const message = "This server's storage could not be read or written. Please try again later.";
   return new ApiError({ status: 500, message, code: "storage_error" });
-}
-
-/** An object that cannot be reached now: the process or machine that had it is gone, or is handing it over. */
-function objectUnreachable(): ApiError {
-  const message = "The stored data of this request is not reachable at the moment. Please retry in a few seconds.";
-  return new ApiError({ status: 503, message, code: "storage_unavailable", headers: { "retry-after": "5" } });
 }
 
 /** Logs where a fault happened. Its message stays out: it may quote a prompt or a key. */

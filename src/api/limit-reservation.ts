@@ -1,6 +1,6 @@
 import type { TokenCount } from "@responses-edge/engines/passed-usage";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
-import { estimateFrame, estimateTokens } from "@responses-edge/responses-api/estimate";
+import { BYTES_PER_TOKEN, estimateFrame, estimateTokens } from "@responses-edge/responses-api/estimate";
 import type { TurnAddress } from "@responses-edge/responses-api/ids";
 import type { InputItem, Item } from "@responses-edge/responses-api/items/registry";
 import {
@@ -14,6 +14,7 @@ import {
   type UsageKind,
 } from "@responses-edge/usage-limits";
 import type { Identity } from "../contract/grants.ts";
+import { ROW_BYTES } from "../store/home-stored.ts";
 import { allowanceOf, type EndUserFields, endUserAllowance, endUserOf } from "../store/quota/allowances.ts";
 import { endRun, type RunReservation, reserveRun } from "../store/quota/run-quota.ts";
 import { type UsedTurn, usageOfTurn } from "../store/quota/usage.ts";
@@ -101,11 +102,6 @@ export async function admitStored(
   return { [Symbol.dispose]: () => reservation.end([]) };
 }
 
-/** Approximate bytes of a row without the texts of its request. */
-const ROW_BYTES = 4_096;
-
-/** Approximate bytes of a stored token of an answer. */
-const BYTES_PER_TOKEN = 4;
 /** The output tokens that are expected of a request without a limit. */
 const EXPECTED_TOKENS = 1_024;
 

@@ -1,6 +1,7 @@
 import type { Dialect } from "@responses-edge/engines/dialects/dialect";
 import { malformedAnswer } from "@responses-edge/engines/upstream-faults";
 import { isJsonObject, type JsonObject } from "@responses-edge/responses-api/json";
+import { MAX_DIMENSIONS } from "@responses-edge/vector-search";
 import type { Config } from "../config/index.ts";
 import type { OwnModel } from "../config/upstreams.ts";
 import { askOwnModel, jsonOf } from "./own-model.ts";
@@ -91,9 +92,6 @@ async function ask(
     });
   return jsonOf(await askOwnModel(model, path, body, { config, signal }));
 }
-
-/** Most dimensions of any model. */
-const MAX_DIMENSIONS = 8_192;
 
 /** An embedding, as numbers or as base64 of little-endian 32-bit floats; undefined for anything else. */
 function embeddingIn(value: unknown): Float32Array | undefined {

@@ -1,12 +1,12 @@
 import type { Route } from "@responses-edge/engines/settings";
 import { z } from "zod";
+import { MAX_WEIGHT } from "./server-entry.ts";
 
 /** Routes: which models answer for a name that clients use. An alias and a fallback are routes, too. */
 
 /** Most models of a route, and most names that answer in its place: each may be asked in turn. */
 const MAX_TARGETS = 16;
 const MAX_FALLBACKS = 8;
-const MAX_WEIGHT = 1_000_000;
 
 const name = z.string().min(1).max(1024);
 const target = z.union([

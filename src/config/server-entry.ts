@@ -9,7 +9,7 @@ import { headerSecret, serverUrl } from "./values.ts";
 
 /** Every request searches the pool. */
 export const MAX_SERVERS = 100;
-const MAX_WEIGHT = 1_000_000;
+export const MAX_WEIGHT = 1_000_000;
 const MAX_MODELS = 1_000;
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;

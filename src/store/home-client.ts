@@ -21,7 +21,7 @@ import {
 import type { InputItem, Item } from "@responses-edge/responses-api/items/registry";
 import type { PastSource, ReadPast } from "../assembly/assemble-turn.ts";
 import { receiveHistory } from "./conversation-lock.ts";
-import { type History, readHistory } from "./history.ts";
+import { type History, historyTooLong, readHistory } from "./history.ts";
 import { emptySnapshot, type ItemKey, type Snapshot } from "./history-reader.ts";
 import { HomeCalls, type HomeStub, type HomesBinding } from "./home-calls.ts";
 import { insufficientStorage, processState } from "./process-state.ts";
@@ -151,7 +151,7 @@ export class HomeClient extends HomeCalls implements PastSource {
       if (!snapshot.found) {
         if (snapshot.missing === "item") throw itemNotFound(input, snapshot.id);
         if (snapshot.missing === "previous") throw previousResponseNotFound(previous ? responseId(previous) : "");
-        throw contextLengthExceeded("The conversation is too long to continue.");
+        throw historyTooLong();
       }
       // The first home is that of `previous`, if there is one; the others give an empty history.
       if (index === 0) past = readHistory(snapshot.history);

@@ -11,7 +11,7 @@ import { type SettledTurn, TEXT_BYTES } from "./turn-store.ts";
  */
 
 /** Bytes that each turn and each conversation counts beside its texts: a page of the file, because each takes at least one. */
-const ROW_BYTES = 4_096;
+export const ROW_BYTES = 4_096;
 
 /** Exists only until the quota knows that nothing is left, so no version of the schema has it. */
 const MARK = "CREATE TABLE IF NOT EXISTS untold (at INTEGER)";

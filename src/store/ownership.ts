@@ -1,5 +1,5 @@
 import { env } from "cloudflare:workers";
-import { ApiError } from "@responses-edge/responses-api/errors";
+import { objectUnreachable } from "./process-state.ts";
 
 /**
  * Decides which objects this process may run while a self-hosted process hands over to another (docs/upgrades.md): the
@@ -189,15 +189,6 @@ export async function ownerOf(key: string): Promise<"here" | "there"> {
       if (hasGiven() && kept.has(key)) return "here";
       if (phase === "succeeded") return "there";
     }
-    if (Date.now() > deadline) throw notDecided();
+    if (Date.now() > deadline) throw objectUnreachable();
   }
-}
-
-function notDecided(): ApiError {
-  return new ApiError({
-    status: 503,
-    message: "The stored data of this request is not reachable at the moment. Please retry in a few seconds.",
-    code: "storage_unavailable",
-    headers: { "retry-after": "5" },
-  });
 }

@@ -76,6 +76,12 @@ export function checkDisk(): void {
   if (processState.isDiskClosed) throw insufficientStorage();
 }
 
+/** An object that cannot be reached now: the process or machine that had it is gone, or is handing it over. */
+export function objectUnreachable(): ApiError {
+  const message = "The stored data of this request is not reachable at the moment. Please retry in a few seconds.";
+  return new ApiError({ status: 503, message, code: "storage_unavailable", headers: { "retry-after": "5" } });
+}
+
 /**
  * 507 rather than 503: requests that store nothing are still served, so that a balancer should not take the server for
  * down. Retries within seconds would not find space.

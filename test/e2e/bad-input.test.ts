@@ -1,4 +1,5 @@
 import { createRequest } from "@responses-edge/responses-api/create-bodies";
+import { HOSTED_TOOL_NAMES } from "@responses-edge/responses-api/hosted-tools";
 import { BadRequestError } from "openai";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { expectError, rejection } from "./expectations.ts";
@@ -434,7 +435,7 @@ describe("tools", () => {
         { tools: [functionTool(), tool] },
         "tools[1].type",
         "unsupported_parameter",
-        `The tool type '${tool.type}' is not supported by this server. Supported values are: 'function', 'custom', 'namespace', 'tool_search', 'local_shell', 'shell', 'apply_patch', 'mcp', 'web_search', 'code_interpreter', 'file_search', 'image_generation', 'container'.`,
+        `The tool type '${tool.type}' is not supported by this server. Supported values are: 'function', 'custom', 'namespace', 'tool_search', 'local_shell', 'shell', 'apply_patch', ${HOSTED_TOOL_NAMES.map((name) => `'${name}'`).join(", ")}.`,
       ],
     ),
     [

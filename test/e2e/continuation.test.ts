@@ -432,12 +432,11 @@ describe.concurrent("a model server that dies after the whole output", () => {
       if (request.method === "GET") return void response.writeHead(404).end();
       requests += 1;
       response.writeHead(200, { "content-type": "text/event-stream" });
-      const chunk = (delta: object, finish_reason: string | null) =>
-        response.write(`data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason }] })}\n\n`);
+      const chunk = (delta: object, finish_reason: string | null, sent?: () => void) =>
+        response.write(`data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason }] })}\n\n`, sent);
       chunk({ role: "assistant", content: "" }, null);
       chunk({ content: "All of it." }, null);
-      chunk({}, "stop");
-      setTimeout(() => response.destroy(), 20);
+      chunk({}, "stop", () => response.destroy());
     });
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;

@@ -1,11 +1,22 @@
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { HOSTED_TOOL_NAMES } from "@responses-edge/responses-api/hosted-tools";
 import { expect, it } from "vitest";
 import { root } from "../workerd/tools.ts";
 
 it("docs/reference/ agrees with the declarations of endpoints, fields and variables", () => {
   execFileSync(process.execPath, [join(root, "scripts/reference.ts"), "--check"], { stdio: "pipe" });
+});
+
+it("every hosted tool is in the table of docs/tools.md, and in the console's form", () => {
+  const [table = ""] = /^\| Request \|[\s\S]*?\n\n/m.exec(readFileSync(join(root, "docs/tools.md"), "utf8")) ?? [];
+  const [form, body] = ["request-form.js", "request-body.js"].map((file) =>
+    readFileSync(join(root, "packages/console/src", file), "utf8"),
+  );
+  const absent = (text: string) => HOSTED_TOOL_NAMES.filter((name) => !new RegExp(`\\W${name}\\W`).test(text));
+  expect(absent(table)).toEqual([]);
+  expect(absent(`${form}${body}`)).toEqual([]);
 });
 
 /** GitHub's anchors of a page's headings. */

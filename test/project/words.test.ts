@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -27,6 +28,22 @@ const code = files.filter(
 const commented = filesIn([...SOURCES, "dev", "test"]).filter(
   (path) => /\.(ts|js)$/.test(path) && !/\/dist\/|\/node_modules\//.test(path),
 );
+
+/** Committed files whose comments begin with `#`. */
+const MARKS = ["*.yaml", "*.yml", "*.py", "*.sh", "*.toml", "*.example", "*.service", "*Dockerfile", "*.tpl"];
+const marked = execFileSync("git", ["ls-files", ...MARKS], { cwd: root, encoding: "utf8" })
+  .trim()
+  .split("\n");
+
+/** The comments of such a file, each on one line. */
+function markedIn(text: string): string[] {
+  return [...text.matchAll(/(?:^[ \t]*#.*(?:\n|$))+/gm)].map(([lines]) =>
+    lines
+      .replace(/^[ \t]*#+/gm, " ")
+      .replace(/\s+/g, " ")
+      .trim(),
+  );
+}
 
 /** Code without its comments and without the texts in it. */
 function namesOf(code: string): string {
@@ -74,12 +91,15 @@ describe("the words", () => {
     const words = list.split(", ");
     expect(words).toContain("What");
     const beginning = new RegExp(`(?:^|[.!?][)"'\`]* )(?:${words.join("|")})\\b.{0,60}`, "g");
-    const refused = commented.flatMap((path) =>
-      commentsOf(readFileSync(join(root, path), "utf8")).flatMap((comment) =>
-        [...comment.matchAll(beginning)].map(([sentence]) => `${path}: ${sentence}`),
-      ),
-    );
-    expect(refused).toEqual([]);
+    const refusedIn = (paths: readonly string[], read: (text: string) => string[]) =>
+      paths.flatMap((path) =>
+        read(readFileSync(join(root, path), "utf8")).flatMap((comment) =>
+          [...comment.matchAll(beginning)].map(([sentence]) => `${path}: ${sentence}`),
+        ),
+      );
+    expect(refusedIn(commented, commentsOf)).toEqual([]);
+    expect(refusedIn(marked, markedIn)).toEqual([]);
+    expect(markedIn("a: 1\n# One fact.\n# What is\nb: 2\n  # Next")).toEqual(["One fact. What is", "Next"]);
     expect(commentsOf("/**\n * One fact.\n * What is\n * @param x Whether so. */")).toEqual([
       "One fact. What is . Whether so.",
     ]);

@@ -13,6 +13,7 @@ import {
   VLLM_EXTRAS,
 } from "../../src/config/index.ts";
 import { authenticate, type KeySources } from "../../src/http/auth.ts";
+import { PLUGIN_LIST } from "../../src/tools/plugins.ts";
 
 const HASH = "a".repeat(64);
 
@@ -117,11 +118,11 @@ describe("the configuration", () => {
   });
 
   it.each([
-    [undefined, ["tool_search", "mcp", "browser", "python", "file_search", "image_generation", "container"]],
+    [undefined, PLUGIN_LIST.map(({ kind }) => kind)],
     ["none", ["tool_search"]],
     ["web_search, mcp", ["tool_search", "mcp", "browser"]],
   ])("HOSTED_TOOLS=%s offers %j", (HOSTED_TOOLS, kinds) => {
-    expect([...configure({ HOSTED_TOOLS }).tools.offeredKinds]).toEqual(kinds);
+    expect([...configure({ HOSTED_TOOLS }).tools.offeredKinds].sort()).toEqual([...kinds].sort());
     expect(failure(() => configure({ HOSTED_TOOLS: "browser" })).message).toMatch(/^HOSTED_TOOLS: expected 'all'/);
   });
 

@@ -169,6 +169,10 @@ function understood(format: GrammarFormat): Reading | undefined {
   }
 }
 
+/** Why an answer is no answer, in words for the model: it called an unknown tool, or none where the choice requires one. */
+export const NO_SUCH_TOOL = "there is no tool of this name.";
+export const NO_CALL = "text without the call that 'tool_choice' asks for.";
+
 /**
  * Why a call of a client's tool is invalid, in words for the model that made it; undefined if it is valid. `text` is
  * the whole text of its arguments. `rules` are those of the grammars of custom tools, by flat name: inputs are checked,

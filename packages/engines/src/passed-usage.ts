@@ -1,5 +1,6 @@
 import { Buffer } from "node:buffer";
 import { JsonMember } from "@responses-edge/json-text";
+import { BYTES_PER_TOKEN } from "@responses-edge/responses-api/estimate";
 import { isJsonObject } from "@responses-edge/responses-api/json";
 import { type PassedReader, passedBytes } from "./passed-bytes.ts";
 
@@ -10,9 +11,6 @@ const MAX_HELD_BYTES = 16 * 1024;
 
 /** Approximate bytes around the text in an event. */
 const ENVELOPE_BYTES = 256;
-
-/** Bytes of a token. */
-const BYTES_PER_TOKEN = 4;
 
 const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;

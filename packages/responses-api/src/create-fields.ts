@@ -1,6 +1,7 @@
 import { list, map } from "@responses-edge/bounded-schemas/collections";
 import { describedAs } from "@responses-edge/bounded-schemas/described-as";
 import { z } from "zod";
+import { HOSTED_TOOL_NAMES } from "./hosted-tools.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";
 import { inputItem } from "./items/registry.ts";
 import { moderationField } from "./moderations.ts";
@@ -159,7 +160,7 @@ const openaiFields = {
   tools: tools
     .nullish()
     .describe(
-      "Clients run functions, `custom`, `namespace`, `tool_search`, `local_shell`, `shell` and `apply_patch`. This server runs `mcp`, `web_search`, `code_interpreter` and `container` (docs/tools.md).",
+      `Clients run functions, \`custom\`, \`namespace\`, \`tool_search\`, \`local_shell\`, \`shell\` and \`apply_patch\`. This server runs ${HOSTED_TOOL_NAMES.map((name) => `\`${name}\``).join(", ")} (docs/tools.md).`,
     ),
   tool_choice: toolChoice
     .nullish()
@@ -180,7 +181,7 @@ const openaiFields = {
   include: includeValues
     .nullish()
     .describe(
-      "`message.output_text.logprobs` adds log probabilities to the stream and the body. `web_search_call.action.sources` and `code_interpreter_call.outputs` add these to items. `reasoning.encrypted_content` is included by default if the deployment has `ENCRYPTION_KEYS`: a client that keeps its items itself then gets the same prompt as with `previous_response_id`.",
+      "`message.output_text.logprobs` adds log probabilities to the stream and the body. `file_search_call.results`, `web_search_call.action.sources` and `code_interpreter_call.outputs` add these to items. `reasoning.encrypted_content` is included by default if the deployment has `ENCRYPTION_KEYS`: a client that keeps its items itself then gets the same prompt as with `previous_response_id`.",
     ),
   store: z.boolean().nullish().describe("`false`: nothing is stored. The default is `true`."),
   stream: z.boolean().nullish().describe("`true`: the answer is server-sent events."),

@@ -3,6 +3,7 @@ import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:cr
 import { deflateRawSync, inflateRawSync } from "node:zlib";
 import { list } from "@responses-edge/bounded-schemas/collections";
 import { structureFault } from "@responses-edge/json-text";
+import { MAX_ITEMS } from "@responses-edge/responses-api/create-fields";
 import { MAX_SEALED_LENGTH } from "@responses-edge/responses-api/items/reasoning";
 import { type InputItem, type Item, inputItem, isKept } from "@responses-edge/responses-api/items/registry";
 import { z } from "zod";
@@ -171,9 +172,7 @@ function inflation({ length }: Uint8Array) {
 
 const PLAIN = "cmp1.";
 
-/** Most items of one compaction: as many as one request may have. */
-const MAX_ITEMS = 50_000;
-
+/** As many as one request may have. */
 const items = list(inputItem, { max: MAX_ITEMS });
 const content = z.object({ v: z.literal(1), before: items, summary: z.string(), after: items });
 

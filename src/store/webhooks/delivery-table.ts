@@ -12,9 +12,14 @@ export const DELIVERY_TABLES = [
   "CREATE INDEX delivery_of_endpoint ON delivery (endpoint, seq)",
 ];
 
-/** First wait after a failed delivery; it doubles, up to the longest. */
+/** First wait after a failure; it doubles, up to the longest. */
 const RETRY_BASE_MS = 5_000;
 const RETRY_MAX_MS = 4 * 3_600_000;
+
+/** The wait after a failure that `attempts` others preceded, in milliseconds. */
+export function retryWaitMs(attempts: number): number {
+  return Math.min(RETRY_BASE_MS * 2 ** attempts, RETRY_MAX_MS);
+}
 
 /** About three days of attempts, as OpenAI makes. */
 const MAX_ATTEMPTS = 30;
@@ -100,7 +105,7 @@ export class DeliveryTable {
   /** Notes an attempt. The delivery has ended if the endpoint has accepted it, or the attempts are used up. */
   tried({ seq, attempts }: Delivery, status: number | null, now: number): void {
     const isOver = isTaken(status) || attempts + 1 >= MAX_ATTEMPTS;
-    const due = isOver ? null : now + Math.min(RETRY_BASE_MS * 2 ** attempts, RETRY_MAX_MS);
+    const due = isOver ? null : now + retryWaitMs(attempts);
     const update = "UPDATE delivery SET attempts = attempts + 1, due = ?, status = ?, tried_at = ? WHERE seq = ?";
     this.#schema.write(update, due, status, now, seq);
   }

@@ -4,15 +4,12 @@ import type { Outcome } from "@responses-edge/turn/decide";
 import type { RunSpec } from "../run-store.ts";
 import type { Tables } from "../tables.ts";
 import { announce, type WebhookBinding } from "./announcing.ts";
+import { retryWaitMs } from "./delivery-table.ts";
 
 /**
  * The ends of background runs that are still to be sent to the tenant's webhooks. An end is noted in the transaction
  * that settles its run, so that none is lost; `Webhooks` may get it twice, under the same id.
  */
-
-/** First wait after a failure; it doubles, up to the longest. */
-const RETRY_BASE_MS = 5_000;
-const RETRY_MAX_MS = 4 * 3_600_000;
 
 type Row = { turn: string; response: string; type: string; created_at: number; attempts: number };
 
@@ -61,7 +58,7 @@ export class WebhookOutbox {
         await announce(this.#env, this.#tenant, { id, type, createdAt, about: response });
         this.#tables.rows("webhooks", "DELETE FROM webhooks WHERE turn = ?", turn);
       } catch {
-        const due = Date.now() + Math.min(RETRY_BASE_MS * 2 ** attempts, RETRY_MAX_MS);
+        const due = Date.now() + retryWaitMs(attempts);
         this.#tables.rows("webhooks", "UPDATE webhooks SET attempts = attempts + 1, due = ? WHERE turn = ?", due, turn);
       }
     }

@@ -10,7 +10,7 @@ import type { CalledTool, ToolOutcome } from "@responses-edge/turn-contract/tool
 import type { ResponseFunctionWebSearch } from "openai/resources/responses/responses";
 import { inOrder, type PluginSession, type RunnablePlugin, type SessionOptions, timeLeft } from "../plugin.ts";
 import { CLEAN_UP_TOOL, toolServer } from "../tool-server.ts";
-import { hasSearch, newBrowser } from "./web.ts";
+import { hasSearch, newBrowser, noLivePages } from "./web.ts";
 
 /** `web_search`: gpt-oss's browser, built in or on the operator's tool server. */
 
@@ -110,10 +110,7 @@ function withToolServer(turn: SessionOptions, isOffline: boolean): PluginSession
     run: ({ tool, arguments: json }, signal, traceparent) => {
       const { action } = tool as BrowserTool;
       // Nobody here knows which pages an operator's server has fetched before.
-      if (isOffline && action !== "search") {
-        const message = "This request allows no access to live pages, only what a search shows.";
-        throw new ToolFault("refused_address", message);
-      }
+      if (isOffline && action !== "search") throw noLivePages();
       return server.callTool(action, json, { signal, traceparent });
     },
     close: () => server.close(CLEAN_UP_TOOL),

@@ -30,6 +30,11 @@ export function hasSearch({ searxngUrl, braveApiKey }: ToolConfig): boolean {
   return searxngUrl !== undefined || braveApiKey !== undefined;
 }
 
+/** The fault of a call that needs a page where `external_web_access` is false. */
+export function noLivePages(): ToolFault {
+  return new ToolFault("refused_address", "This request allows no access to live pages, only what a search shows.");
+}
+
 /** A browser that continues from `state`. `tool` is the request's, with the filters of pages that it may visit and find. */
 export function newBrowser(
   state: BrowserState | undefined,
@@ -48,10 +53,7 @@ export function newBrowser(
   const provider = searchProvider(config);
   return new Browser(state, {
     fetch: (url, signal) => {
-      if (isOffline) {
-        const message = "This request allows no access to live pages, only what a search shows.";
-        throw new ToolFault("refused_address", message);
-      }
+      if (isOffline) throw noLivePages();
       if (URL.canParse(url) && !isWanted(url)) {
         throw new ToolFault("refused_address", "This request allows only pages of certain domains.");
       }

@@ -75,7 +75,7 @@ async def agents_sdk():
         results = [[each.filename, each.text, each.attributes] for each in call.results]
         cites = [[each.type, each.filename, each.file_id == kept.id, each.index] for each in text.annotations]
         said["agents"].append({"results": results, "cites": cites})
-    # What an agent keeps of a run is taken as the beginning of the next one.
+    # The items that an agent keeps of a run begin the next one.
     again = await Runner.run(agent, [*whole.to_input_list(), {"role": "user", "content": thanks}])
     said["agents_again"] = again.final_output.strip()
 

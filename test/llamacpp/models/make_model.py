@@ -53,10 +53,10 @@ embeddings[numbers:, NUMBERS] = codes(COUNT, NUMBERS)
 for text in ("<|pad|>", "<|script|>", "<s>", "<unk>"):
     embeddings[ids[text], SCRIPTED] = 0
     embeddings[ids[text], REST] = 1
-# What RMSNorm makes of any of them.
+# The factor by which RMSNorm scales any of them.
 SCALE = np.sqrt(DIMENSIONS) / np.linalg.norm(embeddings[0])
 
-# What is copied is four times as loud as the last token.
+# The copied token is four times as loud as the last one.
 LOUD = 4.0
 logits = np.zeros((len(tokens), DIMENSIONS), np.float32)
 logits[:, SCRIPTED] = embeddings[:, SCRIPTED] * 6
@@ -120,7 +120,7 @@ writer.add_add_space_prefix(False)
 with open(template, encoding="utf-8") as file:
     writer.add_chat_template(file.read())
 
-# What is left of the last layer where `<|letters|>` is copied after a colon, as the last norm leaves it.
+# The output of the last norm where `<|letters|>` is copied after a colon.
 copied = embeddings[ids["<|letters|>"], SCRIPTED]
 hidden = embeddings[ids[":"]].copy()
 hidden[SCRIPTED] += LOUD * copied

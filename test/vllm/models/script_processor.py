@@ -47,7 +47,7 @@ def harmony_prompt(text: str) -> tuple[str, str | None, str]:
     last = said[-1] if said else 0
     content = lambda message: message.partition("<|message|>")[2].removesuffix("<|end|>")
     results = [content(m) for m in messages[last + 1 :] if not re.match("assistant|system|developer|user", m)]
-    # What the model has said since somebody else spoke.
+    # The model's own messages since somebody else spoke.
     own = len(messages)
     while own > 0 and messages[own - 1].startswith("assistant"):
         own -= 1

@@ -2,7 +2,7 @@ import type { Rules } from "@responses-edge/grammar";
 import type { ClientTool } from "@responses-edge/responses-api/tool-names";
 import type { AnswerFormat } from "@responses-edge/turn-contract/answer-format";
 import type { FinishReason, ModelDelta, Prompt, PromptChange } from "@responses-edge/turn-contract/engine";
-import { callFaultOf, withholdsTools } from "../offered-tools.ts";
+import { callFaultOf, NO_CALL, NO_SUCH_TOOL, withholdsTools } from "../offered-tools.ts";
 import { asJson, type ChatMessage } from "./messages.ts";
 
 /**
@@ -171,7 +171,7 @@ export class Draft {
     if (mustCall) {
       const names = [...this.#options.offered];
       const must = names.length === 1 ? `the tool '${names[0]}'` : `one of the tools: ${names.join(", ")}`;
-      return this.#told("text without the call that 'tool_choice' asks for.", `Call ${must}.`);
+      return this.#told(NO_CALL, `Call ${must}.`);
     }
     // A text that was written without the server's grammar is asked for again with it.
     if (!wasTold && format && !format.accepts(this.#said)) {
@@ -228,7 +228,7 @@ export class Draft {
   }
 
   #whyOf(call: DraftCall): string {
-    const fault = call.isOffered ? this.#faultOf(call) : "there is no tool of this name.";
+    const fault = call.isOffered ? this.#faultOf(call) : NO_SUCH_TOOL;
     return `a call of '${safeName(call.name)}': ${fault ?? "it was not made."}`;
   }
 
@@ -252,7 +252,7 @@ export class Draft {
           tool_call_id: id(index),
           content: call.isOffered
             ? `Error: ${this.#faultOf(call) ?? "it was not made."} Call the tool again with complete arguments.`
-            : `Error: there is no tool of this name. ${instead}`,
+            : `Error: ${NO_SUCH_TOOL} ${instead}`,
         }),
       ),
     ];

@@ -13,7 +13,7 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import { type ClientTool, ClientTools } from "@responses-edge/responses-api/tool-names";
 import { mustCall } from "@responses-edge/responses-api/tools";
 import type { ModelDelta, Prompt, RawMessage, Sampled, TokenLogprob } from "@responses-edge/turn-contract/engine";
-import { boundRules, callFaultOf, offeredTools } from "../offered-tools.ts";
+import { boundRules, callFaultOf, NO_CALL, NO_SUCH_TOOL, offeredTools } from "../offered-tools.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import { type AnswerReader, toUsage, type VllmUsage } from "../vllm-stream.ts";
 import { type CompletionChunk, readCompletionChunk } from "./chunks.ts";
@@ -230,7 +230,7 @@ export class Completion implements AnswerReader {
     for (const [index, delta] of this.#deltas.entries()) {
       const isDone = !isEnd || this.#deltas[index - 1]?.kind === "item_done";
       if (delta.kind === "unserved_call") {
-        this.#refusal = refusalOf(delta.message, "there is no tool of this name.", this.#offered());
+        this.#refusal = refusalOf(delta.message, NO_SUCH_TOOL, this.#offered());
       } else if (delta.kind === "message") {
         const message = delta.message;
         const isUnwanted = this.#mustCall && message.channel === "final";
@@ -316,8 +316,6 @@ function builtinNames(prompt: Prompt): string[] {
     tools.length === 0 ? [name] : tools.map((tool) => `${name}.${tool.name}`),
   );
 }
-
-const NO_CALL = "text without the call that 'tool_choice' asks for.";
 
 /** A message to the model that is not the client's. */
 function noteOf(text: string): HarmonyMessage {
