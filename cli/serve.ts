@@ -98,7 +98,13 @@ export async function serve(environment: Environment): Promise<void> {
       return reload(command, quarantines);
     });
     onHangUp = () => void reload("SIGHUP").catch(() => {});
+    // A certificate or a secret was renewed. While a new pair is half written, the old one is used.
+    const onRenewal = () => void reload("a file of its variables").catch(() => {});
     let inForce = settings;
+    /** The pair of the file, also while the hand-over to it is under way, and after one that has failed. */
+    let watched = keyPair;
+    let watch = watchFiles(Object.values(keyPair ?? {}), onRenewal);
+    using _pair = { [Symbol.dispose]: () => watch[Symbol.dispose]() };
     const reread = async () => {
       if (signal.aborted) return;
       const changed = readChangedFile(environment, variables);
@@ -112,6 +118,12 @@ export async function serve(environment: Environment): Promise<void> {
       }
       ({ file } = changed);
       tell("info", "The configuration file has changed, and was applied.");
+      const { keyPair: pair } = changed.settings;
+      if (!isDeepStrictEqual(pair, watched)) {
+        watch[Symbol.dispose]();
+        watched = pair;
+        watch = watchFiles(Object.values(pair ?? {}), onRenewal);
+      }
       // A change of the process's own settings needs a new process; one of host and port, a restart.
       if (!isDeepStrictEqual(changed.settings, inForce)) await reload("the configuration's file");
       inForce = changed.settings;
@@ -120,10 +132,7 @@ export async function serve(environment: Environment): Promise<void> {
     const onChange = () =>
       reread().catch((error: unknown) => tell("warn", `The configuration file could not be applied (${error}).`));
     using _watching = path ? watchFiles([resolve(path)], onChange) : undefined;
-    // A certificate or a secret was renewed. While a new pair is half written, the old one is used.
-    const { certificateFile, keyFile } = keyPair ?? {};
-    const secrets = [certificateFile, keyFile, ...variableFiles(environment)].filter((file) => file !== undefined);
-    using _secrets = watchFiles(secrets, () => void reload("a file of its variables").catch(() => {}));
+    using _secrets = watchFiles(variableFiles(environment), onRenewal);
     const installed = cluster ? [] : installedFiles();
     using _installed = watchFiles(installed, () => {
       // During an installation files are missing.

@@ -155,6 +155,27 @@ describe("its certificate", () => {
     expect(await stop(served)).toBe(0);
   });
 
+  it("is watched where the configuration file names another one, too", async () => {
+    const CONFIG_FILE = join(newFolder(), "edge.yaml");
+    const name = (pair: ReturnType<typeof certificate>) =>
+      writeFileSync(CONFIG_FILE, `tls_certificate_file: ${pair.certificateFile}\ntls_key_file: ${pair.keyFile}\n`);
+    const shown = ({ certificateFile }: ReturnType<typeof certificate>) => {
+      const { fingerprint256 } = new X509Certificate(readFileSync(certificateFile));
+      return eventually(async () => (await fingerprintAt(port)) === fingerprint256);
+    };
+    name(certificate(1));
+    const served = await start({ ...least(), CONFIG_FILE });
+    const port = Number(new URL(served.url).port);
+    const another = certificate(1);
+    name(another);
+    await shown(another);
+    const renewed = certificate(2);
+    copyFileSync(renewed.certificateFile, another.certificateFile);
+    copyFileSync(renewed.keyFile, another.keyFile);
+    await shown(renewed);
+    expect(await stop(served)).toBe(0);
+  });
+
   it.each([
     ["has expired", () => certificate(-1), "TLS_CERTIFICATE_FILE: the certificate expired on"],
     [
