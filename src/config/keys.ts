@@ -220,7 +220,7 @@ export const tokens = {
     roleClaim: variable(
       "JWT_ROLE_CLAIM",
       z.string().min(1).max(256).default("roles"),
-      "The claim that `JWT_ROLES` reads: a text, or a list of texts. Of nested claims the path: `realm_access.roles`.",
+      "The claim that `JWT_ROLES` reads: a text, or a list of texts. A nested claim is named by its path: `realm_access.roles`.",
     ),
     algorithms: variable(
       "JWT_ALGORITHMS",

@@ -66,7 +66,7 @@ export const servers = {
     unsaltedServers: variable(
       "UNSALTED_SERVERS",
       z.enum(["auto", "warn", "refuse"]).default("auto"),
-      "What the gateway does with a model server that does not separate tenants, if there may be several tenants. `warn` logs it; `refuse` sends it no prompt and answers 503. `auto` refuses kinds of servers that share their cache (llama.cpp, Ollama) unless `UPSTREAMS` accepts that, and warns about the others ([fleet.md](../fleet.md#tenants-at-a-server)).",
+      "The treatment of a model server that does not separate tenants, if there may be several tenants. `warn` logs it; `refuse` sends it no prompt and answers 503. `auto` refuses kinds of servers that share their cache (llama.cpp, Ollama) unless `UPSTREAMS` accepts that, and warns about the others ([fleet.md](../fleet.md#tenants-at-a-server)).",
     ),
     showsUpstream: variable(
       "SHOW_UPSTREAM",

@@ -83,7 +83,7 @@ export const tools = {
         .enum(["refuse", "drop"])
         .default("refuse")
         .transform((value) => value === "drop"),
-      "What happens to a tool of an unknown type. `refuse` answers 400. `drop` leaves it out and names it in the header `x-dropped-tools`.",
+      "The treatment of a tool of an unknown type. `refuse` answers 400. `drop` leaves it out and names it in the header `x-dropped-tools`.",
     ),
     searxngUrl: variable("SEARXNG_URL", httpUrl().optional(), "A SearXNG with which the built-in browser searches."),
     braveApiKey: variable(
