@@ -1,4 +1,5 @@
 import { loadConfig, type TextVariables } from "../src/config/index.ts";
+import { MAKES_KEYS } from "../src/config/keys.ts";
 import { withFile } from "../src/config/layers.ts";
 import { faultOf } from "./certificate.ts";
 import { inFile, workerPart } from "./config-file.ts";
@@ -74,7 +75,7 @@ export function readChangedFile(environment: Environment, variables: TextVariabl
  */
 function keySourceMistakes(variables: TextVariables): string[] {
   if (keySourcesOf(variables) !== "" || variables.ALLOW_ANONYMOUS === "true") return [];
-  const how = "`responses-edge create-key TENANT` makes a key and its entry";
+  const how = `${MAKES_KEYS} makes a key and its entry`;
   return [`API_KEYS: needed, or ADMIN_KEY, or JWT_ISSUER (${how}); ALLOW_ANONYMOUS=true serves without keys`];
 }
 

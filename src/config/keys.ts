@@ -38,7 +38,8 @@ function keyEntries<Rest>(expected: string, readRest: (text: string | undefined)
   });
 }
 
-const MAKES_KEYS = "`npm run create-key -- TENANT` or `responses-edge create-key TENANT`";
+/** The commands that make a key, in a checkout and of the package. */
+export const MAKES_KEYS = "`npm run create-key -- TENANT` or `responses-edge create-key TENANT`";
 
 const apiKeys = keyEntries(
   `expected entries of the form tenant:sha256-in-hex, as ${MAKES_KEYS} prints them`,
