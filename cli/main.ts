@@ -1,24 +1,24 @@
 #!/usr/bin/env node
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
-import { type Backup, backup } from "./backup.ts";
-import { isInBucket } from "./backup-bucket.ts";
-import type { BucketFiles } from "./backup-manifest.ts";
-import { durationOf, keepOf, nextBackup } from "./backup-series.ts";
-import { configSchema } from "./config-schema.ts";
-import { check } from "./configuration.ts";
-import { createKey } from "./create-key.ts";
-import { inMb } from "./disk.ts";
-import { doctor } from "./doctor.ts";
-import { health } from "./health.ts";
-import { version, workerdVersion } from "./installation.ts";
-import { ownLine } from "./log-lines.ts";
-import { EXIT, Refusal } from "./refusal.ts";
-import { tellServer } from "./reload.ts";
-import { restore } from "./restore.ts";
-import { serve } from "./serve.ts";
-import { logFormat, readServeSettings } from "./serve-settings.ts";
-import { untilStopped } from "./signals.ts";
+import { type Backup, backup } from "./backup/backup.ts";
+import { isInBucket } from "./backup/backup-bucket.ts";
+import type { BucketFiles } from "./backup/backup-manifest.ts";
+import { durationOf, keepOf, nextBackup } from "./backup/backup-series.ts";
+import { restore } from "./backup/restore.ts";
+import { configSchema } from "./configuration/config-schema.ts";
+import { check } from "./configuration/configuration.ts";
+import { logFormat, readServeSettings } from "./configuration/serve-settings.ts";
+import { tellServer } from "./reload/reload.ts";
+import { inMb } from "./serve/disk.ts";
+import { health } from "./serve/health.ts";
+import { version, workerdVersion } from "./serve/installation.ts";
+import { ownLine } from "./serve/log-lines.ts";
+import { EXIT, Refusal } from "./serve/refusal.ts";
+import { serve } from "./serve/serve.ts";
+import { untilStopped } from "./serve/signals.ts";
+import { createKey } from "./tools/create-key.ts";
+import { doctor } from "./tools/doctor.ts";
 
 /** `responses-edge COMMAND`: the installed program. */
 

@@ -8,7 +8,7 @@ import { SourceMap, type SourceMapPayload } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseAst } from "vite";
-import { bundleInto } from "../cli/bundle.ts";
+import { bundleInto } from "../cli/serve/bundle.ts";
 import { startMcpServer } from "../test/tools/mcp-server.ts";
 import { startWorkerd } from "../test/workerd/process.ts";
 import { serveSimulator } from "./simulator/serve.ts";

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { build } from "esbuild";
-import { root } from "../cli/installation.ts";
+import { root } from "../cli/serve/installation.ts";
 
 /**
  * Bundles the command for Node into `folder`, as a package has it: `cli.js`, and `replacement.js`, the module that a
@@ -8,7 +8,7 @@ import { root } from "../cli/installation.ts";
  */
 export async function bundleCommand(folder: string): Promise<void> {
   await build({
-    entryPoints: { cli: join(root, "cli/main.ts"), replacement: join(root, "cli/replacement.ts") },
+    entryPoints: { cli: join(root, "cli/main.ts"), replacement: join(root, "cli/reload/replacement.ts") },
     outdir: folder,
     absWorkingDir: root,
     bundle: true,

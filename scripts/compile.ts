@@ -6,9 +6,9 @@ import { execFileSync } from "node:child_process";
 import { closeSync, mkdirSync, mkdtempSync, openSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { bundleInto } from "../cli/bundle.ts";
-import { root, workerd } from "../cli/installation.ts";
-import { workerdConfig } from "../cli/workerd.ts";
+import { bundleInto } from "../cli/serve/bundle.ts";
+import { root, workerd } from "../cli/serve/installation.ts";
+import { workerdConfig } from "../cli/serve/workerd.ts";
 import { VARIABLE_NAMES } from "../src/config/index.ts";
 
 const target = join(root, "dist/responses-edge");

@@ -7,8 +7,8 @@ import { execFileSync } from "node:child_process";
 import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { bundleInto } from "../cli/bundle.ts";
-import { root } from "../cli/installation.ts";
+import { bundleInto } from "../cli/serve/bundle.ts";
+import { root } from "../cli/serve/installation.ts";
 import { bundleCommand } from "./command.ts";
 
 const target = join(root, "dist/package");

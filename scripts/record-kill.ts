@@ -8,8 +8,8 @@ import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { bundleInto } from "../cli/bundle.ts";
-import { root } from "../cli/installation.ts";
+import { bundleInto } from "../cli/serve/bundle.ts";
+import { root } from "../cli/serve/installation.ts";
 import { serveSimulator } from "../dev/simulator/serve.ts";
 
 const PORT = 8799;

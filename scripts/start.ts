@@ -7,14 +7,21 @@
  */
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
-import { checkAddress } from "../cli/addresses.ts";
-import { openDataFolder } from "../cli/data-folder.ts";
-import { backendOf, checkVariables, keySourcesOf, sealingOf, warningsOf, workerVariables } from "../cli/environment.ts";
-import { LEAST_FREE } from "../cli/free-disk.ts";
-import { root } from "../cli/installation.ts";
-import { EXIT, Refusal } from "../cli/refusal.ts";
-import { untilStopped } from "../cli/signals.ts";
-import { startWorker } from "../cli/worker-process.ts";
+import {
+  backendOf,
+  checkVariables,
+  keySourcesOf,
+  sealingOf,
+  warningsOf,
+  workerVariables,
+} from "../cli/configuration/environment.ts";
+import { checkAddress } from "../cli/serve/addresses.ts";
+import { openDataFolder } from "../cli/serve/data-folder.ts";
+import { LEAST_FREE } from "../cli/serve/free-disk.ts";
+import { root } from "../cli/serve/installation.ts";
+import { EXIT, Refusal } from "../cli/serve/refusal.ts";
+import { untilStopped } from "../cli/serve/signals.ts";
+import { startWorker } from "../cli/serve/worker-process.ts";
 import { IMAGE_SERVER_MODEL, serveImages } from "../dev/image-server/server.ts";
 import { serveSimulator } from "../dev/simulator/serve.ts";
 import type { ToolServer } from "../dev/tool-server/server.ts";

@@ -5,22 +5,22 @@
  */
 import type { Env } from "./env.ts";
 import app from "./http/app.ts";
-import { routed } from "./store/object-routes.ts";
-import { isSucceeded, untilReleased } from "./store/ownership.ts";
+import { routed } from "./store/objects/object-routes.ts";
+import { isSucceeded, untilReleased } from "./store/objects/ownership.ts";
 
 export { Batches } from "./batches/batches.ts";
 export { Launcher } from "./http/launcher.ts";
 export { Share } from "./http/share.ts";
-export { Board } from "./store/board.ts";
-export { FileBytes } from "./store/files/file-bytes.ts";
-export { FileDirectory } from "./store/files/file-directory.ts";
-export { Objects } from "./store/hand-over.ts";
-export { Home } from "./store/home.ts";
-export { KeyDirectory } from "./store/keys/key-directory.ts";
-export { Quota } from "./store/quota/quota-object.ts";
-export { ResponseIndex } from "./store/response-index/response-index.ts";
-export { VectorStore } from "./store/vector-stores/vector-store.ts";
-export { Webhooks } from "./store/webhooks/webhooks.ts";
+export { Board } from "./store/deployment/board.ts";
+export { KeyDirectory } from "./store/deployment/keys/key-directory.ts";
+export { Home } from "./store/home/home.ts";
+export { Quota } from "./store/limits/quota-object.ts";
+export { Objects } from "./store/objects/hand-over.ts";
+export { FileBytes } from "./store/tenant/files/file-bytes.ts";
+export { FileDirectory } from "./store/tenant/files/file-directory.ts";
+export { ResponseIndex } from "./store/tenant/response-index/response-index.ts";
+export { VectorStore } from "./store/tenant/vector-stores/vector-store.ts";
+export { Webhooks } from "./store/tenant/webhooks/webhooks.ts";
 
 export default {
   fetch(request, env, context) {

@@ -1,4 +1,4 @@
-import { V8_FLAGS } from "../../cli/workerd.ts";
+import { V8_FLAGS } from "../../cli/serve/workerd.ts";
 import { hammer, post, type Request } from "./load.ts";
 import { exactCpuSeconds } from "./processes.ts";
 import { type Scale, SHORT_MODEL } from "./scenarios.ts";

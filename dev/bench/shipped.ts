@@ -1,4 +1,4 @@
-import { V8_FLAGS } from "../../cli/workerd.ts";
+import { V8_FLAGS } from "../../cli/serve/workerd.ts";
 import { COMING_MODEL, coming } from "./coming.ts";
 import { hammer, type Request } from "./load.ts";
 import { cpuSeconds, memoryMb } from "./processes.ts";

@@ -1,5 +1,5 @@
 import { fileURLToPath } from "node:url";
-import { V8_FLAGS } from "../../cli/workerd.ts";
+import { V8_FLAGS } from "../../cli/serve/workerd.ts";
 import { Connection, post, type Request } from "./load.ts";
 import { start, stop } from "./processes.ts";
 import type { UpstreamLog } from "./upstream.ts";

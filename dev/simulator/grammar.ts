@@ -1,4 +1,4 @@
-import { mayConform } from "@responses-edge/json-text";
+import { mayConform } from "@responses-edge/bounded-io/json-text";
 import { parseEbnf } from "./ebnf.ts";
 import { badField, GrammarError } from "./errors.ts";
 import { isObject, type Json, parseJson } from "./json.ts";

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { setPriority } from "node:os";
 import type { Readable, Writable } from "node:stream";
-import { killWithUs } from "../../cli/orphan-guard.ts";
+import { killWithUs } from "../../cli/serve/orphan-guard.ts";
 import { MARKER, markedProcesses, tasksOnMachine } from "./marked-processes.ts";
 import type { Settings } from "./settings.ts";
 

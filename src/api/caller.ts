@@ -1,11 +1,11 @@
 import type { Config } from "../config/index.ts";
 import { type Identity, restrictedConfig } from "../contract/grants.ts";
-import type { FileObjects } from "../store/files/bindings.ts";
-import { FileClient } from "../store/files/file-client.ts";
-import type { HomesBinding } from "../store/home-calls.ts";
-import { HomeClient } from "../store/home-client.ts";
-import { StoreClient } from "../store/vector-stores/store-client.ts";
-import type { StoreObjects } from "../store/vector-stores/store-env.ts";
+import type { HomesBinding } from "../store/home/home-calls.ts";
+import { HomeClient } from "../store/home/home-client.ts";
+import type { FileObjects } from "../store/tenant/files/bindings.ts";
+import { FileClient } from "../store/tenant/files/file-client.ts";
+import { StoreClient } from "../store/tenant/vector-stores/store-client.ts";
+import type { StoreObjects } from "../store/tenant/vector-stores/store-env.ts";
 import type { Caller } from "./transport.ts";
 
 /** The bindings of what a tenant has. */

@@ -4,11 +4,11 @@ import { responseId, type TurnAddress } from "@responses-edge/responses-api/ids"
 import { withoutContent } from "@responses-edge/responses-api/items/parts";
 import { type Item, itemId, type OutputItem } from "@responses-edge/responses-api/items/registry";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
-import { compactionCodec } from "@responses-edge/sealed-content/sealer";
 import { openNewest, SUMMARY_ID, standingPast } from "@responses-edge/turn/compacted-past";
 import { NO_USAGE } from "@responses-edge/turn/response";
+import { compactionCodec } from "@responses-edge/turn/sealed-content/sealer";
 import { assembleTurn } from "../assembly/assemble-turn.ts";
-import { MAX_CALL_LENGTH } from "../store/rpc.ts";
+import { MAX_CALL_LENGTH } from "../store/objects/rpc.ts";
 import { tellContent } from "../telemetry/content-log.ts";
 import { acceptCreate, prepareTurn, saidTurn } from "./creation.ts";
 import { RequestScope } from "./request-scope.ts";

@@ -3,9 +3,9 @@ import { parse } from "@responses-edge/responses-api/validation-errors";
 import { z } from "zod";
 import { mistakesWith, sourcesOf, type Variables } from "../config/index.ts";
 import { CHANGED_VARIABLES, fileForm, type Overrides, overridable } from "../config/layers.ts";
-import { DIRECTORY } from "../store/keys/key-directory.ts";
-import { putInForce } from "../store/keys/live-config.ts";
-import { checkDisk } from "../store/process-state.ts";
+import { DIRECTORY } from "../store/deployment/keys/key-directory.ts";
+import { putInForce } from "../store/deployment/keys/live-config.ts";
+import { checkDisk } from "../store/objects/process-state.ts";
 import type { Administrator } from "./keys.ts";
 
 /** The configuration as administrators see it and change it while the server runs: model servers, routes and prices. */

@@ -8,10 +8,10 @@ import { addItemIds } from "@responses-edge/turn/prompt";
 import type { Steering } from "@responses-edge/turn/steering";
 import type { Settle } from "@responses-edge/turn/turn";
 import { assembleTurn, type TurnSpec } from "../assembly/assemble-turn.ts";
-import { containerFiles } from "../store/files/container-files.ts";
-import { readHistory } from "../store/history.ts";
-import { MAX_CALL_LENGTH, maxOutputLength } from "../store/rpc.ts";
-import { searchStores } from "../store/vector-stores/store-searcher.ts";
+import { readHistory } from "../store/home/history.ts";
+import { MAX_CALL_LENGTH, maxOutputLength } from "../store/objects/rpc.ts";
+import { containerFiles } from "../store/tenant/files/container-files.ts";
+import { searchStores } from "../store/tenant/vector-stores/store-searcher.ts";
 import { tellContent } from "../telemetry/content-log.ts";
 import {
   acceptCreate,

@@ -1,4 +1,4 @@
-import { LongWork } from "@responses-edge/long-work";
+import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { type CreateRequest, createRequest, readCreateBody } from "@responses-edge/responses-api/create-bodies";
 import { ApiError, clientLeft, invalidRequest, previousResponseNotFound } from "@responses-edge/responses-api/errors";
 import { newTurnAddress, parseResponseId, responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
@@ -13,8 +13,8 @@ import { type Affinity, affinityOf, tenantCacheSalt } from "../assembly/session.
 import { type Config, VLLM_EXTRAS } from "../config/index.ts";
 import { type GivenFile, MAX_CONTAINER_BYTES } from "../contract/container-files.ts";
 import type { Identity } from "../contract/grants.ts";
-import { conversationAddress, knownTree, type NewTree, newTree } from "../store/home-client.ts";
-import { insufficientStorage, processState } from "../store/process-state.ts";
+import { conversationAddress, knownTree, type NewTree, newTree } from "../store/home/home-client.ts";
+import { insufficientStorage, processState } from "../store/objects/process-state.ts";
 import type { SaidTurn } from "../telemetry/content-log.ts";
 import { readInputFiles } from "./input-files.ts";
 import { type AdmissionKind, admit } from "./limit-reservation.ts";

@@ -1,4 +1,8 @@
 import { overLostConnections } from "@responses-edge/engines/lost-connection";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
+import type { InputPart } from "@responses-edge/responses-api/items/parts";
+import type { Item } from "@responses-edge/responses-api/items/registry";
 import {
   answerOf,
   joined,
@@ -7,23 +11,19 @@ import {
   optionList,
   optionsOf,
   probabilitiesOf,
-} from "@responses-edge/platform-api/decision-options";
+} from "@responses-edge/responses-api/platform/decision-options";
 import {
   type Decision,
   decisionQuestions,
   decisionRequest,
   type Question,
-} from "@responses-edge/platform-api/decisions";
-import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
-import { invalidRequest } from "@responses-edge/responses-api/errors";
-import type { InputPart } from "@responses-edge/responses-api/items/parts";
-import type { Item } from "@responses-edge/responses-api/items/registry";
+} from "@responses-edge/responses-api/platform/decisions";
 import type { Usage } from "@responses-edge/responses-api/response";
 import { parse } from "@responses-edge/responses-api/validation-errors";
+import type { Engine, Prompt } from "@responses-edge/turn/contract/engine";
+import { tokensOf } from "@responses-edge/turn/contract/measurements";
 import { NO_USAGE } from "@responses-edge/turn/response";
 import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "@responses-edge/turn/run-calls";
-import type { Engine, Prompt } from "@responses-edge/turn-contract/engine";
-import { tokensOf } from "@responses-edge/turn-contract/measurements";
 import { assemblePrompt } from "../assembly/assemble-turn.ts";
 import { tellRequest } from "../telemetry/content-log.ts";
 import { acceptCreate, prepareTurn } from "./creation.ts";

@@ -1,9 +1,9 @@
-import { logLine } from "@responses-edge/json-text";
+import { logLine } from "@responses-edge/bounded-io/json-text";
 import { ApiError, internalError } from "@responses-edge/responses-api/errors";
 import { ConfigError } from "../config/index.ts";
-import { isOfStorage } from "../store/damage.ts";
-import { insufficientStorage, objectUnreachable, processState } from "../store/process-state.ts";
-import { isRetryable } from "../store/rpc.ts";
+import { isOfStorage } from "../store/objects/damage.ts";
+import { insufficientStorage, objectUnreachable, processState } from "../store/objects/process-state.ts";
+import { isRetryable } from "../store/objects/rpc.ts";
 
 /** Where an unexpected error happened, for the log. */
 export interface FaultPlace {

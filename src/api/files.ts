@@ -1,22 +1,22 @@
 import { Buffer } from "node:buffer";
-import type { FormPart } from "@responses-edge/multipart";
+import type { FormPart } from "@responses-edge/bounded-io/multipart";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
+import { fileId } from "@responses-edge/responses-api/ids";
 import {
   type ContainerFileObject,
   expiryOf,
   type FileObject,
   fileFields,
   MAX_FILENAME_LENGTH,
-} from "@responses-edge/platform-api/files";
-import { invalidRequest } from "@responses-edge/responses-api/errors";
-import { fileId } from "@responses-edge/responses-api/ids";
+} from "@responses-edge/responses-api/platform/files";
 import { unixSeconds } from "@responses-edge/responses-api/response";
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import { FILES_DIRECTORY } from "../contract/container-files.ts";
-import { fileNotFound } from "../store/files/file-client.ts";
-import { fileLimitsOf } from "../store/files/file-limits.ts";
-import type { FileQuery, FileRecord } from "../store/files/file-table.ts";
-import type { ReceivedPart, Receiver } from "../store/files/received-part.ts";
-import { checkMayStore } from "../store/may-store.ts";
+import { checkMayStore } from "../store/home/may-store.ts";
+import { fileNotFound } from "../store/tenant/files/file-client.ts";
+import { fileLimitsOf } from "../store/tenant/files/file-limits.ts";
+import type { FileQuery, FileRecord } from "../store/tenant/files/file-table.ts";
+import type { ReceivedPart, Receiver } from "../store/tenant/files/received-part.ts";
 import type { Caller } from "./transport.ts";
 
 /** Files. Every function that takes an id throws the 404 of a file that is unknown, deleted, expired or another tenant's. */

@@ -1,7 +1,7 @@
 import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { parseConversationId, responseId } from "@responses-edge/responses-api/ids";
 import { isJsonObject } from "@responses-edge/responses-api/json";
-import { type EventsLine, eventText, type HomeBegin, type KeptLine, type TurnLine } from "../store/home-lines.ts";
+import { type EventsLine, eventText, type HomeBegin, type KeptLine, type TurnLine } from "../store/home/home-lines.ts";
 
 /**
  * Checks the lines of one home together. The schema has checked each line; this finds contradictions that no home of

@@ -1,6 +1,6 @@
+import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { type TextLimits, textOf, UnreadableFile } from "@responses-edge/file-text";
-import { imageFormatOf } from "@responses-edge/image-generation";
-import { LongWork } from "@responses-edge/long-work";
+import { imageFormatOf } from "@responses-edge/hosted-tools/image-generation";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { fileDataOf, type InputPart, isPlainText } from "@responses-edge/responses-api/items/parts";
 import { type InputItem, partsOf } from "@responses-edge/responses-api/items/registry";

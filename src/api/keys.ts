@@ -2,9 +2,9 @@ import { ApiError } from "@responses-edge/responses-api/errors";
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import { z } from "zod";
 import { type Grants, grants } from "../contract/grants.ts";
-import { type AuditRow, DIRECTORY, type KeyDirectory } from "../store/keys/key-directory.ts";
-import type { KeyChange, StoredKey } from "../store/keys/key-store.ts";
-import { checkDisk } from "../store/process-state.ts";
+import { type AuditRow, DIRECTORY, type KeyDirectory } from "../store/deployment/keys/key-directory.ts";
+import type { KeyChange, StoredKey } from "../store/deployment/keys/key-store.ts";
+import { checkDisk } from "../store/objects/process-state.ts";
 import type { auditQuery, keysQuery } from "./queries.ts";
 
 /** The admin API: keys, the limits of tenants, and the audit log. Every function takes an administrator. */

@@ -14,10 +14,10 @@ import {
   type UsageKind,
 } from "@responses-edge/usage-limits";
 import type { Identity } from "../contract/grants.ts";
-import { ROW_BYTES } from "../store/home-stored.ts";
-import { allowanceOf, type EndUserFields, endUserAllowance, endUserOf } from "../store/quota/allowances.ts";
-import { endRun, type RunReservation, reserveRun } from "../store/quota/run-quota.ts";
-import { type UsedTurn, usageOfTurn } from "../store/quota/usage.ts";
+import { ROW_BYTES } from "../store/home/home-stored.ts";
+import { allowanceOf, type EndUserFields, endUserAllowance, endUserOf } from "../store/limits/allowances.ts";
+import { endRun, type RunReservation, reserveRun } from "../store/limits/run-quota.ts";
+import { type UsedTurn, usageOfTurn } from "../store/limits/usage.ts";
 import type { Caller } from "./transport.ts";
 
 /** A request that its caller's limits admit, with what it has reserved of them. Its `RequestScope` ends it. */

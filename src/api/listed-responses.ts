@@ -1,10 +1,10 @@
-import type { ListedResponse } from "@responses-edge/platform-api/listed-response";
+import type { ListedResponse } from "@responses-edge/responses-api/platform/listed-response";
 import { costOf } from "@responses-edge/usage-limits";
 import type { z } from "zod";
 import type { Config } from "../config/index.ts";
-import { unknownCursor } from "../store/item-store.ts";
-import { tagOf } from "../store/response-index/entry.ts";
-import type { IndexBinding } from "../store/response-index/home-index.ts";
+import { unknownCursor } from "../store/home/item-store.ts";
+import { tagOf } from "../store/tenant/response-index/entry.ts";
+import type { IndexBinding } from "../store/tenant/response-index/home-index.ts";
 import { page } from "./keys.ts";
 import type { responsesQuery } from "./queries.ts";
 

@@ -1,10 +1,10 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { parseResponseId } from "@responses-edge/responses-api/ids";
 import type { z } from "zod";
-import { type AnnouncedRun, BOARD, type Board } from "../store/board.ts";
-import type { HomeStub, HomesBinding } from "../store/home-calls.ts";
-import { HomeClient } from "../store/home-client.ts";
-import { DIRECTORY } from "../store/keys/key-directory.ts";
+import { type AnnouncedRun, BOARD, type Board } from "../store/deployment/board.ts";
+import { DIRECTORY } from "../store/deployment/keys/key-directory.ts";
+import type { HomeStub, HomesBinding } from "../store/home/home-calls.ts";
+import { HomeClient } from "../store/home/home-client.ts";
 import { type Administrator, page } from "./keys.ts";
 import { allLiveTurns, endTurnAnywhere, type TurnFacts } from "./live-turns.ts";
 import type { keysQuery } from "./queries.ts";

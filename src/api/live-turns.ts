@@ -1,5 +1,5 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
-import { askOthers, type OtherWorker } from "../store/workers.ts";
+import { askOthers, type OtherWorker } from "../store/objects/workers.ts";
 
 /** The foreground turns of this process, for the operator: never their content. */
 

@@ -1,5 +1,5 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
-import type { EngineName } from "@responses-edge/turn-contract/engine";
+import type { EngineName } from "@responses-edge/turn/contract/engine";
 import { ModelAccess } from "../assembly/model-access.ts";
 import { listModels as list } from "../assembly/model-server.ts";
 import { mayUseModel } from "./policy.ts";

@@ -1,15 +1,15 @@
-import { GuardFault, type Judgement, moderationFields } from "@responses-edge/guard-models";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import { newModerationId } from "@responses-edge/responses-api/ids";
 import { type Moderation, moderationRequest } from "@responses-edge/responses-api/moderations";
 import { parse } from "@responses-edge/responses-api/validation-errors";
+import { GuardFault, type Judgement, moderationFields } from "@responses-edge/turn/guard-models";
 import { forEachAtOnce, MAX_CONCURRENT_CALLS } from "@responses-edge/turn/run-calls";
 import { judge } from "../assembly/guard.ts";
 import { checkMediaUrls } from "../assembly/media-policy.ts";
 import type { Config } from "../config/index.ts";
-import { reserveUse, type Used } from "../store/quota/counted-use.ts";
+import { reserveUse, type Used } from "../store/limits/counted-use.ts";
 import { tellRequest } from "../telemetry/content-log.ts";
 import type { Caller } from "./transport.ts";
 

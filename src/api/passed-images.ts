@@ -1,4 +1,4 @@
-import { passedImageFault } from "@responses-edge/image-generation";
+import { passedImageFault } from "@responses-edge/hosted-tools/image-generation";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { configOf } from "../assembly/own-model.ts";
 import type { Config, PassthroughEndpoint } from "../config/index.ts";

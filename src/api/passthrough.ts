@@ -9,7 +9,7 @@ import { checkMediaUrls } from "../assembly/media-policy.ts";
 import { type PassedAnswer, passOn, routed } from "../assembly/model-access.ts";
 import { tenantCacheSalt } from "../assembly/session.ts";
 import { type PassthroughEndpoint, VLLM_EXTRAS } from "../config/index.ts";
-import type { EndUserFields } from "../store/quota/allowances.ts";
+import type { EndUserFields } from "../store/limits/allowances.ts";
 import { admitPassed } from "./limit-reservation.ts";
 import { loggedAnswer } from "./passed-content.ts";
 import { checkImageFields, imageConfigFor, imageModel, imagesIn, isOfImages } from "./passed-images.ts";

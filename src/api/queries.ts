@@ -1,7 +1,7 @@
-import { describedAs } from "@responses-edge/bounded-schemas/described-as";
-import { FILE_STATUSES } from "@responses-edge/platform-api/vector-stores";
+import { describedAs } from "@responses-edge/bounded-io/schemas/described-as";
 import { includeValues } from "@responses-edge/responses-api/create-fields";
 import { MAX_ID_LENGTH, parseFileId } from "@responses-edge/responses-api/ids";
+import { FILE_STATUSES } from "@responses-edge/responses-api/platform/vector-stores";
 import type { UsageGroup } from "@responses-edge/usage-limits";
 import { z } from "zod";
 

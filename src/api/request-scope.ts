@@ -1,7 +1,7 @@
 import type { Item } from "@responses-edge/responses-api/items/registry";
-import { Permits } from "../store/permits.ts";
-import type { RunReservation } from "../store/quota/run-quota.ts";
-import type { UsedTurn } from "../store/quota/usage.ts";
+import { Permits } from "../store/limits/permits.ts";
+import type { RunReservation } from "../store/limits/run-quota.ts";
+import type { UsedTurn } from "../store/limits/usage.ts";
 import type { Admission } from "./limit-reservation.ts";
 import type { Caller } from "./transport.ts";
 

@@ -11,11 +11,11 @@ import {
 import { withoutReadParts } from "@responses-edge/responses-api/items/parts";
 import { type ReasoningShown, shownHead, shownItems } from "@responses-edge/responses-api/items/reasoning";
 import type { z } from "zod";
-import type { HomeStub } from "../store/home-calls.ts";
-import { conversationAddress } from "../store/home-client.ts";
-import { type ItemPage, type PageRequest, unknownCursor } from "../store/item-store.ts";
-import { unwrap } from "../store/rpc.ts";
-import type { StoredResponse } from "../store/turn-store.ts";
+import type { HomeStub } from "../store/home/home-calls.ts";
+import { conversationAddress } from "../store/home/home-client.ts";
+import { type ItemPage, type PageRequest, unknownCursor } from "../store/home/item-store.ts";
+import type { StoredResponse } from "../store/home/turn-store.ts";
+import { unwrap } from "../store/objects/rpc.ts";
 import { withImages } from "./shown-images.ts";
 import type { Caller } from "./transport.ts";
 

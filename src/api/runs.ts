@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from "node:crypto";
-import { LongWork } from "@responses-edge/long-work";
+import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { newSpanId } from "@responses-edge/otlp";
 import { isOnlyPrepared, preparedBy } from "@responses-edge/responses-api/create-bodies";
 import {
@@ -16,10 +16,10 @@ import { canonicalJson } from "@responses-edge/responses-api/json";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
 import { accessOf, echoTool, type McpAccess, type Tool } from "@responses-edge/responses-api/tools";
 import { addItemIds } from "@responses-edge/turn/prompt";
-import type { HomeStub } from "../store/home-calls.ts";
-import { homeUrl, maxOutputLength, refused, unwrap } from "../store/rpc.ts";
-import type { RunSpec } from "../store/run-store.ts";
-import type { StoredResponse } from "../store/turn-store.ts";
+import type { HomeStub } from "../store/home/home-calls.ts";
+import type { RunSpec } from "../store/home/run-store.ts";
+import type { StoredResponse } from "../store/home/turn-store.ts";
+import { homeUrl, maxOutputLength, refused, unwrap } from "../store/objects/rpc.ts";
 import { type Creation, inQueue } from "./creation.ts";
 import { readInputFiles } from "./input-files.ts";
 import { noteHome } from "./policy.ts";

@@ -1,7 +1,7 @@
-import { imageFormatOf, MAX_IMAGE_BYTES } from "@responses-edge/image-generation";
+import { imageFormatOf, MAX_IMAGE_BYTES } from "@responses-edge/hosted-tools/image-generation";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { isImageInFile } from "@responses-edge/responses-api/items/image-generation";
-import type { FileClient } from "../store/files/file-client.ts";
+import type { FileClient } from "../store/tenant/files/file-client.ts";
 import type { Caller } from "./transport.ts";
 
 /** Most bytes of all images in one answer. Further images have only their `file_id`. */

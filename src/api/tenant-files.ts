@@ -1,19 +1,19 @@
 import { Buffer } from "node:buffer";
-import { filePurpose, MAX_FILENAME_LENGTH } from "@responses-edge/platform-api/files";
-import { addStoreFileBody, chunkingOf, createStoreBody } from "@responses-edge/platform-api/vector-stores";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { fileId, parseFileId, parseStoreId } from "@responses-edge/responses-api/ids";
+import { filePurpose, MAX_FILENAME_LENGTH } from "@responses-edge/responses-api/platform/files";
+import { addStoreFileBody, chunkingOf, createStoreBody } from "@responses-edge/responses-api/platform/vector-stores";
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import { z } from "zod";
 import type { Config } from "../config/index.ts";
-import type { FileObjects } from "../store/files/bindings.ts";
-import { FileClient } from "../store/files/file-client.ts";
-import type { FileRecord } from "../store/files/file-table.ts";
-import type { ReceivedPart } from "../store/files/received-part.ts";
-import { unwrap } from "../store/rpc.ts";
-import { StoreClient } from "../store/vector-stores/store-client.ts";
-import type { StoreObjects } from "../store/vector-stores/store-env.ts";
-import type { NewStoreFile } from "../store/vector-stores/store-files.ts";
+import { unwrap } from "../store/objects/rpc.ts";
+import type { FileObjects } from "../store/tenant/files/bindings.ts";
+import { FileClient } from "../store/tenant/files/file-client.ts";
+import type { FileRecord } from "../store/tenant/files/file-table.ts";
+import type { ReceivedPart } from "../store/tenant/files/received-part.ts";
+import { StoreClient } from "../store/tenant/vector-stores/store-client.ts";
+import type { StoreObjects } from "../store/tenant/vector-stores/store-env.ts";
+import type { NewStoreFile } from "../store/tenant/vector-stores/store-files.ts";
 
 /**
  * Files and vector stores in a tenant's export, and what an import makes of them:

@@ -1,16 +1,16 @@
 import type { TurnAddress } from "@responses-edge/responses-api/ids";
+import type { ServerAttempt } from "@responses-edge/turn/contract/engine";
 import type { BatchSink } from "@responses-edge/turn/output-events";
 import type { TurnResult } from "@responses-edge/turn/turn";
-import type { ServerAttempt } from "@responses-edge/turn-contract/engine";
 import type { PastSource } from "../assembly/assemble-turn.ts";
 import type { Config } from "../config/index.ts";
 import type { Identity } from "../contract/grants.ts";
-import type { FileClient } from "../store/files/file-client.ts";
-import type { HomeClient } from "../store/home-client.ts";
-import type { AuditEvent } from "../store/keys/key-directory.ts";
-import type { Quota } from "../store/quota/quota-object.ts";
-import type { StoredResponse } from "../store/turn-store.ts";
-import type { StoreClient } from "../store/vector-stores/store-client.ts";
+import type { AuditEvent } from "../store/deployment/keys/key-directory.ts";
+import type { HomeClient } from "../store/home/home-client.ts";
+import type { StoredResponse } from "../store/home/turn-store.ts";
+import type { Quota } from "../store/limits/quota-object.ts";
+import type { FileClient } from "../store/tenant/files/file-client.ts";
+import type { StoreClient } from "../store/tenant/vector-stores/store-client.ts";
 import type { Observation } from "../telemetry/telemetry.ts";
 
 /**

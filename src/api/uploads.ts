@@ -1,5 +1,7 @@
 import { Buffer } from "node:buffer";
-import type { FormPart } from "@responses-edge/multipart";
+import type { FormPart } from "@responses-edge/bounded-io/multipart";
+import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { parsePartId, parseUploadId, partId, uploadId } from "@responses-edge/responses-api/ids";
 import {
   completeUploadBody,
   createUploadBody,
@@ -8,17 +10,15 @@ import {
   UPLOAD_SECONDS,
   type UploadObject,
   type UploadPartObject,
-} from "@responses-edge/platform-api/files";
-import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
-import { parsePartId, parseUploadId, partId, uploadId } from "@responses-edge/responses-api/ids";
+} from "@responses-edge/responses-api/platform/files";
 import { unixSeconds } from "@responses-edge/responses-api/response";
 import { parse } from "@responses-edge/responses-api/validation-errors";
-import { fileLimitsOf } from "../store/files/file-limits.ts";
-import type { FileRecord } from "../store/files/file-table.ts";
-import type { ReceivedPart } from "../store/files/received-part.ts";
-import { uploadOver } from "../store/files/upload-faults.ts";
-import type { UploadRecord } from "../store/files/upload-table.ts";
-import { checkMayStore } from "../store/may-store.ts";
+import { checkMayStore } from "../store/home/may-store.ts";
+import { fileLimitsOf } from "../store/tenant/files/file-limits.ts";
+import type { FileRecord } from "../store/tenant/files/file-table.ts";
+import type { ReceivedPart } from "../store/tenant/files/received-part.ts";
+import { uploadOver } from "../store/tenant/files/upload-faults.ts";
+import type { UploadRecord } from "../store/tenant/files/upload-table.ts";
 import { nameOf, receiverOf, shownFile } from "./files.ts";
 import type { Caller } from "./transport.ts";
 

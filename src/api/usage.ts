@@ -12,9 +12,9 @@ import {
 } from "@responses-edge/usage-limits";
 import type { z } from "zod";
 import { type Grants, withStoredBytes } from "../contract/grants.ts";
-import { DIRECTORY, type KeyDirectory } from "../store/keys/key-directory.ts";
-import type { Quota } from "../store/quota/quota-object.ts";
-import { MAX_USAGE_ROWS } from "../store/quota/usage.ts";
+import { DIRECTORY, type KeyDirectory } from "../store/deployment/keys/key-directory.ts";
+import type { Quota } from "../store/limits/quota-object.ts";
+import { MAX_USAGE_ROWS } from "../store/limits/usage.ts";
 import type { costsQuery, storageQuery, usageQuery } from "./queries.ts";
 
 /** Usage and costs of tenants, in buckets of time. */

@@ -1,3 +1,5 @@
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { newBatchId } from "@responses-edge/responses-api/ids";
 import {
   type AddStoreFile,
   addStoreFileBody,
@@ -13,16 +15,14 @@ import {
   updateStoreBody,
   updateStoreFileBody,
   type VectorStoreObject,
-} from "@responses-edge/platform-api/vector-stores";
-import { ApiError } from "@responses-edge/responses-api/errors";
-import { newBatchId } from "@responses-edge/responses-api/ids";
+} from "@responses-edge/responses-api/platform/vector-stores";
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import type { z } from "zod";
-import { checkMayStore } from "../store/may-store.ts";
-import { unwrap } from "../store/rpc.ts";
-import type { FileOwner, NewStoreFile, StoreFileQuery } from "../store/vector-stores/store-files.ts";
-import type { StoreQuery } from "../store/vector-stores/store-list.ts";
-import { searchStores } from "../store/vector-stores/store-searcher.ts";
+import { checkMayStore } from "../store/home/may-store.ts";
+import { unwrap } from "../store/objects/rpc.ts";
+import type { FileOwner, NewStoreFile, StoreFileQuery } from "../store/tenant/vector-stores/store-files.ts";
+import type { StoreQuery } from "../store/tenant/vector-stores/store-list.ts";
+import { searchStores } from "../store/tenant/vector-stores/store-searcher.ts";
 import type { Caller } from "./transport.ts";
 
 /**

@@ -1,4 +1,5 @@
-import { mayCall } from "@responses-edge/guarded-fetch";
+import { mayCall } from "@responses-edge/outgoing-fetch/guarded";
+import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import {
   createEndpointBody,
   rotateSecretBody,
@@ -6,15 +7,14 @@ import {
   updateEndpointBody,
   type WebhookDeliveryObject,
   type WebhookEndpointObject,
-} from "@responses-edge/platform-api/webhooks";
-import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+} from "@responses-edge/responses-api/platform/webhooks";
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import type { z } from "zod";
-import { checkDisk } from "../store/process-state.ts";
-import { noteEndpoints } from "../store/webhooks/announcing.ts";
-import { type Delivery, isTaken } from "../store/webhooks/delivery-table.ts";
-import { type Endpoint, MAX_ENDPOINTS } from "../store/webhooks/endpoint-table.ts";
-import type { Webhooks } from "../store/webhooks/webhooks.ts";
+import { checkDisk } from "../store/objects/process-state.ts";
+import { noteEndpoints } from "../store/tenant/webhooks/announcing.ts";
+import { type Delivery, isTaken } from "../store/tenant/webhooks/delivery-table.ts";
+import { type Endpoint, MAX_ENDPOINTS } from "../store/tenant/webhooks/endpoint-table.ts";
+import type { Webhooks } from "../store/tenant/webhooks/webhooks.ts";
 import { page } from "./keys.ts";
 import type { endpointsQuery } from "./queries.ts";
 import type { Caller } from "./transport.ts";

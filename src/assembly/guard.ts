@@ -1,5 +1,6 @@
 import type { Dialect } from "@responses-edge/engines/dialects/dialect";
 import { overLostConnections } from "@responses-edge/engines/lost-connection";
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import {
   asUsersMessage,
   type Guard,
@@ -11,8 +12,7 @@ import {
   moderatedImages,
   moderatedText,
   modesOf,
-} from "@responses-edge/guard-models";
-import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
+} from "@responses-edge/turn/guard-models";
 import type { Config } from "../config/index.ts";
 import { askOwnModel, jsonOf } from "./own-model.ts";
 import { tenantCacheSalt } from "./session.ts";

@@ -5,7 +5,7 @@ import {
   generationBody,
   type ImageMaker,
   MAX_IMAGE_BYTES,
-} from "@responses-edge/image-generation";
+} from "@responses-edge/hosted-tools/image-generation";
 import type { Config } from "../config/index.ts";
 import { askOwnModel } from "./own-model.ts";
 import { fetchFile } from "./remote-file.ts";

@@ -1,8 +1,8 @@
-import { isPublicUrl, mayCall } from "@responses-edge/guarded-fetch";
+import { isPublicUrl, mayCall } from "@responses-edge/outgoing-fetch/guarded";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { type InputItem, type Item, partsOf } from "@responses-edge/responses-api/items/registry";
-import { compactionCodec } from "@responses-edge/sealed-content/sealer";
 import { openCompaction, standingItems } from "@responses-edge/turn/compacted-past";
+import { compactionCodec } from "@responses-edge/turn/sealed-content/sealer";
 import type { Config } from "../config/index.ts";
 
 /**

@@ -1,3 +1,4 @@
+import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { blameFor } from "@responses-edge/engines/blame";
 import { ChatEngine } from "@responses-edge/engines/chat/engine";
 import { HarmonyEngine } from "@responses-edge/engines/harmony/engine";
@@ -7,12 +8,11 @@ import { modelOf, type RoutedModel, resolveModel } from "@responses-edge/engines
 import { targetOf } from "@responses-edge/engines/routes";
 import { Upstream } from "@responses-edge/engines/upstream";
 import { malformedAnswer } from "@responses-edge/engines/upstream-faults";
-import { LongWork } from "@responses-edge/long-work";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import type { TreeAddress } from "@responses-edge/responses-api/ids";
-import type { Engine, Model, ServerAttempt } from "@responses-edge/turn-contract/engine";
-import { type Measurements, modelServerTrace } from "@responses-edge/turn-contract/measurements";
+import type { Engine, Model, ServerAttempt } from "@responses-edge/turn/contract/engine";
+import { type Measurements, modelServerTrace } from "@responses-edge/turn/contract/measurements";
 import type { Config } from "../config/index.ts";
 import { PLUGINS } from "../tools/plugins.ts";
 import { type Affinity, rootKey, type SessionOwner, sessionOf } from "./session.ts";

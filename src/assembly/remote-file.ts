@@ -1,4 +1,4 @@
-import { FetchFault, guardedFetch } from "@responses-edge/guarded-fetch";
+import { FetchFault, guardedFetch } from "@responses-edge/outgoing-fetch/guarded";
 import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import type { Config } from "../config/index.ts";
 

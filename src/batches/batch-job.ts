@@ -1,12 +1,12 @@
-import { logLine } from "@responses-edge/json-text";
-import { LongWork } from "@responses-edge/long-work";
-import { checkBatch, readBatch } from "@responses-edge/platform-api/batch-file";
-import type { BatchStatus } from "@responses-edge/platform-api/batches";
+import { logLine } from "@responses-edge/bounded-io/json-text";
+import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { fileId, newFileKey } from "@responses-edge/responses-api/ids";
+import { checkBatch, readBatch } from "@responses-edge/responses-api/platform/batch-file";
+import type { BatchStatus } from "@responses-edge/responses-api/platform/batches";
 import { unixSeconds } from "@responses-edge/responses-api/response";
 import type { Caller } from "../api/transport.ts";
-import { fileLimitsOf } from "../store/files/file-limits.ts";
+import { fileLimitsOf } from "../store/tenant/files/file-limits.ts";
 import type { AnalyticsWriter } from "../telemetry/analytics.ts";
 import type { BatchRecord, BatchTable } from "./batch-table.ts";
 import { answerLine, tokensOf } from "./requests.ts";

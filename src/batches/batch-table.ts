@@ -1,6 +1,6 @@
-import type { BatchEndpoint, BatchFault, BatchStatus } from "@responses-edge/platform-api/batches";
+import type { BatchEndpoint, BatchFault, BatchStatus } from "@responses-edge/responses-api/platform/batches";
 import type { Identity } from "../contract/grants.ts";
-import type { Schema, Versions } from "../store/schema.ts";
+import type { Schema, Versions } from "../store/objects/schema.ts";
 
 /** The batches of a tenant, and the answers of unfinished ones. */
 

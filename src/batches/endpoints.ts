@@ -1,14 +1,14 @@
-import { type BatchObject, MAX_BATCH_BYTES, requestBatchBody } from "@responses-edge/platform-api/batches";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { newFileKey } from "@responses-edge/responses-api/ids";
+import { type BatchObject, MAX_BATCH_BYTES, requestBatchBody } from "@responses-edge/responses-api/platform/batches";
 import { unixSeconds } from "@responses-edge/responses-api/response";
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import type { z } from "zod";
 import { page } from "../api/keys.ts";
 import type { endpointsQuery } from "../api/queries.ts";
 import type { Caller } from "../api/transport.ts";
-import { checkMayStore } from "../store/may-store.ts";
-import { checkDisk } from "../store/process-state.ts";
+import { checkMayStore } from "../store/home/may-store.ts";
+import { checkDisk } from "../store/objects/process-state.ts";
 import type { Batches, ShownBatch } from "./batches.ts";
 import { passedEndpoint } from "./requests.ts";
 

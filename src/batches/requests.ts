@@ -1,7 +1,7 @@
-import { readBoundedText } from "@responses-edge/bounded-body";
-import type { BatchEndpoint, BatchLine } from "@responses-edge/platform-api/batches";
+import { readBoundedText } from "@responses-edge/bounded-io/body";
 import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { isJsonObject } from "@responses-edge/responses-api/json";
+import type { BatchEndpoint, BatchLine } from "@responses-edge/responses-api/platform/batches";
 import { responseBody } from "@responses-edge/turn/response";
 import { createResponse } from "../api/create-response.ts";
 import { toShownError } from "../api/faults.ts";

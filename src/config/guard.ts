@@ -1,4 +1,4 @@
-import { formatNameOf, GUARD_FORMATS, OPENAI_MODELS, takesImages } from "@responses-edge/guard-models";
+import { formatNameOf, GUARD_FORMATS, OPENAI_MODELS, takesImages } from "@responses-edge/turn/guard-models";
 import { z } from "zod";
 import type { OperatorNetwork } from "./network.ts";
 import type { ServerValues } from "./servers.ts";

@@ -1,5 +1,5 @@
+import { logLine } from "@responses-edge/bounded-io/json-text";
 import type { ModelServerConfig } from "@responses-edge/engines/settings";
-import { logLine } from "@responses-edge/json-text";
 import { batches } from "./batches.ts";
 import { contentLog, contentLogConfig, contentLogMistakes } from "./content-log.ts";
 import { fileConfig, fileMistakes, files, type R2Binding } from "./files.ts";

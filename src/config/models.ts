@@ -1,4 +1,4 @@
-import { ENGINES } from "@responses-edge/turn-contract/engine";
+import { ENGINES } from "@responses-edge/turn/contract/engine";
 import { z } from "zod";
 import { fallbackNames, routeEntry } from "./routes.ts";
 import { flag, jsonMap, listed, listText, setOf, someOf, urlPrefixes } from "./values.ts";

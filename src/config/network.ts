@@ -1,5 +1,5 @@
-import type { Fetch } from "@responses-edge/guarded-fetch";
-import type { Connect } from "@responses-edge/socket-fetch/connection";
+import type { Fetch } from "@responses-edge/outgoing-fetch/guarded";
+import type { Connect } from "@responses-edge/outgoing-fetch/socket/connection";
 
 /**
  * The ways out of this server. The global `fetch` asks addresses that clients name; a self-hosted server confines it to public addresses

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
-import { describedAs } from "@responses-edge/bounded-schemas/described-as";
+import { describedAs } from "@responses-edge/bounded-io/schemas/described-as";
 import { DIALECT_NAMES } from "@responses-edge/engines/dialects/dialect";
-import { ENGINES } from "@responses-edge/turn-contract/engine";
+import { ENGINES } from "@responses-edge/turn/contract/engine";
 import { z } from "zod";
 import { headerSecret, serverUrl } from "./values.ts";
 

@@ -1,4 +1,4 @@
-import { describedAs } from "@responses-edge/bounded-schemas/described-as";
+import { describedAs } from "@responses-edge/bounded-io/schemas/described-as";
 import { DIALECT_NAMES } from "@responses-edge/engines/dialects/dialect";
 import { TRANSPORTS } from "@responses-edge/engines/settings";
 import { z } from "zod";

@@ -1,4 +1,4 @@
-import { dohResolver, hostsOf } from "@responses-edge/guarded-fetch";
+import { dohResolver, hostsOf } from "@responses-edge/outgoing-fetch/guarded";
 import {
   BUILTIN_LABELS,
   type BuiltinKind,

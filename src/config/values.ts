@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
-import { describedAs } from "@responses-edge/bounded-schemas/described-as";
-import { allowList } from "@responses-edge/guarded-fetch";
+import { describedAs } from "@responses-edge/bounded-io/schemas/described-as";
+import { allowList } from "@responses-edge/outgoing-fetch/guarded";
 import { z } from "zod";
 
 /**

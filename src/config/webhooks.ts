@@ -1,4 +1,4 @@
-import { dohResolver, type GuardOptions, isPublicUrl } from "@responses-edge/guarded-fetch";
+import { dohResolver, type GuardOptions, isPublicUrl } from "@responses-edge/outgoing-fetch/guarded";
 import { z } from "zod";
 import { type OperatorNetwork, publicFetch } from "./network.ts";
 import { flag, fromBase64, httpUrl, urlPrefixes } from "./values.ts";

@@ -1,4 +1,4 @@
-import { list } from "@responses-edge/bounded-schemas/collections";
+import { list } from "@responses-edge/bounded-io/schemas/collections";
 import { HOSTED_TOOL_NAMES, type HostedType, hostedKinds } from "@responses-edge/responses-api/hosted-tools";
 import { BUDGET_WINDOWS, type CountedLimits, endUserLimits, STORED_LIMITS } from "@responses-edge/usage-limits";
 import { z } from "zod";

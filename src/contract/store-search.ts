@@ -1,4 +1,4 @@
-import type { FoundChunk, SearchRequest } from "@responses-edge/platform-api/vector-stores";
+import type { FoundChunk, SearchRequest } from "@responses-edge/responses-api/platform/vector-stores";
 
 /**
  * Searches the tenant's vector stores: gives the best chunks of all of them, best first. Rejects with ApiError: the 404

@@ -1,6 +1,6 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { Context } from "hono";
-import type { ItemPage } from "../store/item-store.ts";
+import type { ItemPage } from "../store/home/item-store.ts";
 import type { AppEnv } from "./app-env.ts";
 
 /** An answer of JSON text. */

@@ -5,7 +5,7 @@ import { requestId } from "hono/request-id";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { shownError, shownHeaders, toShownError } from "../api/faults.ts";
 import { loadConfig } from "../config/index.ts";
-import { processState } from "../store/process-state.ts";
+import { processState } from "../store/objects/process-state.ts";
 import { type Telemetry, telemetryOf } from "../telemetry/telemetry.ts";
 import { unknownUrl } from "./answers.ts";
 import type { AppEnv, Authenticated } from "./app-env.ts";

@@ -5,7 +5,7 @@ import { type Config, type JwtConfig, loadConfig } from "../config/index.ts";
 import { CONFIGURED_KEY, type Identity, JWT_KEY, NO_KEY } from "../contract/grants.ts";
 import type { Env } from "../env.ts";
 import { subprotocolKey, wantsSocket } from "../socket/upgrade.ts";
-import { keyCache, newIdentity } from "../store/keys/key-cache.ts";
+import { keyCache, newIdentity } from "../store/deployment/keys/key-cache.ts";
 import type { Admin, AppEnv, Authenticated } from "./app-env.ts";
 import { signedIn } from "./console-session.ts";
 import { hasJwtForm, jwtVerifier, type TokenHolder } from "./jwt.ts";

@@ -1,4 +1,4 @@
-import { concatBytes, linesOf, ReadFault } from "@responses-edge/bounded-body";
+import { concatBytes, linesOf, ReadFault } from "@responses-edge/bounded-io/body";
 import {
   DecompressionFault,
   Decompressor,
@@ -6,13 +6,13 @@ import {
   type Encoding,
   FREE_BYTES,
   MAX_RATIO,
-} from "@responses-edge/bounded-body/decompressor";
-import { LongWork } from "@responses-edge/long-work";
-import { boundaryOf, type FormPart, MalformedForm, readParts } from "@responses-edge/multipart";
+} from "@responses-edge/bounded-io/body/decompressor";
+import { LongWork } from "@responses-edge/bounded-io/long-work";
+import { boundaryOf, type FormPart, MalformedForm, readParts } from "@responses-edge/bounded-io/multipart";
 import { ApiError, clientLeft, invalidRequest } from "@responses-edge/responses-api/errors";
 import { bodyTooLarge, parseBody } from "@responses-edge/responses-api/json";
-import { type PermitOwner, Permits } from "../store/permits.ts";
-import { notePassed } from "../store/row-pieces.ts";
+import { type PermitOwner, Permits } from "../store/limits/permits.ts";
+import { notePassed } from "../store/objects/row-pieces.ts";
 
 /** Reads the body of a request within limits. Everything wrong with it is a 4xx in OpenAI's form. */
 

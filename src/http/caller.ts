@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { logLine } from "@responses-edge/json-text";
+import { logLine } from "@responses-edge/bounded-io/json-text";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { Context } from "hono";
 import { callerWith } from "../api/caller.ts";
@@ -7,8 +7,8 @@ import type { Caller } from "../api/transport.ts";
 import { hearReport } from "../assembly/model-server.ts";
 import type { Role } from "../config/index.ts";
 import type { Identity } from "../contract/grants.ts";
-import { BOARD } from "../store/board.ts";
-import { DIRECTORY } from "../store/keys/key-directory.ts";
+import { BOARD } from "../store/deployment/board.ts";
+import { DIRECTORY } from "../store/deployment/keys/key-directory.ts";
 import { unknownUrl } from "./answers.ts";
 import type { Admin, AppEnv } from "./app-env.ts";
 import { readForm, readJson } from "./body.ts";

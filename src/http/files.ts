@@ -1,4 +1,4 @@
-import { MAX_PART_BYTES } from "@responses-edge/platform-api/files";
+import { MAX_PART_BYTES } from "@responses-edge/responses-api/platform/files";
 import type { Context } from "hono";
 import { createFile, deleteFile, fileContent, listFiles, retrieveContainerFile, retrieveFile } from "../api/files.ts";
 import { filesQuery } from "../api/queries.ts";

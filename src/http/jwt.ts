@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { readBoundedText } from "@responses-edge/bounded-body";
+import { readBoundedText } from "@responses-edge/bounded-io/body";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import {
   createLocalJWKSet,

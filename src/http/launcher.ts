@@ -1,9 +1,10 @@
 import { WorkerEntrypoint } from "cloudflare:workers";
 import { configure, type TextVariables } from "../config/index.ts";
 import type { Env } from "../env.ts";
-import { noteDamaged, takeSuspects } from "../store/damage.ts";
-import { adoptObjects, adoptRest, giveUpObjects, releaseObjects } from "../store/hand-over.ts";
-import { routed } from "../store/object-routes.ts";
+import { turnsBesideClients } from "../store/limits/permits.ts";
+import { noteDamaged, takeSuspects } from "../store/objects/damage.ts";
+import { adoptObjects, adoptRest, giveUpObjects, releaseObjects } from "../store/objects/hand-over.ts";
+import { routed } from "../store/objects/object-routes.ts";
 import {
   hasGiven,
   holdAnswers,
@@ -13,13 +14,18 @@ import {
   succeed,
   takeBack,
   takeReleased,
-} from "../store/ownership.ts";
-import { turnsBesideClients } from "../store/permits.ts";
-import { type DiskState, noteDisk, type ProcessMeasures, processState, type Suspect } from "../store/process-state.ts";
-import { setSide } from "../store/workers.ts";
+} from "../store/objects/ownership.ts";
+import {
+  type DiskState,
+  noteDisk,
+  type ProcessMeasures,
+  processState,
+  type Suspect,
+} from "../store/objects/process-state.ts";
+import { setSide } from "../store/objects/workers.ts";
 
 /**
- * Answers the launcher of a self-hosted process, on a socket of its own (`cli/launcher-socket.ts`). No other deployment
+ * Answers the launcher of a self-hosted process, on a socket of its own (`cli/serve/launcher-socket.ts`). No other deployment
  * exposes it. Every answer gives the number of foreground turns. A predecessor's also gives the objects that it has,
  * and those that it has given up since its last answer.
  */

@@ -1,4 +1,4 @@
-import { SSE_HEADERS } from "@responses-edge/event-stream/sse-stream";
+import { SSE_HEADERS } from "@responses-edge/bounded-io/event-stream/sse-stream";
 import type { Context } from "hono";
 import { AT_ROOT, type PassedAnswer, passForm, passJson } from "../api/passthrough.ts";
 import { PASSTHROUGH_ENDPOINTS, type PassthroughEndpoint } from "../config/index.ts";

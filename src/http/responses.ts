@@ -1,5 +1,5 @@
-import { OPEN_RESPONSES_VERSION, openResponsesStream } from "@responses-edge/event-stream/open-responses";
-import { SSE_HEADERS, SseStream } from "@responses-edge/event-stream/sse-stream";
+import { OPEN_RESPONSES_VERSION, openResponsesStream } from "@responses-edge/bounded-io/event-stream/open-responses";
+import { SSE_HEADERS, SseStream } from "@responses-edge/bounded-io/event-stream/sse-stream";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { responseBody } from "@responses-edge/turn/response";
 import type { Context } from "hono";

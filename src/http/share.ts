@@ -4,16 +4,16 @@ import { endTurn, liveTurns, type TurnQuery } from "../api/live-turns.ts";
 import { ownMetrics } from "../api/worker-metrics.ts";
 import { loadConfig } from "../config/index.ts";
 import type { Env } from "../env.ts";
-import { askObject } from "../store/hand-over.ts";
-import { keyCache } from "../store/keys/key-cache.ts";
-import { type ObjectCall, objectOf, routed } from "../store/object-routes.ts";
-import type { ShareAnswer } from "../store/workers.ts";
+import { keyCache } from "../store/deployment/keys/key-cache.ts";
+import { askObject } from "../store/objects/hand-over.ts";
+import { type ObjectCall, objectOf, routed } from "../store/objects/object-routes.ts";
+import type { ShareAnswer } from "../store/objects/workers.ts";
 import { telemetryOf } from "../telemetry/telemetry.ts";
 
 type Method = (...args: unknown[]) => Promise<unknown>;
 
 /**
- * Answers the other workers of this machine, on a socket of its own (`cli/workerd.ts`): for the objects of this
+ * Answers the other workers of this machine, on a socket of its own (`cli/serve/workerd.ts`): for the objects of this
  * worker's share, and for state that only this process has. No other deployment exposes it.
  */
 export class Share extends WorkerEntrypoint<Env> {

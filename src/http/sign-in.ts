@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer";
 import { createHash, randomBytes } from "node:crypto";
-import { readBoundedText } from "@responses-edge/bounded-body";
-import { logLine } from "@responses-edge/json-text";
+import { readBoundedText } from "@responses-edge/bounded-io/body";
+import { logLine } from "@responses-edge/bounded-io/json-text";
 import { type Context, Hono } from "hono";
 import { type Config, type JwtConfig, loadConfig, type SignInConfig } from "../config/index.ts";
 import { administration } from "./admin.ts";

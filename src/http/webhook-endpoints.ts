@@ -1,4 +1,4 @@
-import { WEBHOOK_EVENTS } from "@responses-edge/platform-api/webhooks";
+import { WEBHOOK_EVENTS } from "@responses-edge/responses-api/platform/webhooks";
 import type { Context } from "hono";
 import { endpointsQuery } from "../api/queries.ts";
 import {

@@ -2,8 +2,8 @@ import { parseResponseId, responseId, type TurnAddress } from "@responses-edge/r
 import type { InputItem } from "@responses-edge/responses-api/items/registry";
 import type { UnstoredTurn } from "../api/transport.ts";
 import type { PastSource, ReadPast } from "../assembly/assemble-turn.ts";
-import { concatArrays, readHistory } from "../store/history.ts";
-import { MAX_HISTORY_LENGTH } from "../store/rpc.ts";
+import { concatArrays, readHistory } from "../store/home/history.ts";
+import { MAX_HISTORY_LENGTH } from "../store/objects/rpc.ts";
 
 /**
  * Turns with `store: false`, only in the memory of their connection: of each lane the latest, with everything that it

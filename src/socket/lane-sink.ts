@@ -1,4 +1,4 @@
-import { inOpenResponses } from "@responses-edge/event-stream/open-responses";
+import { inOpenResponses } from "@responses-edge/bounded-io/event-stream/open-responses";
 import type { ClientSink } from "../api/transport.ts";
 import type { Config } from "../config/index.ts";
 import { laneHead } from "./frames.ts";

@@ -1,4 +1,4 @@
-import { boundedCopy, logLine } from "@responses-edge/json-text";
+import { boundedCopy, logLine } from "@responses-edge/bounded-io/json-text";
 import { Exporter, type ExportHost, logRecord, logsBody, TextQueue } from "@responses-edge/otlp";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { TurnResult } from "@responses-edge/turn/turn";

@@ -1,5 +1,5 @@
 import type { Attributes, Instrument } from "@responses-edge/otlp";
-import { type MeasuredTurn, type Measurements, TOOL_ERROR } from "@responses-edge/turn-contract/measurements";
+import { type MeasuredTurn, type Measurements, TOOL_ERROR } from "@responses-edge/turn/contract/measurements";
 import {
   CACHED_TOKENS,
   CLIENT_OPERATION_DURATION,

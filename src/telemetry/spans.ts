@@ -1,5 +1,5 @@
 import { attributes, Double, KIND, nanos, type OtlpSpan, STATUS_ERROR, type Trace } from "@responses-edge/otlp";
-import type { Measurements, ModelCall, ToolCall } from "@responses-edge/turn-contract/measurements";
+import type { Measurements, ModelCall, ToolCall } from "@responses-edge/turn/contract/measurements";
 import type { WideEvent } from "./wide-event.ts";
 
 /**

@@ -1,4 +1,4 @@
-import { logLine } from "@responses-edge/json-text";
+import { logLine } from "@responses-edge/bounded-io/json-text";
 import {
   type Attributes,
   Exporter,
@@ -14,7 +14,7 @@ import {
   type Trace,
   tracesBody,
 } from "@responses-edge/otlp";
-import { type Measurements, newMeasurements } from "@responses-edge/turn-contract/measurements";
+import { type Measurements, newMeasurements } from "@responses-edge/turn/contract/measurements";
 import type { TelemetryConfig } from "../config/index.ts";
 import { AnalyticsWriter } from "./analytics.ts";
 import { EXPORTS_DROPPED, SCOPE } from "./instruments.ts";

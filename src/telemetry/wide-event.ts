@@ -1,4 +1,4 @@
-import type { Measurements, ModelCall } from "@responses-edge/turn-contract/measurements";
+import type { Measurements, ModelCall } from "@responses-edge/turn/contract/measurements";
 
 /** The wide event of a request: everything that is reported of it, on one line. docs/telemetry.md explains each field. */
 export interface WideEvent {

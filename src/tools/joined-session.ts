@@ -1,11 +1,11 @@
-import { CitationMarks, type Cite } from "@responses-edge/gpt-oss-browser/citation-marks";
-import { ToolFault, toMcpError, toToolFault, truncate } from "@responses-edge/mcp-client";
+import { CitationMarks, type Cite } from "@responses-edge/hosted-tools/browser/citation-marks";
+import { ToolFault, toMcpError, toToolFault, truncate } from "@responses-edge/hosted-tools/mcp-client";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { hostedOf } from "@responses-edge/responses-api/hosted-tools";
 import { ClientTools, hostedKey } from "@responses-edge/responses-api/tool-names";
 import { chosenTools, type FunctionTool, mustCall, type Tool } from "@responses-edge/responses-api/tools";
 import { formatPath } from "@responses-edge/responses-api/validation-errors";
-import type { PluginTools, ToolNamespace } from "@responses-edge/turn-contract/engine";
+import type { PluginTools, ToolNamespace } from "@responses-edge/turn/contract/engine";
 import type {
   ApprovedCall,
   CalledTool,
@@ -14,7 +14,7 @@ import type {
   ToolOutcome,
   ToolSession,
   UnlistedServer,
-} from "@responses-edge/turn-contract/tool-session";
+} from "@responses-edge/turn/contract/tool-session";
 import type { ToolConfig } from "../config/index.ts";
 import {
   outOfTime,

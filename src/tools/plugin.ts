@@ -1,11 +1,11 @@
-import type { Cite } from "@responses-edge/gpt-oss-browser/citation-marks";
-import type { ImageMaker } from "@responses-edge/image-generation";
-import { ToolFault } from "@responses-edge/mcp-client";
+import type { Cite } from "@responses-edge/hosted-tools/browser/citation-marks";
+import type { ImageMaker } from "@responses-edge/hosted-tools/image-generation";
+import { ToolFault } from "@responses-edge/hosted-tools/mcp-client";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { Item, ServerCall } from "@responses-edge/responses-api/items/registry";
 import type { FunctionTool, McpAccess, Tool as RequestTool } from "@responses-edge/responses-api/tools";
-import type { Replay, ToolDescription, ToolNamespace } from "@responses-edge/turn-contract/engine";
-import type { Plugin } from "@responses-edge/turn-contract/plugin";
+import type { Replay, ToolDescription, ToolNamespace } from "@responses-edge/turn/contract/engine";
+import type { Plugin } from "@responses-edge/turn/contract/plugin";
 import type {
   ApprovedCall,
   CalledTool,
@@ -13,7 +13,7 @@ import type {
   PendingCall,
   ToolOutcome,
   UnlistedServer,
-} from "@responses-edge/turn-contract/tool-session";
+} from "@responses-edge/turn/contract/tool-session";
 import type { ToolConfig } from "../config/index.ts";
 import type { ContainerFiles, GivenFile } from "../contract/container-files.ts";
 import type { StoreSearch } from "../contract/store-search.ts";

@@ -1,5 +1,5 @@
 import type { HostedKind } from "@responses-edge/responses-api/hosted-tools";
-import { Plugins } from "@responses-edge/turn-contract/plugin";
+import { Plugins } from "@responses-edge/turn/contract/plugin";
 import { CONTAINER } from "./container/plugin.ts";
 import { FILE_SEARCH } from "./file-search/plugin.ts";
 import { IMAGE_GENERATION } from "./image-generation/plugin.ts";

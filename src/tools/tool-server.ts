@@ -1,4 +1,4 @@
-import type { McpConnection } from "@responses-edge/mcp-client";
+import type { McpConnection } from "@responses-edge/hosted-tools/mcp-client";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import type { BuiltinKind } from "@responses-edge/responses-api/hosted-tools";
 import { newConnection } from "./mcp/servers.ts";

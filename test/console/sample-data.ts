@@ -1,4 +1,4 @@
-import { uniqueKeyOf } from "../../cli/workerd.ts";
+import { uniqueKeyOf } from "../../cli/serve/workerd.ts";
 import { ask, create, makeKey, usageOf } from "../e2e/key-support.ts";
 import { eventually } from "../e2e/support.ts";
 import { objectId } from "../workerd/storage.ts";

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parse, parseAllDocuments, stringify } from "yaml";
-import { SERVE_VARIABLES } from "../../cli/serve-settings.ts";
+import { SERVE_VARIABLES } from "../../cli/configuration/serve-settings.ts";
 import { VARIABLE_NAMES } from "../../src/config/index.ts";
 import { root } from "../workerd/tools.ts";
 import { KUBERNETES, prepare, whyNoKubernetes } from "./kubernetes.ts";

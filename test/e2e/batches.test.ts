@@ -3,7 +3,7 @@ import type OpenAI from "openai";
 import { toFile } from "openai";
 import type { Batch, BatchCreateParams } from "openai/resources/batches";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { uniqueKeyOf } from "../../cli/workerd.ts";
+import { uniqueKeyOf } from "../../cli/serve/workerd.ts";
 import { descriptionOf } from "../conformance/api-description.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";
 import { objectId } from "../workerd/storage.ts";

@@ -15,8 +15,8 @@ import { basename, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { diagnose, type Finding } from "../../cli/doctor.ts";
-import { OBJECT_CLASSES, uniqueKeyOf } from "../../cli/workerd.ts";
+import { OBJECT_CLASSES, uniqueKeyOf } from "../../cli/serve/workerd.ts";
+import { diagnose, type Finding } from "../../cli/tools/doctor.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { passTime } from "../workerd/process.ts";
 import { root } from "../workerd/tools.ts";
@@ -363,7 +363,7 @@ it.skipIf(!mayMount())("a read-only folder is reported, with the exit code 77", 
 /** Watches a folder of which the file system is mounted for reading alone, and then for writing again. */
 const REMOUNTS = `
 import { execFileSync } from "node:child_process";
-import { watchDisk } from ${JSON.stringify(join(root, "cli/free-disk.ts"))};
+import { watchDisk } from ${JSON.stringify(join(root, "cli/serve/free-disk.ts"))};
 const [folder] = process.argv.slice(1);
 const told = [];
 const { promise, resolve } = Promise.withResolvers();

@@ -2,7 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { connect } from "node:net";
 import { toFile } from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { uniqueKeyOf } from "../../cli/workerd.ts";
+import { uniqueKeyOf } from "../../cli/serve/workerd.ts";
 import { objectId } from "../workerd/storage.ts";
 import { expectError } from "./expectations.ts";
 import { ask, startWithKeys } from "./key-support.ts";

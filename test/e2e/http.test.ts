@@ -1,7 +1,7 @@
 import { brotliCompressSync, constants, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
 import { NotFoundError } from "openai";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { openFilesLimit } from "../../cli/open-files.ts";
+import { openFilesLimit } from "../../cli/serve/open-files.ts";
 import { errorOf, expectError, rejection } from "./expectations.ts";
 import { type Gateway, startGateway } from "./support.ts";
 

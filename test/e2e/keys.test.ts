@@ -1,6 +1,6 @@
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { mintKey, newMint } from "../../src/store/keys/api-keys.ts";
+import { mintKey, newMint } from "../../src/store/deployment/keys/api-keys.ts";
 import { expectError, rejection } from "./expectations.ts";
 import {
   ask,

@@ -3,7 +3,7 @@ import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { homesFolder, uniqueKeyOf } from "../../cli/workerd.ts";
+import { homesFolder, uniqueKeyOf } from "../../cli/serve/workerd.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { startWorkerd } from "../workerd/process.ts";
 import { ObjectStorage } from "../workerd/storage.ts";

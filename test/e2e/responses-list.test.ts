@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
-import type { ListedResponse } from "@responses-edge/platform-api/listed-response";
+import type { ListedResponse } from "@responses-edge/responses-api/platform/listed-response";
 import type OpenAI from "openai";
 import type { ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { uniqueKeyOf } from "../../cli/workerd.ts";
+import { uniqueKeyOf } from "../../cli/serve/workerd.ts";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { descriptionOf } from "../conformance/api-description.ts";
 import { startWorkerd, type WorkerdProcess } from "../workerd/process.ts";

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { connect } from "node:tls";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
-import { SCHEMA_VERSIONS } from "../../src/store/schema-versions.ts";
+import { SCHEMA_VERSIONS } from "../../src/store/objects/schema-versions.ts";
 import { certificate, cleanUp, mayMount, newFolder, run, type Served, start, workerdsOf } from "./serve-support.ts";
 import { eventually } from "./support.ts";
 

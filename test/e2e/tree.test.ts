@@ -1,4 +1,4 @@
-import type { TreeNode } from "@responses-edge/platform-api/tree";
+import type { TreeNode } from "@responses-edge/responses-api/platform/tree";
 import type { Response as OpenAIResponse } from "openai/resources/responses/responses";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { expectError } from "./expectations.ts";

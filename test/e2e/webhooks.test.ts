@@ -6,7 +6,7 @@ import OpenAI from "openai";
 import type { ResponseCreateParamsNonStreaming } from "openai/resources/responses/responses";
 import type { WebhookCreateParams } from "openai/resources/webhooks/webhooks";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { uniqueKeyOf } from "../../cli/workerd.ts";
+import { uniqueKeyOf } from "../../cli/serve/workerd.ts";
 import { objectId } from "../workerd/storage.ts";
 import { create, makeKey, newTenant, startWithKeys } from "./key-support.ts";
 import { eventually, type Gateway, startGateway } from "./support.ts";

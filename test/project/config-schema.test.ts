@@ -3,9 +3,9 @@ import { join } from "node:path";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { afterEach, expect, it } from "vitest";
 import { parse } from "yaml";
-import { readConfigFile } from "../../cli/config-file.ts";
-import { configSchema } from "../../cli/config-schema.ts";
-import { mistakesOf } from "../../cli/environment.ts";
+import { readConfigFile } from "../../cli/configuration/config-file.ts";
+import { configSchema } from "../../cli/configuration/config-schema.ts";
+import { mistakesOf } from "../../cli/configuration/environment.ts";
 import { cleanUp, newFolder } from "../e2e/serve-support.ts";
 import { root } from "../workerd/tools.ts";
 

@@ -4,8 +4,8 @@ import { Ajv } from "ajv";
 import { DockerfileParser, type Instruction, type JSONInstruction } from "dockerfile-ast";
 import { describe, expect, it } from "vitest";
 import { parse } from "yaml";
-import { EXIT } from "../../cli/refusal.ts";
-import { SERVE_VARIABLES } from "../../cli/serve-settings.ts";
+import { SERVE_VARIABLES } from "../../cli/configuration/serve-settings.ts";
+import { EXIT } from "../../cli/serve/refusal.ts";
 import { VARIABLE_NAMES } from "../../src/config/index.ts";
 import { root } from "../workerd/tools.ts";
 

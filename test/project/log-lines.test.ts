@@ -1,9 +1,9 @@
 import { globSync, readFileSync } from "node:fs";
 import { Readable } from "node:stream";
-import { logLine } from "@responses-edge/json-text";
+import { logLine } from "@responses-edge/bounded-io/json-text";
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { followLines, shownLine } from "../../cli/log-lines.ts";
+import { followLines, shownLine } from "../../cli/serve/log-lines.ts";
 import { codePoint } from "../code-points.ts";
 
 const fault = "failed to lookup address information: Name or service not known";

@@ -7,7 +7,7 @@ import {
   treeOf,
 } from "@responses-edge/responses-api/ids";
 import { expect, it } from "vitest";
-import { OBJECT_CLASSES, uniqueKeyOf } from "../../cli/workerd.ts";
+import { OBJECT_CLASSES, uniqueKeyOf } from "../../cli/serve/workerd.ts";
 
 /**
  * Names under which data is stored. With another name a deployment would have no data (docs/upgrades.md). Expectations

@@ -2,13 +2,13 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-bodies"
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import { type Item, inputItem, type OutputItem } from "@responses-edge/responses-api/items/registry";
 import { initialResponse } from "@responses-edge/responses-api/response";
+import type { ToolExchange } from "@responses-edge/turn/contract/engine";
+import { fullNames } from "@responses-edge/turn/contract/plugin";
+import type { CalledTool, PendingCall, ToolOutcome, ToolSession } from "@responses-edge/turn/contract/tool-session";
 import { EventWriter, OutputSize } from "@responses-edge/turn/output-events";
 import { PluginCallItems } from "@responses-edge/turn/plugin-call-items";
 import { RawMessages } from "@responses-edge/turn/raw-messages";
 import { newTurnState } from "@responses-edge/turn/state";
-import type { ToolExchange } from "@responses-edge/turn-contract/engine";
-import { fullNames } from "@responses-edge/turn-contract/plugin";
-import type { CalledTool, PendingCall, ToolOutcome, ToolSession } from "@responses-edge/turn-contract/tool-session";
 import { describe, expect, it } from "vitest";
 import { PLUGIN_LIST, PLUGINS } from "../../src/tools/plugins.ts";
 import { eventViolations, memberViolations } from "../conformance/schemas.ts";

@@ -1,7 +1,7 @@
 import { DIALECTS } from "@responses-edge/engines/dialects/all";
 import { loadIn, mustHear, noteReport, reportOf } from "@responses-edge/engines/pool/board-view";
 import { describe, expect, it } from "vitest";
-import { nextAsking } from "../../src/store/board.ts";
+import { nextAsking } from "../../src/store/deployment/board.ts";
 
 /** The board's requests and answers, without the rest of the gateway. */
 

@@ -1,5 +1,5 @@
-import { BROWSER_FUNCTIONS, BROWSER_NAMESPACE } from "@responses-edge/gpt-oss-browser/definition";
-import { WIDTH, wrapLines } from "@responses-edge/page-text";
+import { WIDTH, wrapLines } from "@responses-edge/file-text/page-text";
+import { BROWSER_FUNCTIONS, BROWSER_NAMESPACE } from "@responses-edge/hosted-tools/browser/definition";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { CONTAINER } from "../../src/tools/container/plugin.ts";

@@ -1,4 +1,4 @@
-import type { McpConnection, McpToolResult } from "@responses-edge/mcp-client";
+import type { McpConnection, McpToolResult } from "@responses-edge/hosted-tools/mcp-client";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";

@@ -4,10 +4,10 @@ import { createHash, createHmac } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import type { S3Config } from "../../src/config/files.ts";
 import { loadConfig } from "../../src/config/index.ts";
-import { BytesInBucket, r2Bucket } from "../../src/store/files/bucket.ts";
-import { FileClient } from "../../src/store/files/file-client.ts";
-import { LISTED } from "../../src/store/files/object-bucket.ts";
-import { s3Bucket } from "../../src/store/files/s3-bucket.ts";
+import { BytesInBucket, r2Bucket } from "../../src/store/tenant/files/bucket.ts";
+import { FileClient } from "../../src/store/tenant/files/file-client.ts";
+import { LISTED } from "../../src/store/tenant/files/object-bucket.ts";
+import { s3Bucket } from "../../src/store/tenant/files/s3-bucket.ts";
 
 const { FILES_OF_TESTS: FILES } = env as unknown as { FILES_OF_TESTS: R2Bucket };
 

@@ -3,7 +3,7 @@ import { UnreadableFile } from "@responses-edge/file-text";
 import { fileId } from "@responses-edge/responses-api/ids";
 import { describe, expect, it } from "vitest";
 import { loadConfig } from "../../src/config/index.ts";
-import { FileClient } from "../../src/store/files/file-client.ts";
+import { FileClient } from "../../src/store/tenant/files/file-client.ts";
 
 const config = loadConfig(env);
 let tenants = 0;

@@ -8,7 +8,7 @@ import type { ResponseStreamEvent } from "openai/resources/responses/responses";
 import { describe, expect, it, vi } from "vitest";
 import { loadConfig } from "../../src/config/index.ts";
 import type { Env } from "../../src/env.ts";
-import { fromCell, type StoredCell } from "../../src/store/row-pieces.ts";
+import { fromCell, type StoredCell } from "../../src/store/objects/row-pieces.ts";
 import * as rig from "./recovery-rig.ts";
 import { crash, decode, expectWholeLog, f, idsOf } from "./recovery-rig.ts";
 

@@ -3,14 +3,14 @@ import { env } from "cloudflare:workers";
 import { conversationId, newTurnAddress, responseId, type TurnAddress } from "@responses-edge/responses-api/ids";
 import { type InputItem, type Item, itemId } from "@responses-edge/responses-api/items/registry";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { receiveHistory } from "../../src/store/conversation-lock.ts";
-import type { History } from "../../src/store/history.ts";
-import type { Home } from "../../src/store/home.ts";
-import { HomeClient } from "../../src/store/home-client.ts";
-import { ItemStore } from "../../src/store/item-store.ts";
-import type { TurnToSettle } from "../../src/store/settlement.ts";
-import { Tables } from "../../src/store/tables.ts";
-import { TurnStore } from "../../src/store/turn-store.ts";
+import { receiveHistory } from "../../src/store/home/conversation-lock.ts";
+import type { History } from "../../src/store/home/history.ts";
+import type { Home } from "../../src/store/home/home.ts";
+import { HomeClient } from "../../src/store/home/home-client.ts";
+import { ItemStore } from "../../src/store/home/item-store.ts";
+import type { TurnToSettle } from "../../src/store/home/settlement.ts";
+import { Tables } from "../../src/store/home/tables.ts";
+import { TurnStore } from "../../src/store/home/turn-store.ts";
 
 const DAY_MS = 86_400_000;
 

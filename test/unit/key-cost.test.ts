@@ -6,7 +6,7 @@ import { createSimulator } from "../../dev/simulator/handler.ts";
 import type { Grants } from "../../src/contract/grants.ts";
 import type { Env } from "../../src/env.ts";
 import app from "../../src/http/app.ts";
-import { mintKey, newMint } from "../../src/store/keys/api-keys.ts";
+import { mintKey, newMint } from "../../src/store/deployment/keys/api-keys.ts";
 
 /**
  * The cost of keys and limits for a request: the Worker's calls of objects, and the rows that these write

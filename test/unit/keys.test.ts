@@ -6,24 +6,24 @@ import { describe, expect, it } from "vitest";
 import { BATCH_VERSIONS } from "../../src/batches/batch-table.ts";
 import { loadConfig, type Variables } from "../../src/config/index.ts";
 import { grants, hasHost, hasModel, policyOf, restrictedConfig } from "../../src/contract/grants.ts";
-import { FILE_DIRECTORY_VERSIONS } from "../../src/store/files/directory-tables.ts";
-import { FILE_BYTES_VERSIONS } from "../../src/store/files/file-bytes.ts";
-import { FileTable } from "../../src/store/files/file-table.ts";
-import { isMinted, isMintedForm, mintKey, newMint } from "../../src/store/keys/api-keys.ts";
-import { AgeingCache } from "../../src/store/keys/key-cache.ts";
-import { AuditLog, DIRECTORY_VERSIONS } from "../../src/store/keys/key-directory.ts";
-import { QUOTA_VERSIONS } from "../../src/store/quota/quota-object.ts";
-import { UsageStore } from "../../src/store/quota/usage.ts";
-import { RESPONSE_INDEX_VERSIONS } from "../../src/store/response-index/response-index.ts";
-import { Schema } from "../../src/store/schema.ts";
-import { SCHEMA_VERSIONS } from "../../src/store/schema-versions.ts";
-import { SCHEMA_VERSION } from "../../src/store/tables.ts";
-import { VECTOR_STORE_VERSIONS } from "../../src/store/vector-stores/tables.ts";
-import { WEBHOOK_VERSIONS } from "../../src/store/webhooks/webhooks.ts";
+import { isMinted, isMintedForm, mintKey, newMint } from "../../src/store/deployment/keys/api-keys.ts";
+import { AgeingCache } from "../../src/store/deployment/keys/key-cache.ts";
+import { AuditLog, DIRECTORY_VERSIONS } from "../../src/store/deployment/keys/key-directory.ts";
+import { SCHEMA_VERSION } from "../../src/store/home/tables.ts";
+import { QUOTA_VERSIONS } from "../../src/store/limits/quota-object.ts";
+import { UsageStore } from "../../src/store/limits/usage.ts";
+import { Schema } from "../../src/store/objects/schema.ts";
+import { SCHEMA_VERSIONS } from "../../src/store/objects/schema-versions.ts";
+import { FILE_DIRECTORY_VERSIONS } from "../../src/store/tenant/files/directory-tables.ts";
+import { FILE_BYTES_VERSIONS } from "../../src/store/tenant/files/file-bytes.ts";
+import { FileTable } from "../../src/store/tenant/files/file-table.ts";
+import { RESPONSE_INDEX_VERSIONS } from "../../src/store/tenant/response-index/response-index.ts";
+import { VECTOR_STORE_VERSIONS } from "../../src/store/tenant/vector-stores/tables.ts";
+import { WEBHOOK_VERSIONS } from "../../src/store/tenant/webhooks/webhooks.ts";
 import { counted } from "../hostile/counting.ts";
 
 /** An object whose storage a test may use freely. */
-function emptyObject(): DurableObjectStub<import("../../src/store/quota/quota-object.ts").Quota> {
+function emptyObject(): DurableObjectStub<import("../../src/store/limits/quota-object.ts").Quota> {
   return env.QUOTAS.getByName(crypto.randomUUID());
 }
 

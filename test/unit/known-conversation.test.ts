@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { History } from "../../src/store/history.ts";
-import { KnownConversation } from "../../src/store/known-conversation.ts";
+import type { History } from "../../src/store/home/history.ts";
+import { KnownConversation } from "../../src/store/home/known-conversation.ts";
 
 /** A home's cache of its conversation. */
 

@@ -5,8 +5,8 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { createSimulator, type Simulator } from "../../dev/simulator/handler.ts";
 import type { Env } from "../../src/env.ts";
 import app from "../../src/http/app.ts";
-import { HomeClient } from "../../src/store/home-client.ts";
-import { tenantConversations } from "../../src/store/permits.ts";
+import { HomeClient } from "../../src/store/home/home-client.ts";
+import { tenantConversations } from "../../src/store/limits/permits.ts";
 
 /**
  * Clients that disconnect while nothing is written to them. Cloudflare reports that by the request's signal

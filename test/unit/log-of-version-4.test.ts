@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { ErrorFields } from "@responses-edge/responses-api/errors";
 import { describe, expect, it } from "vitest";
-import { failureInPlacedLog, isPlacedLog, readPlacedLog } from "../../src/store/log-of-version-4.ts";
+import { failureInPlacedLog, isPlacedLog, readPlacedLog } from "../../src/store/home/log-of-version-4.ts";
 import recorded from "./recordings/logs-of-version-4.json?raw";
 
 /** Logs of ended runs in the form of versions 4 to 7. */

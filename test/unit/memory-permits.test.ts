@@ -3,7 +3,7 @@ import { describe, expect, it, vi } from "vitest";
 
 // A module of its own: other tests of this isolate hold permits, too.
 vi.resetModules();
-const { Permits, turnsBesideClients } = await import("../../src/store/permits.ts");
+const { Permits, turnsBesideClients } = await import("../../src/store/limits/permits.ts");
 type Permits = InstanceType<typeof Permits>;
 
 const ALL = 12;

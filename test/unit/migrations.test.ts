@@ -3,8 +3,8 @@ import { env } from "cloudflare:workers";
 import { conversationId, newTurnAddress, parseResponseId, responseId } from "@responses-edge/responses-api/ids";
 import { itemId } from "@responses-edge/responses-api/items/registry";
 import { describe, expect, it } from "vitest";
-import type { Home } from "../../src/store/home.ts";
-import { migrate, SCHEMA_VERSION, schemaVersion, type TableName, Tables } from "../../src/store/tables.ts";
+import type { Home } from "../../src/store/home/home.ts";
+import { migrate, SCHEMA_VERSION, schemaVersion, type TableName, Tables } from "../../src/store/home/tables.ts";
 import recorded from "./recordings/logs-of-version-3.json?raw";
 
 /**

@@ -1,6 +1,6 @@
 import { treeOf } from "@responses-edge/responses-api/ids";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { closeHome, type NewTree, newTree } from "../../src/store/home-client.ts";
+import { closeHome, type NewTree, newTree } from "../../src/store/home/home-client.ts";
 
 /** The homes of new trees. */
 

@@ -1,6 +1,6 @@
 import { env } from "cloudflare:test";
 import { afterEach, describe, expect, it } from "vitest";
-import { HomeCalls } from "../../src/store/home-calls.ts";
+import { HomeCalls } from "../../src/store/home/home-calls.ts";
 import {
   homeLeaves,
   homeLeft,
@@ -9,7 +9,7 @@ import {
   MANY_HOMES,
   mostOpenHomes,
   openHomes,
-} from "../../src/store/open-homes.ts";
+} from "../../src/store/home/open-homes.ts";
 
 /** The open homes in a process with a low limit of open files. */
 

@@ -7,15 +7,15 @@ import { newTurnAddress, type TurnAddress } from "@responses-edge/responses-api/
 import { shownItems } from "@responses-edge/responses-api/items/reasoning";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { McpAccess } from "@responses-edge/responses-api/tools";
-import { createSealer } from "@responses-edge/sealed-content/sealer";
+import type { EngineName, Replay } from "@responses-edge/turn/contract/engine";
 import { responseBody } from "@responses-edge/turn/response";
-import type { EngineName, Replay } from "@responses-edge/turn-contract/engine";
+import { createSealer } from "@responses-edge/turn/sealed-content/sealer";
 import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resources/responses/responses";
 import { afterEach, beforeAll, beforeEach, expect, vi } from "vitest";
 import { loadConfig } from "../../src/config/index.ts";
-import type { Home } from "../../src/store/home.ts";
-import { fromCell, type StoredCell } from "../../src/store/row-pieces.ts";
-import type { RunSpec } from "../../src/store/run-store.ts";
+import type { Home } from "../../src/store/home/home.ts";
+import type { RunSpec } from "../../src/store/home/run-store.ts";
+import { fromCell, type StoredCell } from "../../src/store/objects/row-pieces.ts";
 
 /**
  * Background runs in real homes, whose process a test kills. The model server is a mock of `fetch`: the test decides

@@ -11,11 +11,11 @@ import { RequestScope } from "../../src/api/request-scope.ts";
 import { cancelResponse, responseAddress } from "../../src/api/responses.ts";
 import type { Caller, ClientSink, SlowAnswer } from "../../src/api/transport.ts";
 import { loadConfig } from "../../src/config/index.ts";
-import { FileClient } from "../../src/store/files/file-client.ts";
-import { conversationAddress, HomeClient } from "../../src/store/home-client.ts";
-import { newIdentity } from "../../src/store/keys/key-cache.ts";
-import { tenantConversations, turnsBesideClients } from "../../src/store/permits.ts";
-import { StoreClient } from "../../src/store/vector-stores/store-client.ts";
+import { newIdentity } from "../../src/store/deployment/keys/key-cache.ts";
+import { conversationAddress, HomeClient } from "../../src/store/home/home-client.ts";
+import { tenantConversations, turnsBesideClients } from "../../src/store/limits/permits.ts";
+import { FileClient } from "../../src/store/tenant/files/file-client.ts";
+import { StoreClient } from "../../src/store/tenant/vector-stores/store-client.ts";
 
 /**
  * After any end of a request, everything that it held is released: memory permits, its reservation, and its

@@ -2,7 +2,7 @@ import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { newTurnAddress, responseId } from "@responses-edge/responses-api/ids";
 import { afterEach, expect, it } from "vitest";
-import { entryOf } from "../../src/store/response-index/entry.ts";
+import { entryOf } from "../../src/store/tenant/response-index/entry.ts";
 
 /** The cost of the list of responses for each of them: rows that the index writes (docs/cost.md). */
 

@@ -5,9 +5,9 @@ import { zstdCompressSync } from "node:zlib";
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { fromCell, fromCells, type StoredCell, toCells, toPieces } from "../../src/store/row-pieces.ts";
-import { Tables } from "../../src/store/tables.ts";
-import { TEXT_BYTES, TurnStore } from "../../src/store/turn-store.ts";
+import { Tables } from "../../src/store/home/tables.ts";
+import { TEXT_BYTES, TurnStore } from "../../src/store/home/turn-store.ts";
+import { fromCell, fromCells, type StoredCell, toCells, toPieces } from "../../src/store/objects/row-pieces.ts";
 import { codePoint } from "../code-points.ts";
 
 // Short texts that are repeated to a length of a few pieces, so that cuts are anywhere in them.

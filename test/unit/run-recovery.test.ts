@@ -4,7 +4,7 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-bodies"
 import { newTurnAddress, type TurnAddress } from "@responses-edge/responses-api/ids";
 import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resources/responses/responses";
 import { describe, expect, it, vi } from "vitest";
-import type { Home } from "../../src/store/home.ts";
+import type { Home } from "../../src/store/home/home.ts";
 import * as rig from "./recovery-rig.ts";
 import { crash, eventually, expectWholeLog, f } from "./recovery-rig.ts";
 

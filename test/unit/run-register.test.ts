@@ -1,7 +1,7 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, it } from "vitest";
-import { RunRegister } from "../../src/store/board.ts";
+import { RunRegister } from "../../src/store/deployment/board.ts";
 
 /** The board's register of live runs. */
 

@@ -1,8 +1,8 @@
 import type { Item } from "@responses-edge/responses-api/items/registry";
-import { openReasoning, type ReasoningSeal } from "@responses-edge/sealed-content/sealed-reasoning";
-import { createSealer } from "@responses-edge/sealed-content/sealer";
-import type { Sealer } from "@responses-edge/sealed-content/sealing";
-import type { ModelDelta, Replay } from "@responses-edge/turn-contract/engine";
+import type { ModelDelta, Replay } from "@responses-edge/turn/contract/engine";
+import { openReasoning, type ReasoningSeal } from "@responses-edge/turn/sealed-content/sealed-reasoning";
+import { createSealer } from "@responses-edge/turn/sealed-content/sealer";
+import type { Sealer } from "@responses-edge/turn/sealed-content/sealing";
 import { describe, expect, it } from "vitest";
 import { eventsOf, newOutput } from "./turn-rig.ts";
 

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { Semaphore, TenantLoad } from "../../src/store/permits.ts";
+import { Semaphore, TenantLoad } from "../../src/store/limits/permits.ts";
 
 /** Owners that the code under test sees as garbage-collected. */
 const lost = new Set<object>();

@@ -5,9 +5,9 @@ import { createSimulator } from "../../dev/simulator/handler.ts";
 import { type AnalyticsDataset, loadConfig } from "../../src/config/index.ts";
 import { NO_KEY } from "../../src/contract/grants.ts";
 import { Connection } from "../../src/socket/connection.ts";
-import { FileClient } from "../../src/store/files/file-client.ts";
-import { HomeClient } from "../../src/store/home-client.ts";
-import { StoreClient } from "../../src/store/vector-stores/store-client.ts";
+import { HomeClient } from "../../src/store/home/home-client.ts";
+import { FileClient } from "../../src/store/tenant/files/file-client.ts";
+import { StoreClient } from "../../src/store/tenant/vector-stores/store-client.ts";
 import { AnalyticsWriter } from "../../src/telemetry/analytics.ts";
 import { telemetryOf } from "../../src/telemetry/telemetry.ts";
 

@@ -9,9 +9,9 @@ import { NO_KEY } from "../../src/contract/grants.ts";
 import { Connection } from "../../src/socket/connection.ts";
 import { KeptTurns } from "../../src/socket/kept-turns.ts";
 import { Lanes } from "../../src/socket/lanes.ts";
-import { FileClient } from "../../src/store/files/file-client.ts";
-import { HomeClient } from "../../src/store/home-client.ts";
-import { StoreClient } from "../../src/store/vector-stores/store-client.ts";
+import { HomeClient } from "../../src/store/home/home-client.ts";
+import { FileClient } from "../../src/store/tenant/files/file-client.ts";
+import { StoreClient } from "../../src/store/tenant/vector-stores/store-client.ts";
 
 /** A WebSocket without a network: facts that need a fake connection, and the limits of a connection. */
 

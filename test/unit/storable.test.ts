@@ -3,11 +3,11 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-bodies"
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import { itemId } from "@responses-edge/responses-api/items/registry";
 import { jsonLength } from "@responses-edge/responses-api/json";
-import { compactionCodec } from "@responses-edge/sealed-content/sealer";
+import type { Engine, ModelDelta } from "@responses-edge/turn/contract/engine";
+import { compactionCodec } from "@responses-edge/turn/sealed-content/sealer";
 import { Turn, type TurnResult } from "@responses-edge/turn/turn";
-import type { Engine, ModelDelta } from "@responses-edge/turn-contract/engine";
 import { describe, expect, it } from "vitest";
-import { MAX_CALL_LENGTH, MAX_PAGE_LENGTH, maxOutputLength } from "../../src/store/rpc.ts";
+import { MAX_CALL_LENGTH, MAX_PAGE_LENGTH, maxOutputLength } from "../../src/store/objects/rpc.ts";
 import { PLUGINS } from "../../src/tools/plugins.ts";
 
 /** A turn's output can always be stored: every message between the Worker and a home is bounded. */

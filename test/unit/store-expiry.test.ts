@@ -1,7 +1,7 @@
 import { runDurableObjectAlarm } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import type { VectorStore } from "../../src/store/vector-stores/vector-store.ts";
+import type { VectorStore } from "../../src/store/tenant/vector-stores/vector-store.ts";
 
 /** Vector stores that expire after days. */
 

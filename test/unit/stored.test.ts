@@ -4,14 +4,14 @@ import { conversationId, newTurnAddress, responseId } from "@responses-edge/resp
 import { NOTHING_STORED, type Stored } from "@responses-edge/usage-limits";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { Home } from "../../src/store/home.ts";
-import { HomeStored } from "../../src/store/home-stored.ts";
-import type { Quota, StoredByKey } from "../../src/store/quota/quota-object.ts";
-import type { QuotaBinding } from "../../src/store/quota/run-quota.ts";
-import { toCells } from "../../src/store/row-pieces.ts";
-import { Tables } from "../../src/store/tables.ts";
-import { ToldTogether } from "../../src/store/told-together.ts";
-import { TurnStore } from "../../src/store/turn-store.ts";
+import type { Home } from "../../src/store/home/home.ts";
+import { HomeStored } from "../../src/store/home/home-stored.ts";
+import { Tables } from "../../src/store/home/tables.ts";
+import { TurnStore } from "../../src/store/home/turn-store.ts";
+import type { Quota, StoredByKey } from "../../src/store/limits/quota-object.ts";
+import type { QuotaBinding } from "../../src/store/limits/run-quota.ts";
+import { toCells } from "../../src/store/objects/row-pieces.ts";
+import { ToldTogether } from "../../src/store/objects/told-together.ts";
 
 /** The data that homes store, and its amounts in their tenant's quota. */
 

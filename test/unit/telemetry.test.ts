@@ -1,5 +1,5 @@
 import { gaugeName, Meter, newTrace, prometheusName, prometheusText } from "@responses-edge/otlp";
-import { newMeasurements } from "@responses-edge/turn-contract/measurements";
+import { newMeasurements } from "@responses-edge/turn/contract/measurements";
 import fc from "fast-check";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import rules from "../../deploy/prometheus/rules.yaml?raw";

@@ -1,4 +1,4 @@
-import { guardedFetch } from "@responses-edge/guarded-fetch";
+import { guardedFetch } from "@responses-edge/outgoing-fetch/guarded";
 import { describe, expect, it } from "vitest";
 import { loadConfig, type Variables } from "../../src/config/index.ts";
 

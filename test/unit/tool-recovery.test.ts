@@ -5,7 +5,7 @@ import type { McpServerTool } from "@responses-edge/responses-api/hosted-tools";
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import { echoTool, type McpAccess } from "@responses-edge/responses-api/tools";
-import type { EngineName, Replay } from "@responses-edge/turn-contract/engine";
+import type { EngineName, Replay } from "@responses-edge/turn/contract/engine";
 import type { Response as ResponseBody, ResponseStreamEvent } from "openai/resources/responses/responses";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { parseEventStream } from "../conformance/sse-parser.ts";

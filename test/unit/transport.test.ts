@@ -9,9 +9,9 @@ import type { Caller, ClientSink } from "../../src/api/transport.ts";
 import type { PastSource, ReadPast } from "../../src/assembly/assemble-turn.ts";
 import { loadConfig } from "../../src/config/index.ts";
 import { NO_KEY } from "../../src/contract/grants.ts";
-import { FileClient } from "../../src/store/files/file-client.ts";
-import { HomeClient } from "../../src/store/home-client.ts";
-import { StoreClient } from "../../src/store/vector-stores/store-client.ts";
+import { HomeClient } from "../../src/store/home/home-client.ts";
+import { FileClient } from "../../src/store/tenant/files/file-client.ts";
+import { StoreClient } from "../../src/store/tenant/vector-stores/store-client.ts";
 
 /** The API with a transport of the test, without HTTP: a sink, a loop, and a source of the history. */
 

@@ -1,13 +1,13 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { parseJsonPrefix } from "@responses-edge/json-text";
-import * as previews from "@responses-edge/platform-api/previews";
-import type { TreeNode } from "@responses-edge/platform-api/tree";
+import { parseJsonPrefix } from "@responses-edge/bounded-io/json-text";
 import { newSharedHome, newTurnAddress } from "@responses-edge/responses-api/ids";
+import * as previews from "@responses-edge/responses-api/platform/previews";
+import type { TreeNode } from "@responses-edge/responses-api/platform/tree";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import type { Home } from "../../src/store/home.ts";
-import type { TurnToSettle } from "../../src/store/settlement.ts";
+import type { Home } from "../../src/store/home/home.ts";
+import type { TurnToSettle } from "../../src/store/home/settlement.ts";
 
 /** The tree of a home: its pages, and the previews of turns. */
 

@@ -1,10 +1,10 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { Usage } from "@responses-edge/responses-api/response";
+import type { Engine, ModelDelta, Prompt } from "@responses-edge/turn/contract/engine";
+import { type Measurements, newMeasurements } from "@responses-edge/turn/contract/measurements";
+import { Plugins } from "@responses-edge/turn/contract/plugin";
 import { Generations } from "@responses-edge/turn/generation";
 import type { RoundPrompt } from "@responses-edge/turn/prompt";
-import type { Engine, ModelDelta, Prompt } from "@responses-edge/turn-contract/engine";
-import { type Measurements, newMeasurements } from "@responses-edge/turn-contract/measurements";
-import { Plugins } from "@responses-edge/turn-contract/plugin";
 import { describe, expect, it } from "vitest";
 import { counted } from "../hostile/counting.ts";
 import { ADDRESS, newOutput } from "./turn-rig.ts";

@@ -5,13 +5,13 @@ import type { Item } from "@responses-edge/responses-api/items/registry";
 import { ClientTools } from "@responses-edge/responses-api/tool-names";
 import { tools } from "@responses-edge/responses-api/tools";
 import { parse } from "@responses-edge/responses-api/validation-errors";
-import { compactionCodec } from "@responses-edge/sealed-content/sealer";
+import type { CalledTool, ToolSession } from "@responses-edge/turn/contract/tool-session";
 import type { TurnOptions } from "@responses-edge/turn/options";
 import type { BatchSink } from "@responses-edge/turn/output-events";
 import { isRecord, recordLine } from "@responses-edge/turn/records";
+import { compactionCodec } from "@responses-edge/turn/sealed-content/sealer";
 import { newTurnState, type TurnState } from "@responses-edge/turn/state";
 import { TurnOutput } from "@responses-edge/turn/turn-output";
-import type { CalledTool, ToolSession } from "@responses-edge/turn-contract/tool-session";
 import { PLUGINS } from "../../src/tools/plugins.ts";
 
 /** The output of a turn without a model or a store, as the lines of its log. */

@@ -1,11 +1,11 @@
-import { asLink, CitationMarks } from "@responses-edge/gpt-oss-browser/citation-marks";
+import { asLink, CitationMarks } from "@responses-edge/hosted-tools/browser/citation-marks";
 import type { OutputItem } from "@responses-edge/responses-api/items/registry";
-import type { Sealer } from "@responses-edge/sealed-content/sealing";
+import type { ModelDelta } from "@responses-edge/turn/contract/engine";
 import { isRecord, parseRecord, recordLine, type TurnRecord } from "@responses-edge/turn/records";
 import { readLoggedTurn } from "@responses-edge/turn/resume";
+import type { Sealer } from "@responses-edge/turn/sealed-content/sealing";
 import { newTurnState, type TurnState } from "@responses-edge/turn/state";
 import type { TurnOutput } from "@responses-edge/turn/turn-output";
-import type { ModelDelta } from "@responses-edge/turn-contract/engine";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { newOutput, type RigOptions } from "./turn-rig.ts";

@@ -1,10 +1,10 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect, it } from "vitest";
-import { FILE_DIRECTORY_VERSIONS } from "../../src/store/files/directory-tables.ts";
-import { FileTable } from "../../src/store/files/file-table.ts";
-import { type UploadRecord, UploadTable } from "../../src/store/files/upload-table.ts";
-import { Schema } from "../../src/store/schema.ts";
+import { Schema } from "../../src/store/objects/schema.ts";
+import { FILE_DIRECTORY_VERSIONS } from "../../src/store/tenant/files/directory-tables.ts";
+import { FileTable } from "../../src/store/tenant/files/file-table.ts";
+import { type UploadRecord, UploadTable } from "../../src/store/tenant/files/upload-table.ts";
 
 const LIMITS = { tenant: { files: null, bytes: null }, key: { files: null, bytes: null } };
 const HOUR_MS = 3_600_000;

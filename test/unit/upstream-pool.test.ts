@@ -1,7 +1,7 @@
 import { DIALECTS } from "@responses-edge/engines/dialects/all";
 import { listModels, resolveModel } from "@responses-edge/engines/models";
 import { type Session, Upstream, type UpstreamOptions } from "@responses-edge/engines/upstream";
-import type { ServerAttempt } from "@responses-edge/turn-contract/engine";
+import type { ServerAttempt } from "@responses-edge/turn/contract/engine";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { serverStates } from "../../src/assembly/model-server.ts";
 import { loadConfig, type Variables } from "../../src/config/index.ts";

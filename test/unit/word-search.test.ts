@@ -1,9 +1,9 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { expect, it } from "vitest";
-import { Schema } from "../../src/store/schema.ts";
-import { VECTOR_STORE_VERSIONS } from "../../src/store/vector-stores/tables.ts";
-import { chunksByWords } from "../../src/store/vector-stores/word-search.ts";
+import { Schema } from "../../src/store/objects/schema.ts";
+import { VECTOR_STORE_VERSIONS } from "../../src/store/tenant/vector-stores/tables.ts";
+import { chunksByWords } from "../../src/store/tenant/vector-stores/word-search.ts";
 
 /** The results of a query's words, and the number of matches that are ranked. */
 

@@ -3,9 +3,9 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, 
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { followLines } from "../../cli/log-lines.ts";
-import { openFileList, openFilesLimit } from "../../cli/open-files.ts";
-import { homesFolder, serveArguments, uniqueKeyOf, workerdConfig } from "../../cli/workerd.ts";
+import { followLines } from "../../cli/serve/log-lines.ts";
+import { openFileList, openFilesLimit } from "../../cli/serve/open-files.ts";
+import { homesFolder, serveArguments, uniqueKeyOf, workerdConfig } from "../../cli/serve/workerd.ts";
 import { ObjectStorage } from "./storage.ts";
 import { BUNDLE_VARIABLE, bundleInto, commandLine, freePort, untilReady, untilSilent, workerd } from "./tools.ts";
 

@@ -1,8 +1,8 @@
 import { existsSync, readdirSync, readlinkSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync, type SQLInputValue, type SQLOutputValue } from "node:sqlite";
-import { objectId as objectIdOf } from "../../cli/object-ids.ts";
-import { uniqueKeyOf } from "../../cli/workerd.ts";
+import { uniqueKeyOf } from "../../cli/serve/workerd.ts";
+import { objectId as objectIdOf } from "../../cli/tools/object-ids.ts";
 
 /** The storage of a gateway's objects. SQLite lets other processes read its files while workerd has them open. */
 export class ObjectStorage {

@@ -3,11 +3,11 @@ import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
 import { join } from "node:path";
-import { root } from "../../cli/installation.ts";
+import { root } from "../../cli/serve/installation.ts";
 
-export { BUNDLE_VARIABLE, bundleInto } from "../../cli/bundle.ts";
-export { root, workerd, workerdVersion } from "../../cli/installation.ts";
-export { modulesOf, objectBindings, objectNamespaces } from "../../cli/workerd.ts";
+export { BUNDLE_VARIABLE, bundleInto } from "../../cli/serve/bundle.ts";
+export { root, workerd, workerdVersion } from "../../cli/serve/installation.ts";
+export { modulesOf, objectBindings, objectNamespaces } from "../../cli/serve/workerd.ts";
 
 /** The environment variable that names the bundled command (bundle-once.ts): Node loads it in half the time of its sources. */
 export const COMMAND_VARIABLE = "RESPONSES_EDGE_TEST_COMMAND";

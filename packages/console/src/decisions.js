@@ -29,7 +29,7 @@ const KINDS = {
   score: { label: "A level of a scale", instructions: "Question", options: "Levels, one a line, the lowest first" },
 };
 
-/** The most questions of a request (`packages/platform-api/src/decisions.ts`). */
+/** The most questions of a request (`packages/responses-api/src/platform/decisions.ts`). */
 const MAX_QUESTIONS = 400;
 
 /** @type {{ input: string, questions: Omit<Draft, "no">[] }} */

@@ -1,5 +1,5 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
-import type { ServerAttempt } from "@responses-edge/turn-contract/engine";
+import type { ServerAttempt } from "@responses-edge/turn/contract/engine";
 import { answeredStatus, type Body } from "./model-server.ts";
 
 /** One request to one of the model servers. */

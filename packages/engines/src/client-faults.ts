@@ -1,7 +1,7 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
 import { partsOf } from "@responses-edge/responses-api/items/registry";
-import type { ModelDelta, Prompt } from "@responses-edge/turn-contract/engine";
+import type { ModelDelta, Prompt } from "@responses-edge/turn/contract/engine";
 import { boundRules } from "./offered-tools.ts";
 
 /**

@@ -1,6 +1,6 @@
-import { type ReadBounds, ReadFault, readBoundedText } from "@responses-edge/bounded-body";
+import { type ReadBounds, ReadFault, readBoundedText } from "@responses-edge/bounded-io/body";
+import { readerOf, setTellingTimeout, socketFetch } from "@responses-edge/outgoing-fetch/socket";
 import { ApiError } from "@responses-edge/responses-api/errors";
-import { readerOf, setTellingTimeout, socketFetch } from "@responses-edge/socket-fetch";
 import type { ModelServerConfig, ServerBounds } from "./settings.ts";
 import {
   connectionLost,

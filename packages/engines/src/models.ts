@@ -1,5 +1,5 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
-import type { EngineName, Model } from "@responses-edge/turn-contract/engine";
+import type { EngineName, Model } from "@responses-edge/turn/contract/engine";
 import {
   assumedDialect,
   cardsSoon,

@@ -16,9 +16,9 @@ import { bringsTools } from "@responses-edge/responses-api/items/registry";
 import { type ClientTool, ClientTools } from "@responses-edge/responses-api/tool-names";
 import type { FunctionTool, Tool } from "@responses-edge/responses-api/tools";
 import { formatPath } from "@responses-edge/responses-api/validation-errors";
-import { faultOf, functionOf } from "@responses-edge/turn-contract/client-functions";
-import { customInputOf } from "@responses-edge/turn-contract/custom-input";
-import type { PluginTools, Prompt } from "@responses-edge/turn-contract/engine";
+import { faultOf, functionOf } from "@responses-edge/turn/contract/client-functions";
+import { customInputOf } from "@responses-edge/turn/contract/custom-input";
+import type { PluginTools, Prompt } from "@responses-edge/turn/contract/engine";
 
 /**
  * The tools in a prompt, and those of them that the model may call. All are in it, whatever `tool_choice` excludes: the

@@ -1,5 +1,5 @@
 import { Buffer } from "node:buffer";
-import { JsonMember } from "@responses-edge/json-text";
+import { JsonMember } from "@responses-edge/bounded-io/json-text";
 import { BYTES_PER_TOKEN } from "@responses-edge/responses-api/estimate";
 import { isJsonObject } from "@responses-edge/responses-api/json";
 import { type PassedReader, passedBytes } from "./passed-bytes.ts";

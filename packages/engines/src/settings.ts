@@ -1,6 +1,6 @@
-import type { Fetch } from "@responses-edge/guarded-fetch";
-import type { Connect } from "@responses-edge/socket-fetch/connection";
-import type { EngineName } from "@responses-edge/turn-contract/engine";
+import type { Fetch } from "@responses-edge/outgoing-fetch/guarded";
+import type { Connect } from "@responses-edge/outgoing-fetch/socket/connection";
+import type { EngineName } from "@responses-edge/turn/contract/engine";
 import type { DialectName } from "./dialects/dialect.ts";
 
 /** The operator's settings of model servers and models. Durations are in milliseconds. */

@@ -1,4 +1,4 @@
-import type { Prompt } from "@responses-edge/turn-contract/engine";
+import type { Prompt } from "@responses-edge/turn/contract/engine";
 
 /**
  * The strings that end the answer to a prompt (`stop`), if there are any. They do not apply to other text, such as

@@ -1,4 +1,4 @@
-import { logLine } from "@responses-edge/json-text";
+import { logLine } from "@responses-edge/bounded-io/json-text";
 import { dialectOf, learnDialect, listModelsOf } from "./model-lists.ts";
 import type { ModelServer } from "./model-server.ts";
 import type { UnsaltedServers } from "./settings.ts";

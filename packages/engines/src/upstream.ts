@@ -1,6 +1,6 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
-import type { ServerAttempt } from "@responses-edge/turn-contract/engine";
-import { pause } from "@responses-edge/turn-contract/pause";
+import type { ServerAttempt } from "@responses-edge/turn/contract/engine";
+import { pause } from "@responses-edge/turn/contract/pause";
 import { renamed, told } from "./attempts.ts";
 import { BLAMES, type Blame, blameFor, isPage, unknownModel } from "./blame.ts";
 import type { Dialect } from "./dialects/dialect.ts";

@@ -1,7 +1,7 @@
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { isJson } from "@responses-edge/responses-api/json";
 import type { Usage } from "@responses-edge/responses-api/response";
-import type { FinishReason, ModelDelta, Prompt } from "@responses-edge/turn-contract/engine";
+import type { FinishReason, ModelDelta, Prompt } from "@responses-edge/turn/contract/engine";
 import type { RequestOptions } from "./model-server.ts";
 import { answerAborted, connectionLost } from "./upstream-faults.ts";
 

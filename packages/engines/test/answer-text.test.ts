@@ -1,6 +1,6 @@
 import { AnswerText } from "@responses-edge/engines/chat/answer-text";
 import { StopStrings } from "@responses-edge/engines/stop-strings";
-import type { FinishReason, ModelDelta } from "@responses-edge/turn-contract/engine";
+import type { FinishReason, ModelDelta } from "@responses-edge/turn/contract/engine";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 

@@ -3,8 +3,8 @@ import type { ModelServerConfig, UpstreamConfig } from "@responses-edge/engines/
 import { Upstream } from "@responses-edge/engines/upstream";
 import { createRequest } from "@responses-edge/responses-api/create-bodies";
 import { parse } from "@responses-edge/responses-api/validation-errors";
-import type { ModelDelta, Prompt } from "@responses-edge/turn-contract/engine";
-import { Plugins } from "@responses-edge/turn-contract/plugin";
+import type { ModelDelta, Prompt } from "@responses-edge/turn/contract/engine";
+import { Plugins } from "@responses-edge/turn/contract/plugin";
 import { expect, it } from "vitest";
 
 /** The chat engine alone, before servers that are functions. */

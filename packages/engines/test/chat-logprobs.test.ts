@@ -1,6 +1,6 @@
 import { ChunkReader } from "@responses-edge/engines/chat/chunks";
 import { StopStrings } from "@responses-edge/engines/stop-strings";
-import type { ModelDelta } from "@responses-edge/turn-contract/engine";
+import type { ModelDelta } from "@responses-edge/turn/contract/engine";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 

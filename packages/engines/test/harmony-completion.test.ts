@@ -1,7 +1,7 @@
 import { Completion } from "@responses-edge/engines/harmony/completion";
 import { createRequest } from "@responses-edge/responses-api/create-bodies";
 import { parse } from "@responses-edge/responses-api/validation-errors";
-import type { ModelDelta, Prompt } from "@responses-edge/turn-contract/engine";
+import type { ModelDelta, Prompt } from "@responses-edge/turn/contract/engine";
 import { expect, it } from "vitest";
 
 const CHANNEL = 200005;

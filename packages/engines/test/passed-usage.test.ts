@@ -1,5 +1,5 @@
+import { JsonMember } from "@responses-edge/bounded-io/json-text";
 import { countedBody } from "@responses-edge/engines/passed-usage";
-import { JsonMember } from "@responses-edge/json-text";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { codePoint } from "../../../test/code-points.ts";

@@ -1,7 +1,7 @@
-import { LongWork } from "@responses-edge/long-work";
-import { decodePage, PageText, tokenizeHtml } from "@responses-edge/page-text";
+import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { DEFAULT_LIMITS, type TextLimits, UnreadableFile } from "./limits.ts";
 import { officeText } from "./office.ts";
+import { decodePage, PageText, tokenizeHtml } from "./page-text/index.ts";
 import { pdfText } from "./pdf.ts";
 import { charsetOf, plainText } from "./plain.ts";
 import type { TextPage } from "./text-page.ts";

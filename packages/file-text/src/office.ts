@@ -1,4 +1,4 @@
-import type { LongWork } from "@responses-edge/long-work";
+import type { LongWork } from "@responses-edge/bounded-io/long-work";
 import { Allowance, type TextLimits, UnreadableFile } from "./limits.ts";
 import type { TextPage } from "./text-page.ts";
 import { readXml, type XmlSink } from "./xml.ts";

@@ -1,6 +1,6 @@
 /// <reference path="./pdfjs.d.ts" />
 
-import type { LongWork } from "@responses-edge/long-work";
+import type { LongWork } from "@responses-edge/bounded-io/long-work";
 import { Allowance, type TextLimits, UnreadableFile } from "./limits.ts";
 import type { TextPage } from "./text-page.ts";
 

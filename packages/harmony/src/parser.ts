@@ -1,4 +1,4 @@
-import { isJson } from "@responses-edge/json-text";
+import { isJson } from "@responses-edge/bounded-io/json-text";
 import type { HarmonyOutput, TokenLogprob } from "./deltas.ts";
 import { parseHeader } from "./header.ts";
 import { channelOf, OpenMessage, type StopStringFinder, showOfCall, showOfMessage } from "./open-message.ts";

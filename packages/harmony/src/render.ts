@@ -1,4 +1,4 @@
-import { collect, finish, type Steps } from "@responses-edge/long-work";
+import { collect, finish, type Steps } from "@responses-edge/bounded-io/long-work";
 import type { Content, DeveloperContent, HarmonyMessage, Role, SystemContent, ToolNamespace } from "./message.ts";
 import { normaliseSchema } from "./schema-normalisation.ts";
 import type { Segment } from "./segments.ts";

@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject } from "@responses-edge/json-text";
+import { isJsonObject, type JsonObject } from "@responses-edge/bounded-io/json-text";
 
 /**
  * Rewrites JSON Schemas into the subset that the tools block can show (tools-block.ts). openai/harmony writes `any` for

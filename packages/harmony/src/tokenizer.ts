@@ -1,4 +1,4 @@
-import { finish, type Steps } from "@responses-edge/long-work";
+import { finish, type Steps } from "@responses-edge/bounded-io/long-work";
 import type { Segment } from "./segments.ts";
 import { specialTokenName } from "./vocabulary.ts";
 

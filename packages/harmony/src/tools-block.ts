@@ -1,4 +1,4 @@
-import { isJsonObject } from "@responses-edge/json-text";
+import { isJsonObject } from "@responses-edge/bounded-io/json-text";
 import type { ToolNamespace } from "./message.ts";
 
 /**

@@ -1,3 +1,4 @@
+import { LongWork } from "@responses-edge/bounded-io/long-work";
 import {
   createTokenizer,
   END,
@@ -9,7 +10,6 @@ import {
   tokenizing,
   toTokenIds,
 } from "@responses-edge/harmony";
-import { LongWork } from "@responses-edge/long-work";
 import vocabulary from "gpt-tokenizer/data/o200k_base.tiktoken";
 import { beforeAll, describe, expect, it } from "vitest";
 

@@ -1,4 +1,4 @@
-import { ReadFault, readBoundedText } from "@responses-edge/bounded-body";
+import { ReadFault, readBoundedText } from "@responses-edge/bounded-io/body";
 
 /**
  * Sends telemetry of one kind to a collector, beside the requests that it is about: none of them waits for it, and none

@@ -1,6 +1,6 @@
-import { readAhead } from "@responses-edge/bounded-schemas/collections";
-import { describedAs } from "@responses-edge/bounded-schemas/described-as";
-import { LongWork } from "@responses-edge/long-work";
+import { LongWork } from "@responses-edge/bounded-io/long-work";
+import { readAhead } from "@responses-edge/bounded-io/schemas/collections";
+import { describedAs } from "@responses-edge/bounded-io/schemas/described-as";
 import { z } from "zod";
 import { MAX_ITEMS, requestFields } from "./create-fields.ts";
 import { invalidRequest } from "./errors.ts";

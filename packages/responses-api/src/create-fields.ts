@@ -1,5 +1,5 @@
-import { list, map } from "@responses-edge/bounded-schemas/collections";
-import { describedAs } from "@responses-edge/bounded-schemas/described-as";
+import { list, map } from "@responses-edge/bounded-io/schemas/collections";
+import { describedAs } from "@responses-edge/bounded-io/schemas/described-as";
 import { z } from "zod";
 import { HOSTED_TOOL_NAMES } from "./hosted-tools.ts";
 import { MAX_ID_LENGTH } from "./ids.ts";

@@ -1,5 +1,5 @@
-import { list, map } from "@responses-edge/bounded-schemas/collections";
-import { canonicalHost } from "@responses-edge/guarded-fetch";
+import { list, map } from "@responses-edge/bounded-io/schemas/collections";
+import { canonicalHost } from "@responses-edge/outgoing-fetch/guarded";
 import { z } from "zod";
 import { MAX_ID_LENGTH } from "./ids.ts";
 import { imageGenerationTool } from "./image-tool.ts";

@@ -1,8 +1,14 @@
-import { isJsonObject, type JsonObject, MAX_VALUES, nestedTooDeeply, structureFault } from "@responses-edge/json-text";
-import { LongWork } from "@responses-edge/long-work";
+import {
+  isJsonObject,
+  type JsonObject,
+  MAX_VALUES,
+  nestedTooDeeply,
+  structureFault,
+} from "@responses-edge/bounded-io/json-text";
+import { LongWork } from "@responses-edge/bounded-io/long-work";
 import { ApiError, invalidRequest } from "./errors.ts";
 
-export { isJson, isJsonObject, type JsonObject } from "@responses-edge/json-text";
+export { isJson, isJsonObject, type JsonObject } from "@responses-edge/bounded-io/json-text";
 
 /**
  * The arguments of a call that a model has written; a blank text is no arguments. Undefined for a text that is no JSON

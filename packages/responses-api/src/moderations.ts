@@ -1,4 +1,4 @@
-import { list } from "@responses-edge/bounded-schemas/collections";
+import { list } from "@responses-edge/bounded-io/schemas/collections";
 import { z } from "zod";
 import { once } from "./items/shapes.ts";
 

@@ -1,4 +1,4 @@
-import { alwaysNull } from "@responses-edge/bounded-schemas/described-as";
+import { alwaysNull } from "@responses-edge/bounded-io/schemas/described-as";
 import { z } from "zod";
 import { type CreateRequest, conversationOf } from "./create-bodies.ts";
 import { hostedOf } from "./hosted-tools.ts";

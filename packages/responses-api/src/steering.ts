@@ -1,4 +1,4 @@
-import { list } from "@responses-edge/bounded-schemas/collections";
+import { list } from "@responses-edge/bounded-io/schemas/collections";
 import { z } from "zod";
 import { invalidRequest } from "./errors.ts";
 import { isClientCall, type OutputItem } from "./items/registry.ts";

@@ -1,5 +1,5 @@
-import { list } from "@responses-edge/bounded-schemas/collections";
-import { describedAs } from "@responses-edge/bounded-schemas/described-as";
+import { list } from "@responses-edge/bounded-io/schemas/collections";
+import { describedAs } from "@responses-edge/bounded-io/schemas/described-as";
 import { z } from "zod";
 import { HOSTED_SCHEMAS, type HostedType, hostedOf, typesOf } from "./hosted-tools.ts";
 import {

@@ -2,9 +2,9 @@ import { newCallId } from "@responses-edge/responses-api/ids";
 import type { ClientCallItem } from "@responses-edge/responses-api/items/registry";
 import { parseArguments } from "@responses-edge/responses-api/json";
 import type { ClientTool } from "@responses-edge/responses-api/tool-names";
-import { isShownWhole, readCall, type WholeTool } from "@responses-edge/turn-contract/client-functions";
-import { CustomInput } from "@responses-edge/turn-contract/custom-input";
-import type { ModelDelta } from "@responses-edge/turn-contract/engine";
+import { isShownWhole, readCall, type WholeTool } from "./contract/client-functions.ts";
+import { CustomInput } from "./contract/custom-input.ts";
+import type { ModelDelta } from "./contract/engine.ts";
 import { deltaHead, FRAME_LENGTH, type OutputParts } from "./output-events.ts";
 
 /**

@@ -1,6 +1,6 @@
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import type { CompactionItem, Item } from "@responses-edge/responses-api/items/registry";
-import type { CompactionCodec, CompactionContent } from "@responses-edge/sealed-content/sealing";
+import type { CompactionCodec, CompactionContent } from "./sealed-content/sealing.ts";
 
 /**
  * The items that remain where a compaction replaces earlier ones. Stored items do not change: a turn that continues an

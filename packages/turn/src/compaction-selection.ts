@@ -6,9 +6,9 @@ import {
   isAside,
   type MessageItem,
 } from "@responses-edge/responses-api/items/registry";
-import type { CompactionContent } from "@responses-edge/sealed-content/sealing";
-import type { Replay } from "@responses-edge/turn-contract/engine";
 import { isInstruction, SUMMARY_ID, textOf } from "./compacted-past.ts";
+import type { Replay } from "./contract/engine.ts";
+import type { CompactionContent } from "./sealed-content/sealing.ts";
 
 /**
  * Selects the items that a compaction keeps, and those that its summary replaces. All lengths are characters of text,

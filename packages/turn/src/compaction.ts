@@ -2,15 +2,15 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-bodies"
 import { ApiError, contextLengthExceeded, invalidRequest } from "@responses-edge/responses-api/errors";
 import { calledId, type Item } from "@responses-edge/responses-api/items/registry";
 import type { Usage } from "@responses-edge/responses-api/response";
-import type { CompactionContent } from "@responses-edge/sealed-content/sealing";
-import type { ModelDelta, Prompt, PromptSize } from "@responses-edge/turn-contract/engine";
 import { type NoteRole, noteOf, SUMMARY_ID, standingItems } from "./compacted-past.ts";
 import { answeredCalls, lengthOf, promptLength, type Selection, selectKept } from "./compaction-selection.ts";
+import type { ModelDelta, Prompt, PromptSize } from "./contract/engine.ts";
 import type { CompactionKind, Outcome } from "./decide.ts";
 import type { Generations } from "./generation.ts";
 import type { TurnOptions } from "./options.ts";
 import type { RoundPrompt } from "./prompt.ts";
 import type { Generation } from "./resume.ts";
+import type { CompactionContent } from "./sealed-content/sealing.ts";
 import { openCompaction } from "./state.ts";
 import { measureOrExplain, truncateToFit } from "./truncation.ts";
 import type { TurnOutput } from "./turn-output.ts";

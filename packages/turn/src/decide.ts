@@ -10,8 +10,8 @@ import {
 } from "@responses-edge/responses-api/items/registry";
 import { ClientTools } from "@responses-edge/responses-api/tool-names";
 import { mustCall } from "@responses-edge/responses-api/tools";
-import { answerFormat } from "@responses-edge/turn-contract/answer-format";
-import type { FinishReason, ModelDelta, Prompt, PromptChange, RawMessage } from "@responses-edge/turn-contract/engine";
+import { answerFormat } from "./contract/answer-format.ts";
+import type { FinishReason, ModelDelta, Prompt, PromptChange, RawMessage } from "./contract/engine.ts";
 import { roundItems, spentTokens, type TurnState } from "./state.ts";
 
 /**

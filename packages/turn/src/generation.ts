@@ -1,14 +1,9 @@
 import { ApiError, toApiError } from "@responses-edge/responses-api/errors";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { Usage } from "@responses-edge/responses-api/response";
-import type { Prompt, Resumption } from "@responses-edge/turn-contract/engine";
-import {
-  beginModelCall,
-  endModelCall,
-  type ModelCall,
-  tokensBetween,
-} from "@responses-edge/turn-contract/measurements";
-import { pause } from "@responses-edge/turn-contract/pause";
+import type { Prompt, Resumption } from "./contract/engine.ts";
+import { beginModelCall, endModelCall, type ModelCall, tokensBetween } from "./contract/measurements.ts";
+import { pause } from "./contract/pause.ts";
 import type { Outcome } from "./decide.ts";
 import type { TurnOptions } from "./options.ts";
 import type { RoundPrompt } from "./prompt.ts";

@@ -2,14 +2,14 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-bodies"
 import { isClientCall, isServerCall, type OutputItem } from "@responses-edge/responses-api/items/registry";
 import type { Usage } from "@responses-edge/responses-api/response";
 import { type ClientTool, ClientTools } from "@responses-edge/responses-api/tool-names";
-import { sealReasoning } from "@responses-edge/sealed-content/sealed-reasoning";
-import type { FinishReason, ModelDelta, Phase, TokenLogprob } from "@responses-edge/turn-contract/engine";
 import { ClientCallItems } from "./client-call-items.ts";
+import type { FinishReason, ModelDelta, Phase, TokenLogprob } from "./contract/engine.ts";
 import type { NoAnswer } from "./decide.ts";
 import type { TurnOptions } from "./options.ts";
 import type { CallParts, PluginCallItems } from "./plugin-call-items.ts";
 import type { DeltaCount } from "./records.ts";
 import type { TurnResponse } from "./response.ts";
+import { sealReasoning } from "./sealed-content/sealed-reasoning.ts";
 import { minus, type OpenPart, roundItems, withThoughts } from "./state.ts";
 import { ITEM_TYPES, TextParts } from "./text-parts.ts";
 

@@ -2,14 +2,14 @@ import type { CreateRequest } from "@responses-edge/responses-api/create-bodies"
 import type { TurnAddress } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { InputTransformation, ResponseObject } from "@responses-edge/responses-api/response";
-import type { ReasoningSeal } from "@responses-edge/sealed-content/sealed-reasoning";
-import type { CompactionCodec } from "@responses-edge/sealed-content/sealing";
-import type { Engine, Replay } from "@responses-edge/turn-contract/engine";
-import type { Measurements } from "@responses-edge/turn-contract/measurements";
-import type { Plugins } from "@responses-edge/turn-contract/plugin";
-import type { ToolSession } from "@responses-edge/turn-contract/tool-session";
 import type { OpenedCompaction } from "./compacted-past.ts";
+import type { Engine, Replay } from "./contract/engine.ts";
+import type { Measurements } from "./contract/measurements.ts";
+import type { Plugins } from "./contract/plugin.ts";
+import type { ToolSession } from "./contract/tool-session.ts";
 import type { BatchSink } from "./output-events.ts";
+import type { ReasoningSeal } from "./sealed-content/sealed-reasoning.ts";
+import type { CompactionCodec } from "./sealed-content/sealing.ts";
 import type { TurnState } from "./state.ts";
 import type { Steering } from "./steering.ts";
 

@@ -1,8 +1,8 @@
 import type { ItemEvent, Unnumbered } from "@responses-edge/responses-api/items/events";
 import { isServerCall, type ServerCall } from "@responses-edge/responses-api/items/registry";
 import { isJson } from "@responses-edge/responses-api/json";
-import type { CallItem, Plugins } from "@responses-edge/turn-contract/plugin";
-import type { ApprovedCall, CalledTool, PendingCall, ToolOutcome } from "@responses-edge/turn-contract/tool-session";
+import type { CallItem, Plugins } from "./contract/plugin.ts";
+import type { ApprovedCall, CalledTool, PendingCall, ToolOutcome } from "./contract/tool-session.ts";
 import type { TurnOptions } from "./options.ts";
 import { deltaHead, FRAME_LENGTH, type OutputParts } from "./output-events.ts";
 import type { RawMessages } from "./raw-messages.ts";

@@ -1,4 +1,4 @@
-import { finish, type Steps } from "@responses-edge/long-work";
+import { finish, type Steps } from "@responses-edge/bounded-io/long-work";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { parseItemId, type TurnAddress } from "@responses-edge/responses-api/ids";
@@ -12,15 +12,8 @@ import {
 } from "@responses-edge/responses-api/items/registry";
 import { ClientTools, flatName } from "@responses-edge/responses-api/tool-names";
 import { mustCall } from "@responses-edge/responses-api/tools";
-import type {
-  Engine,
-  PluginTools,
-  Prompt,
-  PromptChange,
-  RawMessage,
-  Replay,
-} from "@responses-edge/turn-contract/engine";
 import { type NoteRole, standingPast } from "./compacted-past.ts";
+import type { Engine, PluginTools, Prompt, PromptChange, RawMessage, Replay } from "./contract/engine.ts";
 import { withLoadedTools } from "./loaded-tools.ts";
 import type { Asked, TurnPast } from "./options.ts";
 import { spentTokens, type TurnState, withoutSuperseded, withThoughts } from "./state.ts";

@@ -1,6 +1,6 @@
 import { isWord, type OutputItem } from "@responses-edge/responses-api/items/registry";
 import type { ResponseObject } from "@responses-edge/responses-api/response";
-import type { ModelDelta, RawMessage, Replay } from "@responses-edge/turn-contract/engine";
+import type { ModelDelta, RawMessage, Replay } from "./contract/engine.ts";
 import { FRAME_LENGTH, type OutputSize } from "./output-events.ts";
 import type { AnsweringRecord } from "./records.ts";
 import type { TurnState } from "./state.ts";

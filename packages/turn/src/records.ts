@@ -1,7 +1,7 @@
 import type { ErrorFields } from "@responses-edge/responses-api/errors";
 import type { Usage } from "@responses-edge/responses-api/response";
-import type { RawMessage, Replay, Sampled, ToolExchange } from "@responses-edge/turn-contract/engine";
-import type { PendingCall } from "@responses-edge/turn-contract/tool-session";
+import type { RawMessage, Replay, Sampled, ToolExchange } from "./contract/engine.ts";
+import type { PendingCall } from "./contract/tool-session.ts";
 
 /**
  * Records that a run's log has beside its events, so that a crashed turn can continue. No reader of the stream sees

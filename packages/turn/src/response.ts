@@ -9,7 +9,7 @@ import {
   type Usage,
   unixSeconds,
 } from "@responses-edge/responses-api/response";
-import type { ModelDelta } from "@responses-edge/turn-contract/engine";
+import type { ModelDelta } from "./contract/engine.ts";
 import type { Outcome } from "./decide.ts";
 import type { TurnOptions } from "./options.ts";
 import type { EventWriter } from "./output-events.ts";

@@ -1,7 +1,7 @@
 import { traceparent } from "@responses-edge/otlp";
-import type { ToolExchange } from "@responses-edge/turn-contract/engine";
-import { beginToolCall, endToolCall } from "@responses-edge/turn-contract/measurements";
-import type { ToolOutcome } from "@responses-edge/turn-contract/tool-session";
+import type { ToolExchange } from "./contract/engine.ts";
+import { beginToolCall, endToolCall } from "./contract/measurements.ts";
+import type { ToolOutcome } from "./contract/tool-session.ts";
 import type { TurnOptions } from "./options.ts";
 import type { TurnOutput } from "./turn-output.ts";
 

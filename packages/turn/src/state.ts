@@ -11,8 +11,8 @@ import {
 } from "@responses-edge/responses-api/items/events";
 import { appendWritten, isClientCall, type OutputItem } from "@responses-edge/responses-api/items/registry";
 import type { Usage } from "@responses-edge/responses-api/response";
-import type { RawMessage, Replay, Sampled, TokenLogprob } from "@responses-edge/turn-contract/engine";
-import type { Citation, PendingCall } from "@responses-edge/turn-contract/tool-session";
+import type { RawMessage, Replay, Sampled, TokenLogprob } from "./contract/engine.ts";
+import type { Citation, PendingCall } from "./contract/tool-session.ts";
 import type { CallAnswer, DeltaCount, TurnRecord } from "./records.ts";
 
 const NO_DELTAS: Readonly<DeltaCount> = { all: 0, reasoning: 0 };

@@ -1,6 +1,6 @@
 import type { OutputItem } from "@responses-edge/responses-api/items/registry";
-import type { Phase, TokenLogprob } from "@responses-edge/turn-contract/engine";
-import type { Citation, CitationFilter, CitedText, ToolSession } from "@responses-edge/turn-contract/tool-session";
+import type { Phase, TokenLogprob } from "./contract/engine.ts";
+import type { Citation, CitationFilter, CitedText, ToolSession } from "./contract/tool-session.ts";
 import { deltaHead, FRAME_LENGTH, type OutputParts } from "./output-events.ts";
 import { type OpenPart, withThoughts } from "./state.ts";
 

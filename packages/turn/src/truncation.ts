@@ -1,6 +1,6 @@
 import { ApiError, contextLengthExceeded } from "@responses-edge/responses-api/errors";
 import type { Item } from "@responses-edge/responses-api/items/registry";
-import type { Engine, Prompt, PromptSize } from "@responses-edge/turn-contract/engine";
+import type { Engine, Prompt, PromptSize } from "./contract/engine.ts";
 
 /** `truncation: "auto"`: the oldest turns are dropped until the prompt fits the model's context window. */
 

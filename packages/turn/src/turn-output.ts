@@ -1,5 +1,5 @@
-import type { RawMessage } from "@responses-edge/turn-contract/engine";
-import type { ListedTools } from "@responses-edge/turn-contract/tool-session";
+import type { RawMessage } from "./contract/engine.ts";
+import type { ListedTools } from "./contract/tool-session.ts";
 import type { Outcome } from "./decide.ts";
 import { ModelOutput, type RoundOptions } from "./model-output.ts";
 import type { TurnOptions } from "./options.ts";

@@ -2,9 +2,9 @@ import { traceparent } from "@responses-edge/otlp";
 import { ApiError, contextLengthExceeded, toApiError } from "@responses-edge/responses-api/errors";
 import { type Item, isServerCall } from "@responses-edge/responses-api/items/registry";
 import { ClientTools } from "@responses-edge/responses-api/tool-names";
-import type { Prompt, RawMessage } from "@responses-edge/turn-contract/engine";
-import { beginToolCall, endToolCall, NO_TOKENS, tokensOf } from "@responses-edge/turn-contract/measurements";
 import { Compaction, type DueCompaction } from "./compaction.ts";
+import type { Prompt, RawMessage } from "./contract/engine.ts";
+import { beginToolCall, endToolCall, NO_TOKENS, tokensOf } from "./contract/measurements.ts";
 import {
   type Again,
   type CompactionKind,

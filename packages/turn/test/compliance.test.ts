@@ -1,8 +1,8 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import type { OutputItem } from "@responses-edge/responses-api/items/registry";
+import type { Prompt } from "@responses-edge/turn/contract/engine";
 import { disregarded } from "@responses-edge/turn/decide";
 import { newTurnState } from "@responses-edge/turn/state";
-import type { Prompt } from "@responses-edge/turn-contract/engine";
 import { describe, expect, it } from "vitest";
 
 /** The output of a turn, compared with its request. */

@@ -1,8 +1,8 @@
 import type { Usage } from "@responses-edge/responses-api/response";
+import type { ModelDelta } from "@responses-edge/turn/contract/engine";
 import { addUsage, withLost } from "@responses-edge/turn/response";
 import { outOfTokens, resumed } from "@responses-edge/turn/resume";
 import { minus } from "@responses-edge/turn/state";
-import type { ModelDelta } from "@responses-edge/turn-contract/engine";
 import { describe, expect, it } from "vitest";
 
 async function* generation(...batches: ModelDelta[][]) {

@@ -3,14 +3,14 @@ import { newTurnAddress } from "@responses-edge/responses-api/ids";
 import type { StreamEvent } from "@responses-edge/responses-api/items/events";
 import type { OutputItem } from "@responses-edge/responses-api/items/registry";
 import { parse } from "@responses-edge/responses-api/validation-errors";
-import { compactionCodec } from "@responses-edge/sealed-content/sealer";
+import type { Engine, ModelDelta, Prompt } from "@responses-edge/turn/contract/engine";
+import { type Plugin, Plugins } from "@responses-edge/turn/contract/plugin";
+import type { ToolSession } from "@responses-edge/turn/contract/tool-session";
 import type { TurnOptions } from "@responses-edge/turn/options";
 import { isRecord, recordLine } from "@responses-edge/turn/records";
 import { readLoggedTurn } from "@responses-edge/turn/resume";
+import { compactionCodec } from "@responses-edge/turn/sealed-content/sealer";
 import { Turn } from "@responses-edge/turn/turn";
-import type { Engine, ModelDelta, Prompt } from "@responses-edge/turn-contract/engine";
-import { type Plugin, Plugins } from "@responses-edge/turn-contract/plugin";
-import type { ToolSession } from "@responses-edge/turn-contract/tool-session";
 import { expect, it } from "vitest";
 
 /** A turn with a scripted model, which records its requests. */

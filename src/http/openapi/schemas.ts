@@ -1,6 +1,16 @@
-import { alwaysNull } from "@responses-edge/bounded-schemas/described-as";
-import { requestBatchBody, requestBatchObject } from "@responses-edge/platform-api/batches";
-import { createDecision, decisionObject } from "@responses-edge/platform-api/decisions";
+import { alwaysNull } from "@responses-edge/bounded-io/schemas/described-as";
+import { attributeFilter } from "@responses-edge/responses-api/attribute-filter";
+import { compactRequest, countRequest, createRequest } from "@responses-edge/responses-api/create-bodies";
+import { requestFields } from "@responses-edge/responses-api/create-fields";
+import { answeredItems } from "@responses-edge/responses-api/items/answered";
+import { patchOperation } from "@responses-edge/responses-api/items/apply-patch";
+import { eventSchemas } from "@responses-edge/responses-api/items/events";
+import { inputPart } from "@responses-edge/responses-api/items/parts";
+import { inputItem } from "@responses-edge/responses-api/items/registry";
+import { moderationRequest, moderationSchemas } from "@responses-edge/responses-api/moderations";
+import { reasoningEffort, textFormat } from "@responses-edge/responses-api/output-settings";
+import { requestBatchBody, requestBatchObject } from "@responses-edge/responses-api/platform/batches";
+import { createDecision, decisionObject } from "@responses-edge/responses-api/platform/decisions";
 import {
   completeUploadBody,
   containerFileObject,
@@ -9,8 +19,8 @@ import {
   fileObject,
   uploadObject,
   uploadPartObject,
-} from "@responses-edge/platform-api/files";
-import { listedResponse } from "@responses-edge/platform-api/listed-response";
+} from "@responses-edge/responses-api/platform/files";
+import { listedResponse } from "@responses-edge/responses-api/platform/listed-response";
 import {
   addStoreFileBody,
   batchObject,
@@ -23,7 +33,7 @@ import {
   updateStoreBody,
   updateStoreFileBody,
   vectorStoreObject,
-} from "@responses-edge/platform-api/vector-stores";
+} from "@responses-edge/responses-api/platform/vector-stores";
 import {
   createEndpointBody,
   deletedEndpointObject,
@@ -33,17 +43,7 @@ import {
   updateEndpointBody,
   webhookDeliveryObject,
   webhookEndpointObject,
-} from "@responses-edge/platform-api/webhooks";
-import { attributeFilter } from "@responses-edge/responses-api/attribute-filter";
-import { compactRequest, countRequest, createRequest } from "@responses-edge/responses-api/create-bodies";
-import { requestFields } from "@responses-edge/responses-api/create-fields";
-import { answeredItems } from "@responses-edge/responses-api/items/answered";
-import { patchOperation } from "@responses-edge/responses-api/items/apply-patch";
-import { eventSchemas } from "@responses-edge/responses-api/items/events";
-import { inputPart } from "@responses-edge/responses-api/items/parts";
-import { inputItem } from "@responses-edge/responses-api/items/registry";
-import { moderationRequest, moderationSchemas } from "@responses-edge/responses-api/moderations";
-import { reasoningEffort, textFormat } from "@responses-edge/responses-api/output-settings";
+} from "@responses-edge/responses-api/platform/webhooks";
 import { responseSchemas } from "@responses-edge/responses-api/response";
 import { rankingOptions } from "@responses-edge/responses-api/search-settings";
 import { namedChoice, nestedChoice, normalChoice, tool, toolChoice } from "@responses-edge/responses-api/tools";
@@ -54,7 +54,7 @@ import { addItemsBody, conversationBody, updateConversationBody } from "../../ap
 import { LIMITED_BECAUSE } from "../../api/health.ts";
 import { changeKeyBody, createKeyBody, rotateKeyBody, tenantBody } from "../../api/keys.ts";
 import { grants } from "../../contract/grants.ts";
-import { DISK_STATES } from "../../store/process-state.ts";
+import { DISK_STATES } from "../../store/objects/process-state.ts";
 import { upstreamHealth } from "./upstream-health.ts";
 import { usageSchemas } from "./usage-schemas.ts";
 

@@ -1,5 +1,5 @@
-import type { ToolNamespace } from "@responses-edge/turn-contract/engine";
-import type { CalledTool } from "@responses-edge/turn-contract/tool-session";
+import type { ToolNamespace } from "@responses-edge/turn/contract/engine";
+import type { CalledTool } from "@responses-edge/turn/contract/tool-session";
 import type { ResponseOutputItem } from "openai/resources/responses/responses";
 import { MCP_CALL, newMcpCall } from "../mcp/plugin.ts";
 import { asFunctions, inOrder, type RunnablePlugin } from "../plugin.ts";

@@ -1,13 +1,13 @@
-import { ToolFault } from "@responses-edge/mcp-client";
-import type { FoundChunk } from "@responses-edge/platform-api/vector-stores";
+import { ToolFault } from "@responses-edge/hosted-tools/mcp-client";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import type { FileSearchTool } from "@responses-edge/responses-api/hosted-tools";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import { parseArguments } from "@responses-edge/responses-api/json";
+import type { FoundChunk } from "@responses-edge/responses-api/platform/vector-stores";
 import type { Tool } from "@responses-edge/responses-api/tools";
-import type { Replay, ToolDescription, ToolExchange } from "@responses-edge/turn-contract/engine";
-import { stepOf } from "@responses-edge/turn-contract/plugin";
-import type { CalledTool, ToolOutcome } from "@responses-edge/turn-contract/tool-session";
+import type { Replay, ToolDescription, ToolExchange } from "@responses-edge/turn/contract/engine";
+import { stepOf } from "@responses-edge/turn/contract/plugin";
+import type { CalledTool, ToolOutcome } from "@responses-edge/turn/contract/tool-session";
 import type { ResponseFileSearchToolCall } from "openai/resources/responses/responses";
 import { type PluginSession, type RunnablePlugin, type SessionOptions, timeLeft } from "../plugin.ts";
 import { type Source, shownResults, sourcesIn } from "./results.ts";

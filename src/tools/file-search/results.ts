@@ -1,4 +1,4 @@
-import type { FoundChunk } from "@responses-edge/platform-api/vector-stores";
+import type { FoundChunk } from "@responses-edge/responses-api/platform/vector-stores";
 
 /** Results as a model sees them, and the sources of their marks. */
 

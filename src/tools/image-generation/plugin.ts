@@ -6,14 +6,14 @@ import {
   imageFunction,
   type ShownImage,
   toldOfImage,
-} from "@responses-edge/image-generation";
-import { ToolFault } from "@responses-edge/mcp-client";
+} from "@responses-edge/hosted-tools/image-generation";
+import { ToolFault } from "@responses-edge/hosted-tools/mcp-client";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import type { ImageGenerationTool } from "@responses-edge/responses-api/image-tool";
 import { isImageInFile } from "@responses-edge/responses-api/items/image-generation";
 import type { Tool } from "@responses-edge/responses-api/tools";
-import { stepOf } from "@responses-edge/turn-contract/plugin";
-import type { CalledTool, ToolOutcome } from "@responses-edge/turn-contract/tool-session";
+import { stepOf } from "@responses-edge/turn/contract/plugin";
+import type { CalledTool, ToolOutcome } from "@responses-edge/turn/contract/tool-session";
 import { type PluginSession, type RunnablePlugin, type SessionOptions, timeLeft } from "../plugin.ts";
 
 /** `image_generation`: the operator's image servers draw and change images for the model. */

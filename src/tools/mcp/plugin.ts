@@ -1,9 +1,9 @@
-import { isPublicUrl } from "@responses-edge/guarded-fetch";
+import { isPublicUrl } from "@responses-edge/outgoing-fetch/guarded";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import type { Item } from "@responses-edge/responses-api/items/registry";
-import type { ToolExchange } from "@responses-edge/turn-contract/engine";
-import { type BegunCall, type CallItem, stepOf } from "@responses-edge/turn-contract/plugin";
-import type { CalledTool } from "@responses-edge/turn-contract/tool-session";
+import type { ToolExchange } from "@responses-edge/turn/contract/engine";
+import { type BegunCall, type CallItem, stepOf } from "@responses-edge/turn/contract/plugin";
+import type { CalledTool } from "@responses-edge/turn/contract/tool-session";
 import type { ResponseOutputItem } from "openai/resources/responses/responses";
 import type { PluginSession, RunnablePlugin, SessionRequest } from "../plugin.ts";
 import { functionName, McpServers, type McpTool } from "./servers.ts";

@@ -1,4 +1,4 @@
-import { McpConnection, type McpTarget, ToolFault, toToolFault } from "@responses-edge/mcp-client";
+import { McpConnection, type McpTarget, ToolFault, toToolFault } from "@responses-edge/hosted-tools/mcp-client";
 import type { McpServerTool, ToolFilter } from "@responses-edge/responses-api/hosted-tools";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import { chosenTools, type FunctionTool } from "@responses-edge/responses-api/tools";
@@ -9,7 +9,7 @@ import type {
   PendingCall,
   ToolOutcome,
   UnlistedServer,
-} from "@responses-edge/turn-contract/tool-session";
+} from "@responses-edge/turn/contract/tool-session";
 import type { PluginSession, SessionOptions } from "../plugin.ts";
 
 /** A tool of an MCP server, as its calls refer to it. */

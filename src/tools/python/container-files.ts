@@ -1,7 +1,7 @@
-import { type McpConnection, ToolFault } from "@responses-edge/mcp-client";
+import { type McpConnection, ToolFault } from "@responses-edge/hosted-tools/mcp-client";
 import { ApiError } from "@responses-edge/responses-api/errors";
-import type { Replay } from "@responses-edge/turn-contract/engine";
-import type { ContainerFileCitation } from "@responses-edge/turn-contract/tool-session";
+import type { Replay } from "@responses-edge/turn/contract/engine";
+import type { ContainerFileCitation } from "@responses-edge/turn/contract/tool-session";
 import { z } from "zod";
 import {
   type ContainerFiles,

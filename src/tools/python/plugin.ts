@@ -1,7 +1,7 @@
 import { parseArguments } from "@responses-edge/responses-api/json";
-import type { ToolDescription, ToolNamespace } from "@responses-edge/turn-contract/engine";
-import { type CallItem, stepOf } from "@responses-edge/turn-contract/plugin";
-import type { CalledTool } from "@responses-edge/turn-contract/tool-session";
+import type { ToolDescription, ToolNamespace } from "@responses-edge/turn/contract/engine";
+import { type CallItem, stepOf } from "@responses-edge/turn/contract/plugin";
+import type { CalledTool } from "@responses-edge/turn/contract/tool-session";
 import type { ResponseCodeInterpreterToolCall } from "openai/resources/responses/responses";
 import type { GivenFile } from "../../contract/container-files.ts";
 import { inOrder, type PluginSession, type RunnablePlugin } from "../plugin.ts";

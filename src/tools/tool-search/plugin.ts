@@ -3,8 +3,8 @@ import { foundTools } from "@responses-edge/responses-api/items/tool-search";
 import { isJsonObject, parseArguments } from "@responses-edge/responses-api/json";
 import { type ClientTool, ClientTools, isDeferred } from "@responses-edge/responses-api/tool-names";
 import type { NamespaceTool, Tool } from "@responses-edge/responses-api/tools";
-import { stepOf } from "@responses-edge/turn-contract/plugin";
-import type { CalledTool, ToolOutcome } from "@responses-edge/turn-contract/tool-session";
+import { stepOf } from "@responses-edge/turn/contract/plugin";
+import type { CalledTool, ToolOutcome } from "@responses-edge/turn/contract/tool-session";
 import type { ResponseToolSearchCall, Tool as WireTool } from "openai/resources/responses/responses";
 import type { PluginSession, RunnablePlugin } from "../plugin.ts";
 

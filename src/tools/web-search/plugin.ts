@@ -1,12 +1,12 @@
-import type { Browser, BrowserAction } from "@responses-edge/gpt-oss-browser/browser";
-import { asLink } from "@responses-edge/gpt-oss-browser/citation-marks";
-import { BROWSER_FUNCTIONS, BROWSER_NAMESPACE } from "@responses-edge/gpt-oss-browser/definition";
-import { type BrowserState, bounded } from "@responses-edge/gpt-oss-browser/state";
-import { ToolFault } from "@responses-edge/mcp-client";
+import type { Browser, BrowserAction } from "@responses-edge/hosted-tools/browser/browser";
+import { asLink } from "@responses-edge/hosted-tools/browser/citation-marks";
+import { BROWSER_FUNCTIONS, BROWSER_NAMESPACE } from "@responses-edge/hosted-tools/browser/definition";
+import { type BrowserState, bounded } from "@responses-edge/hosted-tools/browser/state";
+import { ToolFault } from "@responses-edge/hosted-tools/mcp-client";
 import { hostedOf, type WebSearchTool } from "@responses-edge/responses-api/hosted-tools";
 import { parseArguments } from "@responses-edge/responses-api/json";
 import type { Tool } from "@responses-edge/responses-api/tools";
-import type { CalledTool, ToolOutcome } from "@responses-edge/turn-contract/tool-session";
+import type { CalledTool, ToolOutcome } from "@responses-edge/turn/contract/tool-session";
 import type { ResponseFunctionWebSearch } from "openai/resources/responses/responses";
 import { inOrder, type PluginSession, type RunnablePlugin, type SessionOptions, timeLeft } from "../plugin.ts";
 import { CLEAN_UP_TOOL, toolServer } from "../tool-server.ts";

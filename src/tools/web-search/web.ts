@@ -1,13 +1,13 @@
-import { Browser } from "@responses-edge/gpt-oss-browser/browser";
+import { Browser } from "@responses-edge/hosted-tools/browser/browser";
 import {
   braveSearch,
   type SearchFetch,
   type SearchProvider,
   searxng,
-} from "@responses-edge/gpt-oss-browser/search-provider";
-import type { BrowserState } from "@responses-edge/gpt-oss-browser/state";
-import { canonicalHost, type GuardOptions, guardedFetch } from "@responses-edge/guarded-fetch";
-import { ToolFault } from "@responses-edge/mcp-client";
+} from "@responses-edge/hosted-tools/browser/search-provider";
+import type { BrowserState } from "@responses-edge/hosted-tools/browser/state";
+import { ToolFault } from "@responses-edge/hosted-tools/mcp-client";
+import { canonicalHost, type GuardOptions, guardedFetch } from "@responses-edge/outgoing-fetch/guarded";
 import { parseDomain, type WebSearchTool } from "@responses-edge/responses-api/hosted-tools";
 import type { ToolConfig } from "../../config/index.ts";
 import type { Fetch } from "../../config/network.ts";

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { ConversationLock, type Lease } from "../../../src/store/conversation-lock.ts";
-import { TenantLoad } from "../../../src/store/permits.ts";
+import { ConversationLock, type Lease } from "../../../src/store/home/conversation-lock.ts";
+import { TenantLoad } from "../../../src/store/limits/permits.ts";
 
 afterEach(() => {
   vi.useRealTimers();

@@ -1,18 +1,18 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { newTurnAddress } from "@responses-edge/responses-api/ids";
-import { compactionCodec } from "@responses-edge/sealed-content/sealer";
+import type { Engine, ModelDelta } from "@responses-edge/turn/contract/engine";
+import type { PendingCall } from "@responses-edge/turn/contract/tool-session";
 import { recordLine } from "@responses-edge/turn/records";
 import { readLoggedTurn } from "@responses-edge/turn/resume";
+import { compactionCodec } from "@responses-edge/turn/sealed-content/sealer";
 import { Turn } from "@responses-edge/turn/turn";
-import type { Engine, ModelDelta } from "@responses-edge/turn-contract/engine";
-import type { PendingCall } from "@responses-edge/turn-contract/tool-session";
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { EventLogStore } from "../../../src/store/event-log.ts";
-import { EventLogWriter } from "../../../src/store/log-writer.ts";
-import { fromCell } from "../../../src/store/row-pieces.ts";
-import { Tables } from "../../../src/store/tables.ts";
+import { EventLogStore } from "../../../src/store/home/event-log.ts";
+import { EventLogWriter } from "../../../src/store/home/log-writer.ts";
+import { Tables } from "../../../src/store/home/tables.ts";
+import { fromCell } from "../../../src/store/objects/row-pieces.ts";
 import { PLUGINS } from "../../../src/tools/plugins.ts";
 import { codePoint } from "../../code-points.ts";
 

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 // Modules of their own: other tests of this isolate hold permits, too.
 vi.resetModules();
 const { readForm, readJson, readLines } = await import("../../../src/http/body.ts");
-const { Permits } = await import("../../../src/store/permits.ts");
+const { Permits } = await import("../../../src/store/limits/permits.ts");
 
 beforeEach(() => {
   vi.useFakeTimers();

@@ -1,4 +1,4 @@
-import { readBounded } from "@responses-edge/bounded-body";
+import { readBounded } from "@responses-edge/bounded-io/body";
 import { Upstream } from "@responses-edge/engines/upstream";
 import { toFaultError } from "@responses-edge/engines/upstream-faults";
 import { SseDecoder } from "@responses-edge/engines/vllm-stream";

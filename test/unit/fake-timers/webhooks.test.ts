@@ -5,7 +5,7 @@ import { newTurnAddress, responseId } from "@responses-edge/responses-api/ids";
 import OpenAI from "openai";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { loadConfig } from "../../../src/config/index.ts";
-import type { RunSpec } from "../../../src/store/run-store.ts";
+import type { RunSpec } from "../../../src/store/home/run-store.ts";
 
 /**
  * The delivery of a background run's webhook when the operator's endpoint fails: the object of the tenant's webhooks

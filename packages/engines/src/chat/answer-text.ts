@@ -1,4 +1,4 @@
-import type { FinishReason, ModelDelta, TokenLogprob } from "@responses-edge/turn-contract/engine";
+import type { FinishReason, ModelDelta, TokenLogprob } from "@responses-edge/turn/contract/engine";
 import type { StopStrings } from "../stop-strings.ts";
 
 export interface AnswerTextOptions {

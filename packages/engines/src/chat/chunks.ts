@@ -1,6 +1,6 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { type ApiError, toApiError } from "@responses-edge/responses-api/errors";
-import type { ModelDelta, TokenLogprob } from "@responses-edge/turn-contract/engine";
+import type { ModelDelta, TokenLogprob } from "@responses-edge/turn/contract/engine";
 import { clientFault } from "../client-faults.ts";
 import { readFault, toFaultError } from "../upstream-faults.ts";
 import { type AnswerReader, malformedStream, toFinishReason, toUsage, type VllmUsage } from "../vllm-stream.ts";

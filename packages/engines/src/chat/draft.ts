@@ -1,7 +1,7 @@
 import type { Rules } from "@responses-edge/grammar";
 import type { ClientTool } from "@responses-edge/responses-api/tool-names";
-import type { AnswerFormat } from "@responses-edge/turn-contract/answer-format";
-import type { FinishReason, ModelDelta, Prompt, PromptChange } from "@responses-edge/turn-contract/engine";
+import type { AnswerFormat } from "@responses-edge/turn/contract/answer-format";
+import type { FinishReason, ModelDelta, Prompt, PromptChange } from "@responses-edge/turn/contract/engine";
 import { callFaultOf, NO_CALL, NO_SUCH_TOOL, withholdsTools } from "../offered-tools.ts";
 import { asJson, type ChatMessage } from "./messages.ts";
 

@@ -1,11 +1,11 @@
-import { LongWork } from "@responses-edge/long-work";
+import { LongWork } from "@responses-edge/bounded-io/long-work";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError, contextLengthExceeded, invalidRequest } from "@responses-edge/responses-api/errors";
 import { estimateTokens } from "@responses-edge/responses-api/estimate";
 import { type Item, partsOf } from "@responses-edge/responses-api/items/registry";
 import { type ClientTool, ClientTools } from "@responses-edge/responses-api/tool-names";
 import { mustCall } from "@responses-edge/responses-api/tools";
-import { answerFormat } from "@responses-edge/turn-contract/answer-format";
+import { answerFormat } from "@responses-edge/turn/contract/answer-format";
 import type {
   Engine,
   ModelDelta,
@@ -13,8 +13,8 @@ import type {
   PromptSize,
   RawMessage,
   Resumption,
-} from "@responses-edge/turn-contract/engine";
-import type { Plugins } from "@responses-edge/turn-contract/plugin";
+} from "@responses-edge/turn/contract/engine";
+import type { Plugins } from "@responses-edge/turn/contract/plugin";
 import { clientFault, generateWithClientFaults, isBoundByClient } from "../client-faults.ts";
 import type { Dialect } from "../dialects/dialect.ts";
 import { notGoneOnWith } from "../dialects/spell.ts";

@@ -2,7 +2,7 @@ import type { Rules } from "@responses-edge/grammar";
 import { Recogniser, toEbnf } from "@responses-edge/grammar";
 import { type ClientTool, ClientTools } from "@responses-edge/responses-api/tool-names";
 import { mustCall } from "@responses-edge/responses-api/tools";
-import type { ModelDelta, Prompt } from "@responses-edge/turn-contract/engine";
+import type { ModelDelta, Prompt } from "@responses-edge/turn/contract/engine";
 import type { Dialect } from "../dialects/dialect.ts";
 import { boundRules } from "../offered-tools.ts";
 import { isContinued, promptTools } from "./request.ts";

@@ -1,4 +1,4 @@
-import type { TokenLogprob } from "@responses-edge/turn-contract/engine";
+import type { TokenLogprob } from "@responses-edge/turn/contract/engine";
 
 /**
  * Finds the sampled tokens of a text that is shown.

@@ -1,4 +1,4 @@
-import { finish, type Steps } from "@responses-edge/long-work";
+import { finish, type Steps } from "@responses-edge/bounded-io/long-work";
 import type { InputPart } from "@responses-edge/responses-api/items/parts";
 import {
   calledId,
@@ -9,8 +9,8 @@ import {
   isWord,
   type MessageItem,
 } from "@responses-edge/responses-api/items/registry";
-import type { Replay } from "@responses-edge/turn-contract/engine";
-import type { Plugins } from "@responses-edge/turn-contract/plugin";
+import type { Replay } from "@responses-edge/turn/contract/engine";
+import type { Plugins } from "@responses-edge/turn/contract/plugin";
 import { fileText } from "../file-text.ts";
 
 /** Items as vLLM's chat completions messages. */

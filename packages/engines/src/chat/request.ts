@@ -1,12 +1,12 @@
+import type { Steps } from "@responses-edge/bounded-io/long-work";
 import { type Rules, toPattern } from "@responses-edge/grammar";
-import type { Steps } from "@responses-edge/long-work";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { vllmFields } from "@responses-edge/responses-api/create-fields";
 import { ClientTools } from "@responses-edge/responses-api/tool-names";
 import { type FunctionTool, mustCall, type ToolChoice } from "@responses-edge/responses-api/tools";
-import { customParameters } from "@responses-edge/turn-contract/client-functions";
-import type { Prompt } from "@responses-edge/turn-contract/engine";
-import type { Plugins } from "@responses-edge/turn-contract/plugin";
+import { customParameters } from "@responses-edge/turn/contract/client-functions";
+import type { Prompt } from "@responses-edge/turn/contract/engine";
+import type { Plugins } from "@responses-edge/turn/contract/plugin";
 import type { Dialect } from "../dialects/dialect.ts";
 import { spell } from "../dialects/spell.ts";
 import { boundRules, offeredTools, shownTools } from "../offered-tools.ts";

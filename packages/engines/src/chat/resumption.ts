@@ -1,5 +1,5 @@
 import { type Item, isServerCall } from "@responses-edge/responses-api/items/registry";
-import type { Prompt, Resumption } from "@responses-edge/turn-contract/engine";
+import type { Prompt, Resumption } from "@responses-edge/turn/contract/engine";
 import type { Dialect } from "../dialects/dialect.ts";
 
 /**

@@ -1,5 +1,5 @@
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
-import type { FinishReason } from "@responses-edge/turn-contract/engine";
+import type { FinishReason } from "@responses-edge/turn/contract/engine";
 import { clientFault } from "../client-faults.ts";
 import { readFault, toFaultError } from "../upstream-faults.ts";
 import { malformedStream, toFinishReason, type VllmUsage } from "../vllm-stream.ts";

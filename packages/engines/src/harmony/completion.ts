@@ -12,7 +12,7 @@ import {
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { type ClientTool, ClientTools } from "@responses-edge/responses-api/tool-names";
 import { mustCall } from "@responses-edge/responses-api/tools";
-import type { ModelDelta, Prompt, RawMessage, Sampled, TokenLogprob } from "@responses-edge/turn-contract/engine";
+import type { ModelDelta, Prompt, RawMessage, Sampled, TokenLogprob } from "@responses-edge/turn/contract/engine";
 import { boundRules, callFaultOf, NO_CALL, NO_SUCH_TOOL, offeredTools } from "../offered-tools.ts";
 import { stopStringsOf } from "../stop-strings.ts";
 import { type AnswerReader, toUsage, type VllmUsage } from "../vllm-stream.ts";

@@ -1,6 +1,6 @@
+import { collect, type Steps } from "@responses-edge/bounded-io/long-work";
 import type { Channel, DeveloperContent, HarmonyMessage, SystemContent } from "@responses-edge/harmony";
 import { dropAnalysis, standardHeader } from "@responses-edge/harmony";
-import { collect, type Steps } from "@responses-edge/long-work";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { takeImages } from "@responses-edge/responses-api/hosted-tools";
 import type { ClientCall } from "@responses-edge/responses-api/items/item-type";
@@ -15,8 +15,8 @@ import {
 } from "@responses-edge/responses-api/items/registry";
 import { ClientTools, flatName } from "@responses-edge/responses-api/tool-names";
 import type { FunctionTool } from "@responses-edge/responses-api/tools";
-import type { Prompt, Replay, ToolExchange, ToolNamespace } from "@responses-edge/turn-contract/engine";
-import type { Plugins } from "@responses-edge/turn-contract/plugin";
+import type { Prompt, Replay, ToolExchange, ToolNamespace } from "@responses-edge/turn/contract/engine";
+import type { Plugins } from "@responses-edge/turn/contract/plugin";
 import { fileText } from "../file-text.ts";
 import { shownTools } from "../offered-tools.ts";
 import type { HarmonyConfig } from "../settings.ts";

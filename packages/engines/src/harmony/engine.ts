@@ -1,3 +1,4 @@
+import { finish, type LongWork, type Steps } from "@responses-edge/bounded-io/long-work";
 import {
   CALL,
   CHANNEL,
@@ -10,7 +11,6 @@ import {
   tokenizing,
   toText,
 } from "@responses-edge/harmony";
-import { finish, type LongWork, type Steps } from "@responses-edge/long-work";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
 import { ApiError } from "@responses-edge/responses-api/errors";
 import { takeImages } from "@responses-edge/responses-api/hosted-tools";
@@ -24,8 +24,8 @@ import type {
   Resumption,
   Sampled,
   ToolExchange,
-} from "@responses-edge/turn-contract/engine";
-import type { Plugins } from "@responses-edge/turn-contract/plugin";
+} from "@responses-edge/turn/contract/engine";
+import type { Plugins } from "@responses-edge/turn/contract/plugin";
 import { clientFault, generateWithClientFaults } from "../client-faults.ts";
 import { contextWindow } from "../models.ts";
 import { refuseBadFormats } from "../offered-tools.ts";

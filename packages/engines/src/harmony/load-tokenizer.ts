@@ -1,6 +1,7 @@
 /// <reference path="./tiktoken.d.ts" />
+
+import { LongWork, type Steps } from "@responses-edge/bounded-io/long-work";
 import { creatingTokenizer, type Tokenizer } from "@responses-edge/harmony";
-import { LongWork, type Steps } from "@responses-edge/long-work";
 
 let tokenizer: Tokenizer | undefined;
 let loading: Steps<Tokenizer> | undefined;

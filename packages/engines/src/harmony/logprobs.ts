@@ -1,6 +1,6 @@
 import type { Tokenizer } from "@responses-edge/harmony";
 import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
-import type { TokenLogprob } from "@responses-edge/turn-contract/engine";
+import type { TokenLogprob } from "@responses-edge/turn/contract/engine";
 import type { WireLogprobs } from "./chunks.ts";
 
 /** Logprobs of vLLM's completions in the form of OpenAI's `output_text.logprobs`. */

@@ -2,7 +2,7 @@ import type { Content, HarmonyMessage } from "@responses-edge/harmony";
 import { headerFault, parseHeaderText, standardHeader } from "@responses-edge/harmony";
 import { invalidRequest } from "@responses-edge/responses-api/errors";
 import { parse } from "@responses-edge/responses-api/validation-errors";
-import type { RawMessage } from "@responses-edge/turn-contract/engine";
+import type { RawMessage } from "@responses-edge/turn/contract/engine";
 import { z } from "zod";
 
 /**

@@ -1,6 +1,6 @@
 import { STOP_TOKEN_IDS } from "@responses-edge/harmony";
 import { vllmFields } from "@responses-edge/responses-api/create-fields";
-import type { Prompt } from "@responses-edge/turn-contract/engine";
+import type { Prompt } from "@responses-edge/turn/contract/engine";
 import { deliveryOf } from "../vllm-stream.ts";
 import { wantsLogprobs } from "./logprobs.ts";
 

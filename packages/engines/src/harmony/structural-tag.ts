@@ -17,7 +17,7 @@ import { isJsonObject } from "@responses-edge/responses-api/json";
 import { type ClientTool, ClientTools } from "@responses-edge/responses-api/tool-names";
 import { mustCall } from "@responses-edge/responses-api/tools";
 import { formatPath } from "@responses-edge/responses-api/validation-errors";
-import type { Prompt } from "@responses-edge/turn-contract/engine";
+import type { Prompt } from "@responses-edge/turn/contract/engine";
 import { boundRules, offeredTools, withholdsTools } from "../offered-tools.ts";
 import type { FunctionNames } from "./function-names.ts";
 

@@ -1,4 +1,4 @@
-import { list, map } from "@responses-edge/bounded-schemas/collections";
+import { list, map } from "@responses-edge/bounded-io/schemas/collections";
 import { z } from "zod";
 import type { ClientCall, ClientOutput, ItemType } from "./item-type.ts";
 import { answeredOutput, callId, commandLine, itemId, itemStatus, milliseconds, missing, text } from "./parts.ts";

@@ -1,4 +1,4 @@
-import { list } from "@responses-edge/bounded-schemas/collections";
+import { list } from "@responses-edge/bounded-io/schemas/collections";
 import { z } from "zod";
 import { MAX_ID_LENGTH } from "../ids.ts";
 import { refuse } from "../tool-fields.ts";

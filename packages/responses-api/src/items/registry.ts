@@ -1,4 +1,4 @@
-import { withPlainForm } from "@responses-edge/bounded-schemas/collections";
+import { withPlainForm } from "@responses-edge/bounded-io/schemas/collections";
 import type {
   ResponseInputItem,
   ResponseInputMessageItem,

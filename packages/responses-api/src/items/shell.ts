@@ -1,4 +1,4 @@
-import { list } from "@responses-edge/bounded-schemas/collections";
+import { list } from "@responses-edge/bounded-io/schemas/collections";
 import { z } from "zod";
 import type { ClientCall, ClientOutput, ItemType } from "./item-type.ts";
 import {

@@ -1,0 +1,135 @@
+import { readdirSync } from "node:fs";
+import { mkdir, rename, rm, rmdir } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
+import type { Environment } from "../configuration/environment.ts";
+import { checkVersion, isOwnFile, openDataFolder, UNFINISHED_RESTORE, writeMarker } from "../serve/data-folder.ts";
+import { faultText, refuseFullDisk } from "../serve/disk.ts";
+import { EXIT, Refusal } from "../serve/refusal.ts";
+import { eachOf } from "../tools/each-of.ts";
+import {
+  type BackupFile,
+  type BackupManifest,
+  type BucketFiles,
+  faultIn,
+  METADATA_FILE,
+  makeDurable,
+  sha256Of,
+} from "./backup-manifest.ts";
+import { type BackupSource, backupAt } from "./backup-source.ts";
+
+/**
+ * `restore`: a backup into an empty data folder. Files are copied and checked in a folder beside their final place, and
+ * moved there at the end, so that an interrupted restore is never served.
+ */
+
+export interface RestoreOptions {
+  /** The backup's folder, or a series of backups: a folder, or `s3://BUCKET/PREFIX`. */
+  from: string;
+  /** The stamp within a series; by default the newest. */
+  at?: string | undefined;
+  /** The environment with the variables of a bucket. */
+  environment?: Environment;
+  /** The data folder: one that does not exist, or is empty. */
+  data: string;
+}
+
+export interface RestoreResult {
+  /** Absolute. */
+  folder: string;
+  objects: number;
+  bytes: number;
+  /** The time at which the backup began: it has everything that was acknowledged before. */
+  startedAt: string;
+  /** The number of files whose bytes were in a bucket; undefined if the backup does not have this number. */
+  inBuckets: BucketFiles | undefined;
+}
+
+/** The names that an empty folder may contain, besides this program's own files. */
+const IGNORED = [UNFINISHED_RESTORE, "lost+found"];
+
+/** Files that are copied at the same time. */
+const AT_ONCE = 4;
+
+/** Names of files in one message. */
+const MAX_NAMED = 5;
+
+/**
+ * Throws a Refusal if the backup is incomplete or of a newer version, or the data folder is in use, not empty, or
+ * cannot be written; then the data folder is unchanged.
+ */
+export async function restore({ from, at, environment = {}, data }: RestoreOptions): Promise<RestoreResult> {
+  const source = await backupAt(from, at, environment);
+  const { manifest, name } = source;
+  const { version, schema, files, started_at: startedAt, in_buckets: inBuckets } = manifest;
+  if (schema) checkVersion({ version, schema }, name);
+  const missing = await source.missing(files);
+  if (missing.length > 0) throw notWhole(name, missing);
+  checkEmpty(resolve(data));
+  // From here on no other process has the folder.
+  const folder = await openDataFolder(data, { isRestore: true });
+  const unfinished = join(folder.path, UNFINISHED_RESTORE);
+  try {
+    checkEmpty(folder.path);
+    await rm(unfinished, { recursive: true, force: true });
+    const bytes = files.reduce((sum, file) => sum + file.bytes, 0);
+    await refuseFullDisk(folder.path, bytes);
+    await copyAll(source, unfinished, files);
+    await putInPlace(folder.path, unfinished, manifest);
+    const objects = files.filter(({ path }) => basename(path) !== METADATA_FILE).length;
+    return { folder: folder.path, objects, bytes, startedAt, inBuckets };
+  } catch (error) {
+    const fault = await faultText(error, folder.path);
+    await rm(unfinished, { recursive: true, force: true }).catch(() => {});
+    if (error instanceof Refusal) throw error;
+    throw new Refusal(EXIT.noAccess, `Nothing was restored: ${fault}.`);
+  } finally {
+    folder.close();
+  }
+}
+
+function notWhole(name: string, files: readonly BackupFile[]): Refusal {
+  const named = files.slice(0, MAX_NAMED).map(({ path }) => path);
+  const more = files.length > named.length ? ` and ${files.length - named.length} more` : "";
+  return new Refusal(
+    EXIT.damaged,
+    `The backup ${name} is incomplete. Missing or damaged: ${named.join(", ")}${more}. Nothing was restored.`,
+  );
+}
+
+function checkEmpty(folder: string): void {
+  let names: string[];
+  try {
+    names = readdirSync(folder);
+  } catch {
+    // The folder does not exist; or it is no folder, which opening it finds.
+    return;
+  }
+  if (names.every((name) => IGNORED.includes(name) || isOwnFile(name))) return;
+  throw new Refusal(EXIT.usage, `The data folder ${folder} is not empty. A restore needs an empty one.`);
+}
+
+async function copyAll(from: BackupSource, to: string, files: readonly BackupFile[]): Promise<void> {
+  const folders = [...new Set(files.map(({ path }) => dirname(path)))];
+  for (const name of folders) await mkdir(join(to, name), { recursive: true, mode: 0o700 });
+  await eachOf(files, AT_ONCE, async (file) => {
+    const copy = join(to, file.path);
+    await from.copy(file, copy);
+    if ((await sha256Of(copy)) !== file.sha256 || faultIn(copy)) throw notWhole(from.name, [file]);
+    await makeDurable(copy);
+  });
+  for (const name of folders) await makeDurable(join(to, name));
+}
+
+async function putInPlace(
+  folder: string,
+  unfinished: string,
+  { version, schema, files }: BackupManifest,
+): Promise<void> {
+  // The marker names the version of the backup, not this one, so that an older program may serve its own data.
+  if (schema) writeMarker(folder, { version, schema });
+  for (const name of new Set(files.map(({ path }) => dirname(path)))) {
+    await rename(join(unfinished, name), join(folder, name));
+  }
+  await makeDurable(folder);
+  await rmdir(unfinished);
+}

@@ -1,0 +1,111 @@
+import { loadConfig, type TextVariables } from "../../src/config/index.ts";
+import { MAKES_KEYS } from "../../src/config/keys.ts";
+import { withFile } from "../../src/config/layers.ts";
+import { faultOf } from "../serve/certificate.ts";
+import { fewFiles, openFilesLimit } from "../serve/open-files.ts";
+import { systemCode } from "../serve/refusal.ts";
+import { inFile, workerPart } from "./config-file.ts";
+import {
+  checkVariables,
+  type Environment,
+  keySourcesOf,
+  mistakesOf,
+  refuseMistakes,
+  warningsOf,
+  workerVariables,
+} from "./environment.ts";
+import { configFileOf, readServeSettings, SERVE_VARIABLES, type ServeSettings } from "./serve-settings.ts";
+
+/** The configuration of `serve`, from its environment and its file. */
+export interface Configuration {
+  settings: ServeSettings;
+  /** The variables of the environment. */
+  variables: TextVariables;
+  /** The variables of the file; undefined without one. */
+  file: TextVariables | undefined;
+  /** The variables of both. */
+  all: TextVariables;
+  /** Settings that may be errors, one per line. */
+  warnings: string[];
+}
+
+/** Reads the whole configuration. Throws a Refusal that names every error. */
+export function readConfiguration(environment: Environment): Configuration {
+  const mistakes: string[] = [];
+  const written = configFileOf(environment);
+  // The variables of an unreadable file are unknown.
+  if (written?.isUnreadable) refuseMistakes(written.mistakes);
+  const settings = readServeSettings(environment, mistakes, written);
+  const variables = workerVariables(environment, mistakes, settings.workers);
+  const file = written && workerPart(written.variables);
+  const all = file ? withFile(variables, file) : variables;
+  mistakes.push(...(written?.mistakes ?? []), ...keySourceMistakes(all));
+  const fault = settings.keyPair && faultOf(settings.keyPair, Date.now());
+  if (fault) mistakes.push(fault);
+  checkVariables(all, mistakes, (found) => (written ? inFile(written, found) : found));
+  const few = fewFiles(openFilesLimit());
+  return {
+    settings,
+    variables,
+    file,
+    all,
+    warnings: [...warningsOf(environment, SERVE_VARIABLES), ...(few ? [few] : [])],
+  };
+}
+
+/**
+ * Reads the file again, as `readConfiguration` does. `mistakes` has all errors of the whole; then the file has no
+ * effect.
+ */
+export function readChangedFile(environment: Environment, variables: TextVariables) {
+  const written = configFileOf(environment);
+  if (!written) throw new TypeError("There is no file.");
+  const file = workerPart(written.variables);
+  const all = withFile(variables, file);
+  const settingsMistakes: string[] = [];
+  const settings = readServeSettings(environment, settingsMistakes, written);
+  const mistakes = written.isUnreadable
+    ? written.mistakes
+    : inFile(written, [...written.mistakes, ...settingsMistakes, ...keySourceMistakes(all), ...mistakesOf(all)]);
+  return { file, mistakes, settings, placed: (found: readonly string[]) => inFile(written, found) };
+}
+
+/**
+ * The mistake of an environment without a source of keys: a forgotten variable must not open the server to everybody.
+ */
+function keySourceMistakes(variables: TextVariables): string[] {
+  if (keySourcesOf(variables) !== "" || variables.ALLOW_ANONYMOUS === "true") return [];
+  const how = `${MAKES_KEYS} makes a key and its entry`;
+  return [`API_KEYS: needed, or ADMIN_KEY, or JWT_ISSUER (${how}); ALLOW_ANONYMOUS=true serves without keys`];
+}
+
+/** The time that a model server has to answer `check`. Milliseconds. */
+const TIMEOUT_MS = 5_000;
+
+/**
+ * `check`: prints the errors of the configuration, and the model servers that answer, without serving. Throws a Refusal
+ * as `readConfiguration` does; a model server that does not answer is no error.
+ */
+export async function check(environment: Environment): Promise<void> {
+  const { all, warnings } = readConfiguration(environment);
+  for (const warning of warnings) console.log(warning);
+  const { modelServers } = loadConfig(all);
+  const told = await Promise.all(
+    modelServers.map(async ({ name, baseUrl, apiKey }) => `${name}: ${await answerOf(baseUrl, apiKey)}`),
+  );
+  for (const line of told) console.log(line);
+  console.log("The configuration is right.");
+}
+
+/** The answer of a model server to a request for its models, in words. */
+async function answerOf(baseUrl: string, apiKey: string | undefined): Promise<string> {
+  const headers: Record<string, string> = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` };
+  try {
+    const answer = await fetch(`${baseUrl}/models`, { headers, signal: AbortSignal.timeout(TIMEOUT_MS) });
+    await answer.body?.cancel();
+    return answer.ok ? "answers" : `answers with status ${answer.status}`;
+  } catch (error) {
+    const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
+    return `does not answer (${systemCode(cause)})`;
+  }
+}

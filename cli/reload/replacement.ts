@@ -1,0 +1,41 @@
+import { realpathSync } from "node:fs";
+import { dirname, extname, join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { readConfiguration } from "../configuration/configuration.ts";
+import { markDataFolder } from "../serve/data-folder.ts";
+import { findRoot, shippedBundle, version, workerd } from "../serve/installation.ts";
+import { EXIT, Refusal } from "../serve/refusal.ts";
+import { startWorker } from "../serve/worker-process.ts";
+
+/** Starts a Worker that replaces another one, with the installed version. That version may be newer than the launcher. */
+
+/**
+ * A number that changes with the messages between launcher and Worker, and with the names of objects: another number
+ * requires a restart.
+ */
+export const HAND_OVER_VERSION = 1;
+
+export { markDataFolder, readConfiguration, startWorker, version };
+
+type Replacement = typeof import("./replacement.ts");
+
+/** Loads the installed version. Throws a Refusal if that version cannot follow this one without a restart. */
+export async function installedReplacement(): Promise<Replacement> {
+  const file = replacementFile();
+  const { href } = pathToFileURL(file);
+  const loaded = (await import(`${href}?at=${Date.now()}`)) as Replacement;
+  if (loaded.HAND_OVER_VERSION === HAND_OVER_VERSION) return loaded;
+  throw new Refusal(EXIT.failed, `Version ${loaded.version} cannot follow ${version} without a restart.`);
+}
+
+/** The files that an upgrade of the package replaces. A checkout has none: a change of its sources is no upgrade. */
+export function installedFiles(): string[] {
+  if (!shippedBundle) return [];
+  return [process.argv[1] ?? "", replacementFile(), join(shippedBundle, "index.js"), workerd];
+}
+
+/** A separate file in the package; the command's path may lead to another folder than at the start. */
+function replacementFile(): string {
+  if (!shippedBundle) return join(import.meta.dirname, `replacement${extname(import.meta.filename)}`);
+  return join(findRoot(dirname(realpathSync(process.argv[1] ?? ""))), "replacement.js");
+}

@@ -1,0 +1,186 @@
+import { existsSync } from "node:fs";
+import { resolve } from "node:path";
+import { isDeepStrictEqual } from "node:util";
+import type { TextVariables } from "../../src/config/index.ts";
+import { checkKind } from "../cluster/cluster.ts";
+import { watchFiles } from "../configuration/config-file.ts";
+import { readChangedFile, readConfiguration } from "../configuration/configuration.ts";
+import { Discovery } from "../configuration/discovery.ts";
+import { backendOf, type Environment, keySourcesOf, sealingOf, variableFiles } from "../configuration/environment.ts";
+import type { ServeSettings } from "../configuration/serve-settings.ts";
+import { takeCommands } from "../reload/reload.ts";
+import { installedFiles } from "../reload/replacement.ts";
+import { isLoopback, ownUrl } from "./addresses.ts";
+import { type DataFolder, openDataFolder } from "./data-folder.ts";
+import { version, workerdVersion } from "./installation.ts";
+import { listenOn } from "./listening.ts";
+import { ownLine } from "./log-lines.ts";
+import { serviceManager } from "./service-manager.ts";
+import { untilStopped } from "./signals.ts";
+import { Workers } from "./workers.ts";
+
+/**
+ * `serve`: the Worker on plain workerd, for production. Resolves when it was stopped and all requests have ended, or
+ * timed out. Throws a Refusal if it does not start, or the Worker's process dies.
+ */
+export async function serve(environment: Environment): Promise<void> {
+  const configuration = readConfiguration(environment);
+  const { settings, variables, all, warnings } = configuration;
+  let { file } = configuration;
+  const { host, port, keyPair, stateDirectory, stopTimeoutMs, logFormat, cluster } = settings;
+  const say = (line: string) => console.log(line);
+  // The server goes on when the reader of its log has gone.
+  process.stdout.on("error", () => {});
+  const tell = (level: "info" | "warn" | "error", message: string, fields?: object) =>
+    say(ownLine(level, message, logFormat, fields));
+  for (const warning of warnings) tell("warn", warning);
+
+  // A closed terminal ends its programs; elsewhere the signal requests a reload, also while the process starts.
+  const stopping = untilStopped(process.stdin.isTTY ? ["SIGHUP"] : []);
+  let wantsReload = false;
+  let onHangUp = () => {
+    wantsReload = true;
+  };
+  if (!process.stdin.isTTY) process.on("SIGHUP", () => onHangUp());
+  const { workers: count } = settings;
+  const folder = await openDataFolder(stateDirectory, { workers: count });
+  if (folder.moved) {
+    const moved = `The number of workers has changed (${count}): ${folder.moved} objects have moved to another worker.`;
+    tell("info", moved, { workers: count, moved: folder.moved });
+  }
+  for (const { list, quarantined, alarms, nameless } of folder.rebuilt) {
+    const lost =
+      nameless.length > 0 ? ` The alarms of ${nameless.length} objects are lost: their names were not found.` : "";
+    const fields = { event: "alarms_rebuilt", file: list, quarantined, alarms, lost: nameless.length };
+    tell(
+      "warn",
+      `${list} was damaged, and was rebuilt from ${alarms} objects' alarms; the damaged list is in ${quarantined}.${lost}`,
+      fields,
+    );
+  }
+  try {
+    checkKind(folder.path, cluster !== undefined);
+    await using listening = await listenOn(host, port, count);
+    const { signal } = stopping;
+    using discovery = new Discovery(
+      () => void putInForce(file).then(tellDiscovered, () => {}),
+      (message) => tell("warn", message),
+    );
+    const discovered = { ...configuration, file: await discovery.expand(variables, file) };
+    await using workers = await Workers.start({ environment, folder, listening, say, signal }, discovered);
+    /**
+     * Applies the file's variables, with the present addresses of model servers. Gives the errors of the whole
+     * configuration.
+     */
+    const putInForce = async (said: TextVariables | undefined) =>
+      workers.configure((await discovery.expand(variables, said)) ?? {});
+    const tellDiscovered = (mistakes: readonly string[]) => {
+      if (mistakes.length > 0) tell("warn", "The discovered model servers could not be applied.", { mistakes });
+    };
+    using manager = serviceManager(environment);
+    const reload = async (reason: string, quarantines = false) => {
+      manager.reloading();
+      try {
+        await workers.replaceWorkers(reason, quarantines);
+        if (environment.CONFIG_FILE) ({ file } = readChangedFile(environment, variables));
+        if (discovery.isUsed) tellDiscovered(await putInForce(file));
+      } catch (error) {
+        const why = error instanceof Error ? error.message : error;
+        if (!signal.aborted) tell("error", `No other process serves (${reason}): ${why}`);
+        throw error;
+      } finally {
+        manager.ready();
+      }
+    };
+    using _control = await takeCommands(folder.path, (command) => {
+      const quarantines = command === "quarantine";
+      if (quarantines && !workers.hasDamage) throw new Error("The server knows no damaged object: its log names them.");
+      return reload(command, quarantines);
+    });
+    onHangUp = () => void reload("SIGHUP").catch(() => {});
+    // A certificate or a secret was renewed. While a new pair is half written, the old one is used.
+    const onRenewal = () => void reload("a file of its variables").catch(() => {});
+    let inForce = settings;
+    /** The pair of the file, also while the hand-over to it is under way, and after one that has failed. */
+    let watched = keyPair;
+    let watch = watchFiles(Object.values(keyPair ?? {}), onRenewal);
+    using _pair = { [Symbol.dispose]: () => watch[Symbol.dispose]() };
+    const reread = async () => {
+      if (signal.aborted) return;
+      const changed = readChangedFile(environment, variables);
+      const mistakes = changed.mistakes.length > 0 ? changed.mistakes : changed.placed(await putInForce(changed.file));
+      if (mistakes.length > 0) {
+        const faults = mistakes.map((mistake) => `  ${mistake}`).join("\n");
+        tell("warn", `The configuration file has errors, and the configuration stays as it was:\n${faults}`, {
+          mistakes,
+        });
+        return;
+      }
+      ({ file } = changed);
+      tell("info", "The configuration file has changed, and was applied.");
+      const { keyPair: pair } = changed.settings;
+      if (!isDeepStrictEqual(pair, watched)) {
+        watch[Symbol.dispose]();
+        watched = pair;
+        watch = watchFiles(Object.values(pair ?? {}), onRenewal);
+      }
+      // A change of the process's own settings needs a new process; one of host and port, a restart.
+      if (!isDeepStrictEqual(changed.settings, inForce)) await reload("the configuration's file");
+      inForce = changed.settings;
+    };
+    const { CONFIG_FILE: path } = environment;
+    const onChange = () =>
+      reread().catch((error: unknown) => tell("warn", `The configuration file could not be applied (${error}).`));
+    using _watching = path ? watchFiles([resolve(path)], onChange) : undefined;
+    using _secrets = watchFiles(variableFiles(environment), onRenewal);
+    const installed = cluster ? [] : installedFiles();
+    using _installed = watchFiles(installed, () => {
+      // During an installation files are missing.
+      if (installed.every((file) => existsSync(file))) void reload("an upgrade of the package").catch(() => {});
+    });
+
+    const url = ownUrl(keyPair ? "https" : "http", host, workers.port);
+    if (logFormat === "text") say(banner(url, settings, all, folder));
+    else {
+      const kept = { data: folder.path, ...(cluster && { cluster: cluster.bucket }) };
+      const several = count > 1 && { workers: count };
+      tell("info", "started", { url: `${url}/v1`, version, workerd: workerdVersion, ...kept, ...several });
+    }
+
+    manager.ready();
+    if (wantsReload) onHangUp();
+
+    await Promise.race([workers.failed, stopping.first]);
+    manager.stopping();
+    tell("info", `Stopping: ${stopTimeoutMs / 1000} s for requests to end.`);
+    // A second signal ends the wait.
+    const stopped = workers.stop(stopTimeoutMs);
+    void stopping.second.then(() => workers.stop(0));
+    const isWhole = await stopped;
+    if (isWhole) tell("info", "Stopped.");
+    else tell("warn", "Stopped. Unfinished requests were cut off; background runs resume at the next start.");
+  } catch (error) {
+    // It was told to stop during its start.
+    if (!stopping.signal.aborted) throw error;
+  } finally {
+    folder.close();
+  }
+}
+
+function banner(url: string, settings: ServeSettings, variables: TextVariables, folder: DataFolder): string {
+  const sources = keySourcesOf(variables);
+  const keys = sources
+    ? `${sources}.`
+    : `none (ALLOW_ANONYMOUS). Only programs on this machine are served${isLoopback(settings.host) ? "" : ", although it listens on other addresses"}.`;
+  const authorization = sources ? "-H 'Authorization: Bearer YOUR_KEY' " : "";
+  return `
+responses-edge ${version} listens on ${url}/v1${settings.host === "0.0.0.0" || settings.host === "::" ? ", and on every other address" : ""}
+
+  Backend: ${backendOf(variables)}
+  Keys:    ${keys}
+  Sealed:  ${sealingOf(variables)}
+  Data:    ${settings.cluster ? `${settings.cluster.bucket}, in a cluster (experimental); its cache: ` : ""}${folder.path}
+
+  curl ${url}/v1/responses ${authorization}-H 'Content-Type: application/json' -d '{"input":"Hello!"}'
+`;
+}

@@ -1,0 +1,257 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { type ClusterInstance, clusterConfig } from "../cluster/cluster.ts";
+import type { KeyPairFiles } from "./certificate.ts";
+import { compatibility } from "./installation.ts";
+
+/** The configuration of workerd (`workerd.capnp`) for the Worker, in every way to run it. */
+
+/**
+ * A bundle's modules as workerd's configuration lists them, the entry first; `embed` is relative to that file, or to
+ * `folder`.
+ */
+export function modulesOf(bundle: string, folder = ""): string {
+  const names = readdirSync(bundle);
+  const data = names.filter((name) => name.endsWith(".tiktoken"));
+  const wasm = names.filter((name) => name.endsWith(".wasm"));
+  // The names of files that wrangler's rules took out of the bundle begin with a hash.
+  const texts = names.filter((name) => /^[0-9a-f]{40}-.+\.(js|css|html|svg)$/.test(name));
+  const embed = (name: string) => `embed ${JSON.stringify(join(folder, name))}`;
+  return [
+    `(name = "index.js", esModule = ${embed("index.js")})`,
+    ...data.map((name) => `(name = "${name}", data = ${embed(name)})`),
+    ...wasm.map((name) => `(name = "${name}", wasm = ${embed(name)})`),
+    ...texts.map((name) => `(name = "${name}", text = ${embed(name)})`),
+  ].join(", ");
+}
+
+/**
+ * V8's flags. `--expose-gc` lets the Worker start a collection (`src/store/objects/row-pieces.ts`). Open streams make little
+ * garbage for a long time. A smaller young generation is collected sooner, and the process takes an eighth less memory
+ * (docs/benchmarks.md).
+ */
+export const V8_FLAGS = ["--max-semi-space-size=4", "--expose-gc"] as const;
+
+/** The classes of objects by their bindings, equal to those in wrangler.toml. */
+export const OBJECT_CLASSES = {
+  HOME: "Home",
+  KEYS: "KeyDirectory",
+  QUOTAS: "Quota",
+  BOARD: "Board",
+  FILE_DIRECTORIES: "FileDirectory",
+  FILE_BYTES: "FileBytes",
+  VECTOR_STORES: "VectorStore",
+  WEBHOOKS: "Webhooks",
+  BATCHES: "Batches",
+  RESPONSE_INDEXES: "ResponseIndex",
+} as const;
+
+/** The `uniqueKey` of a class's namespace: the name of its folder, from which the ids of its objects are derived. It never changes. */
+export function uniqueKeyOf(className: string): string {
+  return `responses-edge-${className}`;
+}
+
+/** The namespaces of the objects as workerd's configuration lists them. */
+export function objectNamespaces(keyOf = uniqueKeyOf): string {
+  return Object.values(OBJECT_CLASSES)
+    .map((name) => `(className = "${name}", uniqueKey = "${keyOf(name)}", enableSql = true)`)
+    .join(", ");
+}
+
+/** The bindings to them. */
+export function objectBindings(): string[] {
+  return Object.entries(OBJECT_CLASSES).map(
+    ([binding, name]) => `(name = "${binding}", durableObjectNamespace = "${name}")`,
+  );
+}
+
+export interface WorkerdOptions {
+  /** The addresses on which it listens, `host:port` each. The sockets are named `http0`, `http1` and so on. */
+  addresses: readonly string[];
+  /** The certificate for TLS on all of them. */
+  keyPair?: KeyPairFiles | undefined;
+  /** The folder of the process, with the Unix sockets on which the launcher and another process reach it; none without. */
+  folder?: string | undefined;
+  /** Its share if it is one of several workers. */
+  share?: Share | undefined;
+  /** True if it begins as a successor: the predecessor still has objects (docs/upgrades.md). */
+  isSuccessor?: boolean | undefined;
+  /** The folder of the bundle; absolute. */
+  bundle: string;
+  /** The folder of the objects. The disk service is named `disk`. */
+  storage: string;
+  /** Names of the Worker's variables. workerd reads their values from its environment, which no other user can read. */
+  variables: readonly string[];
+  /** Certificates of authorities that are trusted beside those that browsers trust, as PEM. */
+  authorities: readonly string[];
+  /** Its settings if it is an instance of a cluster. */
+  cluster?: ClusterInstance | undefined;
+  /** The limit of open files, for the Worker; none if undefined. */
+  openFiles?: OpenFiles | undefined;
+  /**
+   * The path of a file with the configuration file's variables (`FILE_CONFIGURATION`); undefined without a
+   * configuration file.
+   */
+  fileConfiguration?: string | undefined;
+}
+
+/** A worker among several (docs/self-hosting.md): its number, and the ways to the others. */
+export interface Share {
+  /** From 0. */
+  worker: number;
+  /** The side on which the others reach this process. */
+  side: number;
+  /** The side on which each worker is reached at first (`src/store/objects/workers.ts`). */
+  sides: readonly number[];
+  /** The folder with links to the folders of the workers' processes, one for each side (`linkOf`). */
+  links: string;
+  /** The folder of each worker's objects. */
+  storages: readonly string[];
+}
+
+/** The sides of a worker: its process, and the one that takes its place. */
+const SIDES = [0, 1] as const;
+
+/** The link to the folder of the process on a side of a worker. */
+export function linkOf(links: string, worker: number, side: number): string {
+  return join(links, `${worker}-${side}`);
+}
+
+/** In the folder of a process: a link to the folder of its predecessor or successor, with the sockets of that one. */
+export const OTHER = "other";
+
+/** In the folder of a process: the socket on which its launcher reaches it. */
+export const LAUNCHER_SOCKET = "launcher";
+
+/** In the folder of a process: the socket on which other workers reach its share. */
+const SHARE_SOCKET = "share";
+
+/** workerd sends calls of objects as Cap'n Proto between processes whose configurations name the same host. */
+const OBJECTS_HTTP = '(capnpConnectHost = "objects")';
+
+/** The files that a process may have open (`src/store/home/open-homes.ts`). */
+export interface OpenFiles {
+  limit: number;
+  /** A folder that lists the open ones; undefined if the system has no such folder. */
+  list: string | undefined;
+}
+
+/** The folder of the homes' databases. It must exist when workerd starts. */
+export function homesFolder(storage: string): string {
+  return join(storage, uniqueKeyOf(OBJECT_CLASSES.HOME));
+}
+
+/**
+ * workerd's configuration. Only the sockets listen: there is no inspector, no explorer and no trace. `wrangler dev`
+ * puts a Worker before this one, by which a request can name another host than in its `Host` (`MF-Original-URL`) and so
+ * evade the check of it. Requests to addresses that clients name use the network `internet`, which has no private
+ * addresses, whatever a name resolves to. Requests to addresses that the operator names use `private-network`
+ * (`src/config/network.ts`).
+ */
+export function workerdConfig(options: WorkerdOptions): string {
+  const { addresses, keyPair, bundle, storage, variables, authorities, cluster, openFiles } = options;
+  const { date, flags } = compatibility();
+  const protocol = keyPair ? `https = (options = (), tlsOptions = (keypair = ${keyPairOf(keyPair)}))` : "http = ()";
+  const sockets = addresses.map(
+    (address, index) => `(name = "http${index}", address = "${address}", ${protocol}, service = "main")`,
+  );
+  const folders: string[] = [];
+  const bindings = [
+    ...objectBindings(),
+    '(name = "PRIVATE_NETWORK", service = "private-network")',
+    ...variables.map((name) => `(name = "${name}", fromEnvironment = "${name}")`),
+  ];
+  if (options.folder !== undefined) {
+    const socket = (name: string, service: string, http = "()") =>
+      `(name = "${name}", address = "unix:${options.folder}/${name}", http = ${http}, service = ${service})`;
+    sockets.push(socket(LAUNCHER_SOCKET, '(name = "main", entrypoint = "Launcher")'));
+    if (options.share) sockets.push(socket(SHARE_SOCKET, '(name = "main", entrypoint = "Share")', OBJECTS_HTTP));
+    if (!cluster) {
+      sockets.push(
+        socket("objects", '(name = "main", entrypoint = "Objects")', OBJECTS_HTTP),
+        socket("requests", '"main"'),
+      );
+      const other = (name: string, http = "()") =>
+        `(name = "other-${name}", external = (address = "unix:${options.folder}/${OTHER}/${name}", http = ${http})),`;
+      folders.push(other("objects", OBJECTS_HTTP), other("requests"));
+      bindings.push(
+        '(name = "OTHER", service = "other-objects")',
+        '(name = "OTHER_REQUESTS", service = "other-requests")',
+      );
+    }
+  }
+  if (options.share) addShare(options.share, folders, bindings);
+  if (options.isSuccessor) bindings.push('(name = "IS_SUCCESSOR", text = "true")');
+  const addFolder = (binding: string, name: string, path: string, isWritable: boolean) => {
+    folders.push(`(name = "${name}", disk = (path = ${JSON.stringify(path)}, writable = ${isWritable})),`);
+    bindings.push(`(name = "${binding}", service = "${name}")`);
+  };
+  if (options.fileConfiguration !== undefined) {
+    bindings.push(`(name = "FILE_CONFIGURATION", text = embed ${JSON.stringify(options.fileConfiguration)})`);
+  }
+  if (openFiles) {
+    bindings.push(`(name = "OPEN_FILES", text = "${openFiles.limit}")`);
+    if (openFiles.list !== undefined) addFolder("OPEN_FILE_LIST", "open-file-list", openFiles.list, false);
+    addFolder("HOME_FILES", "home-files", homesFolder(storage), true);
+  }
+  const trusted = authorities.map((each) => JSON.stringify(each)).join(", ");
+  const tls = `tlsOptions = (trustBrowserCas = true, trustedCertificates = [${trusted}])`;
+  return `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [
+    (name = "main", worker = .worker),
+    (name = "internet", network = (allow = ["public"], ${tls})),
+    (name = "private-network", network = (allow = ["public", "private"], ${tls})),
+    (name = "disk", disk = (path = ${JSON.stringify(storage)}, writable = true)),
+    ${folders.join("\n    ")}
+  ],
+  sockets = [${sockets.join(", ")}],
+  v8Flags = ${JSON.stringify(V8_FLAGS)},
+  logging = (structuredLogging = true),${cluster ? `\n  cluster = ${clusterConfig(cluster)},` : ""}
+);
+const worker :Workerd.Worker = (
+  modules = [${modulesOf(bundle, bundle)}],
+  compatibilityDate = ${date},
+  compatibilityFlags = ${flags},
+  globalOutbound = "internet",
+  durableObjectNamespaces = [${objectNamespaces()}],
+  durableObjectStorage = (localDisk = "disk"),
+  bindings = [${bindings.join(", ")}],
+);
+`;
+}
+
+/** The calls from a worker to the others, and from these to it. */
+function addShare({ worker: own, sides, links, storages }: Share, services: string[], bindings: string[]): void {
+  bindings.push(
+    `(name = "WORKER_SHARE", text = "${own}/${storages.length}")`,
+    `(name = "WORKER_SIDES", text = "${sides.join(",")}")`,
+  );
+  for (const [worker, storage] of storages.entries()) {
+    if (worker === own) continue;
+    for (const side of SIDES) {
+      const name = `worker-${worker}-${side}`;
+      const address = `unix:${linkOf(links, worker, side)}/${SHARE_SOCKET}`;
+      services.push(`(name = "${name}", external = (address = "${address}", http = ${OBJECTS_HTTP})),`);
+      bindings.push(`(name = "WORKER_${worker}_${side}", service = "${name}")`);
+    }
+    const files = `home-files-${worker}`;
+    services.push(`(name = "${files}", disk = (path = ${JSON.stringify(homesFolder(storage))}, writable = false)),`);
+    bindings.push(`(name = "HOME_FILES_${worker}", service = "${files}")`);
+  }
+}
+
+/** The arguments of workerd for a configuration file. Absolute paths in this file are those of the file system. */
+export function serveArguments(configFile: string, isCluster = false): string[] {
+  return ["serve", "--import-path=/", ...(isCluster ? ["--experimental"] : []), configFile];
+}
+
+function keyPairOf({ keyFile, certificateFile }: KeyPairFiles): string {
+  return `(privateKey = embed ${JSON.stringify(keyFile)}, certificateChain = embed ${JSON.stringify(certificateFile)})`;
+}
+
+/** The certificates in a PEM file, such as that of NODE_EXTRA_CA_CERTS: for a model server behind a private authority. */
+export function certificatesIn(file: string): string[] {
+  const pem = readFileSync(file, "utf8");
+  return (pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? []).map((each) => `${each}\n`);
+}

@@ -1,0 +1,31 @@
+import { z } from "zod";
+import { once } from "../items/shapes.ts";
+import { responseSchemas } from "../response.ts";
+
+/** A response in the list of responses. OpenAI has such a list in its dashboard only. */
+export const listedResponse = once(() => {
+  const preview = z.object({ type: z.string(), text: z.string() }).nullable();
+  return responseSchemas()
+    .ResponseObject.pick({
+      id: true,
+      created_at: true,
+      completed_at: true,
+      status: true,
+      background: true,
+      model: true,
+      previous_response_id: true,
+      conversation: true,
+      metadata: true,
+      usage: true,
+      error: true,
+      incomplete_details: true,
+    })
+    .extend({
+      object: z.literal("response.summary"),
+      duration_ms: z.int().min(0).nullable().describe("From the request to the end; null while it runs."),
+      cost_usd: z.number().min(0).nullable().describe("By MODEL_PRICES; null while no usage is known."),
+      input: preview.describe("The beginning of the user's last message."),
+      output: preview.describe("The beginning of the model's last text, or its last call."),
+    });
+});
+export type ListedResponse = z.output<ReturnType<typeof listedResponse>>;

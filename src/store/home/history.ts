@@ -1,0 +1,198 @@
+import { type ApiError, contextLengthExceeded } from "@responses-edge/responses-api/errors";
+import type { Item } from "@responses-edge/responses-api/items/registry";
+import type { Replay } from "@responses-edge/turn/contract/engine";
+import { fromCell, fromCells, mayContinue, type StoredCell } from "../objects/row-pieces.ts";
+import type { Tables } from "./tables.ts";
+
+/**
+ * The past of a turn. This folder uses two words for it:
+ *
+ * - A *history* is the items, and the raw messages behind them. A response has one (its ancestors and itself), and so
+ *   has a conversation.
+ * - A *snapshot* (`history-reader.ts`) is the home's answer to a Worker that is about to make a turn: a history, and
+ *   the items that the turn refers to by id.
+ */
+
+/** Items, oldest first, and the raw messages behind them (`Replay[]`), each as the JSON text of an array. */
+export interface History {
+  items: string;
+  messages: string;
+}
+
+export const EMPTY_HISTORY: History = { items: "[]", messages: "[]" };
+
+/** A history as values, and its length as JSON, in UTF-16 units. */
+export function readHistory({ items, messages }: History): { history: Item[]; replays: Replay[]; length: number } {
+  return {
+    history: JSON.parse(items) as Item[],
+    replays: JSON.parse(messages) as Replay[],
+    length: items.length + messages.length,
+  };
+}
+
+/** The 400 of a history that is too long. */
+export function historyTooLong(): ApiError {
+  return contextLengthExceeded("The conversation is too long to continue.");
+}
+
+/** Concatenates JSON arrays. */
+export function concatArrays(arrays: readonly string[]): string {
+  return `[${joinArrays(arrays)}]`;
+}
+
+/** The elements of JSON arrays, separated by commas, after those of `before`, which are separated already. */
+export function joinArrays(arrays: readonly string[], before = ""): string {
+  let joined = before;
+  for (const array of arrays) {
+    if (array.length <= "[]".length) continue;
+    joined += joined === "" ? array.slice(1, -1) : `,${array.slice(1, -1)}`;
+  }
+  return joined;
+}
+
+/**
+ * The chains of turns that continue each other by `parent`. The most recently continued ones stay in memory, because
+ * the next turn most often continues one of them. They stay valid, because rows never change.
+ */
+
+/** A turn as a link of a chain. Its texts are JSON; `response` lacks `output`. */
+export interface ChainedTurn {
+  turn: string;
+  /** The turn that this one continues, in the same home. */
+  parent: string | null;
+  /** Unix milliseconds. */
+  createdAt: number;
+  /** The last position of the conversation that this turn saw; null outside a conversation. */
+  base: number | null;
+  input: string;
+  output: string;
+  /** The raw messages behind the items (`Replay[]`), or null. */
+  messages: string | null;
+  /** Null if only the items are stored, in their conversation: the response was deleted, or has `store: false`. */
+  response: string | null;
+}
+
+/** A turn with all earlier ones. `items` and `messages` are elements of JSON arrays separated by commas, without brackets. */
+interface Chain {
+  turn: string;
+  /** When the turn was created, Unix milliseconds. */
+  createdAt: number;
+  /** The position in its conversation at which the chain begins, if it began in one. */
+  base: number | null;
+  items: string;
+  messages: string;
+}
+
+/** Most UTF-16 units of all chains in memory, which other objects share. A longer chain is read again each time. */
+const MAX_LENGTH = 4 * 1024 * 1024;
+
+/** Most chains: as many as a home may have trees. */
+const MAX_CHAINS = 64;
+
+/** A column of `turns` with a text. */
+export type Column = "input" | "output" | "messages" | "response" | "log";
+
+type ChainRow = Pick<ChainedTurn, "turn" | "parent" | "createdAt" | "base"> &
+  Record<"input" | "output", StoredCell> & { messages: StoredCell | null };
+
+export class Chains {
+  readonly #tables: Tables;
+  /** Least recently used first. */
+  readonly #recent = new Map<string, Chain>();
+  #length = 0;
+
+  constructor(tables: Tables) {
+    this.#tables = tables;
+  }
+
+  /** The chain that ends with a turn. Undefined if one of its turns has no response. */
+  of(turn: string): Chain | undefined {
+    const chain = this.#recent.get(turn) ?? this.#read(turn);
+    if (chain) this.#keep(chain);
+    return chain;
+  }
+
+  /** Adds a turn that was written. If it continues a chain in memory, it extends that chain. */
+  add({ turn, parent, createdAt, base, input, output, messages: raw, response }: ChainedTurn): void {
+    const before = parent === null ? undefined : this.#recent.get(parent);
+    if (response === null || (parent !== null && !before)) return;
+    const items = joinArrays([input, output], before?.items);
+    const messages = joinArrays(raw === null ? [] : [raw], before?.messages);
+    if (before) this.#forget(before.turn);
+    this.#keep({ turn, createdAt, base: before ? before.base : base, items, messages });
+  }
+
+  clear(): void {
+    this.#recent.clear();
+    this.#length = 0;
+  }
+
+  #read(last: string): Chain | undefined {
+    // One pass, newest turn first, bodies included: it takes half the time of finding the keys first and joining again.
+    // A turn without a response (deleted, or never stored) has left its items in its conversation, and ends the chain.
+    const rows = this.#tables.rows<ChainRow>(
+      "turns",
+      `WITH RECURSIVE chain(turn, parent, createdAt, base, input, output, messages) AS (
+         SELECT turn, parent, created_at, base, input, output, messages FROM turns
+         WHERE turn = ? AND part = 0 AND response IS NOT NULL
+         UNION ALL
+         SELECT turns.turn, turns.parent, turns.created_at, turns.base, turns.input, turns.output, turns.messages
+         FROM chain JOIN turns ON turns.turn = chain.parent AND turns.part = 0 AND turns.response IS NOT NULL
+       )
+       SELECT * FROM chain`,
+      last,
+    );
+    const newest = rows[0];
+    const root = rows.at(-1);
+    if (!newest || root?.parent !== null) return undefined;
+    const items: string[] = [];
+    const messages: string[] = [];
+    const whole = (turn: string, column: Column, cell: StoredCell) => {
+      const piece = fromCell(cell);
+      return mayContinue(piece) ? (readText(this.#tables, turn, column) ?? "[]") : piece;
+    };
+    for (const { turn, input, output, messages: raw } of rows.reverse()) {
+      items.push(whole(turn, "input", input), whole(turn, "output", output));
+      if (raw !== null) messages.push(whole(turn, "messages", raw));
+    }
+    return {
+      turn: last,
+      createdAt: newest.createdAt,
+      base: root.base,
+      items: joinArrays(items),
+      messages: joinArrays(messages),
+    };
+  }
+
+  /** Keeps a chain as the most recent one, if memory allows. */
+  #keep(chain: Chain): void {
+    if (this.#recent.has(chain.turn)) this.#forget(chain.turn);
+    const length = chain.items.length + chain.messages.length;
+    if (length > MAX_LENGTH) return;
+    this.#recent.set(chain.turn, chain);
+    this.#length += length;
+    for (const turn of this.#recent.keys()) {
+      if (this.#length <= MAX_LENGTH && this.#recent.size <= MAX_CHAINS) break;
+      this.#forget(turn);
+    }
+  }
+
+  #forget(turn: string): void {
+    const chain = this.#recent.get(turn);
+    if (!chain) return;
+    this.#recent.delete(turn);
+    this.#length -= chain.items.length + chain.messages.length;
+  }
+}
+
+/** A text of a turn that was created after `oldest`, from all its rows; undefined if there is none. */
+export function readText(
+  tables: Tables,
+  turn: string,
+  column: Column,
+  oldest = Number.NEGATIVE_INFINITY,
+): string | undefined {
+  const statement = `SELECT ${column} AS body FROM turns WHERE turn = ? AND created_at > ? ORDER BY part`;
+  const rows = tables.rows<{ body: StoredCell | null }>("turns", statement, turn, oldest);
+  return rows.length === 0 ? undefined : fromCells(rows.map(({ body }) => body));
+}

@@ -1,0 +1,274 @@
+import type { QuotaBinding } from "../limits/run-quota.ts";
+import { HomeIndex, type IndexBinding } from "../tenant/response-index/home-index.ts";
+import type { WebhookBinding } from "../tenant/webhooks/announcing.ts";
+import { WebhookOutbox } from "../tenant/webhooks/outbox.ts";
+import { EventLogStore } from "./event-log.ts";
+import { HomeStored } from "./home-stored.ts";
+import { ItemStore } from "./item-store.ts";
+import { RunStore } from "./run-store.ts";
+import { migrate, Tables } from "./tables.ts";
+import { TurnStore } from "./turn-store.ts";
+
+/** Everything that a home stores: a store for each kind of row, and the operations on all of them together. */
+export class HomeRows {
+  readonly turns: TurnStore;
+  readonly items: ItemStore;
+  readonly log: EventLogStore;
+  readonly runs: RunStore;
+  readonly conversations: ConversationStore;
+  readonly idempotency: IdempotencyStore;
+  readonly webhooks: WebhookOutbox;
+  readonly stored: HomeStored;
+  readonly index: HomeIndex;
+  readonly #storage: DurableObjectStorage;
+  readonly #tables: Tables;
+
+  /**
+   * Opens the rows, and migrates tables of an earlier version. `oldest` gives a creation time, Unix milliseconds: a
+   * response that was created then or earlier has expired. `who` and `env` are used to report what is stored.
+   */
+  constructor(
+    storage: DurableObjectStorage,
+    oldest: () => number,
+    who: { tenant: string; home: string },
+    env: QuotaBinding & WebhookBinding & IndexBinding,
+  ) {
+    this.#storage = storage;
+    this.#tables = new Tables(storage.sql);
+    migrate(storage, this.#tables);
+    this.turns = new TurnStore(this.#tables, oldest);
+    this.items = new ItemStore(this.#tables, this.turns);
+    this.log = new EventLogStore(storage, this.#tables, this.turns);
+    this.runs = new RunStore(this.#tables);
+    this.conversations = new ConversationStore(this.#tables);
+    this.idempotency = new IdempotencyStore(this.#tables);
+    this.webhooks = new WebhookOutbox(this.#tables, who.tenant, env);
+    this.stored = new HomeStored(storage.sql, this.#tables, who, env);
+    this.index = new HomeIndex(this, who, env);
+  }
+
+  /** Runs `body` in a transaction. If it throws, all its changes are undone, in the tables and in memory. */
+  transaction<T>(body: () => T): T {
+    try {
+      return this.#storage.transactionSync(body);
+    } catch (error) {
+      this.#forget();
+      throw error;
+    }
+  }
+
+  /** Tells whether nothing needed is stored, except perhaps the turn `except`. Expired turns may still be there. */
+  isEmpty(except?: string): boolean {
+    return (
+      !this.turns.hasLiving(except) &&
+      this.runs.turns().length === 0 &&
+      !this.conversations.exists() &&
+      this.idempotency.isEmpty() &&
+      this.webhooks.nextDue() === null
+    );
+  }
+
+  /** Tells whether nothing was ever written, or everything was removed. */
+  isVacant(): boolean {
+    return this.#tables.isNone();
+  }
+
+  /** Tells whether the home may be vacant, as far as is known without reading. */
+  get mayBeVacant(): boolean {
+    return this.#tables.mayBeNone;
+  }
+
+  /** Tells whether there is no turn (not even an expired one), no run and no conversation. */
+  isUnused(): boolean {
+    return this.turns.isEmpty() && this.runs.turns().length === 0 && !this.conversations.exists();
+  }
+
+  /** Removes a response with its event log, and items of a deleted conversation that only it needed. False if it does not exist. */
+  deleteResponse(turn: string): boolean {
+    return this.#removing(() => {
+      if (!this.turns.delete(turn)) return false;
+      this.log.delete(turn);
+      if (!this.conversations.exists()) this.turns.sweepItems();
+      return true;
+    });
+  }
+
+  /** Removes a conversation; and its items, unless a turn `isUnderWay` that has them as its history. */
+  deleteConversation(id: string, isUnderWay: boolean): void {
+    this.#removing(() => {
+      this.conversations.delete(id);
+      if (!isUnderWay) this.turns.sweepItems();
+    });
+  }
+
+  /** Removes the rest of a deleted conversation that nothing needs any more. */
+  sweepItems(): void {
+    if (!this.conversations.exists()) this.#removing(() => this.turns.sweepItems());
+  }
+
+  /** Removes expired turns and their logs. */
+  sweepTurns(): void {
+    this.#removing(() => {
+      this.turns.sweep(this.conversations.exists());
+      this.log.sweep();
+    });
+  }
+
+  #removing<T>(remove: () => T): T {
+    return this.transaction(() => this.stored.removing(remove));
+  }
+
+  /** Removes all storage, with its tables and its alarm. */
+  async deleteAll(): Promise<void> {
+    const deleted = this.#storage.deleteAll();
+    // At once: a call that comes during the wait finds an object without tables.
+    this.#forget();
+    await deleted;
+  }
+
+  #forget(): void {
+    this.#tables.forget();
+    this.turns.forget();
+    this.stored.forget();
+  }
+}
+
+export interface Conversation {
+  id: string;
+  object: "conversation";
+  /** Unix seconds. */
+  created_at: number;
+  metadata: Record<string, string>;
+}
+
+/** The record of the conversation of a home. Its items are those of its turns (`item-store.ts`). */
+class ConversationStore {
+  readonly #tables: Tables;
+
+  constructor(tables: Tables) {
+    this.#tables = tables;
+  }
+
+  /** `createdAt` in Unix milliseconds. `owner`: the key that its bytes are counted for, if they are counted (`home-stored.ts`). */
+  create(id: string, createdAt: number, metadata: Record<string, string>, owner?: string | null): void {
+    const insert = "INSERT INTO conversation (id, created_at, metadata, owner) VALUES (?, ?, ?, ?)";
+    this.#tables.write("conversation", insert, id, createdAt, JSON.stringify(metadata), owner ?? null);
+  }
+
+  /** The conversation; null if there is none with that id. */
+  get(id: string): Conversation | null {
+    const [row] = this.#rows("WHERE id = ?", id);
+    return row ? conversationOf(row) : null;
+  }
+
+  /** The conversation, whatever its id; null if there is none. */
+  only(): Conversation | null {
+    const [row] = this.#rows("");
+    return row ? conversationOf(row) : null;
+  }
+
+  /** When the conversation was created, Unix milliseconds; 0 if there is none with that id. */
+  createdAt(id: string): number {
+    return this.#rows("WHERE id = ?", id)[0]?.created_at ?? 0;
+  }
+
+  exists(): boolean {
+    return this.#rows("").length > 0;
+  }
+
+  #rows(condition: string, ...bindings: string[]): ConversationRow[] {
+    return this.#tables.rows(
+      "conversation",
+      `SELECT id, created_at, metadata FROM conversation ${condition}`,
+      ...bindings,
+    );
+  }
+
+  setMetadata(id: string, metadata: Record<string, string>): void {
+    const update = "UPDATE conversation SET metadata = ? WHERE id = ?";
+    this.#tables.rows("conversation", update, JSON.stringify(metadata), id);
+  }
+
+  /** Removes the conversation. Its turns are responses of their own, and stay until they expire. */
+  delete(id: string): void {
+    this.#tables.rows("conversation", "DELETE FROM conversation WHERE id = ?", id);
+  }
+}
+
+type ConversationRow = { id: string; created_at: number; metadata: string };
+
+function conversationOf({ id, created_at, metadata }: ConversationRow): Conversation {
+  const created = Math.floor(created_at / 1000);
+  return { id, object: "conversation", created_at: created, metadata: JSON.parse(metadata) as Record<string, string> };
+}
+
+export type IdempotencyClaim =
+  /** This request has the key now. */
+  | { kind: "claimed" }
+  /** The same request was made before: its turn, and whether that has begun. */
+  | { kind: "known"; home: string; turn: string; begun: boolean }
+  /** The key belongs to another request. */
+  | { kind: "conflict" };
+
+/** How long an idempotency key is remembered. */
+export const KEY_LIFETIME_MS = 86_400_000;
+
+/** Idempotency keys, each in the object that tenant and key name: the turn that a key stands for, and the request. */
+class IdempotencyStore {
+  readonly #tables: Tables;
+
+  constructor(tables: Tables) {
+    this.#tables = tables;
+  }
+
+  claim(fingerprint: string, home: string, turn: string, now: number): IdempotencyClaim {
+    const known = this.#current(now);
+    if (known) {
+      if (known.fingerprint !== fingerprint) return { kind: "conflict" };
+      return { kind: "known", home: known.home, turn: known.turn, begun: known.begun === 1 };
+    }
+    this.#insert(fingerprint, home, turn, now, 0);
+    return { kind: "claimed" };
+  }
+
+  #insert(fingerprint: string, home: string, turn: string, now: number, begun: 0 | 1): void {
+    this.#tables.write("idempotency", "DELETE FROM idempotency");
+    const insert = "INSERT INTO idempotency (fingerprint, home, turn, created_at, begun) VALUES (?, ?, ?, ?, ?)";
+    this.#tables.write("idempotency", insert, fingerprint, home, turn, now, begun);
+  }
+
+  /**
+   * Notes that the key's turn has begun. If the turn is gone later, it was deleted, and does not begin again. Another identical
+   * request may have been refused in the meantime and have unclaimed the key: the key then stands for the turn again.
+   */
+  begin(fingerprint: string, home: string, turn: string, now: number): void {
+    const known = this.#current(now);
+    if (!known) this.#insert(fingerprint, home, turn, now, 1);
+    else if (known.turn === turn && known.begun === 0) {
+      this.#tables.rows("idempotency", "UPDATE idempotency SET begun = 1 WHERE turn = ?", turn);
+    }
+  }
+
+  /** Gives back a key whose turn has not begun. */
+  unclaim(fingerprint: string, turn: string): void {
+    const unclaimed = "DELETE FROM idempotency WHERE fingerprint = ? AND turn = ? AND begun = 0";
+    this.#tables.rows("idempotency", unclaimed, fingerprint, turn);
+  }
+
+  /** Forgets an old key. Gives the time when the present one will be old. */
+  sweep(now: number): number | null {
+    this.#tables.rows("idempotency", "DELETE FROM idempotency WHERE created_at <= ?", now - KEY_LIFETIME_MS);
+    const current = this.#current(now);
+    return current ? current.created_at + KEY_LIFETIME_MS : null;
+  }
+
+  isEmpty(): boolean {
+    return this.#tables.rows("idempotency", "SELECT 1 FROM idempotency").length === 0;
+  }
+
+  #current(now: number) {
+    type Row = { fingerprint: string; home: string; turn: string; created_at: number; begun: number };
+    const young = "SELECT * FROM idempotency WHERE created_at > ?";
+    return this.#tables.rows<Row>("idempotency", young, now - KEY_LIFETIME_MS)[0];
+  }
+}

@@ -1,0 +1,398 @@
+import type { ErrorFields } from "@responses-edge/responses-api/errors";
+import { parseItemId, type TurnAddress, treeOf } from "@responses-edge/responses-api/ids";
+import type { McpAccess } from "@responses-edge/responses-api/tools";
+import { loadConfig } from "../../config/index.ts";
+import { currentOverrides } from "../deployment/keys/live-config.ts";
+import { tenantConversations, tenantRuns } from "../limits/permits.ts";
+import { HAS_WORK, OwnedObject } from "../objects/owned-object.ts";
+import { type HomeRequest, type Result, readHomeUrl, refusalOf, refused } from "../objects/rpc.ts";
+import { ConversationLock, LeaseSockets } from "./conversation-lock.ts";
+import { ConversationTurns } from "./conversation-turns.ts";
+import { ReaderCount, streamEvents } from "./event-reader.ts";
+import type { History } from "./history.ts";
+import { conversationHistory, historyOfRun, type ItemKey, type Snapshot, snapshot } from "./history-reader.ts";
+import { type ImportAnswer, type ImportPart, importPart } from "./home-import.ts";
+import { exportLines } from "./home-lines.ts";
+import { type Conversation, HomeRows, type IdempotencyClaim } from "./home-rows.ts";
+import { Housekeeping, oldestOf } from "./housekeeping.ts";
+import { type ItemPage, type PageRequest, unknownCursor } from "./item-store.ts";
+import { type FileBindings, HomeLife } from "./open-homes.ts";
+import type { RunEnv } from "./prepared-run.ts";
+import { type LiveRunFacts, ResponseReader, treePage } from "./response-reader.ts";
+import { admitRun, RunHost } from "./run-host.ts";
+import type { RunSpec } from "./run-store.ts";
+import { settle, settleRun, type TurnToSettle } from "./settlement.ts";
+import type { StoredResponse } from "./turn-store.ts";
+
+/**
+ * The home of a conversation, or of one or several trees of responses: one Durable Object that stores every turn of
+ * them as an immutable row, runs their background turns, and orders the turns of its conversation. Its name is tenant +
+ * home key, so that another tenant's key addresses another, empty object.
+ *
+ * This class has the methods that the Worker may call, and the alarm; the parts that its constructor makes do the work.
+ * Reading never creates a table.
+ */
+export class Home extends OwnedObject<RunEnv & FileBindings> {
+  readonly #rows: HomeRows;
+  readonly #conversation: ConversationTurns;
+  readonly #runs: RunHost;
+  readonly #responses: ResponseReader;
+  readonly #housekeeping: Housekeeping;
+  readonly #readers = new ReaderCount();
+  /** The home's key, as its ids contain it. */
+  readonly #address: string;
+  readonly #life: HomeLife;
+  readonly #sockets: LeaseSockets;
+  /** The arguments of every settlement. */
+  readonly #settling: Parameters<typeof settle>[0];
+
+  constructor(state: DurableObjectState, env: RunEnv & FileBindings) {
+    super(state, env, "HOME");
+    const config = () => loadConfig(this.env);
+    const waitUntil = (promise: Promise<unknown>) => this.#life.waitUntil(promise);
+    const [tenant = "", address = ""] = state.id.name?.split(":") ?? [];
+    const name = state.id.toString();
+    const rows = new HomeRows(state.storage, () => oldestOf(config()), { tenant, home: address }, this.env);
+    const sockets = new LeaseSockets(state);
+    const lock = new ConversationLock(tenantConversations.of(tenant, name, this));
+    const maxOpen = () => config().maxOpenConversationsPerTenant;
+    const conversation = new ConversationTurns(rows, lock, sockets, maxOpen);
+    this.#address = address;
+    this.#rows = rows;
+    this.#conversation = conversation;
+    this.#sockets = sockets;
+    this.#runs = new RunHost({
+      env: this.env,
+      waitUntil,
+      runs: rows.runs,
+      log: rows.log,
+      load: tenantRuns.of(tenant, name, this),
+      address,
+      history: (spec) => historyOfRun(rows, spec),
+      acquireConversation: () => conversation.acquireToResume(),
+      transaction: (body) => rows.transaction(body),
+      settle: (spec, base, result, endLog) => settleRun(this.#settling, { spec, base, endLog }, result),
+    });
+    this.#responses = new ResponseReader(rows, this.#runs);
+    this.#housekeeping = new Housekeeping(state.storage, rows, this.#runs, config);
+    this.#settling = { tenant, config, rows, conversation, housekeeping: this.#housekeeping, waitUntil };
+    this.#life = new HomeLife(state, this.env, rows, this.#housekeeping, conversation, sockets);
+  }
+
+  /** True if there is a run, a reader or a delivery, or a turn has the conversation. */
+  override [HAS_WORK](): boolean {
+    return !this.#life.isIdle || this.#sockets.isAnyOpen;
+  }
+
+  /** Ends this instance of the object, as `HomeLife` does. */
+  leave(onlyIfVacant: boolean): Promise<boolean> {
+    return this.#life.leave(onlyIfVacant);
+  }
+
+  // Responses
+
+  /**
+   * The items of `previous` and all earlier turns, oldest first, and of each reference. The whole chain must exist: a
+   * turn with a deleted ancestor cannot be continued.
+   */
+  snapshot(previous: string | null, references: readonly ItemKey[]): Snapshot {
+    return snapshot(this.#rows, previous, references);
+  }
+
+  /** A turn that was created at `createdAt` is about to be settled: creates the tables before the turn waits for them. */
+  awaitTurn(createdAt: number, isCounted: boolean): Promise<void> {
+    this.#life.awaitTurn();
+    return this.#housekeeping.retain(createdAt, isCounted);
+  }
+
+  /** Stores a foreground turn: in one row if it fits, in one transaction. A repeated call is harmless. */
+  settle(turn: TurnToSettle): Promise<Result<number>> {
+    return settle(this.#settling, turn);
+  }
+
+  /** A response, settled or still running; null if it does not exist (any more). */
+  retrieve(turn: string): StoredResponse | null {
+    return this.#responses.retrieve(turn);
+  }
+
+  /** A page of a turn's own input; null if the turn does not exist. */
+  inputItems(turn: string, page: PageRequest): Result<ItemPage> | null {
+    return this.#responses.inputItems(turn, page);
+  }
+
+  /** A page of the responses of a response's tree; null if the response does not exist. */
+  tree(address: TurnAddress, page: PageRequest): ItemPage | null {
+    return this.#responses.has(address.turn)
+      ? treePage({ rows: this.#rows, runs: this.#runs }, treeOf(address), page)
+      : null;
+  }
+
+  /** Removes a response's content; one that is running is stopped first. False if it does not exist. */
+  async delete(turn: string): Promise<boolean> {
+    this.#runs.resumeRuns();
+    await this.#runs.cancel(turn);
+    // The webhook of a run that has just ended is sent first: its home has nothing left afterwards.
+    if (this.#rows.webhooks.nextDue() !== null) await this.#housekeeping.tellWebhooks();
+    if (!this.#rows.turns.response(turn)) return false;
+    this.#readers.delete(turn);
+    await this.#housekeeping.unlist(turn);
+    // Another call may have removed it in the meantime.
+    if (!this.#rows.turns.response(turn)) return false;
+    if (await this.#housekeeping.releaseIfEmpty(turn)) return true;
+    const isDeleted = await this.#housekeeping.removing(() => this.#rows.deleteResponse(turn));
+    if (this.#rows.isUnused()) await this.#housekeeping.releaseIfEmpty();
+    return isDeleted;
+  }
+
+  // Background runs
+
+  /**
+   * Accepts a run and gives its response in its current state. A repeated call with the same turn (of a client's retry)
+   * changes nothing. `ticket` names the caller in the conversation's queue; `access` is never stored.
+   */
+  async startRun(
+    specJson: string,
+    ticket: string,
+    waitMs: number,
+    access: Record<string, McpAccess> = {},
+  ): Promise<Result<StoredResponse>> {
+    const find = (turn: string) => this.#responses.retrieve(turn);
+    await currentOverrides(this.env);
+    return admitRun({ ...this.#settling, runs: this.#runs, find }, JSON.parse(specJson) as RunSpec, {
+      ticket,
+      waitMs,
+      access,
+    });
+  }
+
+  /** Waits until a run is settled, and gives its response with its failure; null if it does not exist. */
+  async finished(turn: string): Promise<{ response: StoredResponse; failure: ErrorFields | null } | null> {
+    return this.#responses.finished(turn);
+  }
+
+  /**
+   * Stops a background run; gives the response in its state after that, even if it had ended before. Null if it does
+   * not exist; the 400 of a response without `background: true`.
+   */
+  async cancel(turn: string): Promise<Result<StoredResponse> | null> {
+    return this.#responses.cancel(turn);
+  }
+
+  /** A live run, for the operator, without its content. Null if it has ended. */
+  liveRun(turn: string): LiveRunFacts | null {
+    return this.#responses.liveRun(turn);
+  }
+
+  /** Stops a run of either kind, for the operator; gives its final status. Null if it is not live. */
+  async cancelRun(turn: string): Promise<string | null> {
+    return this.#responses.cancelRun(turn);
+  }
+
+  /** Answers a `HomeRequest`; any other URL with a 404. */
+  override async fetch(request: Request): Promise<Response> {
+    const asked = readHomeUrl(request.url);
+    switch (asked?.kind) {
+      case "events":
+        return this.#events(asked);
+      case "export":
+        return new Response(this.counted(exportLines(this.#rows, this.#address)));
+      case "conversation":
+        return this.#enterConversation(asked);
+      case undefined:
+        return new Response(null, { status: 404 });
+    }
+  }
+
+  /**
+   * The log of a run as SSE. The home answers rather than the Worker, so that a client that leaves is noticed. 404 if
+   * the response does not exist, 409 if it has no log, 429 if it has too many readers.
+   */
+  #events({ turn, after, obfuscation }: HomeRequest & { kind: "events" }): Response {
+    if (this.retrieve(turn) === null) return new Response(null, { status: 404 });
+    const { log, turns } = this.#rows;
+    if (!this.#runs.live(turn) && !log.has(turn)) return new Response(null, { status: 409 });
+    const leave = this.#readers.enter(turn);
+    if (!leave) return new Response(null, { status: 429, headers: { "retry-after": "5" } });
+    const live = () => this.#runs.live(turn)?.log;
+    const settled = () => turns.response(turn) !== null;
+    const { heartbeatMs, hidesReasoning } = loadConfig(this.env);
+    return streamEvents(
+      { turn, log, live, settled, deleted: () => this.#readers.isDeleted(turn) },
+      {
+        after,
+        obfuscation,
+        hidesReasoning,
+        heartbeatMs,
+        waitUntil: (promise) => this.#life.waitUntil(promise.finally(leave)),
+      },
+    );
+  }
+
+  // Conversations
+
+  /** Creates the conversation, with first items (a JSON array) if there are any. */
+  async createConversation(
+    id: string,
+    turn: string,
+    metadata: Record<string, string>,
+    itemsJson: string,
+    owner?: string,
+  ): Promise<Conversation> {
+    const made = this.#conversation.create(id, turn, metadata, itemsJson, owner);
+    await this.#counted(owner);
+    return made;
+  }
+
+  conversation(id: string): Conversation | null {
+    return this.#rows.conversations.get(id);
+  }
+
+  updateConversation(id: string, metadata: Record<string, string>): Conversation | null {
+    if (!this.#rows.conversations.get(id)) return null;
+    this.#rows.conversations.setMetadata(id, metadata);
+    return this.#rows.conversations.get(id);
+  }
+
+  async deleteConversation(id: string): Promise<boolean> {
+    if (!this.#rows.conversations.get(id)) return false;
+    const isUnderWay = () => this.#conversation.isEntered || this.#runs.liveRuns > 0;
+    await this.#housekeeping.removing(() => this.#rows.deleteConversation(id, isUnderWay()));
+    if (isUnderWay() || !(await this.#housekeeping.releaseIfEmpty())) {
+      await this.#housekeeping.sweepSoon();
+    }
+    return true;
+  }
+
+  /** The current content of the conversation, whoever holds it; null if it does not exist. */
+  conversationHistory(id: string): Result<History> | null {
+    if (!this.#rows.conversations.get(id)) return null;
+    try {
+      return { ok: true, value: conversationHistory(this.#rows, this.#rows.turns.lastPosition()) };
+    } catch (error) {
+      return refusalOf(error);
+    }
+  }
+
+  /** A page of the conversation's items; null if it does not exist. */
+  conversationItems(id: string, page: PageRequest): Result<ItemPage> | null {
+    if (!this.#rows.conversations.get(id)) return null;
+    const found = this.#rows.items.page(page);
+    return found ? { ok: true, value: found } : refused(unknownCursor(page.after ?? ""));
+  }
+
+  /** A page of the responses in the conversation, and of those that branch off it; null if it does not exist. */
+  conversationTree(id: string, home: string, page: PageRequest): ItemPage | null {
+    this.#runs.resumeRuns();
+    return (
+      this.#rows.conversations.get(id) && treePage({ rows: this.#rows, runs: this.#runs }, { home, tree: "" }, page)
+    );
+  }
+
+  /** Adds items; null if the conversation does not exist. Waits for the lock, as every change does. */
+  async addConversationItems(
+    id: string,
+    turn: string,
+    itemsJson: string,
+    ticket: string,
+    waitMs: number,
+    owner?: string,
+  ): Promise<Result<ItemPage> | null> {
+    this.#runs.resumeRuns();
+    const added = await this.#conversation.addItems(id, turn, itemsJson, ticket, waitMs, owner);
+    if (added?.ok) await this.#counted(owner);
+    return added;
+  }
+
+  /** Reports stored amounts to the quota, in parallel with the answer, if they are counted. The alarm repeats a failed report. */
+  async #counted(owner: string | undefined): Promise<void> {
+    if (owner === undefined) return;
+    this.#life.waitUntil(this.#rows.stored.tellSoon());
+    await this.#housekeeping.retain(Number.POSITIVE_INFINITY, true);
+  }
+
+  /** An item as JSON text; null if the conversation or the item does not exist. */
+  conversationItem(id: string, itemId: string): string | null {
+    const item = this.#rows.conversations.get(id) && this.#rows.items.ofConversation(itemId);
+    return item ? JSON.stringify(item) : null;
+  }
+
+  /** Removes an item; gives the conversation, or null if it or the item does not exist. */
+  async deleteConversationItem(
+    id: string,
+    itemId: string,
+    ticket: string,
+    waitMs: number,
+  ): Promise<Result<Conversation | null> | null> {
+    this.#runs.resumeRuns();
+    const turn = this.#rows.index.isOn ? parseItemId(itemId)?.turn : undefined;
+    const isListed = turn !== undefined && this.#rows.turns.hasResponse(turn);
+    // The index entry is removed before the item that it lists.
+    if (isListed) await this.#housekeeping.unlist(turn);
+    const deleted = await this.#conversation.deleteItem(id, itemId, ticket, waitMs);
+    if (isListed) this.#life.waitUntil(this.#rows.index.tellAgain(turn));
+    return deleted;
+  }
+
+  /**
+   * Waits for the conversation. Answers 101 with a WebSocket that sends the history (`receiveHistory`); while it is
+   * open, a turn may be settled under the ticket. Any other status comes with the error's fields.
+   */
+  async #enterConversation({ id, ticket, waitMs }: HomeRequest & { kind: "conversation" }): Promise<Response> {
+    this.#runs.resumeRuns();
+    const entered = await this.#conversation.enter(id, ticket, waitMs);
+    return entered.ok ? entered.value : Response.json(entered.error, { status: entered.error.status });
+  }
+
+  /** Called when a caller that waits for the conversation, or has entered it, has left. */
+  leaveConversation(ticket: string): void {
+    this.#conversation.leave(ticket);
+  }
+
+  /** Called when a turn's Worker is gone, or no longer needs the conversation. */
+  override webSocketClose(socket: WebSocket): void {
+    this.#conversation.lose(socket);
+  }
+
+  override webSocketError(socket: WebSocket): void {
+    this.#conversation.lose(socket);
+  }
+
+  /** Removes everything that is stored here. Running turns are stopped first. */
+  async erase(): Promise<void> {
+    await this.#runs.cancelAll();
+    await this.#housekeeping.erase();
+  }
+
+  /** Takes a part of this home's export. The last part writes all of them into its rows, or none. */
+  import(part: ImportPart): Promise<ImportAnswer> {
+    return importPart({ sql: this.ctx.storage.sql, rows: this.#rows, housekeeping: this.#housekeeping }, part);
+  }
+
+  // Idempotency: methods of the object that a key names
+
+  /** Claims an idempotency key for a turn, or gives the turn that has it. */
+  async claim(fingerprint: string, home: string, turn: string): Promise<IdempotencyClaim> {
+    const claim = this.#rows.transaction(() => this.#rows.idempotency.claim(fingerprint, home, turn, Date.now()));
+    if (claim.kind === "claimed") await this.#housekeeping.retainKey();
+    return claim;
+  }
+
+  /** Notes that the key's turn has begun. It never begins again, even after it was deleted. */
+  async begun(fingerprint: string, home: string, turn: string): Promise<void> {
+    this.#rows.transaction(() => this.#rows.idempotency.begin(fingerprint, home, turn, Date.now()));
+    await this.#housekeeping.retainKey();
+  }
+
+  /** Gives back a key whose request was refused before anything had begun. */
+  async unclaim(fingerprint: string, turn: string): Promise<void> {
+    this.#rows.idempotency.unclaim(fingerprint, turn);
+    await this.#housekeeping.releaseIfEmpty();
+  }
+
+  // The alarm
+
+  override async alarm(): Promise<void> {
+    await this.#life.during(() => this.#housekeeping.ring());
+    await this.#life.leaveIfVacant();
+  }
+}

@@ -1,0 +1,240 @@
+import type { ExportHost } from "@responses-edge/otlp";
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { responseId } from "@responses-edge/responses-api/ids";
+import type { McpAccess } from "@responses-edge/responses-api/tools";
+import type { ServerAttempt } from "@responses-edge/turn/contract/engine";
+import { matchOutputs } from "@responses-edge/turn/prompt";
+import type { TurnState } from "@responses-edge/turn/state";
+import type { Settle, Turn, TurnResult } from "@responses-edge/turn/turn";
+import { assembleTurn, type ReadPast, type TurnHost } from "../../assembly/assemble-turn.ts";
+import { ModelAccess } from "../../assembly/model-access.ts";
+import { type Config, loadConfig, type Variables } from "../../config/index.ts";
+import { NO_KEY, restrictedConfig } from "../../contract/grants.ts";
+import { tellContent } from "../../telemetry/content-log.ts";
+import { type Observation, telemetryOf } from "../../telemetry/telemetry.ts";
+import type { BoardBinding } from "../deployment/board.ts";
+import type { ObjectLoad } from "../limits/permits.ts";
+import { HeldQuota, type QuotaBinding } from "../limits/run-quota.ts";
+import type { Cell } from "../objects/row-pieces.ts";
+import { MAX_CALL_LENGTH } from "../objects/rpc.ts";
+import type { FileObjects } from "../tenant/files/bindings.ts";
+import { containerFiles } from "../tenant/files/container-files.ts";
+import { FileClient } from "../tenant/files/file-client.ts";
+import type { IndexBinding } from "../tenant/response-index/home-index.ts";
+import { StoreClient } from "../tenant/vector-stores/store-client.ts";
+import type { StoreObjects } from "../tenant/vector-stores/store-env.ts";
+import { storeSearch } from "../tenant/vector-stores/store-searcher.ts";
+import type { WebhookBinding } from "../tenant/webhooks/announcing.ts";
+import type { Lease } from "./conversation-lock.ts";
+import type { EventLogStore } from "./event-log.ts";
+import { type History, readHistory } from "./history.ts";
+import { EventLogWriter } from "./log-writer.ts";
+import type { RunSpec, RunStore } from "./run-store.ts";
+
+/** A run that is ready to start: its turn can be made, and its output goes to its home. */
+
+/** The parts of the home's environment that a run gets. */
+export type RunEnv = Variables &
+  QuotaBinding &
+  BoardBinding &
+  FileObjects &
+  StoreObjects &
+  WebhookBinding &
+  IndexBinding;
+
+/** The parts of its home that a run needs. */
+export interface RunHome {
+  env: RunEnv;
+  /** Keeps an object alive, and catches the promise's errors. */
+  waitUntil(promise: Promise<unknown>): void;
+  runs: RunStore;
+  log: EventLogStore;
+  /** Counts the runs of this home among those of its tenant. */
+  load: ObjectLoad;
+  /** The key of this home, as ids contain it. */
+  address: string;
+  /** The history that a run continues. Throws the 400 of deleted items. */
+  history(spec: RunSpec): { history: History; base: number | null };
+  /** Waits for the conversation's lock, without a limit. */
+  acquireConversation(): Promise<Lease | undefined>;
+  /** Runs `body` in a transaction: all its writes take effect, or none. */
+  transaction<T>(body: () => T): T;
+  /**
+   * Ends the log and settles the turn in one transaction. `endLog` gives the end of the log that the turn's row stores.
+   * Gives the rows that the turn took.
+   */
+  settle(spec: RunSpec, base: number | null, result: TurnResult, endLog: () => Cell | null): number;
+}
+
+/** The history of a run. */
+export interface RunPast extends ReadPast {
+  /** The last position of its conversation that it has seen. */
+  base: number | null;
+}
+
+export interface PreparedRun {
+  spec: RunSpec;
+  /** The JSON length of its spec and, once known, of its history, in UTF-16 units. */
+  length: number;
+  abort: AbortController;
+  log: EventLogWriter;
+  /** Its reservation of its caller's limits. */
+  quota: HeldQuota;
+  /** Events in its log from before. */
+  logged: number;
+  /** Makes the run's turn. Without a history it can only end. Throws as `assembleTurn` does. */
+  makeTurn: (past: RunPast | undefined) => Turn;
+  /**
+   * Starts the turn of a run that has not begun, and runs it to its end. A model that fails at once is replaced if its
+   * route names another.
+   */
+  run: (turn: Turn, past: RunPast) => Promise<TurnResult>;
+  settle: Settle;
+  /** The run's observation by telemetry, if there is any. */
+  observation: Observation | undefined;
+  /** The name of the model server that has answered last; undefined if none has. */
+  server: () => string | undefined;
+}
+
+/** `logged` is the state that the run's log gives, if it has one. `access` is to the MCP servers of its request. */
+export function prepareRun(
+  home: RunHome,
+  spec: RunSpec,
+  logged: TurnState | undefined,
+  access: Readonly<Record<string, McpAccess>>,
+): PreparedRun {
+  const whole = loadConfig(home.env);
+  const config = spec.policy ? restrictedConfig(whole, spec.policy) : whole;
+  const abort = new AbortController();
+  const log = new EventLogWriter(home.log, spec.turn, logged?.sequence ?? 0, config.eventLog);
+  // The spec has the request and the input, which are kept beside the output.
+  const { length } = JSON.stringify(spec);
+  const outputLength = Math.max(0, MAX_CALL_LENGTH - length);
+  const observation = observe(home, spec, config);
+  let base: number | null = null;
+  let server: string | undefined;
+  const onAttempt = (attempt: ServerAttempt) => {
+    if (attempt.fault === undefined) ({ server } = attempt);
+  };
+  const modelAccess = new ModelAccess(config, spec.tenant ?? "", spec.model);
+  const makeTurn = (past: RunPast | undefined, state = logged): Turn => {
+    base = past?.base ?? null;
+    const waitUntil = (promise: Promise<unknown>) => home.waitUntil(promise);
+    const { signal } = abort;
+    const measured = observation?.measured;
+    return assembleTurn(spec, past, {
+      config,
+      modelAccess,
+      access,
+      ...fileAccessOf(home, spec, config),
+      outputLength,
+      signal,
+      waitUntil,
+      onAttempt,
+      sink: log,
+      logged: state,
+      measured,
+    });
+  };
+  const run = async (first: Turn, past: RunPast): Promise<TurnResult> => {
+    let turn = first;
+    let started = turn.start();
+    while (await modelAccess.mayReplaceModel()) {
+      try {
+        await started;
+        break;
+      } catch (error) {
+        const model = error instanceof ApiError ? await modelAccess.replaceModel(error, abort.signal) : undefined;
+        if (!model || abort.signal.aborted) break;
+        Object.assign(spec, { model, request: modelAccess.accept(spec.request, model) });
+        home.transaction(() => home.runs.replace(spec));
+        turn = makeTurn(past, turn.state);
+        started = turn.start();
+      }
+    }
+    return turn.run(started, settle);
+  };
+  const quota = new HeldQuota(spec.reservation, home.env);
+  const settle: Settle = async (result, terminate) => {
+    // Before the turn is stored: if the process dies in between, the use counts twice rather than not at all.
+    if (spec.reservation) await quota.end(result, { spec, prices: config.keys.prices });
+    terminate();
+    try {
+      // All or nothing: pending events, the terminal one, and the turn.
+      const rows = home.settle(spec, base, result, () => log.end());
+      if (observation) observation.measured.rowsWritten = rows;
+      const { tenant = "", keyId, request, input, createdAt } = spec;
+      const turn = { id: responseId(spec), tenant, keyId, request, input, createdAt, result };
+      tellContent(config, spec.policy, turn, hostOf(home));
+    } catch (error) {
+      // The run stays in its table, and the alarm resumes it.
+      log.stop();
+      throw error;
+    }
+  };
+  return {
+    spec,
+    length,
+    abort,
+    log,
+    quota,
+    logged: logged?.sequence ?? 0,
+    makeTurn,
+    run,
+    settle,
+    observation,
+    server: () => server,
+  };
+}
+
+/** The files and vector stores of a run, within the limits of the caller that has begun it. */
+function fileAccessOf(home: RunHome, spec: RunSpec, config: Config): Pick<TurnHost, "searchStores" | "containerFiles"> {
+  const { env } = home;
+  const { tenant = "", policy, reservation } = spec;
+  const identity = {
+    tenant,
+    policy,
+    keyId: reservation?.keyId ?? NO_KEY,
+    counted: reservation?.limits,
+    storingKey: undefined,
+  };
+  const waitUntil = (promise: Promise<unknown>) => home.waitUntil(promise);
+  return {
+    searchStores: storeSearch({
+      config,
+      stores: new StoreClient(env, tenant),
+      identity,
+      quotas: env.QUOTAS,
+      waitUntil,
+    }),
+    containerFiles: () => containerFiles({ tenant, identity, config, files: new FileClient(env, tenant), waitUntil }),
+  };
+}
+
+/** Telemetry treats a run as a request of its own, because the request that has begun it may have ended long before. */
+function observe(home: RunHome, spec: RunSpec, { telemetry }: Config): Observation | undefined {
+  if (!telemetry) return undefined;
+  const request = {
+    requestId: responseId(spec),
+    transport: "background",
+    endpoint: "run",
+    tenant: spec.tenant,
+    keyId: spec.keyId,
+    begunAt: spec.createdAt,
+  } as const;
+  return telemetryOf(telemetry).observeRun(request, spec.trace, hostOf(home));
+}
+
+/** A home as the sender of telemetry. One export only, because an object's time awake is billed. */
+function hostOf(home: RunHome): ExportHost {
+  return { waitUntil: (promise) => home.waitUntil(promise), isBrief: true };
+}
+
+/** The present history of a run. Throws the 400s of a history that was deleted, or is too long. */
+export function readRunPast(home: RunHome, spec: RunSpec): RunPast {
+  const { history, base } = home.history(spec);
+  const read = readHistory(history);
+  // The run settles the input of its spec.
+  spec.input = [...matchOutputs(read.history, spec.input)];
+  return { ...read, input: spec.input, base };
+}

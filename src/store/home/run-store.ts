@@ -1,0 +1,125 @@
+import type { CreateRequest } from "@responses-edge/responses-api/create-bodies";
+import { responseId } from "@responses-edge/responses-api/ids";
+import type { Item } from "@responses-edge/responses-api/items/registry";
+import { isJsonObject } from "@responses-edge/responses-api/json";
+import { initialResponse } from "@responses-edge/responses-api/response";
+import type { Model } from "@responses-edge/turn/contract/engine";
+import type { Affinity } from "../../assembly/session.ts";
+import type { GivenFile } from "../../contract/container-files.ts";
+import type { Policy } from "../../contract/grants.ts";
+import type { KeptTrace } from "../../telemetry/telemetry.ts";
+import type { RunReservation } from "../limits/run-quota.ts";
+import { fromCells, type StoredCell, toCells } from "../objects/row-pieces.ts";
+import type { Tables } from "./tables.ts";
+import type { StoredResponse } from "./turn-store.ts";
+
+/** Background runs that are not settled yet, with everything that is needed to resume one. */
+
+/** A run as it was accepted. */
+export interface RunSpec {
+  home: string;
+  turn: string;
+  parent: string | null;
+  /** Unix milliseconds. */
+  createdAt: number;
+  request: CreateRequest;
+  /** This turn's input, with references resolved and ids. */
+  input: Item[];
+  model: Model;
+  cacheSalt: string;
+  affinity?: Affinity | undefined;
+  /** The files that the request gives to its container. */
+  givenFiles?: readonly GivenFile[];
+  tenant?: string;
+  /** Labels of MCP servers that cannot be reached after a restart, because their credentials are not stored. */
+  withheld?: string[];
+  inConversation: boolean;
+  /**
+   * The policy of its caller's key, and its reservation in the caller's limits. Runs of earlier versions, and those
+   * without limits, have neither.
+   */
+  policy?: Policy;
+  reservation?: RunReservation;
+  /** The key that has asked, if contents are logged. */
+  keyId?: string;
+  /** The key that its bytes are counted for, if they are counted. */
+  owner?: string;
+  /** The trace of the run, and its own span, if there are traces. */
+  trace?: KeptTrace;
+}
+
+/** A run from its rows; `spec` is undefined if they are unreadable. */
+export interface NotedRun {
+  turn: string;
+  spec: RunSpec | undefined;
+  /** Unix milliseconds. */
+  createdAt: number;
+  attempts: number;
+}
+
+function readSpec(cells: StoredCell[]): RunSpec | undefined {
+  try {
+    const spec = JSON.parse(fromCells(cells)) as Partial<RunSpec> | null;
+    const isWhole = isJsonObject(spec?.request) && isJsonObject(spec.model) && Array.isArray(spec.input);
+    return isWhole ? (spec as RunSpec) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+export class RunStore {
+  readonly #tables: Tables;
+
+  constructor(tables: Tables) {
+    this.#tables = tables;
+  }
+
+  insert(spec: RunSpec): void {
+    const insert = "INSERT INTO runs (turn, part, created_at, attempts, body) VALUES (?, ?, ?, 0, ?)";
+    for (const [part, body] of toCells(JSON.stringify(spec)).entries()) {
+      this.#tables.write("runs", insert, spec.turn, part, spec.createdAt, body);
+    }
+  }
+
+  /** Stores a run again, with another model. */
+  replace(spec: RunSpec): void {
+    this.delete(spec.turn);
+    this.insert(spec);
+  }
+
+  /** The turns of all unsettled runs, oldest first. */
+  turns(): string[] {
+    const oldestFirst = "SELECT turn FROM runs WHERE part = 0 ORDER BY created_at";
+    return this.#tables.rows<{ turn: string }>("runs", oldestFirst).map(({ turn }) => turn);
+  }
+
+  /** Reads a run and counts one more attempt to resume it. Undefined if it is settled. */
+  readToResume(turn: string): NotedRun | undefined {
+    const rows = this.#tables.rows<{ created_at: number; attempts: number; body: StoredCell }>(
+      "runs",
+      "SELECT created_at, attempts, body FROM runs WHERE turn = ? ORDER BY part",
+      turn,
+    );
+    const [first] = rows;
+    if (!first) return undefined;
+    this.#tables.rows("runs", "UPDATE runs SET attempts = attempts + 1 WHERE turn = ? AND part = 0", turn);
+    const spec = readSpec(rows.map(({ body }) => body));
+    return { turn, spec, createdAt: first.created_at, attempts: first.attempts + 1 };
+  }
+
+  /** Resets the number of attempts to resume a run. */
+  forgive(turn: string): void {
+    this.#tables.rows("runs", "UPDATE runs SET attempts = 0 WHERE turn = ? AND part = 0", turn);
+  }
+
+  delete(turn: string): void {
+    this.#tables.rows("runs", "DELETE FROM runs WHERE turn = ?", turn);
+  }
+}
+
+/** The response of an unsettled run. It has no output yet, because none of it is final. */
+export function runningBody(spec: RunSpec, status: "queued" | "in_progress"): StoredResponse {
+  const identity = { id: responseId(spec), model: spec.model.name, createdAt: Math.floor(spec.createdAt / 1000) };
+  const { output, ...head } = initialResponse(spec.request, identity);
+  return { head: JSON.stringify({ ...head, status }), output: JSON.stringify(output) };
+}

@@ -1,0 +1,113 @@
+import { LongWork } from "@responses-edge/bounded-io/long-work";
+import { conversationLocked } from "@responses-edge/responses-api/errors";
+import { isKept } from "@responses-edge/responses-api/items/registry";
+import type { TurnResult } from "@responses-edge/turn/turn";
+import type { Config } from "../../config/index.ts";
+import type { Cell } from "../objects/row-pieces.ts";
+import { type Result, refused } from "../objects/rpc.ts";
+import { isAnnounced } from "../tenant/webhooks/announcing.ts";
+import type { ConversationTurns } from "./conversation-turns.ts";
+import type { HomeRows } from "./home-rows.ts";
+import type { Housekeeping } from "./housekeeping.ts";
+import type { RunSpec } from "./run-store.ts";
+import type { SettledTurn } from "./turn-store.ts";
+
+/** Stores a turn: in one transaction, in one row if it fits. */
+
+/** A foreground turn to store; with the token of its lease if it is in the conversation. */
+export interface TurnToSettle extends Omit<SettledTurn, "base" | "position" | "log"> {
+  /** `joins`: its items become part of the conversation. */
+  lease: { token: string; joins: boolean } | null;
+}
+
+/** UTF-16 units that are compressed and written in a microsecond. */
+const LENGTH_PER_UNIT = 200;
+
+/** The parts of its home that settling a turn needs. */
+interface Settling {
+  tenant: string;
+  config: () => Config;
+  rows: HomeRows;
+  conversation: ConversationTurns;
+  housekeeping: Housekeeping;
+  /** Keeps the object alive until a promise has settled. */
+  waitUntil: (promise: Promise<unknown>) => void;
+}
+
+/**
+ * Stores a foreground turn, and releases its conversation. A repeated call is harmless. Gives the rows that it took, or
+ * the 409 if the turn no longer holds its conversation.
+ */
+export async function settle(home: Settling, { lease, ...settled }: TurnToSettle): Promise<Result<number>> {
+  const { tenant, config, rows, conversation, housekeeping, waitUntil } = home;
+  const slice = new LongWork(tenant).spend((settled.input.length + settled.output.length) / LENGTH_PER_UNIT);
+  if (slice) await slice;
+  // The caller has lost the answer of its first call, and no longer holds the conversation.
+  if (lease && rows.turns.has(settled.turn)) return { ok: true, value: 0 };
+  // Nothing awaits from here on: the turn and its alarm are one write.
+  await housekeeping.open();
+  const entered = lease ? conversation.entered(lease.token) : null;
+  if (entered === undefined) return refused(conversationLocked());
+  const taken = rows.transaction(() => {
+    const position = lease?.joins ? rows.turns.lastPosition() + 1 : null;
+    return rows.turns.insert({ ...settled, base: entered?.base ?? null, position }, true);
+  });
+  if (taken.rows === 0) return { ok: true, value: 0 };
+  const retained = housekeeping.retain(settled.createdAt, settled.owner != null);
+  if (settled.owner != null) {
+    rows.stored.addedTurn(settled, taken.bytes);
+    waitUntil(rows.stored.tellSoon());
+  }
+  const { response } = settled;
+  if (response !== null && config().listsResponses) waitUntil(rows.index.tell({ ...settled, response }));
+  if (lease) conversation.release(lease.token);
+  await retained;
+  return { ok: true, value: taken.rows };
+}
+
+/**
+ * Stores a run's turn, in one transaction with the writes of `endLog`, and with the end of the log that it gives.
+ * `base`: the last position that the run saw. Gives the rows that the turn took.
+ */
+export function settleRun(
+  home: Settling,
+  { spec, base, endLog }: { spec: RunSpec; base: number | null; endLog: () => Cell | null },
+  { outcome, closed }: TurnResult,
+): number {
+  const { config, rows, housekeeping, waitUntil } = home;
+  const joins = spec.inConversation && (outcome.status === "completed" || outcome.status === "incomplete");
+  const hasWebhook = spec.request.background === true && isAnnounced(config(), spec.tenant ?? "");
+  const input = JSON.stringify(spec.input.filter(isKept));
+  const taken = rows.transaction(() => {
+    const log = endLog();
+    // Removed before the turn is written, which reuses the space of the run's rows.
+    rows.runs.delete(spec.turn);
+    const inserted = rows.turns.insert({
+      turn: spec.turn,
+      parent: spec.parent,
+      createdAt: spec.createdAt,
+      base,
+      position: joins ? rows.turns.lastPosition() + 1 : null,
+      input,
+      output: closed.kept,
+      messages: closed.messages,
+      response: closed.head,
+      log,
+      owner: spec.owner,
+    });
+    if (hasWebhook) rows.webhooks.add(spec, outcome.status);
+    return inserted.rows;
+  });
+  if (hasWebhook) waitUntil(housekeeping.tellWebhooks());
+  waitUntil(housekeeping.retain(spec.createdAt, spec.owner !== undefined));
+  if (spec.owner !== undefined) {
+    rows.stored.added(spec.turn);
+    // At once: the quota no longer holds what the run had reserved.
+    waitUntil(rows.stored.tell());
+  }
+  if (config().listsResponses) {
+    const { turn, createdAt } = spec;
+    waitUntil(rows.index.tell({ turn, createdAt, input, output: closed.kept, response: closed.head }));
+  }
+  return taken;
+}

@@ -1,0 +1,310 @@
+import { createHash } from "node:crypto";
+import { logLine } from "@responses-edge/bounded-io/json-text";
+import { unixSeconds } from "@responses-edge/responses-api/response";
+import {
+  type Account,
+  type Answer,
+  EndUsers,
+  isOfEndUser,
+  Ledger,
+  type NearlyUsed,
+  NOTHING_STORED,
+  type Report,
+  STORED_LIMITS,
+  type Stored,
+  type StoredLimit,
+  TENANT,
+  type UsageEntry,
+  type UsageRow,
+} from "@responses-edge/usage-limits";
+import { loadConfig } from "../../config/index.ts";
+import { OwnedObject } from "../objects/owned-object.ts";
+import { Schema, type Versions } from "../objects/schema.ts";
+import { announce, isAnnounced, type WebhookBinding } from "../tenant/webhooks/announcing.ts";
+import { STORE_SIZES, USAGE_OF_KINDS, USAGE_TABLE, type UsageQuery, UsageStore } from "./usage.ts";
+
+/** The noted homes of a tenant that wants them noted. */
+const HOMES_TABLE = "CREATE TABLE homes (home TEXT NOT NULL PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID";
+
+/**
+ * The stored amounts of a tenant: a row for each home and key, from the home's last report. Figures are absolute, so
+ * that a repeated or delayed report makes no difference in the end. The alarm of a home repeats its report.
+ */
+
+/** The amounts that a home stores, by the key that stored them; unattributed ones under the empty key. */
+export type StoredByKey = Readonly<Record<string, Stored>>;
+
+export interface StoredReport {
+  home: string;
+  stored: StoredByKey;
+  /** When the amounts were read, Unix milliseconds; later reports of an isolate have greater numbers. */
+  at?: number;
+}
+
+/** A report that is older than the last one by at most this time was overtaken by it. An older one comes from a clock that went back. */
+const OVERTAKEN_MS = 60_000;
+
+/** Most homes whose latest report is remembered. */
+const MAX_LATEST = 10_000;
+
+const STORED_TABLE = `CREATE TABLE stored (
+  home TEXT NOT NULL, key TEXT NOT NULL, bytes INTEGER NOT NULL, responses INTEGER NOT NULL, conversations INTEGER NOT NULL,
+  PRIMARY KEY (home, key)) WITHOUT ROWID`;
+
+type Row = { key: string } & Stored;
+
+const FIGURES = "bytes AS stored_bytes, responses AS stored_responses, conversations AS stored_conversations";
+
+class StoredTotals {
+  readonly #schema: Schema;
+  /** The sums by key; read once, and then updated with the rows. */
+  #sums: Map<string, Stored> | undefined;
+  /** The time of each home's latest report, oldest first. The map dies with the object, and so do the reports in progress. */
+  readonly #latest = new Map<string, number>();
+
+  constructor(schema: Schema) {
+    this.#schema = schema;
+  }
+
+  /** The amounts that a key has stored; all of the tenant's for `TENANT`. */
+  of(key: string): Stored {
+    const sums = this.byKey();
+    if (key !== TENANT) return sums.get(key) ?? NOTHING_STORED;
+    return sums.values().reduce((sum, stored) => sumOf(sum, stored), NOTHING_STORED);
+  }
+
+  /** All stored amounts, by key. */
+  byKey(): ReadonlyMap<string, Stored> {
+    this.#sums ??= this.#read();
+    return this.#sums;
+  }
+
+  /** Takes the present amounts of homes. Within a transaction. */
+  take(reports: readonly StoredReport[]): void {
+    const sums = new Map(this.byKey());
+    for (const { home, stored, at = Date.now() } of reports) {
+      if (this.#isOvertaken(home, at)) continue;
+      const before = this.#schema.rows<Row>(`SELECT key, ${FIGURES} FROM stored WHERE home = ?`, home);
+      const known = new Map(before.map(({ key, ...figures }) => [key, figures as Stored]));
+      for (const key of new Set([...known.keys(), ...Object.keys(stored)])) {
+        const [was, is] = [known.get(key) ?? NOTHING_STORED, stored[key] ?? NOTHING_STORED];
+        if (STORED_LIMITS.every((kind) => was[kind] === is[kind])) continue;
+        this.#write(home, key, is);
+        sums.set(key, sumOf(sumOf(sums.get(key) ?? NOTHING_STORED, was, -1), is));
+      }
+    }
+    this.#sums = sums;
+  }
+
+  /** To be called when a transaction was rolled back, or everything was deleted. */
+  forget(): void {
+    this.#sums = undefined;
+  }
+
+  #isOvertaken(home: string, at: number): boolean {
+    const latest = this.#latest.get(home) ?? Number.NEGATIVE_INFINITY;
+    if (at < latest && latest - at < OVERTAKEN_MS) return true;
+    this.#latest.delete(home);
+    this.#latest.set(home, at);
+    const [oldest] = this.#latest.keys();
+    if (this.#latest.size > MAX_LATEST && oldest !== undefined) this.#latest.delete(oldest);
+    return false;
+  }
+
+  #write(home: string, key: string, stored: Stored): void {
+    if (STORED_LIMITS.every((kind) => stored[kind] === 0)) {
+      this.#schema.write("DELETE FROM stored WHERE home = ? AND key = ?", home, key);
+      return;
+    }
+    const { stored_bytes: bytes, stored_responses: responses, stored_conversations: conversations } = stored;
+    this.#schema.write(
+      `INSERT INTO stored (home, key, bytes, responses, conversations) VALUES (?, ?, ?, ?, ?)
+       ON CONFLICT (home, key) DO UPDATE SET bytes = excluded.bytes, responses = excluded.responses,
+         conversations = excluded.conversations`,
+      ...[home, key, bytes, responses, conversations],
+    );
+  }
+
+  #read(): Map<string, Stored> {
+    const rows = this.#schema.rows<Row>(
+      `SELECT key, SUM(bytes) AS stored_bytes, SUM(responses) AS stored_responses, SUM(conversations) AS stored_conversations
+       FROM stored GROUP BY key`,
+    );
+    return new Map(rows.map(({ key, ...figures }) => [key, figures as Stored]));
+  }
+}
+
+function sumOf(a: Stored, b: Stored, sign: 1 | -1 = 1): Stored {
+  const sum: Record<StoredLimit, number> = { ...a };
+  for (const kind of STORED_LIMITS) sum[kind] += sign * b[kind];
+  return sum;
+}
+
+/** The tables of a quota, by version. A released version never changes: a new version adds to it. */
+export const QUOTA_VERSIONS: Versions = [
+  [
+    // The body is the use and the holds of a key, as JSON; the tenant's own row has an empty key. End users have their
+    // own accounts (`EndUsers`).
+    "CREATE TABLE accounts (key TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID",
+    USAGE_TABLE,
+    HOMES_TABLE,
+  ],
+  [STORED_TABLE],
+  USAGE_OF_KINDS,
+  STORE_SIZES,
+];
+
+/**
+ * The quota of a tenant: one Durable Object that counts the use of its keys. It has the tenant's name. Its answers are
+ * durable: an object that dies forgets no hold that it has granted.
+ */
+export class Quota extends OwnedObject<WebhookBinding> {
+  readonly #schema: Schema;
+  readonly #usage: UsageStore;
+  readonly #stored: StoredTotals;
+  #counted: { ledger: Ledger; endUsers: EndUsers } | undefined;
+
+  constructor(state: DurableObjectState, env: WebhookBinding) {
+    super(state, env, "QUOTAS");
+    this.#schema = new Schema(state.storage, QUOTA_VERSIONS);
+    this.#usage = new UsageStore(this.#schema);
+    this.#stored = new StoredTotals(this.#schema);
+  }
+
+  /** Takes a holder's report, with the used amounts of each model, and grants what it asks for. */
+  exchange(report: Report, usage: readonly UsageEntry[] = []): Answer {
+    const now = Date.now();
+    this.#counted ??= this.#read();
+    const { ledger, endUsers } = this.#counted;
+    if (report.endUser !== undefined) return this.#exchangeOfEndUser(report, endUsers, now);
+    const isNew = ledger.isNew(report);
+    const answer = ledger.take(report, now);
+    for (const near of ledger.takeNearlyUsed(report.key, report.limits, now)) this.#tell(report.key, near);
+    const changed = ledger.takeChanged();
+    try {
+      this.ctx.storage.transactionSync(() => {
+        for (const [key, account] of changed) this.#write(key, account);
+        if (isNew) this.#usage.add(report.key, usage, now, loadConfig(this.env).keys.usageRetentionMs);
+      });
+    } catch (error) {
+      // The ledger in memory differs from the stored one.
+      this.#counted = undefined;
+      throw error;
+    }
+    return answer;
+  }
+
+  #exchangeOfEndUser(report: Report, endUsers: EndUsers, now: number): Answer {
+    const answer = endUsers.take(report, now);
+    const { accounts, forgotten } = endUsers.takeChanges();
+    try {
+      this.ctx.storage.transactionSync(() => {
+        for (const [name, account] of accounts) this.#write(name, account);
+        for (const beginning of forgotten) {
+          this.#schema.write("DELETE FROM accounts WHERE key BETWEEN ? AND ?", beginning, `${beginning}~`);
+        }
+      });
+    } catch (error) {
+      this.#counted = undefined;
+      throw error;
+    }
+    return answer;
+  }
+
+  /** Takes the present amounts of homes, each as a whole. */
+  takeStored(reports: readonly StoredReport[]): void {
+    try {
+      this.ctx.storage.transactionSync(() => this.#stored.take(reports));
+    } catch (error) {
+      this.#stored.forget();
+      throw error;
+    }
+  }
+
+  /** The amounts that are stored now, by the key that stored them; unattributed ones under the empty key. */
+  stored(): Record<string, Stored> {
+    return Object.fromEntries(this.#stored.byKey());
+  }
+
+  /** The usage by hour, key and model. */
+  usage(query: UsageQuery): UsageRow[] {
+    return this.#usage.read(query);
+  }
+
+  /** Notes the present size of a vector store; 0 of a deleted one. */
+  noteStore(id: string, bytes: number): void {
+    this.ctx.storage.transactionSync(() => this.#usage.noteStore(id, bytes, Date.now()));
+  }
+
+  /** The bytes in vector stores before each of these times, Unix milliseconds. */
+  storeBytes(times: readonly number[]): number[] {
+    return this.#usage.storeBytes(times);
+  }
+
+  /** Notes a home in which something is about to be stored. A noted home keeps its place. */
+  noteHome(home: string): void {
+    const add = "INSERT INTO homes (home, at) VALUES (?, ?) ON CONFLICT (home) DO UPDATE SET at = excluded.at";
+    this.#schema.write(add, home, Date.now());
+  }
+
+  /** At most `limit` homes after `after`, by key: noted ones, and those that have reported stored amounts. No other homes are known. */
+  homes(after: string, limit: number): string[] {
+    const rows = this.#schema.rows<{ home: string }>(
+      "SELECT home FROM homes WHERE home > ?1 UNION SELECT home FROM stored WHERE home > ?1 ORDER BY home LIMIT ?2",
+      ...[after, limit],
+    );
+    return rows.map(({ home }) => home);
+  }
+
+  /** Forgets homes, except those that were used within `keepMs`. True if none is left. */
+  forgetHomes(homes: readonly string[], keepMs: number): boolean {
+    const unused = "DELETE FROM homes WHERE at < ? AND home IN (SELECT value FROM json_each(?))";
+    this.#schema.rows(unused, Date.now() - keepMs, JSON.stringify(homes));
+    return this.#schema.rows("SELECT 1 FROM homes UNION ALL SELECT 1 FROM stored LIMIT 1").length === 0;
+  }
+
+  /** Forgets everything counted. */
+  async erase(): Promise<void> {
+    this.#counted = undefined;
+    this.#stored.forget();
+    const deleted = this.ctx.storage.deleteAll();
+    this.#schema.forget();
+    await deleted;
+  }
+
+  #tell(key: string, { of, obstacle, limit, used, resetsAt }: NearlyUsed): void {
+    const whose = { tenant: this.ctx.id.name, ...(of === "key" && { key_id: key }) };
+    const until = resetsAt !== undefined && { resets_at: new Date(resetsAt).toISOString() };
+    const told = { ...whose, limit: obstacle, used, most: limit, ...until };
+    console.warn(logLine({ level: "warn", event: "limit_nearly_used", ...told }));
+    const { name: tenant = "" } = this.ctx.id;
+    if (!isAnnounced(loadConfig(this.env), tenant)) return;
+    const about = of === "key" ? key : tenant;
+    // The same id, should this object forget that it has sent the notice.
+    const hash = createHash("sha256").update(`${tenant} ${about} ${obstacle} ${limit} ${resetsAt}`).digest("hex");
+    const createdAt = unixSeconds();
+    const notice = { id: `evt_${hash.slice(0, 32)}`, type: "limit.nearly_used", createdAt, about };
+    this.ctx.waitUntil(announce(this.env, tenant, notice).catch(() => {}));
+  }
+
+  #read(): { ledger: Ledger; endUsers: EndUsers } {
+    const stored = (key: string) => this.#stored.of(key);
+    const rows = this.#schema.rows<{ key: string; body: string }>("SELECT key, body FROM accounts");
+    const accounts = rows.map(({ key, body }) => [key, JSON.parse(body) as Account] as const);
+    const ofKeys = accounts.filter(([name]) => !isOfEndUser(name));
+    const ofEndUsers = accounts.filter(([name]) => isOfEndUser(name));
+    return { ledger: new Ledger(ofKeys, stored), endUsers: new EndUsers(ofEndUsers, Date.now()) };
+  }
+
+  #write(key: string, account: Account): void {
+    const { requests, reads, tokens, periods, holds, told = [] } = account;
+    if ([requests, reads, tokens, periods, holds, told].every(({ length }) => length === 0)) {
+      this.#schema.write("DELETE FROM accounts WHERE key = ?", key);
+      return;
+    }
+    this.#schema.write(
+      "INSERT INTO accounts (key, body) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET body = excluded.body",
+      ...[key, JSON.stringify(account)],
+    );
+  }
+}

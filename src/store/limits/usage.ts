@@ -1,0 +1,205 @@
+import type { CountedTool } from "@responses-edge/responses-api/response";
+import type { Outcome } from "@responses-edge/turn/decide";
+import type { ClosedResponse } from "@responses-edge/turn/response";
+import { costOf, type Prices, type UsageEntry, type UsageKind, type UsageRow } from "@responses-edge/usage-limits";
+import type { Schema } from "../objects/schema.ts";
+
+/** The usage: a row for each hour, key, kind and model. */
+
+export interface UsageQuery {
+  /** Unix milliseconds: hours that begin at or after `from`, and before `until`. */
+  from: number;
+  until: number;
+  keys?: readonly string[] | undefined;
+  models?: readonly string[] | undefined;
+  kinds?: readonly UsageKind[] | undefined;
+}
+
+export const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+
+/** Most models with rows in one hour. Clients may invent any number of names. */
+const MAX_MODELS = 1_000;
+const OTHER_MODELS = "other";
+const MAX_NAME_LENGTH = 256;
+
+/** Most rows of one answer. */
+export const MAX_USAGE_ROWS = 50_000;
+
+/** Until version 2. All rows are completions. */
+export const USAGE_TABLE = `CREATE TABLE usage (
+  start INTEGER NOT NULL, key TEXT NOT NULL, model TEXT NOT NULL,
+  requests INTEGER NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL, cost REAL NOT NULL,
+  PRIMARY KEY (start, key, model)) WITHOUT ROWID`;
+
+export const USAGE_OF_KINDS = [
+  `CREATE TABLE used (
+    start INTEGER NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL, model TEXT NOT NULL,
+    requests INTEGER NOT NULL, input INTEGER NOT NULL, cached INTEGER NOT NULL, output INTEGER NOT NULL,
+    units REAL NOT NULL, cost REAL NOT NULL,
+    PRIMARY KEY (start, key, kind, model)) WITHOUT ROWID`,
+  `INSERT INTO used (start, key, kind, model, requests, input, cached, output, units, cost)
+    SELECT start, key, 'completions', model, requests, input, cached, output, 0, cost FROM usage`,
+  "DROP TABLE usage",
+];
+
+/**
+ * The bytes in vector stores: `store_bytes` has each store's present size, `stores_bytes` their sum after the changes of an
+ * hour. A time's sum is then one row, however often the sizes have changed. Until version 3 each size was a row of `used`.
+ */
+export const STORE_SIZES = [
+  "CREATE TABLE store_bytes (store TEXT NOT NULL PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID",
+  "CREATE TABLE stores_bytes (start INTEGER NOT NULL PRIMARY KEY, bytes INTEGER NOT NULL)",
+  // SQLite gives the other columns of the row with the greatest `start`.
+  `INSERT INTO store_bytes (store, bytes)
+    SELECT model, bytes FROM (SELECT model, units AS bytes, MAX(start) FROM used WHERE kind = 'vector_stores' GROUP BY model)
+    WHERE bytes > 0`,
+  `INSERT INTO stores_bytes (start, bytes)
+    SELECT start, SUM(SUM(change)) OVER (ORDER BY start) FROM (
+      SELECT start, units - LAG(units, 1, 0) OVER (PARTITION BY model ORDER BY start) AS change
+      FROM used WHERE kind = 'vector_stores')
+    GROUP BY start`,
+  "DELETE FROM used WHERE kind = 'vector_stores'",
+];
+
+export class UsageStore {
+  readonly #schema: Schema;
+  #models: { start: number; names: Set<string> } | undefined;
+  #sweptAt = 0;
+
+  constructor(schema: Schema) {
+    this.#schema = schema;
+  }
+
+  /** Adds to the hour of `now`. Once a day, removes rows older than `retentionMs`. Within a transaction. */
+  add(key: string, entries: readonly UsageEntry[], now: number, retentionMs: number): void {
+    if (entries.length === 0) return;
+    const start = Math.floor(now / HOUR_MS) * HOUR_MS;
+    for (const { kind = "completions", model, requests, input, cached, output, units = 0, cost } of entries) {
+      this.#schema.write(
+        `INSERT INTO used (start, key, kind, model, requests, input, cached, output, units, cost)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+         ON CONFLICT (start, key, kind, model) DO UPDATE SET requests = requests + excluded.requests,
+           input = input + excluded.input, cached = cached + excluded.cached, output = output + excluded.output,
+           units = units + excluded.units, cost = cost + excluded.cost`,
+        ...[start, key, kind, this.#nameOf(model, start), requests, input, cached, output, units, cost],
+      );
+    }
+    if (Math.abs(now - this.#sweptAt) < DAY_MS) return;
+    this.#sweptAt = now;
+    const oldest = start - retentionMs;
+    this.#schema.write("DELETE FROM used WHERE start < ?", oldest);
+    // The last sum holds until the next one.
+    this.#schema.write(
+      "DELETE FROM stores_bytes WHERE start < (SELECT MAX(start) FROM stores_bytes WHERE start < ?)",
+      oldest,
+    );
+  }
+
+  /** Notes the size of a vector store at `now`. Within a transaction. */
+  noteStore(id: string, bytes: number, now: number): void {
+    const [before] = this.#schema.rows<{ bytes: number }>("SELECT bytes FROM store_bytes WHERE store = ?", id);
+    const change = bytes - (before?.bytes ?? 0);
+    if (change === 0) return;
+    if (bytes === 0) this.#schema.write("DELETE FROM store_bytes WHERE store = ?", id);
+    else this.#schema.write("INSERT OR REPLACE INTO store_bytes (store, bytes) VALUES (?, ?)", id, bytes);
+    const [last] = this.#schema.rows<{ start: number; bytes: number }>(
+      "SELECT start, bytes FROM stores_bytes ORDER BY start DESC LIMIT 1",
+    );
+    // A clock that went back changes the last sum.
+    const start = Math.max(Math.floor(now / HOUR_MS) * HOUR_MS, last?.start ?? 0);
+    this.#schema.write(
+      "INSERT OR REPLACE INTO stores_bytes (start, bytes) VALUES (?, ?)",
+      ...[start, (last?.bytes ?? 0) + change],
+    );
+  }
+
+  /** The bytes in vector stores before each of these times, Unix milliseconds. */
+  storeBytes(times: readonly number[]): number[] {
+    const select = "SELECT bytes FROM stores_bytes WHERE start < ? ORDER BY start DESC LIMIT 1";
+    return times.map((time) => this.#schema.rows<{ bytes: number }>(select, time)[0]?.bytes ?? 0);
+  }
+
+  /** The rows of a query, oldest first; at most `MAX_USAGE_ROWS`. */
+  read({ from, until, ...among }: UsageQuery): UsageRow[] {
+    const columns = [
+      ["key", among.keys],
+      ["model", among.models],
+      ["kind", among.kinds],
+    ] as const;
+    const wanted = columns.filter(([, values]) => values !== undefined);
+    const conditions = wanted.map(([column]) => ` AND ${column} IN (SELECT value FROM json_each(?))`);
+    return this.#schema.rows<UsageRow & Record<string, SqlStorageValue>>(
+      `SELECT start, key, kind, model, requests, input, cached, output, units, cost FROM used
+       WHERE start >= ? AND start < ?${conditions.join("")} ORDER BY start, key, kind, model LIMIT ${MAX_USAGE_ROWS}`,
+      ...[from, until, ...wanted.map(([, values]) => JSON.stringify(values))],
+    );
+  }
+
+  #nameOf(model: string, start: number): string {
+    if (this.#models?.start !== start) {
+      const rows = this.#schema.rows<{ model: string }>("SELECT DISTINCT model FROM used WHERE start = ?", start);
+      this.#models = { start, names: new Set(rows.map((row) => row.model)) };
+    }
+    const { names } = this.#models;
+    const name = model.slice(0, MAX_NAME_LENGTH);
+    if (names.has(name)) return name;
+    if (names.size >= MAX_MODELS) return OTHER_MODELS;
+    names.add(name);
+    return name;
+  }
+}
+
+/** A turn that has ended, or a passed request, with the parts that show its usage. */
+export interface UsedTurn {
+  outcome: Pick<Outcome, "status">;
+  closed: Pick<ClosedResponse, "spent" | "head">;
+  /** Absent: completions. */
+  kind?: UsageKind;
+}
+
+/** The kinds of the tools whose use is counted. */
+const TOOLS: Readonly<Record<CountedTool, UsageKind>> = {
+  code_interpreter: "code_interpreter_sessions",
+  file_search: "file_searches",
+  image_generation: "images",
+  web_search: "web_searches",
+};
+
+/**
+ * The usage of a turn and its tools: as the model server reports it. Rounds that were cut off before their report
+ * (because the client left) count their output and the estimated prompt. Empty for a turn that used nothing.
+ */
+export function usageOfTurn(
+  { outcome, closed: { spent }, kind }: UsedTurn,
+  { model, estimatedInput }: { model: string; estimatedInput: () => number },
+  prices: Prices,
+): UsageEntry[] {
+  const { usage, deltas, rounds, toolCalls, guarded } = spent;
+  const isCut = outcome.status === "failed" || outcome.status === "cancelled";
+  const reported = usage?.input_tokens_per_turn?.length ?? (usage ? 1 : 0);
+  // A round that never reached the model uses nothing, and neither does one that failed before its first word.
+  const isAsked = deltas > (usage?.output_tokens ?? 0) || outcome.status === "cancelled";
+  const unreported = isCut && isAsked && rounds >= reported;
+  const lastInput = usage?.input_tokens_per_turn?.at(-1) ?? usage?.input_tokens;
+  const input = (usage?.input_tokens ?? 0) + (unreported ? (lastInput ?? estimatedInput()) : 0);
+  const output = Math.max(usage?.output_tokens ?? 0, isCut || !usage ? deltas : 0);
+  const entries: UsageEntry[] = [];
+  if (input > 0 || output > 0) {
+    const tokens = { input, cached: usage?.input_tokens_details.cached_tokens ?? 0, output };
+    entries.push({ ...(kind && { kind }), model, requests: 1, ...tokens, cost: costOf(model, tokens, prices) });
+  }
+  for (const tool of Object.keys(TOOLS) as CountedTool[]) {
+    const used = { ...NO_TOKENS, units: toolCalls?.[tool] ?? 0 };
+    if (used.units === 0) continue;
+    entries.push({ kind: TOOLS[tool], model: tool, requests: 1, ...used, cost: costOf(tool, used, prices) });
+  }
+  if (guarded && guarded.tokens > 0) {
+    const used = { ...NO_TOKENS, input: guarded.tokens };
+    const { model: guard } = guarded;
+    entries.push({ kind: "moderations", model: guard, requests: 1, ...used, cost: costOf(guard, used, prices) });
+  }
+  return entries;
+}
+
+const NO_TOKENS = { input: 0, cached: 0, output: 0 };

@@ -1,0 +1,164 @@
+import { DEFAULT_LIMITS } from "@responses-edge/file-text";
+import { ApiError } from "@responses-edge/responses-api/errors";
+import { loadConfig, type Variables } from "../../../config/index.ts";
+import { Permits } from "../../limits/permits.ts";
+import { OwnedObject } from "../../objects/owned-object.ts";
+import { Schema, type Versions } from "../../objects/schema.ts";
+import { bucketFault } from "./bucket.ts";
+import { PIECE_BYTES } from "./bytes-at-rest.ts";
+import { configuredBuckets } from "./configured-buckets.ts";
+import type { FileRecord } from "./file-table.ts";
+import { KeptText, TEXT_TABLES, type TextOutcome } from "./kept-text.ts";
+
+/** The tables of a file, by version. A released version never changes: a new version adds to it. */
+export const FILE_BYTES_VERSIONS: Versions = [
+  [
+    "CREATE TABLE piece (part INTEGER NOT NULL, seq INTEGER NOT NULL, bytes BLOB NOT NULL, UNIQUE (part, seq))",
+    ...TEXT_TABLES,
+  ],
+];
+
+/** The URLs at which `fetch` of a file's object answers with a stream. The body is the file's record, as JSON. */
+const CONTENT = "http://file/content";
+const TEXT = "http://file/text";
+
+/** Asks for the bytes of a file, or for its text as JSON lines. */
+export function fileRequest(kind: "content" | "text", record: FileRecord): Request {
+  return new Request(kind === "content" ? CONTENT : TEXT, { method: "POST", body: JSON.stringify(record) });
+}
+
+/**
+ * The bytes of a file, in rows of at most 1 MiB or, if a bucket stores them, elsewhere, and the text that was read from
+ * it: one Durable Object, named tenant + key. A file that was uploaded has several parts, whose order the directory
+ * knows. Only the directory leads here.
+ */
+export class FileBytes extends OwnedObject<Variables> {
+  readonly #schema: Schema;
+  readonly #text: KeptText;
+  readonly #tenant: string;
+
+  constructor(state: DurableObjectState, env: Variables) {
+    super(state, env, "FILE_BYTES");
+    [this.#tenant = ""] = state.id.name?.split(":") ?? [];
+    this.#schema = new Schema(state.storage, FILE_BYTES_VERSIONS);
+    this.#text = new KeptText(this.#schema, this.#tenant);
+  }
+
+  /**
+   * Stores a piece of a part. A repeated call is harmless. Throws if the piece before it is missing: the file was
+   * removed in the meantime.
+   */
+  append(part: number, seq: number, bytes: Uint8Array): void {
+    if (bytes.byteLength > PIECE_BYTES) throw new RangeError(`A piece has ${PIECE_BYTES} bytes at most.`);
+    if (seq > 0 && this.#schema.rows("SELECT 1 FROM piece WHERE part = ? AND seq = ?", part, seq - 1).length === 0) {
+      throw new Error("The piece before this one is not there.");
+    }
+    const insert =
+      "INSERT INTO piece (part, seq, bytes) VALUES (?, ?, ?) ON CONFLICT (part, seq) DO UPDATE SET bytes = excluded.bytes";
+    this.#schema.write(insert, part, seq, bytes.slice().buffer);
+  }
+
+  /** The bytes, or the text as JSON lines: 404 if bytes are missing, 422 with the reason if the file has no text. */
+  override async fetch(request: Request): Promise<Response> {
+    const record = await request.json<FileRecord>();
+    if (request.url === TEXT) return this.#textOf(record);
+    return this.#has(record)
+      ? new Response(this.counted(streamOf(this.#pieces(record.parts))))
+      : new Response(null, { status: 404 });
+  }
+
+  /** Removes the parts that are not in a list. */
+  keep(parts: readonly number[]): void {
+    this.#schema.rows("DELETE FROM piece WHERE part NOT IN (SELECT value FROM json_each(?))", JSON.stringify(parts));
+  }
+
+  /** Removes everything that is stored here. */
+  async erase(): Promise<void> {
+    this.#text.forget();
+    const deleted = this.ctx.storage.deleteAll();
+    this.#schema.forget();
+    await deleted;
+  }
+
+  #has({ parts }: FileRecord): boolean {
+    return parts.every((part) => this.#schema.rows("SELECT 1 FROM piece WHERE part = ? LIMIT 1", part).length > 0);
+  }
+
+  /**
+   * The rows of parts, each read when the one before it was sent. They end early if the file is removed in the
+   * meantime, which its length shows.
+   */
+  *#pieces(parts: readonly number[]): Generator<Uint8Array> {
+    const select = "SELECT bytes FROM piece WHERE part = ? AND seq = ?";
+    for (const part of parts) {
+      for (let seq = 0; ; seq += 1) {
+        const [row] = this.#schema.rows<{ bytes: ArrayBuffer }>(select, part, seq);
+        if (!row) break;
+        if (row.bytes.byteLength > 0) yield new Uint8Array(row.bytes);
+      }
+    }
+  }
+
+  async #textOf(record: FileRecord): Promise<Response> {
+    try {
+      const outcome = this.#text.outcome ?? (await this.#makeText(record));
+      if (!outcome) return new Response(null, { status: 404 });
+      if (!outcome.ok) return Response.json(outcome, { status: 422 });
+    } catch (error) {
+      if (error instanceof ApiError) return Response.json(error.toFields(), { status: 503 });
+      throw error;
+    }
+    const encoder = new TextEncoder();
+    return new Response(
+      this.counted(streamOf(this.#text.pages(), (page) => encoder.encode(`${JSON.stringify(page)}\n`))),
+    );
+  }
+
+  /** Undefined if bytes are missing. Throws the 503 and the 429 of an isolate without memory for it. */
+  async #makeText(record: FileRecord): Promise<TextOutcome | undefined> {
+    if (record.at === "rows" && !this.#has(record)) return undefined;
+    if (record.bytes > DEFAULT_LIMITS.maxBytes) return TOO_LARGE;
+    const config = loadConfig(this.env);
+    const { maxOpenTurns } = config;
+    const bucket = configuredBuckets(config, this.#tenant).find(({ at }) => at === record.at);
+    if (record.at !== "rows" && !bucket) throw bucketFault();
+    using _permits = new Permits("body", { tenant: this.#tenant, config: { maxOpenTurns } }, record.bytes);
+    const made = this.#text.make(record, async () => {
+      const all = new Uint8Array(record.bytes);
+      let at = 0;
+      for await (const piece of bucket?.pieces(record) ?? this.#pieces(record.parts)) {
+        all.set(piece, at);
+        at += piece.length;
+      }
+      if (at < record.bytes) throw new Error("The file was removed meanwhile.");
+      return all;
+    });
+    // The caller may leave. The work continues for the next one.
+    this.ctx.waitUntil(made.catch(() => {}));
+    return await made;
+  }
+}
+
+/** Such a file is refused without being read. */
+const TOO_LARGE: TextOutcome = {
+  ok: false,
+  code: "too_large",
+  message: `The file has more than ${DEFAULT_LIMITS.maxBytes} bytes: its text is not read.`,
+};
+
+/** A stream that takes the next value when the one before it was sent. */
+function streamOf<Value>(
+  values: Iterator<Value>,
+  toBytes: (value: Value) => Uint8Array = (value) => value as Uint8Array,
+): ReadableStream<Uint8Array> {
+  return new ReadableStream<Uint8Array>(
+    {
+      pull(controller) {
+        const { done, value } = values.next();
+        if (done) controller.close();
+        else controller.enqueue(toBytes(value));
+      },
+    },
+    { highWaterMark: 0 },
+  );
+}

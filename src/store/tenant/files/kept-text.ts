@@ -1,0 +1,97 @@
+import { LongWork } from "@responses-edge/bounded-io/long-work";
+import { type TextPage, textOf, UnreadableFile } from "@responses-edge/file-text";
+import { fromCell, type StoredCell, toCells } from "../../objects/row-pieces.ts";
+import type { Schema } from "../../objects/schema.ts";
+
+/** The result of reading a file's text: it is stored, or the file is unreadable. */
+export type TextOutcome = { ok: true } | { ok: false; code: UnreadableFile["code"]; message: string };
+
+/** A page is a sequence of rows, of which the first begins it. The outcome is written when all pages are. */
+export const TEXT_TABLES = [
+  "CREATE TABLE page (seq INTEGER PRIMARY KEY, number INTEGER, begins INTEGER NOT NULL, cell BLOB NOT NULL)",
+  "CREATE TABLE outcome (body TEXT NOT NULL)",
+];
+
+/** The text of a file: read once, at the first request for it, and stored in rows beside the bytes. */
+export class KeptText {
+  readonly #schema: Schema;
+  readonly #tenant: string;
+  #making: Promise<TextOutcome> | undefined;
+  /** Counts erasures, so that text of an erased file is not stored. */
+  #life = 0;
+
+  constructor(schema: Schema, tenant: string) {
+    this.#schema = schema;
+    this.#tenant = tenant;
+  }
+
+  /** The result of reading the text; undefined before the first request for it. */
+  get outcome(): TextOutcome | undefined {
+    const [row] = this.#schema.rows<{ body: string }>("SELECT body FROM outcome");
+    return row && (JSON.parse(row.body) as TextOutcome);
+  }
+
+  /**
+   * Makes the text from the bytes that `read` gives, in slices between which other work runs. A second caller waits for
+   * the same text.
+   */
+  make(about: { filename: string; mimeType: string | null }, read: () => Promise<Uint8Array>): Promise<TextOutcome> {
+    this.#making ??= this.#make(about, read).finally(() => {
+      this.#making = undefined;
+    });
+    return this.#making;
+  }
+
+  /** The pages, one at a time. */
+  *pages(): Generator<TextPage> {
+    const select = "SELECT number, begins, cell FROM page WHERE seq = ?";
+    let page: TextPage | undefined;
+    for (let seq = 0; ; seq += 1) {
+      const [row] = this.#schema.rows<{ number: number | null; begins: number; cell: StoredCell }>(select, seq);
+      if (page && (!row || row.begins === 1)) {
+        yield page;
+        page = undefined;
+      }
+      if (!row) return;
+      page ??= { page: row.number, text: "" };
+      page.text += fromCell(row.cell);
+    }
+  }
+
+  /** To be called after everything was deleted. */
+  forget(): void {
+    this.#life += 1;
+  }
+
+  async #make(
+    { filename, mimeType }: { filename: string; mimeType: string | null },
+    read: () => Promise<Uint8Array>,
+  ): Promise<TextOutcome> {
+    const life = this.#life;
+    const write = (statement: string, ...bindings: SqlStorageValue[]) => {
+      if (life !== this.#life) throw new Error("The file was removed meanwhile.");
+      this.#schema.write(statement, ...bindings);
+    };
+    const bytes = await read();
+    // An earlier process may have died while writing.
+    write("DELETE FROM page");
+    let outcome: TextOutcome = { ok: true };
+    let seq = 0;
+    try {
+      const about = { filename, mimeType: mimeType ?? undefined };
+      for await (const { page, text } of textOf(bytes, about, {}, new LongWork(this.#tenant))) {
+        for (const [index, cell] of toCells(text).entries()) {
+          const insert = "INSERT INTO page (seq, number, begins, cell) VALUES (?, ?, ?, ?)";
+          write(insert, seq, page, index === 0 ? 1 : 0, typeof cell === "string" ? cell : cell.slice().buffer);
+          seq += 1;
+        }
+      }
+    } catch (error) {
+      if (!(error instanceof UnreadableFile)) throw error;
+      write("DELETE FROM page");
+      outcome = { ok: false, code: error.code, message: error.message };
+    }
+    write("INSERT INTO outcome (body) VALUES (?)", JSON.stringify(outcome));
+    return outcome;
+  }
+}

@@ -1,0 +1,100 @@
+import { hashOf } from "@responses-edge/engines/hash";
+import { responseId } from "@responses-edge/responses-api/ids";
+import type { ListedResponse } from "@responses-edge/responses-api/platform/listed-response";
+import { inputPreview, messageTexts, outputPreview, readPrefix } from "@responses-edge/responses-api/platform/previews";
+import type { ResponseObject } from "@responses-edge/responses-api/response";
+
+/** A response as its tenant's index gets it. */
+
+/** UTF-16 units of input and output that are indexed, by which a search finds a response. */
+const READ_LENGTH = 131_072;
+const SEARCHED_LENGTH = 4_096;
+
+export interface IndexEntry {
+  id: string;
+  /** Unix milliseconds. */
+  createdAt: number;
+  status: ResponseObject["status"];
+  /** The response as it is listed, as JSON, without its cost. */
+  body: string;
+  /** The tags that a filter compares: `tagOf`. */
+  tags: string[];
+  text: string;
+  /** When the entry was made, Unix milliseconds; later ones of an isolate have greater numbers. */
+  at: number;
+}
+
+/** A response as its home stores it. */
+export interface KeptResponse {
+  turn: string;
+  /** Unix milliseconds. */
+  createdAt: number;
+  /** JSON texts, as `SettledTurn` has them. */
+  input: string;
+  output: string;
+  response: string;
+}
+
+type Head = Omit<ResponseObject, "output" | "object">;
+
+/** A word that no text contains, for a model, a status, a conversation, or a pair of metadata. Two of them collide once in 10¹⁹ times. */
+export function tagOf(kind: "model" | "status" | "conversation" | "metadata", ...names: string[]): string {
+  const { high, low } = hashOf(JSON.stringify([kind, ...names]));
+  return `${(BigInt(high >>> 0) << 32n) | BigInt(low >>> 0)}`;
+}
+
+let lastAt = 0;
+
+/** The time, in Unix milliseconds, and greater than the last result. */
+export function nextAt(): number {
+  lastAt = Math.max(Date.now(), lastAt + 1);
+  return lastAt;
+}
+
+/** `endedAt` in Unix milliseconds; null while it runs, undefined if it is unknown. */
+export function entryOf(
+  home: string,
+  { turn, createdAt, input, output, response }: KeptResponse,
+  isTakenOut: (id: string) => boolean,
+  endedAt?: number | null,
+): IndexEntry {
+  const head = JSON.parse(response) as Head;
+  const asked = readPrefix(input.slice(0, READ_LENGTH));
+  const said = readPrefix(output.slice(0, READ_LENGTH));
+  const { model, status, conversation, metadata, completed_at } = head;
+  const end = endedAt ?? (endedAt === undefined && completed_at !== null ? completed_at * 1000 : null);
+  const id = responseId({ home, turn });
+  const body: Omit<ListedResponse, "cost_usd"> = {
+    id,
+    object: "response.summary",
+    created_at: head.created_at,
+    completed_at,
+    status,
+    background: head.background,
+    model,
+    previous_response_id: head.previous_response_id,
+    conversation,
+    metadata,
+    usage: head.usage,
+    error: head.error,
+    incomplete_details: head.incomplete_details,
+    duration_ms: end === null ? null : Math.max(0, end - createdAt),
+    input: inputPreview(asked, isTakenOut),
+    output: outputPreview(said, isTakenOut),
+  };
+  const pairs = Object.entries(metadata);
+  return {
+    id,
+    createdAt,
+    status,
+    body: JSON.stringify(body),
+    tags: [
+      tagOf("model", model),
+      tagOf("status", status),
+      ...(conversation ? [tagOf("conversation", conversation.id)] : []),
+      ...pairs.map(([key, value]) => tagOf("metadata", key, value)),
+    ],
+    text: [asked, said].map((items) => messageTexts(items, isTakenOut, SEARCHED_LENGTH)).join("\n"),
+    at: nextAt(),
+  };
+}

@@ -1,0 +1,211 @@
+import { indexedText, TOKENIZER, termsOf } from "@responses-edge/vector-search";
+import { loadConfig, type Variables } from "../../../config/index.ts";
+import { OwnedObject } from "../../objects/owned-object.ts";
+import { Schema, type Versions } from "../../objects/schema.ts";
+import type { IndexEntry } from "./entry.ts";
+
+/** The tables of the object, by version. A released version never changes: a new version adds to it. */
+export const RESPONSE_INDEX_VERSIONS: Versions = [
+  [
+    // `no` begins with the time of creation, so that the rows have the order of the list.
+    "CREATE TABLE response (no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, status TEXT NOT NULL, body TEXT NOT NULL)",
+    `CREATE VIRTUAL TABLE words USING fts5 (tags, text, content = '', contentless_delete = 1, tokenize = "${TOKENIZER}")`,
+  ],
+];
+
+/** Most numbers of one millisecond. */
+const PER_MS = 1_000;
+
+/** Most missing responses of a home in one answer. */
+export const MAX_MISSING = 100;
+
+/** Rows that are removed at once, and the pause before the next ones. */
+const SWEPT_AT_ONCE = 1_000;
+const SWEEP_AGAIN_MS = 1_000;
+const MIN_SWEEP_INTERVAL_MS = 3_600_000;
+
+/** How long removals are remembered, and how many: an isolate's earlier report may arrive after one. */
+const REMEMBERED_MS = 60_000;
+const MAX_REMEMBERED = 10_000;
+
+export interface IndexQuery {
+  order: "asc" | "desc";
+  limit: number;
+  /** The id of a listed response. */
+  after?: string | undefined;
+  /** The only response to list. */
+  id?: string | undefined;
+  /** Tags (`tagOf`). A response must have all of them. */
+  tags: readonly string[];
+  /** A user's words. A response must have all of them. */
+  text?: string | undefined;
+  /** Unix milliseconds: created at or after `from`, and before `until`. */
+  from: number;
+  until: number;
+}
+
+/**
+ * The list of a tenant's stored responses: one Durable Object, named as the tenant. Homes report what they store, beside the
+ * answer, and again by their alarms in case a process died first (`home-index.ts`). Expired responses are not listed.
+ */
+export class ResponseIndex extends OwnedObject<Variables> {
+  readonly #schema: Schema;
+  /** The times of removals, oldest first. */
+  readonly #removed = new Map<string, number>();
+  #erasedAt = 0;
+  #hasAlarm = false;
+
+  constructor(state: DurableObjectState, env: Variables) {
+    super(state, env, "RESPONSE_INDEXES");
+    this.#schema = new Schema(state.storage, RESPONSE_INDEX_VERSIONS);
+  }
+
+  /** Takes the present state of responses. */
+  async take(entries: readonly IndexEntry[]): Promise<void> {
+    const { retentionMs } = loadConfig(this.env);
+    this.#change(() => {
+      for (const entry of entries) this.#put(entry);
+    });
+    if (retentionMs === 0 || this.#hasAlarm) return;
+    this.#hasAlarm = true;
+    if ((await this.ctx.storage.getAlarm()) === null) await this.#sweepAt(Date.now() + retentionMs);
+  }
+
+  /** Removes responses. Reports from before `at` are ignored from now on. */
+  remove(ids: readonly string[], at: number): void {
+    this.#change(() => {
+      for (const id of ids) {
+        this.#removed.set(id, at);
+        this.#delete(this.#rowOf(id)?.no);
+      }
+    });
+    for (const [id, since] of this.#removed) {
+      if (this.#removed.size <= MAX_REMEMBERED && Date.now() - since < REMEMBERED_MS) break;
+      this.#removed.delete(id);
+    }
+  }
+
+  /**
+   * Compares the listed responses of a home with the stored ones: gives ids that are missing (some of them, if there
+   * are many), and those that must go.
+   */
+  compare(prefix: string, ended: readonly string[]): { missing: string[]; extra: string[] } {
+    const select = "SELECT id, status FROM response WHERE id > ? AND id < ?";
+    // No letter of an id sorts after "~".
+    const rows = this.#schema.rows<{ id: string; status: string }>(select, prefix, `${prefix}~`);
+    const listed = new Map(rows.map(({ id, status }) => [id, status]));
+    const kept = new Set(ended);
+    const isMissing = (id: string) => isRunning(listed.get(id) ?? "queued");
+    return {
+      missing: ended.filter(isMissing).slice(0, MAX_MISSING),
+      extra: rows.filter(({ id }) => !kept.has(id)).map(({ id }) => id),
+    };
+  }
+
+  /** The bodies of a page, at most `limit`; null if `after` is not listed. */
+  list({ order, limit, after, id, tags, text, from, until }: IndexQuery): string[] | null {
+    const cursor = after === undefined ? undefined : this.#rowOf(after);
+    if (after !== undefined && !cursor) return null;
+    let [least, below] = [Math.max(from, this.#oldest()) * PER_MS, Math.min(until * PER_MS, Number.MAX_SAFE_INTEGER)];
+    if (cursor && order === "desc") below = Math.min(below, cursor.no);
+    if (cursor && order === "asc") least = Math.max(least, cursor.no + 1);
+    if (id !== undefined) {
+      const no = this.#rowOf(id)?.no ?? -1;
+      [least, below] = [Math.max(least, no), Math.min(below, no + 1)];
+    }
+    const terms = text === undefined ? [] : termsOf(text);
+    if (text !== undefined && terms.length === 0) return [];
+    const matches = [...tags.map((tag) => `tags : "${tag}"`), ...terms.map((term) => `text : ${term}`)].join(" AND ");
+    const direction = order === "desc" ? "DESC" : "ASC";
+    const isWithin = (column: string) =>
+      `${column} >= ? AND ${column} < ? ORDER BY ${column} ${direction} LIMIT ${limit}`;
+    const rows = this.#schema.rows<{ body: string }>(
+      matches === ""
+        ? `SELECT body FROM response WHERE ${isWithin("no")}`
+        : `SELECT body FROM (SELECT rowid AS no FROM words WHERE words MATCH ? AND ${isWithin("rowid")}) AS found
+           JOIN response USING (no) ORDER BY no ${direction}`,
+      ...(matches === "" ? [] : [matches]),
+      ...[least, below],
+    );
+    return rows.map(({ body }) => body);
+  }
+
+  /** Removes expired responses. */
+  override async alarm(): Promise<void> {
+    const { retentionMs } = loadConfig(this.env);
+    if (retentionMs === 0) return;
+    const expired = this.#schema.rows<{ no: number }>(
+      "SELECT no FROM response WHERE no < ? ORDER BY no LIMIT ?",
+      ...[this.#oldest() * PER_MS, SWEPT_AT_ONCE],
+    );
+    this.#change(() => {
+      for (const { no } of expired) this.#delete(no);
+    });
+    const [next] = this.#schema.rows<{ no: number }>("SELECT no FROM response ORDER BY no LIMIT 1");
+    this.#hasAlarm = next !== undefined;
+    if (!next) return;
+    const due = next.no / PER_MS + retentionMs;
+    const isBehind = expired.length === SWEPT_AT_ONCE;
+    await this.#sweepAt(isBehind ? Date.now() + SWEEP_AGAIN_MS : Math.max(due, Date.now() + MIN_SWEEP_INTERVAL_MS));
+  }
+
+  /** Removes everything. Earlier reports are ignored from now on. */
+  async erase(): Promise<void> {
+    this.#erasedAt = Date.now();
+    this.#hasAlarm = false;
+    await this.ctx.storage.deleteAll();
+    this.#schema.forget();
+  }
+
+  /** The earliest creation time of an unexpired response, Unix milliseconds. */
+  #oldest(): number {
+    const { retentionMs } = loadConfig(this.env);
+    return retentionMs === 0 ? 0 : Date.now() - retentionMs + 1;
+  }
+
+  #put({ id, createdAt, status, body, tags, text, at }: IndexEntry): void {
+    if (at <= Math.max(this.#erasedAt, this.#removed.get(id) ?? 0)) return;
+    const known = this.#rowOf(id);
+    // A late report of a run that has ended since.
+    if (known && isRunning(status) && !isRunning(known.status)) return;
+    this.#delete(known?.no);
+    const no = known?.no ?? this.#newNumber(createdAt);
+    this.#schema.write("INSERT INTO response (no, id, status, body) VALUES (?, ?, ?, ?)", no, id, status, body);
+    const words = "INSERT INTO words (rowid, tags, text) VALUES (?, ?, ?)";
+    this.#schema.write(words, no, tags.join(" "), indexedText(text));
+  }
+
+  #delete(no: number | undefined): void {
+    if (no === undefined) return;
+    this.#schema.write("DELETE FROM words WHERE rowid = ?", no);
+    this.#schema.write("DELETE FROM response WHERE no = ?", no);
+  }
+
+  #rowOf(id: string): { no: number; status: string } | undefined {
+    return this.#schema.rows<{ no: number; status: string }>("SELECT no, status FROM response WHERE id = ?", id)[0];
+  }
+
+  /** The next number of a millisecond, or of a later one if it has none left. */
+  #newNumber(createdAt: number): number {
+    for (let first = createdAt * PER_MS; ; first += PER_MS) {
+      const last = "SELECT MAX(no) AS last FROM response WHERE no >= ? AND no < ?";
+      const taken = this.#schema.rows<{ last: number | null }>(last, first, first + PER_MS)[0]?.last ?? null;
+      if (taken === null) return first;
+      if (taken + 1 < first + PER_MS) return taken + 1;
+    }
+  }
+
+  #sweepAt(time: number): Promise<void> {
+    this.#hasAlarm = true;
+    return this.ctx.storage.setAlarm(time);
+  }
+
+  #change<T>(body: () => T): T {
+    this.#schema.open();
+    return this.ctx.storage.transactionSync(body);
+  }
+}
+
+function isRunning(status: string): boolean {
+  return status === "queued" || status === "in_progress";
+}

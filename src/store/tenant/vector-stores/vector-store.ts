@@ -1,0 +1,399 @@
+import { LongWork } from "@responses-edge/bounded-io/long-work";
+import type { Attributes } from "@responses-edge/responses-api/attribute-filter";
+import { invalidRequest } from "@responses-edge/responses-api/errors";
+import type {
+  BatchObject,
+  FileCounts,
+  FoundChunk,
+  StoreFileObject,
+  VectorStoreObject,
+} from "@responses-edge/responses-api/platform/vector-stores";
+import { OwnedObject } from "../../objects/owned-object.ts";
+import { type Result, refused } from "../../objects/rpc.ts";
+import { Schema } from "../../objects/schema.ts";
+import { ChunkIndex } from "./chunk-index.ts";
+import { countFile, forgetIngestion, Ingestion, type IngestionHost, StoreGone } from "./ingestion.ts";
+import type { StoreEnv } from "./store-env.ts";
+import { expired, otherEmbedding } from "./store-faults.ts";
+import {
+  type FileOwner,
+  type NewStoreFile,
+  type ShownStoreFiles,
+  type StoreFile,
+  type StoreFileQuery,
+  StoreFiles,
+} from "./store-files.ts";
+import { expiryOf, type NewStore, type StoreChange, type StoreRecord, StoreRow } from "./store-record.ts";
+import { StoreSearch, type StoreSearchRequest } from "./store-search.ts";
+import { VECTOR_STORE_VERSIONS } from "./tables.ts";
+
+/** The longest work of one alarm. The platform ends an alarm that runs too long. Milliseconds. */
+const WORK_MS = 60_000;
+
+/** Milliseconds after its beginning at which the work of a dead process is resumed. */
+const RESUMED_AFTER_MS = 30_000;
+
+/** A search is noted as activity of its store at most this often. Seconds. */
+const ACTIVE_SECONDS = 60;
+
+/** Most files of one store. */
+const MAX_FILES = 100_000;
+
+/** Most UTF-16 units of a file's content in one answer. */
+const MAX_CONTENT_LENGTH = 8 * 1024 * 1024;
+
+/**
+ * A vector store: one Durable Object, named tenant + key, with its files, their chunks and the indices. Its alarm makes files
+ * searchable, and removes deleted ones. A method that gives null, or false, has found no such store, file or batch.
+ */
+export class VectorStore extends OwnedObject<StoreEnv> {
+  readonly #schema: Schema;
+  readonly #row: StoreRow;
+  readonly #files: StoreFiles;
+  readonly #index: ChunkIndex;
+  readonly #search: StoreSearch;
+  readonly #host: IngestionHost;
+  #isWorking = false;
+
+  constructor(state: DurableObjectState, env: StoreEnv) {
+    super(state, env, "VECTOR_STORES");
+    this.#schema = new Schema(state.storage, VECTOR_STORE_VERSIONS);
+    this.#row = new StoreRow(this.#schema);
+    this.#files = new StoreFiles(this.#schema, (outcome) => countFile(this.#host, outcome));
+    this.#index = new ChunkIndex(this.#schema);
+    this.#search = new StoreSearch(this.#schema, this.#index);
+    this.#host = {
+      tenant: tenantOf(state.id.name),
+      env,
+      row: this.#row,
+      files: this.#files,
+      index: this.#index,
+      change: (body) => this.#change(body),
+      waitUntil: (promise) => state.waitUntil(promise),
+    };
+  }
+
+  /** Creates the store, with first files. A repeated call is harmless. */
+  async create(store: NewStore, files: readonly NewStoreFile[], owner: FileOwner): Promise<VectorStoreObject> {
+    this.#schema.open();
+    const now = Date.now();
+    const seconds = Math.floor(now / 1000);
+    const made = this.ctx.storage.transactionSync(() => {
+      const record: StoreRecord = {
+        ...store,
+        createdAt: seconds,
+        lastActiveAt: seconds,
+        isExpired: false,
+        embedding: null,
+        isCounted: owner.counted?.tellsUsage,
+      };
+      this.#row.write(this.#row.record ?? record);
+      for (const file of files) this.#files.add(file, owner, now);
+      return this.#shown(this.#row.record ?? record);
+    });
+    await this.#wake();
+    return made;
+  }
+
+  object(): VectorStoreObject | null {
+    const record = this.#current();
+    return record && this.#shown(record);
+  }
+
+  /** The facts of a store that its searches need. */
+  facts(): { embedding: StoreRecord["embedding"]; isExpired: boolean } | null {
+    const record = this.#current();
+    return record && { embedding: record.embedding, isExpired: record.isExpired };
+  }
+
+  async update(change: StoreChange): Promise<VectorStoreObject | null> {
+    const record = this.#current();
+    if (!record) return null;
+    const { name = record.name, metadata = record.metadata, expiresAfter = record.expiresAfter } = change;
+    const changed = { ...record, name, metadata, expiresAfter, lastActiveAt: Math.floor(Date.now() / 1000) };
+    this.#row.write(changed);
+    await this.#wake();
+    return this.#shown(changed);
+  }
+
+  /** Removes the store and its content. */
+  async delete(): Promise<boolean> {
+    const record = this.#current();
+    if (!record) return false;
+    await this.#noteBytes(record, 0);
+    forgetIngestion(record.id);
+    this.#index.forget();
+    this.#row.forget();
+    this.#files.forget();
+    await this.ctx.storage.deleteAlarm();
+    const deleted = this.ctx.storage.deleteAll();
+    this.#schema.forget();
+    await deleted;
+    return true;
+  }
+
+  /** Adds files. Their status says when they are searchable. */
+  async addFiles(files: readonly NewStoreFile[], owner: FileOwner): Promise<Result<StoreFileObject[]> | null> {
+    const added = this.#add(files, owner);
+    await this.#wake();
+    return added && (added.ok ? { ok: true, value: added.value.map((file) => this.#shownFile(file)) } : added);
+  }
+
+  /** The same, as a batch with this id. */
+  async addBatch(id: string, files: readonly NewStoreFile[], owner: FileOwner): Promise<Result<BatchObject> | null> {
+    const added = this.#add(files, owner, id);
+    await this.#wake();
+    if (!added?.ok) return added;
+    const batch = this.batch(id);
+    return batch && { ok: true, value: batch };
+  }
+
+  file(id: string): StoreFileObject | null {
+    const file = this.#current() && this.#files.find(id);
+    return file ? this.#shownFile(file) : null;
+  }
+
+  files(query: StoreFileQuery): Result<ShownStoreFiles> | null {
+    if (!this.#current()) return null;
+    if (query.batch !== undefined && !this.#files.batch(query.batch)) return null;
+    const page = this.#files.list(query);
+    if (!page) {
+      const [field, id] = query.after === undefined ? ["before", query.before] : ["after", query.after];
+      return refused(invalidRequest(field ?? null, `No file '${id}' in this vector store.`, "file_not_found"));
+    }
+    return { ok: true, value: { data: page.data.map((file) => this.#shownFile(file)), hasMore: page.hasMore } };
+  }
+
+  updateFile(id: string, attributes: Attributes | null): StoreFileObject | null {
+    const file = this.#current() && this.#files.find(id);
+    if (!file) return null;
+    this.#files.setAttributes(file.no, attributes);
+    return this.#shownFile({ ...file, attributes });
+  }
+
+  /** Removes a file from the store, even while it is being indexed. */
+  async removeFile(id: string): Promise<boolean> {
+    const file = this.#current() && this.#files.find(id);
+    if (!file) return false;
+    this.#change(() => this.#files.remove(file));
+    this.#index.withdraw(file.no);
+    await this.#wake();
+    return true;
+  }
+
+  /** The chunks of a file, in their order. */
+  content(id: string): { texts: string[]; hasMore: boolean } | null {
+    const file = this.#current() && this.#files.find(id);
+    if (!file) return null;
+    const { texts, hasMore } = this.#index.texts(file.no, MAX_CONTENT_LENGTH);
+    return { texts, hasMore };
+  }
+
+  batch(id: string): BatchObject | null {
+    const record = this.#current();
+    const batch = record && this.#files.batch(id);
+    if (!batch) return null;
+    const { createdAt, counts } = batch;
+    return {
+      id,
+      object: "vector_store.files_batch",
+      vector_store_id: record.id,
+      created_at: createdAt,
+      status: statusOfBatch(counts),
+      file_counts: counts,
+    };
+  }
+
+  /** Ends the files of a batch that are not searchable yet. */
+  async cancelBatch(id: string): Promise<BatchObject | null> {
+    if (!this.batch(id)) return null;
+    this.#change(() => this.#files.cancelBatch(id));
+    await this.#wake();
+    return this.batch(id);
+  }
+
+  /** Reads, cuts and embeds all files again, with the present model. They become searchable one by one. */
+  async reindex(): Promise<VectorStoreObject | null> {
+    const record = this.#current();
+    if (!record) return null;
+    const changed = { ...record, embedding: null, outage: undefined, reindexUntil: this.#files.last };
+    this.#change(() => this.#row.write(changed));
+    this.#index.forget();
+    await this.#wake();
+    return this.object();
+  }
+
+  /** The best chunks of files that pass the filters. */
+  async search(request: StoreSearchRequest): Promise<Result<FoundChunk[]> | null> {
+    const record = this.#current();
+    if (!record) return null;
+    if (record.isExpired) return refused(expired(record.id));
+    const { embedding } = record;
+    const { queries, model, filters, weights, limit, isExplained } = request;
+    const dimensions = queries[0]?.embedding?.length;
+    if (dimensions !== undefined && (embedding?.model !== model || embedding?.dimensions !== dimensions)) {
+      return refused(otherEmbedding(record, `${model} (${dimensions} dimensions)`));
+    }
+    this.#noteActivity(record);
+    const work = new LongWork(this.#host.tenant);
+    const step = async () => {
+      await work.spend(10_000);
+    };
+    const files = filters ? await this.#files.passing(filters, step) : undefined;
+    const { reindexUntil = 0 } = record;
+    const options = { weights, limit, isExplained, files, dimensions: embedding?.dimensions ?? 0, reindexUntil };
+    return { ok: true, value: await this.#search.search(queries, options, step) };
+  }
+
+  override async alarm(): Promise<void> {
+    if (!this.#current() || this.#isWorking) return;
+    this.#isWorking = true;
+    let next: number | undefined;
+    try {
+      // Should this process die, another one resumes.
+      await this.ctx.storage.setAlarm(Date.now() + RESUMED_AFTER_MS);
+      next = await new Ingestion(this.#host).run(Date.now() + WORK_MS);
+      const { record } = this.#row;
+      if (record) await this.#noteBytes(record, this.#files.totals().bytes);
+    } finally {
+      this.#isWorking = false;
+    }
+    if (!this.#row.record) return;
+    const due = next ?? this.#due();
+    if (due === undefined) await this.ctx.storage.deleteAlarm();
+    else await this.ctx.storage.setAlarm(due);
+  }
+
+  /** Adds files, and notes them as a batch. Null if the store does not exist. */
+  #add(files: readonly NewStoreFile[], owner: FileOwner, batch?: string): Result<StoreFile[]> | null {
+    const record = this.#current();
+    if (!record) return null;
+    if (record.isExpired) return refused(expired(record.id));
+    if (this.#files.totals().counts.total + files.length > MAX_FILES) {
+      return refused(invalidRequest("file_id", `A vector store has at most ${MAX_FILES} files.`, "vector_store_full"));
+    }
+    const now = Date.now();
+    return this.#change(() => {
+      const value = files.map((file) => {
+        const before = this.#files.find(file.id);
+        const added = this.#files.add(file, owner, now);
+        if (before && before.no !== added.no) this.#index.withdraw(before.no);
+        return added;
+      });
+      if (batch !== undefined) this.#files.createBatch(batch, value, now);
+      const isCounted = record.isCounted || owner.counted?.tellsUsage;
+      this.#row.write({ ...record, lastActiveAt: Math.floor(now / 1000), isCounted });
+      return { ok: true, value };
+    });
+  }
+
+  /** The present store. Removes a store whose time is over. */
+  #current(): StoreRecord | null {
+    const { record } = this.#row;
+    const expiry = record && !record.isExpired ? expiryOf(record) : null;
+    if (!record || expiry === null || expiry * 1000 > Date.now()) return record;
+    return this.#change(() => {
+      const last = { ...record, isExpired: true };
+      this.#row.write(last);
+      this.#files.removeAll();
+      this.#index.forget();
+      return last;
+    });
+  }
+
+  /** Notes the store's size in the tenant's usage, where it is counted. A repeated note is harmless. */
+  async #noteBytes({ id, isCounted, notedBytes }: StoreRecord, bytes: number): Promise<void> {
+    const { QUOTAS } = this.env;
+    if (!isCounted || !QUOTAS || bytes === notedBytes) return;
+    await QUOTAS.getByName(this.#host.tenant).noteStore(id, bytes);
+    const { record } = this.#row;
+    if (record) this.#row.write({ ...record, notedBytes: bytes });
+  }
+
+  #noteActivity(record: StoreRecord): void {
+    const now = Math.floor(Date.now() / 1000);
+    if (now - record.lastActiveAt >= ACTIVE_SECONDS) this.#row.write({ ...record, lastActiveAt: now });
+  }
+
+  /** When the alarm is to ring, Unix milliseconds; undefined if there is nothing to do. */
+  #due(): number | undefined {
+    const { record } = this.#row;
+    if (!record) return undefined;
+    const hasWork =
+      record.reindexUntil !== undefined ||
+      this.#index.hasRemoved ||
+      this.#files.toRead(1).length > 0 ||
+      this.#index.pending(1).length > 0;
+    if (hasWork) return Date.now();
+    const expiry = record.isExpired ? null : expiryOf(record);
+    return expiry === null ? undefined : expiry * 1000;
+  }
+
+  /** Sets the alarm for the next due work, unless it rings earlier. */
+  async #wake(): Promise<void> {
+    // The work in progress finds everything that is due.
+    const due = this.#isWorking ? undefined : this.#due();
+    if (due === undefined) return;
+    const set = await this.ctx.storage.getAlarm();
+    if (set === null || due < set) await this.ctx.storage.setAlarm(due);
+  }
+
+  #change<T>(body: () => T): T {
+    if (!this.#row.record) throw new StoreGone();
+    try {
+      return this.ctx.storage.transactionSync(body);
+    } catch (error) {
+      this.#row.forget();
+      this.#files.forget();
+      this.#index.forget();
+      throw error;
+    }
+  }
+
+  #shown(record: StoreRecord): VectorStoreObject {
+    const { counts, bytes } = this.#files.totals();
+    const { id, name, description, metadata, createdAt, lastActiveAt, expiresAfter, isExpired, embedding } = record;
+    const isBusy = counts.in_progress > 0 || record.reindexUntil !== undefined;
+    return {
+      id,
+      object: "vector_store",
+      created_at: createdAt,
+      name,
+      description,
+      status: isExpired ? "expired" : isBusy ? "in_progress" : "completed",
+      usage_bytes: bytes,
+      file_counts: counts,
+      last_active_at: lastActiveAt,
+      metadata,
+      ...(expiresAfter && { expires_after: expiresAfter }),
+      expires_at: expiryOf(record),
+      embedding_model: embedding?.model ?? null,
+      embedding_dimensions: embedding?.dimensions ?? null,
+    };
+  }
+
+  #shownFile({ id, createdAt, status, error, bytes, attributes, chunking }: StoreFile): StoreFileObject {
+    return {
+      id,
+      object: "vector_store.file",
+      vector_store_id: this.#row.record?.id ?? "",
+      created_at: createdAt,
+      status,
+      last_error: error,
+      usage_bytes: bytes,
+      attributes,
+      chunking_strategy: chunking,
+    };
+  }
+}
+
+/** The tenant in the name of an object. No tenant's name has a colon. */
+function tenantOf(name: string | undefined): string {
+  return name?.slice(0, name.indexOf(":")) ?? "";
+}
+
+function statusOfBatch({ in_progress, completed, cancelled, total }: FileCounts): BatchObject["status"] {
+  if (in_progress > 0) return "in_progress";
+  if (cancelled > 0) return "cancelled";
+  return completed > 0 || total === 0 ? "completed" : "failed";
+}

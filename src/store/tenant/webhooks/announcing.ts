@@ -1,0 +1,46 @@
+import type { Config, Variables } from "../../../config/index.ts";
+import type { WebhookNotice } from "./sending.ts";
+import type { Webhooks } from "./webhooks.ts";
+
+/** Announces events to a tenant's webhooks, and remembers in this isolate which tenants have any. */
+
+export interface WebhookBinding extends Variables {
+  WEBHOOKS: DurableObjectNamespace<Webhooks>;
+}
+
+/** How long a tenant is remembered to have no endpoint, in milliseconds. One that is made here is known here at once. */
+const KNOWN_MS = 60_000;
+
+/** Tenants that are remembered. */
+const MAX_KNOWN = 10_000;
+
+/** When a tenant was seen without an endpoint, Unix milliseconds; oldest first. */
+const withoutEndpoint = new Map<string, number>();
+
+/** Tells a tenant's webhooks of an event. Rejects if they cannot be reached. */
+export async function announce(env: WebhookBinding, tenant: string, notice: WebhookNotice): Promise<void> {
+  const isWanted = await env.WEBHOOKS.getByName(tenant).announce(notice);
+  if (!isWanted) noteEndpoints(tenant, false);
+}
+
+/** Tells whether a tenant's events may have a receiver: the operator's endpoint, or one of the tenant's. */
+export function isAnnounced({ webhook }: Pick<Config, "webhook">, tenant: string): boolean {
+  if (webhook !== undefined) return true;
+  const age = Date.now() - (withoutEndpoint.get(tenant) ?? Number.NEGATIVE_INFINITY);
+  return age < 0 || age >= KNOWN_MS;
+}
+
+/** Finds out whether a tenant has endpoints, unless this isolate has done so lately. Rejects as a call of an object does. */
+export async function learnEndpoints(env: WebhookBinding, config: Config, tenant: string): Promise<void> {
+  if (config.webhook !== undefined || !isAnnounced(config, tenant)) return;
+  noteEndpoints(tenant, await env.WEBHOOKS.getByName(tenant).hasEndpoints());
+}
+
+/** Notes whether a tenant has endpoints. */
+export function noteEndpoints(tenant: string, hasAny: boolean): void {
+  withoutEndpoint.delete(tenant);
+  if (hasAny) return;
+  withoutEndpoint.set(tenant, Date.now());
+  const oldest = withoutEndpoint.size > MAX_KNOWN ? withoutEndpoint.keys().next().value : undefined;
+  if (oldest !== undefined) withoutEndpoint.delete(oldest);
+}
