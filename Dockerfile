@@ -1,4 +1,4 @@
-# The image: the package of `npm run package`, on Node and glibc. How to run it: docs/containers.md.
+# The image: the package of `npm run package`, on Node and glibc. How to run it: docs/self-hosting.md.
 # Tags are pinned. For production, pin their digests, too.
 
 FROM node:24.21.0-bookworm-slim AS build

@@ -1,6 +1,6 @@
 /**
  * `npm run compile`: makes `dist/responses-edge`, one executable for this machine's platform that has workerd, the Worker and its
- * configuration in it, and needs no Node. docs/containers.md lists the differences from `serve`.
+ * configuration in it, and needs no Node. docs/self-hosting.md lists the differences from `serve`.
  */
 import { execFileSync } from "node:child_process";
 import { closeSync, mkdirSync, mkdtempSync, openSync, renameSync, rmSync, writeFileSync } from "node:fs";

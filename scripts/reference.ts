@@ -112,7 +112,7 @@ function endpointsPage(endpoints: readonly DeclaredEndpoint[], groups: Readonly<
   });
   return page(
     "Endpoints",
-    `\`GET /openapi.json\` describes each of them with its bodies and answers ([openapi.md](../openapi.md)). The limits of a key count a \`turn\` with its tokens,
+    `\`GET /openapi.json\` describes each of them with its bodies and answers ([clients.md](../clients.md#the-apis-description-openapi-31)). The limits of a key count a \`turn\` with its tokens,
 a \`request\` and a \`read\` ([keys.md](../keys.md#what-counts-as-what)). A deployment without keys (\`ALLOW_ANONYMOUS\`) asks programs of its machine for none.`,
     `Errors have OpenAI's shape \`{"error":{"message","type","param","code"}}\`. \`param\` is the path of the field at fault, such as \`input[2].content[0].image_url\`.
 Every answer carries \`x-request-id\`.`,

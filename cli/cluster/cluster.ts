@@ -20,7 +20,7 @@ const hostAndPort = z
 
 /**
  * Several instances that serve the same objects, on one machine or many: workerd's own cluster mode, which is
- * experimental (docs/cluster.md). A bucket stores the objects, and the data folder is a cache. The environment has the
+ * experimental (docs/kubernetes.md). A bucket stores the objects, and the data folder is a cache. The environment has the
  * bucket's endpoint and credentials (`AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID` …), which workerd reads itself.
  */
 export const clusterSection = {
@@ -32,7 +32,7 @@ export const clusterSection = {
         .string()
         .regex(/^(s3|gs):\/\/[^/\s]+(\/\S*)?$/, "expected s3://BUCKET/PREFIX or gs://BUCKET/PREFIX")
         .optional(),
-      "`s3://BUCKET/PREFIX` or `gs://BUCKET/PREFIX`: `serve` is an instance of a cluster over this bucket. It is experimental; [cluster.md](../cluster.md) says which variables the bucket itself needs.",
+      "`s3://BUCKET/PREFIX` or `gs://BUCKET/PREFIX`: `serve` is an instance of a cluster over this bucket. It is experimental; [kubernetes.md](../kubernetes.md#more-than-one-machine) says which variables the bucket itself needs.",
     ),
     address: variable(
       "CLUSTER_ADDRESS",

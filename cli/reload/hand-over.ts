@@ -5,7 +5,7 @@ import { link, type WorkerProcess } from "../serve/worker-process.ts";
 import { OTHER } from "../serve/workerd.ts";
 
 /**
- * A process of workerd takes the place of another one while both serve (docs/upgrades.md). The predecessor gives up
+ * A process of workerd takes the place of another one while both serve (docs/self-hosting.md). The predecessor gives up
  * every idle object; then its successor starts, and accepts connections beside it. The predecessor ends the work that
  * it has begun, with the objects that this needs, and forwards everything else. Two processes never run one object at a
  * time (`src/store/objects/ownership.ts`).

@@ -94,7 +94,7 @@ export class Service {
     const configuration = next.readConfiguration(this.#options.environment);
     const { settings, warnings } = configuration;
     if (settings.cluster) {
-      throw new Refusal(EXIT.failed, "An instance of a cluster hands over by a restart (docs/cluster.md).");
+      throw new Refusal(EXIT.failed, "An instance of a cluster hands over by a restart (docs/kubernetes.md).");
     }
     for (const warning of warnings) this.#tell("warn", warning);
     // At most two processes share a folder.

@@ -74,7 +74,7 @@ export interface WorkerdOptions {
   folder?: string | undefined;
   /** Its share if it is one of several workers. */
   share?: Share | undefined;
-  /** True if it begins as a successor: the predecessor still has objects (docs/upgrades.md). */
+  /** True if it begins as a successor: the predecessor still has objects (docs/self-hosting.md). */
   isSuccessor?: boolean | undefined;
   /** The folder of the bundle; absolute. */
   bundle: string;

@@ -19,7 +19,7 @@ export const images = {
     model: variable(
       "IMAGE_MODEL",
       modelName(),
-      "The model that draws for the tool `image_generation`, asked by `/v1/images/generations`. Without it the tool is a 400 ([images.md](../images.md)).",
+      "The model that draws for the tool `image_generation`, asked by `/v1/images/generations`. Without it the tool is a 400 ([tools.md](../tools.md#images)).",
     ),
     baseUrl: variable(
       "IMAGE_BASE_URL",

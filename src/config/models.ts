@@ -124,7 +124,7 @@ export const models = {
     passthroughEndpoints: variable(
       "PASSTHROUGH_ENDPOINTS",
       someOf(PASSTHROUGH_ENDPOINTS).default(["none"]).transform(setOf(PASSTHROUGH_ENDPOINTS)),
-      `vLLM's own endpoints that clients may call: \`all\`, \`none\`, or some of \`${PASSTHROUGH_ENDPOINTS.join(",")}\`. See [passthrough.md](../passthrough.md).`,
+      `vLLM's own endpoints that clients may call: \`all\`, \`none\`, or some of \`${PASSTHROUGH_ENDPOINTS.join(",")}\`. See [model-servers.md](../model-servers.md#vllms-own-endpoints).`,
     ),
     /** vLLM's `priority` by tier; lower runs sooner. If none is set, only a client's own is sent. */
     priorities: variable(

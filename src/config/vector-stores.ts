@@ -12,7 +12,7 @@ export const vectorStores = {
     embeddingsModel: variable(
       "EMBEDDINGS_MODEL",
       modelName(),
-      "The model that embeds chunks and queries, asked by `/v1/embeddings`. Without it vector stores are searched only by words ([vector-stores.md](../vector-stores.md)).",
+      "The model that embeds chunks and queries, asked by `/v1/embeddings`. Without it vector stores are searched only by words ([files.md](../files.md#vector-stores)).",
     ),
     embeddingsBaseUrl: variable(
       "EMBEDDINGS_BASE_URL",

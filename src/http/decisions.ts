@@ -6,7 +6,7 @@ import { byTenantIn, json, ok } from "./openapi/operation.ts";
 export const decisions = [
   endpoint("POST /v1/decisions", {
     summary:
-      "answer questions about an input with probabilities: `model`, `input`, `questions` of type `predicate`, `choice` or `score` ([docs/decisions.md](docs/decisions.md))",
+      "answer questions about an input with probabilities: `model`, `input`, `questions` of type `predicate`, `choice` or `score` ([docs/moderation.md](docs/moderation.md#decisions))",
     operation: byTenantIn("Decisions")("createDecision", "turn", {
       body: json("CreateDecision"),
       answers: ok("Decision"),

@@ -18,8 +18,8 @@ function answerOf(context: Context<AppEnv>, { type, body, server }: PassedAnswer
 
 const SUMMARIES: Partial<Record<PassthroughEndpoint, string>> = {
   "chat/completions":
-    "vLLM's own, where `PASSTHROUGH_ENDPOINTS` opens it ([docs/passthrough.md](docs/passthrough.md)), as are the next eleven",
-  "images/generations": "an image server's own: draws ([docs/images.md](docs/images.md))",
+    "vLLM's own, where `PASSTHROUGH_ENDPOINTS` opens it ([docs/model-servers.md](docs/model-servers.md#vllms-own-endpoints)), as are the next eleven",
+  "images/generations": "an image server's own: draws ([docs/tools.md](docs/tools.md#images))",
   "images/edits": "an image server's own: changes images",
   messages: "vLLM's own: Anthropic's Messages",
 };

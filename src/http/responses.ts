@@ -117,7 +117,7 @@ export const responses = [
   }),
   endpoint("GET /v1/responses", {
     summary:
-      "the stored responses, newest first: `limit` 1–100 (20), `order` `desc`\\|`asc`, `after`, `id`, `model`, `status`, `conversation`, `metadata[…]`, `created_at[gte]`, `created_at[lt]`, `query` ([docs/responses-list.md](docs/responses-list.md)); with `Upgrade: websocket`: WebSocket mode ([docs/websocket.md](docs/websocket.md))",
+      "the stored responses, newest first: `limit` 1–100 (20), `order` `desc`\\|`asc`, `after`, `id`, `model`, `status`, `conversation`, `metadata[…]`, `created_at[gte]`, `created_at[lt]`, `query` ([docs/storage.md](docs/storage.md#the-list-of-responses)); with `Upgrade: websocket`: WebSocket mode ([docs/websocket.md](docs/websocket.md))",
     operation: byTenant("listResponses", "read", {
       answers: { 200: { "application/json": "ResponseList" }, 101: {} },
       errors: [426],

@@ -26,7 +26,7 @@ const byTenant = byTenantIn("Vector stores");
 export const vectorStores = [
   endpoint("POST /v1/vector_stores", {
     summary:
-      "create a vector store: `name`, `description`, `file_ids` (≤ 500), `chunking_strategy`, `expires_after`, `metadata` ([docs/vector-stores.md](docs/vector-stores.md))",
+      "create a vector store: `name`, `description`, `file_ids` (≤ 500), `chunking_strategy`, `expires_after`, `metadata` ([docs/files.md](docs/files.md#vector-stores))",
     operation: byTenant("createVectorStore", "request", {
       body: { ...json("CreateVectorStore"), isOptional: true },
       answers: ok("VectorStore"),

@@ -22,7 +22,7 @@ const byTenant = byTenantIn("Webhooks");
 export const webhookEndpoints = [
   endpoint("POST /v1/webhook_endpoints", {
     summary:
-      "make an endpoint: `name`, `url`, `event_types`; its signing secret is shown this once ([docs/webhooks.md](docs/webhooks.md))",
+      "make an endpoint: `name`, `url`, `event_types`; its signing secret is shown this once ([docs/batches.md](docs/batches.md#webhooks))",
     operation: byTenant("createWebhookEndpoint", "request", {
       body: json("CreateWebhookEndpoint"),
       answers: ok("WebhookEndpoint"),

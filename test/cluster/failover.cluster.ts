@@ -6,7 +6,7 @@ import { eventually } from "../e2e/support.ts";
 import { whyNoBucket } from "./bucket.ts";
 import { type Cluster, type Instance, startCluster } from "./instances.ts";
 
-/** The facts of docs/cluster.md, on three instances of one machine. An instance dies by SIGKILL and loses its disk. */
+/** The facts of docs/kubernetes.md, on three instances of one machine. An instance dies by SIGKILL and loses its disk. */
 
 const why = whyNoBucket();
 if (why !== undefined) console.warn(`SKIPPED: ${why}.`);

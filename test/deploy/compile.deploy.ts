@@ -7,7 +7,7 @@ import { freePort, root } from "../workerd/tools.ts";
 import { itServes } from "./facts.ts";
 import { startProgram } from "./program.ts";
 
-/** The single executable, with the lock of its data folder from docs/containers.md. */
+/** The single executable, with the lock of its data folder from docs/self-hosting.md. */
 describe("the compiled executable", () => {
   const data = mkdtempSync(join(tmpdir(), "responses-edge-"));
   const locked = (port: number) => [

@@ -7,7 +7,7 @@ import { itServes, type Running } from "./facts.ts";
 const why = whyNoContainers();
 if (why !== undefined) console.warn(`SKIPPED: ${why}.`);
 
-/** The image runs as in docs/containers.md: it can write only its data and /tmp, and has no privileges. */
+/** The image runs as in docs/self-hosting.md: it can write only its data and /tmp, and has no privileges. */
 const HARDENED = ["--read-only", "--tmpfs=/tmp", "--cap-drop=all", "--security-opt=no-new-privileges"];
 const VOLUME = "responses-edge-test-data";
 const DATA = `--volume=${VOLUME}:/data`;

@@ -7,7 +7,7 @@ import { beginLoad } from "../crash/hand-over-load.ts";
 import { begin, cleanUp, newFolder, run, type Served, start, workerdsOf } from "./serve-support.ts";
 import { eventually } from "./support.ts";
 
-/** A process that takes the place of another one under `serve`, while both get requests (docs/upgrades.md). */
+/** A process that takes the place of another one under `serve`, while both get requests (docs/self-hosting.md). */
 
 let vllm: SimulatorServer;
 beforeAll(async () => {

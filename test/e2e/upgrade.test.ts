@@ -13,7 +13,7 @@ import { lastPrompt } from "./support.ts";
 /**
  * A data folder of version 0.1, with all answers of that version. Every later version must serve it: the names of
  * folders and files are derived from those of classes, tenants and homes, keys are found by their hashes, and sealed
- * content is decrypted (docs/upgrades.md). The recording is never made again.
+ * content is decrypted (docs/self-hosting.md). The recording is never made again.
  */
 
 let vllm: SimulatorServer;

@@ -10,7 +10,7 @@ import { expect, it } from "vitest";
 import { OBJECT_CLASSES, uniqueKeyOf } from "../../cli/serve/workerd.ts";
 
 /**
- * Names under which data is stored. With another name a deployment would have no data (docs/upgrades.md). Expectations
+ * Names under which data is stored. With another name a deployment would have no data (docs/self-hosting.md). Expectations
  * may be added here, never changed. `test/e2e/upgrade.test.ts` shows the same with a data folder of an earlier version.
  */
 

@@ -1,7 +1,7 @@
 /**
  * A conversation as a tree. It is made of the nodes that `GET /v1/responses/{id}/tree` returns in pages.
  *
- * @typedef {object} TreeNode In the API's form (docs/tree.md)
+ * @typedef {object} TreeNode In the API's form (docs/storage.md)
  * @property {string} id
  * @property {string | null} previous_response_id
  * @property {number | null} position

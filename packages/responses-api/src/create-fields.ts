@@ -198,7 +198,7 @@ const openaiFields = {
   context_management: list(contextManagement, { max: 16 })
     .nullish()
     .describe(
-      '`[{type: "compaction", compact_threshold}]`: a prompt of this many tokens is replaced by a summary of itself (docs/compaction.md).',
+      '`[{type: "compaction", compact_threshold}]`: a prompt of this many tokens is replaced by a summary of itself (docs/reasoning.md).',
     ),
   generate: z
     .boolean()
@@ -300,10 +300,10 @@ const messageFields = {
   enable_response_messages: z
     .boolean()
     .nullish()
-    .describe("`true`: the response has vLLM's raw messages (docs/harmony.md)."),
+    .describe("`true`: the response has vLLM's raw messages (docs/vllm.md)."),
   previous_input_messages: list(jsonObject, { max: 100_000 })
     .nullish()
-    .describe("Raw messages with which the prompt begins (docs/harmony.md)."),
+    .describe("Raw messages with which the prompt begins (docs/vllm.md)."),
 };
 
 /** All fields that the bodies below may have. */

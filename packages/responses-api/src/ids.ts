@@ -1,5 +1,5 @@
 /**
- * Ids that say where their object lives (docs/ids.md).
+ * Ids that say where their object lives (docs/storage.md).
  *
  *     resp_ HHHHHHHHHHHHHHHHHHHHHH TTTTTTTTTT            home (22), turn (10)
  *     msg_  HHHHHHHHHHHHHHHHHHHHHH TTTTTTTTTT o 3        … then i(nput) or o(utput) and the item's index in base62

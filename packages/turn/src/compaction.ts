@@ -16,7 +16,7 @@ import { measureOrExplain, truncateToFit } from "./truncation.ts";
 import type { TurnOutput } from "./turn-output.ts";
 
 /**
- * The compaction of a turn's prompt (docs/compaction.md): before a round whose prompt reaches the threshold of
+ * The compaction of a turn's prompt (docs/reasoning.md): before a round whose prompt reaches the threshold of
  * `context_management`, or as the only work of a turn whose input asks for it. At most one in a round.
  */
 

@@ -312,7 +312,7 @@ export function bodySchemas() {
     ImportLine: z.looseObject({ object: z.string() }).describe("A line of an export, as it was written."),
     PassedRequest: z
       .looseObject({})
-      .describe("The model server's own request. What it may contain is said in docs/passthrough.md."),
+      .describe("The model server's own request. What it may contain is said in docs/model-servers.md."),
     CreateUpload: createUploadBody,
     AddUploadPart: z.object({ data: z.file() }),
     CompleteUpload: completeUploadBody,

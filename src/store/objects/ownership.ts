@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { objectUnreachable } from "./process-state.ts";
 
 /**
- * Decides which objects this process may run while a self-hosted process hands over to another (docs/upgrades.md): the
+ * Decides which objects this process may run while a self-hosted process hands over to another (docs/self-hosting.md): the
  * two never run one object at the same time. The predecessor gives up every idle object, keeps the others until they
  * are idle, and then gives each of them up. Its successor opens only the files of objects that were given up.
  *

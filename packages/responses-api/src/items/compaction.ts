@@ -4,7 +4,7 @@ import { itemId } from "./parts.ts";
 import { MAX_SEALED_LENGTH } from "./reasoning.ts";
 import { answered, given, inItem, normal } from "./shapes.ts";
 
-/** Replaces all items before it (docs/compaction.md). */
+/** Replaces all items before it (docs/reasoning.md). */
 export const compaction = {
   prefix: "cmp",
   kind: "compaction",

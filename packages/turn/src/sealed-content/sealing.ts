@@ -25,7 +25,7 @@ export interface Sealer {
   open(purpose: SealPurpose, blob: string): Opened;
 }
 
-/** The content of a compaction item (docs/compaction.md): everything that remains of the items before it. */
+/** The content of a compaction item (docs/reasoning.md): everything that remains of the items before it. */
 export interface CompactionContent {
   /** Items before the summary: instructions, the user's messages, lists of tools. */
   before: Item[];
