@@ -1,4 +1,4 @@
-import { realpathSync } from "node:fs";
+import { realpathSync, statSync } from "node:fs";
 import { dirname, extname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { readConfiguration } from "../configuration/configuration.ts";
@@ -17,15 +17,33 @@ export const HAND_OVER_VERSION = 1;
 
 export { markDataFolder, readConfiguration, startWorker, version };
 
-type Replacement = typeof import("./replacement.ts");
+type Replacement = Pick<
+  typeof import("./replacement.ts"),
+  "HAND_OVER_VERSION" | "markDataFolder" | "readConfiguration" | "startWorker" | "version"
+>;
 
-/** Loads the installed version. Throws a Refusal if that version cannot follow this one without a restart. */
+const own: Replacement = { HAND_OVER_VERSION, markDataFolder, readConfiguration, startWorker, version };
+
+/** The file of the installed version when this program started. */
+const ownFile = identityOf(replacementFile());
+
+/**
+ * Loads the installed version. Throws a Refusal if that version cannot follow this one without a restart. Node never
+ * forgets a module: a file is loaded only once, and this program's own version not again.
+ */
 export async function installedReplacement(): Promise<Replacement> {
   const file = replacementFile();
-  const { href } = pathToFileURL(file);
-  const loaded = (await import(`${href}?at=${Date.now()}`)) as Replacement;
+  const identity = identityOf(file);
+  if (identity === ownFile) return own;
+  const loaded = (await import(`${pathToFileURL(file).href}?file=${identity}`)) as Replacement;
   if (loaded.HAND_OVER_VERSION === HAND_OVER_VERSION) return loaded;
   throw new Refusal(EXIT.failed, `Version ${loaded.version} cannot follow ${version} without a restart.`);
+}
+
+/** Changes when an installation replaces the file; empty if there is none. */
+function identityOf(file: string): string {
+  const { ino, mtimeMs, size } = statSync(file, { throwIfNoEntry: false }) ?? {};
+  return ino === undefined ? "" : `${ino}-${mtimeMs}-${size}`;
 }
 
 /** The files that an upgrade of the package replaces. A checkout has none: a change of its sources is no upgrade. */

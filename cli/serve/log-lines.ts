@@ -56,7 +56,10 @@ const ALARM_NOTE = "NOSENTRY SQLite alarm";
 /** workerd logs this for each reader of a run whose stream ends because the process does (`SseStream.abandon`). */
 const READER_NOTE = "Error: The stream was given up.";
 
-const HIDDEN = [FLAGS_NOTE, ALARM_NOTE, READER_NOTE];
+/** workerd logs this for each WebSocket that is cut because its client does not close it (`src/socket/upgrade.ts`). */
+const SOCKET_NOTE = "Error: The client did not close its WebSocket.";
+
+const HIDDEN = [FLAGS_NOTE, ALARM_NOTE, READER_NOTE, SOCKET_NOTE];
 
 /** The printed form of a line; undefined for a hidden one. */
 export function shownLine(line: string, format: LogFormat): string | undefined {

@@ -17,7 +17,9 @@ done
 for target in $watched; do kill -s KILL -- "$target"; done 2>/dev/null
 `;
 
+/** The shell, while there is a child to watch. */
 let guard: ChildProcess | undefined;
+let watched = 0;
 
 /** A process to kill with this one; with its whole `group` if it was started `detached`. */
 export interface Watched {
@@ -29,13 +31,16 @@ export interface Watched {
 export function killWithUs({ pid, group }: Watched): () => void {
   if (pid === undefined) return () => {};
   const target = group ? -pid : pid;
-  tell(`watch ${target}`);
-  return () => tell(`forget ${target}`);
-}
-
-function tell(line: string): void {
+  watched += 1;
   guard ??= start();
-  guard.stdin?.write(`${line}\n`);
+  guard.stdin?.write(`watch ${target}\n`);
+  return () => {
+    guard?.stdin?.write(`forget ${target}\n`);
+    watched -= 1;
+    if (watched > 0) return;
+    guard?.stdin?.end();
+    guard = undefined;
+  };
 }
 
 function start(): ChildProcess {

@@ -164,10 +164,12 @@ export const responses = [
         shown: (error, hasClientLeft) => toShownError(error, { requestId, path: context.req.routePath, hasClientLeft }),
         onEnded: () => analytics?.end(),
       };
-      return openSocket(options, {
+      const answered = {
         ...chosenSubprotocol(context.req.raw),
         ...(turnState !== undefined && { [CODEX_TURN_STATE]: turnState }),
-      });
+      };
+      const executionCtx = context.executionCtx as typeof context.executionCtx & { abort?(reason: string): void };
+      return openSocket(options, answered, (reason) => executionCtx.abort?.(reason));
     },
   }),
   endpoint("GET /v1/responses/:id", {

@@ -1,4 +1,5 @@
 import { Connection, type ConnectionOptions } from "./connection.ts";
+import type { Wire } from "./outbox.ts";
 
 /** WebSockets of workerd. The Worker itself is the server: no Durable Object is awake for them. */
 
@@ -34,10 +35,34 @@ export function chosenSubprotocol(request: Request): Record<string, string> {
   return offered(request).includes(SUBPROTOCOL) ? { "sec-websocket-protocol": SUBPROTOCOL } : {};
 }
 
-/** The answer that opens a connection, with these headers. Throws as `Connection` does. */
-export function openSocket(options: ConnectionOptions, headers: Record<string, string>): Response {
+/** The time in which a client may answer a close frame. workerd itself waits for ever. Milliseconds. */
+const CLOSE_TIMEOUT_MS = 1_500;
+
+/** The reason of a cut. The log of `serve` leaves it out (`cli/serve/log-lines.ts`). */
+const NOT_CLOSED = "The client did not close its WebSocket.";
+
+/**
+ * The answer that opens a connection, with these headers. `cut` ends the request of the upgrade, and with it the
+ * socket, without the client. Throws as `Connection` does.
+ */
+export function openSocket(
+  options: ConnectionOptions,
+  headers: Record<string, string>,
+  cut: (reason: string) => void,
+): Response {
   const { 0: client, 1: server } = new WebSocketPair();
-  const connection = new Connection(server, options);
+  const wire: Wire = {
+    send: (text) => server.send(text),
+    close(code, reason) {
+      server.close(code, reason);
+      const timer = setTimeout(() => cut(NOT_CLOSED), CLOSE_TIMEOUT_MS);
+      server.addEventListener("close", () => clearTimeout(timer));
+    },
+    get bufferedAmount() {
+      return server.bufferedAmount;
+    },
+  };
+  const connection = new Connection(wire, options);
   server.accept();
   server.addEventListener("message", ({ data }) => connection.receive(data));
   // A lost connection is closed with 1006, at once. A frame that the runtime refuses (1009) is an error.

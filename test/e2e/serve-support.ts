@@ -1,6 +1,7 @@
 import { type ChildProcess, execFileSync, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { commandLine } from "../workerd/tools.ts";
@@ -131,4 +132,16 @@ export function certificate(days: number): { certificateFile: string; keyFile: s
   const signed = ["-signkey", keyFile, "-extfile", extensions, "-days", String(days)];
   openssl("x509", "-req", "-in", request, "-out", certificateFile, ...signed);
   return { certificateFile, keyFile };
+}
+
+/** Opens a WebSocket that answers no frame. Resolves when it is open; `ended` resolves when the server has ended it. */
+export async function deafSocket(url: string): Promise<{ ended: Promise<unknown> }> {
+  const { host, hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname);
+  const key = Buffer.alloc(16).toString("base64");
+  const headers = [`host: ${host}`, "connection: upgrade", "upgrade: websocket", "sec-websocket-version: 13"];
+  socket.write(`GET /v1/responses HTTP/1.1\r\n${headers.join("\r\n")}\r\nsec-websocket-key: ${key}\r\n\r\n`);
+  await once(socket, "data");
+  socket.resume();
+  return { ended: once(socket, "close") };
 }

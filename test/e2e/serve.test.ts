@@ -8,7 +8,17 @@ import { connect } from "node:tls";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { type SimulatorServer, serveSimulator } from "../../dev/simulator/serve.ts";
 import { SCHEMA_VERSIONS } from "../../src/store/objects/schema-versions.ts";
-import { certificate, cleanUp, mayMount, newFolder, run, type Served, start, workerdsOf } from "./serve-support.ts";
+import {
+  certificate,
+  cleanUp,
+  deafSocket,
+  mayMount,
+  newFolder,
+  run,
+  type Served,
+  start,
+  workerdsOf,
+} from "./serve-support.ts";
 import { eventually } from "./support.ts";
 
 /** `responses-edge serve`: the process, from its configuration to its end. Other tests cover the API. */
@@ -319,6 +329,7 @@ describe("its end", () => {
     const socket = new WebSocket(`${served.url.replace("http", "ws")}/v1/responses`);
     await new Promise((resolve) => socket.addEventListener("open", resolve));
     const closed = new Promise<number>((resolve) => socket.addEventListener("close", ({ code }) => resolve(code)));
+    const deaf = await deafSocket(served.url);
     const answer = await create(served.url, { model: "simulator?fault=stall:2", stream: true, background: true });
     let text = "";
     const decoder = new TextDecoder();
@@ -328,6 +339,7 @@ describe("its end", () => {
     await eventually(() => text.includes("response.output_text.delta"));
     expect(await stop(served)).toBe(0);
     expect(await closed).toBe(1012);
+    await deaf.ended;
     await read;
     expect(text).not.toContain("response.completed");
     expect(served.output()).toContain('"message":"Stopped."');

@@ -50,7 +50,7 @@ export interface Suspect {
 }
 
 /** How often long-lived work checks whether the process ends. Milliseconds. */
-const LOOK_MS = 1_000;
+const LOOK_MS = 500;
 
 /** True once clients should reconnect: to another process, or to this one after its restart. */
 export function clientsAreToLeave(): boolean {
