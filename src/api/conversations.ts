@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { list } from "@responses-edge/bounded-io/schemas/collections";
 import { metadata } from "@responses-edge/responses-api/create-fields";
-import { ApiError, conversationNotFound, invalidRequest } from "@responses-edge/responses-api/errors";
+import { type ApiError, conversationNotFound, invalidRequest, notFound } from "@responses-edge/responses-api/errors";
 import { conversationId, newTurnAddress, type TurnAddress } from "@responses-edge/responses-api/ids";
 import { type InputItem, inputItem } from "@responses-edge/responses-api/items/registry";
 import { parse } from "@responses-edge/responses-api/validation-errors";
@@ -143,6 +143,5 @@ async function ask<T>({ homes }: Caller, id: string, work: (home: HomeStub) => P
 }
 
 function itemNotFound(id: string, itemId: string): ApiError {
-  const message = `Item with id '${itemId}' not found in conversation '${id}'.`;
-  return new ApiError({ status: 404, message, param: "item_id", code: "item_not_found" });
+  return notFound("Item", itemId, "item_id", { where: ` in conversation '${id}'` });
 }

@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import type { FormPart } from "@responses-edge/bounded-io/multipart";
-import { invalidRequest } from "@responses-edge/responses-api/errors";
+import { type ApiError, fileNotFound, invalidRequest } from "@responses-edge/responses-api/errors";
 import { fileId } from "@responses-edge/responses-api/ids";
 import {
   type ContainerFileObject,
@@ -13,7 +13,6 @@ import { unixSeconds } from "@responses-edge/responses-api/response";
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import { FILES_DIRECTORY } from "../contract/container-files.ts";
 import { checkMayStore } from "../store/home/may-store.ts";
-import { fileNotFound } from "../store/tenant/files/file-client.ts";
 import { fileLimitsOf } from "../store/tenant/files/file-limits.ts";
 import type { FileQuery, FileRecord } from "../store/tenant/files/file-table.ts";
 import type { ReceivedPart, Receiver } from "../store/tenant/files/received-part.ts";
@@ -173,24 +172,33 @@ class FormFields {
     for await (const bytes of body) {
       length += bytes.length;
       if (length > MAX_FIELD_BYTES)
-        throw invalidRequest(shownName(name), "The field is too long.", "string_above_max_length");
+        throw invalidRequest(
+          shownName(name),
+          `The field '${shownName(name)}' is longer than ${MAX_FIELD_BYTES} bytes.`,
+          "string_above_max_length",
+        );
       chunks.push(bytes.slice());
     }
     const text = new TextDecoder().decode(Buffer.concat(chunks));
     const [, field = "", inner] = /^([a-z_]{1,64})(?:\[([a-z_]{1,64})\])?$/.exec(name) ?? [];
-    if (field === "") throw invalidRequest(shownName(name), "Unknown field.", "unknown_parameter");
+    if (field === "")
+      throw invalidRequest(shownName(name), `Unknown parameter: '${shownName(name)}'.`, "unknown_parameter");
     let target = this.#value;
     if (inner !== undefined) {
       target[field] ??= Object.create(null);
       const outer = target[field];
-      if (typeof outer !== "object") throw invalidRequest(field, "The field comes twice.", "invalid_value");
+      if (typeof outer !== "object") throw twice(field);
       target = outer as Record<string, unknown>;
     }
-    if (Object.hasOwn(target, inner ?? field)) throw invalidRequest(name, "The field comes twice.", "invalid_value");
+    if (Object.hasOwn(target, inner ?? field)) throw twice(name);
     target[inner ?? field] = text;
   }
 }
 
 function shownName(name: string): string {
   return name.slice(0, 64);
+}
+
+function twice(field: string): ApiError {
+  return invalidRequest(field, `The form has the field '${field}' twice.`);
 }

@@ -36,8 +36,9 @@ export class ImportedHome {
     switch (line.object) {
       case "conversation":
         if (this.#hasConversation || this.turns > 0)
-          throw invalid("object", "A home begins with its one conversation.");
-        if (parseConversationId(line.id)?.home !== this.id) throw invalid("id", "It is the id of another home.");
+          throw invalid("object", "A 'conversation' may come only once, right after its 'home'.");
+        if (parseConversationId(line.id)?.home !== this.id)
+          throw invalid("id", `the conversation is not one of home '${this.id}'.`);
         this.#hasConversation = true;
         return;
       case "response.events":
@@ -50,8 +51,8 @@ export class ImportedHome {
 
   /** Ends the home. It must be complete. */
   end({ id, turns }: { id: string; turns: number }): void {
-    if (id !== this.id) throw invalid("id", `The home that ends here is '${this.id}'.`);
-    if (turns !== this.turns) throw invalid("turns", `The home has ${this.turns} turns here.`);
+    if (id !== this.id) throw invalid("id", `expected '${this.id}', the home that the lines before belong to.`);
+    if (turns !== this.turns) throw invalid("turns", `the lines before have ${this.turns} turns.`);
     this.#checkAncestors();
   }
 
@@ -60,24 +61,27 @@ export class ImportedHome {
     const address = { home: this.id, turn: id };
     this.#log = undefined;
     if (line.object === "response") {
-      if (line.id !== responseId(address)) throw invalid("id", "This is not the id of this turn of this home.");
+      if (line.id !== responseId(address))
+        throw invalid("id", `expected '${responseId(address)}', which home and turn give.`);
       this.#log = { response: line.id, next: 0 };
     }
-    if (this.#parents.has(id)) throw invalid("turn.id", "The home has this turn twice.");
-    if (this.turns === MAX_TURNS) throw invalid("turn", `A home may have ${MAX_TURNS} turns.`);
+    if (this.#parents.has(id)) throw invalid("turn.id", `an earlier line of the home has the turn '${id}'.`);
+    if (this.turns === MAX_TURNS) throw invalid("turn", `a home may have at most ${MAX_TURNS} turns.`);
     this.#parents.set(id, line.turn.parent);
     if (position === null) return;
-    if (this.#positions.has(position)) throw invalid("turn.position", "Two turns have this position.");
+    if (this.#positions.has(position))
+      throw invalid("turn.position", `another turn of the home has the position ${position}.`);
     this.#positions.add(position);
   }
 
   #events({ response_id: response, from, events }: EventsLine): void {
     if (this.#log?.response !== response) {
-      throw invalid("response_id", "It is not the id of the response before these events.");
+      throw invalid("response_id", "events must follow their response, and this is not its id.");
     }
-    if (from !== this.#log.next) throw invalid("from", `Expected event ${this.#log.next}.`);
+    if (from !== this.#log.next) throw invalid("from", `expected ${this.#log.next}, the number of the next event.`);
     for (const [index, event] of events.entries()) {
-      if (!isEvent(eventText(event), from + index)) throw invalid(`events[${index}]`, "It is not that event.");
+      if (!isEvent(eventText(event), from + index))
+        throw invalid(`events[${index}]`, `expected the event with the sequence number ${from + index}.`);
     }
     this.#log.next += events.length;
   }
@@ -88,7 +92,7 @@ export class ImportedHome {
     for (const turn of this.#parents.keys()) {
       const walked = new Set<string>();
       for (let at: string | null = turn; at !== null && !checked.has(at); at = this.#parents.get(at) ?? null) {
-        if (walked.has(at)) throw invalid("turn.parent", `The turn '${at}' of the home continues itself.`);
+        if (walked.has(at)) throw invalid("turn.parent", `the turn '${at}' is its own ancestor.`);
         walked.add(at);
       }
       for (const each of walked) checked.add(each);

@@ -1,4 +1,4 @@
-import { ApiError } from "@responses-edge/responses-api/errors";
+import { ApiError, notFound } from "@responses-edge/responses-api/errors";
 import { parse } from "@responses-edge/responses-api/validation-errors";
 import { z } from "zod";
 import { type Grants, grants } from "../contract/grants.ts";
@@ -152,8 +152,7 @@ function shownActor(actor: string) {
 function sequenceOf(id: string): number {
   const sequence = Number(/^audit_log-(\d{1,15})$/.exec(id)?.[1]);
   if (Number.isInteger(sequence)) return sequence;
-  const message = `No row of the audit log has the id '${id.slice(0, 64)}'.`;
-  throw new ApiError({ status: 400, message, param: "after", code: "invalid_value" });
+  throw notFound("Audit log entry", id, "after", { status: 400 });
 }
 
 /** A tenant's name. Throws the 400 of an invalid one. */
@@ -223,11 +222,10 @@ function checkLimits(admin: Administrator, limits: Grants | null | undefined): v
 }
 
 function notOfTenant(param: string): ApiError {
-  const message = `A tenant's administrator may not set '${param}' to this.`;
+  const message = `The role 'tenant_admin' may not set '${param}'. Ask the operator of this deployment to set it.`;
   return new ApiError({ status: 403, message, param, code: "insufficient_permissions" });
 }
 
 function keyNotFound(id: string): ApiError {
-  const message = `API key with id '${id.slice(0, 64)}' not found.`;
-  return new ApiError({ status: 404, message, param: "id", code: "api_key_not_found" });
+  return notFound("API key", id, "id");
 }

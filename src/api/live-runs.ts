@@ -1,4 +1,4 @@
-import { ApiError } from "@responses-edge/responses-api/errors";
+import { type ApiError, notFound } from "@responses-edge/responses-api/errors";
 import { parseResponseId } from "@responses-edge/responses-api/ids";
 import type { z } from "zod";
 import { type AnnouncedRun, BOARD, type Board } from "../store/deployment/board.ts";
@@ -119,6 +119,5 @@ async function ofHome<T>(
 }
 
 function runNotFound(id: string): ApiError {
-  const message = `No run with id '${id.slice(0, 64)}' is in progress.`;
-  return new ApiError({ status: 404, message, param: "id", code: "run_not_found" });
+  return notFound("Run", id, "id", { where: " among the runs in progress" });
 }

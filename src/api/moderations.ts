@@ -99,5 +99,6 @@ function checkGuard({ guard }: Config, param: string, model: string | null | und
     );
   }
   if (model == null || guard.names.has(model)) return;
-  throw invalidRequest(param, `This server has no such moderation model. It has '${guard.name}'.`, "model_not_found");
+  const message = `The moderation model '${model.slice(0, 64)}' does not exist. The one of this server is '${guard.name}'.`;
+  throw invalidRequest(param, message, "model_not_found");
 }

@@ -221,7 +221,8 @@ export class FilesImport implements AsyncDisposable {
   /** Throws the 400 of a file or a store that has no end. */
   checkEnded(): void {
     const open = this.#file?.about.id ?? this.#store?.id;
-    if (open !== undefined) throw invalidRequest("object", `'${open}' has no end.`);
+    if (open !== undefined)
+      throw invalidRequest("object", `The lines of '${open}' are incomplete: its end is missing before this line.`);
   }
 
   /** Removes the bytes of an incomplete file. */
@@ -235,7 +236,8 @@ export class FilesImport implements AsyncDisposable {
   async #beginFile(about: LineOf<"file">): Promise<void> {
     this.checkEnded();
     const key = parseFileId(about.id);
-    if (key === undefined) throw invalidRequest("id", "It is no id of a file.");
+    if (key === undefined)
+      throw invalidRequest("id", `Invalid 'id': '${about.id.slice(0, 64)}' is not the id of a file.`);
     const { maxOpenTurns, files } = this.#config;
     const receiver = { tenant: this.#tenant, config: { maxOpenTurns }, limits: NO_LIMITS };
     const bounds = { maxBytes: files.maxFileBytes, field: "file" };
@@ -244,9 +246,11 @@ export class FilesImport implements AsyncDisposable {
 
   async #endFile({ id, bytes }: LineOf<"file.end">): Promise<void> {
     const { about, received } = this.#open(this.#file, "file");
-    if (id !== about.id) throw invalidRequest("id", `The file that ends here is '${about.id}'.`);
+    if (id !== about.id)
+      throw invalidRequest("id", `Invalid 'id': expected '${about.id}', the file that the lines before belong to.`);
     if (!received) this.done.files.unchanged += 1;
-    else if (received.length !== bytes) throw invalidRequest("bytes", `The file has ${received.length} bytes here.`);
+    else if (received.length !== bytes)
+      throw invalidRequest("bytes", `Invalid 'bytes': the lines before have ${received.length} bytes.`);
     else if (bytes === about.bytes) {
       const { filename, mime_type: mimeType, purpose, created_at: createdAt, expires_at: expiresAt } = about;
       await this.#files.commit(received, { filename, mimeType, purpose, createdAt, expiresAt }, NO_LIMITS);
@@ -263,7 +267,8 @@ export class FilesImport implements AsyncDisposable {
   async #beginStore(about: LineOf<"vector_store">): Promise<void> {
     this.checkEnded();
     const { id, name, description, metadata, expires_after: expiresAfter } = about;
-    if (parseStoreId(id) === undefined) throw invalidRequest("id", "It is no id of a vector store.");
+    if (parseStoreId(id) === undefined)
+      throw invalidRequest("id", `Invalid 'id': '${id.slice(0, 64)}' is not the id of a vector store.`);
     const isHere = await this.#stores.has(id);
     if (!isHere) {
       const store = { id, name: name ?? "", description: description ?? null, metadata: metadata ?? {} };
@@ -281,7 +286,11 @@ export class FilesImport implements AsyncDisposable {
 
   async #endStore({ id }: LineOf<"vector_store.end">): Promise<void> {
     const store = this.#open(this.#store, "vector_store");
-    if (id !== store.id) throw invalidRequest("id", `The vector store that ends here is '${store.id}'.`);
+    if (id !== store.id)
+      throw invalidRequest(
+        "id",
+        `Invalid 'id': expected '${store.id}', the vector store that the lines before belong to.`,
+      );
     await this.#hand();
     if (!store.isHere) await this.#stores.add(id, this.#config.vectorStores.maxStores);
     this.done.vector_stores[store.isHere ? "unchanged" : "imported"] += 1;
@@ -297,6 +306,6 @@ export class FilesImport implements AsyncDisposable {
 
   #open<Open>(open: Open | undefined, kind: string): Open {
     if (open) return open;
-    throw invalidRequest("object", `It is not within a '${kind}'.`);
+    throw invalidRequest("object", `This line belongs to a '${kind}', and no line before it begins one.`);
   }
 }

@@ -148,7 +148,7 @@ class Importer {
       this.#checkHomeEnded();
       this.#homes += 1;
       if (this.#homes > MAX_HOMES)
-        throw invalidRequest("object", `An import accepts ${MAX_HOMES} homes: import page by page.`);
+        throw invalidRequest("object", `An import accepts at most ${MAX_HOMES} homes. Import the export page by page.`);
       await this.#admin.quotas.getByName(this.#tenant).noteHome(line.id);
       this.#home = new HomeInParts(this.#client, new ImportedHome(line), await this.#isCounted());
       await this.#home.add(text);
@@ -156,9 +156,7 @@ class Importer {
     }
     const home = this.#home;
     if (!home) {
-      const message =
-        "It is not within a home. (Exports that name no homes are of an earlier version, and cannot be imported.)";
-      throw invalidRequest("object", message);
+      throw invalidRequest("object", "This line belongs to a 'home', and no line before it begins one.");
     }
     if (line.object === "home.end") {
       home.told.end(line);
@@ -172,7 +170,11 @@ class Importer {
   }
 
   #checkHomeEnded(): void {
-    if (this.#home) throw invalidRequest("object", `The home '${this.#home.told.id}' has no end.`);
+    if (this.#home)
+      throw invalidRequest(
+        "object",
+        `The lines of home '${this.#home.told.id}' are incomplete: its 'home.end' is missing before this line.`,
+      );
   }
 
   /** True if the tenant's storage is counted. */
@@ -242,7 +244,7 @@ class HomeInParts {
 }
 
 function interrupted(home: string): ApiError {
-  const message = `Another import of the home '${home}' has begun, or an hour has passed. Import again.`;
+  const message = `The import of home '${home}' was cut off, by another import of it or after an hour. Send the export again.`;
   return new ApiError({ status: 409, message, code: "import_interrupted" });
 }
 

@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import type { FormPart } from "@responses-edge/bounded-io/multipart";
-import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { ApiError, invalidRequest, notFound } from "@responses-edge/responses-api/errors";
 import { parsePartId, parseUploadId, partId, uploadId } from "@responses-edge/responses-api/ids";
 import {
   completeUploadBody,
@@ -101,7 +101,7 @@ export async function cancelUpload({ files }: Caller, id: string): Promise<Uploa
 function partNumber(id: string, param: string, key: string, parts: ReadonlyMap<number, number>): number {
   const part = parsePartId(id, key);
   if (part !== undefined && parts.has(part)) return part;
-  throw invalidRequest(param, `Part with id '${id}' not found in this upload.`, "part_not_found");
+  throw notFound("Part", id, param, { status: 400, where: " in this upload" });
 }
 
 async function checkMd5(bytes: ReadableStream<Uint8Array>, wanted: string): Promise<void> {

@@ -52,7 +52,12 @@ export function readUsage(
 ) {
   // A tenant's vector stores are counted as one sum.
   const filter = kind === "vector_stores" && (["api_key_ids", "models"] as const).find((name) => request[name]);
-  if (filter) throw invalidRequest(filter, `This usage has no '${filter}'.`, "unsupported_parameter");
+  if (filter)
+    throw invalidRequest(
+      filter,
+      `'${filter}' is not supported for the usage of vector stores, which is one sum for a tenant.`,
+      "unsupported_parameter",
+    );
   const results = (rows: readonly TenantUsage[]) => usageResults(kind, rows, request.group_by);
   return inBuckets(tenant, { ...request, kinds: [kind] }, sources, WIDTHS, results);
 }
@@ -220,5 +225,5 @@ function floor(time: number, seconds: number): number {
 function pageStart(page: string, seconds: number): number {
   const start = Number(/^page_(\d{1,12})$/.exec(page)?.[1]);
   if (Number.isInteger(start) && start % seconds === 0) return start;
-  throw invalidRequest("page", "Expected the 'next_page' of an answer.");
+  throw invalidRequest("page", "Invalid 'page': expected the 'next_page' of an earlier answer.");
 }

@@ -1,4 +1,4 @@
-import { ApiError } from "@responses-edge/responses-api/errors";
+import { type ApiError, notFound } from "@responses-edge/responses-api/errors";
 import { newBatchId } from "@responses-edge/responses-api/ids";
 import {
   type AddStoreFile,
@@ -217,11 +217,9 @@ function pageOf<Each extends { id: string }>(data: Each[], hasMore: boolean): Sh
 }
 
 function fileNotInStore(id: string, file: string): ApiError {
-  const message = `No file with id '${file}' found in vector store '${id}'.`;
-  return new ApiError({ status: 404, message, param: "file_id", code: "file_not_found" });
+  return notFound("File", file, "file_id", { where: ` in vector store '${id}'` });
 }
 
 function batchNotFound(id: string, batch: string): ApiError {
-  const message = `No file batch with id '${batch}' found in vector store '${id}'.`;
-  return new ApiError({ status: 404, message, param: "batch_id", code: "file_batch_not_found" });
+  return notFound("File batch", batch, "batch_id", { where: ` in vector store '${id}'` });
 }

@@ -1,5 +1,5 @@
 import { mayCall } from "@responses-edge/outgoing-fetch/guarded";
-import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { ApiError, invalidRequest, notFound } from "@responses-edge/responses-api/errors";
 import {
   createEndpointBody,
   rotateSecretBody,
@@ -46,7 +46,7 @@ export async function createEndpoint(caller: WebhookCaller, body: unknown): Prom
 
 export async function listEndpoints(caller: WebhookCaller, { after, limit }: z.output<typeof endpointsQuery>) {
   const found = await objectOf(caller).list(after, limit + 1);
-  if (!found) throw notFound(after ?? "", "after");
+  if (!found) throw endpointNotFound(after ?? "", "after");
   return page(found.map(shown), limit);
 }
 
@@ -77,7 +77,7 @@ export async function rotateEndpoint(caller: WebhookCaller, id: string, body: un
 }
 
 export async function deleteEndpoint(caller: WebhookCaller, id: string) {
-  if (!(await objectOf(caller).delete(id))) throw notFound(id);
+  if (!(await objectOf(caller).delete(id))) throw endpointNotFound(id);
   caller.note?.({ type: "webhook_endpoint.deleted", target: id });
   return { id, object: "webhook_endpoint.deleted" as const, deleted: true };
 }
@@ -86,7 +86,7 @@ export async function deleteEndpoint(caller: WebhookCaller, id: string) {
 export async function testEndpoint(caller: WebhookCaller, id: string, body: unknown) {
   const { event_type: type } = parse(testEndpointBody, body);
   const status = await objectOf(caller).test(id, type);
-  if (status === undefined) throw notFound(id);
+  if (status === undefined) throw endpointNotFound(id);
   if (status === null) {
     const message = "The webhook endpoint is not reachable, or has not answered in time.";
     throw new ApiError({ status: 400, message, code: "webhook_delivery_failed" });
@@ -160,15 +160,14 @@ function toSeconds(ms: number | null): number | null {
 function sequenceOf(id: string): number {
   const sequence = Number(/^whd_(\d{1,15})$/.exec(id)?.[1]);
   if (Number.isInteger(sequence)) return sequence;
-  throw invalidRequest("after", `No delivery has the id '${id.slice(0, 64)}'.`, "invalid_value");
+  throw notFound("Webhook delivery", id, "after", { status: 400 });
 }
 
 function known<T>(id: string, value: T | null): T {
-  if (value === null) throw notFound(id);
+  if (value === null) throw endpointNotFound(id);
   return value;
 }
 
-function notFound(id: string, param = "id"): ApiError {
-  const message = `No webhook endpoint found with id '${id.slice(0, 64)}'.`;
-  return new ApiError({ status: 404, message, param, code: "webhook_endpoint_not_found" });
+function endpointNotFound(id: string, param = "id"): ApiError {
+  return notFound("Webhook endpoint", id, param);
 }

@@ -1,4 +1,4 @@
-import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { ApiError, invalidRequest, notFound } from "@responses-edge/responses-api/errors";
 import { newFileKey } from "@responses-edge/responses-api/ids";
 import { type BatchObject, MAX_BATCH_BYTES, requestBatchBody } from "@responses-edge/responses-api/platform/batches";
 import { unixSeconds } from "@responses-edge/responses-api/response";
@@ -70,7 +70,7 @@ export async function createBatch(caller: BatchCaller, body: unknown): Promise<B
 
 export async function listBatches(caller: BatchCaller, { after, limit }: z.output<typeof endpointsQuery>) {
   const found = await objectOf(caller).list(after, limit + 1);
-  if (!found) throw notFound(after ?? "", "after");
+  if (!found) throw notFound("Batch", after ?? "", "after");
   return page(found.map(shown), limit);
 }
 
@@ -127,11 +127,6 @@ function shown(batch: ShownBatch): BatchObject {
 }
 
 function known<T>(id: string, value: T | null): T {
-  if (value === null) throw notFound(id);
+  if (value === null) throw notFound("Batch", id, "id");
   return value;
-}
-
-function notFound(id: string, param = "id"): ApiError {
-  const message = `No batch found with id '${id.slice(0, 64)}'.`;
-  return new ApiError({ status: 404, message, param, code: "batch_not_found" });
 }

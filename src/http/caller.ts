@@ -82,10 +82,11 @@ export function adminOf(context: Context<AppEnv>): Admin {
  */
 export function requireRole(context: Context<AppEnv>, roles: readonly Role[]): void {
   const { role, tenant } = adminOf(context);
-  if (!roles.includes(role)) throw insufficient(`The role '${role}' may not do this: ${roles.join(" and ")} may.`);
+  if (!roles.includes(role))
+    throw insufficient(`The role '${role}' may not do this. These roles may: ${roles.join(", ")}.`);
   const named = context.req.param("tenant");
   if (tenant === undefined || named === undefined || named === tenant) return;
-  throw insufficient("This administrator's tenant is another one.");
+  throw insufficient(`This key administers the tenant '${tenant}' only.`);
 }
 
 function insufficient(message: string): ApiError {

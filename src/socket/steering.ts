@@ -134,8 +134,15 @@ export class ConnectionSteering {
   }
 
   #notRunning(id: string): ApiError {
-    if (this.#ended.has(id)) return refusal("response_already_completed", "The response has ended already.");
-    return refusal("response_not_found", "No response with this id is in progress on this connection.");
+    if (this.#ended.has(id))
+      return refusal(
+        "response_already_completed",
+        `Response '${id}' has ended. Continue it with 'response.create' and 'previous_response_id'.`,
+      );
+    return refusal(
+      "response_not_found",
+      `Response with id '${id.slice(0, 64)}' not found among those in progress on this connection.`,
+    );
   }
 
   #noteLane(id: string, lane: string | undefined): void {

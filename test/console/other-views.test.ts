@@ -156,7 +156,7 @@ describe("a batch", () => {
     looking(
       "#/batches/batch_unknown",
       async (page) => {
-        await page.getByRole("alert").getByText("No batch found with id 'batch_unknown'.").waitFor();
+        await page.getByRole("alert").getByText("Batch with id 'batch_unknown' not found.").waitFor();
         await page.getByRole("link", { name: "All batches" }).click();
         await page.getByRole("heading", { name: "Batches", level: 2 }).waitFor();
       },

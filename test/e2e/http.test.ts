@@ -373,6 +373,17 @@ describe("routes", () => {
     },
   );
 
+  it.each([
+    ["Response", "/v1/responses/x"],
+    ["Conversation", "/v1/conversations/x"],
+    ["File", "/v1/files/x"],
+    ["Vector store", "/v1/vector_stores/x"],
+    ["Batch", "/v1/batches/x"],
+    ["Webhook endpoint", "/v1/webhook_endpoints/x"],
+  ])("the 404 of an unknown id names it in the same words: %s", async (thing, path) => {
+    await expectError(await get(path), { status: 404, message: `${thing} with id 'x' not found.` });
+  });
+
   it("an id of 65 characters is a 400 that says so", async () => {
     for (const suffix of ["", "/input_items"]) {
       await expectError(await get(`/v1/responses/${"x".repeat(65)}${suffix}`), {

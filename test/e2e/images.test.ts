@@ -316,7 +316,7 @@ describe("a server that does not draw the requested image", () => {
       /made jpeg, not png/,
     ],
     ["an address", () => ({ body: { data: [{ url: "http://inside/a.png" }] } }), /has no image/],
-    ["no image", () => image(Buffer.from("hello")), /is no image/],
+    ["no image", () => image(Buffer.from("hello")), /is not an image/],
     ["no JSON", () => ({ body: "<html>" }), /has no image/],
     ["a refusal", () => ({ status: 400, body: { detail: "Prompt too long" } }), /Prompt too long/],
     ["a failure", () => ({ status: 500, body: { detail: "CUDA out of memory" } }), /./],

@@ -154,7 +154,7 @@ it("that are incomplete leave nothing behind", async () => {
   const client = await clientOf(there, target);
 
   const cut = await importInto(there, target, [...file.slice(0, -1), end]);
-  expect(cut).toMatchObject({ status: 400, body: { error: { message: expect.stringContaining("has no end") } } });
+  expect(cut).toMatchObject({ status: 400, body: { error: { message: expect.stringContaining("are incomplete") } } });
   expect((await client.files.list()).data).toEqual([]);
 
   // The file was deleted in the middle of the export.

@@ -52,33 +52,66 @@ export function invalidRequest(param: string | null, message: string, code = "in
   return new ApiError({ status: 400, message, param, code });
 }
 
-/** The 404 of a response id that is unknown, deleted, expired, not stored, or another tenant's: always the same. */
+/** The kinds of things that a client names by an id, as not-found messages call them. */
+type Named =
+  | "API key"
+  | "Approval request"
+  | "Audit log entry"
+  | "Batch"
+  | "Conversation"
+  | "File"
+  | "File batch"
+  | "Item"
+  | "Part"
+  | "Previous response"
+  | "Response"
+  | "Run"
+  | "Upload"
+  | "Vector store"
+  | "Webhook delivery"
+  | "Webhook endpoint";
+
+/** Ids of this server have at most 64 characters; of a longer one an error shows the beginning. */
+const SHOWN_ID_LENGTH = 64;
+
+/**
+ * The error of an id that is unknown, deleted, expired, or another tenant's: always the same, in OpenAI's words.
+ * @param param The field or the path parameter that has the id.
+ * @param more `status` is 400 where the id is in a field, 404 in a path. `where` continues the message: ` in upload 'a'`.
+ */
+export function notFound(
+  thing: Named,
+  id: string,
+  param: string,
+  { status = 404, where = "" }: { status?: 400 | 404; where?: string } = {},
+): ApiError {
+  const message = `${thing} with id '${id.slice(0, SHOWN_ID_LENGTH)}' not found${where}.`;
+  return new ApiError({ status, message, param, code: `${thing.toLowerCase().replaceAll(" ", "_")}_not_found` });
+}
+
+/** The 404 of a response. */
 export function responseNotFound(id: string): ApiError {
-  return new ApiError({
-    status: 404,
-    message: `Response with id '${id}' not found.`,
-    param: "response_id",
-    code: "response_not_found",
-  });
+  return notFound("Response", id, "response_id");
 }
 
-/** The 400 of a `previous_response_id` that cannot be continued (OpenAI's text and code). */
+/** The 400 of a `previous_response_id` that cannot be continued. */
 export function previousResponseNotFound(id: string): ApiError {
-  return invalidRequest(
-    "previous_response_id",
-    `Previous response with id '${id}' not found.`,
-    "previous_response_not_found",
-  );
+  return notFound("Previous response", id, "previous_response_id", { status: 400 });
 }
 
-/** The 404 of a conversation id that is unknown, deleted, or another tenant's. */
+/** The 404 of a conversation. */
 export function conversationNotFound(id: string): ApiError {
-  return new ApiError({
-    status: 404,
-    message: `Conversation with id '${id}' not found.`,
-    param: "conversation",
-    code: "conversation_not_found",
-  });
+  return notFound("Conversation", id, "conversation");
+}
+
+/** The 404 of a file. */
+export function fileNotFound(id: string): ApiError {
+  return notFound("File", id, "file_id");
+}
+
+/** The 404 of a vector store. */
+export function storeNotFound(id: string): ApiError {
+  return notFound("Vector store", id, "vector_store_id");
 }
 
 /** The 409 of a conversation that another turn holds (OpenAI's code and text). */

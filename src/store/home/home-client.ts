@@ -5,6 +5,7 @@ import {
   contextLengthExceeded,
   conversationNotFound,
   invalidRequest,
+  notFound,
   previousResponseNotFound,
 } from "@responses-edge/responses-api/errors";
 import {
@@ -228,7 +229,7 @@ function lacksResult({ id, output, error }: Extract<InputItem, { type: "mcp_call
 
 function itemNotFound(input: readonly InputItem[], id: string) {
   const index = input.findIndex((item) => item.type === "item_reference" && item.id === id);
-  return invalidRequest(`input[${index}].id`, `Item with id '${id}' not found.`, "item_not_found");
+  return notFound("Item", id, `input[${index}].id`, { status: 400 });
 }
 
 function tooManyHomes(index: number) {

@@ -1,4 +1,4 @@
-import { type ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { type ApiError, notFound } from "@responses-edge/responses-api/errors";
 import { parseItemId } from "@responses-edge/responses-api/ids";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import { MAX_PAGE_LENGTH } from "../objects/rpc.ts";
@@ -43,7 +43,7 @@ export function pageOf(items: readonly { id?: string | undefined }[], limit: num
 
 /** The 400 of a page after an item that is not in the list. */
 export function unknownCursor(after: string): ApiError {
-  return invalidRequest("after", `Invalid 'after': no item with id '${after}' found.`, "item_not_found");
+  return notFound("Item", after, "after", { status: 400 });
 }
 
 /**

@@ -72,7 +72,9 @@ export class RunHost {
    */
   #countRun(): () => void {
     if (this.#live.size >= MAX_LIVE_RUNS) {
-      throw tooManyInProgress(`${MAX_LIVE_RUNS} background responses are already in progress in this object.`);
+      throw tooManyInProgress(
+        `${MAX_LIVE_RUNS} background responses that are stored together with this one are in progress.`,
+      );
     }
     const { maxBackgroundRunsPerTenant: limit } = loadConfig(this.#home.env);
     const giveBack = this.#home.load.take(limit);
@@ -89,7 +91,9 @@ export class RunHost {
   #checkLength(length: number): void {
     const others = this.#live.values().reduce((sum, run) => sum + run.length, 0);
     if (others === 0 || others + length <= MAX_LIVE_LENGTH) return;
-    throw tooManyInProgress("The background responses in progress in this object leave no memory for this one.");
+    throw tooManyInProgress(
+      "The background responses in progress that are stored together with this one leave no memory for it.",
+    );
   }
 
   /**

@@ -70,7 +70,7 @@ export const IMAGE_GENERATION: RunnablePlugin<ImageGeneration, ImageItem> = {
       throw invalidRequest(`tools[${index}].type`, message, "unsupported_parameter");
     }
     if (tool.model === undefined || images.names.has(tool.model)) return;
-    const message = `This server has no image model of this name: ${[...images.names].join(", ")}.`;
+    const message = `The image model '${tool.model}' does not exist. Supported values are: ${[...images.names].map((name) => `'${name}'`).join(", ")}.`;
     throw invalidRequest(`tools[${index}].model`, message, "model_not_found");
   },
   session(turn) {

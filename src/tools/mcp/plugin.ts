@@ -1,5 +1,5 @@
 import { isPublicUrl } from "@responses-edge/outgoing-fetch/guarded";
-import { invalidRequest } from "@responses-edge/responses-api/errors";
+import { invalidRequest, notFound } from "@responses-edge/responses-api/errors";
 import type { Item } from "@responses-edge/responses-api/items/registry";
 import type { ToolExchange } from "@responses-edge/turn/contract/engine";
 import { type BegunCall, type CallItem, stepOf } from "@responses-edge/turn/contract/plugin";
@@ -175,7 +175,7 @@ function takeApprovals({ items, input }: SessionRequest, session: PluginSession 
     }
     if (!request) {
       if (!isNew) continue;
-      throw invalidRequest(path, `No approval request found with id '${id}'.`);
+      throw notFound("Approval request", id, path, { status: 400 });
     }
     if (!approval.approve || answered.has(id)) continue;
     answered.add(id);

@@ -29,7 +29,7 @@ export function drawnImage(
   if (given.length > Math.ceil(maxBytes / 3) * 4) throw new ImageFault("The image is too large.");
   const bytes = bytesOf(given);
   const header = bytes && readImageHeader(bytes);
-  if (!header) throw new ImageFault("The image server's answer is no image.");
+  if (!header) throw new ImageFault("The image server's answer is not an image.");
   if (!header.isWhole) throw new ImageFault("The image server's image is cut off.");
   if (header.format !== format) throw new ImageFault(`The image server has made ${header.format}, not ${format}.`);
   if (background === "transparent" && !header.hasAlpha) {

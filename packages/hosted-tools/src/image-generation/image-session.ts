@@ -132,7 +132,7 @@ export class ImageSession {
       try {
         return Uint8Array.fromBase64(source.base64);
       } catch {
-        throw new ImageFault("An image of the conversation is no base64.");
+        throw new ImageFault("An image of the conversation is not valid base64.");
       }
     }
     const file = await this.#options.files?.read(source.file);

@@ -40,14 +40,14 @@ export function passedImageFault(
     }
     if (!PASSED.has(field)) return { field, message: `'${field}' is not supported by this server for images.` };
     if (FILES.has(field) !== isFile) {
-      const message = isFile ? `'${field}' is no file.` : `Expected a file in '${field}'.`;
+      const message = isFile ? `'${field}' must be a text, not a file.` : `'${field}' must be a file.`;
       return { field, message };
     }
     if (field === "response_format" && value !== "b64_json") {
-      return { field, message: "Images are given as 'b64_json': an image server's own address is not the client's." };
+      return { field, message: "'response_format' must be 'b64_json': clients cannot reach the image server's URLs." };
     }
     if (field === "n" && !(Number.isInteger(Number(value)) && Number(value) >= 1 && Number(value) <= MAX_IMAGES)) {
-      return { field, message: `Expected a number from 1 to ${MAX_IMAGES}.` };
+      return { field, message: `'n' must be a whole number from 1 to ${MAX_IMAGES}.` };
     }
   }
   return undefined;

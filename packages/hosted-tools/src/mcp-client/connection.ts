@@ -195,7 +195,8 @@ export class McpConnection {
       const sdk = await import("./sdk.ts");
       this.#end.signal.throwIfAborted();
       const { target } = this.#options;
-      if (!URL.canParse(target.url)) throw new ToolFault("refused_address", `The URL of ${this.#name} is not one.`);
+      if (!URL.canParse(target.url))
+        throw new ToolFault("refused_address", `The 'server_url' of ${this.#name} is not a valid URL.`);
       const attempt: Attempt = { sdk, target, way: "http", unasked: 0, hasEventStream: false };
       this.#attempt = attempt;
       this.#connecting = this.#begin(this.#options.timeouts.connectMs);

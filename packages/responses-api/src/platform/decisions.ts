@@ -49,7 +49,7 @@ const question = z
     const seen = new Set<unknown>();
     for (const [index, value] of labels.entries()) {
       const path = asked.type === "choice" ? ["choices", index, "value"] : ["levels", index, "label"];
-      if (seen.has(value)) refuse(context, path, `'${String(value)}' stands twice.`, "invalid_value");
+      if (seen.has(value)) refuse(context, path, `Duplicate value: '${String(value)}'.`, "invalid_value");
       seen.add(value);
     }
   });

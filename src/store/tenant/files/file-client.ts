@@ -1,5 +1,5 @@
 import { type TextPage, UnreadableFile } from "@responses-edge/file-text";
-import { ApiError } from "@responses-edge/responses-api/errors";
+import { ApiError, fileNotFound, notFound } from "@responses-edge/responses-api/errors";
 import { fileId, newFileKey, parseFileId } from "@responses-edge/responses-api/ids";
 import { loadConfig } from "../../../config/index.ts";
 import type { FileLimits } from "../../../contract/grants.ts";
@@ -13,7 +13,7 @@ import { configuredBuckets } from "./configured-buckets.ts";
 import { fileRequest } from "./file-bytes.ts";
 import type { FilePage, FileQuery, FileRecord } from "./file-table.ts";
 import { givenUp, ReceivedPart, type Receiver } from "./received-part.ts";
-import { uploadNotFound, uploadOver, uploadsFull } from "./upload-faults.ts";
+import { uploadOver, uploadsFull } from "./upload-faults.ts";
 import type { UploadRecord } from "./upload-table.ts";
 
 /** The attributes of a received file, without its bytes. */
@@ -148,7 +148,7 @@ export class FileClient {
     id: string,
   ): Promise<{ upload: UploadRecord; parts: ReadonlyMap<number, number> }> {
     const found = key === undefined ? null : await this.#directory.upload(key);
-    if (!found) throw uploadNotFound(id);
+    if (!found) throw notFound("Upload", id, "upload_id");
     if (found.upload.status !== "pending") throw uploadOver(id, found.upload.status);
     return found;
   }
@@ -226,14 +226,4 @@ export class FileClient {
 function fileBusy(id: string): ApiError {
   const message = `File '${id}' is being uploaded or deleted. Please try again in a moment.`;
   return new ApiError({ status: 409, message, param: "id", code: "file_busy" });
-}
-
-/** The 404 of a file that is unknown, deleted, expired or another tenant's: always the same. */
-export function fileNotFound(id: string): ApiError {
-  return new ApiError({
-    status: 404,
-    message: `File with id '${id}' not found.`,
-    param: "file_id",
-    code: "file_not_found",
-  });
 }

@@ -1,5 +1,5 @@
 import { logLine } from "@responses-edge/bounded-io/json-text";
-import { invalidRequest } from "@responses-edge/responses-api/errors";
+import { notFound } from "@responses-edge/responses-api/errors";
 import { fileId, parseStoreId } from "@responses-edge/responses-api/ids";
 import { loadConfig, type Variables } from "../../../config/index.ts";
 import type { FileLimits } from "../../../contract/grants.ts";
@@ -75,7 +75,7 @@ export class FileDirectory extends OwnedObject<DirectoryEnv> {
   list(query: FileQuery): Result<FilePage> {
     const page = this.#files.list(query, Date.now());
     if (page) return { ok: true, value: page };
-    return refused(invalidRequest("after", `File with id '${fileId(query.after ?? "")}' not found.`, "file_not_found"));
+    return refused(notFound("File", fileId(query.after ?? ""), "after", { status: 400 }));
   }
 
   /** Removes a file: it becomes invisible, and its bytes are removed soon. False if it does not exist. */

@@ -1,16 +1,6 @@
 import { ApiError, tooManyInProgress } from "@responses-edge/responses-api/errors";
 import type { UploadRecord } from "./upload-table.ts";
 
-/** The 404 of an upload that is unknown, or another tenant's: always the same. */
-export function uploadNotFound(id: string): ApiError {
-  return new ApiError({
-    status: 404,
-    message: `Upload with id '${id}' not found.`,
-    param: "upload_id",
-    code: "upload_not_found",
-  });
-}
-
 /** The 400 of an upload that has ended. */
 export function uploadOver(id: string, status: Exclude<UploadRecord["status"], "pending">): ApiError {
   const message = `Upload '${id}' is ${status}: it accepts no more parts and cannot be completed or cancelled.`;

@@ -14,8 +14,9 @@ import { count } from "../counting.ts";
 import { FileClient } from "../files/file-client.ts";
 import type { ChunkIndex, PendingChunk } from "./chunk-index.ts";
 import type { StoreEnv } from "./store-env.ts";
+import { otherEmbedding } from "./store-faults.ts";
 import type { FileOwner, StoreFile, StoreFiles } from "./store-files.ts";
-import type { StoreRow } from "./store-record.ts";
+import type { StoreRecord, StoreRow } from "./store-record.ts";
 
 /** Chunks that one request embeds. */
 const BATCH = 64;
@@ -250,14 +251,15 @@ export class Ingestion {
     const { embeddings: model } = this.#config.vectorStores;
     let embeddings: readonly Float32Array[] | undefined;
     if (model) {
-      const known = row.record?.embedding;
-      if (known && known.model !== model.name) return this.#failAll(otherModel(known.model, model.name));
+      const { record } = row;
+      const known = record?.embedding;
+      if (known && known.model !== model.name) return this.#failAll(otherModel(record, model.name));
       const embedded = await this.#embedded(chunks);
       if (!embedded) return;
       embeddings = embedded;
       const dimensions = embeddings[0]?.length ?? 0;
       if (known && known.dimensions !== dimensions) {
-        return this.#failAll(otherModel(`${known.model} (${known.dimensions})`, `${model.name} (${dimensions})`));
+        return this.#failAll(otherModel(record, model.name, dimensions));
       }
       if (!known) {
         change(() => row.record && row.write({ ...row.record, embedding: { model: model.name, dimensions } }));
@@ -390,7 +392,6 @@ function lastErrorOf(error: unknown): LastError | undefined {
   return undefined;
 }
 
-function otherModel(known: string, now: string): LastError {
-  const message = `The embeddings of this vector store are from '${known}', but this server uses '${now}'. Reindex it: POST /v1/vector_stores/{id}/reindex.`;
-  return { code: "server_error", message };
+function otherModel(record: StoreRecord, model: string, dimensions?: number): LastError {
+  return { code: "server_error", message: otherEmbedding(record, model, dimensions).message };
 }

@@ -1,4 +1,4 @@
-import { ApiError, invalidRequest } from "@responses-edge/responses-api/errors";
+import { ApiError, invalidRequest, notFound, storeNotFound } from "@responses-edge/responses-api/errors";
 import { newStoreKey, parseStoreId, storeId } from "@responses-edge/responses-api/ids";
 import type { FileObjects } from "../files/bindings.ts";
 import type { FileDirectory } from "../files/file-directory.ts";
@@ -59,7 +59,7 @@ export class StoreClient {
     const page = await this.#directory.stores(query);
     if (page) return page;
     const [field, id] = query.after === undefined ? ["before", query.before] : ["after", query.after];
-    throw invalidRequest(field ?? null, `Vector store with id '${id}' not found.`, "vector_store_not_found");
+    throw notFound("Vector store", id ?? "", field ?? "after", { status: 400 });
   }
 
   /**
@@ -106,10 +106,4 @@ export class StoreClient {
   get #directory(): DirectoryStub {
     return this.#objects.FILE_DIRECTORIES.getByName(this.#tenant) as unknown as DirectoryStub;
   }
-}
-
-/** The 404 of a store that is unknown, deleted or another tenant's: always the same. */
-export function storeNotFound(id: string): ApiError {
-  const message = `Vector store with id '${id}' not found.`;
-  return new ApiError({ status: 404, message, param: "vector_store_id", code: "vector_store_not_found" });
 }

@@ -13,9 +13,11 @@ export function expired(id: string): ApiError {
   });
 }
 
-/** The 409 of a store whose embeddings are of another model than this server's. */
-export function otherEmbedding({ id, embedding }: StoreRecord, now: string): ApiError {
-  const known = embedding ? `'${embedding.model}' (${embedding.dimensions} dimensions)` : "none";
-  const message = `The embeddings of vector store '${id}' are from ${known}, but this server uses ${now}. Reindex it: POST /v1/vector_stores/${id}/reindex.`;
+/** The 409 of a store whose embeddings are of another model than this server's, or of other `dimensions`. */
+export function otherEmbedding({ id, embedding }: StoreRecord, model: string, dimensions?: number): ApiError {
+  const named = (name: string, size: number | undefined) =>
+    `'${name}'${size === undefined ? "" : ` (${size} dimensions)`}`;
+  const known = embedding ? named(embedding.model, embedding.dimensions) : "none";
+  const message = `The embeddings of vector store '${id}' are from ${known}, but this server uses ${named(model, dimensions)}. Reindex it: POST /v1/vector_stores/${id}/reindex.`;
   return new ApiError({ status: 409, message, param: null, code: "embedding_model_mismatch" });
 }

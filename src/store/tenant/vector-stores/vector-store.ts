@@ -1,6 +1,6 @@
 import { LongWork } from "@responses-edge/bounded-io/long-work";
 import type { Attributes } from "@responses-edge/responses-api/attribute-filter";
-import { invalidRequest } from "@responses-edge/responses-api/errors";
+import { invalidRequest, notFound } from "@responses-edge/responses-api/errors";
 import type {
   BatchObject,
   FileCounts,
@@ -159,7 +159,7 @@ export class VectorStore extends OwnedObject<StoreEnv> {
     const page = this.#files.list(query);
     if (!page) {
       const [field, id] = query.after === undefined ? ["before", query.before] : ["after", query.after];
-      return refused(invalidRequest(field ?? null, `No file '${id}' in this vector store.`, "file_not_found"));
+      return refused(notFound("File", id ?? "", field ?? "after", { status: 400, where: " in this vector store" }));
     }
     return { ok: true, value: { data: page.data.map((file) => this.#shownFile(file)), hasMore: page.hasMore } };
   }
@@ -232,7 +232,7 @@ export class VectorStore extends OwnedObject<StoreEnv> {
     const { queries, model, filters, weights, limit, isExplained } = request;
     const dimensions = queries[0]?.embedding?.length;
     if (dimensions !== undefined && (embedding?.model !== model || embedding?.dimensions !== dimensions)) {
-      return refused(otherEmbedding(record, `${model} (${dimensions} dimensions)`));
+      return refused(otherEmbedding(record, model ?? "", dimensions));
     }
     this.#noteActivity(record);
     const work = new LongWork(this.#host.tenant);
